@@ -1,0 +1,1 @@
+"""Extreme classification in JAX with Stochastic Negative Mining."""

@@ -1,0 +1,1 @@
+"""Reading, caching, weighting and describing data sets."""

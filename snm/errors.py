@@ -1,0 +1,21 @@
+"""The one error that bad input raises: where, what was found, what was expected."""
+
+from __future__ import annotations
+
+__all__ = ["InputError"]
+
+
+class InputError(ValueError):
+    """Input that cannot be used as it is: a file, an option or a run folder.
+
+    Its text is one line that a person can act on. The command line prints it and exits with
+    status 2; in Python it is an ordinary `ValueError`.
+
+    Example:
+      >>> str(InputError("train.txt:7", "feature index 12", "an index below 10"))
+      'train.txt:7: found feature index 12, expected an index below 10'
+    """
+
+    def __init__(self, where: str, found: str, expected: str):
+        self.where, self.found, self.expected = where, found, expected
+        super().__init__(f"{where}: found {found}, expected {expected}")
