@@ -1,0 +1,118 @@
+"""Masking, ranking and reducing: written here once for every loss.
+
+Masked scores are replaced before anything is computed from them, not only weighed with zero: the
+gradient of an infinite value times zero would be NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from snm.errors import InputError
+
+__all__ = [
+    "Reduce",
+    "as_mask",
+    "check_ranks",
+    "log_sum_exp",
+    "ranked",
+    "reduced",
+    "split_positive",
+    "widened",
+]
+
+Reduce = Callable[[jax.Array], jax.Array]
+
+
+def widened(*scores: ArrayLike) -> tuple[tuple[jax.Array, ...], jnp.dtype]:
+    """The scores in their common dtype, or float32 if that is narrower, and the common dtype."""
+    arrays = [jnp.asarray(score) for score in scores]
+    dtype = jnp.result_type(*arrays)
+    if not jnp.issubdtype(dtype, jnp.floating):
+        dtype = jnp.result_type(float)
+    wide = jnp.promote_types(dtype, jnp.float32)
+    return tuple(array.astype(wide) for array in arrays), dtype
+
+
+def as_mask(where: ArrayLike | None, shape: tuple[int, ...]) -> jax.Array:
+    """The mask in full shape; None is everything."""
+    return jnp.broadcast_to(jnp.asarray(True if where is None else where, bool), shape)
+
+
+def split_positive(
+    scores: ArrayLike, labels: ArrayLike, where: ArrayLike | None
+) -> tuple[jax.Array, jax.Array]:
+    """The scores [...] of the labels [...], and the mask [..., K] of the other unmasked labels."""
+    scores, column = jnp.asarray(scores), jnp.asarray(labels)[..., None]
+    ids = jax.lax.broadcasted_iota(column.dtype, scores.shape, scores.ndim - 1)
+    positive = jnp.take_along_axis(scores, column, axis=-1)[..., 0]
+    return positive, (ids != column) & as_mask(where, scores.shape)
+
+
+def check_ranks(weights: ArrayLike, most: int) -> None:
+    """Raises `InputError` if there are more rank weights than scores can have ranks."""
+    if np.shape(weights)[-1] > most:
+        raise InputError("rank weights", f"{np.shape(weights)[-1]} of them", f"at most {most}")
+
+
+def ranked(
+    scores: jax.Array, weights: ArrayLike, where: ArrayLike | None, *, presorted: bool
+) -> tuple[jax.Array, jax.Array]:
+    """The scores that can weigh something, and the weight of each by its rank.
+
+    Ranks are counted from the largest score among those unmasked.
+
+    Args:
+      scores: [..., m].
+      weights: [r] or [..., r] with r <= m; ranks after r weigh nothing.
+      where: `bool` [..., m], or None.
+      presorted: Whether the unmasked scores are non-increasing already.
+
+    Returns:
+      Scores and weights, [..., r] or [..., m]; where masked, both are 0.
+    """
+    check_ranks(weights, scores.shape[-1])
+    weights = jnp.asarray(weights, scores.dtype)
+    ranks = weights.shape[-1]
+    weights = jnp.broadcast_to(weights, (*scores.shape[:-1], ranks))
+    if where is None or ranks == 0:
+        return (scores[..., :ranks] if presorted else jax.lax.top_k(scores, ranks)[0]), weights
+    where = as_mask(where, scores.shape)
+    if presorted:
+        kept = scores
+        rank = jnp.cumsum(where, axis=-1) - 1
+        weights = jnp.take_along_axis(weights, jnp.clip(rank, 0, ranks - 1), axis=-1)
+        counts = where & (rank < ranks)
+    else:
+        # A count, not the value -inf, tells the masked from the unmasked once they are sorted.
+        kept = jax.lax.top_k(jnp.where(where, scores, -jnp.inf), ranks)[0]
+        unmasked = jnp.sum(where, axis=-1, keepdims=True)
+        counts = jax.lax.broadcasted_iota(unmasked.dtype, kept.shape, kept.ndim - 1) < unmasked
+    return jnp.where(counts, kept, 0), jnp.where(counts, weights, 0)
+
+
+def log_sum_exp(scores: jax.Array, where: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """log(sum(exp(scores))) over the unmasked of the last axis, and whether there are any.
+
+    Where there are none the value is 0, with a zero gradient; the caller says what it stands for.
+    """
+    some = jnp.any(where, axis=-1)
+    # The largest score is a constant shift: it cancels from the value, so from the gradient too.
+    shift = jax.lax.stop_gradient(jnp.max(scores, axis=-1, initial=-jnp.inf, where=where))
+    shift = jnp.where(some, shift, 0)
+    terms = jnp.where(where, jnp.exp(jnp.where(where, scores - shift[..., None], 0)), 0)
+    return shift + jnp.log(jnp.where(some, jnp.sum(terms, axis=-1), 1)), some
+
+
+def reduced(
+    values: jax.Array, weights: ArrayLike | None, reduce_fn: Reduce | None, dtype: jnp.dtype
+) -> jax.Array:
+    """Weighs the values [...], reduces them in their own dtype, then returns to `dtype`."""
+    if weights is not None:
+        values = values * jnp.broadcast_to(jnp.asarray(weights, values.dtype), values.shape)
+    return (values if reduce_fn is None else reduce_fn(values)).astype(dtype)
