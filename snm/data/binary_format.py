@@ -1,0 +1,235 @@
+"""SciPy's `.npz` CSR files and dense `.npy` files, read without pickle and checked entry by entry.
+
+A `.npz` is a zip of `.npy` members (`data`, `indices`, `indptr`, `shape`, `format`). The members
+are opened as streams, so that a few rows at a time can be read of a file of any size. Rows are
+counted from 0 in errors, as NumPy does.
+"""
+
+from __future__ import annotations
+
+import math
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from snm.errors import InputError
+
+__all__ = ["iter_npy", "iter_npz", "read_npy", "read_npz"]
+
+_CHUNK_ROWS = 1 << 16
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError)
+
+
+class _Member:
+    """A one-dimensional (or scalar) `.npy` stream inside a zip, read a piece at a time."""
+
+    def __init__(self, path: Path, stream: IO[bytes], name: str, kinds: str):
+        self._path, self._stream, self._name = path, stream, name
+        self.where = f"{path}:{name}"
+        try:
+            version = np.lib.format.read_magic(stream)
+            header = (
+                np.lib.format.read_array_header_1_0
+                if version == (1, 0)
+                else np.lib.format.read_array_header_2_0
+            )
+            self.shape, _, self.dtype = header(stream)
+        except _DAMAGE as error:
+            raise InputError(self.where, f"no array ({error})", "a .npy member") from error
+        if self.dtype.kind not in kinds or len(self.shape) > 1:
+            found = f"an array of {self.dtype} with {len(self.shape)} axes"
+            raise InputError(self.where, found, "one axis of plain numbers")
+        self.size = math.prod(self.shape)
+
+    def read(self, count: int) -> NDArray[Any]:
+        """The next `count` entries."""
+        size = count * self.dtype.itemsize
+        try:
+            raw = self._stream.read(size)
+        except _DAMAGE as error:
+            raise InputError(self.where, f"damaged data ({error})", "a whole file") from error
+        if len(raw) != size:
+            raise InputError(self.where, "the end of the data", f"{self.size} entries")
+        return np.frombuffer(raw, self.dtype)
+
+
+def iter_npz(
+    path: str | Path, chunk_rows: int, *, noun: str = "feature", width: int | None = None
+) -> Iterator[csr_matrix]:
+    """Reads the rows of a SciPy `.npz` CSR file in order, `chunk_rows` at a time.
+
+    Args:
+      path: as `scipy.sparse.save_npz` writes it, compressed or not.
+      chunk_rows: rows of each piece, the last one may have fewer.
+      noun: what a column is: "feature", or "label" (whose values must be 1).
+      width: the number of columns wanted; None takes any.
+
+    Yields:
+      float32 CSR [up to chunk_rows, columns] with sorted ids.
+
+    Raises:
+      InputError: naming the file, and the row where there is one: no such file, a member missing,
+        of another kind or size, another format than CSR, row pointers that fall or do not match,
+        an id out of range or twice in a row, a value that is not finite.
+    """
+    path = Path(path)
+    with ExitStack() as stack:
+        try:
+            archive = stack.enter_context(zipfile.ZipFile(path))
+        except _DAMAGE as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise InputError(str(path), reason.lower(), "a SciPy .npz file") from error
+
+        def member(name: str, kinds: str) -> _Member:
+            try:
+                stream = stack.enter_context(archive.open(f"{name}.npy"))
+            except KeyError as error:
+                found = f"no member {name}"
+                raise InputError(str(path), found, "a SciPy CSR matrix") from error
+            except _DAMAGE as error:
+                raise InputError(f"{path}:{name}", f"damage ({error})", "a whole file") from error
+            return _Member(path, stream, name, kinds)
+
+        form = member("format", "SU")
+        if (kind := form.read(form.size).astype("U").tolist()) != ["csr"]:
+            raise InputError(str(path), f"format {ascii(kind)[:40]}", "'csr'")
+        shape_member = member("shape", "iu")
+        shape = shape_member.read(shape_member.size).tolist()
+        if len(shape) != 2 or not all(1 <= size < 2**31 for size in shape):
+            raise InputError(str(path), f"shape {shape}", "two sizes from 1 to 2^31 - 1")
+        rows, columns = shape
+        if width is not None and columns != width:
+            raise InputError(str(path), f"{columns} {noun}s", f"{width}")
+        indptr, indices = member("indptr", "iu"), member("indices", "iu")
+        data = member("data", "biuf")
+        if indptr.size != rows + 1:
+            raise InputError(indptr.where, f"{indptr.size} entries", f"{rows + 1} for {rows} rows")
+        if indices.size != data.size:
+            raise InputError(indices.where, f"{indices.size} entries", f"{data.size}, as in data")
+        last = indptr.read(1).astype(np.int64)
+        if last[0] != 0:
+            raise InputError(indptr.where, f"{last[0]} first", "0")
+        for first_row in range(0, rows, chunk_rows):
+            taken = min(chunk_rows, rows - first_row)
+            ends = np.concatenate([last, indptr.read(taken).astype(np.int64)])
+            if (fall := np.flatnonzero(np.diff(ends) < 0)).size or ends[-1] > data.size:
+                row = first_row + (int(fall[0]) if fall.size else taken - 1)
+                found = f"row pointers that fall or pass the end at row {row}"
+                raise InputError(indptr.where, found, f"rising ones up to {data.size}")
+            size = int(ends[-1] - ends[0])
+            yield _checked(
+                path, noun, first_row, ends - ends[0], indices.read(size), data.read(size), columns
+            )
+            last = ends[-1:]
+        if last[0] != data.size:
+            raise InputError(indptr.where, f"{last[0]} last", f"{data.size}, the entries of data")
+        for stream in (indptr, indices, data):
+            stream.read(0)
+
+
+def _checked(
+    path: Path,
+    noun: str,
+    first_row: int,
+    indptr: NDArray[np.int64],
+    indices: NDArray[Any],
+    data: NDArray[Any],
+    columns: int,
+) -> csr_matrix:
+    def fail(entry: int, found: str, expected: str) -> None:
+        row = first_row + int(np.searchsorted(indptr, entry, side="right")) - 1
+        raise InputError(str(path), f"row {row}: {found}", expected)
+
+    if (bad := np.flatnonzero((indices < 0) | (indices >= columns))).size:
+        found = f"{noun} index {indices[bad[0]]}"
+        fail(int(bad[0]), found, f"an index from 0 to {columns - 1}")
+    with np.errstate(over="ignore"):
+        values = data.astype(np.float32)
+    good = values == 1 if noun == "label" else np.isfinite(values)
+    if (bad := np.flatnonzero(~good)).size:
+        expected = "1 (a label is there or not)" if noun == "label" else "a finite float32 number"
+        fail(int(bad[0]), f"value {data[bad[0]]}", expected)
+    matrix = csr_matrix(
+        (values, indices.astype(np.int32), indptr), shape=(len(indptr) - 1, columns)
+    )
+    matrix.sort_indices()
+    again = np.zeros(matrix.nnz, bool)
+    again[1:] = matrix.indices[1:] == matrix.indices[:-1]
+    again[matrix.indptr[:-1][matrix.indptr[:-1] < matrix.nnz]] = False
+    if (bad := np.flatnonzero(again)).size:
+        fail(int(bad[0]), f"{noun} {matrix.indices[bad[0]]} twice", f"each {noun} once in a row")
+    return matrix
+
+
+def read_npz(path: str | Path, *, noun: str = "feature") -> csr_matrix:
+    """Reads a whole SciPy `.npz` CSR file as float32 CSR [n, columns]; as `iter_npz` otherwise."""
+    return _joined(list(iter_npz(path, _CHUNK_ROWS, noun=noun)))
+
+
+def iter_npy(
+    path: str | Path, chunk_rows: int, *, width: int | None = None
+) -> Iterator[csr_matrix]:
+    """Reads the rows of a dense `.npy` matrix in order, `chunk_rows` at a time.
+
+    Args:
+      path: a two-dimensional array of plain numbers.
+      chunk_rows: rows of each piece, the last one may have fewer.
+      width: the number of columns wanted; None takes any.
+
+    Yields:
+      float32 CSR [up to chunk_rows, columns]: zeros are dropped, the rest is stored.
+
+    Raises:
+      InputError: naming the file, and the row where there is one: no array, an array of another
+        kind, a value that is not finite.
+    """
+    path = Path(path)
+    try:
+        dense = np.load(path, mmap_mode="r", allow_pickle=False)
+    except _DAMAGE as error:
+        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        raise InputError(str(path), reason.lower(), "a .npy matrix of numbers") from error
+    if not isinstance(dense, np.ndarray) or dense.ndim != 2 or dense.dtype.kind not in "biuf":
+        found = f"shape {getattr(dense, 'shape', None)} of {getattr(dense, 'dtype', 'archive')}"
+        raise InputError(str(path), found, "a matrix of numbers, rows of features")
+    if 0 in dense.shape:
+        raise InputError(str(path), f"shape {dense.shape}", "at least one row and one column")
+    if width is not None and dense.shape[1] != width:
+        raise InputError(str(path), f"{dense.shape[1]} features", f"{width}")
+    for first_row in range(0, dense.shape[0], chunk_rows):
+        with np.errstate(over="ignore"):
+            rows = np.asarray(dense[first_row : first_row + chunk_rows]).astype(np.float32)
+        if (bad := np.argwhere(~np.isfinite(rows))).size:
+            row, column = bad[0]
+            found = f"row {first_row + row}: value {dense[first_row + row, column]}"
+            raise InputError(str(path), found, "a finite float32 number")
+        yield csr_matrix(rows)
+
+
+def read_npy(path: str | Path) -> csr_matrix:
+    """Reads a whole dense `.npy` matrix as float32 CSR [n, columns]; as `iter_npy` otherwise."""
+    return _joined(list(iter_npy(path, _CHUNK_ROWS)))
+
+
+def _joined(pieces: list[csr_matrix]) -> csr_matrix:
+    """The pieces one under another, without what `scipy.sparse.vstack` copies for a single one."""
+    if len(pieces) == 1:
+        return pieces[0]
+    ends = np.concatenate([np.zeros(1, np.int64), *(np.diff(p.indptr) for p in pieces)]).cumsum()
+    matrix = csr_matrix(
+        (
+            np.concatenate([p.data for p in pieces]),
+            np.concatenate([p.indices for p in pieces]),
+            ends,
+        ),
+        shape=(len(ends) - 1, pieces[0].shape[1]),
+    )
+    matrix.has_sorted_indices = True
+    return matrix

@@ -1,0 +1,107 @@
+"""Parsed matrices kept as `.npy` files, so that a data set is parsed once.
+
+A cache only ever saves time: whatever is missing, damaged or not permitted, the reader of it gets
+None and parses the source again. An entry is a folder `v1-<sha256 of the source>` that is written
+under another name and then renamed, with a manifest of what must be in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import zlib
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+__all__ = ["folder", "read", "write"]
+
+Parts = dict[str, tuple[csr_matrix, csr_matrix]]
+
+_VERSION = "v1"
+_MATRICES = ("features", "labels")
+_ARRAYS = {"data": np.float32, "indices": np.int32, "indptr": np.int64}
+
+
+def folder(cache: Path | Literal["default"] | None) -> Path | None:
+    """The cache's folder: as given, or the default one; it need not exist."""
+    if cache != "default":
+        return cache
+    if place := os.environ.get("SNM_CACHE"):
+        return Path(place)
+    if place := os.environ.get("XDG_CACHE_HOME"):
+        return Path(place) / "snm"
+    try:
+        return Path.home() / ".cache" / "snm"
+    except RuntimeError:  # an account without a home
+        return None
+
+
+def read(place: Path, key: str) -> Parts | None:
+    """The matrices (features, labels) by part, or None where no whole entry is found.
+
+    Every array is checked against the manifest: dtype, length and CRC-32.
+    """
+    entry = place / f"{_VERSION}-{key}"
+    try:
+        manifest = json.loads((entry / "manifest.json").read_text(encoding="utf-8"))
+        parts = {}
+        for part, matrices in manifest["parts"].items():
+            features, labels = (_load(entry, part, name, matrices[name]) for name in _MATRICES)
+            parts[part] = (features, labels)
+        return parts if "train" in parts else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError):
+        return None
+
+
+def _load(entry: Path, part: str, name: str, about: dict[str, Any]) -> csr_matrix:
+    arrays = {}
+    for array, dtype in _ARRAYS.items():
+        values = np.load(entry / f"{part}.{name}.{array}.npy", allow_pickle=False)
+        if values.dtype != dtype or _fingerprint(values) != about[array]:
+            raise ValueError(f"{part}.{name}.{array} is not what was written")
+        arrays[array] = values
+    rows, columns = about["shape"]
+    matrix = csr_matrix(
+        (arrays["data"], arrays["indices"], arrays["indptr"]), shape=(rows, columns)
+    )
+    matrix.has_sorted_indices = True
+    return matrix
+
+
+def _fingerprint(values: NDArray[Any]) -> list[int]:
+    return [values.size, zlib.crc32(memoryview(np.ascontiguousarray(values)))]
+
+
+def write(place: Path, key: str, parts: Parts) -> None:
+    """Writes an entry, or quietly does not (a full disk, a folder that may not be written)."""
+    entry = place / f"{_VERSION}-{key}"
+    beside: str | None = None
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        beside = tempfile.mkdtemp(dir=place, prefix=".writing-")
+        manifest: dict[str, Any] = {"parts": {}}
+        for part, matrices in parts.items():
+            manifest["parts"][part] = {}
+            for name, matrix in zip(_MATRICES, matrices, strict=True):
+                about: dict[str, Any] = {"shape": [int(size) for size in matrix.shape]}
+                for array, dtype in _ARRAYS.items():
+                    values = getattr(matrix, array).astype(dtype, copy=False)
+                    np.save(Path(beside) / f"{part}.{name}.{array}.npy", values)
+                    about[array] = _fingerprint(values)
+                manifest["parts"][part][name] = about
+        manifest_file = Path(beside) / "manifest.json"
+        manifest_file.write_text(json.dumps(manifest), encoding="utf-8")
+        # Only an entry that could not be read gets here: what is in the way is damaged.
+        shutil.rmtree(entry, ignore_errors=True)
+        Path(beside).rename(entry)
+    except OSError:
+        pass
+    finally:
+        if beside is not None:
+            shutil.rmtree(beside, ignore_errors=True)

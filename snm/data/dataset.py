@@ -1,0 +1,257 @@
+"""Data sets: points with features and labels, found in a folder, cached in binary."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from snm.data import cache as binary_cache
+from snm.data import formats
+from snm.errors import InputError
+
+__all__ = ["Dataset", "Points", "load"]
+
+SYNTHETIC = "synthetic"
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """n points with their labels.
+
+    Attributes:
+      features: float32 CSR [n, d] with sorted ids.
+      labels: float32 CSR [n, K] of ones with sorted ids.
+      filter: int64 [pairs, 2] of (row, label) that evaluation leaves out, or None.
+    """
+
+    features: csr_matrix
+    labels: csr_matrix
+    filter: NDArray[np.int64] | None = None
+
+    def __post_init__(self) -> None:
+        if self.features.shape[0] != self.labels.shape[0]:
+            found = f"{self.features.shape[0]} rows of features, {self.labels.shape[0]} of labels"
+            raise InputError("points", found, "as many of either")
+
+    @property
+    def num_points(self) -> int:
+        """Number of points n."""
+        return int(self.features.shape[0])
+
+    @property
+    def num_features(self) -> int:
+        """Width d of the inputs."""
+        return int(self.features.shape[1])
+
+    @property
+    def num_labels(self) -> int:
+        """Number of classes K."""
+        return int(self.labels.shape[1])
+
+    def take(self, rows: NDArray[np.int64]) -> Points:
+        """The points `rows` (int64 [m], each at most once) in that order, filters renumbered."""
+        pairs = self.filter
+        if pairs is not None:
+            place = np.full(self.num_points, -1, np.int64)
+            place[rows] = np.arange(len(rows))
+            pairs = np.stack([place[pairs[:, 0]], pairs[:, 1]], axis=1)
+            pairs = pairs[pairs[:, 0] >= 0]
+        return Points(self.features[rows], self.labels[rows], pairs)
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A training set, perhaps a test set, perhaps names.
+
+    Attributes:
+      name: the folder's name, or `synthetic`.
+      train: the training points.
+      test: the test points, or None.
+      label_names: K names by label id, or None.
+      sha256: of the source: names and contents of its files (of its arrays if generated); a split
+        keeps that of the whole.
+    """
+
+    name: str
+    train: Points
+    test: Points | None
+    label_names: tuple[str, ...] | None
+    sha256: str
+
+    def split(self, fraction: float, seed: int) -> Dataset:
+        """Holds a part of train out, as the test set of the result (the old one is not in it).
+
+        Args:
+          fraction: of the points to hold out, rounded to the nearest number of points.
+          seed: of the permutation that chooses them; both parts keep the points' order.
+
+        Raises:
+          InputError: a fraction that leaves one part empty.
+        """
+        points = self.train.num_points
+        if not 0 < fraction < 1 or not 0 < (held := round(fraction * points)) < points:
+            raise InputError("validation fraction", f"{fraction} of {points} points", "two parts")
+        order = np.random.default_rng(seed).permutation(points)
+        return replace(
+            self,
+            train=self.train.take(np.sort(order[held:])),
+            test=self.train.take(np.sort(order[:held])),
+        )
+
+    def label_frequency(self) -> NDArray[np.int64]:
+        """Number of training points of each label, int64 [K]."""
+        counts = np.bincount(self.train.labels.indices, minlength=self.train.num_labels)
+        return counts.astype(np.int64)
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """How a folder may hold a data set: the files of each part, in the order of their reader."""
+
+    name: str
+    train: tuple[str, ...]
+    test: tuple[str, ...]
+    gzipped: bool
+
+
+_LAYOUTS = (
+    _Layout("one-file text", ("train.txt",), ("test.txt",), True),
+    _Layout("text pairs", ("trn_X_Xf.txt", "trn_X_Y.txt"), ("tst_X_Xf.txt", "tst_X_Y.txt"), True),
+    _Layout("SciPy pairs", ("X.trn.npz", "Y.trn.npz"), ("X.tst.npz", "Y.tst.npz"), False),
+    _Layout("dense inputs", ("X.trn.npy", "Y.trn.npz"), ("X.tst.npy", "Y.tst.npz"), False),
+)
+_NAMES = ("labels.txt", "Y.txt")
+_FILTERS = ("filter_labels_train.txt", "filter_labels_test.txt")
+
+
+def load(source: str | Path, *, cache: Path | Literal["default"] | None = "default") -> Dataset:
+    """Loads a data set.
+
+    A folder holds one of these (text also as `.gz`; the test part may be missing):
+    `train.txt`, `test.txt`; `trn_X_Xf.txt`, `trn_X_Y.txt`, `tst_X_Xf.txt`, `tst_X_Y.txt`;
+    `X.trn.npz`, `Y.trn.npz`, `X.tst.npz`, `Y.tst.npz`; the last with dense `X.trn.npy`,
+    `X.tst.npy`. Beside them may lie the labels' names (`labels.txt` or `Y.txt`, one a line) and
+    label filters (`filter_labels_train.txt`, `filter_labels_test.txt`).
+
+    Args:
+      source: a folder, or the word `synthetic` for the data set that comes with the package.
+      cache: folder of parsed sets, each under the SHA-256 of its source; `default` is
+        `$SNM_CACHE`, `$XDG_CACHE_HOME/snm` or `~/.cache/snm`; None does without. A damaged or
+        unwritable cache is passed over.
+
+    Raises:
+      InputError: no such folder, no training file, parts that do not fit together, or anything
+        wrong in a file.
+    """
+    if source == SYNTHETIC:
+        from snm.data.synthetic import default
+
+        return default()
+    folder = Path(source)
+    if not folder.is_dir():
+        found = "a file" if folder.exists() else "no such folder"
+        raise InputError(str(source), found, "a folder of data, or `synthetic`")
+    train, test = _find_parts(folder)
+    extras = {name: _find(folder, name) for name in (*_NAMES, *_FILTERS)}
+    if all(extras[name] for name in _NAMES):
+        raise InputError(str(folder), " and ".join(_NAMES), "one file of label names")
+    names_file = extras[_NAMES[0]] or extras[_NAMES[1]]
+
+    files = [*train, *test, *(file for file in extras.values() if file)]
+    key = _sha256(files)
+    place = binary_cache.folder(cache)
+    parts = binary_cache.read(place, key) if place else None
+    if parts is None:
+        parts = {"train": _read_part(train)}
+        if test:
+            parts["test"] = _read_part(test)
+        if place:
+            binary_cache.write(place, key, parts)
+    for what, axis in (("features", 0), ("labels", 1)):
+        if test and parts["test"][axis].shape[1] != parts["train"][axis].shape[1]:
+            found = f"{parts['test'][axis].shape[1]} {what}"
+            raise InputError(
+                str(test[axis % len(test)]), found, f"{parts['train'][axis].shape[1]}, as in train"
+            )
+
+    points = {}
+    for (part, (features, labels)), filter_name in zip(parts.items(), _FILTERS, strict=False):
+        file = extras[filter_name]
+        pairs = formats.read_filter(file, *labels.shape) if file else None
+        points[part] = Points(features, labels, pairs)
+    num_labels = points["train"].num_labels
+    return Dataset(
+        name=folder.resolve().name,
+        train=points["train"],
+        test=points.get("test"),
+        label_names=formats.read_names(names_file, num_labels) if names_file else None,
+        sha256=key,
+    )
+
+
+def _find(folder: Path, name: str, gzipped: bool = True) -> Path | None:
+    """The file of that name, plain or gzipped; an error where both are there."""
+    plain, packed = folder / name, folder / f"{name}.gz"
+    if plain.is_file() and packed.is_file() and gzipped:
+        raise InputError(str(folder), f"{name} and {name}.gz", "one of them")
+    if plain.is_file():
+        return plain
+    return packed if gzipped and packed.is_file() else None
+
+
+def _find_parts(folder: Path) -> tuple[list[Path], list[Path]]:
+    """The files of train and of test (an empty list where there is none)."""
+    present: list[tuple[_Layout, list[Path | None], list[Path | None]]] = []
+    for layout in _LAYOUTS:
+        train = [_find(folder, name, layout.gzipped) for name in layout.train]
+        test = [_find(folder, name, layout.gzipped) for name in layout.test]
+        # The labels' file alone does not tell: two layouts share it.
+        if train[0] or test[0]:
+            present.append((layout, train, test))
+    wanted = "; ".join(" + ".join(layout.train) for layout in _LAYOUTS)
+    if not present:
+        raise InputError(str(folder), "no training file", f"one of {wanted} (text also as .gz)")
+    if len(present) > 1:
+        found = " and ".join(layout.name for layout, _, _ in present)
+        raise InputError(str(folder), f"several layouts ({found})", "one of them")
+    layout, train, test = present[0]
+    for names, files in ((layout.train, train), (layout.test, test)):
+        missing = [name for name, file in zip(names, files, strict=True) if file is None]
+        if missing and (files is train or len(missing) < len(names)):
+            raise InputError(str(folder), f"no {missing[0]}", f"{' + '.join(names)}")
+    return [file for file in train if file], [file for file in test if file]
+
+
+def _read_part(files: list[Path]) -> tuple[csr_matrix, csr_matrix]:
+    if len(files) == 1:
+        return formats.read_text(files[0])
+    inputs, targets = files
+    if targets.suffix != ".npz":
+        return formats.read_pair(inputs, targets)
+    features = formats.read_npy(inputs) if inputs.suffix == ".npy" else formats.read_npz(inputs)
+    labels = formats.read_npz(targets, noun="label")
+    if features.shape[0] != labels.shape[0]:
+        found = f"{labels.shape[0]} rows"
+        raise InputError(str(targets), found, f"{features.shape[0]}, as in {inputs.name}")
+    return features, labels
+
+
+def _sha256(files: list[Path]) -> str:
+    """SHA-256 over names, sizes and contents, in the order of the names."""
+    total = hashlib.sha256()
+    for file in sorted(files):
+        try:
+            with file.open("rb") as stream:
+                content = hashlib.file_digest(stream, "sha256").hexdigest()
+        except OSError as error:
+            raise InputError(
+                str(file), (error.strerror or "").lower(), "a readable file"
+            ) from error
+        total.update(f"{file.name} {content}\n".encode())
+    return total.hexdigest()

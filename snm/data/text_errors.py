@@ -1,0 +1,175 @@
+"""What is wrong with a text file, in words: the slow, exact pass behind `text_format`.
+
+It runs only on a block that the fast pass did not vouch for, so it may take its time: one line
+after the other, one token after the other, and the first fault found is the one reported.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+
+from snm.errors import InputError
+
+__all__ = ["FEATURES", "LABELS", "ONE_FILE", "Form", "Header", "explain", "read_header", "shown"]
+
+_INDEX = re.compile(rb"[0-9]{1,16}")
+_NEGATIVE = re.compile(rb"-[0-9]+")
+_LARGEST_WIDTH = 2**31 - 1  # ids are int32
+
+
+@dataclass(frozen=True)
+class Form:
+    """One of the text forms.
+
+    Attributes:
+      name: what to call such a file.
+      header: the header's columns.
+      labels_first: whether lines start with a list of labels.
+      entry: what an `id:value` is.
+    """
+
+    name: str
+    header: tuple[str, ...]
+    labels_first: bool
+    entry: str
+
+
+ONE_FILE = Form("one-file", ("points", "features", "labels"), True, "feature")
+FEATURES = Form("features", ("points", "features"), False, "feature")
+LABELS = Form("labels", ("points", "labels"), False, "label")
+
+
+@dataclass(frozen=True)
+class Header:
+    """The first line's numbers; a column that the form lacks is 0."""
+
+    rows: int
+    num_features: int
+    num_labels: int
+
+
+def shown(token: bytes, limit: int = 40) -> str:
+    """The token as printable ASCII between quotes, cut to `limit` bytes."""
+    text = ascii(token[:limit].decode("utf-8", "backslashreplace"))
+    return text + ("..." if len(token) > limit else "")
+
+
+def read_header(path: Path, start: bytes, forms: tuple[Form, ...]) -> tuple[Form, Header, int]:
+    """Reads the first line of a file.
+
+    Args:
+      path: named in errors.
+      start: the first 4096 bytes of the file, or all of it.
+      forms: the forms that are welcome, of different header lengths.
+
+    Returns:
+      the form, the numbers, and the number of bytes that the line takes.
+
+    Raises:
+      InputError: an empty file, or no such header.
+    """
+    where = f"{path}:1"
+    expected = " or ".join(f"a header `{' '.join(form.header)}`" for form in forms)
+    if not start:
+        raise InputError(where, "an empty file", expected)
+    line, newline, _ = start.partition(b"\n")
+    tokens = line.split()
+    if len(line) == 4096 or not all(_INDEX.fullmatch(token) for token in tokens) or not tokens:
+        raise InputError(where, shown(line), expected)
+    form = next((form for form in forms if len(form.header) == len(tokens)), None)
+    if form is None:
+        raise InputError(where, f"{len(tokens)} numbers ({shown(line)})", expected)
+    numbers = dict(zip(form.header, map(int, tokens), strict=True))
+    for column, number in numbers.items():
+        if number < 1:
+            raise InputError(where, f"{number} {column}", f"at least 1 ({expected})")
+        if column != "points" and number > _LARGEST_WIDTH:
+            raise InputError(where, f"{number} {column}", f"at most {_LARGEST_WIDTH}")
+    header = Header(numbers["points"], numbers.get("features", 0), numbers.get("labels", 0))
+    return form, header, len(line) + len(newline)
+
+
+def explain(path: Path, first_line: int, text: bytes, form: Form, header: Header) -> NoReturn:
+    """Raises the first fault of a block of lines.
+
+    Args:
+      path: named in the error.
+      first_line: number of the block's first line in the file (the header is line 1).
+      text: the lines, as they stand in the file.
+      form: which form the file has.
+      header: its header.
+
+    Raises:
+      InputError: always. (AssertionError if nothing is wrong: the fast pass refused good input,
+        which is a bug.)
+    """
+    for number, line in enumerate(text.removesuffix(b"\n").split(b"\n"), first_line):
+        where = f"{path}:{number}"
+        if number - 1 > header.rows:
+            raise InputError(where, f"row {number - 1}", f"{header.rows} rows, as the header says")
+        _check_line(where, line.removesuffix(b"\r"), form, header)
+    raise AssertionError(f"{path}: lines from {first_line} on were refused, yet nothing is wrong")
+
+
+def _check_line(where: str, line: bytes, form: Form, header: Header) -> None:
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        bad = line[error.start : error.start + 8]
+        raise InputError(where, f"bytes that are not text ({shown(bad)})", "text") from error
+    line = line.replace(b"\t", b" ")
+    if form.labels_first:
+        front, _, line = line.partition(b" ")
+        if b":" in front:
+            raise InputError(
+                where,
+                f"{shown(front)} at the start of the line",
+                "labels, or a space in a row without labels",
+            )
+        seen: set[int] = set()
+        for token in front.split(b",") if front else []:
+            _check_index(where, token, "label", header.num_labels, seen)
+    width = header.num_labels if form is LABELS else header.num_features
+    seen = set()
+    for token in line.split(b" "):
+        if not token:
+            continue
+        index, colon, value = token.partition(b":")
+        if not colon:
+            raise InputError(where, shown(token), f"a pair {form.entry}:value")
+        _check_index(where, index, form.entry, width, seen)
+        _check_value(where, value, form)
+
+
+def _check_index(where: str, token: bytes, noun: str, width: int, seen: set[int]) -> None:
+    expected = f"an index from 0 to {width - 1}"
+    if _NEGATIVE.fullmatch(token):
+        raise InputError(where, f"negative {noun} index {shown(token)[1:-1]}", expected)
+    if not _INDEX.fullmatch(token):
+        raise InputError(where, f"{noun} index {shown(token)}", expected)
+    index = int(token)
+    if index >= width:
+        raise InputError(where, f"{noun} index {index}", expected)
+    if index in seen:
+        raise InputError(where, f"{noun} {index} twice", f"each {noun} once in a row")
+    seen.add(index)
+
+
+def _check_value(where: str, token: bytes, form: Form) -> None:
+    try:
+        # Python's float also reads `1_000`, which is no number of these files.
+        value = float(token.replace(b"_", b"?"))
+    except ValueError:
+        raise InputError(where, f"value {shown(token)}", "a number") from None
+    with np.errstate(over="ignore"):
+        fits = math.isfinite(np.float32(value))
+    if not fits:
+        raise InputError(where, f"value {shown(token)}", "a finite float32 number")
+    if form is LABELS and value != 1:
+        raise InputError(where, f"label value {shown(token)}", "1 (a label is there or not)")

@@ -1,0 +1,121 @@
+"""Feature weighting: none, unit length, or TF-IDF, fitted on the training points.
+
+A fitted weighting belongs to the model: prediction applies the same one.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from snm.errors import InputError
+
+__all__ = ["Kind", "Weighting"]
+
+Kind = Literal["none", "l2", "tfidf"]
+
+
+@dataclass(frozen=True, eq=False)
+class Weighting:
+    r"""How raw feature values become inputs.
+
+    - `none`: as they are.
+    - `l2`: each row divided by its Euclidean length.
+    - `tfidf`: value c of feature j becomes $t(c) \cdot \log\frac{1 + n}{1 + n_j} + t(c)$, where n
+      points were fitted and $n_j$ of them have $c_j > 0$; then each row as in `l2`. Damping is
+      $t(c) = 1 + \log c$ for c >= 1 and $t(c) = c$ for 0 <= c < 1: continuous, rising, and never
+      negative, where 1 + log c alone falls below 0 at c < 1/e. (Salton and Buckley, Information
+      Processing & Management 24(5), 1988, with the document counts smoothed by one.)
+
+    A row without features, or whose values are all 0, stays as it is.
+
+    Attributes:
+      kind: which of the three.
+      idf: float32 [d], the factor of each feature; None unless `tfidf`.
+    """
+
+    kind: Kind
+    idf: NDArray[np.float32] | None = None
+
+    @classmethod
+    def fit(cls, kind: Kind, features: csr_matrix) -> Weighting:
+        """Fits on features, CSR [n, d].
+
+        Raises:
+          InputError: an unknown kind; a negative value under `tfidf`.
+        """
+        if kind not in get_args(Kind):
+            raise InputError("weighting", repr(kind), f"one of {', '.join(get_args(Kind))}")
+        if kind != "tfidf":
+            return cls(kind)
+        _refuse_negative(features)
+        points, width = features.shape
+        present = np.bincount(features.indices[features.data > 0], minlength=width)
+        idf = np.log((1.0 + points) / (1.0 + present)) + 1.0
+        return cls(kind, idf.astype(np.float32))
+
+    def apply(self, features: csr_matrix) -> csr_matrix:
+        """Weights features, CSR [n, d], into a new float32 CSR [n, d].
+
+        Raises:
+          InputError: another width than the fitted one; a negative value under `tfidf`.
+        """
+        # Sums of squares in float64: float32 values near 1e20 would overflow, near 1e-23 vanish.
+        values = features.data.astype(np.float64)
+        if self.idf is not None:
+            if features.shape[1] != self.idf.size:
+                raise InputError("features", f"{features.shape[1]} columns", f"{self.idf.size}")
+            _refuse_negative(features)
+            values = np.where(values < 1, values, 1 + np.log(np.maximum(values, 1)))
+            values *= self.idf[features.indices]
+        if self.kind != "none":
+            counts = np.diff(features.indptr)
+            row = np.repeat(np.arange(features.shape[0]), counts)
+            length = np.sqrt(np.bincount(row, values * values, minlength=features.shape[0]))
+            length[length == 0] = 1
+            values /= length[row]
+        result = csr_matrix(
+            (values.astype(np.float32), features.indices.copy(), features.indptr.copy()),
+            shape=features.shape,
+        )
+        result.has_sorted_indices = features.has_sorted_indices
+        return result
+
+    def save(self, path: str | Path) -> None:
+        """Writes kind and idf as an `.npz` without pickle, at exactly `path`."""
+        idf = np.zeros(0, np.float32) if self.idf is None else self.idf
+        with Path(path).open("wb") as out:
+            np.savez(out, kind=np.array(self.kind), idf=idf)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Weighting:
+        """Reads what `save` wrote.
+
+        Raises:
+          InputError: no such file, or something else in it.
+        """
+        expected = "a weighting that Weighting.save wrote"
+        try:
+            with np.load(path, allow_pickle=False) as members:
+                kind, idf = members["kind"].item(), members["idf"]
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, TypeError) as error:
+            reason = getattr(error, "strerror", None) or "no weighting"
+            raise InputError(str(path), reason.lower(), expected) from error
+        if kind not in get_args(Kind) or idf.dtype != np.float32 or idf.ndim != 1:
+            raise InputError(str(path), f"kind {kind!a}, idf of {idf.dtype}", expected)
+        if (kind == "tfidf") != (idf.size > 0):
+            raise InputError(str(path), f"kind {kind} with {idf.size} factors", expected)
+        return cls(kind, idf if kind == "tfidf" else None)
+
+
+def _refuse_negative(features: csr_matrix) -> None:
+    if (bad := np.flatnonzero(features.data < 0)).size:
+        row = int(np.searchsorted(features.indptr, bad[0], side="right")) - 1
+        found = f"the negative value {features.data[bad[0]]} in row {row}"
+        raise InputError("features", found, "counts of at least 0 (tfidf weighting)")
