@@ -86,12 +86,10 @@ def uniform_host(seed: int, step: int, num_labels: int, size: int) -> Sample:
 def uniform_device(seed: int | Array, step: int | Array, num_labels: int, size: int) -> Sample:
     """Draws `size` of `num_labels` labels uniformly, without replacement, on the device.
 
-    The labels are the images of 0 .. size-1 under a pseudo-random permutation of 0 .. K-1: an
-    alternating Feistel network on the smallest power of two >= K, walked along its cycles until
-    the value is below K (Black and Rogaway, 2002). A permutation has no duplicates, so there is
-    nothing to reject; its cost depends on `size` alone. Neighbouring inputs land on unrelated
-    places, unlike under an affine map i -> (a i + c) mod K, whose gaps between sorted labels take
-    three values only.
+    The labels are the images of 0 .. size-1 under a pseudo-random permutation of 0 .. K-1 (see
+    `snm.feistel`). A permutation has no duplicates, so there is nothing to reject, and its cost
+    depends on `size` alone. Neighbouring inputs land on unrelated places, unlike under an affine
+    map i -> (a i + c) mod K, whose gaps between sorted labels take three values only.
 
     `drop` is the slot of the image of size - 1, the last one drawn (see `uniform_host` for why
     that excludes a positive exactly).
