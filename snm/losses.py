@@ -37,6 +37,15 @@ from snm.reductions import (
     widened,
 )
 from snm.softmax import decoupled_softmax, sampled_softmax, softmax
+from snm.surrogates import (
+    SURROGATES,
+    Surrogate,
+    exponential,
+    hinge,
+    logistic,
+    ramp,
+    squared_hinge,
+)
 
 __all__ = [
     "LOSSES",
@@ -58,45 +67,6 @@ __all__ = [
     "top_k_loss",
     "weston_watkins",
 ]
-
-Surrogate = Callable[[jax.Array], jax.Array]
-
-
-# Surrogates of the 0/1 loss: non-increasing, at least 1 wherever the margin is not positive.
-
-
-def hinge(margin: jax.Array) -> jax.Array:
-    """Hinge loss, max(1 - u, 0) (Rawat et al., 2020, section 3)."""
-    return jnp.maximum(1 - margin, 0)
-
-
-def logistic(margin: jax.Array) -> jax.Array:
-    """Logistic loss in base 2, log2(1 + exp(-u)): base 2 makes it 1 at u = 0."""
-    return jax.nn.softplus(-margin) / jnp.log(2.0).astype(margin.dtype)
-
-
-def squared_hinge(margin: jax.Array) -> jax.Array:
-    """Squared hinge loss, max(1 - u, 0)^2."""
-    return jnp.square(jnp.maximum(1 - margin, 0))
-
-
-def exponential(margin: jax.Array) -> jax.Array:
-    """Exponential loss, exp(-u): overflows float32 to infinity below u = -88."""
-    return jnp.exp(-margin)
-
-
-def ramp(margin: jax.Array, *, rho: float = 1.0) -> jax.Array:
-    """Ramp loss, I(u <= 0) + (1 - u / rho) I(0 < u <= rho): bounded, and not convex."""
-    return jnp.clip(1 - margin / rho, 0, 1)
-
-
-SURROGATES: dict[str, Surrogate] = {
-    "hinge": hinge,
-    "logistic": logistic,
-    "squared_hinge": squared_hinge,
-    "exponential": exponential,
-    "ramp": ramp,
-}
 
 
 # Algorithm 1: losses of a positive and of sampled negatives.

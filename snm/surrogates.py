@@ -1,0 +1,119 @@
+"""Surrogates phi of the 0/1 loss: non-increasing, and at least 1 wherever the margin is <= 0.
+
+All but the ramp are convex, which Theorem 2 (convexity) and the factor 2 of Theorem 3 need. Each
+maps an array of margins to an array of the same shape and dtype; at a kink its gradient is one of
+the subgradients.
+
+References:
+  Reddi et al. (2019), section 3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+__all__ = [
+    "SURROGATES",
+    "Surrogate",
+    "exponential",
+    "hinge",
+    "logistic",
+    "ramp",
+    "squared_hinge",
+]
+
+Surrogate = Callable[[jax.Array], jax.Array]
+
+
+def hinge(margin: jax.Array) -> jax.Array:
+    """Hinge loss, phi(u) = max(1 - u, 0).
+
+    Args:
+      margin: [...], float.
+
+    Returns:
+      [...], in the dtype of the margins.
+
+    Example:
+      >>> float(hinge(jnp.array(0.25)))
+      0.75
+    """
+    return jnp.maximum(1 - margin, 0)
+
+
+def logistic(margin: jax.Array) -> jax.Array:
+    """Logistic loss in base 2, phi(u) = log2(1 + exp(-u)); with base e phi(0) would be below 1.
+
+    Args:
+      margin: [...], float; no value overflows.
+
+    Returns:
+      [...], in the dtype of the margins.
+
+    Example:
+      >>> float(logistic(jnp.array(0.0)))
+      1.0
+    """
+    return jax.nn.softplus(-margin) / math.log(2)
+
+
+def squared_hinge(margin: jax.Array) -> jax.Array:
+    """Squared hinge loss, phi(u) = max(1 - u, 0)^2.
+
+    Args:
+      margin: [...], float.
+
+    Returns:
+      [...], in the dtype of the margins.
+
+    Example:
+      >>> float(squared_hinge(jnp.array(-1.0)))
+      4.0
+    """
+    return jnp.square(jnp.maximum(1 - margin, 0))
+
+
+def exponential(margin: jax.Array) -> jax.Array:
+    """Exponential loss, phi(u) = exp(-u).
+
+    Args:
+      margin: [...], float; below about -88 in float32 the value is infinite.
+
+    Returns:
+      [...], in the dtype of the margins.
+
+    Example:
+      >>> float(exponential(jnp.array(0.0)))
+      1.0
+    """
+    return jnp.exp(-margin)
+
+
+def ramp(margin: jax.Array, *, rho: float = 1.0) -> jax.Array:
+    """Ramp loss, phi(u) = I(u <= 0) + (1 - u / rho) I(0 < u <= rho): bounded, not convex.
+
+    Args:
+      margin: [...], float.
+      rho: The margin from which on nothing is lost, above 0; `functools.partial` sets it.
+
+    Returns:
+      [...], in the dtype of the margins.
+
+    Example:
+      >>> float(ramp(jnp.array(0.5), rho=2.0))
+      0.75
+    """
+    return jnp.clip(1 - margin / rho, 0, 1)
+
+
+SURROGATES: dict[str, Surrogate] = {
+    "hinge": hinge,
+    "logistic": logistic,
+    "squared_hinge": squared_hinge,
+    "exponential": exponential,
+    "ramp": ramp,
+}
