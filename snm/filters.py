@@ -1,0 +1,71 @@
+"""Pairs of (test point, label) that are neither right nor wrong.
+
+Some data sets list them, such as a product whose best answer is itself. They are removed from the
+answers and from the truth before anything is scored.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+__all__ = ["apply_filter", "canonical", "most_filtered"]
+
+NDArray = np.ndarray[Any, Any]
+CSR = Any  # scipy.sparse.csr_array or csr_matrix; SciPy has no types
+
+
+def most_filtered(pairs: NDArray) -> int:
+    """The largest number of pairs of one row: how many answers beyond k must be asked for."""
+    return int(np.bincount(np.asarray(pairs)[:, 0]).max(initial=0)) if len(pairs) else 0
+
+
+def apply_filter(
+    topk_ids: NDArray, labels: CSR, pairs: NDArray, k: int, *, first_row: int = 0
+) -> tuple[NDArray, CSR]:
+    """Removes (row, label) pairs from the answers and from the truth, before they are scored.
+
+    Args:
+      topk_ids: int [n, at least k], answers, best first, -1 for none. Ask for k plus
+        `most_filtered(pairs)`, else fewer than k may be left.
+      labels: CSR [n, K], the true labels: non-zero entries.
+      pairs: int [f, 2], (row of the test set, label), in any order.
+      k: answers to keep.
+      first_row: the row of the test set at which this batch begins.
+
+    Returns:
+      int64 [n, k], the answers left in their order, -1 where there are none; and CSR [n, K], the
+      labels left.
+
+    Raises:
+      ValueError: shapes do not fit, or a label of `pairs` is not in 0 .. K-1.
+    """
+    ids, labels = np.asarray(topk_ids, np.int64), canonical(labels)
+    pairs = np.asarray(pairs, np.int64).reshape(-1, 2)
+    num_rows, num_labels = labels.shape
+    if ids.ndim != 2 or len(ids) != num_rows or ids.shape[1] < k:
+        raise ValueError(f"expected topk_ids [{num_rows}, >= {k}], found {ids.shape}")
+    if len(pairs) and not 0 <= pairs[:, 1].min() <= pairs[:, 1].max() < num_labels:
+        raise ValueError(f"a filtered label is not in 0 .. {num_labels - 1}")
+    pairs = pairs[(pairs[:, 0] >= first_row) & (pairs[:, 0] < first_row + num_rows)]
+    banned = (pairs[:, 0] - first_row) * num_labels + pairs[:, 1]
+
+    gone = (ids < 0) | np.isin(np.arange(num_rows)[:, None] * num_labels + ids, banned)
+    order = np.argsort(gone, axis=1, kind="stable")[:, :k]
+    kept = np.where(
+        np.take_along_axis(gone, order, axis=1), -1, np.take_along_axis(ids, order, axis=1)
+    )
+    rows = np.repeat(np.arange(num_rows), np.diff(labels.indptr))
+    stay = ~np.isin(rows * num_labels + labels.indices, banned)
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows[stay], minlength=num_rows))])
+    return kept, sp.csr_array((labels.data[stay], labels.indices[stay], indptr), shape=labels.shape)
+
+
+def canonical(labels: CSR) -> CSR:
+    """A copy of true labels, CSR [n, K]: one entry a label, ascending, none of them zero."""
+    labels = sp.csr_array(labels, copy=True)
+    labels.eliminate_zeros()
+    labels.sum_duplicates()
+    return labels

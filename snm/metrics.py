@@ -1,0 +1,347 @@
+"""Top-k answers and true labels -> sums and counts -> metrics in percent.
+
+The state holds integer counts only, by rank and by what a hit is worth (the number of labels of
+the point, the propensity of the label). Real numbers enter once, in `Metrics.result`. So cutting
+the test set into batches changes nothing, to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from snm.filters import canonical
+
+__all__ = ["Metrics", "frequency_groups", "propensities"]
+
+NDArray = np.ndarray[Any, Any]
+CSR = Any  # scipy.sparse.csr_array or csr_matrix; SciPy has no types
+
+
+def propensities(
+    label_frequency: NDArray, num_points: int, a: float = 0.55, b: float = 1.5
+) -> NDArray:
+    """The chance that a relevant label was recorded (Jain, Prabhu and Varma, 2016, equation 2).
+
+        p_l = 1 / (1 + C (N_l + b)^(-a)),  C = (log N - 1) (b + 1)^a
+
+    The Extreme Classification Repository uses a 0.5, b 0.4 for its Wikipedia sets, 0.6 and 2.6
+    for Amazon, 0.55 and 1.5 elsewhere. C is held at 0 (every p_l is 1) for N below e, where the
+    formula leaves the interval of probabilities.
+
+    Args:
+      label_frequency: int [K], N_l: training points that carry each label, before any split.
+      num_points: N, points of the training set, at least 1.
+      a: exponent, at least 0.
+      b: offset, above 0.
+
+    Returns:
+      float64 [K], in (0, 1].
+
+    Raises:
+      ValueError: an argument is out of its range.
+    """
+    frequency = np.asarray(label_frequency, np.float64)
+    if num_points < 1 or a < 0 or b <= 0 or (frequency.size and frequency.min() < 0):
+        raise ValueError(
+            "propensities need num_points >= 1, a >= 0, b > 0 and no negative frequency; "
+            f"found num_points {num_points}, a {a}, b {b}"
+        )
+    scale = max(np.log(num_points) - 1.0, 0.0) * (b + 1.0) ** a
+    return 1.0 / (1.0 + scale * (frequency + b) ** -a)
+
+
+def frequency_groups(label_frequency: NDArray, num_groups: int = 10) -> NDArray:
+    """Cuts the labels into groups of equal size by their frequency: deciles by default.
+
+    Labels are put in ascending order of frequency (ties: lowest id first); the label at place i
+    of K belongs to group floor(i num_groups / K). Group 0 holds the rarest labels, the last one
+    the most frequent; sizes differ by at most 1.
+
+    Args:
+      label_frequency: int [K], training points that carry each label.
+      num_groups: at least 1.
+
+    Returns:
+      int16 [K], the group of each label.
+
+    Example:
+      >>> frequency_groups(np.array([5, 1, 3, 2]), 2)
+      array([1, 0, 1, 0], dtype=int16)
+    """
+    order = np.argsort(label_frequency, kind="stable")
+    groups = np.empty(len(order), np.int16)
+    groups[order] = np.arange(len(order), dtype=np.int64) * num_groups // max(len(order), 1)
+    return groups
+
+
+@dataclass(frozen=True, eq=False)
+class Metrics:
+    """Counts over the points seen so far. Make one with `start`; `update` returns the next.
+
+    M is the largest number of labels of a point so far, R the largest k, U the number of distinct
+    propensities, G the number of groups.
+
+    Attributes:
+      ks: the values of k that are reported, ascending.
+      points_by_size: int64 [M+1], points with m labels.
+      hits_by_size: int64 [R, M+1], correct answers at a rank, of points with m labels.
+      class_weight: float64 [U], 1 / propensity, ascending.
+      label_class: int [K], the place of each label's weight in `class_weight`, or None.
+      class_hits: int64 [R, U], correct answers at a rank, of labels of that weight.
+      class_ideal: int64 [R, U], the same for the best answers possible.
+      label_group: int16 [K], or None.
+      group_hits: int64 [R, G], correct answers at a rank, of labels of a group.
+      group_occurrences: int64 [G], (point, label) pairs of a group.
+      best_rank: int16 [K], the best rank at which a label was ever correct; R for never.
+      occurs: bool [K], labels that any point carries.
+    """
+
+    ks: tuple[int, ...]
+    points_by_size: NDArray
+    hits_by_size: NDArray
+    class_weight: NDArray
+    label_class: NDArray | None
+    class_hits: NDArray
+    class_ideal: NDArray
+    label_group: NDArray | None
+    group_hits: NDArray
+    group_occurrences: NDArray
+    best_rank: NDArray
+    occurs: NDArray
+
+    @staticmethod
+    def start(
+        num_labels: int,
+        *,
+        ks: Sequence[int] = (1, 3, 5),
+        propensity: NDArray | None = None,
+        groups: NDArray | None = None,
+    ) -> Metrics:
+        """Counts of no points.
+
+        Args:
+          num_labels: K.
+          ks: the values of k to report, each at least 1.
+          propensity: float [K], in (0, 1], from `propensities`. None: no PSP and PSnDCG.
+          groups: int [K], from `frequency_groups`. None: `by_group` is empty.
+
+        Raises:
+          ValueError: `ks` is empty or holds a value below 1, or a shape is not [K].
+        """
+        ks = tuple(sorted({int(k) for k in ks}))
+        if not ks or ks[0] < 1:
+            raise ValueError(f"ks must be values of at least 1, found {ks}")
+        for name, array in (("propensity", propensity), ("groups", groups)):
+            if array is not None and np.shape(array) != (num_labels,):
+                raise ValueError(f"{name} must be [{num_labels}], found {np.shape(array)}")
+        ranks = ks[-1]
+        class_weight, label_class = np.zeros(0), None
+        if propensity is not None:
+            class_weight, label_class = np.unique(1.0 / propensity, return_inverse=True)
+            label_class = label_class.astype(np.int32)
+        num_groups = 0 if groups is None else int(np.max(groups, initial=-1)) + 1
+        return Metrics(
+            ks=ks,
+            points_by_size=np.zeros(1, np.int64),
+            hits_by_size=np.zeros((ranks, 1), np.int64),
+            class_weight=class_weight,
+            label_class=label_class,
+            class_hits=np.zeros((ranks, len(class_weight)), np.int64),
+            class_ideal=np.zeros((ranks, len(class_weight)), np.int64),
+            label_group=groups,
+            group_hits=np.zeros((ranks, num_groups), np.int64),
+            group_occurrences=np.zeros(num_groups, np.int64),
+            best_rank=np.full(num_labels, ranks, np.int16),
+            occurs=np.zeros(num_labels, bool),
+        )
+
+    def update(
+        self, topk_ids: NDArray, labels: CSR, *, leave_out: NDArray | None = None
+    ) -> Metrics:
+        """Adds a batch of points.
+
+        Args:
+          topk_ids: int [n, at least max(ks)], the answers to each point, best first. -1 stands
+            for no answer, which is a miss; other ids of a row are distinct.
+          labels: CSR [n, K], the true labels of each point: its non-zero entries.
+          leave_out: bool [n] or None, points that do not count at all, such as those that
+            repeat a training point.
+
+        Returns:
+          The counts with the batch; `self` stays as it was.
+
+        Raises:
+          ValueError: a shape does not fit, an id is out of range or twice in a row.
+        """
+        topk_ids = np.asarray(topk_ids)
+        ranks, num_labels = self.ks[-1], len(self.occurs)
+        if (
+            topk_ids.ndim != 2
+            or topk_ids.shape[1] < ranks
+            or labels.shape != (len(topk_ids), num_labels)
+        ):
+            raise ValueError(
+                f"expected topk_ids [n, >= {ranks}] and labels [n, {num_labels}], "
+                f"found {topk_ids.shape} and {labels.shape}"
+            )
+        ids = topk_ids[:, :ranks].astype(np.int64)
+        labels = canonical(labels)
+        if leave_out is not None:
+            keep = ~np.asarray(leave_out, bool)
+            ids, labels = ids[keep], labels[keep]
+        _check_ids(ids, num_labels)
+
+        sizes = np.diff(labels.indptr).astype(np.int64)
+        width = max(len(self.points_by_size), int(sizes.max(initial=0)) + 1)
+        point, label = np.repeat(np.arange(len(sizes)), sizes), labels.indices.astype(np.int64)
+        # Positions of the correct answers: both lists of (point, label) are compared as integers.
+        hit = np.isin(np.arange(len(ids))[:, None] * num_labels + ids, point * num_labels + label)
+        hit_point, hit_rank = np.nonzero(hit & (ids >= 0))
+        hit_label = ids[hit_point, hit_rank]
+
+        best_rank, occurs = self.best_rank.copy(), self.occurs.copy()
+        np.minimum.at(best_rank, hit_label, hit_rank.astype(np.int16))
+        occurs[label] = True
+        new = replace(
+            self,
+            points_by_size=_widened(self.points_by_size, width)
+            + np.bincount(sizes, minlength=width),
+            hits_by_size=_widened(self.hits_by_size, width)
+            + _table(hit_rank, sizes[hit_point], (ranks, width)),
+            best_rank=best_rank,
+            occurs=occurs,
+        )
+        if self.label_class is not None:
+            new = replace(
+                new,
+                class_hits=self.class_hits
+                + _table(hit_rank, self.label_class[hit_label], self.class_hits.shape),
+                class_ideal=self.class_ideal
+                + _ideal(point, self.label_class[label], labels.indptr, self.class_ideal.shape),
+            )
+        if self.label_group is not None:
+            groups = len(self.group_occurrences)
+            new = replace(
+                new,
+                group_hits=self.group_hits
+                + _table(hit_rank, self.label_group[hit_label], (ranks, groups)),
+                group_occurrences=self.group_occurrences
+                + np.bincount(self.label_group[label], minlength=groups),
+            )
+        return new
+
+    def result(self) -> dict[str, float]:
+        """The metrics so far, in percent, and the number of points.
+
+        Means are over the points with at least one label; the others are left out and counted.
+        For each k:
+
+          - `P@k`: correct answers among the first k, over k.
+          - `R@k`: correct answers among the first k, over the labels of the point.
+          - `nDCG@k`: sum of 1 / log2(1 + rank) over the correct answers, over the same sum for
+            ranks 1 .. min(k, labels of the point) (Jarvelin and Kekalainen, 2002).
+          - `PSP@k`, `PSnDCG@k`: P@k and the discounted sum with a correct answer worth 1 / its
+            propensity. The sum over all points is divided by the sum over all points of the best
+            possible: one ratio, no mean of ratios (Jain, Prabhu and Varma, 2016, and the
+            Repository's tables, which report the ratio of the two means).
+          - `coverage@k`: of the labels that any point carries, the share that is correct at least
+            once.
+
+        Others differ. pyxclib keeps points without labels in its means, as zeros. Its nDCG has
+        the same normaliser; its PSnDCG divides each point's sum by that normaliser before it
+        takes the ratio of sums, so points with fewer than k labels weigh more there. Some tools
+        divide nDCG by all k ranks, whatever the labels of the point.
+
+        Returns:
+          `points` and `points_without_labels`, and the metrics if `points` is not 0.
+        """
+        empty, points = int(self.points_by_size[0]), int(self.points_by_size[1:].sum())
+        out: dict[str, float] = {"points": points, "points_without_labels": empty}
+        if not points:
+            return out
+        # A count times a value, summed over the few values: exact but for the last rounding.
+        ranks, most = self.ks[-1], len(self.points_by_size) - 1
+        discount = 1.0 / np.log2(np.arange(ranks) + 2.0)
+        ideal = np.cumsum(discount)
+        hits = self.hits_by_size[:, 1:]
+        size = np.arange(1, most + 1)
+        for k in self.ks:
+            by_size = hits[:k].sum(axis=0)
+            gains = discount[:k] @ hits[:k] / ideal[np.minimum(size, k) - 1]
+            out[f"P@{k}"] = 100.0 * float(by_size.sum()) / (k * points)
+            out[f"R@{k}"] = 100.0 * float((by_size / size).sum()) / points
+            out[f"nDCG@{k}"] = 100.0 * float(gains.sum()) / points
+            if self.label_class is not None:
+                got, best = self.class_hits[:k], self.class_ideal[:k]
+                worth, top = got @ self.class_weight, best @ self.class_weight
+                out[f"PSP@{k}"] = 100.0 * float(worth.sum() / top.sum())
+                out[f"PSnDCG@{k}"] = 100.0 * float((discount[:k] @ worth) / (discount[:k] @ top))
+            covered = np.count_nonzero(self.best_rank < k)
+            out[f"coverage@{k}"] = 100.0 * covered / int(self.occurs.sum())
+        return out
+
+    def by_group(self, k: int) -> list[dict[str, float]]:
+        """How well the labels of each group are found, rarest group first.
+
+        Args:
+          k: at most max(ks).
+
+        Returns:
+          One entry a group: `labels`, how many it has; `occurrences`, the (point, label) pairs of
+          the test set; `recall`, percent of those among the first k answers (a ratio of sums; 0
+          where there are none); `precision`, the share of P@k in percent, so that the groups add
+          up to P@k.
+        """
+        if self.label_group is None:
+            return []
+        if not 1 <= k <= self.ks[-1]:
+            raise ValueError(f"k must be from 1 to {self.ks[-1]}, found {k}")
+        hits = self.group_hits[:k].sum(axis=0)
+        members = np.bincount(self.label_group, minlength=len(hits))
+        answers = k * max(int(self.points_by_size[1:].sum()), 1)
+        return [
+            {
+                "labels": int(n),
+                "occurrences": int(all_),
+                "recall": 100.0 * int(h) / max(int(all_), 1),
+                "precision": 100.0 * int(h) / answers,
+            }
+            for n, all_, h in zip(members, self.group_occurrences, hits, strict=True)
+        ]
+
+
+def _check_ids(ids: NDArray, num_labels: int) -> None:
+    if ids.size and not -1 <= ids.min() <= ids.max() < num_labels:
+        raise ValueError(
+            f"answers must be labels from 0 to {num_labels - 1}, or -1 for none; "
+            f"found {ids.min()} to {ids.max()}"
+        )
+    ordered = np.sort(ids, axis=1)
+    if np.any((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)):
+        raise ValueError("an answer appears twice in a row of topk_ids")
+
+
+def _widened(counts: NDArray, width: int) -> NDArray:
+    out = np.zeros((*counts.shape[:-1], width), counts.dtype)
+    out[..., : counts.shape[-1]] = counts
+    return out
+
+
+def _table(rank: NDArray, column: NDArray, shape: tuple[int, ...]) -> NDArray:
+    """Counts of (rank, column) pairs, int64 [R, columns]."""
+    flat = rank * shape[1] + column
+    return np.bincount(flat, minlength=shape[0] * shape[1]).reshape(shape)
+
+
+def _ideal(
+    point: NDArray, label_class: NDArray, indptr: NDArray, shape: tuple[int, ...]
+) -> NDArray:
+    """Counts of (rank, class) of the best answers: each point's labels, heaviest first."""
+    order = np.lexsort((-label_class, point))
+    rank = np.arange(len(order)) - indptr[point[order]]
+    first = rank < shape[0]
+    return _table(rank[first], label_class[order[first]], shape)
