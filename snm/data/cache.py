@@ -75,7 +75,7 @@ def _load(entry: Path, part: str, name: str, about: dict[str, Any]) -> csr_matri
 
 
 def _fingerprint(values: NDArray[Any]) -> list[int]:
-    return [values.size, zlib.crc32(memoryview(np.ascontiguousarray(values)))]
+    return [values.size, zlib.crc32(np.ascontiguousarray(values).data)]
 
 
 def write(place: Path, key: str, parts: Parts) -> None:

@@ -62,7 +62,7 @@ def _grammar(form: Form) -> NDArray[np.uint8]:
             role[before, [_NEWLINE, _SPACE, _COMMA], 1] = _LABEL
     else:
         role[_NEWLINE, _COLON, 1] = _ID
-    return role.reshape(-1)
+    return np.resize(role, 256)  # the codes end at 49; a table of bytes has 256 entries
 
 
 _GRAMMAR = {form.name: _grammar(form) for form in (ONE_FILE, FEATURES, LABELS)}
@@ -87,6 +87,11 @@ class Block:
     values: NDArray[np.float32]
     label_counts: NDArray[np.int64]
     labels: NDArray[np.int32]
+
+
+def _looked_up(table: NDArray[np.uint8], codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """`table[codes]`, both uint8: `bytes.translate` is twice as fast as NumPy's indexing."""
+    return np.frombuffer(codes.tobytes().translate(table.tobytes()), np.uint8)
 
 
 def _digits(
@@ -159,10 +164,10 @@ def parse_block(text: bytes, form: Form, num_ids: int, num_labels: int) -> Block
         dotted = is_dot[ends[1:] - 1]
         dot = cut[ends[1:] - 1]
         cut, kind = cut[ends], kind[ends]
-    cls = _CLASS[kind]
+    cls = _looked_up(_CLASS, kind)
     start, end = cut[:-1] + 1, cut[1:]
     length = end - start
-    role = _GRAMMAR[form.name][cls[:-1] * 10 + cls[1:] * 2 + (length > 0)]
+    role = _looked_up(_GRAMMAR[form.name], cls[:-1] * 10 + cls[1:] * 2 + (length > 0))
     if (role == _BAD).any():
         return None
 

@@ -1,0 +1,106 @@
+"""What a data set looks like, in numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from snm.data.dataset import Dataset, Points
+
+__all__ = ["describe", "duplicate_test_rows"]
+
+
+def describe(dataset: Dataset) -> dict[str, Any]:
+    """Describes a data set in plain Python values, ready for JSON or a table.
+
+    The first keys are the columns of Table 1 of Reddi et al., "Stochastic Negative Mining for
+    Learning with Large Output Spaces" (AISTATS 2019). Averages are over all points (all labels),
+    those with none included.
+
+    Returns:
+      name, sha256;
+      features, labels, train_points, test_points: sizes (test_points is 0 without a test set);
+      points_per_label, labels_per_point: averages on train;
+      nonzeros_per_point: average on train;
+      train_..., test_without_labels, ..._without_features: numbers of such rows;
+      label_frequency_deciles: the 11 quantiles 0, .1, ..., 1 of the labels' training points;
+      labels_never_in_train, labels_only_in_test: how many labels no training point has, and how
+        many of them some test point has;
+      empty_features: features that no training point has;
+      duplicate_test_rows, duplicate_test_share: test rows whose features are exactly those of
+        some training row, and their share of the test rows (0 without a test set);
+      filter_pairs: pairs (row, label) that evaluation on the test set leaves out.
+    """
+    train, test = dataset.train, dataset.test
+    frequency = dataset.label_frequency()
+    in_feature = np.bincount(train.features.indices, minlength=train.num_features)
+    never = frequency == 0
+    only_in_test = duplicates = 0
+    if test is not None:
+        in_test = np.bincount(test.labels.indices, minlength=train.num_labels) > 0
+        only_in_test = int(np.count_nonzero(never & in_test))
+        duplicates = int(np.count_nonzero(duplicate_test_rows(dataset)))
+    test_points = 0 if test is None else test.num_points
+    return {
+        "name": dataset.name,
+        "sha256": dataset.sha256,
+        "features": train.num_features,
+        "labels": train.num_labels,
+        "train_points": train.num_points,
+        "test_points": test_points,
+        "points_per_label": train.labels.nnz / train.num_labels,
+        "labels_per_point": train.labels.nnz / train.num_points,
+        "nonzeros_per_point": train.features.nnz / train.num_points,
+        **_empty_rows("train", train),
+        **_empty_rows("test", test),
+        "label_frequency_deciles": np.quantile(frequency, np.linspace(0, 1, 11)).tolist(),
+        "labels_never_in_train": int(np.count_nonzero(never)),
+        "labels_only_in_test": only_in_test,
+        "empty_features": int(np.count_nonzero(in_feature == 0)),
+        "duplicate_test_rows": duplicates,
+        "duplicate_test_share": duplicates / test_points if test_points else 0.0,
+        "filter_pairs": 0 if test is None or test.filter is None else len(test.filter),
+    }
+
+
+def _empty_rows(part: str, points: Points | None) -> dict[str, int]:
+    counts = {"labels": 0, "features": 0}
+    if points is not None:
+        for what in counts:
+            counts[what] = int(np.count_nonzero(np.diff(getattr(points, what).indptr) == 0))
+    return {f"{part}_without_{what}": count for what, count in counts.items()}
+
+
+def duplicate_test_rows(dataset: Dataset) -> NDArray[np.bool_]:
+    """Which test rows have exactly the features of some training row.
+
+    Rows are matched by the bytes of their sorted ids and values, which a Python set compares in
+    full behind its hash, so that none is counted by a collision. Stored zeros count as absent;
+    rows without features equal each other.
+
+    Returns:
+      bool [n_test]; of length 0 without a test set.
+    """
+    if dataset.test is None:
+        return np.zeros(0, bool)
+    tests = _row_keys(dataset.test.features)
+    wanted = set(tests)
+    seen = wanted.intersection(_row_keys(dataset.train.features))
+    return np.array([key in seen for key in tests], bool)
+
+
+def _row_keys(features: csr_matrix) -> list[bytes]:
+    """Bytes that two rows share exactly if they are equal: per entry its id and its value."""
+    if not features.data.all():
+        features = features.copy()
+        features.eliminate_zeros()
+    # An entry is 8 bytes, so equal bytes mean as many entries, the same ids and the same values.
+    entries = np.empty((features.nnz, 2), np.uint32)
+    entries[:, 0] = features.indices
+    entries[:, 1] = features.data.astype(np.float32, copy=False).view(np.uint32)
+    packed = entries.tobytes()
+    ends = (features.indptr.astype(np.int64) * 8).tolist()
+    return [packed[first:last] for first, last in zip(ends[:-1], ends[1:], strict=True)]
