@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -103,4 +104,4 @@ def _row_keys(features: csr_matrix) -> list[bytes]:
     entries[:, 1] = features.data.astype(np.float32, copy=False).view(np.uint32)
     packed = entries.tobytes()
     ends = (features.indptr.astype(np.int64) * 8).tolist()
-    return [packed[first:last] for first, last in zip(ends[:-1], ends[1:], strict=True)]
+    return [packed[first:last] for first, last in pairwise(ends)]
