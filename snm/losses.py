@@ -88,7 +88,8 @@ def sampled_powl(
     .. math:: L = \sum_j \vartheta_j \phi(v_y - v_{[j]}), \quad v_{[1]} \ge v_{[2]} \ge \dots
 
     Where fewer than len(vartheta) negatives are unmasked, those few take the first weights and the
-    other weights fall away.
+    other weights fall away; with none the loss is 0. Weights on the host (not traced) that are the
+    same for all m need no ranks: negative sampling sorts nothing.
 
     Args:
       positive_scores: [...], any float dtype.
@@ -133,7 +134,8 @@ def sampled_bowl(
     .. math:: L = \phi(v_y) + \sum_j \vartheta_j \phi(-v_{[j]})
 
     With the hinge and scores in [-1, 1] nothing is ever clipped: on the mined labels the loss is
-    the linear function 1 - v_y + sum_j vartheta_j (1 + v_[j]) of the scores.
+    the linear function 1 - v_y + sum_j vartheta_j (1 + v_[j]) of the scores. With every negative
+    masked it is phi(v_y).
 
     Args:
       positive_scores: [...], any float dtype.

@@ -76,23 +76,33 @@ def ranked(
     Returns:
       Scores and weights, [..., r] or [..., m]; where masked, both are 0.
     """
-    check_ranks(weights, scores.shape[-1])
+    batch, count, ranks = scores.shape[:-1], scores.shape[-1], np.shape(weights)[-1]
+    check_ranks(weights, count)
+    # Equal weights for all (negative sampling) need no ranks, hence no sort and no lookup. Only
+    # weights on the host can be looked at here.
+    same = ranks == count > 0 and not isinstance(weights, jax.Array) and np.ptp(weights) == 0
     weights = jnp.asarray(weights, scores.dtype)
-    ranks = weights.shape[-1]
-    weights = jnp.broadcast_to(weights, (*scores.shape[:-1], ranks))
     if where is None or ranks == 0:
-        return (scores[..., :ranks] if presorted else jax.lax.top_k(scores, ranks)[0]), weights
+        kept = scores[..., :ranks] if presorted or same else jax.lax.top_k(scores, ranks)[0]
+        return kept, jnp.broadcast_to(weights, (*batch, ranks))
     where = as_mask(where, scores.shape)
-    if presorted:
-        kept = scores
+    if same:
+        kept, counts = scores, where
+    elif presorted:
         rank = jnp.cumsum(where, axis=-1) - 1
-        weights = jnp.take_along_axis(weights, jnp.clip(rank, 0, ranks - 1), axis=-1)
-        counts = where & (rank < ranks)
+        kept, counts = scores, where & (rank < ranks)
+        rank = jnp.clip(rank, 0, ranks - 1)
+        if weights.ndim == 1:
+            weights = weights[rank]
+        else:
+            weights = jnp.broadcast_to(weights, (*batch, ranks))
+            weights = jnp.take_along_axis(weights, rank, axis=-1)
     else:
         # A count, not the value -inf, tells the masked from the unmasked once they are sorted.
         kept = jax.lax.top_k(jnp.where(where, scores, -jnp.inf), ranks)[0]
         unmasked = jnp.sum(where, axis=-1, keepdims=True)
         counts = jax.lax.broadcasted_iota(unmasked.dtype, kept.shape, kept.ndim - 1) < unmasked
+    weights = jnp.broadcast_to(weights, kept.shape)
     return jnp.where(counts, kept, 0), jnp.where(counts, weights, 0)
 
 

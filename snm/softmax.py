@@ -53,12 +53,15 @@ def sampled_softmax(
       Bengio and Senécal (2008) and Jean et al. (2015), the logQ correction.
     """
     (positive, negative), dtype = widened(positive_scores, negative_scores)
-    # Scores are subtracted first: near scores lose no digits to a large common offset.
-    margins = (negative - positive[..., None]) * jnp.asarray(score_scale, negative.dtype)
     mask = as_mask(where, negative.shape)
     if log_weights is not None:
-        log_weights = jnp.broadcast_to(jnp.asarray(log_weights, margins.dtype), margins.shape)
+        log_weights = jnp.broadcast_to(jnp.asarray(log_weights, negative.dtype), negative.shape)
         mask &= log_weights > -jnp.inf
+    # Scores are subtracted first: near scores lose no digits to a large common offset. Masked ones
+    # go before the scale multiplies them, whose gradient would see them.
+    margins = jnp.where(mask, negative - positive[..., None], 0)
+    margins = margins * jnp.asarray(score_scale, negative.dtype)
+    if log_weights is not None:
         margins = margins + jnp.where(mask, log_weights, 0)
     rivals, some = log_sum_exp(margins, mask)
     return reduced(jnp.where(some, jax.nn.softplus(rivals), 0), weights, reduce_fn, dtype)
@@ -137,8 +140,8 @@ def decoupled_softmax(
       Gupta et al. (2024), the decoupled softmax.
     """
     (raw,), dtype = widened(scores)
-    scaled = raw * jnp.asarray(score_scale, raw.dtype)
-    present = as_mask(where, scaled.shape)
+    present = as_mask(where, raw.shape)
+    scaled = jnp.where(present, raw, 0) * jnp.asarray(score_scale, raw.dtype)
     wanted = as_mask(positives, scaled.shape) & present
     rivals, some = log_sum_exp(scaled, present & ~wanted)
     counts = wanted & some[..., None]

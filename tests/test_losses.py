@@ -1,0 +1,410 @@
+"""Losses against hand arithmetic, a NumPy brute force, rax, and at their edges."""
+
+import functools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import rax
+from jax.test_util import check_grads
+
+from snm import losses
+from snm.errors import InputError
+
+PHIS = {
+    "hinge": lambda u: np.maximum(1 - u, 0),
+    "logistic": lambda u: np.log2(1 + np.exp(-u)),
+    "squared_hinge": lambda u: np.maximum(1 - u, 0) ** 2,
+    "exponential": lambda u: np.exp(-u),
+    "ramp": lambda u: np.where(u <= 0, 1.0, np.where(u <= 1, 1 - u, 0.0)),
+}
+OWLS = {"powl": losses.sampled_powl, "bowl": losses.sampled_bowl}
+
+rng = np.random.default_rng(7)
+POSITIVE = rng.normal(size=(4,))
+NEGATIVE = rng.normal(size=(4, 6))
+WHERE = rng.random((4, 6)) < 0.6
+WHERE[3] = False  # an example whose negatives are all masked
+WEIGHTS = rng.random(4)
+SCORES = rng.normal(size=(4, 7))
+LABELS = np.array([0, 6, 3, 3])
+
+
+def brute_owl(kind, positive, negative, vartheta, phi, where):
+    """Definitions 3 and 4 for one example, literally: drop the masked, sort, weigh by rank."""
+    hardest = sorted((s for s, kept in zip(negative, where, strict=True) if kept), reverse=True)
+    pairs = list(zip(vartheta, hardest, strict=False))
+    if kind == "powl":
+        return sum(w * phi(np.float64(positive - s)) for w, s in pairs)
+    return phi(np.float64(positive)) + sum(w * phi(np.float64(-s)) for w, s in pairs)
+
+
+def brute_softmax(positive, negative, where):
+    """-log of the positive's share, for one example."""
+    rivals = sum(np.exp(s) for s, kept in zip(negative, where, strict=True) if kept)
+    return -np.log(np.exp(positive) / (np.exp(positive) + rivals))
+
+
+def test_the_surrogates_at_points_a_reader_can_check():
+    margins = jnp.array([-1.0, 0.0, 0.5, 1.0, 2.0])
+    expected = {
+        "hinge": [2, 1, 0.5, 0, 0],
+        "logistic": np.log2(1 + np.exp([1, 0, -0.5, -1, -2])),
+        "squared_hinge": [4, 1, 0.25, 0, 0],
+        "exponential": np.exp([1, 0, -0.5, -1, -2]),
+        "ramp": [1, 1, 0.5, 0, 0],
+    }
+    assert set(expected) == set(losses.SURROGATES)
+    for name, values in expected.items():
+        np.testing.assert_allclose(losses.SURROGATES[name](margins), values, rtol=1e-6)
+    np.testing.assert_allclose(losses.ramp(margins, rho=4.0), [1, 1, 0.875, 0.75, 0.5])
+
+
+@pytest.mark.parametrize("kind", OWLS)
+@pytest.mark.parametrize("phi", PHIS)
+@pytest.mark.parametrize("presorted", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+def test_sampled_losses_equal_the_brute_force(kind, phi, presorted, masked):
+    negative, where = NEGATIVE, WHERE if masked else np.ones_like(WHERE)
+    if presorted:
+        order = np.argsort(-negative, axis=-1)
+        negative = np.take_along_axis(negative, order, axis=-1)
+    loss = jax.jit(
+        functools.partial(
+            OWLS[kind], phi=losses.SURROGATES[phi], reduce_fn=None, presorted=presorted
+        )
+    )
+    for vartheta in ([0.5, 0.25, 0.125], rng.random((4, 3))):
+        got = loss(
+            POSITIVE.astype(np.float32),
+            negative.astype(np.float32),
+            vartheta=np.asarray(vartheta, np.float32),
+            where=where if masked else None,
+            weights=WEIGHTS.astype(np.float32),
+        )
+        rows = np.broadcast_to(vartheta, (4, 3))
+        expected = [
+            w * brute_owl(kind, *row, PHIS[phi], mask)
+            for w, row, mask in zip(
+                WEIGHTS, zip(POSITIVE, negative, rows, strict=True), where, strict=True
+            )
+        ]
+        np.testing.assert_allclose(got, expected, rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", OWLS)
+def test_full_losses_equal_the_brute_force_over_the_other_labels(kind):
+    loss = {"powl": losses.powl, "bowl": losses.bowl}[kind]
+    where = rng.random((4, 7)) < 0.7
+    theta = np.array([0.5, 0.25, 0.25, 0.125, 0.0625, 0.0])
+    for mask in (None, where):
+        kept = np.ones((4, 7), bool) if mask is None else mask
+        kept = kept & (np.arange(7) != LABELS[:, None])
+        got = loss(jnp.asarray(SCORES), LABELS, theta=theta, where=mask, reduce_fn=None)
+        expected = [
+            brute_owl(kind, s[y], s, theta, PHIS["hinge"], k)
+            for s, y, k in zip(SCORES, LABELS, kept, strict=True)
+        ]
+        np.testing.assert_allclose(got, expected, rtol=1e-5)
+
+
+def test_the_named_instances_equal_their_textbook_forms():
+    rivals = [np.delete(s, y) for s, y in zip(SCORES, LABELS, strict=True)]
+    margins = [s[y] - r for s, y, r in zip(SCORES, LABELS, rivals, strict=True)]
+    hinges = [np.sort(np.maximum(1 - m, 0))[::-1] for m in margins]
+    own = np.maximum(1 - SCORES[np.arange(4), LABELS], 0)
+    scores = jnp.asarray(SCORES)
+    for got, expected in [
+        (losses.crammer_singer(scores, LABELS, reduce_fn=None), [h[0] for h in hinges]),
+        (losses.weston_watkins(scores, LABELS, reduce_fn=None), [h.sum() for h in hinges]),
+        (losses.top_k_loss(scores, LABELS, 3, reduce_fn=None), [h[:3].mean() for h in hinges]),
+        (
+            losses.lee_lin_wahba(scores, LABELS, reduce_fn=None),
+            [o + np.maximum(1 + r, 0).sum() for o, r in zip(own, rivals, strict=True)],
+        ),
+    ]:
+        np.testing.assert_allclose(got, expected, rtol=1e-5)
+
+
+def test_masked_negatives_give_their_ranks_to_the_rest():
+    # 3.0 is masked, so 2.0 weighs 0.5 and 1.0 weighs 0.25: 0.5 * 3 + 0.25 * 2.
+    negative, where = jnp.array([3.0, 2.0, 1.0]), jnp.array([False, True, True])
+    for presorted in (False, True):
+        value = losses.sampled_powl(
+            0.0, negative, vartheta=[0.5, 0.25], where=where, presorted=presorted
+        )
+        assert float(value) == 2.0
+
+
+def test_fewer_negatives_than_weights_take_the_first_weights():
+    # Only 1.0 is left of three: 0.5 * (1 + 1), and the weights 0.25 and 0.125 fall away.
+    where = jnp.array([False, True, False])
+    for presorted in (False, True):
+        value = losses.sampled_powl(
+            0.0,
+            jnp.array([3.0, 1.0, -2.0]),
+            vartheta=[0.5, 0.25, 0.125],
+            where=where,
+            presorted=presorted,
+        )
+        assert float(value) == 1.0
+
+
+def test_ties_share_their_weights_and_the_gradient_adds_up():
+    gradient = jax.grad(lambda s: losses.sampled_powl(0.0, s, vartheta=[0.5, 0.25]))(jnp.zeros(3))
+    assert float(gradient.sum()) == 0.75
+    assert float(losses.sampled_powl(0.0, jnp.zeros(3), vartheta=[0.5, 0.25])) == 0.75
+
+
+def test_the_hinge_of_scores_within_one_is_linear_in_bowl():
+    negative = jnp.array([0.25, -1.0, 0.75])
+    value, gradient = jax.value_and_grad(
+        lambda s: losses.sampled_bowl(0.5, s, vartheta=[0.5, 0.25])
+    )(negative)
+    assert float(value) == (1 - 0.5) + 0.5 * (1 + 0.75) + 0.25 * (1 + 0.25)
+    assert gradient.tolist() == [0.25, 0, 0.5]
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_equal_weights_give_the_same_with_and_without_ranks(masked):
+    where = WHERE if masked else None
+    equal = np.full(6, 0.25, np.float32)
+    by_hand = [0.25 * np.maximum(1 - p + n, 0) for p, n in zip(POSITIVE, NEGATIVE, strict=True)]
+    expected = np.sum(np.where(WHERE if masked else True, by_hand, 0), axis=-1)
+    for vartheta in (equal, jnp.asarray(equal)):  # on the host, and not to be looked at
+        got = losses.sampled_powl(
+            jnp.asarray(POSITIVE),
+            jnp.asarray(NEGATIVE),
+            vartheta=vartheta,
+            where=where,
+            reduce_fn=None,
+        )
+        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_equal_weights_sort_nothing():
+    def compiled(vartheta):
+        step = jax.jit(lambda p, n: losses.sampled_powl(p, n, vartheta=vartheta))
+        return step.lower(jnp.zeros(2), jnp.zeros((2, 6))).as_text()
+
+    assert "top_k" not in compiled(np.full(6, 1 / 6))
+    assert "top_k" in compiled(np.full(5, 1 / 5))
+
+
+def test_reducing_and_weighing():
+    options: dict[str, Any] = {"vartheta": [1.0]}
+    positive, negative = jnp.zeros(2), jnp.array([[0.0], [1.0]])  # losses 1 and 2
+    assert losses.sampled_powl(positive, negative, reduce_fn=None, **options).tolist() == [1, 2]
+    assert float(losses.sampled_powl(positive, negative, **options)) == 1.5
+    assert float(losses.sampled_powl(positive, negative, reduce_fn=jnp.sum, **options)) == 3
+    weights = jnp.array([2.0, 0.5])
+    value = losses.sampled_powl(positive, negative, weights=weights, **options)
+    assert float(value) == (2 * 1 + 0.5 * 2) / 2
+
+
+def test_no_negatives_and_no_examples():
+    none = jnp.zeros((2, 0))
+    assert losses.sampled_powl(jnp.zeros(2), none, vartheta=[], reduce_fn=None).tolist() == [0, 0]
+    assert losses.sampled_bowl(jnp.zeros(2), none, vartheta=[], reduce_fn=None).tolist() == [1, 1]
+    assert losses.sampled_softmax(jnp.zeros(2), none, reduce_fn=None).tolist() == [0, 0]
+    nobody = losses.sampled_powl(jnp.zeros(0), jnp.zeros((0, 3)), vartheta=[1.0], reduce_fn=None)
+    assert nobody.shape == (0,)
+
+
+@functools.cache
+def value_and_gradient(name: str, phi: str = "hinge", presorted: bool = False):
+    """One compilation for every edge case below."""
+
+    def loss(positive, negative, where):
+        if name == "softmax":
+            return losses.sampled_softmax(positive, negative, where=where, score_scale=20.0)
+        return OWLS[name](
+            positive,
+            negative,
+            vartheta=[0.5, 0.5, 0.25],
+            where=where,
+            phi=losses.SURROGATES[phi],
+            presorted=presorted,
+        )
+
+    return jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))
+
+
+EDGES = [
+    (name, phi, presorted)
+    for name in OWLS
+    for phi in PHIS
+    for presorted in ([False, True] if phi == "hinge" else [False])
+]
+
+
+@pytest.mark.parametrize(("name", "phi", "presorted"), [*EDGES, ("softmax", "", False)])
+def test_values_and_gradients_are_finite_at_the_edges(name, phi, presorted):
+    step = value_and_gradient(name, phi, presorted)
+    full, empty = np.ones((2, 4), bool), np.zeros((2, 4), bool)
+    half = np.array([[True, False, True, False], [False] * 4])
+    top = 80.0 if phi == "exponential" else 1e4  # exp(1e4) is documented to overflow
+    spread = np.array([[top, 0.0, 0.0, -top], [top, top, -top, -top]]) / 2
+    for positive in (0.0, top / 2, -top / 2):
+        for negative in (np.zeros((2, 4)), np.ones((2, 4)), spread):
+            for where in (full, half, empty):
+                value, (by_positive, by_negative) = step(
+                    np.full(2, positive, np.float32), negative.astype(np.float32), where
+                )
+                assert np.isfinite(value), (positive, negative, where)
+                assert np.isfinite(by_positive).all(), (positive, negative, where)
+                assert np.isfinite(by_negative).all(), (positive, negative, where)
+                assert (np.asarray(by_negative)[~where] == 0).all()
+
+
+@pytest.mark.parametrize("name", losses.LOSSES)
+def test_what_is_masked_may_be_anything(name):
+    negative = np.array([[1.0, np.nan, np.inf, -np.inf], [np.nan] * 4], np.float32)
+    where = np.array([[True, False, False, False], [False] * 4])
+    phi = "exponential" if name != "softmax" else ""
+    value, (by_positive, by_negative) = value_and_gradient(name, phi)(
+        np.zeros(2, np.float32), negative, where
+    )
+    assert np.isfinite(value)
+    assert np.isfinite(by_positive).all()
+    assert np.isfinite(by_negative).all()
+
+
+def test_what_is_masked_does_not_reach_the_gradient_of_the_scale():
+    negative, where = jnp.array([1.0, jnp.nan, jnp.inf]), jnp.array([True, False, False])
+    by_scale = jax.grad(
+        lambda c: losses.sampled_softmax(0.0, negative, where=where, score_scale=c)
+    )(1.0)
+    np.testing.assert_allclose(by_scale, 1 / (1 + np.exp(-1)), rtol=1e-6)  # of log(1 + exp(c))
+    by_scale = jax.grad(
+        lambda c: losses.decoupled_softmax(
+            negative, jnp.array([True, True, False]), where=where, score_scale=c
+        )
+    )(1.0)
+    assert float(by_scale) == 0  # no negative is left
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16, jnp.float32])
+def test_the_dtype_is_kept_and_sums_are_wide(dtype):
+    # 4096 times 1/4096 added up in bfloat16 would stop growing at 1/16.
+    many = jnp.zeros((1, 4096), dtype)
+    vartheta = np.full(4096, 1 / 4096)
+    for value in (
+        losses.sampled_powl(jnp.zeros(1, dtype), many, vartheta=vartheta, presorted=True),
+        losses.sampled_softmax(jnp.full(1, 0, dtype), many, log_weights=np.log(vartheta))
+        / math.log(2),
+    ):
+        assert value.dtype == dtype
+        assert abs(float(value) - 1) < 0.01
+
+
+def test_gradients_equal_finite_differences_away_from_kinks():
+    with jax.enable_x64(True):
+        positive, negative = jnp.asarray(POSITIVE), jnp.asarray(NEGATIVE)
+        for kind in OWLS:
+            for phi in ("hinge", "logistic", "squared_hinge"):
+
+                def owl(p, n, loss=OWLS[kind], phi=phi):
+                    return loss(
+                        p, n, vartheta=[0.5, 0.3, 0.2], where=WHERE, phi=losses.SURROGATES[phi]
+                    )
+
+                check_grads(jax.jit(owl), (positive, negative), order=1, modes=["rev"])
+        check_grads(
+            jax.jit(lambda p, n, c: losses.sampled_softmax(p, n, where=WHERE, score_scale=c)),
+            (positive, negative, jnp.asarray(3.0)),
+            order=1,
+            modes=["rev"],
+        )
+        check_grads(
+            jax.jit(lambda s: losses.decoupled_softmax(s, SCORES > 0.3, score_scale=3.0)),
+            (jnp.asarray(SCORES),),
+            order=1,
+            modes=["rev"],
+        )
+
+
+def test_sampled_softmax_equals_the_brute_force_with_scale_and_log_weights():
+    shares = rng.random(6) + 0.1
+    got = losses.sampled_softmax(
+        jnp.asarray(POSITIVE),
+        jnp.asarray(NEGATIVE),
+        log_weights=np.log(shares),
+        where=WHERE,
+        score_scale=2.0,
+        reduce_fn=None,
+    )
+    corrected = 2 * NEGATIVE + np.log(shares)
+    expected = [brute_softmax(*row) for row in zip(2 * POSITIVE, corrected, WHERE, strict=True)]
+    np.testing.assert_allclose(got, expected, rtol=1e-5)
+    assert float(got[3]) == 0  # nothing to be told apart from
+
+
+def test_a_negative_of_weight_zero_is_left_out():
+    value = losses.sampled_softmax(0.0, jnp.zeros(3), log_weights=[0.0, -np.inf, 0.0])
+    np.testing.assert_allclose(value, np.log(3), rtol=1e-6)
+
+
+def test_softmax_keeps_the_digits_of_a_small_loss():
+    # log1p(exp(-30)), which log(1 + exp(-30)) rounds to zero in float32.
+    np.testing.assert_allclose(
+        losses.sampled_softmax(30.0, jnp.zeros(1)), np.log1p(np.exp(-30.0)), rtol=1e-5
+    )
+
+
+def test_softmax_equals_rax():
+    one_hot = jax.nn.one_hot(LABELS, 7)
+    where = rng.random((4, 7)) < 0.7
+    where[np.arange(4), LABELS] = True
+    scores = jnp.asarray(SCORES)
+    for mask in (None, where):
+        ours = losses.softmax(scores, LABELS, where=mask, reduce_fn=None)
+        theirs = rax.softmax_loss(scores, one_hot, where=mask, reduce_fn=None)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+    np.testing.assert_allclose(
+        losses.softmax(scores, LABELS), rax.softmax_loss(scores, one_hot), rtol=1e-5
+    )
+
+
+def test_decoupled_softmax_leaves_the_other_positives_out():
+    positives = np.array(
+        [[1, 1, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0, 1], [0] * 7, [1] * 7], dtype=bool
+    )
+    where = np.ones((4, 7), bool)
+    where[0, [1, 4]] = False
+    for mask in (None, where):
+        kept = np.ones((4, 7), bool) if mask is None else mask
+        got = losses.decoupled_softmax(
+            jnp.asarray(SCORES), positives, where=mask, weights=WEIGHTS, reduce_fn=None
+        )
+        for i in range(4):
+            terms = [
+                brute_softmax(SCORES[i, p], SCORES[i], kept[i] & ~positives[i])
+                for p in np.flatnonzero(positives[i] & kept[i])
+            ]
+            expected = WEIGHTS[i] * np.mean(terms) if terms else 0.0
+            np.testing.assert_allclose(got[i], expected, rtol=1e-5, atol=1e-7)
+
+
+def test_decoupled_softmax_of_one_positive_is_softmax_and_is_finite_at_the_edges():
+    one = np.arange(7) == LABELS[:, None]
+    ours = losses.decoupled_softmax(jnp.asarray(SCORES), one, reduce_fn=None)
+    np.testing.assert_allclose(ours, losses.softmax(jnp.asarray(SCORES), LABELS, reduce_fn=None))
+    step = jax.jit(jax.value_and_grad(losses.decoupled_softmax), static_argnames=())
+    for scores in (np.zeros((4, 7)), np.where(one, -1e4, 1e4), np.where(one, 1e4, -1e4)):
+        for positives in (one, np.zeros((4, 7), bool), np.ones((4, 7), bool)):
+            value, gradient = step(scores.astype(np.float32), positives)
+            assert np.isfinite(value)
+            assert np.isfinite(gradient).all()
+
+
+def test_wrong_arguments_are_named():
+    with pytest.raises(InputError, match="3 of them, expected at most 2"):
+        losses.sampled_powl(0.0, jnp.zeros(2), vartheta=[1.0] * 3)
+    with pytest.raises(InputError, match="at most 2"):
+        losses.powl(jnp.zeros(3), 0, theta=[1.0] * 3)
+    with pytest.raises(InputError, match="at least 1"):
+        losses.top_k_loss(jnp.zeros(3), 0, 0)

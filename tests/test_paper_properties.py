@@ -1,0 +1,160 @@
+"""What the paper proves, as properties of the code: Lemma 2, Theorems 2 and 3, Lemmas 7 and 8."""
+
+import functools
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from snm import losses
+from snm.weights import power_law, theta_from_vartheta, top
+
+K, B = 7, 3
+SUBSETS = np.array(list(itertools.combinations(range(1, K), B)))  # of the labels other than 0
+FULL = {"powl": losses.powl, "bowl": losses.bowl}
+SAMPLED = {"powl": losses.sampled_powl, "bowl": losses.sampled_bowl}
+CONVEX = ["hinge", "logistic", "squared_hinge", "exponential"]
+
+# The same examples at every run, and no time limit: the first one compiles.
+properties = settings(max_examples=60, deadline=None, derandomize=True)
+score_vectors = arrays(np.float64, K, elements=st.floats(-3, 3))
+tied_vectors = arrays(np.float64, K, elements=st.integers(-4, 4).map(lambda i: i / 4))
+kinds = st.sampled_from(sorted(FULL))
+convex = st.sampled_from(CONVEX)
+
+
+@st.composite
+def non_increasing(draw):
+    """Weights for the K - 1 ranks; zeros at the end are common."""
+    return np.sort(draw(arrays(np.float64, K - 1, elements=st.sampled_from([0, 0.1, 0.5, 1, 2]))))[
+        ::-1
+    ].copy()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def in_float64():
+    with jax.enable_x64(True):
+        yield
+
+
+@functools.cache
+def full_loss(kind, phi):
+    """Jitted (scores, theta) -> loss of label 0."""
+    return jax.jit(lambda v, theta: FULL[kind](v, 0, theta=theta, phi=losses.SURROGATES[phi]))
+
+
+@pytest.mark.parametrize("kind", FULL)
+@pytest.mark.parametrize("phi", losses.SURROGATES)
+def test_algorithm_1_is_unbiased_in_value_and_gradient(kind, phi):
+    """The mean over all C(K-1, B) samples is the full loss with theta from vartheta (Lemma 2)."""
+
+    def sampled(scores, vartheta):
+        """Uniform over the subsets, so that their mean is the expectation."""
+        return SAMPLED[kind](
+            jnp.broadcast_to(scores[0], len(SUBSETS)),
+            scores[SUBSETS],
+            vartheta=vartheta,
+            phi=losses.SURROGATES[phi],
+        )
+
+    mean_of_samples = jax.jit(jax.value_and_grad(sampled))
+    full = jax.jit(jax.value_and_grad(full_loss(kind, phi)))
+    rng = np.random.default_rng(5)
+    for vartheta in (top(1), top(2), top(B), power_law(B, 1.3)):
+        theta = theta_from_vartheta(vartheta, B, K)
+        padded = np.pad(vartheta, (0, B - vartheta.size))
+        for _ in range(3):
+            scores = rng.normal(size=K)
+            value, gradient = mean_of_samples(scores, padded)
+            expected, expected_gradient = full(scores, theta)
+            np.testing.assert_allclose(value, expected, rtol=1e-12)
+            np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-12, atol=1e-14)
+        # With ties the gradient is one of many; the value is still the same.
+        tied = rng.integers(-1, 2, size=K) / 2
+        np.testing.assert_allclose(
+            mean_of_samples(tied, padded)[0], full(tied, theta)[0], rtol=1e-12
+        )
+
+
+@properties
+@given(kinds, convex, score_vectors, score_vectors, st.floats(0, 1), non_increasing())
+def test_theorem_2_convexity(kind, phi, u, v, share, theta):
+    loss = full_loss(kind, phi)
+    between = loss(share * u + (1 - share) * v, theta)
+    above = share * loss(u, theta) + (1 - share) * loss(v, theta)
+    assert between <= above + 1e-9 * (1 + abs(above))
+
+
+def test_theorem_2_needs_non_increasing_weights():
+    # All the weight on the easier of two negatives: the loss is 1 - min(v_1, v_2), not convex.
+    def loss(a, b):
+        return float(losses.powl(jnp.array([0.0, a, b]), 0, theta=[0.0, 1.0]))
+
+    assert loss(0.5, 0.5) > (loss(1.0, 0.0) + loss(0.0, 1.0)) / 2
+
+
+@properties
+@given(kinds, convex, tied_vectors, st.integers(1, K - 1), score_vectors)
+def test_theorem_3_surrogate(kind, phi, v, k, rest):
+    """At least I(y not in Top_k), twice that for BOWL; ties count as not in the top."""
+    theta = np.where(np.arange(K - 1) < k, 1 / k, np.abs(rest[: K - 1]))
+    missed = float(np.sum(v[1:] >= v[0]) >= k)
+    factor = 2 if kind == "bowl" else 1
+    assert full_loss(kind, phi)(v, theta) >= factor * missed - 1e-12
+
+
+def test_theorem_3_needs_a_convex_phi_for_the_factor_two():
+    ramp = functools.partial(losses.ramp, rho=0.1)
+    scores = jnp.array([0.5, 0.6])
+    assert float(losses.bowl(scores, 0, theta=[1.0], phi=ramp)) == 1.0  # not 2
+    assert float(losses.powl(scores, 0, theta=[1.0], phi=ramp)) == 1.0  # still a surrogate
+    assert float(losses.bowl(scores, 0, theta=[1.0])) == pytest.approx(2.1)
+
+
+def test_the_mean_scale_bounds_nothing_and_the_surrogate_scale_does():
+    # One label above the positive, found in 2 of 10 samples: 0.2 * (1 + 0.5), and the hinge of
+    # the others is zero. The retrieval loss at k = 1 is 1.
+    scores = jnp.array([0.0, 0.5, *[-9.0] * 9])
+    mean = theta_from_vartheta(top(1), 2, 11)
+    assert float(losses.powl(scores, 0, theta=mean)) == pytest.approx(0.3)
+    scaled = top(1, scale="surrogate", sampled=2, num_labels=11, retrieval_k=1)
+    theta = theta_from_vartheta(scaled, 2, 11)
+    assert float(losses.powl(scores, 0, theta=theta)) == pytest.approx(1.5)
+
+
+@properties
+@given(score_vectors, score_vectors)
+def test_lemma_8_sorting_brings_vectors_no_further_apart(u, v):
+    apart = np.sort(u) - np.sort(v)
+    assert np.linalg.norm(apart) <= np.linalg.norm(u - v) * (1 + 1e-12)
+    assert np.abs(apart).max() <= np.abs(u - v).max()
+
+
+@properties
+@given(kinds, st.sampled_from(["hinge", "ramp"]), score_vectors, score_vectors, non_increasing())
+def test_lemma_7_lipschitz(kind, phi, u, v, theta):
+    """Lemma 8's consequence for the losses, with surrogates whose slope is at most 1."""
+    difference = abs(full_loss(kind, phi)(u, theta) - full_loss(kind, phi)(v, theta))
+    one, two = theta.sum(), np.linalg.norm(theta)
+    widest, euclidean = np.abs(u - v).max(), np.linalg.norm(u - v)
+    if kind == "powl":
+        bounds = (2 * one * widest, two * euclidean + one * abs(u[0] - v[0]))
+    else:
+        bounds = ((one + 1) * widest, two * euclidean + abs(u[0] - v[0]))
+    assert difference <= min(bounds) + 1e-9
+
+
+def test_a_sampled_softmax_is_biased_downwards():
+    """Weighed by (K - 1) / B, the sample's mean loss is below the full one (Jensen)."""
+    scores = jnp.asarray(np.random.default_rng(1).normal(size=K))
+    mean = losses.sampled_softmax(
+        jnp.broadcast_to(scores[0], len(SUBSETS)),
+        scores[SUBSETS],
+        log_weights=np.full(B, np.log((K - 1) / B)),
+    )
+    assert float(mean) < float(losses.softmax(scores, 0)) - 1e-3
