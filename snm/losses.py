@@ -9,7 +9,7 @@ labels with the positive masked. Two things follow from Reddi et al. (2019) and 
 * With weights `vartheta` on a uniform sample of B labels, the expected loss is the full loss with
   the weights of `snm.weights.theta_from_vartheta`, and its gradient is unbiased (Lemma 2).
 * The loss is convex in the scores for a convex `phi` and non-increasing weights (Theorem 2). It is
-  calibrated only where `phi` is differentiable with a negative slope on (-inf, 0] (the hinge is not
+  proved calibrated only where `phi` is differentiable with a negative slope on (-inf, 0] (the hinge is not
   differentiable), theta_j = 1/k for j <= k and theta_j <= 1/k beyond, every vartheta_j > 0 (top-k'
   mining gives the rest zero: see `snm.weights.epsilon_tail`) and the labels' distribution obeys
   condition (3) (Theorem 4).

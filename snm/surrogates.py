@@ -65,7 +65,7 @@ def squared_hinge(margin: jax.Array) -> jax.Array:
     """Squared hinge loss, phi(u) = max(1 - u, 0)^2.
 
     Args:
-      margin: [...], float.
+      margin: [...], float; in float16 a margin below -254 overflows (losses compute in float32).
 
     Returns:
       [...], in the dtype of the margins.
