@@ -1,0 +1,271 @@
+"""The law of each sampler, by exact enumeration where K is small and by fixed-seed statistics.
+
+A statistical test here rejects below p = 1e-4 with a fixed seed, so it either always passes or
+always fails; the biases it would miss are stated beside it.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from snm.feistel import permuted
+from snm.sampling import (
+    FrequencySampler,
+    Sample,
+    auto_size,
+    excluded_slots,
+    in_batch,
+    in_batch_log_weights,
+    slots_of,
+    uniform_device,
+    uniform_host,
+)
+
+P_VALUE = 1e-4
+
+
+@functools.cache
+def many_draws(sampler: str, num_labels: int, size: int, draws: int):
+    """ids [draws, size] and drop [draws] of steps 0 .. draws - 1."""
+    if sampler == "host":
+        samples = [uniform_host(11, step, num_labels, size) for step in range(draws)]
+        return np.stack([s.ids for s in samples]), np.stack([s.drop for s in samples])
+    draw = jax.jit(jax.vmap(lambda step: uniform_device(11, step, num_labels, size)))
+    sample = draw(jnp.arange(draws))
+    return np.asarray(sample.ids), np.asarray(sample.drop)
+
+
+def assert_uniform(counts, cells: int) -> None:
+    """Chi-square of counts of equally likely cells; those never seen are left out of `counts`."""
+    counts = np.concatenate([counts, np.zeros(cells - len(counts))])
+    assert stats.chisquare(counts).pvalue > P_VALUE, counts
+
+
+both = pytest.mark.parametrize("sampler", ["host", "device"])
+
+
+@both
+@pytest.mark.parametrize("num_labels", [2, 3, 6])
+def test_subsets_and_drop_are_uniform(sampler, num_labels):
+    # All C(K, size) subsets times all drop slots, jointly: a bias of 15% in the cells would show.
+    size = min(num_labels - 1, 2)
+    ids, drop = many_draws(sampler, num_labels, size, 6_000)
+    assert np.all(np.diff(ids, axis=1) > 0) and ids.min() >= 0 and ids.max() < num_labels
+    cells = math.comb(num_labels, size) * size
+    _, counts = np.unique(np.column_stack([ids, drop]), axis=0, return_counts=True)
+    assert_uniform(counts, cells)
+
+
+@both
+def test_what_remains_is_uniform_over_the_other_labels(sampler):
+    # K = 6, B = 3: without its positive, a term sees each of the C(5, 3) = 10 subsets equally.
+    num_labels, size = 6, 4
+    ids, drop = many_draws(sampler, num_labels, size, 6_000)
+    for positive in range(num_labels):
+        exclude = jax.vmap(excluded_slots, (0, None))
+        slots = np.asarray(exclude(Sample(jnp.asarray(ids), jnp.asarray(drop)), positive))
+        rest = np.stack([np.delete(row, slot) for row, slot in zip(ids, slots, strict=True)])
+        subsets, counts = np.unique(rest, axis=0, return_counts=True)
+        others = [j for j in range(num_labels) if j != positive]
+        assert [tuple(s) for s in subsets] == list(itertools.combinations(others, 3))
+        assert_uniform(counts, 10)
+
+
+@both
+def test_labels_and_pairs_are_equally_often_at_moderate_size(sampler):
+    # 61 labels, 20 at a time: marginals and the 1830 pairs. The counts of one draw sum to a
+    # constant, which makes them less spread than independent ones: scale before chi-square.
+    num_labels, size, draws = 61, 20, 4_000
+    ids, _ = many_draws(sampler, num_labels, size, draws)
+    present = np.zeros((draws, num_labels))
+    np.put_along_axis(present, ids, 1.0, axis=1)
+    rate = size / num_labels
+    z2 = ((present.sum(0) - draws * rate) ** 2).sum() / (draws * rate * (1 - rate))
+    z2 *= (num_labels - 1) / num_labels
+    assert P_VALUE < stats.chi2.sf(z2, num_labels - 1) < 1 - P_VALUE
+    pairs = (present.T @ present)[np.triu_indices(num_labels, 1)]
+    pair_rate = rate * (size - 1) / (num_labels - 1)
+    z = (pairs - draws * pair_rate) / math.sqrt(draws * pair_rate * (1 - pair_rate))
+    # The mean of z^2 is 1. Its sd is 0.09: counts of pairs that share a label go together, which
+    # puts variance 14.7 on the 60 directions of the label counts and 0.53 on the 1769 others.
+    assert abs(np.mean(z**2) - 1) < 4 * 0.09 and np.max(np.abs(z)) < 4.5
+
+
+@both
+@pytest.mark.parametrize("num_labels", [13_330, 2_812_281, 2**31 - 1])
+def test_gaps_between_sorted_labels(sampler, num_labels):
+    # The gap between neighbours of a uniform subset is nearly geometric with rate size / K. An
+    # affine map i -> (a i + c) mod K has the right marginals and three gaps only.
+    size, draws = min(4096, num_labels // 8), 6
+    ids, _ = many_draws(sampler, num_labels, size, draws)
+    gaps = np.diff(ids.astype(np.int64), axis=1).ravel()
+    assert gaps.min() > 0 and ids.min() >= 0 and ids.max() < num_labels
+    # P(gap > g) = C(K - g, size) / C(K, size); about ten classes of about equal probability.
+    quantiles = -np.expm1(np.log(np.arange(9, 0, -1) / 10) / size) * num_labels
+    edges = np.unique(np.maximum(np.rint(quantiles), 1.0))
+    terms = np.log1p(-edges[:, None] / (num_labels - np.arange(size))[None, :])
+    over = np.concatenate([[1.0], np.exp(terms.sum(axis=1)), [0.0]])
+    expected = -np.diff(over) * len(gaps)
+    counts = np.bincount(np.searchsorted(edges, gaps, side="left"), minlength=len(expected))
+    statistic = np.sum((counts - expected) ** 2 / expected)
+    assert statistic < stats.chi2.isf(P_VALUE, len(expected) - 1)
+    # Neighbouring gaps are unrelated (sd of the correlation 1 / sqrt(24,000)).
+    assert abs(np.corrcoef(gaps[:-1], gaps[1:])[0, 1]) < 4.5 / math.sqrt(len(gaps))
+
+
+@pytest.mark.parametrize("num_labels", [1, 2, 3, 65, 4097])
+def test_network_is_a_permutation(num_labels):
+    for seed in range(3):
+        order = np.asarray(permuted(jax.random.key(seed), num_labels, num_labels))
+        np.testing.assert_array_equal(np.sort(order), np.arange(num_labels))
+
+
+def test_network_has_no_duplicates_at_large_k():
+    num_labels = 670_091
+    ids = np.asarray(uniform_device(0, 1, num_labels, 32_769).ids)
+    assert ids.dtype == np.int32 and np.all(np.diff(ids.astype(np.int64)) > 0)
+    assert ids[0] >= 0 and ids[-1] < num_labels
+    assert stats.kstest(ids / num_labels, "uniform").pvalue > P_VALUE
+
+
+def test_order_drawn_is_uniform():
+    # Ordered pairs of 7: the last label drawn is what a term drops.
+    keys = jax.vmap(jax.random.key)(jnp.arange(20_000))
+    order = np.asarray(jax.jit(jax.vmap(lambda key: permuted(key, 7, 2)))(keys))
+    _, counts = np.unique(order, axis=0, return_counts=True)
+    assert_uniform(counts, 42)
+
+
+@both
+def test_pure_function_of_seed_and_step(sampler):
+    draw = uniform_host if sampler == "host" else uniform_device
+    first, again = draw(3, 4, 1000, 50), draw(3, 4, 1000, 50)
+    np.testing.assert_array_equal(first.ids, again.ids)
+    assert first.drop == again.drop and first.log_weights is None
+    for other in (draw(3, 5, 1000, 50), draw(4, 4, 1000, 50), draw(4, 3, 1000, 50)):
+        # Two unrelated draws share 50 * 50 / 1000 = 2.5 labels on average.
+        assert len(np.intersect1d(first.ids, other.ids)) < 12
+
+
+def test_device_draw_is_the_same_compiled_and_traced():
+    compiled = jax.jit(uniform_device, static_argnums=(2, 3))
+    for step in (0, 7):
+        plain, traced = uniform_device(1, step, 500, 20), compiled(1, jnp.int32(step), 500, 20)
+        np.testing.assert_array_equal(plain.ids, traced.ids)
+        assert plain.drop == traced.drop and traced.drop.dtype == jnp.int32
+
+
+@both
+def test_all_labels(sampler):
+    ids, drop = many_draws(sampler, 5, 5, 10_000)
+    np.testing.assert_array_equal(ids, np.broadcast_to(np.arange(5), (10_000, 5)))
+    assert_uniform(np.bincount(drop), 5)
+
+
+@both
+@pytest.mark.parametrize("size", [0, 6])
+def test_impossible_sizes_are_refused(sampler, size):
+    draw = uniform_host if sampler == "host" else uniform_device
+    with pytest.raises(ValueError, match=f"found size {size} of 5"):
+        draw(0, 0, 5, size)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.sets(st.integers(0, 20), min_size=1), st.integers(0, 22))
+def test_slots(ids, drop):
+    ids = np.array(sorted(ids) + [21] * (22 - len(ids)), np.int32)
+    labels = np.arange(-1, 21, dtype=np.int32).reshape(2, 11)
+    got = np.asarray(slots_of(ids, labels))
+    excluded = np.asarray(excluded_slots(Sample(ids, np.asarray(drop, np.int32)), labels))
+    for at in np.ndindex(2, 11):
+        where = np.where(ids == labels[at])[0]
+        assert got[at] == (where[0] if len(where) else -1)
+        assert excluded[at] == (where[0] if len(where) else drop)
+    assert got.dtype == excluded.dtype == np.int32
+
+
+def test_frequency_sampler_follows_its_probabilities():
+    frequency = np.array([0, 1, 4, 9, 99])
+    sampler = FrequencySampler(frequency, 0.5)
+    q = np.sqrt(frequency + 1.0)
+    np.testing.assert_allclose(np.exp(sampler.log_q), q / q.sum(), rtol=1e-14)
+    counts = np.zeros(5)
+    for step in range(2000):
+        sample = sampler.draw(5, step, 8)
+        real = sample.ids < 5
+        counts[sample.ids[real]] += np.exp(
+            sample.log_weights[real] + sampler.log_q[sample.ids[real]]
+        )
+        assert np.all(np.diff(sample.ids[real]) > 0) and sample.drop == 8
+        assert np.all(sample.ids[~real] == 5) and np.all(sample.log_weights[~real] == -np.inf)
+    assert stats.chisquare(counts * 8, np.exp(sampler.log_q) * 16_000).pvalue > P_VALUE
+
+
+def test_log_q_makes_the_partition_function_unbiased():
+    # E[sum_slots exp(log_weights) f] = sum_j f_j, here by all draws of 3 from 4 labels. A draw's
+    # weights depend on which labels it has and how often, so replay them through the sampler.
+    frequency, size = np.array([1, 2, 3, 1]), 3
+    sampler = FrequencySampler(frequency, 1.0)
+    q, f = np.exp(sampler.log_q), np.array([0.3, 2.0, 1.5, 0.7])
+    seen: dict[tuple, float] = {}
+    for step in range(1500):
+        sample = sampler.draw(0, step, size)
+        real = sample.ids < 4
+        weights = np.exp(sample.log_weights[real].astype(np.float64))
+        ids = sample.ids[real]
+        counts = np.rint(weights * size * q[ids]).astype(int)
+        seen[tuple(np.repeat(ids, counts))] = float(weights @ f[ids])
+    draws = list(itertools.product(range(4), repeat=size))
+    assert {tuple(sorted(d)) for d in draws} == seen.keys()
+    mean = sum(math.prod(q[list(d)]) * seen[tuple(sorted(d))] for d in draws)
+    assert mean == pytest.approx(f.sum(), rel=1e-6)
+
+
+def test_frequency_sampler_refuses_bad_input():
+    for frequency, power in (([], 1.0), ([-1], 1.0), ([[1]], 1.0), ([1], -1.0)):
+        with pytest.raises(ValueError, match="label_frequency"):
+            FrequencySampler(np.array(frequency), power)
+    with pytest.raises(ValueError, match="size"):
+        FrequencySampler(np.array([1]), 1.0).draw(0, 0, 0)
+
+
+def test_in_batch_takes_each_positive_once():
+    labels = np.array([[3, 1, 9], [1, -1, 0]], np.int32)  # 9 and -1 are padding
+    sample = jax.jit(in_batch, static_argnums=(1, 2))(labels, 5, 9)
+    np.testing.assert_array_equal(sample.ids, [0, 1, 3, 9, 9])
+    assert sample.drop == 5 and sample.log_weights is None
+    weights = np.arange(9, dtype=np.float32)
+    sample = in_batch(labels, 5, 9, label_log_weights=weights)
+    np.testing.assert_array_equal(sample.log_weights, [0, 1, 3, -np.inf, -np.inf])
+
+
+def test_in_batch_weights_by_enumeration():
+    # 5 points, batches of 2: the share of the 10 batches in which a label occurs.
+    labels = np.array([[1, 1, 0], [1, 0, 0], [1, 0, 0], [1, 1, 0], [0, 0, 1]])
+    batches = list(itertools.combinations(range(5), 2))
+    present = np.mean([labels[list(b)].any(axis=0) for b in batches], axis=0)
+    got = in_batch_log_weights(labels.sum(axis=0), 5, 2)
+    assert got.dtype == np.float32
+    np.testing.assert_allclose(np.exp(-got.astype(np.float64)), present, rtol=1e-6)
+    np.testing.assert_array_equal(in_batch_log_weights(np.array([0, 1]), 5, 5), [0.0, 0.0])
+    with pytest.raises(ValueError, match="batch_size"):
+        in_batch_log_weights(np.array([1]), 5, 6)
+
+
+def test_auto_size_grows_and_stays_below_k():
+    sizes = [auto_size(k) for k in range(2, 70_000, 37)]
+    assert sizes == sorted(sizes)
+    assert all(b < k for b, k in zip(sizes, range(2, 70_000, 37), strict=True))
+    assert auto_size(2**31 - 1) == 32_768
+    with pytest.raises(ValueError, match="at least 2"):
+        auto_size(1)
