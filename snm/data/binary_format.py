@@ -24,7 +24,15 @@ from snm.errors import InputError
 __all__ = ["iter_npy", "iter_npz", "read_npy", "read_npz"]
 
 _CHUNK_ROWS = 1 << 16
-_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError)
+# What zipfile, zlib and NumPy raise on files that are damaged, packed otherwise or not theirs.
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    OSError,
+    ValueError,
+    RuntimeError,
+)
 
 
 class _Member:
@@ -58,6 +66,15 @@ class _Member:
         if len(raw) != size:
             raise InputError(self.where, "the end of the data", f"{self.size} entries")
         return np.frombuffer(raw, self.dtype)
+
+    def finish(self) -> None:
+        """Reaches the end of the member, where zipfile checks its CRC."""
+        try:
+            rest = self._stream.read(1)
+        except _DAMAGE as error:
+            raise InputError(self.where, f"damaged data ({error})", "a whole file") from error
+        if rest:
+            raise InputError(self.where, "more data", f"{self.size} entries")
 
 
 def iter_npz(
@@ -131,7 +148,7 @@ def iter_npz(
         if last[0] != data.size:
             raise InputError(indptr.where, f"{last[0]} last", f"{data.size}, the entries of data")
         for stream in (indptr, indices, data):
-            stream.read(0)
+            stream.finish()
 
 
 def _checked(
@@ -194,7 +211,7 @@ def iter_npy(
     try:
         dense = np.load(path, mmap_mode="r", allow_pickle=False)
     except _DAMAGE as error:
-        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        reason = getattr(error, "strerror", None) or "no array that numpy reads without pickle"
         raise InputError(str(path), reason.lower(), "a .npy matrix of numbers") from error
     if not isinstance(dense, np.ndarray) or dense.ndim != 2 or dense.dtype.kind not in "biuf":
         found = f"shape {getattr(dense, 'shape', None)} of {getattr(dense, 'dtype', 'archive')}"

@@ -175,10 +175,10 @@ def load(source: str | Path, *, cache: Path | Literal["default"] | None = "defau
             binary_cache.write(place, key, parts)
     for what, axis in (("features", 0), ("labels", 1)):
         if test and parts["test"][axis].shape[1] != parts["train"][axis].shape[1]:
+            wrong = test[axis % len(test)]
+            where = str(wrong) if wrong.suffix in (".npz", ".npy") else f"{wrong}:1"
             found = f"{parts['test'][axis].shape[1]} {what}"
-            raise InputError(
-                str(test[axis % len(test)]), found, f"{parts['train'][axis].shape[1]}, as in train"
-            )
+            raise InputError(where, found, f"{parts['train'][axis].shape[1]}, as in train")
 
     points = {}
     for (part, (features, labels)), filter_name in zip(parts.items(), _FILTERS, strict=False):

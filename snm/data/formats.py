@@ -95,12 +95,14 @@ def write_text(path: str | Path, features: csr_matrix, labels: csr_matrix) -> No
       labels: CSR [n, K]; stored entries are labels.
 
     Raises:
-      InputError: features and labels of different numbers of rows.
+      InputError: features and labels of different numbers of rows; a value that is not finite.
     """
     path = Path(path)
     if features.shape[0] != labels.shape[0]:
         found = f"{features.shape[0]} rows of features and {labels.shape[0]} of labels"
         raise InputError(str(path), found, "as many of either")
+    if not np.isfinite(features.data).all():
+        raise InputError(str(path), "a value that is not finite", "finite features")
     values = [_shortest(value) for value in features.data.astype(np.float32)]
     ids, names = features.indices.tolist(), labels.indices.tolist()
     entries = [f"{index}:{value}" for index, value in zip(ids, values, strict=True)]
@@ -121,7 +123,8 @@ def write_text(path: str | Path, features: csr_matrix, labels: csr_matrix) -> No
 
 
 def _shortest(value: np.float32) -> str:
-    return str(int(value)) if value == int(value) and abs(value) < 1e6 else str(value)
+    whole = 1 <= abs(value) < 1e6 and value == int(value)
+    return str(int(value)) if whole else str(value)
 
 
 def _lines(path: Path) -> list[str]:

@@ -24,7 +24,7 @@ over random pairs. What is not matched: 17% of the generated words occur nowhere
 |---|---|---|---|---|
 | labels a point: mean, median, 99% | 19.0, 20, 25 | 9.3, 7, 49 | 7.3, 4, 46 | 9.1, 7, 41 |
 | words a point: mean, median, 99% | 17.9, 6, 230 | 18.9, 18, 46 | 27.1, 16, 183 | 18.6, 15, 64 |
-| % with label of rank 0, K/1000, K/100 | 40, 40, 22 | 7.3, 2.9, .94 | 3.0, .6, .14 | 6.8, 3.6, .84 |
+| % with label of rank 0, K/1000, K/100 | 40, 40, 22 | 7.3, 2.9, .9 | 3.0, .6, .14 | 6.8, 3.6, .84 |
 | label frequency: 10, 50, 90% | 36, 84, 553 | 2, 4, 24 | 1, 3, 8 | 2, 4, 22 |
 | % with word of rank 0, d/100, d/10 | 22, 15, 8.0 | 8.5, 1.2, .20 | 4.8, .47, .12 | 7.3, 1.4, .18 |
 | values: mean, share of ones | 1, 1 | 1.64, .70 | 1, 1 | 1.71, .77 |

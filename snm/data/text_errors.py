@@ -20,6 +20,9 @@ __all__ = ["FEATURES", "LABELS", "ONE_FILE", "Form", "Header", "explain", "read_
 
 _INDEX = re.compile(rb"[0-9]{1,16}")
 _NEGATIVE = re.compile(rb"-[0-9]+")
+# Python's `float` alone also reads `1_000` and spaces around a number.
+_NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_NOT_FINITE = re.compile(rb"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 _LARGEST_WIDTH = 2**31 - 1  # ids are int32
 
 
@@ -162,11 +165,11 @@ def _check_index(where: str, token: bytes, noun: str, width: int, seen: set[int]
 
 
 def _check_value(where: str, token: bytes, form: Form) -> None:
-    try:
-        # Python's float also reads `1_000`, which is no number of these files.
-        value = float(token.replace(b"_", b"?"))
-    except ValueError:
-        raise InputError(where, f"value {shown(token)}", "a number") from None
+    if _NOT_FINITE.fullmatch(token):
+        raise InputError(where, f"value {shown(token)}", "a finite float32 number")
+    if not _NUMBER.fullmatch(token):
+        raise InputError(where, f"value {shown(token)}", "a number")
+    value = float(token)
     with np.errstate(over="ignore"):
         fits = math.isfinite(np.float32(value))
     if not fits:

@@ -31,6 +31,8 @@ __all__ = ["TextReader", "read_pair", "read_text", "to_csr"]
 
 # Small enough that a block's temporaries (some 30 bytes a byte) stay near the processor's cache.
 _BLOCK_BYTES = 1 << 20
+_LONGEST_LINE = 1 << 28  # a file of rubbish may never end one
+_UNREADABLE = (EOFError, gzip.BadGzipFile, zlib.error)
 
 
 class TextReader:
@@ -50,9 +52,8 @@ class TextReader:
 
     def __init__(self, path: Path, *forms: Form, block_bytes: int = _BLOCK_BYTES):
         self.path, self._block_bytes = path, block_bytes
-        self._forms = forms
         with self._open() as stream:
-            first = self._read(stream, 4096, 1)
+            first = self._read(stream, 4096)
         self.header: Header
         self.form: Form
         self.form, self.header, self._skip = read_header(path, first, forms)
@@ -66,30 +67,44 @@ class TextReader:
             reason = error.strerror or str(error)
             raise InputError(str(self.path), reason.lower(), "a readable file") from error
 
-    def _read(self, stream: BinaryIO, size: int, line: int) -> bytes:
-        where = f"{self.path}:{line}"
+    def _read(self, stream: BinaryIO, size: int) -> bytes:
         try:
             return stream.read(size)
-        except EOFError as error:
-            raise InputError(where, "the end of a truncated gzip file", "more data") from error
-        except (gzip.BadGzipFile, zlib.error) as error:
+        except _UNREADABLE as error:
+            where = f"{self.path}:{self._last_readable_line()}"
+            if isinstance(error, EOFError):
+                raise InputError(where, "the end of a truncated gzip file", "more data") from error
             raise InputError(where, f"damaged gzip data ({error})", "a whole file") from error
         except OSError as error:
             reason = error.strerror or str(error)
-            raise InputError(where, reason.lower(), "a readable file") from error
+            raise InputError(str(self.path), reason.lower(), "a readable file") from error
+
+    def _last_readable_line(self) -> int:
+        """The line in which a gzip file breaks off: read again, as far as each call gets."""
+        line = 1
+        with gzip.open(self.path, "rb") as stream:
+            try:
+                while piece := stream.read1(4096):
+                    line += piece.count(b"\n")
+            except _UNREADABLE:
+                pass
+        return line
 
     def blocks(self) -> Iterator[Block]:
         """Yields the rows in order, as blocks of about a megabyte of text."""
         rows, rest = 0, b""
         num_ids = self.header.num_labels if self.form is LABELS else self.header.num_features
         with self._open() as stream:
-            self._read(stream, self._skip, 1)
+            self._read(stream, self._skip)
             while True:
-                piece = self._read(stream, self._block_bytes, rows + 2 + rest.count(b"\n"))
+                piece = self._read(stream, self._block_bytes)
                 text = rest + piece
                 if piece:
                     cut = text.rfind(b"\n") + 1
                     text, rest = text[:cut], text[cut:]
+                    if len(rest) > _LONGEST_LINE:
+                        found = f"a line of over {_LONGEST_LINE} bytes"
+                        raise InputError(f"{self.path}:{rows + 2}", found, "text in lines")
                 elif text and not text.endswith(b"\n"):
                     text += b"\n"
                 if text:

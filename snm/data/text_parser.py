@@ -133,7 +133,7 @@ def parse_block(text: bytes, form: Form, num_ids: int, num_labels: int) -> Block
     """
     padded = _PAD + text
     byte = np.frombuffer(padded, np.uint8)
-    words = np.ndarray((len(padded) - 7,), np.uint64, padded, strides=(1,))
+    words = np.ndarray((len(padded) - 7,), "<u8", padded, strides=(1,))
     # Up to 46 lie the controls, the space, `+`, `,`, `-` and `.`; 58 is the colon.
     cut = np.flatnonzero((byte <= _DOT) | (byte == ord(":")))[len(_PAD) - 1 :]
     kind = byte[cut]
@@ -185,7 +185,8 @@ def parse_block(text: bytes, form: Form, num_ids: int, num_labels: int) -> Block
         labels, labels_good = _digits(words, end[at_label], length[at_label])
         if not labels_good.all() or (labels.size and labels.max() >= num_labels):
             return None
-        label_counts = np.diff(np.searchsorted(at_label, at_end), prepend=0)
+        # "right", because a line of labels alone ends with a label.
+        label_counts = np.diff(np.searchsorted(at_label, at_end, side="right"), prepend=0)
         in_order = _in_order(labels, label_counts, num_labels)
         if in_order is None:
             return None

@@ -1,0 +1,470 @@
+"""Reading and writing: what comes in exactly, and one clear line for everything else."""
+
+import gzip
+import itertools
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import real_data_folder
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+
+from snm.data import formats, text_errors
+from snm.data.text_format import TextReader
+from snm.data.text_parser import parse_block
+from snm.errors import InputError
+
+GOOD = "3 5 4\n1,3 0:1 4:2.5\n 2:1\n0\n"
+
+
+def written(folder, text, name="train.txt"):
+    path = folder / name
+    raw = text if isinstance(text, bytes) else text.encode()
+    path.write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
+    return path
+
+
+def brute_force(path):
+    """The one-file form by Python's own means: dense arrays."""
+    lines = Path(path).read_text().split("\n")
+    n, d, k = map(int, lines[0].split())
+    features, labels = np.zeros((n, d), np.float32), np.zeros((n, k), np.float32)
+    for row, line in enumerate(lines[1 : n + 1]):
+        front, *pairs = line.split(" ")
+        labels[row, [int(label) for label in front.split(",") if label]] = 1
+        for index, value in (pair.split(":") for pair in pairs if pair):
+            features[row, int(index)] = value
+    return features, labels
+
+
+def test_reads_the_one_file_form(tmp_path):
+    features, labels = formats.read_text(written(tmp_path, GOOD))
+    assert features.dtype == labels.dtype == np.float32
+    assert features.toarray().tolist() == [[1, 0, 0, 0, 2.5], [0, 0, 1, 0, 0], [0] * 5]
+    assert labels.toarray().tolist() == [[0, 1, 0, 1], [0] * 4, [1, 0, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("1 5 4\n3,1 4:2 0:1\n", "ids out of order"),
+        ("1 5 4\r\n1,3 0:1 4:2\r\n", "Windows line ends"),
+        ("1 5 4\n1,3 0:1  4:2 \n", "spaces doubled and at the end"),
+        ("1 5 4\n1,3\t0:1\t4:2\n", "tabs"),
+        ("1 5 4\n1,3 0:1 4:2", "no last line end"),
+        ("1 5 4\n001,3 00:1.0 4:20e-1\n", "other spellings of the numbers"),
+        ("1 5 4\n1,3 0:+1 4:.2E1\n", "signs and bare fractions"),
+    ],
+)
+def test_spellings_of_the_same_row(tmp_path, text, why):
+    features, labels = formats.read_text(written(tmp_path, text))
+    assert features.indices.tolist() == [0, 4], why
+    assert features.data.tolist() == [1, 2], why
+    assert labels.indices.tolist() == [1, 3], why
+
+
+VALUES = [
+    *("0", "1", "-1", "0.5", ".5", "5.", "-.25", "1.000000", "0.0276331", "123456.789"),
+    *("1e-3", "-2.5E+7", "0.1234567890123456789", "16777217", "12345678901234567890", "1e-60"),
+    *("3.4028234e38", "999999999999999", "0.000000000000001", "99999999.99999999", "1e38"),
+]
+
+
+def test_values_are_those_of_python(tmp_path):
+    row = " ".join(f"{index}:{value}" for index, value in enumerate(VALUES))
+    features, _ = formats.read_text(written(tmp_path, f"1 {len(VALUES)} 1\n0 {row}\n"))
+    expected = np.array([float(value) for value in VALUES]).astype(np.float32)
+    assert features.data.tobytes() == expected.tobytes()
+
+
+@given(st.lists(st.from_regex(r"[0-9]{0,12}\.?[0-9]{1,12}", fullmatch=True), min_size=1))
+def test_every_decimal_is_read_as_python_reads_it(numbers):
+    text = "0 " + " ".join(f"{i}:{number}" for i, number in enumerate(numbers)) + "\n"
+    block = parse_block(text.encode(), text_errors.ONE_FILE, len(numbers), 1)
+    assert block is not None
+    expected = np.array([float(number) for number in numbers]).astype(np.float32)
+    assert block.values.tobytes() == expected.tobytes()
+
+
+ERRORS = [
+    # text, line, found, expected
+    ("", 1, "an empty file", "a header `points features labels`"),
+    ("1,2 0:1 1:1\n", 1, "'1,2 0:1 1:1'", "a header"),
+    ("\n1 0:1\n", 1, "''", "a header"),
+    ("3 5\n", 1, "2 numbers", "a header"),
+    ("3 5 4 1\n", 1, "4 numbers", "a header"),
+    ("3 -5 4\n", 1, "'3 -5 4'", "a header"),
+    ("0 5 4\n", 1, "0 points", "at least 1"),
+    ("1 5 0\n0 0:1\n", 1, "0 labels", "at least 1"),
+    ("1 5000000000 4\n0 0:1\n", 1, "5000000000 features", "at most 2147483647"),
+    ("x" * 5000, 1, "'xxx", "a header"),
+    ("2 5 4\n0 0:1\n1 5:1\n", 3, "feature index 5", "an index from 0 to 4"),
+    ("2 5 4\n0 0:1\n4 0:1\n", 3, "label index 4", "an index from 0 to 3"),
+    ("2 5 4\n0 99999999999999999999:1\n1 0:1\n", 2, "feature index '9999", "an index"),
+    ("2 5 4\n0 0:1\n1 -1:1\n", 3, "negative feature index -1", "an index from 0 to 4"),
+    ("2 5 4\n0 0:1\n1,-2 1:1\n", 3, "negative label index -2", "an index from 0 to 3"),
+    ("2 5 4\n0 0:1\n1 a:1\n", 3, "feature index 'a'", "an index"),
+    ("2 5 4\n0 0:1\n1 1.5:1\n", 3, "feature index '1.5'", "an index"),
+    ("2 5 4\n0 0:1\n1.0 1:1\n", 3, "label index '1.0'", "an index"),
+    ("2 5 4\n0 0:1\n1,x 1:1\n", 3, "label index 'x'", "an index"),
+    ("2 5 4\n0 0:1\n1,,2 1:1\n", 3, "label index ''", "an index"),
+    ("2 5 4\n0 0:1\n1, 1:1\n", 3, "label index ''", "an index"),
+    ("2 5 4\n0 0:1\n1, 2 1:1\n", 3, "label index ''", "an index"),
+    ("2 5 4\n0 0:1\n1:1 2:1\n", 3, "'1:1' at the start", "a space in a row without labels"),
+    ("2 5 4\n0 0:1\n1 :1\n", 3, "feature index ''", "an index"),
+    ("2 5 4\n0 0:1\n1 1:\n", 3, "value ''", "a number"),
+    ("2 5 4\n0 0:1\n1 1: 2\n", 3, "value ''", "a number"),
+    ("2 5 4\n0 0:1\n1 1:2:3\n", 3, "value '2:3'", "a number"),
+    ("2 5 4\n0 0:1\n1 1:2,3\n", 3, "value '2,3'", "a number"),
+    ("2 5 4\n0 0:1\n1 1:abc\n", 3, "value 'abc'", "a number"),
+    ("2 5 4\n0 0:1\n1 1:1_0\n", 3, "value '1_0'", "a number"),
+    ("2 5 4\n0 0:1\n1 1:1.2.3\n", 3, "value '1.2.3'", "a number"),
+    ("2 5 4\n0 0:1\n1 1:.\n", 3, "value '.'", "a number"),
+    ("2 5 4\n0 0:1\n1 1:0x1\n", 3, "value '0x1'", "a number"),
+    ("2 5 4\n0 0:1\n1 1:2\r 2:1\n", 3, "value '2\\r'", "a number"),
+    ("2 5 4\n0 0:1\n1 1:2\f2:1\n", 3, "value '2\\x0c2:1'", "a number"),
+    ("2 5 4\n0 0:1\n1 7\n", 3, "'7'", "a pair feature:value"),
+    ("2 5 4\n0 0:1\n1 1:nan\n", 3, "value 'nan'", "a finite"),
+    ("2 5 4\n0 0:1\n1 1:-Inf\n", 3, "value '-Inf'", "a finite"),
+    ("2 5 4\n0 0:1\n1 1:1e39\n", 3, "value '1e39'", "a finite float32 number"),
+    ("2 5 4\n0 0:1\n1 1:1e999\n", 3, "value '1e999'", "a finite"),
+    ("3 5 4\n0 0:1\n1 1:1\n", 4, "the end of the file after 2 rows", "3 rows, as the header"),
+    ("9999999999999999 5 4\n0 0:1\n", 3, "the end of the file after 1 rows", "9999999999999999"),
+    ("1 5 4\n0 0:1\n1 1:1\n", 3, "row 2", "1 rows, as the header says"),
+    ("1 5 4\n0 0:1\n\n", 3, "row 2", "1 rows, as the header says"),
+    ("2 5 4\n0 0:1\n1 1:1 3:1 1:2\n", 3, "feature 1 twice", "each feature once in a row"),
+    ("2 5 4\n0 0:1\n1,2,1 1:1\n", 3, "label 1 twice", "each label once in a row"),
+    (b"2 5 4\n0 0:1\n\xff\xfe\x00 1:1\n", 3, "bytes that are not text", "text"),
+    (b"\x1f\x8b\x08\x00\x00rubbish", 1, "'", "a header"),
+    ("2 5 4\n0 0:1\n\0 1:1\n", 3, "label index '\\x00'", "an index"),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "found", "expected"), ERRORS)
+@pytest.mark.parametrize("name", ["train.txt", "train.txt.gz"])
+def test_errors_name_file_and_line(tmp_path, name, text, line, found, expected):
+    path = written(tmp_path, text, name)
+    reads = [formats.read_text]
+    if text != "3 5\n":  # a header of two numbers is welcome where features alone are
+        reads.append(lambda path: list(formats.iter_features(path, 5, 1)))
+    for read in reads:
+        with pytest.raises(InputError) as caught:
+            read(path)
+        assert caught.value.where == f"{path}:{line}"
+        assert caught.value.found.startswith(found)
+        assert expected in caught.value.expected
+        assert "\n" not in str(caught.value)
+
+
+def test_the_line_is_right_far_into_a_file(tmp_path):
+    rows = [f"{i % 7} {i % 11}:1 {11 + i % 13}:0.25" for i in range(5000)]
+    rows[3210] = "1 3:1 3:2"
+    path = written(tmp_path, "5000 24 7\n" + "\n".join(rows) + "\n")
+    for block_bytes in (50, 1000, 1 << 20):
+        reader = TextReader(path, text_errors.ONE_FILE, block_bytes=block_bytes)
+        with pytest.raises(InputError, match=r"train\.txt:3212: found feature 3 twice"):
+            reader.read()
+
+
+@pytest.mark.parametrize("block_bytes", [1, 7, 64, 1 << 20])
+def test_the_block_size_does_not_matter(tmp_path, block_bytes):
+    path = written(tmp_path, "4 5 4\n1,3 4:1 0:2.5\n \n\n2 3:1e1")
+    features, labels = TextReader(path, text_errors.ONE_FILE, block_bytes=block_bytes).read()
+    expected_features, expected_labels = brute_force(path)
+    assert np.array_equal(features.toarray(), expected_features)
+    assert np.array_equal(labels.toarray(), expected_labels)
+
+
+def test_truncated_gzip_names_the_line_it_breaks_off_in(tmp_path):
+    # Stored, not packed: what is left of the file is what was written, byte for byte.
+    text = "900 9 9\n" + "".join(f"{i % 9} {i % 9}:{i}.5\n" for i in range(900))
+    whole = gzip.compress(text.encode(), compresslevel=0)
+    path = tmp_path / "train.txt.gz"
+    head = whole.index(b"900 9 9")
+    cut = whole.index(b"4 4:400.5")
+    path.write_bytes(whole[: cut + 3])
+    line = whole[head:cut].count(b"\n") + 1
+    with pytest.raises(InputError, match="truncated gzip") as caught:
+        formats.read_text(path)
+    assert caught.value.where == f"{path}:{line}" == f"{path}:402"
+    path.write_bytes(whole[:cut] + b"5" + whole[cut + 1 :])
+    with pytest.raises(InputError, match="damaged gzip data"):
+        formats.read_text(path)
+    path.write_text("not gzip at all")
+    with pytest.raises(InputError, match="damaged gzip data"):
+        formats.read_text(path)
+
+
+def test_no_such_file(tmp_path):
+    for name in ("no.txt", "no.txt.gz"):
+        with pytest.raises(InputError, match="no such file"):
+            formats.read_text(tmp_path / name)
+    for name in ("no.npz", "no.npy", "no.txt"):
+        with pytest.raises(InputError, match="no such file"):
+            list(formats.iter_features(tmp_path / name, 5, 2))
+
+
+def test_a_refused_block_without_a_fault_is_a_bug(tmp_path):
+    header = text_errors.Header(3, 5, 4)
+    with pytest.raises(AssertionError, match="nothing is wrong"):
+        text_errors.explain(tmp_path, 2, b"1,3 0:1\n 2:1\n", text_errors.ONE_FILE, header)
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_reads_the_pair(tmp_path, suffix):
+    inputs = written(tmp_path, "3 5\n4:2.5 0:1\n\n 2:-1\n", f"trn_X_Xf.txt{suffix}")
+    targets = written(tmp_path, "3 4\n3:1 1:1.0\n0:1\n\n", f"trn_X_Y.txt{suffix}")
+    features, labels = formats.read_pair(inputs, targets)
+    assert features.toarray().tolist() == [[1, 0, 0, 0, 2.5], [0] * 5, [0, 0, -1, 0, 0]]
+    assert labels.toarray().tolist() == [[0, 1, 0, 1], [1, 0, 0, 0], [0] * 4]
+
+
+def test_errors_of_the_pair(tmp_path):
+    inputs = written(tmp_path, "2 5\n4:1\n0:1\n", "trn_X_Xf.txt")
+    for text, line, message in [
+        ("3 4\n0:1\n1:1\n2:1\n", 1, "found a header of 3 rows, expected 2"),
+        ("2 4\n0:1\n1:0.5\n", 3, "found label value '0.5', expected 1"),
+        ("2 4\n0:1\n4:1\n", 3, "found label index 4, expected an index from 0 to 3"),
+        ("2 4\n0:1 0:1\n1:1\n", 2, "found label 0 twice"),
+        ("2 4\n0:1\n1\n", 3, "found '1', expected a pair label:value"),
+        ("2 5 4\n0:1\n1:1\n", 1, "found 3 numbers"),
+    ]:
+        targets = written(tmp_path, text, "trn_X_Y.txt")
+        with pytest.raises(InputError, match=re.escape(f"trn_X_Y.txt:{line}: {message}")):
+            formats.read_pair(inputs, targets)
+
+
+@st.composite
+def points(draw):
+    n, d, k = (draw(st.integers(1, 6)) for _ in range(3))
+    value = st.floats(width=32, allow_nan=False, allow_infinity=False)
+    features = draw(st.lists(st.dictionaries(st.integers(0, d - 1), value), min_size=n, max_size=n))
+    labels = draw(st.lists(st.sets(st.integers(0, k - 1)), min_size=n, max_size=n))
+
+    def csr(rows, values, width):
+        indptr = np.cumsum([0, *map(len, rows)])
+        ids = list(itertools.chain.from_iterable(rows))
+        return sparse.csr_matrix((np.array(values, np.float32), ids, indptr), shape=(n, width))
+
+    flat = [v for row in features for v in row.values()]
+    count = sum(map(len, labels))
+    return csr(features, flat, d), csr(labels, np.ones(count), k)
+
+
+def same(one, other):
+    one, other = one.sorted_indices(), other.sorted_indices()
+    assert one.shape == other.shape
+    assert one.indptr.tolist() == other.indptr.tolist()
+    assert one.indices.tolist() == other.indices.tolist()
+    assert one.data.tobytes() == other.data.tobytes()
+
+
+@given(points(), st.sampled_from(["x.txt", "x.txt.gz"]))
+def test_what_is_written_reads_back_bit_for_bit(tmp_path_factory, matrices, name):
+    path = tmp_path_factory.mktemp("round") / name
+    formats.write_text(path, *matrices)
+    for matrix, back in zip(matrices, formats.read_text(path), strict=True):
+        same(matrix, back)
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_write_leaves_the_old_file_when_it_fails(tmp_path):
+    path = written(tmp_path, GOOD)
+    features, labels = formats.read_text(path)
+    with pytest.raises(InputError, match="3 rows of features and 2 of labels"):
+        formats.write_text(path, features, labels[:2])
+    assert path.read_text() == GOOD
+    with pytest.raises(InputError, match="not finite"):
+        formats.write_text(path, features * np.float32(np.inf), labels)
+    assert path.read_text() == GOOD
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def all_inputs(folder, features, labels):
+    """The same features in every form that streaming reads."""
+    formats.write_text(folder / "one.txt", features, labels)
+    formats.write_text(folder / "bare.txt", features, sparse.csr_matrix(labels.shape))
+    lines = (folder / "bare.txt").read_text().split("\n")
+    pair = [" ".join(lines[0].split()[:2]), *(line.strip() for line in lines[1:])]
+    (folder / "Xf.txt").write_text("\n".join(pair))
+    for name in ("one.txt", "Xf.txt"):
+        (folder / f"{name}.gz").write_bytes(gzip.compress((folder / name).read_bytes()))
+    sparse.save_npz(folder / "x.npz", features)
+    sparse.save_npz(folder / "plain.npz", features, compressed=False)
+    np.save(folder / "x.npy", features.toarray())
+    return sorted(folder.iterdir())
+
+
+@pytest.mark.parametrize("chunk_rows", [1, 4, 10, 1000])
+def test_streaming_equals_reading(tmp_path, chunk_rows):
+    rng = np.random.default_rng(0)
+    features = sparse.random(23, 8, 0.3, "csr", np.float32, rng)
+    labels = (sparse.random(23, 5, 0.3, "csr", np.float32, rng) > 0).astype(np.float32)
+    paths = all_inputs(tmp_path, features, labels)
+    assert len(paths) == 8
+    for path in paths:
+        pieces = list(formats.iter_features(path, 8, chunk_rows))
+        sizes = [piece.shape[0] for piece in pieces]
+        assert all(size == chunk_rows for size in sizes[:-1]), path
+        assert sum(sizes) == 23 and 0 < sizes[-1] <= chunk_rows, path
+        assert all(piece.dtype == np.float32 for piece in pieces)
+        same(sparse.vstack(pieces, "csr"), features)
+        with pytest.raises(InputError, match=r"found .*8 features, expected 9"):
+            next(formats.iter_features(path, 9, chunk_rows))
+
+
+def test_streaming_yields_what_comes_before_a_fault(tmp_path):
+    path = written(tmp_path, "3 5 4\n0 0:1\n1 1:1\n1 9:1\n")
+    reader = TextReader(path, text_errors.ONE_FILE, block_bytes=6)
+    blocks = reader.blocks()
+    assert next(blocks).ids.tolist() == [0]
+    assert next(blocks).ids.tolist() == [1]
+    with pytest.raises(InputError, match=r"train\.txt:4: found feature index 9"):
+        next(blocks)
+
+
+def npz(path, **members):
+    good = sparse.csr_matrix(np.array([[0, 1, 2], [0, 0, 0], [3, 0, 0]], np.float32))
+    whole = {name: getattr(good, name) for name in ("data", "indices", "indptr")}
+    whole |= {"shape": np.array(good.shape), "format": np.array(b"csr")}
+    whole |= members
+    np.savez(path, **{name: value for name, value in whole.items() if value is not None})
+    return path
+
+
+def test_reads_npz_and_sorts_it(tmp_path):
+    path = npz(tmp_path / "x.npz", indices=np.array([2, 1, 0], np.int64), data=np.array([2, 1, 3]))
+    matrix = formats.read_npz(path)
+    assert matrix.toarray().tolist() == [[0, 1, 2], [0, 0, 0], [3, 0, 0]]
+    assert matrix.dtype == np.float32
+    assert matrix.indices.tolist() == [1, 2, 0]
+    assert formats.read_npz(npz(path, format=np.array("csr"))).nnz == 3
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ({"indptr": None}, "no member indptr"),
+        ({"format": np.array(b"csc")}, "format \\['csc'\\], expected 'csr'"),
+        ({"shape": np.array([3])}, "shape \\[3\\]"),
+        ({"shape": np.array([3, 2**40])}, "two sizes from 1"),
+        ({"shape": np.array([2**30, 3])}, "indptr: found 4 entries, expected 1073741825"),
+        ({"indptr": np.array([0, 2, 1, 3])}, "row pointers that fall or pass the end at row 1"),
+        ({"indptr": np.array([0, 2, 2, 4])}, "row pointers that fall or pass the end at row 2"),
+        ({"indptr": np.array([1, 2, 2, 3])}, "1 first, expected 0"),
+        ({"indptr": np.array([0, 2, 2, 2])}, "2 last, expected 3"),
+        ({"indptr": np.array([0.0, 2, 2, 3])}, "an array of float64"),
+        ({"indices": np.array([1, 3, 0])}, "row 0: feature index 3, expected an index from 0 to 2"),
+        ({"indices": np.array([1, 2, -1])}, "row 2: feature index -1"),
+        ({"indices": np.array([1, 2**33, 0])}, "row 0: feature index 8589934592"),
+        ({"indices": np.array([2, 2, 0])}, "row 0: feature 2 twice"),
+        ({"indices": np.array([2, 0])}, "2 entries, expected 3"),
+        ({"data": np.array([1, 2, np.nan], np.float32)}, "row 2: value nan, expected a finite"),
+        ({"data": np.array([1, np.inf, 2], np.float32)}, "row 0: value inf"),
+        ({"data": np.array([1, 1e39, 2])}, "row 0: value 1e\\+39"),
+        ({"data": np.array([[1, 2, 3]])}, "2 axes"),
+        ({"data": np.array(["a", "b", "c"])}, "an array of <U1"),
+        ({"data": np.array([1, 2, None])}, "an array of object"),
+    ],
+)
+def test_errors_of_npz(tmp_path, members, message):
+    path = npz(tmp_path / "x.npz", **members)
+    with pytest.raises(InputError, match=message):
+        formats.read_npz(path)
+
+
+def test_labels_in_npz_are_ones(tmp_path):
+    path = npz(tmp_path / "y.npz", data=np.array([1, 1, 0.5]))
+    with pytest.raises(InputError, match=r"row 2: value 0\.5, expected 1"):
+        formats.read_npz(path, noun="label")
+
+
+def test_damaged_binary_files(tmp_path):
+    path = npz(tmp_path / "x.npz")
+    raw = bytearray(path.read_bytes())
+    path.write_bytes(raw[:-40])
+    with pytest.raises(InputError, match=r"expected a SciPy \.npz file"):
+        formats.read_npz(path)
+    raw[raw.index(np.float32(3).tobytes())] ^= 1  # its value still is a number, its CRC is wrong
+    path.write_bytes(raw)
+    with pytest.raises(InputError, match="damage"):
+        formats.read_npz(path)
+    path.write_text("rubbish")
+    with pytest.raises(InputError, match=r"expected a SciPy \.npz file"):
+        formats.read_npz(path)
+    dense = tmp_path / "x.npy"
+    dense.write_text("rubbish")
+    with pytest.raises(InputError, match="no array"):
+        formats.read_npy(dense)
+    np.save(dense, np.ones((9, 9)))
+    dense.write_bytes(dense.read_bytes()[:-8])
+    with pytest.raises(InputError, match="no array"):
+        formats.read_npy(dense)
+
+
+def test_dense_inputs(tmp_path):
+    path = tmp_path / "x.npy"
+    np.save(path, np.array([[0, 1.5], [0, 0], [-2, 3]], np.float64))
+    matrix = formats.read_npy(path)
+    assert matrix.dtype == np.float32
+    assert matrix.nnz == 3
+    assert matrix.toarray().tolist() == [[0, 1.5], [0, 0], [-2, 3]]
+    for array, message in [
+        (np.array([[0, 1], [np.nan, 1]]), "row 1: value nan, expected a finite"),
+        (np.ones(3), "shape \\(3,\\)"),
+        (np.array([[1, None]]), "no array"),
+        (np.array([["a"]]), "<U1"),
+        (np.ones((0, 3)), "at least one row"),
+    ]:
+        np.save(path, array)
+        with pytest.raises(InputError, match=message):
+            formats.read_npy(path)
+
+
+def test_filters(tmp_path):
+    path = written(tmp_path, "0 3\n2 1\r\n0 3\n", "filter_labels_test.txt")
+    pairs = formats.read_filter(path, 3, 4)
+    assert pairs.dtype == np.int64
+    assert pairs.tolist() == [[0, 3], [2, 1], [0, 3]]
+    for text, message in [
+        ("0 1\n3 1\n", "txt:2: found row index 3, expected an index from 0 to 2"),
+        ("0 4\n", "txt:1: found label index 4, expected an index from 0 to 3"),
+        ("0 1\n0\n", "txt:2: found '0', expected two indices"),
+        ("0 -1\n", "txt:1: found '0 -1', expected two indices"),
+        ("0 1\n\n", "txt:2: found '', expected two indices"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            formats.read_filter(written(tmp_path, text, path.name), 3, 4)
+    assert formats.read_filter(written(tmp_path, "", path.name), 3, 4).shape == (0, 2)
+
+
+def test_names(tmp_path):
+    path = written(tmp_path, "a\nnaïve\u2028one \n\n", "labels.txt")
+    assert formats.read_names(path, 3) == ("a", "naïve\u2028one ", "")
+    with pytest.raises(InputError, match=r"labels\.txt:3: found 3 names, expected 2, one a label"):
+        formats.read_names(path, 2)
+    with pytest.raises(InputError, match=r"labels\.txt:4: found 3 names, expected 4"):
+        formats.read_names(path, 4)
+    with pytest.raises(InputError, match=r"labels\.txt:2: found bytes that are not text"):
+        formats.read_names(written(tmp_path, b"a\n\xff\n", "labels.txt"), 2)
+    packed = written(tmp_path, "a\nb", "labels.txt.gz")
+    assert formats.read_names(packed, 2) == ("a", "b")
+    packed.write_bytes(packed.read_bytes()[:-4])
+    with pytest.raises(InputError, match="truncated gzip"):
+        formats.read_names(packed, 2)
+
+
+@pytest.mark.parametrize("name", ["delicious", "citeulike-t-14k", "gowalla"])
+def test_real_text_equals_a_brute_force(name):
+    path = real_data_folder(name) / "test.txt"
+    features, labels = formats.read_text(path)
+    lines = path.read_text().split("\n")
+    for row in range(0, features.shape[0], 97):
+        front, *pairs = lines[row + 1].split(" ")
+        entries = sorted((int(i), float(v)) for i, v in (pair.split(":") for pair in pairs))
+        assert features[row].indices.tolist() == [i for i, _ in entries]
+        assert features[row].data.tolist() == [v for _, v in entries]
+        assert labels[row].indices.tolist() == sorted(int(i) for i in front.split(",") if i)

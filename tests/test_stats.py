@@ -1,0 +1,100 @@
+"""Statistics: a set small enough to count by hand, then the real ones."""
+
+import json
+
+import numpy as np
+import pytest
+from conftest import real_data_folder
+from scipy import sparse
+
+from snm.data.dataset import Dataset, Points, load
+from snm.data.stats import describe, duplicate_test_rows
+
+
+def points(features, labels, **more):
+    return Points(*(sparse.csr_matrix(np.array(m, np.float32)) for m in (features, labels)), **more)
+
+
+def toy():
+    train = points(
+        [[1, 0, 2, 0], [0, 0, 0, 0], [1, 0, 0, 0], [0, 0, 3, 0]],
+        [[1, 1, 0], [0, 0, 0], [1, 0, 0], [1, 0, 0]],
+    )
+    test = points(
+        [[1, 0, 2, 0], [1, 0, 1, 0], [0, 0, 0, 0], [2, 0, 0, 0], [0, 0, 0, 5]],
+        [[1, 0, 0], [0, 0, 1], [0, 0, 0], [0, 1, 0], [0, 0, 1]],
+        filter=np.array([[0, 1]]),
+    )
+    return Dataset("toy", train, test, None, "0" * 64)
+
+
+def test_counted_by_hand():
+    assert describe(toy()) == {
+        "name": "toy",
+        "sha256": "0" * 64,
+        "features": 4,
+        "labels": 3,
+        "train_points": 4,
+        "test_points": 5,
+        "points_per_label": 4 / 3,
+        "labels_per_point": 1.0,
+        "nonzeros_per_point": 1.0,
+        "train_without_labels": 1,
+        "train_without_features": 1,
+        "test_without_labels": 1,
+        "test_without_features": 1,
+        # frequencies 0, 1, 3: linear between them
+        "label_frequency_deciles": pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 1, 1.4, 1.8, 2.2, 2.6, 3]),
+        "labels_never_in_train": 1,
+        "labels_only_in_test": 1,
+        "empty_features": 2,
+        "duplicate_test_rows": 2,
+        "duplicate_test_share": 0.4,
+        "filter_pairs": 1,
+    }
+    json.dumps(describe(toy()))
+
+
+def test_without_test_points():
+    alone = Dataset("toy", toy().train, None, None, "")
+    stats = describe(alone)
+    assert (stats["test_points"], stats["duplicate_test_rows"]) == (0, 0)
+    assert duplicate_test_rows(alone).shape == (0,)
+
+
+def test_duplicates_are_exact():
+    rows = duplicate_test_rows(toy())
+    assert rows.dtype == np.bool_
+    assert rows.tolist() == [True, False, True, False, False]
+
+
+def test_stored_zeros_are_absent_in_duplicates():
+    stored = sparse.csr_matrix((np.array([1, 0], np.float32), [0, 1], [0, 2]), shape=(1, 2))
+    plain = sparse.csr_matrix(np.array([[1, 0]], np.float32))
+    label = sparse.csr_matrix(np.ones((1, 1), np.float32))
+    for train, test in ((stored, plain), (plain, stored)):
+        data = Dataset("toy", Points(train, label), Points(test, label), None, "")
+        assert duplicate_test_rows(data).tolist() == [True]
+        assert stored.nnz == 2
+
+
+def test_duplicates_against_a_brute_force():
+    rng = np.random.default_rng(0)
+    train, test = (rng.integers(0, 2, (40, 5)) for _ in range(2))
+    labels = np.ones((40, 1))
+    data = Dataset("toy", points(train, labels), points(test, labels), None, "")
+    expected = [any((row == other).all() for other in train) for row in test]
+    assert 0 < sum(expected) < 40
+    assert duplicate_test_rows(data).tolist() == expected
+
+
+def test_real_statistics():
+    """The table of the data's README, and its 29% of repeated rows."""
+    for name, unlabelled, repeated in [
+        ("delicious", 14, 0.29),
+        ("citeulike-t-14k", 0, 0.01),
+        ("gowalla", 0, 0),
+    ]:
+        stats = describe(load(real_data_folder(name), cache=None))
+        assert stats["train_without_labels"] + stats["test_without_labels"] == unlabelled
+        assert round(stats["duplicate_test_share"], 2) == repeated

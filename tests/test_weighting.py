@@ -1,0 +1,116 @@
+"""Weighting: the formulas by hand, and rows that have nothing to weigh."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from snm.data.weighting import Weighting
+from snm.errors import InputError
+
+# Four points: word 0 in all, 1 in two, 2 in one, 3 in none; the last row is stored zeros only.
+COUNTS = np.array([[3, 1, 0, 0], [1, 2, 5, 0], [2, 0, 0, 0], [4, 0, 0, 0]], np.float32)
+
+
+def test_none_and_l2():
+    features = sparse.csr_matrix(np.array([[3, 0, 4], [0, 0, 0], [0, -2, 0]], np.float32))
+    none = Weighting.fit("none", features).apply(features)
+    assert none.toarray().tolist() == [[3, 0, 4], [0, 0, 0], [0, -2, 0]]
+    unit = Weighting.fit("l2", features).apply(features)
+    np.testing.assert_allclose(unit.toarray(), [[0.6, 0, 0.8], [0, 0, 0], [0, -1, 0]], rtol=1e-7)
+    assert none.dtype == unit.dtype == np.float32
+
+
+def test_tfidf_by_hand():
+    """TfidfTransformer(sublinear_tf=True)'s formula in scikit-learn, worked out by hand."""
+    weighting = Weighting.fit("tfidf", sparse.csr_matrix(COUNTS))
+    # log((1 + 4) / (1 + df)) + 1 for df = 4, 2, 1, 0
+    idf = [1, math.log(5 / 3) + 1, math.log(5 / 2) + 1, math.log(5) + 1]
+    np.testing.assert_allclose(weighting.idf, idf, rtol=1e-6)
+    assert weighting.idf.dtype == np.float32
+    weighted = weighting.apply(sparse.csr_matrix(COUNTS)).toarray()
+    row = np.array([(1 + math.log(1)) * idf[0], (1 + math.log(2)) * idf[1], 0, 0])
+    row[2] = (1 + math.log(5)) * idf[2]
+    np.testing.assert_allclose(weighted[1], row / math.sqrt((row**2).sum()), rtol=1e-6)
+    np.testing.assert_allclose(weighted[2], [1, 0, 0, 0], rtol=1e-6)
+    np.testing.assert_allclose((weighted**2).sum(1), 1, rtol=1e-6)
+
+
+def test_tfidf_below_one_rises_and_never_turns_negative():
+    values = np.array([0, 1e-30, 0.01, 0.3, 0.999999, 1, 1.000001, 2], np.float32)
+    features = sparse.csr_matrix((values, ([0] * 8, range(8))), shape=(1, 8))
+    weighting = Weighting("tfidf", np.ones(8, np.float32))
+    # Unit length hides the scale; the ratio to the entry of count 1 does not.
+    weighted = weighting.apply(features).toarray()[0]
+    damped = weighted / weighted[5]
+    assert damped[0] == 0
+    assert (np.diff(damped) > 0).all()
+    np.testing.assert_allclose(damped[2:5], values[2:5], rtol=1e-6)
+    np.testing.assert_allclose(damped[7], 1 + math.log(2), rtol=1e-6)
+
+
+def test_a_stored_zero_is_no_occurrence():
+    stored = sparse.csr_matrix((np.array([0.0, 2], np.float32), ([0, 1], [0, 0])), shape=(2, 1))
+    absent = sparse.csr_matrix(np.array([[0], [2]], np.float32))
+    assert Weighting.fit("tfidf", stored).idf == Weighting.fit("tfidf", absent).idf
+
+
+@pytest.mark.parametrize("kind", ["none", "l2", "tfidf"])
+def test_empty_rows_extreme_values_and_no_mutation(kind):
+    dense = np.array([[0, 0], [1e-38, 0], [1e38, 1e38], [1e-45, 1]], np.float32)
+    features = sparse.csr_matrix(dense)
+    before = features.copy()
+    weighted = Weighting.fit(kind, features).apply(features)
+    assert np.isfinite(weighted.data).all()
+    assert weighted[0].nnz == 0
+    if kind != "none":
+        lengths = np.sqrt((weighted.toarray().astype(np.float64) ** 2).sum(1))
+        np.testing.assert_allclose(lengths, [0, 1, 1, 1], rtol=1e-6)
+    weighted.data[:] = 7
+    weighted.indices[:] = 0
+    assert (features != before).nnz == 0
+
+
+def test_stored_zero_rows_stay_zero():
+    features = sparse.csr_matrix((np.zeros(2, np.float32), [0, 1], [0, 2]), shape=(1, 2))
+    for kind in ("none", "l2", "tfidf"):
+        assert Weighting.fit(kind, features).apply(features).toarray().tolist() == [[0, 0]]
+
+
+def test_save_and_load(tmp_path):
+    features = sparse.csr_matrix(COUNTS)
+    for kind in ("none", "l2", "tfidf"):
+        weighting = Weighting.fit(kind, features)
+        weighting.save(tmp_path / "weighting")
+        back = Weighting.load(tmp_path / "weighting")
+        assert back.kind == kind
+        assert (back.apply(features) != weighting.apply(features)).nnz == 0
+
+
+def test_errors(tmp_path):
+    features = sparse.csr_matrix(COUNTS)
+    negative = sparse.csr_matrix(np.array([[1, 0], [2, -3]], np.float32))
+    with pytest.raises(InputError, match=r"negative value -3\.0 in row 1"):
+        Weighting.fit("tfidf", negative)
+    with pytest.raises(InputError, match=r"negative value -3\.0 in row 1"):
+        Weighting("tfidf", np.ones(2, np.float32)).apply(negative)
+    with pytest.raises(InputError, match="2 columns, expected 4"):
+        Weighting.fit("tfidf", features).apply(negative)
+    with pytest.raises(InputError, match="'tf', expected one of none, l2, tfidf"):
+        Weighting.fit("tf", features)
+    file = tmp_path / "weighting.npz"
+    with pytest.raises(InputError, match="no such file"):
+        Weighting.load(file)
+    file.write_text("rubbish")
+    with pytest.raises(InputError, match="no weighting"):
+        Weighting.load(file)
+    np.savez(file, kind=np.array("l2"))
+    with pytest.raises(InputError, match="no weighting"):
+        Weighting.load(file)
+    np.savez(file, kind=np.array("tfidf"), idf=np.zeros(0, np.float32))
+    with pytest.raises(InputError, match="kind tfidf with 0 factors"):
+        Weighting.load(file)
+    np.savez(file, kind=np.array("l3"), idf=np.zeros(0, np.float32))
+    with pytest.raises(InputError, match="kind 'l3'"):
+        Weighting.load(file)
