@@ -1,0 +1,66 @@
+"""The two-layer encoder: sparse features -> embedding of unit length.
+
+The first layer is a table of one row a feature, summed by `rows.bag`; it is trained row by row and
+never seen by flax. What follows it is the dense tower, a small flax module:
+
+    relu      x -> W1 -> ReLU -> linear -> unit length       (Reddi et al., 2019, section 5)
+    linear    x -> W1 -> unit length
+    residual  x -> W1 -> h + linear(ReLU(h)) -> unit length; starts as the linear encoder
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from snm.rows import normalize
+
+__all__ = ["ENCODERS", "Tower", "apply_tower", "init_tower"]
+
+ENCODERS = ("relu", "linear", "residual")
+
+
+class Tower(nnx.Module):
+    """Maps sums of feature rows [n, dim] to queries [n, dim] of unit length."""
+
+    def __init__(self, dim: int, kind: str, compute_dtype: str, rngs: nnx.Rngs):
+        if kind not in ENCODERS:
+            raise ValueError(f"encoder must be one of {', '.join(ENCODERS)}; found {kind!r}")
+        self.kind = kind
+        # The residual's linear layer starts at zero, so that training starts as a linear model.
+        init = nnx.initializers.zeros if kind == "residual" else nnx.initializers.lecun_normal()
+        if kind != "linear":
+            self.linear = nnx.Linear(
+                dim,
+                dim,
+                use_bias=False,
+                kernel_init=init,
+                dtype=jnp.dtype(compute_dtype),
+                param_dtype=jnp.float32,
+                rngs=rngs,
+            )
+
+    def __call__(self, sums: jax.Array) -> jax.Array:
+        """Queries float32 [n, dim]; an example without features, or with dead units, gets zeros."""
+        if self.kind == "linear":
+            return normalize(sums)
+        hidden = self.linear(jax.nn.relu(sums)).astype(jnp.float32)
+        return normalize(sums + hidden if self.kind == "residual" else hidden)
+
+
+def init_tower(
+    dim: int, kind: str, compute_dtype: str, seed: int
+) -> tuple[nnx.GraphDef[Tower], dict[str, Any]]:
+    """The tower's structure (static) and its parameters (nested dictionaries of arrays)."""
+    structure, params = nnx.split(Tower(dim, kind, compute_dtype, nnx.Rngs(seed)))
+    return structure, nnx.to_pure_dict(params)
+
+
+def apply_tower(
+    structure: nnx.GraphDef[Tower], params: dict[str, Any], sums: jax.Array
+) -> jax.Array:
+    """Runs a tower on parameters from `init_tower`; differentiable in them and in `sums`."""
+    return nnx.merge(structure, nnx.State(params))(sums)

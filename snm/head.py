@@ -1,0 +1,379 @@
+"""The classification head: class rows, mining, loss and row updates, under any encoder.
+
+Query embeddings go in; the loss, its gradient with respect to the queries, and the head with its
+rows updated come out:
+
+    queries, pull_back = jax.vjp(encode, params)
+    head, step = update_head(spec, head, queries, terms, sample, learning_rate=50.0)
+    grads, = pull_back(step.query_gradient)
+
+One function walks through Algorithm 1 of Reddi et al. (2019) in the order in which it happens:
+score the positives, mine the sampled labels, take the loss, send its gradient back.
+
+Everything is written for one shard of the label rows. `axis_name` names the mesh axis that the
+labels are cut over; with None (one device) the collectives fall away.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from snm import backward, losses, softmax, surrogates, weights
+from snm.rows import RowTable, SparseRows, entry_rows, normalize
+from snm.sampling import Sample, slots_of
+from snm.scoring import MASKED, Best, Masked, best_scores
+
+__all__ = ["Head", "HeadSpec", "HeadStep", "init_head", "update_head"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HeadSpec:
+    """What the head computes; hashable, static under `jax.jit`.
+
+    Attributes:
+      num_labels: K.
+      sampled: B, the negatives drawn for each term; K - 1 stands for all other labels.
+      mined: k', how many of them enter the loss; B is negative sampling.
+      loss: bowl (Definition 4), powl (Definition 3) or softmax.
+      phi: surrogate of the ordered weighted losses, a name of `surrogates.SURROGATES`.
+      ramp_rho: margin of the ramp surrogate.
+      vartheta: shape of the weights over ranks: top, power-law, epsilon-tail or subsample.
+      weight_scale: mean (the mined negatives weigh 1 together) or surrogate ((K-1)/(kB) each).
+      retrieval_k: k of the retrieval loss, which only the surrogate scale needs.
+      power_alpha: exponent of power-law.
+      tail_epsilon: weight of each rank past k' over that of a mined one, for epsilon-tail.
+      subsample_draws: negatives drawn from the mined ones, for subsample.
+      negative_weight: multiplies the weight of every negative (ordered weighted losses).
+      exclude: positive (the term's own, as in the paper) or all (every known label of the point:
+        another loss, in which known positives are never negatives).
+      positives: one term a point, or all labels of a point as terms.
+      row_optimizer: a name of `rows.ROW_OPTIMIZERS`.
+      bias: add a learned bias a label to its score.
+      learn_scale: learn the multiplier of the scores.
+      compute_dtype: type of the factors of matrix products; sums and rows are float32.
+    """
+
+    num_labels: int
+    sampled: int
+    mined: int
+    loss: str = "bowl"
+    phi: str = "hinge"
+    ramp_rho: float = 1.0
+    vartheta: str = "top"
+    weight_scale: str = "mean"
+    retrieval_k: int = 1
+    power_alpha: float = 1.0
+    tail_epsilon: float = 0.01
+    subsample_draws: int = 4
+    negative_weight: float = 1.0
+    exclude: str = "positive"
+    positives: str = "one"
+    row_optimizer: str = "sgd"
+    bias: bool = False
+    learn_scale: bool = False
+    compute_dtype: str = "float32"
+
+    @property
+    def surrogate(self) -> surrogates.Surrogate:
+        """The function phi."""
+        phi = surrogates.SURROGATES[self.phi]
+        return functools.partial(phi, rho=self.ramp_rho) if self.phi == "ramp" else phi
+
+    @property
+    def samples_all(self) -> bool:
+        """Whether every label but the positive is a negative, so that nothing is drawn."""
+        return self.sampled == self.num_labels - 1
+
+    @property
+    def mines_all(self) -> bool:
+        """Whether the loss takes all of the sample with one weight: no ranks, so no mining."""
+        return self.mined == self.sampled and self.vartheta in ("top", "epsilon-tail")
+
+    def rank_weights(self) -> tuple[np.ndarray, float]:
+        """The weights of the mined ranks, and the weight that every sampled negative has besides.
+
+        Returns:
+          float32 [k'] and a float; their sum over a rank is vartheta of that rank.
+        """
+        scale = dict(
+            scale=self.weight_scale,
+            sampled=self.sampled,
+            num_labels=self.num_labels,
+            retrieval_k=self.retrieval_k,
+        )
+        head = weights.top(self.mined, **scale) * self.negative_weight
+        if self.vartheta == "power-law":
+            head = weights.power_law(self.mined, self.power_alpha, **scale) * self.negative_weight
+        if self.mines_all:
+            return np.zeros(0, np.float32), float(head[0])
+        tail = float(head[0] * self.tail_epsilon) if self.vartheta == "epsilon-tail" else 0.0
+        return (head - tail).astype(np.float32), tail
+
+
+@functools.partial(
+    jax.tree_util.register_dataclass, data_fields=["table", "bias", "log_scale"], meta_fields=[]
+)
+@dataclasses.dataclass(frozen=True)
+class Head:
+    """The head's parameters.
+
+    Attributes:
+      table: the class rows, float32 [K, dim], each of unit length, and their optimiser's state.
+      bias: float32 [K] or None.
+      log_scale: float32 scalar, natural logarithm of the multiplier of the scores.
+    """
+
+    table: RowTable
+    bias: jax.Array | None
+    log_scale: jax.Array
+
+
+class HeadStep(NamedTuple):
+    """What a step tells.
+
+    Attributes:
+      loss: float32 scalar, the weighted sum over the terms, before the update.
+      query_gradient: float32 [n, dim], the gradient of the loss with respect to the queries.
+      ok: bool scalar; False where something was not finite, and no row was written.
+    """
+
+    loss: jax.Array
+    query_gradient: jax.Array
+    ok: jax.Array
+
+
+def init_head(spec: HeadSpec, key: jax.Array, dim: int, *, score_scale: float = 1.0) -> Head:
+    """Class rows uniform on the unit sphere of `dim` dimensions; `key` is consumed."""
+    rows = normalize(jax.random.normal(key, (spec.num_labels, dim), jnp.float32))
+    accumulator = jnp.zeros(spec.num_labels) if spec.row_optimizer == "adagrad" else None
+    bias = jnp.zeros(spec.num_labels) if spec.bias else None
+    return Head(RowTable(rows, accumulator), bias, jnp.float32(math.log(score_scale)))
+
+
+def update_head(
+    spec: HeadSpec,
+    head: Head,
+    queries: jax.Array,
+    terms: SparseRows,
+    sample: Sample | None,
+    *,
+    learning_rate: jax.Array | float,
+    scale_learning_rate: jax.Array | float = 0.0,
+    known: SparseRows | None = None,
+    key: jax.Array | None = None,
+    axis_name: str | None = None,
+) -> tuple[Head, HeadStep]:
+    """One step of Stochastic Negative Mining (Reddi et al., 2019, Algorithm 1).
+
+    Donate `head` to the jitted step that calls this, so that its rows change in place.
+
+    Args:
+      spec: the loss, the sample's size, and the rest; static.
+      head: parameters; with `axis_name`, this device's rows of them.
+      queries: float32 [n, dim], unit length for scores in [-1, 1].
+      terms: the positives as an [n, K] block: label ids, and the weight of each term in the loss
+        (0 for padding). With `spec.positives == "one"`, entry i belongs to row i.
+      sample: the labels drawn for this batch, at least B + 1 slots; None where `samples_all`.
+      learning_rate: of the class rows (and of the bias).
+      scale_learning_rate: of the logarithm of the score multiplier.
+      known: all known labels of the n points as an [n, K] block, for `exclude == "all"`.
+      key: consumed by the draws of `vartheta == "subsample"`.
+      axis_name: mesh axis of the label shards, or None.
+
+    Returns:
+      The updated head, and the loss with its gradient.
+    """
+    shard = backward.Shard.of(head.table, axis_name)
+    scale = jnp.exp(head.log_scale)
+    scaled = queries * scale
+    problem = _problem(spec, head, scaled, terms, sample, known, shard)
+
+    # Score: the positives by gathered rows, the sample by blocks that keep the best.
+    positive_scores = backward.term_scores(problem)
+    best = _mine(spec, problem)
+
+    # Loss: of the terms as a function of the positive and the mined scores, and of nothing else.
+    def mined_loss(positive: jax.Array, mined: jax.Array) -> jax.Array:
+        values = _term_losses(spec, problem, positive, mined, best.slots, key)
+        return jnp.sum(jnp.where(terms.values != 0, terms.values * values, 0))
+
+    loss, (of_positive, of_mined) = jax.value_and_grad(mined_loss, argnums=(0, 1))(
+        positive_scores, best.scores
+    )
+    of_mined = jnp.where(best.scores > MASKED / 2, of_mined, 0)
+
+    # Update: pair by pair where few were mined, by matrix products where many.
+    gradients = backward.ScoreGradients(of_positive, of_mined, best.slots)
+    dense = _dense_losses(spec)
+    if dense is not None or spec.mined * backward.PAIRS_LIMIT > problem.num_slots:
+        result = backward.by_products(
+            problem, positive_scores, gradients, loss, dense, learning_rate
+        )
+    else:
+        result = backward.by_pairs(problem, gradients, loss, learning_rate)
+
+    log_scale = head.log_scale
+    if spec.learn_scale:
+        gradient = jnp.sum(result.of_queries * scaled)
+        log_scale = log_scale - jnp.where(result.ok, scale_learning_rate * gradient, 0)
+    step = HeadStep(result.loss, result.of_queries * scale, result.ok)
+    return Head(result.table, result.bias, log_scale), step
+
+
+def _problem(
+    spec: HeadSpec,
+    head: Head,
+    scaled: jax.Array,
+    terms: SparseRows,
+    sample: Sample | None,
+    known: SparseRows | None,
+    shard: backward.Shard,
+) -> backward.Problem:
+    """Names the slots that each term, or each point, leaves out."""
+    if spec.samples_all:
+        ids, drop, log_weights = None, jnp.int32(spec.num_labels), None
+        term_slots = terms.ids
+    else:
+        if sample is None:
+            raise ValueError("update_head needs a sample unless all labels are negatives")
+        ids, drop = jnp.asarray(sample.ids), jnp.asarray(sample.drop)
+        log_weights = sample.log_weights
+        term_slots = slots_of(ids, terms.ids)
+    num_slots = spec.num_labels if ids is None else ids.shape[0]
+
+    masked, excluded = None, None
+    if spec.exclude == "positive":
+        excluded = jnp.where(term_slots >= 0, term_slots, drop)
+    else:
+        if known is None:
+            raise ValueError("update_head needs `known` labels for exclude='all'")
+        masked = _known_slots(known, ids, drop, num_slots)
+    n = scaled.shape[0]
+    one = spec.positives == "one"
+    return backward.Problem(
+        table=head.table,
+        bias=head.bias,
+        queries=scaled,
+        terms=terms,
+        term_rows=jnp.arange(n, dtype=jnp.int32) if one else entry_rows(terms),
+        one_term_a_row=one,
+        term_slots=term_slots,
+        ids=ids,
+        num_slots=num_slots,
+        log_weights=None if log_weights is None else jnp.asarray(log_weights),
+        excluded=excluded,
+        masked=masked,
+        shard=shard,
+        row_optimizer=spec.row_optimizer,
+        compute_dtype=jnp.dtype(spec.compute_dtype),
+    )
+
+
+def _known_slots(
+    known: SparseRows, ids: jax.Array | None, drop: jax.Array, num_slots: int
+) -> Masked:
+    """Pairs that mask all known labels of a point, or the slot `drop` where none was drawn."""
+    rows = entry_rows(known)
+    real = known.values != 0
+    if ids is None:
+        return Masked(rows, jnp.where(real, known.ids, num_slots))
+    slots = slots_of(ids, known.ids)
+    found = real & (slots >= 0)
+    n = known.starts.shape[0] - 1
+    hits = jax.ops.segment_sum(found.astype(jnp.int32), rows, n, indices_are_sorted=True)
+    return Masked(
+        jnp.concatenate([rows, jnp.arange(n, dtype=jnp.int32)]),
+        jnp.concatenate([jnp.where(found, slots, num_slots), jnp.where(hits, num_slots, drop)]),
+    )
+
+
+def _mine(spec: HeadSpec, problem: backward.Problem) -> Best:
+    """The k' best of the sample for each point; one more where a term then leaves one out."""
+    n = problem.queries.shape[0]
+    if spec.mines_all:
+        return Best(jnp.zeros((n, 0)), jnp.zeros((n, 0), jnp.int32))
+    count = min(spec.mined + (spec.exclude == "positive"), problem.num_slots)
+    shard = problem.shard
+    masked = problem.masked
+    if problem.ids is None and masked is not None:
+        masked = Masked(masked.rows, masked.slots - shard.first_row)
+    best = best_scores(
+        problem.queries,
+        problem.table.rows,
+        problem.ids,
+        min(count, problem.table.rows.shape[0]),
+        masked=masked,
+        bias=problem.bias,
+        first_row=shard.first_row,
+        compute_dtype=problem.compute_dtype,
+    )
+    if problem.ids is None:
+        best = Best(best.scores, best.slots + shard.first_row)
+    if shard.axis_name is None:
+        return best
+    # Shards agree by exchanging their own best, never scores: shards x count numbers a point.
+    scores = lax.all_gather(best.scores, shard.axis_name, axis=1, tiled=True)
+    slots = lax.all_gather(best.slots, shard.axis_name, axis=1, tiled=True)
+    scores, place = lax.top_k(scores, min(count, scores.shape[1]))
+    return Best(scores, jnp.take_along_axis(slots, place, axis=1))
+
+
+def _term_losses(
+    spec: HeadSpec,
+    problem: backward.Problem,
+    positive: jax.Array,
+    mined: jax.Array,
+    slots: jax.Array,
+    key: jax.Array | None,
+) -> jax.Array:
+    """The loss of each term on its mined negatives: float32 [T]. A dense tail comes later."""
+    if spec.mines_all:
+        bowl = spec.loss == "bowl"
+        return spec.surrogate(positive) if bowl else jnp.zeros_like(positive)
+    if not problem.one_term_a_row:
+        mined, slots = mined[problem.term_rows], slots[problem.term_rows]
+    where = mined > MASKED / 2
+    if problem.excluded is not None:
+        where &= slots != problem.excluded[:, None]
+    if spec.loss == "softmax":
+        # Of k' + 1 mined, a term that left none of them out compares with the k' hardest.
+        where &= jnp.cumsum(where, axis=1) <= spec.mined
+        log_weights = None if problem.log_weights is None else problem.log_weights[slots]
+        return softmax.sampled_softmax(
+            positive, mined, where=where, log_weights=log_weights, reduce_fn=None
+        )
+    vartheta, _ = spec.rank_weights()
+    rank_weights = vartheta[: mined.shape[1]]  # stays on the host: equal weights need no ranks
+    if spec.vartheta == "subsample":
+        if key is None:
+            raise ValueError("update_head needs a key for vartheta='subsample'")
+        shape = positive.shape
+        ranks, weight = weights.subsample(key, vartheta, spec.subsample_draws, shape=shape)
+        counts = jax.nn.one_hot(ranks, rank_weights.shape[0], dtype=jnp.float32).sum(axis=-2)
+        rank_weights = counts * weight[0]
+    loss = losses.sampled_bowl if spec.loss == "bowl" else losses.sampled_powl
+    return loss(
+        positive,
+        mined,
+        vartheta=rank_weights,
+        phi=spec.surrogate,
+        where=where,
+        reduce_fn=None,
+        presorted=True,
+    )
+
+
+def _dense_losses(spec: HeadSpec) -> backward.DenseLoss | None:
+    """The part of the loss that all sampled negatives share, None where only mined ones count."""
+    if spec.loss == "softmax":
+        return backward.DenseLoss("softmax", spec.surrogate, 1.0) if spec.mines_all else None
+    _, tail = spec.rank_weights()
+    return backward.DenseLoss(spec.loss, spec.surrogate, tail) if tail else None

@@ -1,0 +1,389 @@
+"""Row tables: weighted sums of rows, and updates of the rows that a batch touched.
+
+A table of features or of classes has up to millions of rows, of which a step touches a few
+thousand. Everything here costs O(entries), never O(rows): sums read the named rows, gradients
+exist for the named rows only, and updates go into the donated buffer in place.
+
+In place is a promise that XLA keeps only where every read of a table comes before its first
+write *by data dependency*; otherwise it copies the whole table. Callers get this by passing
+`ok`, which depends on everything that was read, and bounds the loops that write.
+
+CPU and accelerators want opposite code. A loop over entries moves one row at a time through
+the cache and is several times faster on a CPU than a gather that writes all rows out first; on
+an accelerator the same loop would run one thread. `jax.lax.platform_dependent` picks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+__all__ = [
+    "ROW_OPTIMIZERS",
+    "RowTable",
+    "SparseRows",
+    "bag",
+    "entry_rows",
+    "normalize",
+    "step_rows",
+    "update_rows",
+]
+
+_UNROLL_SUM = 8  # entries a turn of the summing loop; more gained nothing
+_UNROLL_ADD = 2  # entries a turn of the updating loop, which writes as much as it reads
+_ADAGRAD_EPSILON = 1e-10
+
+
+class SparseRows(NamedTuple):
+    """A sparse [n, table rows] matrix in CSR form: row i holds entries starts[i]:starts[i + 1].
+
+    Entries past `starts[-1]` are padding: their ids must be valid row numbers, their values 0.
+
+    Attributes:
+      ids: int32 [entries], row numbers of a table.
+      values: float32 [entries].
+      starts: int32 [n + 1], non-decreasing.
+    """
+
+    ids: jax.Array
+    values: jax.Array
+    starts: jax.Array
+
+
+@functools.partial(
+    jax.tree_util.register_dataclass, data_fields=["rows", "accumulator"], meta_fields=[]
+)
+@dataclasses.dataclass(frozen=True)
+class RowTable:
+    """Rows and the state of their optimiser.
+
+    Attributes:
+      rows: float32 [N, dim].
+      accumulator: float32 [N], the row-wise Adagrad sum of mean squared gradients, or None.
+    """
+
+    rows: jax.Array
+    accumulator: jax.Array | None = None
+
+
+def normalize(x: jax.Array) -> jax.Array:
+    """Scale the last axis to unit length; a zero vector stays zero, and its gradient finite.
+
+    `x / norm(x)` has a NaN gradient at zero, which an example without features, or one whose
+    ReLU units are all dead, would send into every row that it touches.
+    """
+    square = jnp.sum(x * x, axis=-1, keepdims=True)
+    return x * lax.rsqrt(jnp.maximum(square, jnp.finfo(x.dtype).tiny))
+
+
+def bag(table: jax.Array, block: SparseRows) -> jax.Array:
+    """Weighted sums of table rows: out[i] = sum over entries p of row i of value_p * table[id_p].
+
+    Args:
+      table: float [N, dim].
+      block: sparse [n, N] matrix.
+
+    Returns:
+      float [n, dim].
+    """
+    return lax.platform_dependent(table, block, cpu=_bag_loop, default=_bag_gather)
+
+
+def _bag_loop(table: jax.Array, block: SparseRows) -> jax.Array:
+    ids, values, starts = block
+    n, dim = starts.shape[0] - 1, table.shape[1]
+    last = ids.shape[0] - 1
+    if last < 0:
+        return jnp.zeros((n, dim), table.dtype)
+
+    def one_row(i: jax.Array, out: jax.Array) -> jax.Array:
+        end = starts[i + 1]
+
+        def some_entries(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            p, total = carry
+            for u in range(_UNROLL_SUM):
+                entry = jnp.minimum(p + u, last)
+                value = jnp.where(p + u < end, values[entry], 0)
+                total += value * lax.dynamic_slice(table, (ids[entry], 0), (1, dim))
+            return p + _UNROLL_SUM, total
+
+        start = (starts[i], jnp.zeros((1, dim), table.dtype))
+        _, total = lax.while_loop(lambda carry: carry[0] < end, some_entries, start)
+        return lax.dynamic_update_slice(out, total, (i, 0))
+
+    return lax.fori_loop(0, n, one_row, jnp.zeros((n, dim), table.dtype))
+
+
+def _bag_gather(table: jax.Array, block: SparseRows) -> jax.Array:
+    terms = block.values[:, None] * table[block.ids]
+    n = block.starts.shape[0] - 1
+    return jax.ops.segment_sum(terms, entry_rows(block), n, indices_are_sorted=True)
+
+
+def entry_rows(block: SparseRows) -> jax.Array:
+    """The row that each entry belongs to, int32 [entries]; padding counts to the last row."""
+    n = block.starts.shape[0] - 1
+    return jnp.repeat(
+        jnp.arange(n, dtype=jnp.int32),
+        jnp.diff(block.starts.at[-1].set(block.ids.shape[0])),
+        total_repeat_length=block.ids.shape[0],
+    )
+
+
+# -- updates ---------------------------------------------------------------------------------
+
+Gradient = tuple[SparseRows, jax.Array]
+"""A sparse [n, N] block and float [n, dim] vectors: the table's gradient is block.T @ vectors."""
+
+RowUpdate = Callable[..., RowTable]
+
+
+def update_rows(
+    table: RowTable,
+    gradients: Sequence[Gradient],
+    *,
+    optimizer: str,
+    learning_rate: jax.Array | float,
+    ok: jax.Array | bool = True,
+    unit_norm: bool = False,
+    touched: jax.Array | None = None,
+) -> RowTable:
+    """Step the rows that the gradients name, and no other; equal to the dense gradient's step.
+
+    Args:
+      table: the table; donate its buffers, and let `ok` depend on all that was read from them.
+      gradients: the table's gradient as a sum of `block.T @ vectors`; a row may be named often.
+      optimizer: a name of `ROW_OPTIMIZERS`.
+      learning_rate: scalar.
+      ok: bool scalar; where False nothing is written.
+      unit_norm: scale the touched rows back to unit length after the step (projected SGD).
+      touched: int32 ids that hold every named row, where the caller knows a shorter list than
+        the blocks' own; projecting a unit row again changes nothing but its rounding.
+
+    Returns:
+      The table after the step.
+    """
+    step = ROW_OPTIMIZERS[optimizer]
+    return step(table, gradients, learning_rate, jnp.asarray(ok), unit_norm, touched)
+
+
+def _sgd(
+    table: RowTable,
+    gradients: Sequence[Gradient],
+    learning_rate: jax.Array | float,
+    ok: jax.Array,
+    unit_norm: bool,
+    touched: jax.Array | None,
+) -> RowTable:
+    # Linear in the gradient, so entries of the same row need not be added up first.
+    rows = table.rows
+    for block, vectors in gradients:
+        steps = vectors * -jnp.asarray(learning_rate, vectors.dtype)
+        rows = lax.platform_dependent(rows, block, steps, ok, cpu=_add_loop, default=_add_scatter)
+    if unit_norm:
+        lists = [(touched, touched.shape[0])] if touched is not None else []
+        for ids, count in lists or [(block.ids, block.starts[-1]) for block, _ in gradients]:
+            count = jnp.where(ok, count, 0)
+            rows = lax.platform_dependent(
+                rows, ids, count, cpu=_project_loop, default=_project_scatter
+            )
+    return RowTable(rows, table.accumulator)
+
+
+def _add_loop(rows: jax.Array, block: SparseRows, steps: jax.Array, ok: jax.Array) -> jax.Array:
+    ids, values, starts = block
+    dim, last = rows.shape[1], ids.shape[0] - 1
+    if last < 0:
+        return rows
+
+    def one_row(i: jax.Array, rows: jax.Array) -> jax.Array:
+        end = starts[i + 1]
+        step = lax.dynamic_slice(steps, (i, 0), (1, dim))
+
+        def some_entries(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            p, rows = carry
+            for u in range(_UNROLL_ADD):
+                entry = jnp.minimum(p + u, last)
+                value = jnp.where(p + u < end, values[entry], 0)
+                row = lax.dynamic_slice(rows, (ids[entry], 0), (1, dim)) + value * step
+                rows = lax.dynamic_update_slice(rows, row, (ids[entry], 0))
+            return p + _UNROLL_ADD, rows
+
+        start = (starts[i], rows)
+        return lax.while_loop(lambda carry: carry[0] < end, some_entries, start)[1]
+
+    return lax.fori_loop(0, jnp.where(ok, starts.shape[0] - 1, 0), one_row, rows)
+
+
+def _add_scatter(rows: jax.Array, block: SparseRows, steps: jax.Array, ok: jax.Array) -> jax.Array:
+    values = jnp.where(ok, block.values, 0)[:, None] * steps[entry_rows(block)]
+    # A value of 0 may stand beside a non-finite vector, and 0 * inf is no number.
+    values = jnp.where(ok, values, 0)
+    return rows.at[block.ids].add(values)
+
+
+def _unit(row: jax.Array) -> jax.Array:
+    # Two short sums: XLA:CPU adds one long sum up number by number.
+    parts = jnp.sum((row * row).reshape(-1, 32), axis=0) if row.size % 32 == 0 else row * row
+    return row * lax.rsqrt(jnp.maximum(jnp.sum(parts), jnp.finfo(row.dtype).tiny))
+
+
+def _project_loop(rows: jax.Array, ids: jax.Array, count: jax.Array) -> jax.Array:
+    def one(p: jax.Array, rows: jax.Array) -> jax.Array:
+        row = lax.dynamic_slice(rows, (ids[p], 0), (1, rows.shape[1]))
+        return lax.dynamic_update_slice(rows, _unit(row), (ids[p], 0))
+
+    return lax.fori_loop(0, count, one, rows)
+
+
+def _project_scatter(rows: jax.Array, ids: jax.Array, count: jax.Array) -> jax.Array:
+    out_of_table = rows.shape[0]
+    ids = jnp.where(jnp.arange(ids.shape[0]) < count, ids, out_of_table)
+    return rows.at[ids].set(normalize(rows[ids]), mode="drop")
+
+
+def _adagrad(
+    table: RowTable,
+    gradients: Sequence[Gradient],
+    learning_rate: jax.Array | float,
+    ok: jax.Array,
+    unit_norm: bool,
+    touched: jax.Array | None,
+) -> RowTable:
+    del touched  # the sorted entries visit each row once
+    ids, values, places = _sorted_entries(gradients, table.rows.shape[0])
+    vectors = jnp.concatenate([vectors for _, vectors in gradients])
+
+    def stepped(
+        rows: jax.Array, total: jax.Array, gradient: jax.Array
+    ) -> tuple[jax.Array, jax.Array | None]:
+        return step_rows(
+            RowTable(rows, total),
+            gradient,
+            optimizer="adagrad",
+            learning_rate=learning_rate,
+            unit_norm=unit_norm,
+        )
+
+    form = dict(
+        cpu=functools.partial(_segments_loop, stepped),
+        default=functools.partial(_segments_scatter, stepped),
+    )
+    return lax.platform_dependent(table, ids, values, places, vectors, ok, **form)
+
+
+def step_rows(
+    block: RowTable,
+    gradient: jax.Array,
+    *,
+    optimizer: str,
+    learning_rate: jax.Array | float,
+    unit_norm: bool = False,
+) -> tuple[jax.Array, jax.Array | None]:
+    """The step of each row by its whole gradient.
+
+    Args:
+      block: rows float [m, dim], each standing once, and their accumulators.
+      gradient: float [m, dim].
+      optimizer: sgd, or adagrad: row-wise, one accumulator a row, which adds up the mean of its
+        squared gradients (Duchi, Hazan and Singer, 2011, with one sum a row).
+      learning_rate: scalar.
+      unit_norm: scale the rows back to unit length.
+
+    Returns:
+      The rows and accumulators after the step.
+    """
+    accumulator = block.accumulator
+    if optimizer == "adagrad":
+        assert accumulator is not None
+        accumulator = accumulator + jnp.mean(gradient * gradient, axis=-1)
+        gradient = gradient * lax.rsqrt(accumulator + _ADAGRAD_EPSILON)[:, None]
+    rows = block.rows - jnp.asarray(learning_rate, block.rows.dtype) * gradient
+    return (normalize(rows) if unit_norm else rows), accumulator
+
+
+def _sorted_entries(
+    gradients: Sequence[Gradient], num_rows: int
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """All entries by ascending row: their ids, values, and places in the joined vectors."""
+    ids, values, places, offset = [], [], [], 0
+    for block, vectors in gradients:
+        real = jnp.arange(block.ids.shape[0]) < block.starts[-1]
+        ids.append(jnp.where(real & (block.values != 0), block.ids, num_rows))
+        values.append(block.values)
+        places.append(entry_rows(block) + offset)
+        offset += vectors.shape[0]
+    joined = (jnp.concatenate(ids), jnp.concatenate(values), jnp.concatenate(places))
+    return lax.sort(joined, num_keys=1, is_stable=True)
+
+
+def _segments_loop(
+    stepped: Callable,
+    table: RowTable,
+    ids: jax.Array,
+    values: jax.Array,
+    places: jax.Array,
+    vectors: jax.Array,
+    ok: jax.Array,
+) -> RowTable:
+    num_rows, dim = table.rows.shape
+    last = ids.shape[0] - 1
+    count = jnp.where(ok, jnp.searchsorted(ids, num_rows), 0).astype(jnp.int32)
+
+    def same_row(p: jax.Array, row: jax.Array) -> jax.Array:
+        return (p < count) & (ids[jnp.minimum(p, last)] == row)
+
+    def one_row(carry: tuple[jax.Array, RowTable]) -> tuple[jax.Array, RowTable]:
+        p, table = carry
+        row = ids[p]
+
+        def one_entry(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            p, gradient = carry
+            vector = lax.dynamic_slice(vectors, (places[p], 0), (1, dim))
+            return p + 1, gradient + values[p] * vector
+
+        zero = jnp.zeros((1, dim), table.rows.dtype)
+        p, gradient = lax.while_loop(lambda c: same_row(c[0], row), one_entry, (p, zero))
+        old = lax.dynamic_slice(table.rows, (row, 0), (1, dim))
+        old_total = lax.dynamic_slice(table.accumulator, (row,), (1,))
+        new, total = stepped(old, old_total, gradient)
+        rows = lax.dynamic_update_slice(table.rows, new, (row, 0))
+        return p, RowTable(rows, lax.dynamic_update_slice(table.accumulator, total, (row,)))
+
+    return lax.while_loop(lambda carry: carry[0] < count, one_row, (jnp.int32(0), table))[1]
+
+
+def _segments_scatter(
+    stepped: Callable,
+    table: RowTable,
+    ids: jax.Array,
+    values: jax.Array,
+    places: jax.Array,
+    vectors: jax.Array,
+    ok: jax.Array,
+) -> RowTable:
+    assert table.accumulator is not None
+    entries, num_rows = ids.shape[0], table.rows.shape[0]
+    segment = jnp.cumsum(jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.diff(ids) != 0]))
+    gradient = jax.ops.segment_sum(
+        values[:, None] * vectors[places], segment, entries, indices_are_sorted=True
+    )
+    # Segments past the last keep an id outside the table, which reads as 0 and drops writes.
+    row = jnp.full(entries, num_rows, ids.dtype).at[segment].set(ids)
+    row = jnp.where(ok, row, num_rows)
+    old = table.rows.at[row].get(mode="fill", fill_value=0)
+    old_total = table.accumulator.at[row].get(mode="fill", fill_value=0)
+    new, total = stepped(old, old_total, gradient)
+    return RowTable(
+        table.rows.at[row].set(new, mode="drop"),
+        table.accumulator.at[row].set(total, mode="drop"),
+    )
+
+
+ROW_OPTIMIZERS: dict[str, RowUpdate] = {"sgd": _sgd, "adagrad": _adagrad}

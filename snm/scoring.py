@@ -1,0 +1,228 @@
+"""Scores of a batch against sampled or all labels, in blocks, and the best of them.
+
+The n x S score matrix is never whole in memory on a CPU: a block of labels is scored, its best
+`count` scores join the running best, and the block is forgotten. Ties go to the lowest label id
+everywhere, because blocks come in ascending order and `lax.top_k` prefers the earlier entry.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+__all__ = ["MASKED", "Best", "Masked", "best_scores", "block_plan", "read_block", "score_block"]
+
+MASKED = -1e30
+"""The score of a label that must not be chosen. Finite, so that no gradient becomes 0 * inf;
+every surrogate and softmax give it the loss 0 and the gradient 0."""
+
+_CPU_BLOCK = 4096  # 512 x 4096 float32 scores are 8 MB: above 32 MB fresh pages cost more than sums
+_ACCELERATOR_SCORES = 1 << 26  # scores in a block, 256 MB of float32
+_WIDTH = 16  # labels a block maximum stands for
+
+
+class Masked(NamedTuple):
+    """Pairs that must not be chosen: row `rows[e]` may not choose slot `slots[e]`.
+
+    Attributes:
+      rows: int32 [E].
+      slots: int32 [E]; a slot past the last masks nothing.
+    """
+
+    rows: jax.Array
+    slots: jax.Array
+
+
+class Best(NamedTuple):
+    """The highest scores of each row.
+
+    Attributes:
+      scores: float32 [n, count], non-increasing along the last axis; MASKED where fewer exist.
+      slots: int32 [n, count], places in the sample, or label rows where there is no sample.
+    """
+
+    scores: jax.Array
+    slots: jax.Array
+
+
+class BlockPlan(NamedTuple):
+    """How S slots are cut: `count` blocks of `size` slots, the last one overlapping or padded."""
+
+    count: int
+    size: int
+
+
+def block_plan(num_slots: int, longest: int) -> BlockPlan:
+    """Blocks of about `longest` slots, equal in size, a multiple of 16 so that they fold evenly."""
+    count = max(1, round(num_slots / longest))
+    size = -(-num_slots // (count * _WIDTH)) * _WIDTH
+    return BlockPlan(-(-num_slots // size), size)
+
+
+def read_block(
+    table: jax.Array, ids: jax.Array | None, start: jax.Array, size: int, first_row: jax.Array | int
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Rows of the slots start .. start + size - 1.
+
+    Args:
+      table: float [N, dim], the rows first_row .. first_row + N - 1 of all labels.
+      ids: int32 [S], the label of each slot, or None where slot j is row j of the table.
+      start: int32 scalar.
+      size: slots to read, static.
+      first_row: the label that the table's first row belongs to.
+
+    Returns:
+      float [size, dim] rows, int32 [size] table rows (N where the slot holds none of them), and
+      int32 scalar, the slot that the block begins with: earlier than `start` where the last
+      block of a table would pass its end. The slots read twice come out as N.
+    """
+    num_rows = table.shape[0]
+    if ids is None:
+        begin = jnp.clip(start, 0, max(num_rows - size, 0))
+        if size > num_rows:
+            table = jnp.pad(table, ((0, size - num_rows), (0, 0)))
+        rows = lax.dynamic_slice(table, (begin, 0), (size, table.shape[1]))
+        place = begin + jnp.arange(size, dtype=jnp.int32)
+        return rows, jnp.where((place >= start) & (place < num_rows), place, num_rows), begin
+    slots = start + jnp.arange(size, dtype=jnp.int32)
+    place = ids.at[slots].get(mode="fill", fill_value=-1) - first_row
+    place = jnp.where((place >= 0) & (place < num_rows), place, num_rows)
+    return table.at[place].get(mode="clip"), place, start
+
+
+def score_block(
+    queries: jax.Array,
+    rows: jax.Array,
+    place: jax.Array,
+    begin: jax.Array,
+    *,
+    num_rows: int,
+    masked: Masked | None,
+    bias: jax.Array | None,
+    compute_dtype: jnp.dtype,
+) -> jax.Array:
+    """Scores of a block from `read_block`, MASKED where the slot is no label or is masked.
+
+    Returns:
+      float32 [n, size].
+    """
+    scores = lax.dot_general(
+        queries.astype(compute_dtype),
+        rows.astype(compute_dtype),
+        (((1,), (1,)), ((), ())),
+        preferred_element_type=jnp.float32,
+    )
+    if masked is not None:
+        # A negative index would count from the end, so slots before the block become too large.
+        slots = masked.slots - begin
+        slots = jnp.where(slots < 0, rows.shape[0], slots)
+        scores = scores.at[masked.rows, slots].set(MASKED, mode="drop")
+    if bias is not None:
+        scores = scores + bias.at[place].get(mode="clip")[None, :]
+    return jnp.where((place < num_rows)[None, :], scores, MASKED)
+
+
+def best_scores(
+    queries: jax.Array,
+    table: jax.Array,
+    ids: jax.Array | None,
+    count: int,
+    *,
+    masked: Masked | None = None,
+    bias: jax.Array | None = None,
+    first_row: jax.Array | int = 0,
+    compute_dtype: jnp.dtype = jnp.float32,
+) -> Best:
+    """The `count` best of the sampled labels for each query, exactly, ties to the lowest slot.
+
+    Costs n x S x dim multiply-adds and reads each sampled row once; memory is one block.
+
+    Args:
+      queries: float32 [n, dim].
+      table: float32 [N, dim].
+      ids: int32 [S] ascending, or None for all rows of the table.
+      count: how many to keep.
+      masked: pairs that may not be chosen.
+      bias: float32 [N], added to the scores of each label.
+      first_row: the label that the table's first row belongs to.
+      compute_dtype: type of the factors of the product; sums are float32.
+
+    Returns:
+      The best scores and their slots.
+    """
+
+    def form(longest: int, unroll: int) -> functools.partial[Best]:
+        plan = block_plan(table.shape[0] if ids is None else ids.shape[0], longest)
+        return functools.partial(
+            _best, count=count, plan=plan, unroll=unroll, compute_dtype=compute_dtype
+        )
+
+    # Two blocks a turn let the next product run beside the top-k of the last on a CPU.
+    cpu = form(_CPU_BLOCK, 2)
+    accelerator = form(max(_CPU_BLOCK, _ACCELERATOR_SCORES // max(1, queries.shape[0])), 1)
+    return lax.platform_dependent(
+        queries, table, ids, masked, bias, first_row, cpu=cpu, default=accelerator
+    )
+
+
+def _best(
+    queries: jax.Array,
+    table: jax.Array,
+    ids: jax.Array | None,
+    masked: Masked | None,
+    bias: jax.Array | None,
+    first_row: jax.Array | int,
+    *,
+    count: int,
+    plan: BlockPlan,
+    unroll: int,
+    compute_dtype: jnp.dtype,
+) -> Best:
+    n = queries.shape[0]
+
+    def one_block(best: Best, start: jax.Array) -> tuple[Best, None]:
+        rows, place, begin = read_block(table, ids, start, plan.size, first_row)
+        scores = score_block(
+            queries,
+            rows,
+            place,
+            begin,
+            num_rows=table.shape[0],
+            masked=masked,
+            bias=bias,
+            compute_dtype=compute_dtype,
+        )
+        return _merge(best, scores, begin, count), None
+
+    none = Best(jnp.full((n, count), MASKED), jnp.zeros((n, count), jnp.int32))
+    starts = jnp.arange(plan.count, dtype=jnp.int32) * plan.size
+    if plan.count == 1:
+        return one_block(none, starts[0])[0]
+    return lax.scan(one_block, none, starts, unroll=unroll)[0]
+
+
+def _merge(best: Best, scores: jax.Array, begin: jax.Array, count: int) -> Best:
+    """The best of the running best and of a block's scores.
+
+    The best `count` scores lie in the `count` folds of 16 labels with the highest maxima, so
+    for a small count most scores are looked at once, to find the maxima, and never sorted.
+    """
+    n, size = scores.shape
+    folds = size // _WIDTH
+    if count * 4 <= folds:
+        folded = scores.reshape(n, folds, _WIDTH)
+        _, chosen = lax.top_k(jnp.max(folded, axis=-1), count)
+        chosen = jnp.sort(chosen, axis=-1)  # ascending again, for the ties
+        scores = jnp.take_along_axis(folded, chosen[:, :, None], axis=1).reshape(n, count * _WIDTH)
+        slots = chosen[:, :, None] * _WIDTH + jnp.arange(_WIDTH)[None, None, :]
+        slots = slots.reshape(n, count * _WIDTH) + begin
+    else:
+        slots = jnp.broadcast_to((begin + jnp.arange(size, dtype=jnp.int32))[None, :], (n, size))
+    scores = jnp.concatenate([best.scores, scores], axis=1)
+    slots = jnp.concatenate([best.slots, slots], axis=1)
+    top, place = lax.top_k(scores, count)
+    return Best(top, jnp.take_along_axis(slots, place, axis=1))
