@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import real_data_folder
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -80,6 +80,7 @@ def test_values_are_those_of_python(tmp_path):
     assert features.data.tobytes() == expected.tobytes()
 
 
+@settings(deadline=None)
 @given(st.lists(st.from_regex(r"[0-9]{0,12}\.?[0-9]{1,12}", fullmatch=True), min_size=1))
 def test_every_decimal_is_read_as_python_reads_it(numbers):
     text = "0 " + " ".join(f"{i}:{number}" for i, number in enumerate(numbers)) + "\n"
@@ -157,6 +158,33 @@ def test_errors_name_file_and_line(tmp_path, name, text, line, found, expected):
         assert caught.value.found.startswith(found)
         assert expected in caught.value.expected
         assert "\n" not in str(caught.value)
+
+
+GRAMMAR = st.text(st.sampled_from("0123456789,::. -+e\t\r_\x00aé"), max_size=30)
+PIECE = st.sampled_from(["1", "0,2", "3", " ", "0:1", "4:2.5", "2:1e1", "1:-1", ",", ":", "5:1"])
+ROWS = st.lists(GRAMMAR | st.lists(PIECE).map("".join) | st.lists(PIECE).map(" ".join), min_size=1)
+
+
+@settings(max_examples=400, deadline=None)
+@given(ROWS, st.sampled_from([text_errors.ONE_FILE, text_errors.FEATURES, text_errors.LABELS]))
+def test_the_slow_pass_finds_a_fault_just_where_the_fast_pass_refuses(tmp_path_factory, rows, form):
+    header = text_errors.Header(len(rows), 5, 5)
+    numbers = [len(rows), *[5] * (len(form.header) - 1)]
+    body = "\n".join(rows) + "\n"
+    path = tmp_path_factory.getbasetemp() / "fuzz.txt"
+    path.write_bytes(f"{' '.join(map(str, numbers))}\n{body}".encode())
+    reader = TextReader(path, form)
+    try:
+        reader.read()
+    except InputError as error:
+        line = int(error.where.rpartition(":")[2])
+        # The same fault again with the line alone: no line before it had one.
+        with pytest.raises(InputError, match=re.escape(error.found)):
+            text_errors.explain(path, 2, rows[line - 2].encode() + b"\n", form, header)
+        body = "".join(f"{row}\n" for row in rows[: line - 2])
+    if body:
+        with pytest.raises(AssertionError, match="nothing is wrong"):
+            text_errors.explain(path, 2, body.encode(), form, header)
 
 
 def test_the_line_is_right_far_into_a_file(tmp_path):
@@ -262,6 +290,7 @@ def same(one, other):
     assert one.data.tobytes() == other.data.tobytes()
 
 
+@settings(deadline=None)
 @given(points(), st.sampled_from(["x.txt", "x.txt.gz"]))
 def test_what_is_written_reads_back_bit_for_bit(tmp_path_factory, matrices, name):
     path = tmp_path_factory.mktemp("round") / name
@@ -281,6 +310,8 @@ def test_write_leaves_the_old_file_when_it_fails(tmp_path):
         formats.write_text(path, features * np.float32(np.inf), labels)
     assert path.read_text() == GOOD
     assert list(tmp_path.iterdir()) == [path]
+    with pytest.raises(InputError, match="no such file"):
+        formats.write_text(tmp_path / "none" / "train.txt", features, labels)
 
 
 def all_inputs(folder, features, labels):

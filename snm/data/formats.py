@@ -9,9 +9,9 @@ from __future__ import annotations
 import gzip
 import os
 import re
-import tempfile
 import zlib
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +33,8 @@ __all__ = [
     "read_text",
     "write_text",
 ]
+
+_WRITTEN_ROWS = 1 << 14  # put into words at once
 
 
 def iter_features(
@@ -95,31 +97,47 @@ def write_text(path: str | Path, features: csr_matrix, labels: csr_matrix) -> No
       labels: CSR [n, K]; stored entries are labels.
 
     Raises:
-      InputError: features and labels of different numbers of rows; a value that is not finite.
+      InputError: features and labels of different numbers of rows; a value that is not finite; a
+        place that cannot be written.
     """
     path = Path(path)
     if features.shape[0] != labels.shape[0]:
         found = f"{features.shape[0]} rows of features and {labels.shape[0]} of labels"
         raise InputError(str(path), found, "as many of either")
-    if not np.isfinite(features.data).all():
-        raise InputError(str(path), "a value that is not finite", "finite features")
-    values = [_shortest(value) for value in features.data.astype(np.float32)]
-    ids, names = features.indices.tolist(), labels.indices.tolist()
-    entries = [f"{index}:{value}" for index, value in zip(ids, values, strict=True)]
-    handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
+    with np.errstate(over="ignore"):
+        if not np.isfinite(features.data.astype(np.float32)).all():
+            raise InputError(str(path), "a value that is not finite", "finite float32 features")
+    beside = path.with_name(f".{os.getpid()}.{path.name}")
     try:
         opener = gzip.open if path.suffix == ".gz" else open
         with opener(beside, "wt", encoding="ascii", newline="\n") as out:
             out.write(f"{features.shape[0]} {features.shape[1]} {labels.shape[1]}\n")
-            for row in range(features.shape[0]):
-                front = names[labels.indptr[row] : labels.indptr[row + 1]]
-                back = entries[features.indptr[row] : features.indptr[row + 1]]
-                out.write(f"{','.join(map(str, front))} {' '.join(back)}\n")
-        Path(beside).replace(path)
-    except BaseException:
-        Path(beside).unlink(missing_ok=True)
-        raise
+            for first in range(0, features.shape[0], _WRITTEN_ROWS):
+                out.writelines(_as_lines(features, labels, first))
+        beside.replace(path)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(str(path), reason, "a file that can be written") from error
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _as_lines(features: csr_matrix, labels: csr_matrix, first: int) -> Iterator[str]:
+    """The lines of the rows from `first` on, up to `_WRITTEN_ROWS` of them."""
+    last = min(first + _WRITTEN_ROWS, features.shape[0])
+    ends, label_ends = features.indptr[first : last + 1], labels.indptr[first : last + 1]
+    part = slice(ends[0], ends[-1])
+    # Counts repeat, so each value is put into words once; by its bits, which tell 0 from -0.
+    bits = features.data[part].astype(np.float32).view(np.uint32)
+    different, which = np.unique(bits, return_inverse=True)
+    words = [_shortest(value) for value in different.view(np.float32)]
+    ids = features.indices[part].tolist()
+    entries = [f"{index}:{words[word]}" for index, word in zip(ids, which.tolist(), strict=True)]
+    names = [str(label) for label in labels.indices[label_ends[0] : label_ends[-1]]]
+    spans = pairwise((ends - ends[0]).tolist())
+    label_spans = pairwise((label_ends - label_ends[0]).tolist())
+    for (start, end), (label_start, label_end) in zip(spans, label_spans, strict=True):
+        yield f"{','.join(names[label_start:label_end])} {' '.join(entries[start:end])}\n"
 
 
 def _shortest(value: np.float32) -> str:
