@@ -174,5 +174,5 @@ def _check_value(where: str, token: bytes, form: Form) -> None:
         fits = math.isfinite(np.float32(value))
     if not fits:
         raise InputError(where, f"value {shown(token)}", "a finite float32 number")
-    if form is LABELS and value != 1:
+    if form is LABELS and np.float32(value) != 1:
         raise InputError(where, f"label value {shown(token)}", "1 (a label is there or not)")

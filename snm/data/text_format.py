@@ -161,6 +161,8 @@ def to_csr(
         if values is None
         else np.concatenate([np.zeros(0, np.float32), *values])
     )
+    if indptr[-1] < 2**31:  # pointers as wide as the ids spare SciPy a copy of the ids
+        indptr = indptr.astype(np.int32)
     matrix = csr_matrix((data, indices, indptr), shape=(indptr.size - 1, width))
     matrix.has_sorted_indices = True
     return matrix
