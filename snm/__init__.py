@@ -1,1 +1,94 @@
-"""Extreme classification in JAX with Stochastic Negative Mining."""
+"""Extreme classification in JAX with Stochastic Negative Mining.
+
+The names below are the public interface; each is imported when it is first used, so that
+`import snm` costs nothing and works before a device is set up.
+
+Example:
+  >>> import snm
+  >>> config = snm.preset("default")
+  >>> config.loss, config.mined
+  ('softmax', 64)
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from snm.config import Config, preset, read_config
+    from snm.data.dataset import Dataset, Points
+    from snm.data.synthetic import generate
+    from snm.errors import InputError
+    from snm.head import Head, HeadSpec, init_head, update_head
+    from snm.prediction import Predictor
+    from snm.rows import normalize
+    from snm.runs import load
+    from snm.trainer import evaluate, train, training
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Config": "config",
+    "preset": "config",
+    "read_config": "config",
+    "Dataset": "data.dataset",
+    "Points": "data.dataset",
+    "generate": "data.synthetic",
+    "InputError": "errors",
+    "Head": "head",
+    "HeadSpec": "head",
+    "init_head": "head",
+    "update_head": "head",
+    "Predictor": "prediction",
+    "normalize": "rows",
+    "load": "runs",
+    "evaluate": "trainer",
+    "train": "trainer",
+    "training": "trainer",
+}
+
+__all__ = [
+    "Config",
+    "Dataset",
+    "Head",
+    "HeadSpec",
+    "InputError",
+    "Points",
+    "Predictor",
+    "evaluate",
+    "generate",
+    "init_head",
+    "load",
+    "load_data",
+    "normalize",
+    "predict",
+    "preset",
+    "read_config",
+    "train",
+    "training",
+    "update_head",
+]
+
+
+def load_data(source: Any, **options: Any) -> Dataset:
+    """Loads a data set from a folder, or `synthetic`; see `snm.data.dataset.load`."""
+    from snm.data import dataset
+
+    return dataset.load(source, **options)
+
+
+def predict(run: Any, features: Any, k: int = 5) -> Any:
+    """The best labels of each point by a trained run: int32 [n, k] labels, float32 [n, k] scores.
+
+    For many calls load the run once: `snm.load(run).predict(features, k)`.
+    """
+    from snm import runs
+
+    return runs.load(run).predict(features, k)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'snm' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"snm.{_HOMES[name]}"), name)

@@ -19,14 +19,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from snm import backward, losses, softmax, surrogates, weights
+from snm import backward, losses, products, softmax, surrogates, weights
 from snm.rows import RowTable, SparseRows, entry_rows, normalize
 from snm.sampling import Sample, slots_of
 from snm.scoring import MASKED, Best, Masked, best_scores
@@ -84,8 +84,9 @@ class HeadSpec:
     @property
     def surrogate(self) -> surrogates.Surrogate:
         """The function phi."""
-        phi = surrogates.SURROGATES[self.phi]
-        return functools.partial(phi, rho=self.ramp_rho) if self.phi == "ramp" else phi
+        if self.phi == "ramp":
+            return functools.partial(surrogates.ramp, rho=self.ramp_rho)
+        return surrogates.SURROGATES[self.phi]
 
     @property
     def samples_all(self) -> bool:
@@ -103,7 +104,7 @@ class HeadSpec:
         Returns:
           float32 [k'] and a float; their sum over a rank is vartheta of that rank.
         """
-        scale = dict(
+        scale: dict[str, Any] = dict(
             scale=self.weight_scale,
             sampled=self.sampled,
             num_labels=self.num_labels,
@@ -214,7 +215,7 @@ def update_head(
     gradients = backward.ScoreGradients(of_positive, of_mined, best.slots)
     dense = _dense_losses(spec)
     if dense is not None or spec.mined * backward.PAIRS_LIMIT > problem.num_slots:
-        result = backward.by_products(
+        result = products.by_products(
             problem, positive_scores, gradients, loss, dense, learning_rate
         )
     else:
@@ -351,7 +352,8 @@ def _term_losses(
             positive, mined, where=where, log_weights=log_weights, reduce_fn=None
         )
     vartheta, _ = spec.rank_weights()
-    rank_weights = vartheta[: mined.shape[1]]  # stays on the host: equal weights need no ranks
+    # Stays on the host: equal weights need no ranks.
+    rank_weights: np.ndarray | jax.Array = vartheta[: mined.shape[1]]
     if spec.vartheta == "subsample":
         if key is None:
             raise ValueError("update_head needs a key for vartheta='subsample'")
@@ -371,9 +373,9 @@ def _term_losses(
     )
 
 
-def _dense_losses(spec: HeadSpec) -> backward.DenseLoss | None:
+def _dense_losses(spec: HeadSpec) -> products.DenseLoss | None:
     """The part of the loss that all sampled negatives share, None where only mined ones count."""
     if spec.loss == "softmax":
-        return backward.DenseLoss("softmax", spec.surrogate, 1.0) if spec.mines_all else None
+        return products.DenseLoss("softmax", spec.surrogate, 1.0) if spec.mines_all else None
     _, tail = spec.rank_weights()
-    return backward.DenseLoss(spec.loss, spec.surrogate, tail) if tail else None
+    return products.DenseLoss(spec.loss, spec.surrogate, tail) if tail else None

@@ -79,7 +79,8 @@ def normalize(x: jax.Array) -> jax.Array:
     ReLU units are all dead, would send into every row that it touches.
     """
     square = jnp.sum(x * x, axis=-1, keepdims=True)
-    return x * lax.rsqrt(jnp.maximum(square, jnp.finfo(x.dtype).tiny))
+    # A floor under the square would be finite too, but hand on gradients times 1e19 at zero.
+    return x * lax.rsqrt(jnp.where(square > jnp.finfo(x.dtype).tiny, square, 1))
 
 
 def bag(table: jax.Array, block: SparseRows) -> jax.Array:
@@ -169,6 +170,9 @@ def update_rows(
     Returns:
       The table after the step.
     """
+    gradients = [(block, vectors) for block, vectors in gradients if block.ids.shape[0]]
+    if not gradients:
+        return table
     step = ROW_OPTIMIZERS[optimizer]
     return step(table, gradients, learning_rate, jnp.asarray(ok), unit_norm, touched)
 
@@ -187,9 +191,11 @@ def _sgd(
         steps = vectors * -jnp.asarray(learning_rate, vectors.dtype)
         rows = lax.platform_dependent(rows, block, steps, ok, cpu=_add_loop, default=_add_scatter)
     if unit_norm:
-        lists = [(touched, touched.shape[0])] if touched is not None else []
-        for ids, count in lists or [(block.ids, block.starts[-1]) for block, _ in gradients]:
-            count = jnp.where(ok, count, 0)
+        lists = [(block.ids, block.starts[-1]) for block, _ in gradients]
+        if touched is not None:
+            lists = [(touched, jnp.int32(touched.shape[0]))]
+        for ids, length in lists:
+            count = jnp.where(ok, length, 0)
             rows = lax.platform_dependent(
                 rows, ids, count, cpu=_project_loop, default=_project_scatter
             )
@@ -222,10 +228,9 @@ def _add_loop(rows: jax.Array, block: SparseRows, steps: jax.Array, ok: jax.Arra
 
 
 def _add_scatter(rows: jax.Array, block: SparseRows, steps: jax.Array, ok: jax.Array) -> jax.Array:
-    values = jnp.where(ok, block.values, 0)[:, None] * steps[entry_rows(block)]
-    # A value of 0 may stand beside a non-finite vector, and 0 * inf is no number.
-    values = jnp.where(ok, values, 0)
-    return rows.at[block.ids].add(values)
+    # Past the table, not times 0: 0 * inf is no number, and -0.0 + 0 is another number.
+    ids = jnp.where(ok, block.ids, rows.shape[0])
+    return rows.at[ids].add(block.values[:, None] * steps[entry_rows(block)], mode="drop")
 
 
 def _unit(row: jax.Array) -> jax.Array:
@@ -320,7 +325,8 @@ def _sorted_entries(
         places.append(entry_rows(block) + offset)
         offset += vectors.shape[0]
     joined = (jnp.concatenate(ids), jnp.concatenate(values), jnp.concatenate(places))
-    return lax.sort(joined, num_keys=1, is_stable=True)
+    by_row, value, place = lax.sort(joined, num_keys=1, is_stable=True)
+    return by_row, value, place
 
 
 def _segments_loop(
@@ -332,6 +338,7 @@ def _segments_loop(
     vectors: jax.Array,
     ok: jax.Array,
 ) -> RowTable:
+    assert table.accumulator is not None
     num_rows, dim = table.rows.shape
     last = ids.shape[0] - 1
     count = jnp.where(ok, jnp.searchsorted(ids, num_rows), 0).astype(jnp.int32)
@@ -339,8 +346,10 @@ def _segments_loop(
     def same_row(p: jax.Array, row: jax.Array) -> jax.Array:
         return (p < count) & (ids[jnp.minimum(p, last)] == row)
 
-    def one_row(carry: tuple[jax.Array, RowTable]) -> tuple[jax.Array, RowTable]:
-        p, table = carry
+    Carry = tuple[jax.Array, jax.Array, jax.Array]  # place among the entries, rows, totals
+
+    def one_row(carry: Carry) -> Carry:
+        p, rows, totals = carry
         row = ids[p]
 
         def one_entry(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -350,13 +359,14 @@ def _segments_loop(
 
         zero = jnp.zeros((1, dim), table.rows.dtype)
         p, gradient = lax.while_loop(lambda c: same_row(c[0], row), one_entry, (p, zero))
-        old = lax.dynamic_slice(table.rows, (row, 0), (1, dim))
-        old_total = lax.dynamic_slice(table.accumulator, (row,), (1,))
+        old = lax.dynamic_slice(rows, (row, 0), (1, dim))
+        old_total = lax.dynamic_slice(totals, (row,), (1,))
         new, total = stepped(old, old_total, gradient)
-        rows = lax.dynamic_update_slice(table.rows, new, (row, 0))
-        return p, RowTable(rows, lax.dynamic_update_slice(table.accumulator, total, (row,)))
+        rows = lax.dynamic_update_slice(rows, new, (row, 0))
+        return p, rows, lax.dynamic_update_slice(totals, total, (row,))
 
-    return lax.while_loop(lambda carry: carry[0] < count, one_row, (jnp.int32(0), table))[1]
+    start = (jnp.int32(0), table.rows, table.accumulator)
+    return RowTable(*lax.while_loop(lambda carry: carry[0] < count, one_row, start)[1:])
 
 
 def _segments_scatter(

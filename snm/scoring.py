@@ -50,9 +50,9 @@ class Best(NamedTuple):
 
 
 class BlockPlan(NamedTuple):
-    """How S slots are cut: `count` blocks of `size` slots, the last one overlapping or padded."""
+    """How S slots are cut: blocks of `size` slots, the last one overlapping or padded."""
 
-    count: int
+    num_blocks: int
     size: int
 
 
@@ -199,8 +199,8 @@ def _best(
         return _merge(best, scores, begin, count), None
 
     none = Best(jnp.full((n, count), MASKED), jnp.zeros((n, count), jnp.int32))
-    starts = jnp.arange(plan.count, dtype=jnp.int32) * plan.size
-    if plan.count == 1:
+    starts = jnp.arange(plan.num_blocks, dtype=jnp.int32) * plan.size
+    if plan.num_blocks == 1:
         return one_block(none, starts[0])[0]
     return lax.scan(one_block, none, starts, unroll=unroll)[0]
 

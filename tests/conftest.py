@@ -12,6 +12,8 @@ import jax
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_enable_checks", True)
+# Before the first use of a device: the head's shards need several, and one processor can play four.
+jax.config.update("jax_num_cpu_devices", 4)
 
 REAL_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 

@@ -1,0 +1,359 @@
+"""Rows of the training set -> padded batches, from the host or on the device, one interface.
+
+A source cuts the run into dispatches of several steps. `source.stack(steps)` is what the host
+sends for them, with one entry a step; `source.materialize(resident, item)` turns one entry into a
+`Batch` inside the compiled step. A streaming source sends the batch itself; a resident one keeps
+the training set on the device and sends row numbers.
+
+The order of the points, the positives drawn and the sampled labels are functions of (seed, step)
+alone, so there is nothing of them to checkpoint.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from snm import sampling
+from snm.head import HeadSpec
+from snm.rows import SparseRows
+from snm.sampling import Sample
+
+__all__ = ["Batch", "Source", "block_of", "make_source"]
+
+_STREAM_ORDER = 1
+_STREAM_POSITIVES = 2
+
+
+class Batch(NamedTuple):
+    """What a step sees.
+
+    Attributes:
+      features: [n, d] block.
+      terms: [n, K] block of the positives; values are the weights of the terms.
+      known: [n, K] block of all known labels, or None where they are not asked for.
+      sample: the labels drawn, or None where all labels are negatives.
+      step: int32 scalar, counted from 0 over the whole run.
+    """
+
+    features: SparseRows
+    terms: SparseRows
+    known: SparseRows | None
+    sample: Sample | None
+    step: jax.Array
+
+
+class _Rows(NamedTuple):
+    """One step as a resident source sends it: point numbers (-1 pads), places of positives."""
+
+    points: Any
+    positives: Any
+    sample: Any
+    step: Any
+
+
+class _Csr(NamedTuple):
+    """A sparse matrix as three arrays, on the host or on the device."""
+
+    starts: Any
+    ids: Any
+    values: Any
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Source:
+    """The training points, cut into steps.
+
+    Attributes:
+      spec: the head, which says what is drawn.
+      features: float32 CSR [N, d], weighted; rows without labels are already left out.
+      labels: CSR [N, K].
+      batch_size: points a step.
+      seed: of order, positives and samples.
+      weight_of_term: sum or mean over the positives of a point.
+      resident: keep the points on the device.
+      sampler: uniform, frequency or in-batch.
+      frequency: set up where sampler is frequency.
+      in_batch_weights: float32 [K], set up where sampler is in-batch.
+    """
+
+    spec: HeadSpec
+    features: csr_matrix
+    labels: csr_matrix
+    batch_size: int
+    seed: int
+    weight_of_term: str
+    resident: bool
+    sampler: str = "uniform"
+    frequency: sampling.FrequencySampler | None = None
+    in_batch_weights: np.ndarray | None = None
+    _epochs: dict[int, tuple[np.ndarray, np.ndarray]] = dataclasses.field(default_factory=dict)
+    _shapes: dict[int, tuple[int, int]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def num_points(self) -> int:
+        """Points with at least one label."""
+        return self.features.shape[0]
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Steps of one pass; the last is shorter where the batch size does not divide."""
+        return -(-self.num_points // self.batch_size)
+
+    def epoch(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """The order of an epoch, int [steps, batch_size] (-1 pads), and a draw for each point."""
+        if number not in self._epochs:
+            # The loader's thread may be an epoch ahead of the one that trains: keep two.
+            for old in [other for other in self._epochs if abs(other - number) > 1]:
+                self._epochs.pop(old, None)
+            order = np.full(self.steps_per_epoch * self.batch_size, -1, np.int64)
+            order[: self.num_points] = self._rng(_STREAM_ORDER, number).permutation(self.num_points)
+            draw = self._rng(_STREAM_POSITIVES, number).random(self.num_points)
+            self._epochs[number] = order.reshape(-1, self.batch_size), draw
+        return self._epochs[number]
+
+    def _rng(self, stream: int, number: int) -> np.random.Generator:
+        return np.random.default_rng(np.random.SeedSequence([self.seed, stream, number]))
+
+    def shape(self, number: int) -> tuple[int, int]:
+        """Entries of features and of labels that hold any batch of an epoch, rounded up."""
+        if number not in self._shapes:
+            order, _ = self.epoch(number)
+            self._shapes[number] = _padded(self.features, order), _padded(self.labels, order)
+        return self._shapes[number]
+
+    def shape_of_step(self, step: int) -> tuple[int, int]:
+        """`shape` of the epoch that a step belongs to."""
+        return self.shape(step // self.steps_per_epoch)
+
+    def points_of(self, first: int, count: int) -> int:
+        """Points in steps first .. first + count - 1 of one epoch."""
+        begin = first % self.steps_per_epoch * self.batch_size
+        return min(begin + count * self.batch_size, self.num_points) - begin
+
+    def resident_arrays(self) -> Any:
+        """What stays on the device: the training set, or nothing."""
+        if not self.resident:
+            return ()
+        features, labels = (
+            _Csr(
+                jnp.asarray(matrix.indptr, jnp.int32),
+                jnp.asarray(matrix.indices, jnp.int32),
+                jnp.asarray(matrix.data, jnp.float32),
+            )
+            for matrix in (self.features, self.labels)
+        )
+        return features, labels
+
+    def stack(self, first: int, count: int) -> Any:
+        """What the host sends for steps first .. first + count - 1 of one epoch: arrays [count, ...]."""
+        number = first // self.steps_per_epoch
+        items = [self._item(number, step) for step in range(first, first + count)]
+        return jax.tree.map(lambda *leaves: np.stack(leaves), *items)
+
+    def _item(self, number: int, step: int) -> Any:
+        order, draw = self.epoch(number)
+        points = order[step % self.steps_per_epoch]
+        counts = np.diff(self.labels.indptr)
+        real = points >= 0
+        positives = np.where(real, (draw[points] * counts[points]).astype(np.int64), 0)
+        if self.resident:
+            item = _Rows(
+                points.astype(np.int32), positives.astype(np.int32), None, np.asarray(step, np.int32)
+            )
+            return item._replace(sample=self._sample(step, None))
+        spec = self.spec
+        feature_entries, label_entries = self.shape(number)
+        features = _take(self.features, points, feature_entries)
+        known = _take(self.labels, points, label_entries)
+        terms = self._terms(known, positives, real)
+        sample = self._sample(step, terms)
+        needs_known = spec.exclude == "all"
+        return Batch(features, terms, known if needs_known else None, sample, np.asarray(step, np.int32))
+
+    def _terms(self, known: SparseRows, positives: np.ndarray, real: np.ndarray) -> SparseRows:
+        ids, values, starts = (np.asarray(part) for part in known)
+        if self.spec.positives == "one":
+            place = np.where(real, starts[:-1] + positives, 0)
+            weights = np.where(real, 1.0 / self.batch_size, 0.0).astype(np.float32)
+            every = np.arange(self.batch_size + 1, dtype=np.int32)
+            return SparseRows(ids[place], weights, every)
+        weights = values / np.float32(self.batch_size)
+        if self.weight_of_term == "mean":
+            counts = np.diff(starts)
+            of_entry = np.repeat(np.maximum(counts, 1), counts)
+            weights[: len(of_entry)] /= of_entry
+        return SparseRows(ids, weights, starts)
+
+    def _sample(self, step: int, terms: SparseRows | None) -> Sample | None:
+        spec = self.spec
+        if self.sampler == "in-batch":
+            if terms is None:
+                return None  # drawn on the device, from the batch
+            return _in_batch_host(terms, self.in_batch_size(terms.ids.shape[0]), spec.num_labels,
+                                  self.in_batch_weights)  # fmt: skip
+        if spec.samples_all or (self.resident and self.sampler == "uniform"):
+            return None
+        size = spec.sampled + 1
+        if self.sampler == "frequency":
+            assert self.frequency is not None
+            return self.frequency.draw(self.seed, step, size)
+        return sampling.uniform_host(self.seed, step, spec.num_labels, size)
+
+    def in_batch_size(self, terms: int) -> int:
+        """Slots that hold the distinct positives of any batch."""
+        return min(terms, self.spec.num_labels)
+
+    def materialize(self, resident: Any, item: Any, shape: tuple[int, int]) -> Batch:
+        """The batch of one step, from what the host sent; runs inside the compiled step.
+
+        Args:
+          resident: `resident_arrays()`.
+          item: one entry of `stack(...)`.
+          shape: entries of features and labels, static: `shape(epoch)`.
+        """
+        if not self.resident:
+            return item
+        features, labels = resident
+        block = _gather(features, item.points, shape[0])
+        known = _gather(labels, item.points, shape[1])
+        terms = self._device_terms(known, item)
+        spec = self.spec
+        sample = item.sample
+        if self.sampler == "in-batch":
+            weights = self.in_batch_weights
+            ids = jnp.where(terms.values != 0, terms.ids, spec.num_labels)
+            sample = sampling.in_batch(
+                ids, self.in_batch_size(ids.shape[0]), spec.num_labels, label_log_weights=weights
+            )
+        elif sample is None and not spec.samples_all:
+            sample = sampling.uniform_device(
+                self.seed, item.step, spec.num_labels, spec.sampled + 1
+            )
+        return Batch(block, terms, known if spec.exclude == "all" else None, sample, item.step)
+
+    def _device_terms(self, known: SparseRows, item: _Rows) -> SparseRows:
+        real = item.points >= 0
+        if self.spec.positives == "one":
+            place = jnp.where(real, known.starts[:-1] + item.positives, 0)
+            weights = jnp.where(real, jnp.float32(1.0 / self.batch_size), 0)
+            return SparseRows(known.ids[place], weights, jnp.arange(len(real) + 1))
+        weights = known.values / np.float32(self.batch_size)
+        if self.weight_of_term == "mean":
+            counts = jnp.diff(known.starts)
+            of_entry = jnp.repeat(
+                jnp.maximum(counts, 1), counts, total_repeat_length=known.ids.shape[0]
+            )
+            weights = weights / of_entry
+        return SparseRows(known.ids, weights, known.starts)
+
+
+def make_source(
+    spec: HeadSpec,
+    features: csr_matrix,
+    labels: csr_matrix,
+    *,
+    batch_size: int,
+    seed: int,
+    weight_of_term: str,
+    resident: bool,
+    sampler: str,
+    frequency_power: float,
+) -> Source:
+    """The training points with at least one label, ready to be cut into steps.
+
+    Args:
+      spec: the head.
+      features: float32 CSR [N, d], weighted.
+      labels: CSR [N, K].
+      batch_size: points a step; at most all of them.
+      seed: of order, positives and samples.
+      weight_of_term: sum or mean.
+      resident: keep the points on the device.
+      sampler: uniform, frequency or in-batch.
+      frequency_power: of the frequency sampler.
+    """
+    labelled = np.flatnonzero(np.diff(labels.indptr))
+    if len(labelled) < labels.shape[0]:
+        features, labels = features[labelled], labels[labelled]
+    frequency = np.bincount(labels.indices, minlength=spec.num_labels)
+    batch_size = min(batch_size, labels.shape[0])
+    return Source(
+        spec=spec,
+        features=features,
+        labels=labels,
+        batch_size=batch_size,
+        seed=seed,
+        weight_of_term=weight_of_term,
+        resident=resident,
+        sampler=sampler,
+        frequency=(
+            sampling.FrequencySampler(frequency, frequency_power)
+            if sampler == "frequency"
+            else None
+        ),
+        in_batch_weights=(
+            sampling.in_batch_log_weights(frequency, labels.shape[0], batch_size)
+            if sampler == "in-batch"
+            else None
+        ),
+    )
+
+
+def _padded(matrix: csr_matrix, order: np.ndarray) -> int:
+    """The most entries that a batch has, rounded up by at most an eighth, so that epochs share."""
+    counts = np.append(np.diff(matrix.indptr), 0)  # -1, the padding, counts 0
+    most = max(int(counts[order].sum(axis=1).max()), 8)
+    unit = 1 << max(most.bit_length() - 4, 3)
+    return -(-most // unit) * unit
+
+
+def _take(matrix: csr_matrix, points: np.ndarray, entries: int) -> SparseRows:
+    """Rows of a matrix as a padded block; -1 gives an empty row."""
+    begin = matrix.indptr[points]
+    counts = np.where(points >= 0, matrix.indptr[points + 1] - begin, 0)
+    starts = np.zeros(len(points) + 1, np.int32)
+    np.cumsum(counts, out=starts[1:])
+    total = int(starts[-1])
+    place = np.arange(total) + np.repeat(begin - starts[:-1], counts)
+    ids, values = np.zeros(entries, np.int32), np.zeros(entries, np.float32)
+    ids[:total], values[:total] = matrix.indices[place], matrix.data[place]
+    return SparseRows(ids, values, starts)
+
+
+def block_of(matrix: csr_matrix, points: np.ndarray) -> SparseRows:
+    """Rows of a matrix as a block, padded to a power of two entries; -1 gives an empty row."""
+    counts = np.append(np.diff(matrix.indptr), 0)[points]
+    return _take(matrix, points, 1 << max(int(counts.sum()), 8).bit_length())
+
+
+def _gather(matrix: _Csr, points: jax.Array, entries: int) -> SparseRows:
+    """`_take` on the device."""
+    begin = matrix.starts[points]
+    counts = jnp.where(points >= 0, matrix.starts[points + 1] - begin, 0)
+    starts = jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(counts, dtype=jnp.int32)])
+    shift = jnp.repeat(begin - starts[:-1], counts, total_repeat_length=entries)
+    entry = jnp.arange(entries, dtype=jnp.int32)
+    real = entry < starts[-1]
+    place = jnp.where(real, entry + shift, 0)
+    return SparseRows(
+        jnp.where(real, matrix.ids[place], 0), jnp.where(real, matrix.values[place], 0), starts
+    )
+
+
+def _in_batch_host(
+    terms: SparseRows, size: int, num_labels: int, log_weights: np.ndarray | None
+) -> Sample:
+    labels = np.where(np.asarray(terms.values) != 0, np.asarray(terms.ids), num_labels)
+    distinct = np.unique(labels)
+    distinct = distinct[distinct < num_labels]
+    ids = np.full(size, num_labels, np.int32)
+    ids[: len(distinct)] = distinct
+    weights = np.full(size, -np.inf, np.float32)
+    weights[: len(distinct)] = 0 if log_weights is None else log_weights[distinct]
+    return Sample(ids, np.asarray(size, np.int32), weights)

@@ -1,0 +1,105 @@
+"""Checkpoints of a run: the only file that knows orbax.
+
+A checkpoint holds the arrays of the training state, and the loop's own numbers as JSON beside
+them. Orbax writes into a temporary folder and renames it, so that what can be listed is whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+from orbax.checkpoint import v1 as ocp
+
+__all__ = ["Checkpoints"]
+
+_UNMEASURED = -1.0  # below every metric, all of which are percentages
+_POLICIES = ocp.training.preservation_policies
+
+
+class Checkpoints:
+    """The checkpoints in a folder: the newest few, and the best by score.
+
+    Args:
+      folder: made when the first checkpoint is saved.
+      keep: how many of the newest to keep.
+    """
+
+    def __init__(self, folder: Path, *, keep: int = 2):
+        self._folder = folder.resolve()
+        self._keep = keep
+
+    def save(self, step: int, state: Any, progress: dict[str, Any], score: float | None) -> None:
+        """Writes a checkpoint and drops those that are neither new nor best.
+
+        Args:
+          step: steps done.
+          state: a pytree of arrays.
+          progress: JSON values of the loop.
+          score: higher is better; None where nothing was measured, which is worst.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with self._open() as store:
+            store.save_checkpointables(
+                step,
+                dict(state=state),
+                force=True,
+                overwrite=True,
+                metrics={"score": _UNMEASURED if score is None else score},
+                custom_metadata=progress,
+            )
+
+    def latest(self) -> int | None:
+        """The step of the newest checkpoint, or None."""
+        steps = self.steps()
+        return max(steps) if steps else None
+
+    def best(self) -> int | None:
+        """The step of the checkpoint with the highest score, the earliest of equals, or None."""
+        scored = [(-score, step) for step, score in self.steps().items() if score is not None]
+        return min(scored)[1] if scored else self.latest()
+
+    def steps(self) -> dict[int, float | None]:
+        """The score of each checkpoint, by step."""
+        if not self._folder.is_dir():
+            return {}
+        with self._open() as store:
+            found = {}
+            for checkpoint in store.checkpoints:
+                score = (checkpoint.metrics or {}).get("score", _UNMEASURED)
+                found[checkpoint.step] = None if score == _UNMEASURED else score
+            return found
+
+    def progress(self, step: int) -> dict[str, Any]:
+        """The loop's numbers in a checkpoint."""
+        with self._open() as store:
+            return dict(store.checkpointables_metadata(step).custom_metadata or {})
+
+    def load(self, step: int, like: Any) -> Any:
+        """The arrays of a checkpoint, in the structure, shapes and types of `like`."""
+        device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+        abstract = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device), like
+        )
+        with self._open() as store:
+            return store.load_checkpointables(step, dict(state=abstract))["state"]
+
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[ocp.training.Checkpointer]:
+        store = ocp.training.Checkpointer(
+            self._folder,
+            preservation_policy=_POLICIES.AnyPreservationPolicy(
+                [
+                    _POLICIES.LatestN(self._keep),
+                    _POLICIES.BestN(n=1, get_metric_fn=lambda metrics: metrics["score"]),
+                ]
+            ),
+            cleanup_tmp_directories=True,
+        )
+        try:
+            yield store
+        finally:
+            store.close()

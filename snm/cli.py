@@ -1,0 +1,275 @@
+"""The command line: one function a verb. jax is imported inside the verbs, so `--help` is fast."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from tyro.conf import OmitArgPrefixes, OmitSubcommandPrefixes, Positional, arg, subcommand
+
+from snm.config import Config, preset, read_config
+from snm.errors import InputError
+
+__all__ = ["main"]
+
+
+@dataclasses.dataclass
+class Stats:
+    """Print what a data set holds: the columns of the paper's Table 1, and more.
+
+    Example: snm data stats path/to/eurlex
+    """
+
+    data: Positional[str]
+    """Folder of the data set, or `synthetic`."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def __call__(self) -> None:
+        from snm.reports import print_stats
+
+        print_stats(self.data, as_json=self.json)
+
+
+@dataclasses.dataclass
+class Synth:
+    """Write a data set made up to look like real ones, of any size.
+
+    Example: snm data synth /data/made-up --points 100000 --features 50000 --labels 20000
+    """
+
+    out: Positional[Path]
+    """Folder to write train.txt and test.txt to; must not exist."""
+    points: int = 8000
+    """Training points."""
+    test_points: int = 2000
+    """Test points."""
+    features: int = 8000
+    """Features."""
+    labels: int = 4000
+    """Labels."""
+    labels_per_point: float = 9.3
+    """Mean labels a point."""
+    nonzeros_per_point: float = 18.9
+    """Mean words a point."""
+    seed: int = 0
+    """The same seed gives the same data."""
+
+    def __call__(self) -> None:
+        from snm.reports import write_synthetic
+
+        write_synthetic(
+            self.out,
+            points=self.points,
+            test_points=self.test_points,
+            features=self.features,
+            labels=self.labels,
+            labels_per_point=self.labels_per_point,
+            nonzeros_per_point=self.nonzeros_per_point,
+            seed=self.seed,
+        )
+
+
+@dataclasses.dataclass
+class Data:
+    """Describe data, or make it up."""
+
+    command: OmitSubcommandPrefixes[
+        Annotated[Stats, subcommand("stats")] | Annotated[Synth, subcommand("synth")]
+    ]
+
+    def __call__(self) -> None:
+        self.command()
+
+
+# What the flags of `train` start from: the preset and the TOML file that are named among them.
+_base: list[Config] = [Config()]
+
+
+@dataclasses.dataclass
+class Train:
+    """Train a model, evaluate it on the test points, and keep both in a folder.
+
+    The same command again goes on where the last one stopped. Settings come from the preset, then
+    from the TOML file, then from the flags.
+
+    Examples:
+      snm train path/to/eurlex --run-dir runs/eurlex
+      snm train synthetic --run-dir runs/ns --preset paper --mined all
+      snm train path/to/eurlex --run-dir runs/e20 --epochs 20 --validation-fraction 0.1 --patience 3
+    """
+
+    data: Positional[str]
+    """Folder of the data set, or `synthetic`."""
+    run_dir: Path
+    """Folder of the run; one with other settings or data is refused."""
+    config: Path | None = None
+    """TOML file with settings, such as the config.toml of a run."""
+    warm_start: Path | None = None
+    """Run whose parameters this one starts from."""
+    dry_run: bool = False
+    """Print the resolved settings and sizes, and train nothing."""
+    profile: bool = False
+    """Write a profiler trace of a few steps to the run's folder."""
+    settings: OmitArgPrefixes[Config] = dataclasses.field(default_factory=lambda: _base[0])
+    """Settings of the run."""
+
+    def __call__(self) -> None:
+        from snm.reports import run_training
+
+        _use_compilation_cache()
+        run_training(
+            self.data,
+            self.settings,
+            self.run_dir,
+            warm_start=self.warm_start,
+            dry_run=self.dry_run,
+            profile=self.profile,
+        )
+
+
+@dataclasses.dataclass
+class Evaluate:
+    """Evaluate a trained model on test points, exactly, over all labels.
+
+    Examples:
+      snm evaluate runs/eurlex
+      snm evaluate runs/eurlex --data path/to/another-split --json
+    """
+
+    run: Positional[Path]
+    """Folder of a run."""
+    data: str | None = None
+    """Data set with test points; by default the one of the run."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def __call__(self) -> None:
+        from snm.reports import run_evaluation
+
+        _use_compilation_cache()
+        run_evaluation(self.run, self.data, as_json=self.json)
+
+
+@dataclasses.dataclass
+class Predict:
+    """Write the best labels of each point of a file, streaming.
+
+    Examples:
+      snm predict runs/eurlex new.txt --k 5 --output answers.jsonl
+      snm predict runs/eurlex X.tst.npz --output answers.txt --format sparse
+    """
+
+    run: Positional[Path]
+    """Folder of a run."""
+    input: Positional[Path]
+    """Features: text with or without labels (also .gz), SciPy .npz, or dense .npy."""
+    output: Path
+    """File to write."""
+    k: int = 5
+    """Labels a point."""
+    format: Literal["jsonl", "sparse"] = "jsonl"
+    """JSON lines with names and scores, or the repository's `label:score` rows."""
+
+    def __call__(self) -> None:
+        from snm.reports import run_prediction
+
+        _use_compilation_cache()
+        run_prediction(self.run, self.input, self.output, k=self.k, form=self.format)
+
+
+Command = (
+    Annotated[Data, subcommand("data")]
+    | Annotated[Train, subcommand("train")]
+    | Annotated[Evaluate, subcommand("evaluate")]
+    | Annotated[Predict, subcommand("predict")]
+)
+
+_DESCRIPTION = """Extreme classification in JAX with Stochastic Negative Mining.
+
+  snm data stats DATA              what a data set holds
+  snm train DATA --run-dir RUN     train and evaluate
+  snm evaluate RUN                 evaluate again, or on other data
+  snm predict RUN INPUT --output FILE
+
+DATA is a folder with train.txt and test.txt (or another layout, see README), or `synthetic`.
+"""
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Runs `snm`; exits with 2 where the input cannot be used, 130 where it was interrupted."""
+    words = list(sys.argv[1:] if args is None else args)
+    if words in (["--version"], ["-V"]):
+        import snm
+
+        print(f"snm {snm.__version__}")
+        return
+    sys.exit(_guarded(lambda: _run(words)))
+
+
+def _run(words: list[str]) -> None:
+    _base[0] = _settings_base(words)
+    command: Any = tyro.cli(
+        OmitSubcommandPrefixes[Command],  # type: ignore[arg-type]
+        args=words,
+        prog="snm",
+        description=_DESCRIPTION,
+    )
+    command()
+
+
+def _guarded(run: Callable[[], None]) -> int:
+    """Runs a verb; its errors become one line and an exit status."""
+    try:
+        run()
+    except InputError as error:
+        return _said(str(error), 2)
+    except KeyboardInterrupt:
+        return _said("interrupted; the same command goes on from the last checkpoint", 130)
+    except ArithmeticError as error:
+        return _said(str(error), 1)
+    except BrokenPipeError:
+        return 1
+    return 0
+
+
+def _said(text: str, status: int) -> int:
+    print(f"snm: error: {text}", file=sys.stderr)
+    return status
+
+
+def _settings_base(words: Sequence[str]) -> Config:
+    """Preset and TOML file of the command line, before its other flags are read."""
+    if not words or words[0] != "train":
+        return Config()
+    named = _value(words, "--preset")
+    file = _value(words, "--config")
+    if file is None:
+        return preset(named) if named is not None else Config()
+    return read_config(file, base=None if named is None else preset(named))
+
+
+def _value(words: Sequence[str], flag: str) -> str | None:
+    """The word after a flag, or behind its `=`; the last one counts."""
+    found = None
+    for word, following in zip(words, [*words[1:], None], strict=True):
+        if word == flag:
+            found = following
+        elif word.startswith(f"{flag}="):
+            found = word[len(flag) + 1 :]
+    return found
+
+
+def _use_compilation_cache() -> None:
+    """Compiled programs are kept beside the parsed data: the second start is quick."""
+    import jax
+
+    from snm.data.cache import folder
+
+    place = folder("default")
+    if place is not None:
+        jax.config.update("jax_compilation_cache_dir", str(place / "compiled"))

@@ -1,0 +1,258 @@
+"""One flat, frozen configuration; preset < TOML file < command-line flags."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import tomllib
+from pathlib import Path
+from typing import Any, Literal, get_args, get_type_hints
+
+from snm.errors import InputError
+
+__all__ = ["PRESETS", "Config", "preset", "read_config", "write_config"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings of a training run."""
+
+    preset: Literal["default", "paper"] = "default"
+    """Where the other settings start: `default` aims at precision on any data, `paper` is the set-up of Reddi et al. (2019), section 5."""
+
+    # -- input
+    weighting: Literal["tfidf", "l2", "none"] = "tfidf"
+    """Feature weighting, fitted on train and kept with the model."""
+    input_dropout: float = 0.5
+    """Share of an example's features left out at each visit, in [0, 1)."""
+
+    # -- model
+    dim: int = 256
+    """Dimension of embeddings and class rows."""
+    encoder: Literal["relu", "linear", "residual"] = "linear"
+    """Layers over the feature embedding: ReLU and linear (the paper's), none, or both paths added."""
+    feature_init: float = 1.0
+    """Length of a feature row at the start."""
+    score_scale: float = 12.0
+    """Multiplier of the inner products, at the start where it is learned."""
+    learn_score_scale: bool = False
+    """Learn the multiplier of the scores."""
+    bias: bool = False
+    """Add a learned bias a label to its score."""
+
+    # -- loss
+    loss: Literal["bowl", "powl", "softmax"] = "softmax"
+    """Binary or pairwise ordered weighted loss, or sampled softmax cross-entropy."""
+    phi: Literal["hinge", "logistic", "squared_hinge", "exponential", "ramp"] = "hinge"
+    """Surrogate of bowl and powl."""
+    ramp_rho: float = 1.0
+    """Margin of the ramp surrogate."""
+    sampled: int | Literal["all", "auto"] = "auto"
+    """B, the negatives drawn for each batch: a number, all other labels, or a size that suits K."""
+    mined: int | Literal["all"] = 64
+    """k', how many of them, the highest scoring, enter the loss; all is negative sampling."""
+    exclude: Literal["positive", "all"] = "all"
+    """Labels of the point that are no negatives: the positive of the term (the paper's), or all known ones."""
+    positives: Literal["one", "all"] = "all"
+    """Positives of a point at each visit: one drawn uniformly (the paper's), or all of them."""
+    positive_weights: Literal["sum", "mean"] = "mean"
+    """With all positives, whether the terms of a point are added or averaged."""
+    vartheta: Literal["top", "power-law", "epsilon-tail", "subsample"] = "top"
+    """Weights over the ranks of the mined negatives (bowl and powl)."""
+    weight_scale: Literal["mean", "surrogate"] = "mean"
+    """Weight of a mined negative: 1/k', or (K-1)/(kB), which bounds the retrieval loss."""
+    retrieval_k: int = 1
+    """k of the retrieval loss, used by the surrogate scale only."""
+    power_alpha: float = 1.0
+    """Exponent of the power-law weights."""
+    tail_epsilon: float = 0.01
+    """Weight of a negative that was not mined over that of a mined one (epsilon-tail)."""
+    subsample_draws: int = 4
+    """Negatives drawn from the mined ones in proportion to their weights (subsample)."""
+    negative_weight: float = 1.0
+    """Multiplies the weight of every negative (bowl and powl)."""
+    sampler: Literal["uniform", "frequency", "in-batch"] = "uniform"
+    """How negatives are drawn; frequency and in-batch correct a softmax by log Q."""
+    frequency_power: float = 0.75
+    """The frequency sampler draws in proportion to frequency to this power."""
+
+    # -- optimisation
+    epochs: int = 10
+    """Passes over the training points; may be raised on a finished run."""
+    batch_size: int = 256
+    """Points a step."""
+    learning_rate: float = 20.0
+    """Rate of feature and class rows, on the mean loss of a batch."""
+    schedule: Literal["constant", "linear", "cosine"] = "linear"
+    """How the rates fall over the run."""
+    row_optimizer: Literal["sgd", "adagrad"] = "sgd"
+    """Optimiser of feature and class rows: plain SGD, or row-wise Adagrad."""
+    tower_learning_rate: float = 0.1
+    """Rate of the dense layer, trained by SGD with momentum."""
+    tower_momentum: float = 0.9
+    """Momentum of the dense layer."""
+    scale_learning_rate: float = 0.01
+    """Rate of the logarithm of a learned score_scale."""
+    compute_dtype: Literal["float32", "bfloat16"] = "float32"
+    """Type of the factors of matrix products; parameters and sums are float32."""
+    seed: int = 0
+    """Seed of everything that is drawn."""
+
+    # -- evaluation while training
+    validation_fraction: float = 0.0
+    """Share of train held out to watch; 0 watches nothing."""
+    evaluate_every: int = 0
+    """Steps between evaluations on the held-out part; 0 is once an epoch."""
+    patience: int = 0
+    """Stop after this many evaluations without a better score, and keep the best; 0 never stops."""
+    monitor: str = "P@1"
+    """The metric that early stopping and the best checkpoint watch."""
+    refit: bool = False
+    """After early stopping, train again on all of train for the number of steps that were best."""
+    propensity_a: float = 0.55
+    """A of the propensity model of Jain et al. (2016)."""
+    propensity_b: float = 1.5
+    """B of the propensity model."""
+
+    # -- running
+    checkpoint_every: int = 0
+    """Steps between checkpoints; 0 is once an epoch."""
+    keep_checkpoints: int = 2
+    """Newest checkpoints kept, beside the best."""
+    data_on: Literal["auto", "host", "device"] = "auto"
+    """Where the training set lives: streamed from the host, or on the device; auto is host on a CPU."""
+    steps_per_dispatch: int = 0
+    """Steps that the device runs between two words with the host; 0 suits the device."""
+
+    def __post_init__(self) -> None:
+        """Refuses values that no data set could make right."""
+        for name, low, high in _RANGES:
+            value = getattr(self, name)
+            if not isinstance(value, str) and not low <= value <= high:
+                raise InputError(_flag(name), f"{value}", f"{low} to {high}")
+        for name, low in _MINIMA:
+            value = getattr(self, name)
+            if not isinstance(value, str) and value < low:
+                raise InputError(_flag(name), f"{value}", f"{low} or more")
+        for name in _POSITIVE:
+            if not getattr(self, name) > 0:
+                raise InputError(_flag(name), f"{getattr(self, name)}", "a number above 0")
+        if (self.patience or self.refit) and not self.validation_fraction:
+            where = "--patience" if self.patience else "--refit"
+            raise InputError(where, "no validation set", "--validation-fraction above 0")
+        if self.refit and not self.patience:
+            raise InputError("--refit", "--patience 0", "early stopping (--patience)")
+        if isinstance(self.sampled, int) and isinstance(self.mined, int):
+            if self.mined > self.sampled:
+                found = f"{self.mined} mined of {self.sampled} sampled labels"
+                raise InputError("--mined", found, "at most as many as --sampled")
+
+
+_RANGES = (("input_dropout", 0.0, 0.999), ("validation_fraction", 0.0, 0.9))
+_MINIMA = (
+    ("dim", 1),
+    ("sampled", 1),
+    ("mined", 1),
+    ("retrieval_k", 1),
+    ("subsample_draws", 1),
+    ("epochs", 1),
+    ("batch_size", 1),
+    ("seed", 0),
+    ("evaluate_every", 0),
+    ("patience", 0),
+    ("checkpoint_every", 0),
+    ("keep_checkpoints", 1),
+    ("steps_per_dispatch", 0),
+    ("negative_weight", 0.0),
+    ("tail_epsilon", 0.0),
+    ("power_alpha", 0.0),
+)
+_POSITIVE = (
+    "learning_rate",
+    "tower_learning_rate",
+    "score_scale",
+    "feature_init",
+    "ramp_rho",
+    "propensity_a",
+    "propensity_b",
+)
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "paper": {
+        "input_dropout": 0.0,
+        "dim": 512,
+        "encoder": "relu",
+        "score_scale": 1.0,
+        "loss": "bowl",
+        "mined": 16,
+        "exclude": "positive",
+        "positives": "one",
+        "epochs": 20,
+        "learning_rate": 50.0,
+    },
+}
+
+
+def preset(name: str) -> Config:
+    """The settings of a preset."""
+    if name not in PRESETS:
+        raise InputError("--preset", repr(name), f"one of {', '.join(PRESETS)}")
+    return Config(preset=name, **PRESETS[name])  # type: ignore[arg-type]
+
+
+def read_config(path: str | Path, *, base: Config | None = None) -> Config:
+    """Settings of a TOML file, over those of its `preset` (or of `base`).
+
+    Raises:
+      InputError: no such file, no TOML, an unknown key (the nearest is named), a wrong type.
+    """
+    path = Path(path)
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(str(path), (error.strerror or "").lower(), "a TOML file") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(str(path), f"no TOML: {error}", "lines `key = value`") from error
+    hints = get_type_hints(Config)
+    for key, value in values.items():
+        if key not in hints:
+            near = difflib.get_close_matches(key, hints, n=1, cutoff=0.0)
+            raise InputError(f"{path}: {key}", "an unknown key", f"for example {near[0]}")
+        values[key] = _checked(f"{path}: {key}", value, hints[key])
+    if base is None:
+        base = preset(values.get("preset", "default"))
+    return dataclasses.replace(base, **values)
+
+
+def _checked(where: str, value: Any, hint: Any) -> Any:
+    """The value, if its type fits the annotation; an int does for a float."""
+    choices = [hint] if isinstance(hint, type) else list(get_args(hint))
+    if hint is float and type(value) is int:
+        return float(value)
+    words: list[str] = []
+    for choice in choices:
+        if isinstance(choice, str):
+            words.append(choice)
+        elif isinstance(choice, type):
+            if type(value) is choice:
+                return value
+            words.append({int: "a whole number", float: "a number"}.get(choice, choice.__name__))
+        else:
+            words.extend(get_args(choice))
+    if isinstance(value, str) and value in words:
+        return value
+    raise InputError(where, repr(value), " or ".join(words))
+
+
+def write_config(path: Path, config: Config) -> None:
+    """Writes every setting as TOML, beside and renamed."""
+    import tomli_w
+
+    beside = path.with_suffix(".partial")
+    beside.write_text(tomli_w.dumps(dataclasses.asdict(config)), encoding="utf-8")
+    beside.replace(path)
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")

@@ -1,0 +1,85 @@
+"""Exact top-k over a set of points -> metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from snm.data.dataset import Points
+from snm.errors import InputError
+from snm.filters import apply_filter, most_filtered
+from snm.metrics import Metrics, frequency_groups, propensities
+from snm.prediction import Predictor
+
+__all__ = ["evaluate_points"]
+
+KS = (1, 3, 5)
+
+
+def evaluate_points(
+    predictor: Predictor,
+    points: Points,
+    label_frequency: NDArray[np.int64],
+    num_train: int,
+    *,
+    propensity_a: float = 0.55,
+    propensity_b: float = 1.5,
+    duplicates: NDArray[np.bool_] | None = None,
+    on_progress: Callable[[int], None] | None = None,
+) -> dict[str, Any]:
+    """Scores a model on labelled points, with sums and counts over all of them.
+
+    Args:
+      predictor: the model.
+      points: features and true labels; pairs of their filter are neither right nor wrong.
+      label_frequency: int [K], of the whole training set.
+      num_train: points of the whole training set.
+      propensity_a: A of Jain et al. (2016).
+      propensity_b: B.
+      duplicates: bool [n], points whose features repeat a training point's: a second set of
+        metrics leaves them out.
+      on_progress: told the number of points done.
+
+    Returns:
+      `metrics`: name -> value, percent, and the counts `points` and `points_without_labels`;
+      `by_label_frequency`: a row for each tenth of the labels, rarest first;
+      `without_repeats`: `metrics` over the points that are not `duplicates`, where given.
+
+    Raises:
+      InputError: features or labels of another width than the model's.
+    """
+    num_labels = predictor.model.head.num_labels
+    if points.num_labels != num_labels:
+        raise InputError("labels", f"{points.num_labels}", f"{num_labels}, as in training")
+    ks = tuple(k for k in KS if k <= num_labels)
+    start = Metrics.start(
+        num_labels,
+        ks=ks,
+        propensity=propensities(label_frequency, num_train, propensity_a, propensity_b),
+        groups=frequency_groups(label_frequency),
+    )
+    counted, fresh = start, start
+    pairs = points.filter
+    extra = 0 if pairs is None else most_filtered(pairs)
+    row = 0
+    for answers, _ in predictor.top(points.features, min(max(ks) + extra, num_labels)):
+        rows = slice(row, row + len(answers))
+        truth = points.labels[rows]
+        if pairs is not None:
+            answers, truth = apply_filter(answers, truth, pairs, max(ks), first_row=row)
+        counted = counted.update(answers, truth)
+        if duplicates is not None:
+            fresh = fresh.update(answers, truth, leave_out=duplicates[rows])
+        row = rows.stop
+        if on_progress:
+            on_progress(row)
+    found: dict[str, Any] = {
+        "metrics": counted.result(),
+        "by_label_frequency": counted.by_group(max(ks)),
+    }
+    if duplicates is not None and duplicates.any():
+        found["without_repeats"] = fresh.result()
+    return found

@@ -1,0 +1,207 @@
+"""The model's parameters, its training step and its scores: pure functions of arrays."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import nnx
+from jax import lax
+
+from snm.batches import Batch
+from snm.encoder import Tower, apply_tower, init_tower
+from snm.head import Head, HeadSpec, init_head, update_head
+from snm.rows import RowTable, SparseRows, bag, normalize, update_rows
+from snm.scoring import Best, best_scores
+
+__all__ = [
+    "Model",
+    "StepMetrics",
+    "TrainState",
+    "abstract_state",
+    "best_labels",
+    "init_state",
+    "train_step",
+    "train_steps",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """Everything static about the model: hashable, so that a compiled step can be found by it.
+
+    Attributes:
+      head: what the head computes.
+      num_features: d.
+      dim: of feature rows, queries and class rows.
+      encoder: a name of `encoder.ENCODERS`.
+      feature_init: length of a feature row at the start.
+      score_scale: multiplier of the scores, at the start where it is learned.
+      input_dropout: share of features left out at each visit.
+      learning_rate: of the rows of features and classes.
+      tower_learning_rate: of the dense tower.
+      tower_momentum: of the dense tower.
+      scale_learning_rate: of the logarithm of a learned multiplier.
+      schedule: constant, linear or cosine.
+      total_steps: over which the schedule falls.
+      seed: of initial values and dropout.
+    """
+
+    head: HeadSpec
+    num_features: int
+    dim: int
+    encoder: str
+    feature_init: float
+    score_scale: float
+    input_dropout: float
+    learning_rate: float
+    tower_learning_rate: float
+    tower_momentum: float
+    scale_learning_rate: float
+    schedule: str
+    total_steps: int
+    seed: int
+
+    @functools.cached_property
+    def structure(self) -> nnx.GraphDef[Tower]:
+        """Of the dense tower."""
+        return init_tower(self.dim, self.encoder, self.head.compute_dtype, self.seed)[0]
+
+    @functools.cached_property
+    def tower_optimizer(self) -> optax.GradientTransformation:
+        """Momentum on the dense layer, as in the paper."""
+        return optax.sgd(
+            lambda step: self.tower_learning_rate * self.decay(step), momentum=self.tower_momentum
+        )
+
+    def decay(self, step: jax.Array) -> jax.Array:
+        """What the rates are multiplied by at a step: from 1 down towards 0."""
+        if self.schedule == "constant":
+            return jnp.float32(1.0)
+        fall = (
+            optax.schedules.linear_schedule(1.0, 0.0, self.total_steps)
+            if self.schedule == "linear"
+            else optax.schedules.cosine_decay_schedule(1.0, self.total_steps)
+        )
+        return jnp.asarray(fall(step), jnp.float32)
+
+
+@functools.partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["features", "tower", "tower_state", "head"],
+    meta_fields=[],
+)
+@dataclasses.dataclass(frozen=True)
+class TrainState:
+    """All parameters and optimiser state.
+
+    Attributes:
+      features: the feature rows (W1), float32 [d, dim].
+      tower: parameters of the dense tower.
+      tower_state: its optimiser's state.
+      head: class rows, bias, multiplier of the scores.
+    """
+
+    features: RowTable
+    tower: Any
+    tower_state: Any
+    head: Head
+
+
+class StepMetrics(NamedTuple):
+    """What a step reports: its loss, and whether all was finite and the step was taken."""
+
+    loss: jax.Array
+    ok: jax.Array
+
+
+def init_state(model: Model) -> TrainState:
+    """Parameters at the start: rows on spheres, the dense layer by its own rule."""
+    features_key, head_key = jax.random.split(jax.random.key(model.seed))
+    rows = normalize(jax.random.normal(features_key, (model.num_features, model.dim)))
+    adagrad = model.head.row_optimizer == "adagrad"
+    accumulator = jnp.zeros(model.num_features) if adagrad else None
+    tower = init_tower(model.dim, model.encoder, model.head.compute_dtype, model.seed)[1]
+    return TrainState(
+        features=RowTable(rows * model.feature_init, accumulator),
+        tower=tower,
+        tower_state=model.tower_optimizer.init(tower),
+        head=init_head(model.head, head_key, model.dim, score_scale=model.score_scale),
+    )
+
+
+def abstract_state(model: Model) -> TrainState:
+    """Shapes and types of the state, without its arrays."""
+    return jax.eval_shape(functools.partial(init_state, model))
+
+
+def train_step(model: Model, state: TrainState, batch: Batch) -> tuple[TrainState, StepMetrics]:
+    """One step: embed, mine, take the loss, step every row that the batch touched."""
+    key = jax.random.fold_in(jax.random.key(model.seed), batch.step)
+    features = _dropped_out(model, batch.features, key)
+    rate = model.learning_rate * model.decay(batch.step)
+
+    sums = bag(state.features.rows, features)
+    queries, pull_back = jax.vjp(functools.partial(apply_tower, model.structure), state.tower, sums)
+    head, step = update_head(
+        model.head,
+        state.head,
+        queries,
+        batch.terms,
+        batch.sample,
+        learning_rate=rate,
+        scale_learning_rate=model.scale_learning_rate * model.decay(batch.step),
+        known=batch.known,
+        key=jax.random.fold_in(key, 1),
+    )
+    of_tower, of_sums = pull_back(step.query_gradient)
+
+    ok = step.ok & jnp.all(jnp.isfinite(of_sums)) & jnp.isfinite(optax.tree.sum(of_tower))
+    feature_rows = update_rows(
+        state.features,
+        [(features, of_sums)],
+        optimizer=model.head.row_optimizer,
+        learning_rate=rate,
+        ok=ok,
+    )
+    steps, tower_state = model.tower_optimizer.update(of_tower, state.tower_state, state.tower)
+    tower = optax.apply_updates(state.tower, steps)
+    tower, tower_state = jax.tree.map(
+        lambda new, old: jnp.where(ok, new, old),
+        (tower, tower_state),
+        (state.tower, state.tower_state),
+    )
+    return TrainState(feature_rows, tower, tower_state, head), StepMetrics(step.loss, ok)
+
+
+def _dropped_out(model: Model, features: SparseRows, key: jax.Array) -> SparseRows:
+    """Leaves features out and scales up the rest, so that the expected sum stays."""
+    if not model.input_dropout:
+        return features
+    keep = 1.0 - model.input_dropout
+    kept = jax.random.bernoulli(jax.random.fold_in(key, 0), keep, features.values.shape)
+    return features._replace(values=jnp.where(kept, features.values / keep, 0))
+
+
+def best_labels(model: Model, state: TrainState, features: SparseRows, count: int) -> Best:
+    """The `count` best labels of each point over all K, exactly, ties to the lowest label."""
+    queries = apply_tower(model.structure, state.tower, bag(state.features.rows, features))
+    return best_scores(
+        queries * jnp.exp(state.head.log_scale),
+        state.head.table.rows,
+        None,
+        count,
+        bias=state.head.bias,
+        compute_dtype=jnp.dtype(model.head.compute_dtype),
+    )
+
+
+def train_steps(
+    model: Model, state: TrainState, batches: Any, materialize: Any
+) -> tuple[TrainState, StepMetrics]:
+    """Several steps in one dispatch: a scan of `train_step` over stacked batches."""
+    return lax.scan(lambda s, item: train_step(model, s, materialize(item)), state, batches)

@@ -1,0 +1,80 @@
+"""A trained model at work: raw features in, the best labels out."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from snm.batches import block_of
+from snm.data.weighting import Weighting
+from snm.errors import InputError
+from snm.model import Model, TrainState, best_labels
+
+__all__ = ["Predictor"]
+
+_ROWS = 512  # points scored at once: a block of scores fits the cache
+
+
+@functools.lru_cache(maxsize=8)
+def _compiled(model: Model, count: int) -> jax.stages.Wrapped:
+    return jax.jit(functools.partial(best_labels, model, count=count))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Predictor:
+    """A model with all that prediction needs.
+
+    Attributes:
+      model: static description.
+      state: parameters.
+      weighting: of the features, fitted on the training points.
+      label_names: K names, or None.
+    """
+
+    model: Model
+    state: TrainState
+    weighting: Weighting
+    label_names: tuple[str, ...] | None = None
+
+    def top(self, features: csr_matrix, k: int) -> Iterator[tuple[NDArray, NDArray]]:
+        """The best labels, a block of points at a time, exactly, ties to the lowest label.
+
+        Args:
+          features: CSR [n, d], as in the data files: the model's weighting is applied here.
+          k: how many labels.
+
+        Yields:
+          int32 [m, k] labels and float32 [m, k] scores, in the order of the points.
+
+        Raises:
+          InputError: another number of features, or k that is not from 1 to K.
+        """
+        model = self.model
+        if features.shape[1] != model.num_features:
+            raise InputError(
+                "features", f"{features.shape[1]} columns", f"{model.num_features}, as in training"
+            )
+        if not 1 <= k <= model.head.num_labels:
+            raise InputError("k", str(k), f"1 to {model.head.num_labels} labels")
+        features = self.weighting.apply(csr_matrix(features))
+        score = _compiled(model, k)
+        for first in range(0, features.shape[0], _ROWS):
+            rows = np.arange(first, min(first + _ROWS, features.shape[0]))
+            padded = np.full(_ROWS, -1, np.int64)
+            padded[: len(rows)] = rows
+            best = score(self.state, block_of(features, padded))
+            yield np.asarray(best.slots)[: len(rows)], np.asarray(best.scores)[: len(rows)]
+
+    def predict(self, features: csr_matrix, k: int = 5) -> tuple[NDArray, NDArray]:
+        """The best labels of all points at once: int32 [n, k] labels, float32 [n, k] scores."""
+        blocks = list(self.top(features, k))
+        if not blocks:
+            return np.zeros((0, k), np.int32), np.zeros((0, k), np.float32)
+        labels, scores = zip(*blocks, strict=True)
+        return np.concatenate(labels), np.concatenate(scores)

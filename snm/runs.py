@@ -1,0 +1,267 @@
+"""A run folder: what was asked for, what happened, what came out of it.
+
+- `config.toml`: every setting, resolved
+- `run.json`: the data it is trained on, and what the model's arrays look like
+- `weighting.npz`: the fitted feature weighting
+- `labels.txt`: names of the labels, where the data has them
+- `log.jsonl`: one line an event
+- `tensorboard/`: the same as event files
+- `checkpoints/`: parameters
+- `result.json`: metrics on the test points, time, memory, versions
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import platform
+import resource
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import numpy as np
+
+from snm import sampling
+from snm.checkpoints import Checkpoints
+from snm.config import Config, read_config, write_config
+from snm.data.dataset import Dataset
+from snm.data.weighting import Weighting
+from snm.errors import InputError
+from snm.head import HeadSpec
+from snm.model import Model, abstract_state
+from snm.prediction import Predictor
+
+__all__ = ["RunFolder", "head_spec", "load", "make_model", "resolve", "write_json"]
+
+# Settings that may differ when a run goes on: they do not change the steps already done.
+_MAY_CHANGE = ("epochs", "keep_checkpoints")
+
+
+def resolve(config: Config, dataset: Dataset) -> Config:
+    """Replaces settings that depend on the data by their values.
+
+    Raises:
+      InputError: a setting that does not fit the data: an integer B >= K, k' > B.
+    """
+    num_labels = dataset.train.num_labels
+    if num_labels < 2:
+        raise InputError("data", f"{num_labels} label", "at least 2: there are no negatives")
+    if not dataset.train.labels.nnz:
+        raise InputError("data", "no training point with a label", "at least one")
+    sampled: int | Literal["all"]
+    if config.sampled == "auto":
+        sampled = sampling.auto_size(num_labels)
+    else:
+        sampled = config.sampled
+    if config.sampler == "in-batch":
+        # The candidates are the batch's own positives; one label more would mean "all others".
+        sampled = min(config.batch_size, max(1, num_labels - 2))
+    if sampled != "all" and sampled >= num_labels:
+        found = f"{sampled} of {num_labels} labels"
+        raise InputError("--sampled", found, f"at most {num_labels - 1}, or `all` others")
+    most = num_labels - 1 if sampled == "all" else sampled
+    mined: int | Literal["all"] = config.mined
+    # The default k' is meant for many labels; asked for by the user, it is refused instead.
+    if isinstance(mined, int) and mined > most:
+        if mined != Config().mined or isinstance(config.sampled, int):
+            raise InputError("--mined", f"{mined} of {most} sampled labels", f"at most {most}")
+        mined = "all"
+    return dataclasses.replace(config, sampled=sampled, mined=mined)
+
+
+def head_spec(config: Config, num_labels: int) -> HeadSpec:
+    """The head of a resolved configuration."""
+    sampled = num_labels - 1 if config.sampled == "all" else config.sampled
+    assert isinstance(sampled, int)
+    return HeadSpec(
+        num_labels=num_labels,
+        sampled=sampled,
+        mined=sampled if config.mined == "all" else config.mined,
+        loss=config.loss,
+        phi=config.phi,
+        ramp_rho=config.ramp_rho,
+        vartheta=config.vartheta,
+        weight_scale=config.weight_scale,
+        retrieval_k=config.retrieval_k,
+        power_alpha=config.power_alpha,
+        tail_epsilon=config.tail_epsilon,
+        subsample_draws=config.subsample_draws,
+        negative_weight=config.negative_weight,
+        exclude=config.exclude,
+        positives=config.positives,
+        row_optimizer=config.row_optimizer,
+        bias=config.bias,
+        learn_scale=config.learn_score_scale,
+        compute_dtype=config.compute_dtype,
+    )
+
+
+def make_model(config: Config, num_features: int, num_labels: int, total_steps: int) -> Model:
+    """The model of a resolved configuration."""
+    return Model(
+        head=head_spec(config, num_labels),
+        num_features=num_features,
+        dim=config.dim,
+        encoder=config.encoder,
+        feature_init=config.feature_init,
+        score_scale=config.score_scale,
+        input_dropout=config.input_dropout,
+        learning_rate=config.learning_rate,
+        tower_learning_rate=config.tower_learning_rate,
+        tower_momentum=config.tower_momentum,
+        scale_learning_rate=config.scale_learning_rate,
+        schedule=config.schedule,
+        total_steps=total_steps,
+        seed=config.seed,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class RunFolder:
+    """The files of a run."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """Every resolved setting."""
+        return self.path / "config.toml"
+
+    @property
+    def facts(self) -> Path:
+        """The data and the shapes of the model."""
+        return self.path / "run.json"
+
+    @property
+    def result(self) -> Path:
+        """Metrics on the test points."""
+        return self.path / "result.json"
+
+    @property
+    def log(self) -> Path:
+        """One JSON line an event."""
+        return self.path / "log.jsonl"
+
+    def checkpoints(self, keep: int, phase: str = "train") -> Checkpoints:
+        """The checkpoints of a phase: `train`, or `refit` on all of train."""
+        folder = self.path / "checkpoints"
+        return Checkpoints(folder if phase == "train" else folder / phase, keep=keep)
+
+    def open(self, config: Config, source: str, dataset: Dataset) -> bool:
+        """Makes the folder, or finds the same run in it; whether it goes on with one.
+
+        Raises:
+          InputError: the folder holds another run, or something that is no run.
+        """
+        facts = {
+            "data": source,
+            "sha256": dataset.sha256,
+            "num_features": dataset.train.num_features,
+            "num_labels": dataset.train.num_labels,
+        }
+        if self.config.exists():
+            self._refuse_another(config, facts)
+            write_config(self.config, config)
+            return True
+        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            raise InputError(str(self.path), "something that is no run", "a new or empty folder")
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_json(self.facts, facts)
+        if dataset.label_names is not None:
+            beside = self.path / "labels.partial"
+            beside.write_text("\n".join(dataset.label_names) + "\n", encoding="utf-8")
+            beside.replace(self.path / "labels.txt")
+        write_config(self.config, config)
+        return False
+
+    def _refuse_another(self, config: Config, facts: dict[str, Any]) -> None:
+        old = read_config(self.config)
+        for field in dataclasses.fields(Config):
+            before, now = getattr(old, field.name), getattr(config, field.name)
+            if before != now and field.name not in _MAY_CHANGE:
+                found = f"a run with {field.name} = {before!r}"
+                raise InputError(str(self.path), found, f"{now!r}: choose another --run-dir")
+        known = read_json(self.facts)
+        if known["sha256"] != facts["sha256"]:
+            found = f"a run on other data ({known['data']})"
+            raise InputError(str(self.path), found, "the same data: choose another --run-dir")
+
+    def weighting(self, kind: str, dataset: Dataset) -> Weighting:
+        """The weighting fitted on all of train, kept with the run."""
+        path = self.path / "weighting.npz"
+        if path.exists():
+            return Weighting.load(path)
+        fitted = Weighting.fit(kind, dataset.train.features)  # type: ignore[arg-type]
+        fitted.save(path)
+        return fitted
+
+
+def load(run: str | Path) -> Predictor:
+    """A trained model, from its run folder: the best checkpoint, or the last without validation.
+
+    Raises:
+      InputError: no run, or none that has saved a checkpoint yet.
+    """
+    folder = RunFolder(Path(run))
+    if not folder.config.exists():
+        raise InputError(str(run), "no config.toml", "the folder of a run (`snm train`)")
+    config, facts = read_config(folder.config), read_json(folder.facts)
+    checkpoints = folder.checkpoints(config.keep_checkpoints)
+    step = checkpoints.best()
+    if config.refit:
+        refit = folder.checkpoints(config.keep_checkpoints, "refit")
+        if refit.latest() is not None:
+            checkpoints, step = refit, refit.latest()
+    if step is None:
+        raise InputError(str(run), "no checkpoint", "a run that has saved one")
+    model = make_model(config, facts["num_features"], facts["num_labels"], 1)
+    state = checkpoints.load(step, abstract_state(model))
+    names = folder.path / "labels.txt"
+    return Predictor(
+        model,
+        state,
+        Weighting.load(folder.path / "weighting.npz"),
+        tuple(names.read_text(encoding="utf-8").split("\n")[:-1]) if names.exists() else None,
+    )
+
+
+def read_json(path: Path) -> Any:
+    """A JSON file of a run.
+
+    Raises:
+      InputError: it is missing or damaged.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(str(path), (error.strerror or "").lower(), "a file of the run") from error
+    except ValueError as error:
+        raise InputError(str(path), "damaged JSON", "a file written by `snm train`") from error
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes beside and renames; arrays and NumPy scalars become lists and numbers."""
+    beside = path.with_suffix(".partial")
+    text = json.dumps(value, indent=1, default=lambda x: np.asarray(x).tolist())
+    beside.write_text(text + "\n", encoding="utf-8")
+    beside.replace(path)
+
+
+def surroundings() -> dict[str, Any]:
+    """Versions, the device, and the peak memory of this process in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    device = jax.devices()[0]
+    stats = device.memory_stats() or {}
+    packages = ("snm", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "scipy")
+    return {
+        "peak_memory_bytes": peak if sys.platform == "darwin" else peak * 1024,
+        "peak_device_memory_bytes": stats.get("peak_bytes_in_use"),
+        "versions": {
+            "python": platform.python_version(),
+            **{package: metadata.version(package) for package in packages},
+        },
+        "device": f"{device.platform}: {device.device_kind}",
+    }

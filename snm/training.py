@@ -1,0 +1,226 @@
+"""The loop: batches -> compiled steps -> losses, evaluations, checkpoints.
+
+`run_steps` is a generator: it trains, and yields what happened, in order. Whoever consumes it
+prints, logs or draws; there are no callbacks. Where it stops, evaluates and saves depends on the
+step alone, never on when it was started, so that a resumed run takes the same path.
+"""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import dataclasses
+import functools
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from snm.batches import Source
+from snm.checkpoints import Checkpoints
+from snm.model import Model, TrainState, train_steps
+
+__all__ = ["Evaluated", "NonFiniteError", "Progress", "Saved", "Stepped", "run_steps"]
+
+
+class NonFiniteError(ArithmeticError):
+    """A loss or a gradient was not finite; no parameter was changed by that step."""
+
+    def __init__(self, step: int):
+        self.step = step
+        super().__init__(
+            f"step {step}: the loss or its gradient is not finite; the parameters are those of the "
+            "step before. A lower --learning-rate or --score-scale usually helps"
+        )
+
+
+@dataclasses.dataclass
+class Progress:
+    """The loop's own numbers, saved with every checkpoint.
+
+    Attributes:
+      step: steps done.
+      best_score: of the monitored metric so far, or None.
+      best_step: the step it was reached at.
+      stale: evaluations since then.
+      seconds: spent training, evaluation left out.
+      stopped: whether early stopping ended the run.
+    """
+
+    step: int = 0
+    best_score: float | None = None
+    best_step: int = 0
+    stale: int = 0
+    seconds: float = 0.0
+    stopped: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Stepped:
+    """A dispatch was finished: steps done, points seen, the mean loss of its steps, its seconds."""
+
+    step: int
+    points: int
+    loss: float
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluated:
+    """The held-out points were scored: name -> value, and whether it is the best so far."""
+
+    step: int
+    metrics: dict[str, float]
+    best: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Saved:
+    """A checkpoint was written."""
+
+    step: int
+
+
+Event = Stepped | Evaluated | Saved
+
+
+def run_steps(
+    model: Model,
+    source: Source,
+    state: TrainState,
+    progress: Progress,
+    *,
+    last_step: int,
+    steps_per_dispatch: int,
+    checkpoints: Checkpoints,
+    checkpoint_every: int,
+    evaluate: Callable[[TrainState], dict[str, float]] | None = None,
+    evaluate_every: int = 0,
+    monitor: str = "P@1",
+    patience: int = 0,
+) -> Iterator[Event]:
+    """Trains from `progress.step` to `last_step`, and yields what happened.
+
+    Args:
+      model: what is trained.
+      source: batches.
+      state: parameters; consumed.
+      progress: where the loop stands; changed in place.
+      last_step: steps of the whole run.
+      steps_per_dispatch: steps between two words with the device.
+      checkpoints: where to save.
+      checkpoint_every: steps between checkpoints; the last step is saved too.
+      evaluate: metrics of a state on held-out points, or None.
+      evaluate_every: steps between evaluations; the last step is evaluated too.
+      monitor: the metric that decides which checkpoint is best.
+      patience: evaluations without a better score after which to stop; 0 never stops.
+
+    Yields:
+      Events, those of a dispatch one dispatch late: the host never waits for the device.
+
+    Raises:
+      NonFiniteError: a loss or gradient was not finite.
+    """
+    resident = source.resident_arrays()
+    marks = [checkpoint_every] + ([evaluate_every] if evaluate else [])
+    plan = list(_dispatches(source, progress.step, last_step, steps_per_dispatch, marks))
+    waiting: collections.deque[tuple[int, int, Any, float]] = collections.deque()
+    compiled: dict[tuple[int, int], Any] = {}
+    clock = time.perf_counter()
+
+    for first, count, stack in _ahead(source, plan):
+        shape = source.shape_of_step(first)
+        if shape not in compiled:
+            compiled[shape] = _compiled(model, source, shape)
+        state, metrics = compiled[shape](state, resident, stack)
+        waiting.append((first, count, metrics, time.perf_counter() - clock))
+        if len(waiting) > 1:
+            yield _finished(source, waiting.popleft(), progress)
+        done = first + count
+        evaluating = evaluate is not None and _due(done, evaluate_every, last_step)
+        saving = _due(done, checkpoint_every, last_step)
+        if not (evaluating or saving):
+            continue
+        while waiting:
+            yield _finished(source, waiting.popleft(), progress)
+        progress.seconds += time.perf_counter() - clock
+        score = None
+        if evaluating:
+            assert evaluate is not None
+            found = evaluate(state)
+            score = found[monitor]
+            yield Evaluated(done, found, _note(progress, score, done, patience))
+        if saving or progress.stopped:
+            score = score if evaluating else None
+            checkpoints.save(done, state, dataclasses.asdict(progress), score)
+            yield Saved(done)
+        clock = time.perf_counter()
+        if progress.stopped:
+            return
+
+
+def _due(step: int, every: int, last: int) -> bool:
+    return step == last or (every > 0 and step % every == 0)
+
+
+def _note(progress: Progress, score: float, step: int, patience: int) -> bool:
+    """Counts an evaluation; whether it is the best so far."""
+    best = progress.best_score is None or score > progress.best_score
+    if best:
+        progress.best_score, progress.best_step, progress.stale = score, step, 0
+    else:
+        progress.stale += 1
+        progress.stopped = bool(patience) and progress.stale >= patience
+    return best
+
+
+def _dispatches(
+    source: Source, first: int, last: int, longest: int, marks: list[int]
+) -> Iterator[tuple[int, int]]:
+    """Cuts steps first .. last - 1 at epochs' ends and at every multiple of a mark."""
+    marks = [source.steps_per_epoch, *(mark for mark in marks if mark)]
+    while first < last:
+        stop = min(last, first + longest, *(first - first % mark + mark for mark in marks))
+        yield first, stop - first
+        first = stop
+
+
+def _ahead(source: Source, plan: list[tuple[int, int]]) -> Iterator[tuple[int, int, Any]]:
+    """Stacks of the plan, made by a thread while the device works on the one before."""
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        futures: collections.deque[concurrent.futures.Future] = collections.deque()
+        rest = iter(plan)
+        for first, count in [next(rest, (0, 0)), next(rest, (0, 0))]:
+            if count:
+                futures.append(pool.submit(source.stack, first, count))
+        for first, count in plan:
+            stack = futures.popleft().result()
+            following = next(rest, None)
+            if following:
+                futures.append(pool.submit(source.stack, *following))
+            yield first, count, stack
+
+
+def _compiled(model: Model, source: Source, shape: tuple[int, int]) -> Any:
+    """Several steps as one program, whose parameters change in place."""
+
+    def steps(state: TrainState, resident: Any, stack: Any) -> Any:
+        materialize = functools.partial(source.materialize, resident, shape=shape)
+        return train_steps(model, state, stack, materialize)
+
+    return jax.jit(steps, donate_argnums=0)
+
+
+def _finished(
+    source: Source, dispatch: tuple[int, int, Any, float], progress: Progress
+) -> Stepped:
+    first, count, metrics, seconds = dispatch
+    losses, ok = np.asarray(metrics.loss, np.float64), np.asarray(metrics.ok)
+    if not ok.all():
+        raise NonFiniteError(first + int(np.argmin(ok)))
+    progress.step = first + count
+    loss = math.fsum(losses) / count
+    return Stepped(first + count, source.points_of(first, count), loss, seconds)

@@ -1,0 +1,205 @@
+"""The head's step by dense autodiff in float64: all scores at once, whole sorts, whole tables."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from snm.head import Head, HeadSpec, init_head
+from snm.rows import RowTable, SparseRows
+from snm.sampling import Sample, uniform_host
+
+LEARNING_RATE, SCALE_RATE = 0.3, 0.1
+
+
+class Case(NamedTuple):
+    """Everything that `update_head` takes."""
+
+    spec: HeadSpec
+    head: Head
+    queries: jax.Array
+    terms: SparseRows
+    sample: Sample | None
+    known: SparseRows
+
+
+def csr(ids: Any, values: Any, starts: Any) -> SparseRows:
+    return SparseRows(
+        jnp.asarray(ids, jnp.int32),
+        jnp.asarray(values, jnp.float32),
+        jnp.asarray(starts, jnp.int32),
+    )
+
+
+def make_case(
+    *,
+    n: int = 7,
+    dim: int = 32,
+    seed: int = 0,
+    padding: int = 3,
+    sample: Any = None,
+    **options: Any,
+) -> Case:
+    """A random batch; `padding` entries of weight 0 end the terms where there may be several."""
+    spec = HeadSpec(**{"learn_scale": True, **options})
+    num_labels = spec.num_labels
+    rng = np.random.default_rng(seed)
+    head = init_head(spec, jax.random.key(seed), dim, score_scale=2.0)
+    bias, accumulator = head.bias, head.table.accumulator
+    if bias is not None:
+        bias = jnp.asarray(0.1 * rng.normal(size=num_labels), jnp.float32)
+    if accumulator is not None:
+        accumulator = jnp.asarray(0.01 * rng.random(num_labels), jnp.float32)
+    head = Head(RowTable(head.table.rows, accumulator), bias, head.log_scale)
+    queries = rng.normal(size=(n, dim))
+    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
+
+    lengths = rng.integers(1, min(5, num_labels), n)
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    ids = np.concatenate([np.sort(rng.choice(num_labels, m, replace=False)) for m in lengths])
+    pad_ids, zeros = np.zeros(padding, np.int32), np.zeros(padding)
+    known = csr(np.r_[ids, pad_ids], np.r_[np.ones(len(ids)), zeros], starts)
+    if spec.positives == "one":
+        weights = np.r_[np.full(n - 1, 1 / n), 0]  # the last point is padding
+        terms = csr(ids[starts[:-1]], weights, np.arange(n + 1))
+    else:
+        terms = csr(known.ids, np.r_[rng.random(len(ids)) / n, zeros], starts)
+    if sample is None and not spec.samples_all:
+        sample = uniform_host(seed, 0, num_labels, spec.sampled + 1)
+    if callable(sample):
+        sample = sample(np.asarray(terms.ids))
+    return Case(spec, head, jnp.asarray(queries, jnp.float32), terms, sample, known)
+
+
+def rank_weights(spec: HeadSpec, ranks: Any = None) -> np.ndarray:
+    """The vartheta of every rank 1 .. B, from the definitions; [T, B] where ranks were drawn."""
+    k = spec.mined
+    each = 1 / k
+    if spec.weight_scale == "surrogate":
+        each = (spec.num_labels - 1) / (spec.retrieval_k * spec.sampled)
+    vartheta = np.zeros(spec.sampled)
+    vartheta[:k] = each
+    if spec.vartheta == "power-law":
+        shape = np.arange(1, k + 1) ** -spec.power_alpha
+        vartheta[:k] = each * k * shape / shape.sum()
+    if spec.vartheta == "epsilon-tail":
+        vartheta[k:] = spec.tail_epsilon * each
+    if spec.vartheta == "subsample":
+        counts = np.stack([(ranks == j).sum(axis=-1) for j in range(spec.sampled)], axis=-1)
+        vartheta = counts * (vartheta.sum() / spec.subsample_draws)
+    return vartheta * spec.negative_weight
+
+
+PHI = {
+    "hinge": lambda u: jnp.maximum(1 - u, 0),
+    "logistic": lambda u: jnp.logaddexp(0, -u) / np.log(2),
+    "squared_hinge": lambda u: jnp.maximum(1 - u, 0) ** 2,
+}
+
+
+def negatives_of(case: Case) -> np.ndarray:
+    """Which of the K labels each term may use, by Python sets: bool [T, K]."""
+    spec, sample = case.spec, case.sample
+    rows = row_of_term(case)
+    drawn = range(spec.num_labels) if sample is None else np.asarray(sample.ids).tolist()
+    drop = None
+    if sample is not None and int(sample.drop) < len(drawn):
+        drop = drawn[int(sample.drop)]
+    kept = np.zeros((len(rows), spec.num_labels), bool)
+    ids, values, starts = (np.asarray(part) for part in case.known)
+    for t, (row, label) in enumerate(zip(rows, np.asarray(case.terms.ids).tolist(), strict=True)):
+        leave_out = {label}
+        if spec.exclude == "all":
+            part = slice(starts[row], starts[row + 1])
+            leave_out = set(ids[part][values[part] != 0].tolist())
+        leave_out &= set(drawn)
+        if not leave_out and sample is not None and drop is not None:
+            leave_out = {drop}
+        kept[t, [j for j in drawn if j < spec.num_labels and j not in leave_out]] = True
+    return kept
+
+
+def row_of_term(case: Case) -> np.ndarray:
+    starts = np.asarray(case.terms.starts)
+    rows = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    return np.r_[rows, np.full(len(case.terms.ids) - len(rows), len(starts) - 2)]
+
+
+class Wanted(NamedTuple):
+    loss: Any
+    of_rows: Any  # gradient of the loss with respect to the table
+    of_bias: Any
+    of_queries: Any
+    of_log_scale: Any
+    table: Any  # after the step
+    accumulator: Any
+    bias: Any
+    log_scale: Any
+
+
+def loss_of(case: Case, rows, bias, queries, log_scale, *, ranks=None):
+    """The weighted sum of the terms' losses; float64 in, float64 out."""
+    spec, terms, sample = case.spec, case.terms, case.sample
+    row = row_of_term(case)
+    kept = jnp.asarray(negatives_of(case))
+    scores = (queries * jnp.exp(log_scale)) @ rows.T + bias[None, :]
+    scores = scores[row]
+    positive = jnp.take_along_axis(scores, np.asarray(terms.ids)[:, None], axis=1)[:, 0]
+    order = jnp.argsort(jnp.where(kept, -scores, jnp.inf), axis=1)[:, : spec.sampled]
+    ranked = jnp.take_along_axis(scores, order, axis=1)
+    real = jnp.take_along_axis(kept, order, axis=1)
+    ranked = jnp.where(real, ranked, 0)
+    if spec.loss == "softmax":
+        log_weight = np.zeros(spec.num_labels)
+        if sample is not None and sample.log_weights is not None:
+            ids = np.asarray(sample.ids)
+            some = ids < spec.num_labels
+            log_weight[ids[some]] = np.asarray(sample.log_weights, np.float64)[some]
+        logits = ranked + jnp.asarray(log_weight)[order]
+        real = real & (np.arange(real.shape[1]) < spec.mined)[None, :]
+        rivals = jnp.where(real, jnp.exp(logits - positive[:, None]), 0).sum(axis=1)
+        values = jnp.log1p(rivals)
+    else:
+        vartheta = rank_weights(spec, ranks)
+        vartheta = jnp.broadcast_to(vartheta[..., : ranked.shape[1]], ranked.shape)
+        phi = PHI[spec.phi]
+        margin = -ranked if spec.loss == "bowl" else positive[:, None] - ranked
+        values = jnp.where(real, vartheta * phi(margin), 0).sum(axis=1)
+        if spec.loss == "bowl":
+            values = values + phi(positive)
+    return jnp.sum(np.asarray(terms.values, np.float64) * values)
+
+
+def reference(case: Case, *, ranks=None, project: bool = True) -> Wanted:
+    """The dense step: every row by its gradient, then (`project`) back to unit length."""
+    spec, head = case.spec, case.head
+    with jax.enable_x64(True):
+        rows, queries, log_scale = (
+            jnp.asarray(np.asarray(x, np.float64))
+            for x in (head.table.rows, case.queries, head.log_scale)
+        )
+        bias = np.zeros(spec.num_labels) if head.bias is None else head.bias
+        bias = jnp.asarray(np.asarray(bias, np.float64))
+        loss, (of_rows, of_bias, of_queries, of_log_scale) = jax.value_and_grad(
+            lambda *at: loss_of(case, *at, ranks=ranks), argnums=(0, 1, 2, 3)
+        )(rows, bias, queries, log_scale)
+        of_rows, accumulator = np.asarray(of_rows), head.table.accumulator
+        step = of_rows
+        if accumulator is not None:
+            accumulator = np.asarray(accumulator, np.float64) + (of_rows**2).mean(axis=1)
+            step = of_rows / np.sqrt(accumulator + 1e-10)[:, None]
+        table = np.asarray(rows) - LEARNING_RATE * step
+        if project:
+            table /= np.linalg.norm(table, axis=1, keepdims=True)
+        return Wanted(
+            float(loss),
+            of_rows,
+            np.asarray(of_bias),
+            np.asarray(of_queries),
+            float(of_log_scale),
+            table,
+            accumulator,
+            None if head.bias is None else np.asarray(bias - LEARNING_RATE * of_bias),
+            float(log_scale - SCALE_RATE * of_log_scale),
+        )

@@ -1,0 +1,208 @@
+"""Row tables against dense float64 algebra, in the CPU form and in the accelerator form."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.sparse
+from jax import lax
+
+from snm import rows
+from snm.rows import RowTable, SparseRows, bag, normalize, update_rows
+
+NUM_ROWS, DIM, LEARNING_RATE = 23, 32, 0.25
+
+FORMS = ("cpu", "accelerator")
+
+
+@pytest.fixture(params=FORMS)
+def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Runs the test once with each of the two codes that `platform_dependent` chooses from."""
+    wanted = "cpu" if request.param == "cpu" else "default"
+
+    def choose(*args, **codes):
+        return codes[wanted](*args)
+
+    monkeypatch.setattr(lax, "platform_dependent", choose)
+    return request.param
+
+
+def random_block(seed: int, lengths: list[int], padding: int = 0) -> SparseRows:
+    """Rows of the given lengths; ids repeat within and between rows."""
+    rng = np.random.default_rng(seed)
+    entries = sum(lengths)
+    ids = np.concatenate([rng.integers(2, 14, entries), np.full(padding, 20)])
+    values = np.concatenate([rng.normal(size=entries), np.zeros(padding)])
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    return SparseRows(
+        jnp.asarray(ids, jnp.int32),
+        jnp.asarray(values, jnp.float32),
+        jnp.asarray(starts, jnp.int32),
+    )
+
+
+def dense(block: SparseRows) -> np.ndarray:
+    """The block as a float64 [n, NUM_ROWS] matrix; SciPy adds up repeated ids."""
+    ids, values, starts = (np.asarray(part) for part in block)
+    real = starts[-1]
+    shape = (len(starts) - 1, NUM_ROWS)
+    matrix = scipy.sparse.csr_matrix((values[:real], ids[:real], starts), shape=shape)
+    return matrix.toarray().astype(np.float64)
+
+
+def random_table(seed: int = 0, *, adagrad: bool = False, unit: bool = False) -> RowTable:
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=(NUM_ROWS, DIM))
+    if unit:
+        values /= np.linalg.norm(values, axis=1, keepdims=True)
+    total = jnp.asarray(rng.random(NUM_ROWS), jnp.float32) if adagrad else None
+    return RowTable(jnp.asarray(values, jnp.float32), total)
+
+
+def bits(x: jax.Array) -> np.ndarray:
+    return np.asarray(x).view(np.uint32)
+
+
+BLOCKS = {
+    "usual": random_block(1, [3, 1, 9, 2, 6, 9]),
+    "empty rows": random_block(2, [0, 7, 0, 0, 23, 0]),
+    "padding": random_block(3, [5, 0, 2, 1, 1, 1], padding=20),
+    "only empty rows": random_block(4, [0] * 6, padding=30),
+    "no entries": random_block(5, [0, 0, 0]),
+}
+
+
+@functools.cache  # one compilation a form: blocks have the same shapes
+def compiled_bag(form: str):
+    return jax.jit(lambda table, block: bag(table, block))
+
+
+@functools.cache
+def compiled_update(form: str, optimizer: str, unit_norm: bool):
+    step = functools.partial(
+        update_rows, optimizer=optimizer, learning_rate=LEARNING_RATE, unit_norm=unit_norm
+    )
+    return jax.jit(lambda table, gradients, ok: step(table, gradients, ok=ok))
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_bag_is_a_sparse_product(form, name):
+    block, table = BLOCKS[name], random_table().rows
+    got = compiled_bag(form)(table, block)
+    assert got.dtype == jnp.float32
+    np.testing.assert_allclose(got, dense(block) @ np.asarray(table, np.float64), atol=1e-5)
+
+
+def dense_step(table, gradients, optimizer, unit_norm):
+    """The same step by a gradient of the whole table, in float64."""
+    values = np.asarray(table.rows, np.float64)
+    gradient = sum(dense(block).T @ np.asarray(vectors, np.float64) for block, vectors in gradients)
+    total = None
+    step = gradient
+    if optimizer == "adagrad":
+        total = np.asarray(table.accumulator, np.float64) + (gradient**2).mean(axis=1)
+        step = gradient / np.sqrt(total + 1e-10)[:, None]
+    values = values - LEARNING_RATE * step
+    if unit_norm:
+        named = (gradient != 0).any(axis=1)
+        values[named] /= np.linalg.norm(values[named], axis=1, keepdims=True)
+    return values, total
+
+
+GRADIENTS = [
+    (random_block(6, [2, 0, 7], padding=2), 3),
+    (random_block(7, [1, 3]), 2),  # names rows that the first names too
+    (BLOCKS["no entries"], 3),
+]
+
+
+def random_gradients():
+    rng = np.random.default_rng(8)
+    return [(b, jnp.asarray(rng.normal(size=(n, DIM)), jnp.float32)) for b, n in GRADIENTS]
+
+
+@pytest.mark.parametrize("unit_norm", [False, True])
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad"])
+def test_update_is_the_dense_step(form, optimizer, unit_norm):
+    table = random_table(adagrad=optimizer == "adagrad", unit=unit_norm)
+    gradients = random_gradients()
+    got = compiled_update(form, optimizer, unit_norm)(table, gradients, True)
+    values, total = dense_step(table, gradients, optimizer, unit_norm)
+    np.testing.assert_allclose(got.rows, values, atol=2e-6)
+    if total is not None:
+        np.testing.assert_allclose(got.accumulator, total, rtol=1e-5)
+
+    # Rows without a gradient are not even rounded anew.
+    named = np.concatenate([block.ids for block, _ in gradients])
+    others = np.setdiff1d(np.arange(NUM_ROWS), named)
+    assert len(others) > 5
+    np.testing.assert_array_equal(bits(got.rows)[others], bits(table.rows)[others])
+    if total is not None:
+        kept = bits(got.accumulator)[others]
+        np.testing.assert_array_equal(kept, bits(table.accumulator)[others])
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad"])
+def test_not_ok_leaves_every_bit(form, optimizer):
+    table = random_table(adagrad=optimizer == "adagrad")
+    # -0.0 tells "nothing was written" from "0 was added".
+    table = RowTable(table.rows.at[:, 3].set(-0.0), table.accumulator)
+    gradients = [(block, jnp.full_like(vectors, jnp.nan)) for block, vectors in random_gradients()]
+    got = compiled_update(form, optimizer, True)(table, gradients, False)
+    np.testing.assert_array_equal(bits(got.rows), bits(table.rows))
+    if optimizer == "adagrad":
+        np.testing.assert_array_equal(bits(got.accumulator), bits(table.accumulator))
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad"])
+def test_a_gradient_without_entries_changes_nothing(form, optimizer):
+    table = random_table(adagrad=optimizer == "adagrad")
+    gradients = [(BLOCKS["no entries"], jnp.ones((3, DIM)))]
+    got = update_rows(table, gradients, optimizer=optimizer, learning_rate=1.0, unit_norm=True)
+    np.testing.assert_array_equal(bits(got.rows), bits(table.rows))
+
+
+def test_touched_may_replace_the_blocks_own_ids(form):
+    table, gradients = random_table(unit=True), random_gradients()
+    # Longer than needed: rows that no gradient names keep their unit length.
+    touched = jnp.arange(1, 22, dtype=jnp.int32)
+    step = functools.partial(update_rows, optimizer="sgd", unit_norm=True, touched=touched)
+    got = jax.jit(lambda table: step(table, gradients, learning_rate=LEARNING_RATE))(table)
+    want = compiled_update(form, "sgd", True)(table, gradients, True)
+    np.testing.assert_allclose(got.rows, want.rows, atol=1e-6)
+    np.testing.assert_array_equal(bits(got.rows)[22], bits(table.rows)[22])
+
+
+def test_projection_stops_at_the_count():
+    table, ids = random_table(), jnp.array([4, 4, 9, 0], jnp.int32)
+    want = np.array(table.rows)
+    want[4] /= np.linalg.norm(want[4])
+    for project in (rows._project_loop, rows._project_scatter):
+        got = jax.jit(project)(table.rows, ids, jnp.int32(2))
+        np.testing.assert_allclose(got, want, atol=1e-6)
+
+
+def test_entry_rows_counts_padding_to_the_last_row():
+    np.testing.assert_array_equal(
+        rows.entry_rows(random_block(0, [2, 0, 1], padding=2)), [0, 0, 2, 2, 2]
+    )
+
+
+def test_normalize_has_unit_length():
+    x = jnp.array([[3.0, 4.0], [1e-12, 0.0], [-1e12, 0.0]])
+    np.testing.assert_allclose(normalize(x), [[0.6, 0.8], [1, 0], [-1, 0]], rtol=1e-6)
+
+
+def test_normalize_at_zero_has_a_harmless_gradient():
+    value, gradient = jax.value_and_grad(lambda x: jnp.sum(2 * normalize(x)))(jnp.zeros(3))
+    assert value == 0
+    # Not only finite: a huge one would overflow where something squares or sums it.
+    np.testing.assert_array_equal(gradient, [2, 2, 2])
+
+
+def test_normalize_gradient_is_tangent():
+    x = jnp.array([3.0, 4.0])
+    gradient = jax.grad(lambda x: normalize(x)[0])(x)
+    np.testing.assert_allclose(gradient, [16 / 125, -12 / 125], rtol=1e-5)  # (1 - .36)/5, -.48/5

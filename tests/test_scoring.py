@@ -1,0 +1,135 @@
+"""Block scoring and mining against a brute-force stable sort; small integers make ties common."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from snm import scoring
+from snm.scoring import MASKED, Masked, best_scores, block_plan
+
+N, DIM = 5, 4
+
+
+def integers(seed: int, *shape: int) -> np.ndarray:
+    """Entries -2 .. 2: scores are exact in float32 and often tie."""
+    return np.random.default_rng(seed).integers(-2, 3, shape).astype(np.float32)
+
+
+def brute_force(queries, table, ids, count, *, masked=(), bias=None, first_row=0):
+    """All scores in float64, stably sorted."""
+    rows = np.arange(len(table)) if ids is None else np.asarray(ids) - first_row
+    here = (rows >= 0) & (rows < len(table))
+    rows = np.where(here, rows, 0)
+    scores = queries.astype(np.float64) @ table[rows].T.astype(np.float64)
+    if bias is not None:
+        scores = scores + bias[rows]
+    scores = np.where(here, scores, MASKED)
+    for row, slot in masked:
+        if slot < scores.shape[1]:
+            scores[row, slot] = MASKED
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :count]
+    return np.take_along_axis(scores, order, axis=1), order
+
+
+def check(got, want):
+    scores, slots = want
+    np.testing.assert_allclose(got.scores, scores, rtol=1e-6)
+    real = scores > MASKED / 2  # which slot a masked score claims does not matter
+    np.testing.assert_array_equal(np.where(real, got.slots, -1), np.where(real, slots, -1))
+
+
+@pytest.fixture(params=[16, 64, 4096])
+def longest(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Blocks of 16 labels (13 of them for 201), of 64 (the last one overlaps), and one block."""
+    monkeypatch.setattr(scoring, "_CPU_BLOCK", request.param)
+    return request.param
+
+
+PAIRS = [(0, 0), (0, 200), (1, 17), (1, 16), (3, 15), (4, 5), (4, 900)]
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_best_scores_are_the_head_of_a_stable_sort(longest, sampled, with_bias):
+    queries, table = integers(0, N, DIM), integers(1, 201, DIM)
+    rng = np.random.default_rng(2)
+    # 201 is no label: the padding of a sample with slots left over.
+    ids = np.r_[np.sort(rng.choice(201, 90, replace=False)), [201] * 7] if sampled else None
+    bias = integers(3, 201) if with_bias else None
+    masked = Masked(*(jnp.array(part, jnp.int32) for part in zip(*PAIRS, strict=True)))
+    ids_device = None if ids is None else jnp.asarray(ids, jnp.int32)
+
+    @jax.jit
+    def several(queries, table, ids, bias, masked):
+        return [best_scores(queries, table, ids, c, bias=bias, masked=masked) for c in (1, 7, 60)]
+
+    got = several(queries, table, ids_device, bias, masked)
+    for count, best in zip((1, 7, 60), got, strict=True):
+        check(best, brute_force(queries, table, ids, count, masked=PAIRS, bias=bias))
+
+
+@pytest.mark.parametrize("num_labels", [2, 16, 20, 24])
+def test_fewer_labels_than_wanted(monkeypatch, num_labels):
+    monkeypatch.setattr(scoring, "_CPU_BLOCK", 16)
+    queries, table = integers(4, N, DIM), integers(5, num_labels, DIM)
+    masked = Masked(jnp.array([0, 0, 2]), jnp.array([0, 1, num_labels - 1]))
+    got = best_scores(queries, table, None, num_labels + 3, masked=masked)
+    scores, slots = brute_force(
+        queries, table, None, num_labels, masked=[(0, 0), (0, 1), (2, num_labels - 1)]
+    )
+    check(scoring.Best(got.scores[:, :num_labels], got.slots[:, :num_labels]), (scores, slots))
+    np.testing.assert_array_equal(got.scores[:, num_labels:], np.float32(MASKED))
+
+
+def test_a_shard_sees_its_own_labels_only():
+    queries, table = integers(6, N, DIM), integers(7, 40, DIM)
+    ids = jnp.arange(0, 120, 3, dtype=jnp.int32)  # labels 40 .. 79 are this shard's
+    got = best_scores(jnp.asarray(queries), jnp.asarray(table), ids, 6, first_row=40)
+    check(got, brute_force(queries, table, ids, 6, first_row=40))
+    assert set(np.asarray(ids)[got.slots.reshape(-1)]) <= set(range(40, 80))
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_cpu_and_accelerator_blocks_give_the_same(monkeypatch, sampled):
+    queries, table = integers(8, N, DIM), integers(9, 500, DIM)
+    ids = jnp.arange(3, 490, 2, dtype=jnp.int32) if sampled else None
+    forms = []
+
+    def both(*args, cpu, default):
+        forms.append((cpu.keywords["plan"], default.keywords["plan"]))
+        ours, theirs = cpu(*args), default(*args)
+        np.testing.assert_array_equal(ours.scores, theirs.scores)
+        np.testing.assert_array_equal(ours.slots, theirs.slots)
+        return ours
+
+    monkeypatch.setattr(scoring, "_CPU_BLOCK", 64)
+    monkeypatch.setattr(scoring, "_ACCELERATOR_SCORES", 200 * N)
+    monkeypatch.setattr(jax.lax, "platform_dependent", both)
+    best_scores(jnp.asarray(queries), jnp.asarray(table), ids, 3)
+    ((cpu, accelerator),) = forms
+    assert cpu.num_blocks > accelerator.num_blocks
+
+
+def test_bfloat16_is_close():
+    rng = np.random.default_rng(10)
+    queries, table = (rng.normal(size=(n, 64)).astype(np.float32) for n in (N, 300))
+    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
+    table /= np.linalg.norm(table, axis=1, keepdims=True)
+    got = best_scores(queries, table, None, 8, compute_dtype=jnp.bfloat16)
+    assert got.scores.dtype == jnp.float32
+    want, _ = brute_force(queries, table, None, 8)
+    # 2^-9 relative rounding of each factor: a few thousandths of a score, whichever labels win.
+    np.testing.assert_allclose(got.scores, want, atol=5e-3)
+    exact = np.take_along_axis(queries @ table.T, np.asarray(got.slots), axis=1)
+    np.testing.assert_allclose(exact, got.scores, atol=5e-3)
+
+
+def test_block_plans_cover_every_slot_once():
+    for num_slots in (1, 15, 16, 17, 63, 64, 65, 200, 4097):
+        for longest in (16, 64, 4096):
+            plan = block_plan(num_slots, longest)
+            assert plan.size % 16 == 0
+            assert plan.size * (plan.num_blocks - 1) < num_slots <= plan.size * plan.num_blocks
+            # Only a single block may be longer than the table, which is then padded.
+            assert plan.num_blocks == 1 or plan.size <= num_slots
