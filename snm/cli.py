@@ -21,16 +21,18 @@ __all__ = ["main"]
 class Stats:
     """Print what a data set holds: the columns of the paper's Table 1, and more.
 
-    Example: snm data stats path/to/eurlex
+    For example:
+
+      snm data stats path/to/eurlex
     """
 
-    data: Positional[str]
+    data: Annotated[Positional[str], arg(metavar="DATA")]
     """Folder of the data set, or `synthetic`."""
     json: bool = False
     """Print one JSON object."""
 
     def __call__(self) -> None:
-        from snm.reports import print_stats
+        from snm.verbs import print_stats
 
         print_stats(self.data, as_json=self.json)
 
@@ -39,10 +41,12 @@ class Stats:
 class Synth:
     """Write a data set made up to look like real ones, of any size.
 
-    Example: snm data synth /data/made-up --points 100000 --features 50000 --labels 20000
+    For example:
+
+      snm data synth /data/made-up --points 100000 --features 50000 --labels 20000
     """
 
-    out: Positional[Path]
+    out: Annotated[Positional[Path], arg(metavar="OUT")]
     """Folder to write train.txt and test.txt to; must not exist."""
     points: int = 8000
     """Training points."""
@@ -60,7 +64,7 @@ class Synth:
     """The same seed gives the same data."""
 
     def __call__(self) -> None:
-        from snm.reports import write_synthetic
+        from snm.verbs import write_synthetic
 
         write_synthetic(
             self.out,
@@ -97,13 +101,14 @@ class Train:
     The same command again goes on where the last one stopped. Settings come from the preset, then
     from the TOML file, then from the flags.
 
-    Examples:
+    For example:
+
       snm train path/to/eurlex --run-dir runs/eurlex
       snm train synthetic --run-dir runs/ns --preset paper --mined all
-      snm train path/to/eurlex --run-dir runs/e20 --epochs 20 --validation-fraction 0.1 --patience 3
+      snm train path/to/eurlex --run-dir runs/stop --validation-fraction 0.1 --patience 3
     """
 
-    data: Positional[str]
+    data: Annotated[Positional[str], arg(metavar="DATA")]
     """Folder of the data set, or `synthetic`."""
     run_dir: Path
     """Folder of the run; one with other settings or data is refused."""
@@ -119,7 +124,7 @@ class Train:
     """Settings of the run."""
 
     def __call__(self) -> None:
-        from snm.reports import run_training
+        from snm.verbs import run_training
 
         _use_compilation_cache()
         run_training(
@@ -136,12 +141,13 @@ class Train:
 class Evaluate:
     """Evaluate a trained model on test points, exactly, over all labels.
 
-    Examples:
+    For example:
+
       snm evaluate runs/eurlex
       snm evaluate runs/eurlex --data path/to/another-split --json
     """
 
-    run: Positional[Path]
+    run: Annotated[Positional[Path], arg(metavar="RUN")]
     """Folder of a run."""
     data: str | None = None
     """Data set with test points; by default the one of the run."""
@@ -149,7 +155,7 @@ class Evaluate:
     """Print one JSON object."""
 
     def __call__(self) -> None:
-        from snm.reports import run_evaluation
+        from snm.verbs import run_evaluation
 
         _use_compilation_cache()
         run_evaluation(self.run, self.data, as_json=self.json)
@@ -159,14 +165,15 @@ class Evaluate:
 class Predict:
     """Write the best labels of each point of a file, streaming.
 
-    Examples:
+    For example:
+
       snm predict runs/eurlex new.txt --k 5 --output answers.jsonl
       snm predict runs/eurlex X.tst.npz --output answers.txt --format sparse
     """
 
-    run: Positional[Path]
+    run: Annotated[Positional[Path], arg(metavar="RUN")]
     """Folder of a run."""
-    input: Positional[Path]
+    input: Annotated[Positional[Path], arg(metavar="INPUT")]
     """Features: text with or without labels (also .gz), SciPy .npz, or dense .npy."""
     output: Path
     """File to write."""
@@ -176,7 +183,7 @@ class Predict:
     """JSON lines with names and scores, or the repository's `label:score` rows."""
 
     def __call__(self) -> None:
-        from snm.reports import run_prediction
+        from snm.verbs import run_prediction
 
         _use_compilation_cache()
         run_prediction(self.run, self.input, self.output, k=self.k, form=self.format)

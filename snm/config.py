@@ -124,8 +124,12 @@ class Config:
     steps_per_dispatch: int = 0
     """Steps that the device runs between two words with the host; 0 suits the device."""
 
-    def __post_init__(self) -> None:
-        """Refuses values that no data set could make right."""
+    def check(self) -> Config:
+        """The configuration itself, unless a value is one that no data set could make right.
+
+        Raises:
+          InputError: the first such value.
+        """
         for name, low, high in _RANGES:
             value = getattr(self, name)
             if not isinstance(value, str) and not low <= value <= high:
@@ -146,6 +150,7 @@ class Config:
             if self.mined > self.sampled:
                 found = f"{self.mined} mined of {self.sampled} sampled labels"
                 raise InputError("--mined", found, "at most as many as --sampled")
+        return self
 
 
 _RANGES = (("input_dropout", 0.0, 0.999), ("validation_fraction", 0.0, 0.9))
@@ -222,7 +227,7 @@ def read_config(path: str | Path, *, base: Config | None = None) -> Config:
         values[key] = _checked(f"{path}: {key}", value, hints[key])
     if base is None:
         base = preset(values.get("preset", "default"))
-    return dataclasses.replace(base, **values)
+    return dataclasses.replace(base, **values).check()
 
 
 def _checked(where: str, value: Any, hint: Any) -> Any:
