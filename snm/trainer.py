@@ -78,6 +78,7 @@ def training(
     config: Config,
     run_dir: str | Path,
     *,
+    source: str | Path | None = None,
     warm_start: str | Path | None = None,
     profile: bool = False,
 ) -> Iterator[Event | Started | Finished]:
@@ -87,6 +88,7 @@ def training(
       data: a folder, `synthetic`, or a data set.
       config: the settings.
       run_dir: folder of the run; one with the same settings and data goes on.
+      source: where a data set that is passed as such can be loaded from again.
       warm_start: another run, whose parameters this one starts from.
       profile: write a trace of a few dispatches to `run_dir/profile`.
 
@@ -98,7 +100,9 @@ def training(
       NonFiniteError: a loss was not finite.
     """
     dataset = data if isinstance(data, Dataset) else load_dataset(data)
-    source_name = dataset.name if isinstance(data, Dataset) else _absolute(data)
+    if source is None:
+        source = dataset.name if isinstance(data, Dataset) else data
+    source_name = _absolute(source)
     config = resolve(config, dataset)
     folder = RunFolder(Path(run_dir))
     folder.open(config, source_name, dataset)

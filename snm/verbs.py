@@ -1,0 +1,296 @@
+"""What each verb does, for people: progress, tables, and files that are whole or not there."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from snm.config import Config
+from snm.errors import InputError
+
+__all__ = [
+    "metrics_table",
+    "print_stats",
+    "run_evaluation",
+    "run_prediction",
+    "run_training",
+    "write_synthetic",
+]
+
+_console = Console(highlight=False)
+_PREDICTED_ROWS = 4096  # points read and answered at once
+
+
+# -- data ------------------------------------------------------------------------------------
+
+
+def print_stats(data: str, *, as_json: bool) -> None:
+    """Prints the statistics of a data set."""
+    from snm.data.dataset import load
+    from snm.data.stats import describe
+
+    with _waiting(f"reading {data}"):
+        found = describe(load(data))
+    if as_json:
+        print(json.dumps(found))
+        return
+    table = Table(title=found.pop("name", data), title_justify="left", show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    for name, value in found.items():
+        table.add_row(name.replace("_", " "), _shown(value))
+    _console.print(table)
+
+
+def write_synthetic(out: Path, *, points: int, test_points: int, **options: Any) -> None:
+    """Writes a generated data set as text files into a new folder."""
+    from snm.data.formats import write_text
+    from snm.data.synthetic import generate
+
+    if out.exists():
+        raise InputError(str(out), "a file or folder of that name", "a new folder")
+    with _waiting("generating"):
+        dataset = generate(points=points, test_points=test_points, **options)
+    assert dataset.test is not None
+    out.mkdir(parents=True)
+    for name, part in (("train.txt", dataset.train), ("test.txt", dataset.test)):
+        with _waiting(f"writing {out / name}"):
+            write_text(out / name, part.features, part.labels)
+    _console.print(f"{points} training and {test_points} test points in {out}")
+
+
+# -- training --------------------------------------------------------------------------------
+
+
+def run_training(
+    data: str,
+    config: Config,
+    run_dir: Path,
+    *,
+    warm_start: Path | None,
+    dry_run: bool,
+    profile: bool,
+) -> None:
+    """Trains with a progress bar, and prints the metrics on the test points."""
+    from snm.data.dataset import load
+
+    with _waiting(f"reading {data}"):
+        dataset = load(data)
+    if dry_run:
+        _print_plan(dataset, config)
+        return
+
+    from snm import trainer
+    from snm.training import Evaluated, Stepped
+
+    result: dict[str, Any] = {}
+    with _bar() as bar:
+        task = None
+        total = per_epoch = seen = begun = 0
+        losses: list[float] = []
+        clock = time.perf_counter()
+        # The folder keeps the path that was typed, so that `evaluate` finds the data again.
+        events = trainer.training(
+            dataset, config, run_dir, source=data, warm_start=warm_start, profile=profile
+        )
+        for event in events:
+            if isinstance(event, trainer.Started):
+                total, per_epoch, begun = event.last_step, event.steps_per_epoch, event.step
+                clock, seen = time.perf_counter(), 0
+                task = bar.add_task(event.phase, total=total, completed=begun)
+                if begun:
+                    bar.console.print(f"{event.phase}: going on from step {begun} of {total}")
+            elif isinstance(event, Stepped) and task is not None:
+                seen += event.points
+                losses.append(event.loss)
+                rate = seen / (time.perf_counter() - clock)
+                text = f"epoch {-(-event.step // per_epoch)} loss {event.loss:.4f} {rate:,.0f}/s"
+                bar.update(task, completed=event.step, description=text)
+                if event.step % per_epoch == 0:
+                    epoch = event.step // per_epoch
+                    mean = float(np.mean(losses))
+                    bar.console.print(
+                        f"epoch {epoch:>3} of {total / per_epoch:.0f}   loss {mean:8.4f}   "
+                        f"{rate:9,.0f} examples/s"
+                    )
+                    losses.clear()
+            elif isinstance(event, Evaluated):
+                shown = "  ".join(f"{k} {event.metrics[k]:.2f}" for k in ("P@1", "P@3", "P@5")
+                                  if k in event.metrics)  # fmt: skip
+                star = "  best" if event.best else ""
+                bar.console.print(f"step {event.step:>7}   validation {shown}{star}")
+            elif isinstance(event, trainer.Finished):
+                result = event.result
+    if result["metrics"]:
+        _print_metrics(result, f"{dataset.name}: test points")
+    else:
+        _console.print("no test points: nothing to evaluate on")
+    _console.print(
+        f"{result['epochs']:.4g} epochs in {result['seconds']:.1f} s "
+        f"({result['examples_per_second']:,.0f} examples/s), "
+        f"{result['peak_memory_bytes'] / 2**20:,.0f} MiB at most; all in {run_dir}"
+    )
+
+
+def _print_plan(dataset: Any, config: Config) -> None:
+    import dataclasses
+
+    from snm.runs import resolve
+
+    config = resolve(config, dataset)
+    table = Table(title="settings", title_justify="left", show_header=False)
+    for name, value in dataclasses.asdict(config).items():
+        table.add_row(name, str(value))
+    _console.print(table)
+    rows = dataset.train.num_features + dataset.train.num_labels
+    parameters = config.dim * (rows + (config.dim if config.encoder != "linear" else 0))
+    held = round(dataset.train.num_points * config.validation_fraction)
+    steps = -(-(dataset.train.num_points - held) // config.batch_size)
+    _console.print(
+        f"{parameters:,} parameters, {parameters * 4 / 2**20:,.0f} MiB; about {steps} steps an "
+        f"epoch, {steps * config.epochs} in all. Nothing was trained (--dry-run)."
+    )
+
+
+# -- evaluation ------------------------------------------------------------------------------
+
+
+def run_evaluation(run: Path, data: str | None, *, as_json: bool) -> None:
+    """Evaluates a run and prints its metrics."""
+    from snm import trainer
+
+    with _waiting(f"evaluating {run}"):
+        found = trainer.evaluate(run, data)
+    if as_json:
+        print(json.dumps(found, default=lambda x: np.asarray(x).tolist()))
+        return
+    _print_metrics(found, f"{run}: test points")
+
+
+def _print_metrics(found: dict[str, Any], title: str) -> None:
+    _console.print(metrics_table(found["metrics"], title))
+    if "without_repeats" in found:
+        fresh = found["without_repeats"]
+        left = found["metrics"]["points"] - fresh["points"]
+        repeats = f"without the {left} test points that repeat a training point"
+        _console.print(metrics_table(fresh, repeats))
+    unlabelled = found["metrics"]["points_without_labels"]
+    if unlabelled:
+        _console.print(f"{unlabelled} points without labels were left out")
+    groups = found.get("by_label_frequency") or []
+    if groups:
+        table = Table(title="labels by training frequency, rarest tenth first")
+        for name in groups[0]:
+            table.add_column(name.replace("_", " "), justify="right")
+        for group in groups:
+            table.add_row(*(_shown(value) for value in group.values()))
+        _console.print(table)
+
+
+def metrics_table(metrics: dict[str, Any], title: str) -> Table:
+    """Metrics in percent: a row a measure, a column a k."""
+    ks = sorted({int(name.split("@")[1]) for name in metrics if "@" in name})
+    table = Table(title=f"{title} ({metrics['points']})", title_justify="left")
+    table.add_column("%")
+    for k in ks:
+        table.add_column(f"@{k}", justify="right")
+    names = list(dict.fromkeys(name.split("@")[0] for name in metrics if "@" in name))
+    for name in names:
+        cells = (metrics.get(f"{name}@{k}") for k in ks)
+        table.add_row(name, *("" if cell is None else f"{cell:.2f}" for cell in cells))
+    return table
+
+
+# -- prediction ------------------------------------------------------------------------------
+
+
+def run_prediction(run: Path, source: Path, output: Path, *, k: int, form: str) -> None:
+    """Streams a file of features through a model; the output appears when it is whole."""
+    from snm import runs
+    from snm.data.formats import iter_features
+
+    if output.is_dir() or not output.resolve().parent.is_dir():
+        found = "a folder" if output.is_dir() else "no such folder"
+        raise InputError(f"--output {output}", found, "a file in a folder that is there")
+    predictor = runs.load(run)
+    names = predictor.label_names if form == "jsonl" else None
+    beside = output.with_name(output.name + ".partial")
+    rows = 0
+    try:
+        with beside.open("w", encoding="utf-8") as lines, _bar(counted=False) as bar:
+            task = bar.add_task("points", total=None)
+            if form == "sparse":
+                # Room for the number of rows, which is known at the end.
+                lines.write(f"{'':>20} {predictor.model.head.num_labels}\n")
+            for features in iter_features(source, predictor.model.num_features, _PREDICTED_ROWS):
+                for labels, scores in predictor.top(features, k):
+                    lines.writelines(_lines(labels, scores, names, form))
+                    rows += len(labels)
+                    bar.update(task, completed=rows, description=f"{rows:,} points")
+        if form == "sparse":
+            with beside.open("r+", encoding="utf-8") as lines:
+                lines.write(f"{rows:<20}")
+        beside.replace(output)
+    finally:
+        beside.unlink(missing_ok=True)
+    _console.print(f"{rows:,} points answered in {output}")
+
+
+def _lines(
+    labels: np.ndarray, scores: np.ndarray, names: tuple[str, ...] | None, form: str
+) -> Iterator[str]:
+    for row, row_scores in zip(labels.tolist(), scores.tolist(), strict=True):
+        if form == "sparse":
+            pairs = sorted(zip(row, row_scores, strict=True))
+            yield " ".join(f"{label}:{score:.6g}" for label, score in pairs) + "\n"
+            continue
+        answer: dict[str, Any] = {"labels": row}
+        if names is not None:
+            answer["names"] = [names[label] for label in row]
+        answer["scores"] = [round(score, 6) for score in row_scores]
+        yield json.dumps(answer, ensure_ascii=False) + "\n"
+
+
+# -- shared ----------------------------------------------------------------------------------
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return "\n".join(f"{key}: {_shown(inner)}" for key, inner in value.items())
+    if isinstance(value, list | tuple):
+        return " ".join(_shown(inner) for inner in value)
+    if isinstance(value, float | np.floating):
+        return f"{value:,.2f}"
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return f"{value:,}"
+    return str(value)
+
+
+def _bar(counted: bool = True) -> Progress:
+    columns = [SpinnerColumn(), TextColumn("{task.description}")]
+    if counted:
+        columns += [BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()]
+    return Progress(*columns, console=_console, transient=True)
+
+
+@contextlib.contextmanager
+def _waiting(what: str) -> Iterator[None]:
+    with _console.status(what):
+        yield
