@@ -187,7 +187,8 @@ def update_head(
       scale_learning_rate: of the logarithm of the score multiplier.
       known: all known labels of the n points as an [n, K] block, for `exclude == "all"`.
       key: consumed by the draws of `vartheta == "subsample"`.
-      axis_name: mesh axis of the label shards, or None.
+      axis_name: mesh axis of the label shards, or None. Call within `jax.shard_map(...,
+        check_vma=False)`: the loops over rows start from constants, which its check refuses.
 
     Returns:
       The updated head, and the loss with its gradient.

@@ -276,11 +276,9 @@ def _adagrad(
             unit_norm=unit_norm,
         )
 
-    form = dict(
-        cpu=functools.partial(_segments_loop, stepped),
-        default=functools.partial(_segments_scatter, stepped),
-    )
-    return lax.platform_dependent(table, ids, values, places, vectors, ok, **form)
+    cpu = functools.partial(_segments_loop, stepped)
+    default = functools.partial(_segments_scatter, stepped)
+    return lax.platform_dependent(table, ids, values, places, vectors, ok, cpu=cpu, default=default)
 
 
 def step_rows(
@@ -342,6 +340,9 @@ def _segments_loop(
     num_rows, dim = table.rows.shape
     last = ids.shape[0] - 1
     count = jnp.where(ok, jnp.searchsorted(ids, num_rows), 0).astype(jnp.int32)
+    # Read ahead of the loop, where each row comes once: read within it, the totals feed two
+    # writes that no dependency orders, and XLA copied all of them at every row.
+    old_totals = table.accumulator.at[ids].get(mode="clip")
 
     def same_row(p: jax.Array, row: jax.Array) -> jax.Array:
         return (p < count) & (ids[jnp.minimum(p, last)] == row)
@@ -349,8 +350,8 @@ def _segments_loop(
     Carry = tuple[jax.Array, jax.Array, jax.Array]  # place among the entries, rows, totals
 
     def one_row(carry: Carry) -> Carry:
-        p, rows, totals = carry
-        row = ids[p]
+        first, rows, totals = carry
+        row = ids[first]
 
         def one_entry(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             p, gradient = carry
@@ -358,9 +359,9 @@ def _segments_loop(
             return p + 1, gradient + values[p] * vector
 
         zero = jnp.zeros((1, dim), table.rows.dtype)
-        p, gradient = lax.while_loop(lambda c: same_row(c[0], row), one_entry, (p, zero))
+        p, gradient = lax.while_loop(lambda c: same_row(c[0], row), one_entry, (first, zero))
         old = lax.dynamic_slice(rows, (row, 0), (1, dim))
-        old_total = lax.dynamic_slice(totals, (row,), (1,))
+        old_total = lax.dynamic_slice(old_totals, (first,), (1,))
         new, total = stepped(old, old_total, gradient)
         rows = lax.dynamic_update_slice(rows, new, (row, 0))
         return p, rows, lax.dynamic_update_slice(totals, total, (row,))

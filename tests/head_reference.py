@@ -181,8 +181,8 @@ def reference(case: Case, *, ranks=None, project: bool = True) -> Wanted:
         )
         bias = np.zeros(spec.num_labels) if head.bias is None else head.bias
         bias = jnp.asarray(np.asarray(bias, np.float64))
-        loss, (of_rows, of_bias, of_queries, of_log_scale) = jax.value_and_grad(
-            lambda *at: loss_of(case, *at, ranks=ranks), argnums=(0, 1, 2, 3)
+        loss, (of_rows, of_bias, of_queries, of_log_scale) = jax.jit(
+            jax.value_and_grad(lambda *at: loss_of(case, *at, ranks=ranks), argnums=(0, 1, 2, 3))
         )(rows, bias, queries, log_scale)
         of_rows, accumulator = np.asarray(of_rows), head.table.accumulator
         step = of_rows

@@ -1,0 +1,314 @@
+"""`update_head` against dense float64 autodiff: loss, gradients and updated parameters."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from head_reference import (
+    LEARNING_RATE,
+    SCALE_RATE,
+    Case,
+    csr,
+    loss_of,
+    make_case,
+    reference,
+)
+
+from snm import weights
+from snm.head import Head, update_head
+from snm.rows import RowTable
+from snm.sampling import FrequencySampler, in_batch
+
+K = 301
+
+
+@functools.cache
+def compiled(spec, axis_name=None):
+    return jax.jit(
+        lambda head, queries, terms, sample, known, key: update_head(
+            spec,
+            head,
+            queries,
+            terms,
+            sample,
+            learning_rate=LEARNING_RATE,
+            scale_learning_rate=SCALE_RATE,
+            known=known,
+            key=key,
+            axis_name=axis_name,
+        )
+    )
+
+
+def stepped(case: Case, key=None):
+    spec, *arrays = case
+    return compiled(spec)(*arrays, jax.random.key(0) if key is None else key)
+
+
+def check(case: Case, got, *, atol: float = 2e-6, **options) -> None:
+    head, step = got
+    want = reference(case, **options)
+    assert step.ok
+    np.testing.assert_allclose(step.loss, want.loss, rtol=2e-5)
+    scale = np.abs(want.of_queries).max()
+    np.testing.assert_allclose(step.query_gradient, want.of_queries, atol=atol * max(1, scale))
+    np.testing.assert_allclose(head.table.rows, want.table, atol=atol)
+    np.testing.assert_allclose(head.log_scale, want.log_scale, atol=2e-5)
+    if want.accumulator is not None:
+        np.testing.assert_allclose(head.table.accumulator, want.accumulator, rtol=1e-4, atol=1e-8)
+    if want.bias is not None:
+        np.testing.assert_allclose(head.bias, want.bias, atol=atol)
+
+
+def logq_sample(size):
+    return FrequencySampler(np.arange(K)[::-1], 0.5).draw(0, 0, size)
+
+
+def batch_sample(size):
+    return lambda labels: in_batch(labels, size, K)
+
+
+ALL = K - 1
+CASES = {
+    # bowl: pairs, products of mined pairs, products of everything
+    "bowl hinge pairs": dict(sampled=200, mined=3),
+    "bowl logistic many mined, all terms": dict(
+        sampled=200, mined=40, phi="logistic", positives="all", row_optimizer="adagrad"
+    ),
+    "bowl hinge negative sampling, bias": dict(sampled=200, mined=200, bias=True),
+    "bowl squared all labels, all known left out": dict(
+        sampled=ALL, mined=ALL, phi="squared_hinge", exclude="all", positives="all"
+    ),
+    "bowl hinge pairs of all labels, surrogate": dict(
+        sampled=ALL, mined=4, weight_scale="surrogate", retrieval_k=100, row_optimizer="adagrad"
+    ),
+    "bowl epsilon-tail": dict(
+        sampled=200, mined=5, vartheta="epsilon-tail", tail_epsilon=0.3, bias=True, exclude="all"
+    ),
+    "powl hinge pairs, all known left out": dict(
+        loss="powl", sampled=200, mined=3, exclude="all", positives="all", bias=True
+    ),
+    "powl logistic all labels": dict(
+        loss="powl", sampled=ALL, mined=ALL, phi="logistic", row_optimizer="adagrad"
+    ),
+    "powl squared power-law": dict(
+        loss="powl", sampled=200, mined=30, phi="squared_hinge", vartheta="power-law",
+        negative_weight=0.5,
+    ),
+    "powl epsilon-tail, all terms": dict(
+        loss="powl", sampled=200, mined=2, phi="logistic", vartheta="epsilon-tail",
+        tail_epsilon=0.1, positives="all",
+    ),
+    "softmax pairs, all terms": dict(loss="softmax", sampled=ALL, mined=3, positives="all"),
+    "softmax all sampled, logQ": dict(
+        loss="softmax", sampled=150, mined=150, sample=logq_sample(150), bias=True, positives="all"
+    ),
+    "softmax mined, in-batch": dict(
+        loss="softmax", sampled=12, mined=6, sample=batch_sample(12), row_optimizer="adagrad"
+    ),
+    "softmax all in-batch, known left out": dict(
+        loss="softmax", sampled=12, mined=12, sample=batch_sample(12), exclude="all"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_step_is_the_dense_step(name):
+    case = make_case(num_labels=K, **CASES[name])
+    check(case, stepped(case))
+
+
+def test_subsampled_ranks_are_those_of_the_key():
+    case = make_case(
+        num_labels=K, sampled=200, mined=8, vartheta="subsample", loss="powl", phi="logistic",
+        subsample_draws=6, positives="all",
+    )  # fmt: skip
+    key = jax.random.key(5)
+    vartheta = np.full(8, 1 / 8)
+    ranks, _ = weights.subsample(key, vartheta, 6, shape=case.terms.ids.shape)
+    check(case, stepped(case, key), ranks=np.asarray(ranks))
+
+
+@pytest.mark.parametrize("num_labels", [2, 20])
+def test_few_labels(num_labels):
+    """All blocks are longer than the table, and most terms have hardly any negative."""
+    fewer = max(1, num_labels - 2)
+    for options in (
+        dict(sampled=num_labels - 1, mined=1, vartheta="power-law", exclude="all"),
+        dict(sampled=fewer, mined=fewer, loss="powl", positives="all", bias=True),
+    ):
+        case = make_case(num_labels=num_labels, **options)
+        check(case, stepped(case))
+
+
+def test_a_sample_smaller_than_the_mined():
+    """Five slots, none of them surplus, for k' = 8: what is left takes the first weights."""
+    case = make_case(
+        num_labels=K,
+        sampled=12,
+        mined=8,
+        vartheta="power-law",
+        sample=lambda labels: in_batch(labels[:5], 5, K),
+    )
+    assert int(case.sample.drop) == 5
+    check(case, stepped(case))
+
+
+def test_ties_go_to_the_lowest_label():
+    """Equal rows score the same: the mined one, and so the updated one, is the first."""
+    case = make_case(num_labels=20, n=1, dim=4, sampled=19, mined=1, learn_scale=False)
+    rows = jnp.tile(jnp.array([0.5, 0.5, 0.5, 0.5]), (20, 1))
+    case = case._replace(
+        head=Head(RowTable(rows), None, jnp.float32(0)), terms=csr([4], [1.0], [0, 1])
+    )
+    head, _ = stepped(case)
+    moved = np.flatnonzero(np.abs(head.table.rows - rows).max(axis=1) > 1e-6)
+    np.testing.assert_array_equal(moved, [0, 4])
+
+
+def test_query_gradient_is_the_finite_difference():
+    case = make_case(num_labels=K, sampled=200, mined=3, phi="logistic", loss="powl")
+    _, step = stepped(case)
+    with jax.enable_x64(True):
+        at = [np.asarray(x, np.float64) for x in (case.head.table.rows, case.queries)]
+        loss = jax.jit(lambda q: loss_of(case, jnp.asarray(at[0]), jnp.zeros(K), q, np.log(2.0)))
+        for i, j in [(0, 0), (2, 5), (6, 31)]:
+            move = np.zeros_like(at[1])
+            move[i, j] = 1e-5
+            slope = (loss(at[1] + move) - loss(at[1] - move)) / 2e-5
+            np.testing.assert_allclose(step.query_gradient[i, j], slope, atol=1e-6)
+
+
+def test_projected_step_is_the_step_of_the_normalised_row_to_first_order():
+    """Rows kept at unit length against rows normalised in the forward pass.
+
+    With w = u / |u| at |u| = 1 the gradient with respect to u is the tangent part g - (g.w) w.
+    Projecting w - a g gives w - a (g - (g.w) w) + O(a^2): the same step, up to O(a^2).
+    """
+    case = make_case(num_labels=K, sampled=200, mined=3, learn_scale=False)
+    rows = np.asarray(case.head.table.rows, np.float64)
+    gradient = reference(case).of_rows
+    radial = np.sum(gradient * rows, axis=1, keepdims=True)
+    tangent = gradient - radial * rows
+    assert np.abs(radial).max() > 0.01
+
+    gaps = []
+    for rate in (0.1, 0.05):
+        projected = rows - rate * gradient
+        projected /= np.linalg.norm(projected, axis=1, keepdims=True)
+        stepped_on_tangent = rows - rate * tangent
+        stepped_on_tangent /= np.linalg.norm(stepped_on_tangent, axis=1, keepdims=True)
+        gaps.append(np.abs(projected - stepped_on_tangent).max())
+    np.testing.assert_allclose(gaps[0] / gaps[1], 4, rtol=0.1)  # half the rate, a quarter the gap
+
+    # And the tangent part is the gradient through the normalisation.
+    with jax.enable_x64(True):
+        queries, log_scale = np.asarray(case.queries, np.float64), np.log(2.0)
+
+        def loss(rows):
+            unit = rows / jnp.linalg.norm(rows, axis=1, keepdims=True)
+            return loss_of(case, unit, jnp.zeros(K), jnp.asarray(queries), log_scale)
+
+        of_free_rows = jax.grad(loss)(jnp.asarray(rows))
+    np.testing.assert_allclose(of_free_rows, tangent, atol=1e-6)
+
+
+def same_bits(got, want) -> None:
+    for x, y in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_array_equal(np.asarray(x).view(np.uint32), np.asarray(y).view(np.uint32))
+
+
+BACKWARDS = {
+    "pairs": "bowl hinge pairs",
+    "products": "powl logistic all labels",
+    "softmax": "softmax pairs, all terms",
+}
+
+
+@pytest.mark.parametrize("name", BACKWARDS.values(), ids=BACKWARDS.keys())
+@pytest.mark.parametrize("row", [1, -1], ids=["real point", "padding"])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_nothing_is_written_from_queries_that_are_not_finite(name, row, value):
+    case = make_case(num_labels=K, **CASES[name])
+    case = case._replace(queries=case.queries.at[row, 3].set(value))
+    head, step = stepped(case)
+    assert not step.ok
+    same_bits(head, case.head)
+
+
+def test_nothing_is_written_where_the_loss_of_all_negatives_overflows():
+    """In `bowl` the negatives' loss is known after the walk that writes, so a bound must do."""
+    case = make_case(num_labels=K, sampled=ALL, mined=ALL, phi="exponential", n=3)
+    case = case._replace(head=dataclasses.replace(case.head, log_scale=jnp.float32(np.log(1e4))))
+    head, step = stepped(case)
+    assert not step.ok
+    same_bits(head, case.head)
+
+
+@pytest.mark.parametrize("name", BACKWARDS.values(), ids=BACKWARDS.keys())
+def test_a_point_without_features(name):
+    case = make_case(num_labels=K, **CASES[name])
+    case = case._replace(queries=case.queries.at[2].set(0))
+    check(case, stepped(case))
+
+
+def test_a_term_of_weight_zero_changes_nothing():
+    case = make_case(num_labels=K, **CASES["bowl hinge pairs"])
+    _, step = stepped(case)
+    assert float(case.terms.values[-1]) == 0
+    np.testing.assert_array_equal(step.query_gradient[-1], 0)
+
+
+@pytest.mark.parametrize("name", ["bowl hinge pairs", "powl logistic all labels"])
+def test_bfloat16_is_close(name):
+    case = make_case(num_labels=K, **CASES[name])
+    spec = dataclasses.replace(case.spec, compute_dtype="bfloat16")
+    got = stepped(case._replace(spec=spec))
+    assert got[0].table.rows.dtype == got[1].query_gradient.dtype == jnp.float32
+    want = reference(case)
+    np.testing.assert_allclose(got[1].loss, want.loss, rtol=1e-2)
+    np.testing.assert_allclose(got[1].query_gradient, want.of_queries, atol=2e-2)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bowl hinge pairs",
+        "softmax pairs, all terms",
+        "powl epsilon-tail, all terms",
+        "softmax all sampled, logQ",
+        "bowl squared all labels, all known left out",
+    ],
+)
+def test_two_shards_are_one_device(name):
+    options = dict(CASES[name])
+    if options["sampled"] == ALL:
+        options.update(sampled=ALL + 1)
+    if options["mined"] == ALL:
+        options.update(mined=ALL + 1)
+    case = make_case(num_labels=K + 1, **options)  # an even number of rows
+    mesh = jax.make_mesh((2,), ("label",), axis_types=(jax.sharding.AxisType.Auto,))
+    labels = jax.tree.map(
+        lambda x: jax.P("label", *[None] * (x.ndim - 1)) if x.ndim else jax.P(), case.head
+    )
+    spec, *arrays = case
+
+    def on_shard(*args):
+        head, step = compiled(spec, "label")(*args)
+        replicated = (step, head.log_scale)
+        return head, step, jax.tree.map(lambda x: x[None], replicated)
+
+    run = jax.shard_map(
+        on_shard,
+        mesh=mesh,
+        in_specs=(labels, *[jax.P()] * 5),
+        out_specs=(labels, jax.P(), jax.P("label")),
+        check_vma=False,
+    )
+    head, step, replicated = jax.jit(run)(*arrays, jax.random.key(0))
+    check(case, (head, step))
+    for x in jax.tree.leaves(replicated):
+        np.testing.assert_array_equal(x[0], x[1])
