@@ -12,6 +12,7 @@ alone, so there is nothing of them to checkpoint.
 from __future__ import annotations
 
 import dataclasses
+import threading
 from typing import Any, NamedTuple
 
 import jax
@@ -92,6 +93,7 @@ class Source:
     sampler: str = "uniform"
     frequency: sampling.FrequencySampler | None = None
     in_batch_weights: np.ndarray | None = None
+    _lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
     _epochs: dict[int, tuple[np.ndarray, np.ndarray]] = dataclasses.field(default_factory=dict)
     _shapes: dict[int, tuple[int, int]] = dataclasses.field(default_factory=dict)
 
@@ -107,15 +109,19 @@ class Source:
 
     def epoch(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """The order of an epoch, int [steps, batch_size] (-1 pads), and a draw for each point."""
-        if number not in self._epochs:
-            # The loader's thread may be an epoch ahead of the one that trains: keep two.
-            for old in [other for other in self._epochs if abs(other - number) > 1]:
-                self._epochs.pop(old, None)
-            order = np.full(self.steps_per_epoch * self.batch_size, -1, np.int64)
-            order[: self.num_points] = self._rng(_STREAM_ORDER, number).permutation(self.num_points)
-            draw = self._rng(_STREAM_POSITIVES, number).random(self.num_points)
-            self._epochs[number] = order.reshape(-1, self.batch_size), draw
-        return self._epochs[number]
+        with self._lock:
+            if number not in self._epochs:
+                # The loader's thread is ahead of the one that trains, by two epochs at most.
+                for old in [other for other in self._epochs if abs(other - number) > 2]:
+                    del self._epochs[old]
+                self._epochs[number] = self._new_epoch(number)
+            return self._epochs[number]
+
+    def _new_epoch(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        order = np.full(self.steps_per_epoch * self.batch_size, -1, np.int64)
+        order[: self.num_points] = self._rng(_STREAM_ORDER, number).permutation(self.num_points)
+        draw = self._rng(_STREAM_POSITIVES, number).random(self.num_points)
+        return order.reshape(-1, self.batch_size), draw
 
     def _rng(self, stream: int, number: int) -> np.random.Generator:
         return np.random.default_rng(np.random.SeedSequence([self.seed, stream, number]))
@@ -151,7 +157,7 @@ class Source:
         return features, labels
 
     def stack(self, first: int, count: int) -> Any:
-        """What the host sends for steps first .. first + count - 1 of one epoch: arrays [count, ...]."""
+        """What the host sends for steps first .. first + count - 1 of one epoch, stacked."""
         number = first // self.steps_per_epoch
         items = [self._item(number, step) for step in range(first, first + count)]
         return jax.tree.map(lambda *leaves: np.stack(leaves), *items)
@@ -161,20 +167,18 @@ class Source:
         points = order[step % self.steps_per_epoch]
         counts = np.diff(self.labels.indptr)
         real = points >= 0
+        counter: Any = np.asarray(step, np.int32)
         positives = np.where(real, (draw[points] * counts[points]).astype(np.int64), 0)
         if self.resident:
-            item = _Rows(
-                points.astype(np.int32), positives.astype(np.int32), None, np.asarray(step, np.int32)
-            )
-            return item._replace(sample=self._sample(step, None))
+            sample = self._sample(step, None)
+            return _Rows(points.astype(np.int32), positives.astype(np.int32), sample, counter)
         spec = self.spec
         feature_entries, label_entries = self.shape(number)
         features = _take(self.features, points, feature_entries)
         known = _take(self.labels, points, label_entries)
         terms = self._terms(known, positives, real)
         sample = self._sample(step, terms)
-        needs_known = spec.exclude == "all"
-        return Batch(features, terms, known if needs_known else None, sample, np.asarray(step, np.int32))
+        return Batch(features, terms, known if spec.exclude == "all" else None, sample, counter)
 
     def _terms(self, known: SparseRows, positives: np.ndarray, real: np.ndarray) -> SparseRows:
         ids, values, starts = (np.asarray(part) for part in known)
@@ -182,13 +186,13 @@ class Source:
             place = np.where(real, starts[:-1] + positives, 0)
             weights = np.where(real, 1.0 / self.batch_size, 0.0).astype(np.float32)
             every = np.arange(self.batch_size + 1, dtype=np.int32)
-            return SparseRows(ids[place], weights, every)
-        weights = values / np.float32(self.batch_size)
+            return _on_host(ids[place], weights, every)
+        weights = (values / np.float32(self.batch_size)).astype(np.float32)
         if self.weight_of_term == "mean":
             counts = np.diff(starts)
             of_entry = np.repeat(np.maximum(counts, 1), counts)
             weights[: len(of_entry)] /= of_entry
-        return SparseRows(ids, weights, starts)
+        return _on_host(ids, weights, starts)
 
     def _sample(self, step: int, terms: SparseRows | None) -> Sample | None:
         spec = self.spec
@@ -323,6 +327,11 @@ def _take(matrix: csr_matrix, points: np.ndarray, entries: int) -> SparseRows:
     place = np.arange(total) + np.repeat(begin - starts[:-1], counts)
     ids, values = np.zeros(entries, np.int32), np.zeros(entries, np.float32)
     ids[:total], values[:total] = matrix.indices[place], matrix.data[place]
+    return _on_host(ids, values, starts)
+
+
+def _on_host(ids: Any, values: Any, starts: Any) -> SparseRows:
+    """A block of NumPy arrays, which turn into jax's where it enters a compiled step."""
     return SparseRows(ids, values, starts)
 
 

@@ -16,7 +16,6 @@ from orbax.checkpoint import v1 as ocp
 
 __all__ = ["Checkpoints"]
 
-_UNMEASURED = -1.0  # below every metric, all of which are percentages
 _POLICIES = ocp.training.preservation_policies
 
 
@@ -39,7 +38,7 @@ class Checkpoints:
           step: steps done.
           state: a pytree of arrays.
           progress: JSON values of the loop.
-          score: higher is better; None where nothing was measured, which is worst.
+          score: higher is better; None where nothing was measured.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         with self._open() as store:
@@ -48,7 +47,7 @@ class Checkpoints:
                 dict(state=state),
                 force=True,
                 overwrite=True,
-                metrics={"score": _UNMEASURED if score is None else score},
+                metrics=None if score is None else {"score": score, "step": step},
                 custom_metadata=progress,
             )
 
@@ -67,11 +66,10 @@ class Checkpoints:
         if not self._folder.is_dir():
             return {}
         with self._open() as store:
-            found = {}
-            for checkpoint in store.checkpoints:
-                score = (checkpoint.metrics or {}).get("score", _UNMEASURED)
-                found[checkpoint.step] = None if score == _UNMEASURED else score
-            return found
+            return {
+                checkpoint.step: (checkpoint.metrics or {}).get("score")
+                for checkpoint in store.checkpoints
+            }
 
     def progress(self, step: int) -> dict[str, Any]:
         """The loop's numbers in a checkpoint."""
@@ -94,7 +92,11 @@ class Checkpoints:
             preservation_policy=_POLICIES.AnyPreservationPolicy(
                 [
                     _POLICIES.LatestN(self._keep),
-                    _POLICIES.BestN(n=1, get_metric_fn=lambda metrics: metrics["score"]),
+                    _POLICIES.BestN(
+                        n=1,
+                        get_metric_fn=lambda metrics: (metrics["score"], -metrics["step"]),
+                        keep_checkpoints_without_metrics=False,
+                    ),
                 ]
             ),
             cleanup_tmp_directories=True,

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import difflib
+import io
+import itertools
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -220,20 +224,67 @@ def main(args: Sequence[str] | None = None) -> None:
 
 def _run(words: list[str]) -> None:
     _base[0] = _settings_base(words)
-    command: Any = tyro.cli(
-        OmitSubcommandPrefixes[Command],  # type: ignore[arg-type]
-        args=words,
-        prog="snm",
-        description=_DESCRIPTION,
-    )
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            command: Any = tyro.cli(
+                OmitSubcommandPrefixes[Command],  # type: ignore[misc]
+                args=words,
+                prog="snm",
+                description=_DESCRIPTION,
+            )
+    except SystemExit as stop:
+        if stop.code:
+            raise UsageError(_fault(words, said.getvalue())) from None
+        raise
     command()
+
+
+class UsageError(ValueError):
+    """Words that are no command line; the text is one line."""
+
+
+def _fault(words: Sequence[str], box: str) -> str:
+    """What is wrong with a command line, in one line: of tyro's box the first paragraph."""
+    if words and not words[0].startswith("-") and words[0] not in {verb for verb, *_ in _FLAGS}:
+        return _unknown(words[0], "command", [verb for verb, *_ in _FLAGS])
+    for verb, kinds in _FLAGS.items():
+        known = [flag for kind in kinds for flag in _flags(kind)]
+        given = [word.partition("=")[0].replace("_", "-") for word in words if word[:2] == "--"]
+        unknown = [flag for flag in given if flag not in ["--help", *known]]
+        if unknown and tuple(words[: len(verb)]) == verb:
+            return _unknown(unknown[0], "option", known)
+    lines = [line.strip("│ ") for line in box.splitlines() if line.startswith("│")]
+    first = itertools.takewhile(lambda line: line and not line.startswith("─"), lines)
+    return " ".join(first) + " (see --help)"
+
+
+_FLAGS: dict[tuple[str, ...], tuple[type, ...]] = {
+    ("data", "stats"): (Stats,),
+    ("data", "synth"): (Synth,),
+    ("train",): (Train, Config),
+    ("evaluate",): (Evaluate,),
+    ("predict",): (Predict,),
+}
+
+
+def _flags(kind: Any) -> list[str]:
+    """The options that the fields of a class become; a switch has two."""
+    names = [field.name.replace("_", "-") for field in dataclasses.fields(kind)]
+    switches = [name for name in names if getattr(kind, name.replace("-", "_"), None) is False]
+    return [f"--{name}" for name in names] + [f"--no-{name}" for name in switches]
+
+
+def _unknown(word: str, noun: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.0)[0]
+    return str(InputError(word, f"an unknown {noun}", f"for example {near}"))
 
 
 def _guarded(run: Callable[[], None]) -> int:
     """Runs a verb; its errors become one line and an exit status."""
     try:
         run()
-    except InputError as error:
+    except (InputError, UsageError) as error:
         return _said(str(error), 2)
     except KeyboardInterrupt:
         return _said("interrupted; the same command goes on from the last checkpoint", 130)
@@ -241,6 +292,8 @@ def _guarded(run: Callable[[], None]) -> int:
         return _said(str(error), 1)
     except BrokenPipeError:
         return 1
+    except OSError as error:  # a full disk, say
+        return _said(str(error), 1)
     return 0
 
 

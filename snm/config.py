@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import tomllib
 from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
@@ -18,7 +19,8 @@ class Config:
     """Settings of a training run."""
 
     preset: Literal["default", "paper"] = "default"
-    """Where the other settings start: `default` aims at precision on any data, `paper` is the set-up of Reddi et al. (2019), section 5."""
+    """Where the other settings start: `default` aims at precision on any data, `paper` is the
+    set-up of Reddi et al. (2019), section 5."""
 
     # -- input
     weighting: Literal["tfidf", "l2", "none"] = "tfidf"
@@ -30,7 +32,7 @@ class Config:
     dim: int = 256
     """Dimension of embeddings and class rows."""
     encoder: Literal["relu", "linear", "residual"] = "linear"
-    """Layers over the feature embedding: ReLU and linear (the paper's), none, or both paths added."""
+    """Layers over the feature embedding: ReLU and linear (the paper's), none, or both added."""
     feature_init: float = 1.0
     """Length of a feature row at the start."""
     score_scale: float = 12.0
@@ -52,7 +54,7 @@ class Config:
     mined: int | Literal["all"] = 64
     """k', how many of them, the highest scoring, enter the loss; all is negative sampling."""
     exclude: Literal["positive", "all"] = "all"
-    """Labels of the point that are no negatives: the positive of the term (the paper's), or all known ones."""
+    """Labels of a point that are no negatives: the term's positive (the paper's), or all known."""
     positives: Literal["one", "all"] = "all"
     """Positives of a point at each visit: one drawn uniformly (the paper's), or all of them."""
     positive_weights: Literal["sum", "mean"] = "mean"
@@ -120,7 +122,7 @@ class Config:
     keep_checkpoints: int = 2
     """Newest checkpoints kept, beside the best."""
     data_on: Literal["auto", "host", "device"] = "auto"
-    """Where the training set lives: streamed from the host, or on the device; auto is host on a CPU."""
+    """Where the training set lives: streamed from the host, or on the device; auto suits it."""
     steps_per_dispatch: int = 0
     """Steps that the device runs between two words with the host; 0 suits the device."""
 
@@ -130,6 +132,9 @@ class Config:
         Raises:
           InputError: the first such value.
         """
+        for name, value in dataclasses.asdict(self).items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise InputError(_flag(name), f"{value}", "a finite number")
         for name, low, high in _RANGES:
             value = getattr(self, name)
             if not isinstance(value, str) and not low <= value <= high:
@@ -146,14 +151,18 @@ class Config:
             raise InputError(where, "no validation set", "--validation-fraction above 0")
         if self.refit and not self.patience:
             raise InputError("--refit", "--patience 0", "early stopping (--patience)")
-        if isinstance(self.sampled, int) and isinstance(self.mined, int):
-            if self.mined > self.sampled:
-                found = f"{self.mined} mined of {self.sampled} sampled labels"
-                raise InputError("--mined", found, "at most as many as --sampled")
+        sampled, mined = self.sampled, self.mined
+        if isinstance(sampled, int) and isinstance(mined, int) and mined > sampled:
+            found = f"{mined} mined of {sampled} sampled labels"
+            raise InputError("--mined", found, "at most as many as --sampled")
         return self
 
 
-_RANGES = (("input_dropout", 0.0, 0.999), ("validation_fraction", 0.0, 0.9))
+_RANGES = (
+    ("input_dropout", 0.0, 0.999),
+    ("validation_fraction", 0.0, 0.9),
+    ("tower_momentum", 0.0, 0.999),
+)
 _MINIMA = (
     ("dim", 1),
     ("sampled", 1),
@@ -171,6 +180,7 @@ _MINIMA = (
     ("negative_weight", 0.0),
     ("tail_epsilon", 0.0),
     ("power_alpha", 0.0),
+    ("scale_learning_rate", 0.0),
 )
 _POSITIVE = (
     "learning_rate",

@@ -14,9 +14,15 @@ from snm.filters import apply_filter, most_filtered
 from snm.metrics import Metrics, frequency_groups, propensities
 from snm.prediction import Predictor
 
-__all__ = ["evaluate_points"]
+__all__ = ["evaluate_points", "metric_names"]
 
 KS = (1, 3, 5)
+MEASURES = ("P", "R", "nDCG", "PSP", "PSnDCG", "coverage")
+
+
+def metric_names(num_labels: int) -> list[str]:
+    """The names of the metrics over that many labels: a measure and a k."""
+    return [f"{measure}@{k}" for k in KS if k <= num_labels for measure in MEASURES]
 
 
 def evaluate_points(

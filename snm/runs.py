@@ -26,8 +26,9 @@ import numpy as np
 
 from snm import sampling
 from snm.checkpoints import Checkpoints
-from snm.config import Config, read_config, write_config
+from snm.config import Config, preset, read_config, write_config
 from snm.data.dataset import Dataset
+from snm.data.formats import read_names
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.head import HeadSpec
@@ -53,10 +54,7 @@ def resolve(config: Config, dataset: Dataset) -> Config:
     if not dataset.train.labels.nnz:
         raise InputError("data", "no training point with a label", "at least one")
     sampled: int | Literal["all"]
-    if config.sampled == "auto":
-        sampled = sampling.auto_size(num_labels)
-    else:
-        sampled = config.sampled
+    sampled = sampling.auto_size(num_labels) if config.sampled == "auto" else config.sampled
     if config.sampler == "in-batch":
         # The candidates are the batch's own positives; one label more would mean "all others".
         sampled = min(config.batch_size, max(1, num_labels - 2))
@@ -67,7 +65,7 @@ def resolve(config: Config, dataset: Dataset) -> Config:
     mined: int | Literal["all"] = config.mined
     # The default k' is meant for many labels; asked for by the user, it is refused instead.
     if isinstance(mined, int) and mined > most:
-        if mined != Config().mined or isinstance(config.sampled, int):
+        if mined != preset(config.preset).mined or isinstance(config.sampled, int):
             raise InputError("--mined", f"{mined} of {most} sampled labels", f"at most {most}")
         mined = "all"
     return dataclasses.replace(config, sampled=sampled, mined=mined)
@@ -151,53 +149,74 @@ class RunFolder:
         folder = self.path / "checkpoints"
         return Checkpoints(folder if phase == "train" else folder / phase, keep=keep)
 
-    def open(self, config: Config, source: str, dataset: Dataset) -> bool:
-        """Makes the folder, or finds the same run in it; whether it goes on with one.
+    @property
+    def names(self) -> Path:
+        """Names of the labels, where there are any."""
+        return self.path / "labels.txt"
+
+    @property
+    def fitted_weighting(self) -> Path:
+        """The feature weighting, fitted."""
+        return self.path / "weighting.npz"
+
+    def check(self, config: Config, facts: dict[str, Any]) -> None:
+        """Finds nothing in the folder, or the same run; writes nothing.
+
+        Args:
+          config: resolved settings.
+          facts: as in `run.json`: the data, the widths, where the run starts from.
 
         Raises:
           InputError: the folder holds another run, or something that is no run.
         """
-        facts = {
-            "data": source,
-            "sha256": dataset.sha256,
-            "num_features": dataset.train.num_features,
-            "num_labels": dataset.train.num_labels,
-        }
         if self.config.exists():
             self._refuse_another(config, facts)
-            write_config(self.config, config)
-            return True
-        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+        elif self.path.exists() and not self._only_begun():
             raise InputError(str(self.path), "something that is no run", "a new or empty folder")
-        self.path.mkdir(parents=True, exist_ok=True)
-        write_json(self.facts, facts)
-        if dataset.label_names is not None:
-            beside = self.path / "labels.partial"
-            beside.write_text("\n".join(dataset.label_names) + "\n", encoding="utf-8")
-            beside.replace(self.path / "labels.txt")
-        write_config(self.config, config)
-        return False
+
+    def _only_begun(self) -> bool:
+        """Whether the folder is empty, or `write` was interrupted in it."""
+        ours = {path.stem for path in (self.config, self.facts, self.names, self.fitted_weighting)}
+        return self.path.is_dir() and all(path.stem in ours for path in self.path.iterdir())
+
+    def write(self, config: Config, facts: dict[str, Any], weighting: Weighting,
+              names: tuple[str, ...] | None) -> None:  # fmt: skip
+        """Makes the folder, with all that does not change while training; `config.toml` last.
+
+        Raises:
+          InputError: a place that cannot be written to.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            # Written again when a run goes on: the data may have moved.
+            write_json(self.facts, facts)
+            beside = self.path / "weighting.partial"
+            weighting.save(beside)
+            beside.replace(self.fitted_weighting)
+            if names is not None:
+                beside = self.path / "labels.partial"
+                text = "".join(f"{name}\n" for name in names)
+                beside.write_text(text, encoding="utf-8", newline="\n")
+                beside.replace(self.names)
+            write_config(self.config, config)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise InputError(f"--run-dir {self.path}", reason, "a folder to write to") from error
 
     def _refuse_another(self, config: Config, facts: dict[str, Any]) -> None:
-        old = read_config(self.config)
+        old, known = read_config(self.config), read_json(self.facts)
+        if known["sha256"] != facts["sha256"]:
+            found = f"a run on other data ({known['data']})"
+            raise InputError(str(self.path), found, "the same data: choose another --run-dir")
+        if known["warm_start"] != facts["warm_start"]:
+            found = f"a run with --warm-start {known['warm_start']}"
+            expected = f"{facts['warm_start']}: choose another --run-dir"
+            raise InputError(str(self.path), found, expected)
         for field in dataclasses.fields(Config):
             before, now = getattr(old, field.name), getattr(config, field.name)
             if before != now and field.name not in _MAY_CHANGE:
                 found = f"a run with {field.name} = {before!r}"
                 raise InputError(str(self.path), found, f"{now!r}: choose another --run-dir")
-        known = read_json(self.facts)
-        if known["sha256"] != facts["sha256"]:
-            found = f"a run on other data ({known['data']})"
-            raise InputError(str(self.path), found, "the same data: choose another --run-dir")
-
-    def weighting(self, kind: str, dataset: Dataset) -> Weighting:
-        """The weighting fitted on all of train, kept with the run."""
-        path = self.path / "weighting.npz"
-        if path.exists():
-            return Weighting.load(path)
-        fitted = Weighting.fit(kind, dataset.train.features)  # type: ignore[arg-type]
-        fitted.save(path)
-        return fitted
 
 
 def load(run: str | Path) -> Predictor:
@@ -212,7 +231,8 @@ def load(run: str | Path) -> Predictor:
     config, facts = read_config(folder.config), read_json(folder.facts)
     checkpoints = folder.checkpoints(config.keep_checkpoints)
     step = checkpoints.best()
-    if config.refit:
+    # A refit that is not over yet is worth less than what it starts anew from.
+    if config.refit and folder.result.exists():
         refit = folder.checkpoints(config.keep_checkpoints, "refit")
         if refit.latest() is not None:
             checkpoints, step = refit, refit.latest()
@@ -220,12 +240,11 @@ def load(run: str | Path) -> Predictor:
         raise InputError(str(run), "no checkpoint", "a run that has saved one")
     model = make_model(config, facts["num_features"], facts["num_labels"], 1)
     state = checkpoints.load(step, abstract_state(model))
-    names = folder.path / "labels.txt"
     return Predictor(
         model,
         state,
-        Weighting.load(folder.path / "weighting.npz"),
-        tuple(names.read_text(encoding="utf-8").split("\n")[:-1]) if names.exists() else None,
+        Weighting.load(folder.fitted_weighting),
+        read_names(folder.names, facts["num_labels"]) if folder.names.exists() else None,
     )
 
 

@@ -7,6 +7,7 @@ same call again goes on where the last one stopped.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from snm.data.dataset import load as load_dataset
 from snm.data.stats import duplicate_test_rows
 from snm.data.weighting import Weighting
 from snm.errors import InputError
-from snm.evaluation import evaluate_points
+from snm.evaluation import evaluate_points, metric_names
 from snm.logs import EventLog
 from snm.model import Model, TrainState, abstract_state, init_state
 from snm.prediction import Predictor
@@ -32,7 +33,7 @@ __all__ = ["Finished", "Started", "evaluate", "train", "training"]
 
 _CPU_STEPS = 4  # a dispatch; more gained nothing on a CPU
 _ACCELERATOR_STEPS = 32  # a step takes less time there than a word with the host
-_PROFILED = (4, 8)  # dispatches that the profiler sees: compiled and warm
+_PROFILED = (1, 5)  # events between which the profiler looks: the first step is compiled
 _RESIDENT_SHARE = 0.3  # of the device's memory that the training set may take
 
 
@@ -100,16 +101,24 @@ def training(
       NonFiniteError: a loss was not finite.
     """
     dataset = data if isinstance(data, Dataset) else load_dataset(data)
-    if source is None:
-        source = dataset.name if isinstance(data, Dataset) else data
-    source_name = _absolute(source)
+    if source is None and not isinstance(data, Dataset):
+        source = data
+    source_name = dataset.name if source is None else _absolute(source)
     config = resolve(config, dataset)
     folder = RunFolder(Path(run_dir))
-    folder.open(config, source_name, dataset)
-    weighting = folder.weighting(config.weighting, dataset)
-
+    facts = {
+        "data": source_name,
+        "sha256": dataset.sha256,
+        "num_features": dataset.train.num_features,
+        "num_labels": dataset.train.num_labels,
+        "warm_start": None if warm_start is None else _absolute(warm_start),
+    }
+    # All that can be refused is refused before anything is written.
+    folder.check(config, facts)
+    weighting = Weighting.fit(config.weighting, dataset.train.features)
     first = _first_phase(config, dataset)
     phase = _PhaseRun(folder, config, dataset, weighting, first, warm_start)
+    folder.write(config, facts, weighting, dataset.label_names)
     if folder.result.exists() and phase.done:
         yield Finished(read_json(folder.result))
         return
@@ -241,9 +250,6 @@ class _PhaseRun:
             propensity_a=self._config.propensity_a,
             propensity_b=self._config.propensity_b,
         )
-        if self._config.monitor not in found["metrics"]:
-            known = ", ".join(found["metrics"])
-            raise InputError("--monitor", self._config.monitor, f"one of {known}")
         return found["metrics"]
 
 
@@ -265,10 +271,23 @@ def evaluate(
 
     folder = RunFolder(Path(run))
     predictor = load(run)
-    if not isinstance(data, Dataset):
-        data = load_dataset(data if data is not None else read_json(folder.facts)["data"])
+    if data is None:
+        facts = read_json(folder.facts)
+        data = load_dataset(facts["data"])
+        if data.sha256 != facts["sha256"]:
+            found = "other content than when the run was trained"
+            raise InputError(facts["data"], found, "the same, or to be named with --data")
+    elif not isinstance(data, Dataset):
+        data = load_dataset(data)
     if data.test is None:
         raise InputError(data.name, "no test points", "a test file beside the train file")
+    model = predictor.model
+    for what, found_width, width in (
+        ("features", data.test.num_features, model.num_features),
+        ("labels", data.test.num_labels, model.head.num_labels),
+    ):
+        if found_width != width:
+            raise InputError(data.name, f"{found_width} {what}", f"{width}, as in training")
     return _score(predictor, read_config(folder.config), data, on_progress)
 
 
@@ -298,7 +317,16 @@ def _absolute(data: str | Path) -> str:
 def _first_phase(config: Config, dataset: Dataset) -> _Phase:
     if not config.validation_fraction:
         return _Phase("train", dataset.train, None)
+    known = metric_names(dataset.train.num_labels)
+    if config.monitor not in known:
+        near = difflib.get_close_matches(config.monitor, known, n=1, cutoff=0.0)[0]
+        found = f"{config.monitor!r}, no metric"
+        raise InputError("--monitor", found, f"for example {near}")
     parts = dataset.split(config.validation_fraction, config.seed)
+    assert parts.test is not None
+    if not parts.train.labels.nnz or not parts.test.labels.nnz:
+        found = f"{config.validation_fraction} of {dataset.train.num_points} points"
+        raise InputError("--validation-fraction", found, "labels in either part")
     return _Phase("train", parts.train, parts.test)
 
 
@@ -312,19 +340,30 @@ def _initial(model: Model, warm_start: str | Path | None) -> TrainState:
     if shapes[0] != shapes[1]:
         raise InputError(
             f"--warm-start {warm_start}",
-            f"{other.model.num_features} features, {other.model.head.num_labels} labels, "
-            f"dim {other.model.dim}, encoder {other.model.encoder}",
-            f"{model.num_features}, {model.head.num_labels}, {model.dim}, {model.encoder}",
+            _described(other.model),
+            _described(model),
         )
-    fresh = init_state(model)
+    fresh, old = init_state(model), other.state
+    # A fixed multiplier is a setting, a learned one a parameter.
+    learned = model.head.learn_scale
     return dataclasses.replace(
         fresh,
-        features=dataclasses.replace(fresh.features, rows=other.state.features.rows),
-        tower=other.state.tower,
+        features=dataclasses.replace(fresh.features, rows=old.features.rows),
+        tower=old.tower,
         head=dataclasses.replace(
-            other.state.head,
-            table=dataclasses.replace(fresh.head.table, rows=other.state.head.table.rows),
+            fresh.head,
+            table=dataclasses.replace(fresh.head.table, rows=old.head.table.rows),
+            bias=old.head.bias,
+            log_scale=old.head.log_scale if learned else fresh.head.log_scale,
         ),
+    )
+
+
+def _described(model: Model) -> str:
+    bias = "with" if model.head.bias else "without"
+    return (
+        f"{model.num_features} features, {model.head.num_labels} labels, dim {model.dim}, "
+        f"encoder {model.encoder}, {bias} bias"
     )
 
 
@@ -346,13 +385,15 @@ def _traced(events: Iterator[Event], folder: Path | None) -> Iterator[Event]:
     """Passes events on, with a profiler trace around a few of them."""
     first, last = _PROFILED
     running = False
-    for number, event in enumerate(events):
-        if folder is not None and number == first:
-            jax.profiler.start_trace(str(folder))
-            running = True
-        if running and number == last:
+    try:
+        for number, event in enumerate(events):
+            if folder is not None and number == first:
+                jax.profiler.start_trace(str(folder))
+                running = True
+            if running and number == last:
+                jax.profiler.stop_trace()
+                running = False
+            yield event
+    finally:
+        if running:
             jax.profiler.stop_trace()
-            running = False
-        yield event
-    if running:
-        jax.profiler.stop_trace()

@@ -60,7 +60,7 @@ class Progress:
 
 @dataclasses.dataclass(frozen=True)
 class Stepped:
-    """A dispatch was finished: steps done, points seen, the mean loss of its steps, its seconds."""
+    """A dispatch was finished: steps done, its points, their mean loss, seconds since the last."""
 
     step: int
     points: int
@@ -127,39 +127,52 @@ def run_steps(
     resident = source.resident_arrays()
     marks = [checkpoint_every] + ([evaluate_every] if evaluate else [])
     plan = list(_dispatches(source, progress.step, last_step, steps_per_dispatch, marks))
-    waiting: collections.deque[tuple[int, int, Any, float]] = collections.deque()
+    waiting: collections.deque[tuple[int, int, Any]] = collections.deque()
     compiled: dict[tuple[int, int], Any] = {}
-    clock = time.perf_counter()
+    clock = _Clock()
 
     for first, count, stack in _ahead(source, plan):
         shape = source.shape_of_step(first)
         if shape not in compiled:
             compiled[shape] = _compiled(model, source, shape)
         state, metrics = compiled[shape](state, resident, stack)
-        waiting.append((first, count, metrics, time.perf_counter() - clock))
+        waiting.append((first, count, metrics))
         if len(waiting) > 1:
-            yield _finished(source, waiting.popleft(), progress)
+            yield _finished(source, waiting.popleft(), progress, clock)
         done = first + count
         evaluating = evaluate is not None and _due(done, evaluate_every, last_step)
         saving = _due(done, checkpoint_every, last_step)
         if not (evaluating or saving):
             continue
         while waiting:
-            yield _finished(source, waiting.popleft(), progress)
-        progress.seconds += time.perf_counter() - clock
-        score = None
+            yield _finished(source, waiting.popleft(), progress, clock)
+        score, best = None, False
         if evaluating:
             assert evaluate is not None
             found = evaluate(state)
             score = found[monitor]
-            yield Evaluated(done, found, _note(progress, score, done, patience))
-        if saving or progress.stopped:
-            score = score if evaluating else None
+            best = _note(progress, score, done, patience)
+            yield Evaluated(done, found, best)
+        if saving or best or progress.stopped:
             checkpoints.save(done, state, dataclasses.asdict(progress), score)
             yield Saved(done)
-        clock = time.perf_counter()
+        clock.restart()
         if progress.stopped:
             return
+
+
+class _Clock:
+    """Seconds of training; what passes between the last reading and a restart does not count."""
+
+    def __init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        self._last = time.perf_counter()
+
+    def read(self) -> float:
+        last, self._last = self._last, time.perf_counter()
+        return self._last - last
 
 
 def _due(step: int, every: int, last: int) -> bool:
@@ -215,12 +228,14 @@ def _compiled(model: Model, source: Source, shape: tuple[int, int]) -> Any:
 
 
 def _finished(
-    source: Source, dispatch: tuple[int, int, Any, float], progress: Progress
+    source: Source, dispatch: tuple[int, int, Any], progress: Progress, clock: _Clock
 ) -> Stepped:
-    first, count, metrics, seconds = dispatch
+    first, count, metrics = dispatch
     losses, ok = np.asarray(metrics.loss, np.float64), np.asarray(metrics.ok)
     if not ok.all():
         raise NonFiniteError(first + int(np.argmin(ok)))
+    seconds = clock.read()
     progress.step = first + count
+    progress.seconds += seconds
     loss = math.fsum(losses) / count
     return Stepped(first + count, source.points_of(first, count), loss, seconds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 from snm.config import Config
 from snm.errors import InputError
@@ -34,7 +36,7 @@ __all__ = [
     "write_synthetic",
 ]
 
-_console = Console(highlight=False)
+_console = Console(highlight=False, markup=False)
 _PREDICTED_ROWS = 4096  # points read and answered at once
 
 
@@ -68,12 +70,16 @@ def write_synthetic(out: Path, *, points: int, test_points: int, **options: Any)
         raise InputError(str(out), "a file or folder of that name", "a new folder")
     with _waiting("generating"):
         dataset = generate(points=points, test_points=test_points, **options)
-    assert dataset.test is not None
-    out.mkdir(parents=True)
+    try:
+        out.mkdir(parents=True)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(str(out), reason, "a folder that can be made") from error
     for name, part in (("train.txt", dataset.train), ("test.txt", dataset.test)):
-        with _waiting(f"writing {out / name}"):
-            write_text(out / name, part.features, part.labels)
-    _console.print(f"{points} training and {test_points} test points in {out}")
+        if part is not None:
+            with _waiting(f"writing {out / name}"):
+                write_text(out / name, part.features, part.labels)
+    _say(f"{points} training and {test_points} test points in {out}")
 
 
 # -- training --------------------------------------------------------------------------------
@@ -142,7 +148,7 @@ def run_training(
         _print_metrics(result, f"{dataset.name}: test points")
     else:
         _console.print("no test points: nothing to evaluate on")
-    _console.print(
+    _say(
         f"{result['epochs']:.4g} epochs in {result['seconds']:.1f} s "
         f"({result['examples_per_second']:,.0f} examples/s), "
         f"{result['peak_memory_bytes'] / 2**20:,.0f} MiB at most; all in {run_dir}"
@@ -231,7 +237,8 @@ def run_prediction(run: Path, source: Path, output: Path, *, k: int, form: str) 
         raise InputError(f"--output {output}", found, "a file in a folder that is there")
     predictor = runs.load(run)
     names = predictor.label_names if form == "jsonl" else None
-    beside = output.with_name(output.name + ".partial")
+    # With the process in its name, it is nobody's file that is overwritten and removed.
+    beside = output.with_name(f".{os.getpid()}.{output.name}")
     rows = 0
     try:
         with beside.open("w", encoding="utf-8") as lines, _bar(counted=False) as bar:
@@ -248,9 +255,12 @@ def run_prediction(run: Path, source: Path, output: Path, *, k: int, form: str) 
             with beside.open("r+", encoding="utf-8") as lines:
                 lines.write(f"{rows:<20}")
         beside.replace(output)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(f"--output {output}", reason, "a file that can be written") from error
     finally:
         beside.unlink(missing_ok=True)
-    _console.print(f"{rows:,} points answered in {output}")
+    _say(f"{rows:,} points answered in {output}")
 
 
 def _lines(
@@ -271,6 +281,11 @@ def _lines(
 # -- shared ----------------------------------------------------------------------------------
 
 
+def _say(text: str) -> None:
+    """A line that may hold a long path, which stays in one piece."""
+    _console.print(text, soft_wrap=True)
+
+
 def _shown(value: Any) -> str:
     if isinstance(value, dict):
         return "\n".join(f"{key}: {_shown(inner)}" for key, inner in value.items())
@@ -284,13 +299,17 @@ def _shown(value: Any) -> str:
 
 
 def _bar(counted: bool = True) -> Progress:
-    columns = [SpinnerColumn(), TextColumn("{task.description}")]
+    columns = [SpinnerColumn(), TextColumn("{task.description}", markup=False)]
     if counted:
         columns += [BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()]
-    return Progress(*columns, console=_console, transient=True)
+    quiet = not _console.is_terminal
+    return Progress(*columns, console=_console, transient=True, disable=quiet)
 
 
 @contextlib.contextmanager
 def _waiting(what: str) -> Iterator[None]:
-    with _console.status(what):
+    if not _console.is_terminal:
+        yield
+        return
+    with _console.status(Text(what)):
         yield
