@@ -27,7 +27,7 @@ import snm
 from experiments.arms import KEYS, Arm, scored, tuned
 from snm.runs import surroundings, write_json
 
-RATES = (10.0, 30.0, 100.0, 300.0)
+RATES = (30.0, 100.0, 300.0)
 MINED = (1, 8, 16, 64)
 WATCH = "R@1"
 
@@ -51,8 +51,8 @@ def main(
     data: tyro.conf.Positional[str],
     out: Path,
     dim: int = 512,
-    tune_epochs: int = 3,
-    epochs: int = 12,
+    tune_epochs: int = 5,
+    epochs: int = 20,
 ) -> None:
     """Runs all arms and writes JSON.
 

@@ -1,0 +1,24 @@
+"""The README's Python runs as it stands."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).resolve().parents[1] / "README.md"
+BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+
+
+def test_the_readme_has_examples() -> None:
+    assert len(BLOCKS) == 2
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_python_of_the_readme_runs(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    scope: dict[str, object] = {}
+    exec(compile(BLOCKS[number], f"README.md, block {number}", "exec"), scope)
+    if number == 1:
+        assert 0 < float(scope["loss"]) < 3  # type: ignore[arg-type]
