@@ -11,6 +11,7 @@ from snm.rows import RowTable, SparseRows
 from snm.sampling import Sample, uniform_host
 
 LEARNING_RATE, SCALE_RATE = 0.3, 0.1
+QUICK = {"xla_backend_optimization_level": 0}  # compiling is most of what these tests do
 
 
 class Case(NamedTuple):
@@ -182,7 +183,8 @@ def reference(case: Case, *, ranks=None, project: bool = True) -> Wanted:
         bias = np.zeros(spec.num_labels) if head.bias is None else head.bias
         bias = jnp.asarray(np.asarray(bias, np.float64))
         loss, (of_rows, of_bias, of_queries, of_log_scale) = jax.jit(
-            jax.value_and_grad(lambda *at: loss_of(case, *at, ranks=ranks), argnums=(0, 1, 2, 3))
+            jax.value_and_grad(lambda *at: loss_of(case, *at, ranks=ranks), argnums=(0, 1, 2, 3)),
+            compiler_options=QUICK,
         )(rows, bias, queries, log_scale)
         of_rows, accumulator = np.asarray(of_rows), head.table.accumulator
         step = of_rows

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from head_reference import (
     LEARNING_RATE,
+    QUICK,
     SCALE_RATE,
     Case,
     csr,
@@ -39,7 +40,8 @@ def compiled(spec, axis_name=None):
             known=known,
             key=key,
             axis_name=axis_name,
-        )
+        ),
+        compiler_options=None if axis_name else QUICK,  # nested in another jit there
     )
 
 
@@ -132,16 +134,18 @@ def test_subsampled_ranks_are_those_of_the_key():
     check(case, stepped(case, key), ranks=np.asarray(ranks))
 
 
-@pytest.mark.parametrize("num_labels", [2, 20])
-def test_few_labels(num_labels):
-    """All blocks are longer than the table, and most terms have hardly any negative."""
-    fewer = max(1, num_labels - 2)
-    for options in (
-        dict(sampled=num_labels - 1, mined=1, vartheta="power-law", exclude="all"),
-        dict(sampled=fewer, mined=fewer, loss="powl", positives="all", bias=True),
-    ):
-        case = make_case(num_labels=num_labels, **options)
-        check(case, stepped(case))
+@pytest.mark.parametrize(
+    ("num_labels", "options"),
+    [
+        (2, dict(sampled=1, mined=1, vartheta="power-law", exclude="all")),
+        (2, dict(sampled=1, mined=1, loss="powl", positives="all", bias=True)),
+        (20, dict(sampled=18, mined=18, loss="powl", positives="all")),
+    ],
+)
+def test_few_labels(num_labels, options):
+    """Blocks are longer than the table, and some terms have no negative left."""
+    case = make_case(num_labels=num_labels, **options)
+    check(case, stepped(case))
 
 
 def test_a_sample_smaller_than_the_mined():
@@ -229,14 +233,15 @@ BACKWARDS = {
 
 
 @pytest.mark.parametrize("name", BACKWARDS.values(), ids=BACKWARDS.keys())
-@pytest.mark.parametrize("row", [1, -1], ids=["real point", "padding"])
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_nothing_is_written_from_queries_that_are_not_finite(name, row, value):
+def test_queries_that_are_not_finite_and_queries_of_zero(name):
     case = make_case(num_labels=K, **CASES[name])
-    case = case._replace(queries=case.queries.at[row, 3].set(value))
-    head, step = stepped(case)
-    assert not step.ok
-    same_bits(head, case.head)
+    # The last point may be padding: its terms weigh 0, but 0 * NaN would reach the rows.
+    for row, value in [(1, np.nan), (1, np.inf), (-1, np.nan), (-1, -np.inf)]:
+        head, step = stepped(case._replace(queries=case.queries.at[row, 3].set(value)))
+        assert not step.ok
+        same_bits(head, case.head)
+
+    check(zero := case._replace(queries=case.queries.at[2].set(0)), stepped(zero))
 
 
 def test_nothing_is_written_where_the_loss_of_all_negatives_overflows():
@@ -246,13 +251,6 @@ def test_nothing_is_written_where_the_loss_of_all_negatives_overflows():
     head, step = stepped(case)
     assert not step.ok
     same_bits(head, case.head)
-
-
-@pytest.mark.parametrize("name", BACKWARDS.values(), ids=BACKWARDS.keys())
-def test_a_point_without_features(name):
-    case = make_case(num_labels=K, **CASES[name])
-    case = case._replace(queries=case.queries.at[2].set(0))
-    check(case, stepped(case))
 
 
 def test_a_term_of_weight_zero_changes_nothing():
@@ -277,10 +275,10 @@ def test_bfloat16_is_close(name):
     "name",
     [
         "bowl hinge pairs",
-        "softmax pairs, all terms",
+        pytest.param("softmax pairs, all terms", marks=pytest.mark.slow),
         "powl epsilon-tail, all terms",
-        "softmax all sampled, logQ",
-        "bowl squared all labels, all known left out",
+        pytest.param("softmax all sampled, logQ", marks=pytest.mark.slow),
+        pytest.param("bowl squared all labels, all known left out", marks=pytest.mark.slow),
     ],
 )
 def test_two_shards_are_one_device(name):
@@ -308,7 +306,7 @@ def test_two_shards_are_one_device(name):
         out_specs=(labels, jax.P(), jax.P("label")),
         check_vma=False,
     )
-    head, step, replicated = jax.jit(run)(*arrays, jax.random.key(0))
+    head, step, replicated = jax.jit(run, compiler_options=QUICK)(*arrays, jax.random.key(0))
     check(case, (head, step))
     for x in jax.tree.leaves(replicated):
         np.testing.assert_array_equal(x[0], x[1])

@@ -64,14 +64,22 @@ def arguments(spec: HeadSpec) -> tuple:
     return head, shape(BATCH, DIM), terms, sample
 
 
-@pytest.mark.parametrize("name", SPECS)
+# A compilation takes seconds: the others are kin of these.
+EVERYDAY = {"pairs, powl, all terms, bias", "pairs, adagrad", "products of all labels"}
+
+
+def some_slow(names, everyday):
+    return [n if n in everyday else pytest.param(n, marks=pytest.mark.slow) for n in names]
+
+
+@pytest.mark.parametrize("name", some_slow(SPECS, EVERYDAY))
 def test_a_step_of_the_head(name):
     spec = HeadSpec(num_labels=K, **SPECS[name])
     step = functools.partial(update_head, spec, learning_rate=0.1)
     check_in_place(jax.jit(step, donate_argnums=0).lower(*arguments(spec)).compile())
 
 
-@pytest.mark.parametrize("name", ["pairs, adagrad", "products", "products of all labels"])
+@pytest.mark.parametrize("name", some_slow(["pairs, adagrad", "products", "pairs"], {"products"}))
 def test_several_steps_in_a_scan(name):
     spec = HeadSpec(num_labels=K, **SPECS[name])
 
