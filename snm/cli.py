@@ -254,8 +254,11 @@ def _fault(words: Sequence[str], box: str) -> str:
         unknown = [flag for flag in given if flag not in ["--help", *known]]
         if unknown and tuple(words[: len(verb)]) == verb:
             return _unknown(unknown[0], "option", known)
-    lines = [line.strip("│ ") for line in box.splitlines() if line.startswith("│")]
-    first = itertools.takewhile(lambda line: line and not line.startswith("─"), lines)
+    # A title, perhaps a rule, then paragraphs between rules; drawn as a box where Unicode is known.
+    lines = [line.strip("│ ") for line in box.splitlines()][1:]
+    ruled = [not line or line.startswith(("──", "---", "╰")) for line in lines]
+    paragraphs = itertools.groupby(zip(ruled, lines, strict=True), key=lambda pair: pair[0])
+    first = next(([line for _, line in pairs] for rule, pairs in paragraphs if not rule), [])
     return " ".join(first) + " (see --help)"
 
 

@@ -240,6 +240,9 @@ def read_config(path: str | Path, *, base: Config | None = None) -> Config:
     return dataclasses.replace(base, **values).check()
 
 
+_TYPES = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+
+
 def _checked(where: str, value: Any, hint: Any) -> Any:
     """The value, if its type fits the annotation; an int does for a float."""
     choices = [hint] if isinstance(hint, type) else list(get_args(hint))
@@ -252,7 +255,7 @@ def _checked(where: str, value: Any, hint: Any) -> Any:
         elif isinstance(choice, type):
             if type(value) is choice:
                 return value
-            words.append({int: "a whole number", float: "a number"}.get(choice, choice.__name__))
+            words.append(_TYPES[choice])
         else:
             words.extend(get_args(choice))
     if isinstance(value, str) and value in words:

@@ -1,6 +1,7 @@
 """Strictness for the whole suite: what jax lets pass silently fails here."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,19 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_enable_checks", True)
 # Before the first use of a device: the head's shards need several, and one processor can play four.
 jax.config.update("jax_num_cpu_devices", 4)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test touches the user's cache; within the session programs are compiled once."""
+    place = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SNM_CACHE", str(place))
+        # Where the command line puts them too.
+        jax.config.update("jax_compilation_cache_dir", str(place / "compiled"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+        yield
+
 
 REAL_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 

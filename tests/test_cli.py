@@ -1,0 +1,403 @@
+"""The command line: bad input is one line and status 2, good input does what the README says."""
+
+import gzip
+import json
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tiny
+from scipy import sparse
+
+import snm
+from snm.cli import main
+from snm.data.formats import iter_features, read_text
+
+HEADER = f"{tiny.POINTS} {tiny.FEATURES} {tiny.LABELS}"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return tiny.write(tmp_path_factory.mktemp("data") / "tiny", names=True)
+
+
+@pytest.fixture(scope="module")
+def run(data, tmp_path_factory):
+    """A finished run."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    call("train", data, "--run-dir", folder, *tiny.FLAGS)
+    return folder
+
+
+def call(*words, status=0):
+    with pytest.raises(SystemExit) as stop:
+        main([str(word) for word in words])
+    assert (stop.value.code or 0) == status
+
+
+def refused(capsys, *words):
+    """The one line that a command is refused with."""
+    call(*words, status=2)
+    said = capsys.readouterr().err
+    assert said.startswith("snm: error: ") and said.count("\n") == 1 and said.endswith("\n"), said
+    return said.removeprefix("snm: error: ").rstrip("\n")
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# -- bad input -------------------------------------------------------------------------------
+
+
+def changed(number, line):
+    """The training file with another line `number` (the header is 1); None leaves it out."""
+    lines = [HEADER, *tiny.rows(tiny.POINTS, 0)]
+    lines[number - 1 : number] = [] if line is None else [line]
+    return "\n".join(lines) + "\n"
+
+
+BAD_FILES = {
+    "no header": (changed(1, None), 1, "header `points features labels`"),
+    "wrong header": (changed(1, "60 30"), 1, "2 numbers"),
+    "words for a header": (changed(1, "60 30 many"), 1, "header"),
+    "index out of range": (changed(3, "1 30:1"), 3, "feature index 30, expected an index from 0"),
+    "label out of range": (changed(3, "20 3:1"), 3, "label index 20, expected an index from 0"),
+    "negative index": (changed(4, "1 -2:1"), 4, "negative feature index -2"),
+    "not a number": (changed(5, "1 2:x"), 5, "value 'x', expected a number"),
+    "NaN": (changed(6, "1 2:nan"), 6, "value 'nan', expected a finite"),
+    "infinite": (changed(7, "1 2:inf"), 7, "value 'inf', expected a finite"),
+    "too large": (changed(7, "1 2:1e39"), 7, "value '1e39', expected a finite"),
+    "fewer rows": (changed(61, None), None, "59 rows, expected 60"),
+    "more rows": (changed(61, "1 2:1\n2 3:1"), 62, "row 61, expected 60 rows"),
+    "duplicate feature": (changed(8, "1 2:1 2:2"), 8, "feature 2 twice"),
+    "empty file": ("", 1, "an empty file"),
+}
+
+
+@pytest.mark.parametrize("what", BAD_FILES)
+@pytest.mark.parametrize("part", ["train", "test"])
+def test_bad_files_are_named_with_their_line(tmp_path, capsys, what, part):
+    text, line, found = BAD_FILES[what]
+    folder, out = tiny.write(tmp_path / "data"), tmp_path / "run"
+    file = folder / f"{part}.txt"
+    file.write_text(text)
+    said = refused(capsys, "train", folder, "--run-dir", out, *tiny.FLAGS)
+    assert said.startswith(f"{file}:" if line is None else f"{file}:{line}: found "), said
+    assert found in said
+    assert not out.exists()
+
+
+def test_truncated_gzip(tmp_path, capsys):
+    folder, out = tiny.write(tmp_path / "data"), tmp_path / "run"
+    packed = gzip.compress((folder / "train.txt").read_bytes())
+    (folder / "train.txt").unlink()
+    (folder / "train.txt.gz").write_bytes(packed[: len(packed) // 2])
+    said = refused(capsys, "train", folder, "--run-dir", out)
+    assert re.search(r"train\.txt\.gz:\d+: found .*truncated", said), said
+    assert not out.exists()
+
+
+def test_parts_that_do_not_fit(tmp_path, capsys):
+    folder, out = tiny.write(tmp_path / "data"), tmp_path / "run"
+    (folder / "test.txt").write_text("1 31 20\n1 2:1\n")
+    said = refused(capsys, "train", folder, "--run-dir", out)
+    assert said == f"{folder / 'test.txt'}:1: found 31 features, expected 30, as in train"
+    (folder / "train.txt").unlink()
+    assert "no train.txt" in refused(capsys, "train", folder, "--run-dir", out)
+    (folder / "test.txt").unlink()
+    assert "no training file" in refused(capsys, "data", "stats", folder)
+    assert "no such folder" in refused(capsys, "train", tmp_path / "nowhere", "--run-dir", out)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--sampled=20"], "--sampled: found 20 of 20 labels, expected at most 19, or `all`"),
+        (["--mined=9"], "--mined: found 9 mined of 8 sampled labels, expected at most"),
+        (["--sampled=all", "--mined=20"], "--mined: found 20 of 19 sampled labels"),
+        (["--dim=0"], "--dim: found 0, expected 1 or more"),
+        (["--dim=2.5"], "--dim"),
+        (["--loss=bowls"], "invalid choice 'bowls' for argument '--loss'"),
+        (["--learning-rate=nan"], "--learning-rate: found nan, expected a finite number"),
+        (["--epoch=3"], "--epoch: found an unknown option, expected for example --epochs"),
+        (["--epoch", "3"], "--epoch: found an unknown option, expected for example --epochs"),
+        (["--preset=big"], "--preset: found 'big', expected one of default, paper"),
+        (["--config=none.toml"], "none.toml: found no such file or directory"),
+        (["--monitor=P@2", "--validation-fraction=0.2"], "--monitor: found 'P@2', no metric"),
+        (["--validation-fraction=0.001"], "validation fraction: found 0.001 of 60 points"),
+        (["--warm-start=none"], "none: found no config.toml, expected the folder of a run"),
+        (["--run-dir"], "--run-dir"),
+        (["more"], "Unrecognized options: more"),
+    ],
+)
+def test_bad_options(data, tmp_path, capsys, flags, message):
+    out = tmp_path / "run"
+    said = refused(capsys, "train", data, "--run-dir", out, *tiny.FLAGS, *flags)
+    assert message in said, said
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "Expected one of {data, train, evaluate, predict}"),
+        (["trian", "data"], "trian: found an unknown command, expected for example train"),
+        (["train", "data"], "--run-dir"),
+        (["data", "synth", "x", "--point=3"], "--point: found an unknown option"),
+        (["data", "synth", ".", "--points=3"], "found a file or folder of that name"),
+        (["evaluate", "x", "--jsn"], "--jsn: found an unknown option, expected for example --json"),
+    ],
+)
+def test_bad_words(capsys, words, message):
+    assert message in refused(capsys, *words)
+
+
+def test_a_mined_number_larger_than_few_labels_allow(tmp_path, capsys):
+    """The preset's own k' gives way where there are few labels; the user's does not."""
+    folder, out = tiny.write(tmp_path / "data"), tmp_path / "run"
+    said = refused(capsys, "train", folder, "--run-dir", out, "--mined=40")
+    assert said == "--mined: found 40 of 19 sampled labels, expected at most 19"
+    for name in ("default", "paper"):
+        call("train", folder, "--run-dir", out, "--preset", name, "--dry-run")
+        shown = capsys.readouterr().out
+        assert re.search(r"sampled +\S? *19", shown), shown
+    assert not out.exists()
+
+
+def test_a_place_that_is_no_run(data, tmp_path, capsys):
+    file = tmp_path / "file"
+    file.write_text("mine")
+    said = refused(capsys, "train", data, "--run-dir", file, *tiny.FLAGS)
+    assert said == f"{file}: found something that is no run, expected a new or empty folder"
+    inside = refused(capsys, "train", data, "--run-dir", file / "run", *tiny.FLAGS)
+    assert (
+        inside == f"--run-dir {file / 'run'}: found not a directory, expected a folder to write to"
+    )
+    assert file.read_text() == "mine"
+    before = contents(data)
+    assert "no run" in refused(capsys, "train", data, "--run-dir", data, *tiny.FLAGS)
+    assert contents(data) == before
+
+
+def test_another_run_is_never_overwritten(data, run, tmp_path, capsys):
+    before = contents(run)
+    again = ["train", data, "--run-dir", run, *tiny.FLAGS]
+    said = refused(capsys, *again, "--dim=9")
+    assert said == f"{run}: found a run with dim = 8, expected 9: choose another --run-dir"
+    assert "warm_start" in refused(capsys, *again, "--warm-start", run).replace("-", "_")
+    said = refused(capsys, *again, "--epochs=1")
+    assert said == "--epochs: found 12 steps done, expected no fewer than these (4 asked)"
+    other = tiny.write(tmp_path / "other")
+    (other / "train.txt").write_text(changed(2, "1 2:1"))
+    said = refused(capsys, "train", other, "--run-dir", run, *tiny.FLAGS)
+    assert f"a run on other data ({data})" in said
+    assert contents(run) == before
+
+
+def test_warm_start_from_other_shapes_writes_nothing(data, run, tmp_path, capsys):
+    out = tmp_path / "run"
+    words = ["train", data, "--run-dir", out, *tiny.FLAGS, "--warm-start", run]
+    said = refused(capsys, *words, "--dim=9")
+    assert "dim 8" in said and "dim 9" in said
+    assert "without bias" in (said := refused(capsys, *words, "--bias")) and "with bias" in said
+    assert not out.exists()
+
+
+def test_bad_predictions(data, run, tmp_path, capsys):
+    wide, out = tmp_path / "wide.txt", tmp_path / "answers.jsonl"
+    wide.write_text("1 31 20\n1 2:1\n")
+    said = refused(capsys, "predict", run, wide, "--output", out)
+    assert said == f"{wide}:1: found a header of 31 features, expected 30"
+    test = data / "test.txt"
+    missing = tmp_path / "none" / "answers"
+    said = refused(capsys, "predict", run, test, "--output", missing)
+    assert (
+        said
+        == f"--output {missing}: found no such folder, expected a file in a folder that is there"
+    )
+    assert "a folder" in refused(capsys, "predict", run, test, "--output", tmp_path)
+    assert "--output /proc/x: found" in refused(capsys, "predict", run, test, "--output", "/proc/x")
+    assert "1 to 20 labels" in refused(capsys, "predict", run, test, "--output", out, "--k=21")
+    assert "no config.toml" in refused(capsys, "predict", data, test, "--output", out)
+    late = tmp_path / "late.txt"
+    late.write_text("2 30 20\n1 2:1\n1 2:nan\n")
+    assert refused(capsys, "predict", run, late, "--output", out).startswith(f"{late}:3: found")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["late.txt", "wide.txt"]
+
+
+def test_bad_evaluations(data, run, tmp_path, capsys):
+    assert "found no config.toml" in refused(capsys, "evaluate", data)
+    assert "found no config.toml" in refused(capsys, "evaluate", tmp_path / "nowhere")
+    alone = tiny.write(tmp_path / "alone", test=False)
+    assert "no test points" in refused(capsys, "evaluate", run, "--data", alone)
+    narrow = tmp_path / "narrow"
+    narrow.mkdir()
+    for part in ("train", "test"):
+        (narrow / f"{part}.txt").write_text("1 29 20\n1 2:1\n")
+    said = refused(capsys, "evaluate", run, "--data", narrow)
+    assert said == "narrow: found 29 features, expected 30, as in training"
+
+
+def test_data_that_changed_since_training(tmp_path, capsys):
+    folder, out = tiny.write(tmp_path / "data"), tmp_path / "run"
+    call("train", folder, "--run-dir", out, *tiny.FLAGS)
+    (folder / "test.txt").write_text(f"1 {tiny.FEATURES} {tiny.LABELS}\n1 2:1\n")
+    assert "other content than when" in refused(capsys, "evaluate", out)
+    call("evaluate", out, "--data", folder)
+    # The same data elsewhere is the same data, and is found there from then on.
+    moved = tiny.write(tmp_path / "moved")
+    call("train", moved, "--run-dir", out, *tiny.FLAGS)
+    call("evaluate", out)
+
+
+# -- the good road ---------------------------------------------------------------------------
+
+
+def test_help_is_quick():
+    """No verb needs jax, NumPy's friends or a device to say what it does."""
+    for words in (["--help"], ["train", "--help"], ["--version"]):
+        code = (
+            "import sys, snm.cli\n"
+            f"try: snm.cli.main({words!r})\n"
+            "except SystemExit as stop: assert not stop.code\n"
+            "assert not {'jax', 'flax', 'orbax', 'scipy'} & set(sys.modules), 'slow imports'\n"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert "snm" in done.stdout
+
+
+def test_synth_and_stats(tmp_path, capsys):
+    out = tmp_path / "made [/up]"
+    call("data", "synth", out, "--points=50", "--test-points=10", "--features=40", "--labels=12",
+         "--labels-per-point=2", "--nonzeros-per-point=5")  # fmt: skip
+    assert str(out) in capsys.readouterr().out
+    features, labels = read_text(out / "train.txt")
+    assert (features.shape, labels.shape) == ((50, 40), (50, 12))
+    assert sorted(path.name for path in out.iterdir()) == ["test.txt", "train.txt"]
+    call("data", "stats", out, "--json")
+    found = json.loads(capsys.readouterr().out)
+    assert found["train_points"] == 50 and found["labels"] == 12
+    call("data", "stats", out)
+    assert "train points" in capsys.readouterr().out
+    call("data", "synth", tmp_path / "alone", "--points=5", "--test-points=0", "--features=9",
+         "--labels=5", "--labels-per-point=1", "--nonzeros-per-point=2")  # fmt: skip
+    assert [path.name for path in (tmp_path / "alone").iterdir()] == ["train.txt"]
+
+
+def test_dry_run_writes_nothing(data, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    call("train", data, "--run-dir", "run", *tiny.FLAGS, "--dry-run")
+    shown = capsys.readouterr().out
+    assert "4 steps an epoch, 12 in all" in shown and "learning_rate" in shown
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_run_leaves_behind(run, data):
+    names = {path.name for path in run.iterdir()}
+    assert names == {"config.toml", "run.json", "weighting.npz", "labels.txt", "log.jsonl",
+                     "tensorboard", "checkpoints", "result.json"}  # fmt: skip
+    result = json.loads((run / "result.json").read_text())
+    wanted = {"metrics", "data", "seconds", "examples_per_second", "peak_memory_bytes", "versions",
+              "device"}  # fmt: skip
+    assert wanted <= set(result)
+    assert result["data"]["sha256"] == snm.load_data(data).sha256
+    assert result["versions"]["jax"] and result["peak_memory_bytes"] > 10**7
+    metrics = result["metrics"]
+    for measure in ("P", "R", "nDCG", "PSP", "PSnDCG"):
+        assert all(0 <= metrics[f"{measure}@{k}"] <= 100 for k in (1, 3, 5))
+    # In percent: two labels a point, of which a trained model finds many among five answers.
+    assert metrics["points"] == tiny.TEST_POINTS and metrics["R@5"] > 30
+    assert snm.read_config(run / "config.toml").dim == 8
+
+
+def test_the_same_command_again_answers_at_once(run, data, capsys):
+    before = contents(run)
+    call("train", data, "--run-dir", run, *tiny.FLAGS)
+    after = contents(run)
+    assert after.pop(run / "run.json") and before.pop(run / "run.json")
+    changed_files = [path.name for path in after if after[path] != before.get(path)]
+    # Its members carry the time of writing.
+    assert changed_files in ([], ["weighting.npz"])
+    assert "nDCG" in capsys.readouterr().out
+
+
+def test_a_runs_own_config_under_flags(run, data, tmp_path):
+    """Every key is in config.toml, so flags over it are all that differs."""
+    out = tmp_path / "run"
+    call("train", data, "--run-dir", out, "--config", run / "config.toml", "--epochs=1")
+    old, new = (snm.read_config(folder / "config.toml") for folder in (run, out))
+    assert (old.epochs, new.epochs) == (3, 1)
+    assert {k: v for k, v in vars(new).items() if k != "epochs"} == {
+        k: v for k, v in vars(old).items() if k != "epochs"
+    }
+
+
+def test_evaluate_says_what_train_said(run, data, capsys):
+    call("evaluate", run, "--json")
+    found = json.loads(capsys.readouterr().out)
+    result = json.loads((run / "result.json").read_text())
+    assert found["metrics"] == result["metrics"]
+    assert found["by_label_frequency"] == result["by_label_frequency"]
+    call("evaluate", run, "--data", data)
+    assert f"{result['metrics']['P@1']:.2f}" in capsys.readouterr().out
+
+
+def test_predict(run, data, tmp_path):
+    test, lines, table = data / "test.txt", tmp_path / "a.jsonl", tmp_path / "a.txt"
+    features, _ = read_text(test)
+    labels, scores = snm.predict(run, features, k=4)
+    call("predict", run, test, "--k=4", "--output", lines)
+    answers = [json.loads(line) for line in lines.read_text().splitlines()]
+    assert [answer["labels"] for answer in answers] == labels.tolist()
+    assert answers[0]["names"] == [f"name {label}" for label in labels[0]]
+    np.testing.assert_allclose([a["scores"] for a in answers], scores, atol=1e-6)
+    assert (np.diff(scores) <= 0).all()
+
+    call("predict", run, test, "--k=4", "--output", table, "--format=sparse")
+    assert table.read_text().split("\n")[0].split() == [str(tiny.TEST_POINTS), str(tiny.LABELS)]
+    (again,) = iter_features(table, tiny.LABELS)
+    expected = np.zeros((tiny.TEST_POINTS, tiny.LABELS))
+    np.put_along_axis(expected, labels, scores, axis=1)
+    np.testing.assert_allclose(again.toarray(), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["x.txt", "x.txt.gz", "x.npz", "x.npy"])
+def test_predict_reads_every_form(run, data, tmp_path, name):
+    features, _ = read_text(data / "test.txt")
+    source, out = tmp_path / name, tmp_path / "answers"
+    if name.endswith("npz"):
+        sparse.save_npz(source, features)
+    elif name.endswith("npy"):
+        np.save(source, features.toarray())
+    else:
+        text = (data / "test.txt").read_bytes()
+        source.write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+    out.write_text("an older file is replaced")
+    call("predict", run, source, "--output", out)
+    labels, _ = snm.predict(run, features)
+    answers = [json.loads(line)["labels"] for line in out.read_text().splitlines()]
+    assert answers == labels.tolist()
+
+
+def test_an_interrupt_and_a_full_disk(data, tmp_path, capsys, monkeypatch):
+    from snm import verbs
+
+    def stop(error):
+        def fail(*_, **__):
+            raise error
+
+        return fail
+
+    monkeypatch.setattr(verbs, "run_training", stop(KeyboardInterrupt()))
+    call("train", data, "--run-dir", tmp_path / "run", status=130)
+    assert capsys.readouterr().err == (
+        "snm: error: interrupted; the same command goes on from the last checkpoint\n"
+    )
+    monkeypatch.setattr(verbs, "run_training", stop(OSError(28, "No space left on device")))
+    call("train", data, "--run-dir", tmp_path / "run", status=1)
+    assert capsys.readouterr().err == "snm: error: [Errno 28] No space left on device\n"

@@ -1,0 +1,136 @@
+"""Settings: preset < TOML < flags, and every wrong one named in one line."""
+
+import dataclasses
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from snm.cli import _settings_base
+from snm.config import PRESETS, Config, preset, read_config, write_config
+from snm.errors import InputError
+
+
+def toml(folder: Path, text: str) -> Path:
+    file = folder / "settings.toml"
+    file.write_text(text)
+    return file
+
+
+def test_presets():
+    assert preset("default") == Config()
+    paper = preset("paper")
+    assert (paper.preset, paper.loss, paper.encoder, paper.dim) == ("paper", "bowl", "relu", 512)
+    assert all(preset(name).check() for name in PRESETS)
+    with pytest.raises(
+        InputError, match=r"--preset: found 'papre', expected one of default, paper"
+    ):
+        preset("papre")
+
+
+def test_toml_lies_over_its_preset(tmp_path):
+    found = read_config(toml(tmp_path, 'preset = "paper"\ndim = 7\nlearning_rate = 3\n'))
+    assert found == dataclasses.replace(preset("paper"), dim=7, learning_rate=3.0)
+    assert type(found.learning_rate) is float
+
+
+def test_toml_lies_over_a_base(tmp_path):
+    base = dataclasses.replace(preset("paper"), epochs=9)
+    found = read_config(toml(tmp_path, 'sampled = "all"\nmined = 8\n'), base=base)
+    assert found == dataclasses.replace(base, sampled="all", mined=8)
+
+
+def test_a_preset_flag_lies_under_the_file(tmp_path):
+    """`--preset` picks what lies under the file; the other flags are read over both."""
+    file = toml(tmp_path, "epochs = 2\n")
+    words = ["train", "data", "--config", str(file), "--preset=paper", "--dim", "9"]
+    assert _settings_base(words) == dataclasses.replace(preset("paper"), epochs=2)
+    assert _settings_base(["train", "data", f"--config={file}"]).epochs == 2
+    assert _settings_base(["evaluate", "run"]) == Config()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("learning_rat = 1.0", r"learning_rat: found an unknown key, .*learning_rate$"),
+        ("epoch = 3", r"epoch: found an unknown key, expected for example epochs$"),
+        ("dim = 1.5", r"dim: found 1.5, expected a whole number$"),
+        ("dim = true", r"dim: found True, expected a whole number$"),
+        ('dim = "8"', r"dim: found '8', expected a whole number$"),
+        ("bias = 1", r"bias: found 1, expected true or false$"),
+        ('learning_rate = "fast"', r"learning_rate: found 'fast', expected a number$"),
+        ('loss = "bowls"', r"loss: found 'bowls', expected bowl or powl or softmax$"),
+        ('sampled = "most"', r"sampled: found 'most', expected a whole number or all or auto$"),
+        ("monitor = 3", r"monitor: found 3, expected a text$"),
+        ('preset = "big"', r"preset: found 'big', expected default or paper$"),
+        ("dim 3", r"settings.toml: found no TOML: .*line 1.*expected lines `key = value`$"),
+        ("learning_rate = nan", r"--learning-rate: found nan, expected a finite number$"),
+        ("negative_weight = inf", r"--negative-weight: found inf, expected a finite number$"),
+    ],
+)
+def test_wrong_files(tmp_path, text, message):
+    with pytest.raises(InputError, match=message) as found:
+        read_config(toml(tmp_path, text))
+    assert "\n" not in str(found.value)
+
+
+def test_no_file(tmp_path):
+    with pytest.raises(InputError, match=r"none\.toml: found no such file or directory"):
+        read_config(tmp_path / "none.toml")
+    with pytest.raises(InputError, match=r"is a directory"):
+        read_config(tmp_path)
+    file = tmp_path / "latin.toml"
+    file.write_bytes(b'monitor = "\xe9"\n')
+    with pytest.raises(InputError, match=r"latin\.toml: found no TOML"):
+        read_config(file)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (dict(sampled=8, mined=9), "--mined: found 9 mined of 8 sampled labels"),
+        (dict(dim=0), "--dim: found 0, expected 1 or more"),
+        (dict(epochs=0), "--epochs: found 0"),
+        (dict(mined=0), "--mined: found 0"),
+        (dict(sampled=0), "--sampled: found 0"),
+        (dict(seed=-1), "--seed: found -1, expected 0 or more"),
+        (dict(input_dropout=1.0), "--input-dropout: found 1.0, expected 0.0 to 0.999"),
+        (dict(tower_momentum=1.5), "--tower-momentum: found 1.5, expected 0.0 to 0.999"),
+        (dict(learning_rate=0.0), "--learning-rate: found 0.0, expected a number above 0"),
+        (dict(score_scale=-1.0), "--score-scale: found -1.0, expected a number above 0"),
+        (dict(scale_learning_rate=-1.0), "--scale-learning-rate: found -1.0"),
+        (dict(patience=2), "--patience: found no validation set"),
+        (dict(refit=True), "--refit: found no validation set"),
+        (dict(refit=True, validation_fraction=0.1), "--refit: found --patience 0"),
+        (dict(validation_fraction=1.0), "--validation-fraction: found 1.0"),
+    ],
+)
+def test_values_that_no_data_makes_right(values, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        dataclasses.replace(preset("default"), **values).check()
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    dim=st.integers(1, 10**6),
+    learning_rate=st.floats(1e-30, 1e30),
+    negative_weight=st.floats(0, 1e3),
+    sampled=st.one_of(st.integers(1000, 10**9), st.sampled_from(["all", "auto"])),
+    mined=st.one_of(st.integers(1, 1000), st.just("all")),
+    bias=st.booleans(),
+    monitor=st.text(st.characters(codec="utf-8")),
+    name=st.sampled_from(sorted(PRESETS)),
+)
+def test_what_is_written_reads_back(tmp_path_factory, name, **values):
+    config = dataclasses.replace(preset(name), **values)
+    file = tmp_path_factory.mktemp("round") / "config.toml"
+    write_config(file, config)
+    assert read_config(file) == config
+    # All keys are in it, so what it lies over does not matter.
+    assert set(tomllib.loads(file.read_text(encoding="utf-8"))) == set(dataclasses.asdict(config))
+    other = preset("paper" if name == "default" else "default")
+    assert read_config(file, base=other) == config
+    assert [path.name for path in file.parent.iterdir()] == ["config.toml"]

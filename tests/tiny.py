@@ -1,0 +1,64 @@
+"""A data set to train on in a blink; every batch has the same shape, so one program does."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+
+from snm.config import Config, preset
+from snm.data.dataset import Dataset, load
+
+POINTS, TEST_POINTS, FEATURES, LABELS = 60, 20, 30, 20
+
+# Four steps an epoch, the last one short; two a dispatch. A falling rate would make another
+# program for another number of epochs.
+CONFIG: Config = dataclasses.replace(
+    preset("default"),
+    dim=8,
+    epochs=3,
+    batch_size=16,
+    sampled=8,
+    mined=3,
+    input_dropout=0.0,
+    learning_rate=1.0,
+    schedule="constant",
+    steps_per_dispatch=2,
+)
+FLAGS = [
+    f"--{name.replace('_', '-')}={getattr(CONFIG, name)}"
+    for name in (
+        "dim", "epochs", "batch_size", "sampled", "mined", "input_dropout", "learning_rate",
+        "schedule", "steps_per_dispatch",
+    )
+]  # fmt: skip
+
+
+def rows(count: int, seed: int) -> list[str]:
+    """Points of two labels and four features, two of which tell the labels."""
+    rng = np.random.default_rng(seed)
+    lines = []
+    for _ in range(count):
+        labels = np.sort(rng.choice(LABELS, 2, replace=False))
+        noise = LABELS + rng.choice(FEATURES - LABELS, 2, replace=False)
+        features = [*labels, *np.sort(noise)]
+        entries = " ".join(f"{j}:{rng.integers(1, 4)}" for j in features)
+        lines.append(f"{labels[0]},{labels[1]} {entries}")
+    return lines
+
+
+def write(folder: Path, *, test: bool = True, names: bool = False) -> Path:
+    """A folder with `train.txt`, and perhaps the rest."""
+    folder.mkdir(parents=True)
+    parts = [("train", POINTS, 0)] + ([("test", TEST_POINTS, 1)] if test else [])
+    for name, count, seed in parts:
+        header = f"{count} {FEATURES} {LABELS}"
+        (folder / f"{name}.txt").write_text("\n".join([header, *rows(count, seed)]) + "\n")
+    if names:
+        text = "".join(f"name {label}\n" for label in range(LABELS))
+        (folder / "labels.txt").write_text(text, encoding="utf-8")
+    return folder
+
+
+def dataset(folder: Path) -> Dataset:
+    """The same, loaded."""
+    return load(write(folder))
