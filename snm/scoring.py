@@ -1,8 +1,8 @@
 """Scores of a batch against sampled or all labels, in blocks, and the best of them.
 
 The n x S score matrix is never whole in memory on a CPU: a block of labels is scored, its best
-`count` scores join the running best, and the block is forgotten. Ties go to the lowest label id
-everywhere, because blocks come in ascending order and `lax.top_k` prefers the earlier entry.
+join the running best, and the block is forgotten. Ties go to the lowest label id everywhere,
+because blocks come in ascending order and `lax.top_k` prefers the earlier entry.
 """
 
 from __future__ import annotations
@@ -110,6 +110,20 @@ def score_block(
     Returns:
       float32 [n, size].
     """
+    scores = _scores_of_rows(queries, rows, place, begin, masked, bias, compute_dtype)
+    return jnp.where((place < num_rows)[None, :], scores, MASKED)
+
+
+def _scores_of_rows(
+    queries: jax.Array,
+    rows: jax.Array,
+    place: jax.Array,
+    begin: jax.Array,
+    masked: Masked | None,
+    bias: jax.Array | None,
+    compute_dtype: jnp.dtype,
+) -> jax.Array:
+    """`score_block`, but for slots that hold no label: what they get means nothing."""
     scores = lax.dot_general(
         queries.astype(compute_dtype),
         rows.astype(compute_dtype),
@@ -123,7 +137,7 @@ def score_block(
         scores = scores.at[masked.rows, slots].set(MASKED, mode="drop")
     if bias is not None:
         scores = scores + bias.at[place].get(mode="clip")[None, :]
-    return jnp.where((place < num_rows)[None, :], scores, MASKED)
+    return scores
 
 
 def best_scores(
@@ -183,46 +197,87 @@ def _best(
     compute_dtype: jnp.dtype,
 ) -> Best:
     n = queries.shape[0]
+    folds = count * 4 <= plan.size // _WIDTH
 
-    def one_block(best: Best, start: jax.Array) -> tuple[Best, None]:
+    def one_block(best: Best | _Folds, start: jax.Array) -> tuple[Best | _Folds, None]:
         rows, place, begin = read_block(table, ids, start, plan.size, first_row)
-        scores = score_block(
-            queries,
-            rows,
-            place,
-            begin,
-            num_rows=table.shape[0],
-            masked=masked,
-            bias=bias,
-            compute_dtype=compute_dtype,
-        )
-        return _merge(best, scores, begin, count), None
+        scores = _scores_of_rows(queries, rows, place, begin, masked, bias, compute_dtype)
+        real = place < table.shape[0]
+        if isinstance(best, _Folds):
+            return _merge_folds(best, scores, real, begin), None
+        return _merge(best, jnp.where(real[None, :], scores, MASKED), begin), None
 
-    none = Best(jnp.full((n, count), MASKED), jnp.zeros((n, count), jnp.int32))
+    nowhere = jnp.zeros((n, count), jnp.int32)
+    none: Best | _Folds = Best(jnp.full((n, count), MASKED), nowhere)
+    if folds:
+        none = _Folds(none.scores, jnp.full((n, count, _WIDTH), MASKED), nowhere)
     starts = jnp.arange(plan.num_blocks, dtype=jnp.int32) * plan.size
     if plan.num_blocks == 1:
-        return one_block(none, starts[0])[0]
-    return lax.scan(one_block, none, starts, unroll=unroll)[0]
-
-
-def _merge(best: Best, scores: jax.Array, begin: jax.Array, count: int) -> Best:
-    """The best of the running best and of a block's scores.
-
-    The best `count` scores lie in the `count` folds of 16 labels with the highest maxima, so
-    for a small count most scores are looked at once, to find the maxima, and never sorted.
-    """
-    n, size = scores.shape
-    folds = size // _WIDTH
-    if count * 4 <= folds:
-        folded = scores.reshape(n, folds, _WIDTH)
-        _, chosen = lax.top_k(jnp.max(folded, axis=-1), count)
-        chosen = jnp.sort(chosen, axis=-1)  # ascending again, for the ties
-        scores = jnp.take_along_axis(folded, chosen[:, :, None], axis=1).reshape(n, count * _WIDTH)
-        slots = chosen[:, :, None] * _WIDTH + jnp.arange(_WIDTH)[None, None, :]
-        slots = slots.reshape(n, count * _WIDTH) + begin
+        best = one_block(none, starts[0])[0]
     else:
-        slots = jnp.broadcast_to((begin + jnp.arange(size, dtype=jnp.int32))[None, :], (n, size))
+        best = lax.scan(one_block, none, starts, unroll=unroll)[0]
+    return best.unfolded() if isinstance(best, _Folds) else best
+
+
+def _merge(best: Best, scores: jax.Array, begin: jax.Array) -> Best:
+    """The best of the running best and of a block's scores."""
+    n, size = scores.shape
+    slots = jnp.broadcast_to((begin + jnp.arange(size, dtype=jnp.int32))[None, :], (n, size))
     scores = jnp.concatenate([best.scores, scores], axis=1)
     slots = jnp.concatenate([best.slots, slots], axis=1)
-    top, place = lax.top_k(scores, count)
+    top, place = lax.top_k(scores, best.scores.shape[1])
     return Best(top, jnp.take_along_axis(slots, place, axis=1))
+
+
+class _Folds(NamedTuple):
+    """The folds of 16 neighbouring slots that hold the best scores so far, by ascending slot.
+
+    The best `count` scores lie in the `count` folds with the highest maxima. So for a small count
+    most scores are looked at once, to find the maxima, and only the last folds are searched.
+
+    Attributes:
+      maxima: float32 [n, count], the highest score of each fold.
+      scores: float32 [n, count, 16].
+      starts: int32 [n, count], the first slot of each fold.
+    """
+
+    maxima: jax.Array
+    scores: jax.Array
+    starts: jax.Array
+
+    def unfolded(self) -> Best:
+        """The best scores themselves."""
+        n, count, width = self.scores.shape
+        slots = self.starts[:, :, None] + jnp.arange(width, dtype=jnp.int32)[None, None, :]
+        top, place = lax.top_k(self.scores.reshape(n, count * width), count)
+        return Best(top, jnp.take_along_axis(slots.reshape(n, count * width), place, axis=1))
+
+
+def _merge_folds(best: _Folds, scores: jax.Array, real: jax.Array, begin: jax.Array) -> _Folds:
+    """The best folds of the running best and of a block.
+
+    Args:
+      best: the running best.
+      scores: float32 [n, size].
+      real: bool [size], whether a slot holds a label.
+      begin: int32 scalar, the block's first slot.
+    """
+    n, count = best.maxima.shape
+    # Masked twice, in the maxima and in the few scores kept, XLA writes no masked copy of all.
+    folded, real = scores.reshape(n, -1, _WIDTH), real.reshape(-1, _WIDTH)
+    maxima = jnp.max(jnp.where(real[None, :, :], folded, MASKED), axis=-1)
+    maxima = jnp.concatenate([best.maxima, maxima], axis=1)
+    _, chosen = lax.top_k(maxima, count)
+    chosen = jnp.sort(chosen, axis=-1)  # ascending again, for the ties
+    from_best = chosen < count
+    old, new = jnp.minimum(chosen, count - 1), jnp.maximum(chosen - count, 0)
+    fresh = jnp.where(real[new], _take_folds(folded, new), MASKED)
+    return _Folds(
+        jnp.take_along_axis(maxima, chosen, axis=1),
+        jnp.where(from_best[:, :, None], _take_folds(best.scores, old), fresh),
+        jnp.where(from_best, jnp.take_along_axis(best.starts, old, axis=1), begin + new * _WIDTH),
+    )
+
+
+def _take_folds(folds: jax.Array, chosen: jax.Array) -> jax.Array:
+    return jnp.take_along_axis(folds, chosen[:, :, None], axis=1)
