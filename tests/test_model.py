@@ -1,0 +1,182 @@
+"""A training step touches rows only where the batch does, and is the dense step all the same."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import tiny
+from scipy import sparse
+
+from snm.batches import block_of, make_source
+from snm.encoder import ENCODERS, apply_tower
+from snm.model import abstract_state, best_labels, init_state, train_step
+from snm.rows import normalize
+from snm.runs import head_spec, make_model
+
+POINTS, FEATURES, LABELS, SAMPLED, MINED = 6, 11, 9, 5, 2
+
+one_step = jax.jit(train_step, static_argnums=0)
+
+
+def settings(**changes):
+    """The step of Algorithm 1, plain."""
+    return dataclasses.replace(
+        tiny.CONFIG, loss="bowl", phi="hinge", positives="one", exclude="positive",
+        sampled=SAMPLED, mined=MINED, batch_size=POINTS, learning_rate=0.7, score_scale=1.5,
+        tower_learning_rate=0.3, **changes,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def points():
+    """Six points; the third has no features, and the eighth feature no point."""
+    rng = np.random.default_rng(0)
+    dense = rng.random((POINTS, FEATURES)) * (rng.random((POINTS, FEATURES)) < 0.4)
+    dense[2] = dense[:, 7] = 0
+    features = sparse.csr_matrix(dense.astype(np.float32))
+    labels = np.zeros((POINTS, LABELS), np.float32)
+    labels[np.arange(POINTS), [0, 3, 3, 8, 5, 0]] = 1
+    return features, sparse.csr_matrix(labels)
+
+
+def setup(config, points):
+    model = make_model(config, FEATURES, LABELS, total_steps=10)
+    source = make_source(
+        head_spec(config, LABELS), *points, batch_size=POINTS, seed=0, weight_of_term="mean",
+        resident=False, sampler="uniform", frequency_power=1.0,
+    )  # fmt: skip
+    return model, source
+
+
+def batch_of(source, step):
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), source.stack(step, 1))
+
+
+def dense_loss(parameters, model, features, positives, negatives):
+    """The loss as mathematics writes it: whole tables, one full matrix of scores.
+
+    `negatives` [n, B] are the labels that are left of the sample; the two best count.
+    """
+    rows, tower, classes = parameters
+    queries = apply_tower(model.structure, tower, features @ rows)
+    # Class rows are of unit length at the start; the head's gradient is that of the raw rows.
+    scores = model.score_scale * queries @ classes.T
+    positive = jnp.take_along_axis(scores, positives[:, None], axis=1)[:, 0]
+    sampled = jnp.take_along_axis(scores, negatives, axis=1)
+    best = jnp.sort(sampled, axis=1)[:, -MINED:]
+    loss = jnp.maximum(0, 1 - positive) + jnp.maximum(0, 1 + best).mean(axis=1)
+    return loss.mean()
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_two_steps_equal_dense_steps(points, encoder):
+    """Two, so that the tower's momentum is seen; gradients through whole tables by jax.grad."""
+    config = settings(encoder=encoder)
+    model, source = setup(config, points)
+    state = init_state(model)
+    dense = (state.features.rows, state.tower, state.head.table.rows)
+    momentum = optax.sgd(config.tower_learning_rate, momentum=config.tower_momentum)
+    trace = momentum.init(state.tower)
+    gradient = jax.jit(jax.value_and_grad(dense_loss), static_argnums=1)
+
+    for number in range(2):
+        batch = batch_of(source, number)
+        order, _ = source.epoch(number)
+        positives = np.asarray(batch.terms.ids)
+        drawn, drop = np.asarray(batch.sample.ids), int(batch.sample.drop)
+        negatives = np.stack([
+            np.delete(drawn, np.flatnonzero(drawn == p)[0] if p in drawn else drop)
+            for p in positives
+        ])  # fmt: skip
+        assert negatives.shape == (POINTS, SAMPLED)
+        features = jnp.asarray(points[0][order[0]].toarray())
+        loss, (of_rows, of_tower, of_classes) = gradient(
+            dense, model, features, jnp.asarray(positives), jnp.asarray(negatives)
+        )
+        updates, trace = momentum.update(of_tower, trace)
+        dense = (
+            dense[0] - config.learning_rate * of_rows,
+            optax.apply_updates(dense[1], updates),
+            normalize(dense[2] - config.learning_rate * of_classes),
+        )
+        state, metrics = one_step(model, state, batch)
+        assert bool(metrics.ok)
+        np.testing.assert_allclose(metrics.loss, loss, rtol=1e-5)
+        ours = (state.features.rows, state.tower, state.head.table.rows)
+        for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(dense), strict=True):
+            np.testing.assert_allclose(a, b, atol=3e-6)
+    # What no batch named did not move by a bit.
+    unseen = np.setdiff1d(np.arange(FEATURES), points[0].indices)
+    start = init_state(model)
+    np.testing.assert_array_equal(state.features.rows[unseen], start.features.rows[unseen])
+    if encoder == "linear":
+        assert not jax.tree.leaves(state.tower)
+    else:
+        moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), state.tower, start.tower)
+        assert min(jax.tree.leaves(moved)) > 1e-4
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_points_without_features_are_finite(points, encoder):
+    """Every point of the batch: a norm of zero, on which a plain norm's gradient is NaN."""
+    model, source = setup(settings(encoder=encoder), points)
+    batch = batch_of(source, 0)
+    empty = jax.tree.map(jnp.zeros_like, batch.features)
+    state, metrics = one_step(model, init_state(model), batch._replace(features=empty))
+    assert bool(metrics.ok) and np.isfinite(metrics.loss)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state))
+    block = block_of(sparse.csr_matrix((3, FEATURES)), np.arange(3))
+    best = jax.jit(best_labels, static_argnums=(0, 3))(model, state, block, 4)
+    # All scores are 0: the tie goes to the lowest labels.
+    np.testing.assert_array_equal(best.scores, np.zeros((3, 4)))
+    np.testing.assert_array_equal(best.slots, np.tile(np.arange(4), (3, 1)))
+
+
+def test_a_step_that_is_not_finite_changes_nothing(points):
+    model, source = setup(settings(encoder="residual"), points)
+    batch = batch_of(source, 0)
+    values = batch.features.values.at[0].set(jnp.nan)
+    state = init_state(model)
+    broken = batch._replace(features=batch.features._replace(values=values))
+    after, metrics = one_step(model, state, broken)
+    assert not bool(metrics.ok)
+    for a, b in zip(jax.tree.leaves(after), jax.tree.leaves(state), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_schedules_and_shapes(points):
+    expected = {
+        "constant": [1, 1, 1, 1],
+        "linear": [1, 0.75, 0.5, 0],
+        "cosine": [1, (1 + np.sqrt(0.5)) / 2, 0.5, 0],
+    }
+    for name, values in expected.items():
+        model = make_model(settings(), FEATURES, LABELS, total_steps=8)
+        model = dataclasses.replace(model, schedule=name)
+        found = [float(model.decay(jnp.int32(step))) for step in (0, 2, 4, 8)]
+        np.testing.assert_allclose(found, values, atol=1e-6, err_msg=name)
+    model, _ = setup(settings(encoder="relu", bias=True, row_optimizer="adagrad"), points)
+    shapes = jax.tree.map(np.shape, init_state(model))
+    assert shapes == jax.tree.map(np.shape, abstract_state(model))
+    rows = init_state(dataclasses.replace(model, feature_init=0.25))
+    np.testing.assert_allclose(np.linalg.norm(rows.features.rows, axis=1), 0.25, rtol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(rows.head.table.rows, axis=1), 1, rtol=1e-5)
+
+
+def test_dropout_keeps_the_expected_sum(points):
+    """At each visit other features are left out; a rate, a seed and a step name them."""
+    from snm.model import _dropped_out
+
+    model, source = setup(settings(), points)
+    model = dataclasses.replace(model, input_dropout=0.25)
+    block = batch_of(source, 0).features
+    block = block._replace(values=jnp.ones(4000))
+    one, two = (_dropped_out(model, block, jax.random.key(seed)).values for seed in (0, 1))
+    np.testing.assert_allclose(np.unique(one), [0, 4 / 3], rtol=1e-6)
+    assert abs(float(one.mean()) - 1) < 4 * np.sqrt(1 / 3 / 4000)
+    assert not np.array_equal(one, two)
+    plain = dataclasses.replace(model, input_dropout=0.0)
+    assert _dropped_out(plain, block, jax.random.key(0)) is block

@@ -1,0 +1,503 @@
+"""The loop: resumed runs are the same runs, batches miss nothing, phases do what they say."""
+
+import dataclasses
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+import tiny
+from conftest import real_data_folder
+
+import snm
+from snm.batches import Source, make_source
+from snm.cli import main
+from snm.errors import InputError
+from snm.evaluation import evaluate_points
+from snm.runs import RunFolder, head_spec, make_model, resolve
+from snm.trainer import Finished, Started, _initial, training
+from snm.training import Evaluated, NonFiniteError, Saved, Stepped
+
+STEPS_PER_EPOCH = 4
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return tiny.dataset(tmp_path_factory.mktemp("data") / "tiny")
+
+
+def config(**changes):
+    return dataclasses.replace(tiny.CONFIG, **changes)
+
+
+@pytest.fixture(scope="module")
+def whole(data, tmp_path_factory):
+    """The undisturbed run that others are compared with: its folder and its result."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    return folder, snm.train(data, tiny.CONFIG, folder)
+
+
+def arrays(run):
+    """All arrays of a run's model."""
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(snm.load(run).state)]
+
+
+def newest(run, phase="train"):
+    """Steps of the newest checkpoint."""
+    return RunFolder(run).checkpoints(2, phase).latest()
+
+
+def same(first, second):
+    return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(first, second, strict=True))
+
+
+def log(run):
+    return [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+
+
+# -- resume ----------------------------------------------------------------------------------
+
+
+def stop_after(events, count):
+    """Consumes some events and drops the run there, as a kill would."""
+    for _ in itertools.islice(events, count):
+        pass
+    events.close()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        dict(),
+        dict(input_dropout=0.5, schedule="linear", encoder="residual", row_optimizer="adagrad"),
+        dict(loss="bowl", vartheta="subsample", positives="one", checkpoint_every=2),
+    ],
+    ids=["mined softmax", "dropout, tower, adagrad", "subsample, checkpoints within epochs"],
+)
+def test_a_resumed_run_is_the_same_run(data, whole, tmp_path, changes):
+    settings = config(**changes)
+    run, result = whole
+    if changes:
+        run = tmp_path / "whole"
+        result = snm.train(data, settings, run)
+    # The checkpoint of the first epoch is there, some steps of the second are lost.
+    stop_after(training(data, settings, tmp_path / "run"), 5)
+    assert 0 < newest(tmp_path / "run") < 12
+    again = snm.train(data, settings, tmp_path / "run")
+    assert same(arrays(run), arrays(tmp_path / "run"))
+    for key in ("metrics", "steps", "epochs", "best_step", "by_label_frequency"):
+        assert again[key] == result[key], key
+
+
+def test_a_run_stopped_before_its_first_checkpoint(data, whole, tmp_path):
+    stop_after(training(data, tiny.CONFIG, tmp_path / "run"), 2)
+    assert newest(tmp_path / "run") is None
+    with pytest.raises(InputError, match="no checkpoint"):
+        snm.load(tmp_path / "run")
+    snm.train(data, tiny.CONFIG, tmp_path / "run")
+    assert same(arrays(whole[0]), arrays(tmp_path / "run"))
+
+
+def test_a_folder_only_begun_is_taken_over(data, whole, tmp_path):
+    """What a kill leaves while the folder is being set up."""
+    (tmp_path / "run").mkdir()
+    for name in ("run.json", "weighting.partial", "config.partial"):
+        (tmp_path / "run" / name).write_text("half")
+    snm.train(data, tiny.CONFIG, tmp_path / "run")
+    assert same(arrays(whole[0]), arrays(tmp_path / "run"))
+
+
+@pytest.mark.slow
+def test_a_killed_run_is_the_same_run(tmp_path):
+    """SIGKILL at whatever moment; the same command again."""
+    tiny.write(tmp_path / "data")
+    words = ["train", str(tmp_path / "data"), "--epochs=40", *tiny.FLAGS, "--epochs=40"]
+
+    def command(run):
+        code = f"import sys; from snm.cli import main; main({[*words, '--run-dir', str(run)]!r})"
+        return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL,
+                                env={**os.environ, "JAX_NUM_CPU_DEVICES": "4"})  # fmt: skip
+
+    assert command(tmp_path / "whole").wait() == 0
+    for epochs in (2, 9):
+        process = command(tmp_path / "run")
+        while (newest(tmp_path / "run") or 0) < epochs * STEPS_PER_EPOCH:
+            time.sleep(0.02)
+            assert process.poll() is None, "finished before it was killed"
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert command(tmp_path / "run").wait() == 0
+    assert same(arrays(tmp_path / "whole"), arrays(tmp_path / "run"))
+    results = [json.loads((tmp_path / run / "result.json").read_text()) for run in ("whole", "run")]
+    assert results[0]["metrics"] == results[1]["metrics"]
+
+
+def test_the_seed_is_all_that_differs(data, whole, tmp_path):
+    run, result = whole
+    assert snm.train(data, tiny.CONFIG, tmp_path / "same")["metrics"] == result["metrics"]
+    assert same(arrays(run), arrays(tmp_path / "same"))
+    snm.train(data, config(seed=1), tmp_path / "other")
+    assert not same(arrays(run), arrays(tmp_path / "other"))
+
+
+# -- batches ---------------------------------------------------------------------------------
+
+
+def source(data, resident, **changes) -> Source:
+    settings = resolve(config(**changes), data)
+    return make_source(
+        head_spec(settings, data.train.num_labels),
+        data.train.features,
+        data.train.labels,
+        batch_size=settings.batch_size,
+        seed=settings.seed,
+        weight_of_term=settings.positive_weights,
+        resident=resident,
+        sampler=settings.sampler,
+        frequency_power=settings.frequency_power,
+    )
+
+
+@pytest.fixture(scope="module")
+def uneven():
+    """Points of many sizes, some without labels."""
+    data = snm.generate(points=150, test_points=0, features=60, labels=30, seed=3,
+                        labels_per_point=3, nonzeros_per_point=8)  # fmt: skip
+    labels = data.train.labels.tolil()
+    labels[[4, 77]] = 0
+    train = snm.Points(data.train.features, labels.tocsr().astype(np.float32))
+    return dataclasses.replace(data, train=train)
+
+
+@pytest.mark.parametrize(
+    ("positives", "weights", "sampler"),
+    [
+        ("one", "mean", "uniform"),
+        ("one", "mean", "in-batch"),
+        ("all", "mean", "in-batch"),
+        ("all", "mean", "frequency"),
+        ("all", "sum", "uniform"),
+    ],
+)
+def test_the_device_makes_the_same_batches(uneven, positives, weights, sampler):
+    changes = dict(positives=positives, positive_weights=weights, sampler=sampler, exclude="all")
+    host, device = (source(uneven, resident, **changes) for resident in (False, True))
+    stored = device.resident_arrays()
+    last = host.steps_per_epoch - 1
+    for step in (0, last, last + 1):
+        shape = host.shape_of_step(step)
+        assert shape == device.shape_of_step(step)
+        sent, made = (jax.tree.map(lambda leaf: leaf[0], s.stack(step, 1)) for s in (host, device))
+        one, two = host.materialize((), sent, shape), device.materialize(stored, made, shape)
+        for name in ("features", "terms", "known", "step"):
+            for a, b in zip(
+                jax.tree.leaves(getattr(one, name)),
+                jax.tree.leaves(getattr(two, name)),
+                strict=True,
+            ):
+                assert a.shape == b.shape and a.dtype == b.dtype, name
+                np.testing.assert_allclose(a, b, rtol=1e-6, err_msg=name)
+        if sampler == "uniform":  # host and device draw differently, by the same law
+            assert one.sample.ids.shape == two.sample.ids.shape
+        else:
+            for a, b in zip(one.sample, two.sample, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_every_entry_comes_once_an_epoch(uneven):
+    """Padded to the epoch's largest batch, never cut: a batch's sums add up to the data's."""
+    batches = source(uneven, resident=False, exclude="all")
+    assert batches.num_points == 148
+    orders = []
+    for epoch in (0, 1):
+        order, _ = batches.epoch(epoch)
+        assert sorted(order[order >= 0]) == list(range(148))
+        orders.append(order)
+        first = epoch * batches.steps_per_epoch
+        shape = batches.shape(epoch)
+        for step in range(batches.steps_per_epoch):
+            batch = jax.tree.map(lambda leaf: leaf[0], batches.stack(first + step, 1))
+            points = order[step][order[step] >= 0]
+            for block, matrix, entries in (
+                (batch.features, batches.features, shape[0]),
+                (batch.known, batches.labels, shape[1]),
+            ):
+                assert block.ids.shape == block.values.shape == (entries,)
+                total = matrix[points].nnz
+                assert block.starts[len(points)] == block.starts[-1] == total <= entries
+                assert (block.values[total:] == 0).all()
+                np.testing.assert_array_equal(block.ids[:total], matrix[points].indices)
+                np.testing.assert_array_equal(block.values[:total], matrix[points].data)
+            # The mean over the points of the mean over their labels, whatever the batch holds.
+            np.testing.assert_allclose(batch.terms.values.sum(), len(points) / 16, rtol=1e-6)
+    assert not np.array_equal(*orders)
+
+
+def test_two_threads_may_ask_for_epochs(uneven):
+    """The loader's thread is ahead of the one that trains: both get what was asked for."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    batches = source(uneven, resident=False)
+    wanted = [batches._new_epoch(number)[0] for number in range(6)]
+    with ThreadPoolExecutor(4) as pool:
+        for number, (order, _) in pool.map(lambda n: (n % 6, batches.epoch(n % 6)), range(300)):
+            np.testing.assert_array_equal(order, wanted[number])
+    assert len(batches._epochs) <= 5
+
+
+def test_a_positive_drawn_is_one_of_the_point(uneven):
+    batches = source(uneven, resident=False, positives="one")
+    drawn = []
+    for epoch in range(3):
+        order, _ = batches.epoch(epoch)
+        batch = jax.tree.map(lambda x: x[0], batches.stack(epoch * batches.steps_per_epoch, 1))
+        known = batches.labels[order[0]]
+        assert all(known[i, label] for i, label in enumerate(batch.terms.ids))
+        np.testing.assert_allclose(batch.terms.values, 1 / 16)
+        drawn.append(batch.terms.ids)
+    assert not np.array_equal(drawn[0], drawn[1])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        dict(data_on="device"),
+        dict(sampler="in-batch", loss="softmax"),
+        dict(sampler="frequency", loss="softmax"),
+        dict(sampled="all", mined="all", loss="powl", phi="logistic", positives="one"),
+    ],
+    ids=["resident", "in-batch", "frequency", "all labels"],
+)
+def test_every_way_of_drawing_learns(data, tmp_path, changes):
+    result = snm.train(data, config(epochs=8, **changes), tmp_path / "run")
+    # Two of twenty labels are right: chance is 10.
+    assert result["metrics"]["P@1"] > 40
+    losses = [line["loss"] for line in log(tmp_path / "run") if line["event"] == "stepped"]
+    assert np.mean(losses[-4:]) < np.mean(losses[:4])
+
+
+def test_fewer_points_than_a_batch_and_two_labels(tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for part in ("train", "test"):
+        (folder / f"{part}.txt").write_text("4 3 2\n0 0:1\n1 1:1\n0 0:1 2:1\n 2:1\n")
+    result = snm.train(folder, config(sampled="auto", mined=64, epochs=6), tmp_path / "run")
+    assert result["metrics"]["P@1"] == 100 and result["metrics"]["points_without_labels"] == 1
+    assert result["steps"] == 6 and set(result["metrics"]) >= {"P@1", "R@1", "nDCG@1"}
+    assert snm.read_config(tmp_path / "run" / "config.toml").sampled == 1
+
+
+# -- phases ----------------------------------------------------------------------------------
+
+
+def test_more_epochs_go_on_and_fewer_are_refused(data, whole, tmp_path):
+    run, shorter = tmp_path / "run", config(epochs=1)
+    assert snm.train(data, shorter, run)["steps"] == 4
+    events = list(training(data, tiny.CONFIG, run))
+    started = [event for event in events if isinstance(event, Started)]
+    assert [(event.step, event.last_step) for event in started] == [(4, 12)]
+    assert events[-1].result["steps"] == 12
+    assert same(arrays(whole[0]), arrays(run))
+    with pytest.raises(InputError, match=r"--epochs: found 12 steps done, .*\(4 asked\)"):
+        snm.train(data, shorter, run)
+    assert snm.read_config(run / "config.toml").epochs == 3
+
+
+def test_early_stopping_keeps_the_best_and_refits(data, tmp_path):
+    """Half the points are watched, and their score soon stands still."""
+    settings = config(epochs=40, validation_fraction=28 / 60, patience=3, evaluate_every=2,
+                      checkpoint_every=4, refit=True, keep_checkpoints=1)  # fmt: skip
+    run = tmp_path / "run"
+    # Stop once, in the middle of the first phase: the outcome must not know.
+    stop_after(training(data, settings, run), 8)
+    events = list(training(data, settings, run))
+    result = events[-1].result
+    evaluated = [line for line in log(run) if line["event"] == "evaluated"]
+    scores = {line["step"]: line["metrics"]["P@1"] for line in evaluated}
+    best = max(scores.values())
+    first = min(step for step, score in scores.items() if score == best)
+    assert all(step % 2 == 0 for step in scores)
+    # Three evaluations after the best one, not better than it, end the phase.
+    last = [step for step in sorted(scores) if step > first][2]
+    assert max(scores) == last < 40 * 2
+    kept = RunFolder(run).checkpoints(1)
+    assert kept.best() == first and kept.latest() == last
+    assert kept.steps()[first] == best
+    assert kept.progress(last)["stopped"] and kept.progress(last)["best_step"] == first
+    # The refit takes as many epochs over all points as the best took over its part.
+    phases = [event for event in events if isinstance(event, Started)]
+    assert [event.phase for event in phases] == ["train", "refit"]
+    assert [event.num_points for event in phases] == [32, 60]
+    assert phases[1].last_step == first // 2 * STEPS_PER_EPOCH
+    assert newest(run, "refit") == result["steps"] == phases[1].last_step
+    # The model of the run is that of the refit.
+    scored = evaluate_points(snm.load(run), data.test, data.label_frequency(), 60)
+    assert scored["metrics"] == result["metrics"]
+    assert list(training(data, settings, run))[-1].result == result
+    # And the whole again in one go is the same.
+    assert snm.train(data, settings, tmp_path / "whole")["metrics"] == result["metrics"]
+    assert same(arrays(run), arrays(tmp_path / "whole"))
+
+
+def test_the_best_is_kept_though_no_checkpoint_was_due(data, tmp_path):
+    settings = config(epochs=4, validation_fraction=28 / 60, evaluate_every=2, checkpoint_every=8)
+    events = list(training(data, settings, tmp_path / "run"))
+    best = [event.step for event in events if isinstance(event, Evaluated) and event.best][-1]
+    assert best in [event.step for event in events if isinstance(event, Saved)]
+    assert RunFolder(tmp_path / "run").checkpoints(2).best() == best
+    assert events[-1].result["best_step"] == best
+
+
+def test_validation_that_cannot_be(data, tmp_path):
+    labels = data.train.labels.copy()
+    labels.data[labels.indptr[1] :] = 0
+    labels.eliminate_zeros()
+    single = dataclasses.replace(data, train=snm.Points(data.train.features, labels))
+    with pytest.raises(InputError, match="labels in either part"):
+        snm.train(single, config(validation_fraction=0.5), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_warm_start(data, whole, tmp_path):
+    old, _ = whole
+    events = training(data, tiny.CONFIG, tmp_path / "run", warm_start=old)
+    assert isinstance(next(events), Started)
+    events.close()
+    with pytest.raises(InputError, match=r"found a run with --warm-start"):
+        snm.train(data, tiny.CONFIG, tmp_path / "run")
+    for learned, scale in ((False, 3.0), (True, 12.0)):
+        settings = config(score_scale=3.0, learn_score_scale=learned, row_optimizer="adagrad")
+        new = _initial(make_model(settings, tiny.FEATURES, tiny.LABELS, 1), old)
+        state = snm.load(old).state
+        assert same([new.features.rows, new.head.table.rows],
+                    [state.features.rows, state.head.table.rows])  # fmt: skip
+        assert np.exp(new.head.log_scale) == pytest.approx(scale)
+        assert not np.any(new.head.table.accumulator)
+    with pytest.raises(InputError, match=r"warm-start .* found 30 features, 20 labels, dim 8"):
+        snm.train(data, config(dim=4), tmp_path / "none", warm_start=old)
+    assert not (tmp_path / "none").exists()
+
+
+def test_data_without_a_test_part(tmp_path):
+    folder = tiny.write(tmp_path / "data", test=False)
+    result = snm.train(folder, config(epochs=1), tmp_path / "run")
+    assert result["metrics"] == {} and result["steps"] == 4
+    with pytest.raises(InputError, match="no test points"):
+        snm.evaluate(tmp_path / "run")
+
+
+def test_names_keep_what_looks_like_a_line_break(data, tmp_path):
+    names = tuple(f"a\rb\x0b\u2028 {label}" for label in range(tiny.LABELS))
+    named = dataclasses.replace(data, label_names=names)
+    snm.train(named, config(epochs=1), tmp_path / "run")
+    assert snm.load(tmp_path / "run").label_names == names
+
+
+# -- faults ----------------------------------------------------------------------------------
+
+EXPLOSIVE = dict(loss="powl", phi="exponential", positives="one", score_scale=1000.0, mined=8)
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(tmp_path, capsys):
+    folder, run = tiny.write(tmp_path / "data"), tmp_path / "run"
+    with pytest.raises(NonFiniteError, match=r"step \d+: the loss or its gradient") as found:
+        snm.train(folder, config(**EXPLOSIVE), run)
+    assert found.value.step == 0
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in EXPLOSIVE.items()]
+    with pytest.raises(SystemExit) as stop:
+        main(["train", str(folder), "--run-dir", str(run), *tiny.FLAGS, *flags])
+    said = capsys.readouterr().err
+    assert stop.value.code == 1 and said.startswith("snm: error: step 0: ")
+    assert said.count("\n") == 1
+
+
+def test_the_last_good_checkpoint_outlives_a_fault(data, tmp_path, monkeypatch):
+    """The loss breaks down in the second epoch; the model of the first is whole."""
+    run = tmp_path / "run"
+    stack = Source.stack
+
+    def broken(self, first, count):
+        batch = stack(self, first, count)
+        if first >= 6:
+            batch.features.values[:] = np.nan
+        return batch
+
+    monkeypatch.setattr(Source, "stack", broken)
+    with pytest.raises(NonFiniteError) as found:
+        snm.train(data, tiny.CONFIG, run)
+    assert found.value.step == 6
+    assert newest(run) == 4
+    assert all(np.isfinite(leaf).all() for leaf in arrays(run))
+    monkeypatch.undo()
+    snm.train(data, tiny.CONFIG, run)
+    assert newest(run) == 12
+
+
+# -- what is left behind ---------------------------------------------------------------------
+
+
+def test_log_events_and_trace(data, tmp_path):
+    run = tmp_path / "run"
+    events = list(training(data, tiny.CONFIG, run, profile=True))
+    kinds = [type(event) for event in events]
+    assert kinds[0] is Started and kinds[-1] is Finished
+    stepped = [event for event in events if isinstance(event, Stepped)]
+    assert [event.step for event in stepped] == [2, 4, 6, 8, 10, 12]
+    assert sum(event.points for event in stepped) == 3 * tiny.POINTS
+    seconds = sum(event.seconds for event in stepped)
+    assert events[-1].result["seconds"] == pytest.approx(seconds)
+    lines = log(run)
+    assert [line["event"] for line in lines] == ["stepped", "stepped", "saved"] * 3
+    assert all(line["phase"] == "train" and line["time"] > 1e9 for line in lines)
+    assert [line["loss"] for line in lines if "loss" in line] == [event.loss for event in stepped]
+    (board,) = (run / "tensorboard" / "train").iterdir()
+    assert "tfevents" in board.name and board.stat().st_size > 100
+    assert list((run / "profile").rglob("*.xplane.pb"))
+
+
+def test_streaming_prediction_is_the_whole_prediction(whole, monkeypatch):
+    from snm import prediction
+
+    model = snm.load(whole[0])
+    features = snm.generate(points=37, test_points=0, features=30, labels=20,
+                            labels_per_point=2, nonzeros_per_point=4).train.features  # fmt: skip
+    labels, scores = model.predict(features, 3)
+    monkeypatch.setattr(prediction, "_ROWS", 16)
+    pieces = list(model.top(features, 3))
+    assert [len(piece[0]) for piece in pieces] == [16, 16, 5]
+    np.testing.assert_array_equal(np.concatenate([piece[0] for piece in pieces]), labels)
+    np.testing.assert_allclose(np.concatenate([p[1] for p in pieces]), scores, rtol=1e-5)
+    none, nothing = model.predict(features[:0], 3)
+    assert none.shape == nothing.shape == (0, 3)
+
+
+# -- end to end ------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_end_to_end_on_the_embedded_set(tmp_path):
+    """The default preset clears a low floor; mining beats negative sampling at equal settings."""
+    data = snm.load_data("synthetic")
+    default = dataclasses.replace(snm.preset("default"), epochs=3)
+    floor = snm.train(data, default, tmp_path / "default")["metrics"]["P@1"]
+    assert floor > 25  # the most frequent label alone has about 7
+    found = {}
+    for mined in (16, "all"):
+        paper = dataclasses.replace(
+            snm.preset("paper"), dim=64, epochs=4, sampled=1024, mined=mined
+        )
+        found[mined] = snm.train(data, paper, tmp_path / f"{mined}")["metrics"]["R@1"]
+    assert found[16] > 1.2 * found["all"]
+
+
+@pytest.mark.slow
+def test_end_to_end_on_real_data(tmp_path):
+    settings = dataclasses.replace(snm.preset("default"), epochs=3)
+    folder = real_data_folder("delicious")
+    assert snm.train(folder, settings, tmp_path / "run")["metrics"]["P@1"] > 50
