@@ -41,7 +41,7 @@ class Checkpoints:
           score: higher is better; None where nothing was measured.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
-        with self._open() as store:
+        with self._open(writing=True) as store:
             store.save_checkpointables(
                 step,
                 dict(state=state),
@@ -86,7 +86,7 @@ class Checkpoints:
             return store.load_checkpointables(step, dict(state=abstract))["state"]
 
     @contextlib.contextmanager
-    def _open(self) -> Iterator[ocp.training.Checkpointer]:
+    def _open(self, writing: bool = False) -> Iterator[ocp.training.Checkpointer]:
         store = ocp.training.Checkpointer(
             self._folder,
             preservation_policy=_POLICIES.AnyPreservationPolicy(
@@ -99,7 +99,8 @@ class Checkpoints:
                     ),
                 ]
             ),
-            cleanup_tmp_directories=True,
+            # What a killed run left half-written; to a reader it may be a run's that is alive.
+            cleanup_tmp_directories=writing,
         )
         try:
             yield store

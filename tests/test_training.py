@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -144,6 +145,18 @@ def test_the_seed_is_all_that_differs(data, whole, tmp_path):
     assert same(arrays(run), arrays(tmp_path / "same"))
     snm.train(data, config(seed=1), tmp_path / "other")
     assert not same(arrays(run), arrays(tmp_path / "other"))
+
+
+def test_looking_at_a_run_does_not_disturb_it(whole, tmp_path):
+    """Evaluating while another process trains: its half-written checkpoint is left alone."""
+    run = tmp_path / "run"
+    shutil.copytree(whole[0], run)
+    half = run / "checkpoints" / "16.orbax-checkpoint-tmp"
+    half.mkdir()
+    (half / "part").write_text("half")
+    assert newest(run) == 12
+    assert same(arrays(run), arrays(whole[0]))
+    assert (half / "part").exists()
 
 
 # -- batches ---------------------------------------------------------------------------------
