@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import difflib
 import io
-import itertools
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -233,33 +232,23 @@ def _run(words: list[str]) -> None:
                 prog="snm",
                 description=_DESCRIPTION,
             )
-    except SystemExit as stop:
-        if stop.code:
-            raise UsageError(_fault(words, said.getvalue())) from None
+    except SystemExit:
+        _refuse_unknown(words)
+        print(said.getvalue(), end="", file=sys.stderr)  # anything else tyro says best itself
         raise
     command()
 
 
-class UsageError(ValueError):
-    """Words that are no command line; the text is one line."""
-
-
-def _fault(words: Sequence[str], box: str) -> str:
-    """What is wrong with a command line, in one line: of tyro's box the first paragraph."""
+def _refuse_unknown(words: Sequence[str]) -> None:
+    """Names the nearest to a command or an option that does not exist, in one line."""
     if words and not words[0].startswith("-") and words[0] not in {verb for verb, *_ in _FLAGS}:
-        return _unknown(words[0], "command", [verb for verb, *_ in _FLAGS])
+        raise _unknown(words[0], "command", [verb for verb, *_ in _FLAGS])
     for verb, kinds in _FLAGS.items():
         known = [flag for kind in kinds for flag in _flags(kind)]
         given = [word.partition("=")[0].replace("_", "-") for word in words if word[:2] == "--"]
         unknown = [flag for flag in given if flag not in ["--help", *known]]
         if unknown and tuple(words[: len(verb)]) == verb:
-            return _unknown(unknown[0], "option", known)
-    # A title, perhaps a rule, then paragraphs between rules; drawn as a box where Unicode is known.
-    lines = [line.strip("│ ") for line in box.splitlines()][1:]
-    ruled = [not line or line.startswith(("──", "---", "╰")) for line in lines]
-    paragraphs = itertools.groupby(zip(ruled, lines, strict=True), key=lambda pair: pair[0])
-    first = next(([line for _, line in pairs] for rule, pairs in paragraphs if not rule), [])
-    return " ".join(first) + " (see --help)"
+            raise _unknown(unknown[0], "option", known)
 
 
 _FLAGS: dict[tuple[str, ...], tuple[type, ...]] = {
@@ -278,16 +267,16 @@ def _flags(kind: Any) -> list[str]:
     return [f"--{name}" for name in names] + [f"--no-{name}" for name in switches]
 
 
-def _unknown(word: str, noun: str, known: Sequence[str]) -> str:
+def _unknown(word: str, noun: str, known: Sequence[str]) -> InputError:
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.0)[0]
-    return str(InputError(word, f"an unknown {noun}", f"for example {near}"))
+    return InputError(word, f"an unknown {noun}", f"for example {near}")
 
 
 def _guarded(run: Callable[[], None]) -> int:
     """Runs a verb; its errors become one line and an exit status."""
     try:
         run()
-    except (InputError, UsageError) as error:
+    except InputError as error:
         return _said(str(error), 2)
     except KeyboardInterrupt:
         return _said("interrupted; the same command goes on from the last checkpoint", 130)

@@ -120,8 +120,6 @@ def test_parts_that_do_not_fit(tmp_path, capsys):
         (["--mined=9"], "--mined: found 9 mined of 8 sampled labels, expected at most"),
         (["--sampled=all", "--mined=20"], "--mined: found 20 of 19 sampled labels"),
         (["--dim=0"], "--dim: found 0, expected 1 or more"),
-        (["--dim=2.5"], "--dim"),
-        (["--loss=bowls"], "invalid choice 'bowls' for argument '--loss'"),
         (["--learning-rate=nan"], "--learning-rate: found nan, expected a finite number"),
         (["--epoch=3"], "--epoch: found an unknown option, expected for example --epochs"),
         (["--epoch", "3"], "--epoch: found an unknown option, expected for example --epochs"),
@@ -130,8 +128,6 @@ def test_parts_that_do_not_fit(tmp_path, capsys):
         (["--monitor=P@2", "--validation-fraction=0.2"], "--monitor: found 'P@2', no metric"),
         (["--validation-fraction=0.001"], "validation fraction: found 0.001 of 60 points"),
         (["--warm-start=none"], "none: found no config.toml, expected the folder of a run"),
-        (["--run-dir"], "--run-dir"),
-        (["more"], "Unrecognized options: more"),
     ],
 )
 def test_bad_options(data, tmp_path, capsys, flags, message):
@@ -144,9 +140,7 @@ def test_bad_options(data, tmp_path, capsys, flags, message):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "Expected one of {data, train, evaluate, predict}"),
         (["trian", "data"], "trian: found an unknown command, expected for example train"),
-        (["train", "data"], "--run-dir"),
         (["data", "synth", "x", "--point=3"], "--point: found an unknown option"),
         (["data", "synth", ".", "--points=3"], "found a file or folder of that name"),
         (["evaluate", "x", "--jsn"], "--jsn: found an unknown option, expected for example --json"),
@@ -154,6 +148,26 @@ def test_bad_options(data, tmp_path, capsys, flags, message):
 )
 def test_bad_words(capsys, words, message):
     assert message in refused(capsys, *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "Expected one of {data, train, evaluate, predict}"),
+        (["train", "data"], "--run-dir"),
+        (["train", "data", "--run-dir"], "--run-dir"),
+        (["train", "data", "--run-dir=x", "--dim=2.5"], "--dim"),
+        (["train", "data", "--run-dir=x", "--loss=bowls"], "invalid choice 'bowls'"),
+        (["train", "data", "--run-dir=x", "more"], "Unrecognized options: more"),
+    ],
+)
+def test_words_that_the_parser_explains(capsys, words, message):
+    with pytest.raises(SystemExit) as stop:
+        main(words)
+    said = capsys.readouterr().err
+    assert stop.value.code == 2
+    assert message in " ".join(re.sub("[│╭╰╮╯─]", " ", said).split()), said
+    assert "Traceback" not in said
 
 
 def test_a_mined_number_larger_than_few_labels_allow(tmp_path, capsys):
