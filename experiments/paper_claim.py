@@ -25,7 +25,7 @@ from rich.table import Table
 
 import snm
 from experiments.arms import KEYS, Arm, scored, tuned
-from snm.runs import surroundings, write_json
+from snm.runs import read_json, surroundings, write_json
 
 RATES = (30.0, 100.0, 300.0)
 MINED = (1, 8, 16, 64)
@@ -39,12 +39,19 @@ def arms(base: snm.Config) -> list[Arm]:
 
 
 def strongest_grid() -> list[dict[str, Any]]:
-    """Negative sampling with what practitioners would add to it."""
-    names = ("phi", "score_scale", "negative_weight", "learning_rate")
+    """Negative sampling with what practitioners would add to it.
+
+    Scale and weight multiply the gradient of the negatives, so the rate is divided by both: the
+    grid then moves along the other settings at comparable steps, and along the step itself.
+    """
     values = itertools.product(
-        ("logistic", "squared_hinge"), (1.0, 8.0), (1.0, 30.0), (10.0, 100.0)
+        ("logistic", "squared_hinge"), (1.0, 4.0, 16.0), (1.0, 8.0), (100.0, 300.0)
     )
-    return [dict(zip(names, value, strict=True)) for value in values]
+    return [
+        {"phi": phi, "score_scale": scale, "negative_weight": weight,
+         "learning_rate": round(rate / (scale * weight), 3)}
+        for phi, scale, weight, rate in values
+    ]  # fmt: skip
 
 
 def main(
@@ -54,7 +61,7 @@ def main(
     tune_epochs: int = 5,
     epochs: int = 20,
 ) -> None:
-    """Runs all arms and writes JSON.
+    """Runs all arms and writes JSON; arms that the file holds already are not run again.
 
     Args:
       data: folder of a data set.
@@ -71,16 +78,16 @@ def main(
     strong = Arm("negative sampling, strongest", dataclasses.replace(base, mined="all"))
     jobs.append((strong, strongest_grid()))
 
-    rows: list[dict[str, Any]] = []
-    for arm, grid in jobs:
+    rows: list[dict[str, Any]] = read_json(out)["arms"] if out.exists() else []
+    done = {row["name"] for row in rows}
+    for arm, grid in (job for job in jobs if job[0].name not in done):
         found = tuned(dataset, arm.but(epochs=tune_epochs), grid, WATCH)
         final = scored(dataset, arm.but(epochs=epochs, **found["best"]).config)
         rows.append({"name": arm.name, **found, **final})
-        print(arm.name, found["best"], final["metrics"], flush=True)
         about = {k: v for k, v in surroundings().items() if not k.startswith("peak")}
-        write_json(out, {"data": dataset.name, "sha256": dataset.sha256, "dim": dim,
-                         "tune_epochs": tune_epochs, "epochs": epochs, "preset": "paper",
-                         "machine": platform.machine(), **about, "arms": rows})  # fmt: skip
+        sizes = {"preset": "paper", "dim": dim, "tune_epochs": tune_epochs, "epochs": epochs}
+        facts = {"data": dataset.name, "sha256": dataset.sha256, **sizes, **about}
+        write_json(out, {**facts, "machine": platform.machine(), "arms": rows})
     show(rows)
 
 
@@ -93,8 +100,7 @@ def show(rows: list[dict[str, Any]]) -> None:
         table.add_column(key, justify="right")
     base = rows[0]["metrics"]
     for row in rows:
-        chosen = " ".join(f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}"
-                          for k, v in row["best"].items())  # fmt: skip
+        chosen = "\n".join(f"{k} {v}" for k, v in row["best"].items())
         cells = (f"{row['metrics'][k]:.2f}\n{row['metrics'][k] / base[k]:.2f}x" for k in KEYS)
         table.add_row(row["name"], chosen, *cells)
     Console().print(table)

@@ -31,7 +31,7 @@ class Config:
     # -- model
     dim: int = 256
     """Dimension of embeddings and class rows."""
-    encoder: Literal["relu", "linear", "residual"] = "linear"
+    encoder: Literal["relu", "linear", "residual"] = "residual"
     """Layers over the feature embedding: ReLU and linear (the paper's), none, or both added."""
     feature_init: float = 1.0
     """Length of a feature row at the start."""
