@@ -26,6 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from snm.batches import Batch
+from snm.columns import columns_of
 from snm.head import HeadSpec
 from snm.model import Model, init_state, train_step
 from snm.rows import SparseRows
@@ -143,13 +144,15 @@ def batch_of(shape: Shape, step: int) -> Batch:
         jnp.full(shape.batch, 1 / shape.batch, jnp.float32),
         jnp.arange(shape.batch + 1, dtype=jnp.int32),
     )
+    features = SparseRows(ids, values, starts)
     return jax.device_put(
         Batch(
-            features=SparseRows(ids, values, starts),
+            features=features,
             terms=terms,
             known=None,
             sample=uniform_host(SEED, step, shape.num_labels, shape.sampled + 1),
             step=np.asarray(step, np.int32),
+            columns=columns_of(features),
         )
     )
 

@@ -33,7 +33,7 @@ from snm.metrics import Metrics
 from snm.runs import write_json
 from snm.sampling import excluded_slots, uniform_host
 
-RATES = (10.0, 30.0, 100.0, 300.0)
+RATES = (3.0, 10.0, 30.0, 100.0)
 BATCH, DIM, SAMPLED = 256, 128, 4096
 
 

@@ -21,6 +21,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from snm import sampling
+from snm.columns import Columns, columns_of
 from snm.head import HeadSpec
 from snm.rows import SparseRows
 from snm.sampling import Sample
@@ -40,6 +41,7 @@ class Batch(NamedTuple):
       known: [n, K] block of all known labels, or None where they are not asked for.
       sample: the labels drawn, or None where all labels are negatives.
       step: int32 scalar, counted from 0 over the whole run.
+      columns: the entries of `features` by feature, or None where the device has no use for them.
     """
 
     features: SparseRows
@@ -47,6 +49,7 @@ class Batch(NamedTuple):
     known: SparseRows | None
     sample: Sample | None
     step: jax.Array
+    columns: Columns | None = None
 
 
 class _Rows(NamedTuple):
@@ -178,7 +181,10 @@ class Source:
         known = _take(self.labels, points, label_entries)
         terms = self._terms(known, positives, real)
         sample = self._sample(step, terms)
-        return Batch(features, terms, known if spec.exclude == "all" else None, sample, counter)
+        needed = known if spec.exclude == "all" else None
+        by_row = spec.row_optimizer == "sgd" and jax.default_backend() == "cpu"
+        columns = columns_of(features) if by_row else None
+        return Batch(features, terms, needed, sample, counter, columns)
 
     def _terms(self, known: SparseRows, positives: np.ndarray, real: np.ndarray) -> SparseRows:
         ids, values, starts = (np.asarray(part) for part in known)

@@ -13,6 +13,7 @@ from flax import nnx
 from jax import lax
 
 from snm.batches import Batch
+from snm.columns import update_columns
 from snm.encoder import Tower, apply_tower, init_tower
 from snm.head import Head, HeadSpec, init_head, update_head
 from snm.rows import RowTable, SparseRows, bag, normalize, update_rows
@@ -161,13 +162,18 @@ def train_step(model: Model, state: TrainState, batch: Batch) -> tuple[TrainStat
     of_tower, of_sums = pull_back(step.query_gradient)
 
     ok = step.ok & jnp.all(jnp.isfinite(of_sums)) & jnp.isfinite(optax.tree.sum(of_tower))
-    feature_rows = update_rows(
-        state.features,
-        [(features, of_sums)],
-        optimizer=model.head.row_optimizer,
-        learning_rate=rate,
-        ok=ok,
-    )
+    if batch.columns is not None:
+        feature_rows = update_columns(
+            state.features, batch.columns, features, of_sums, learning_rate=rate, ok=ok
+        )
+    else:
+        feature_rows = update_rows(
+            state.features,
+            [(features, of_sums)],
+            optimizer=model.head.row_optimizer,
+            learning_rate=rate,
+            ok=ok,
+        )
     steps, tower_state = model.tower_optimizer.update(of_tower, state.tower_state, state.tower)
     tower = optax.apply_updates(state.tower, steps)
     tower, tower_state = jax.tree.map(

@@ -28,6 +28,7 @@ __all__ = [
     "ROW_OPTIMIZERS",
     "RowTable",
     "SparseRows",
+    "add_scatter",
     "bag",
     "entry_rows",
     "normalize",
@@ -189,7 +190,7 @@ def _sgd(
     rows = table.rows
     for block, vectors in gradients:
         steps = vectors * -jnp.asarray(learning_rate, vectors.dtype)
-        rows = lax.platform_dependent(rows, block, steps, ok, cpu=_add_loop, default=_add_scatter)
+        rows = lax.platform_dependent(rows, block, steps, ok, cpu=_add_loop, default=add_scatter)
     if unit_norm:
         lists = [(block.ids, block.starts[-1]) for block, _ in gradients]
         if touched is not None:
@@ -227,7 +228,8 @@ def _add_loop(rows: jax.Array, block: SparseRows, steps: jax.Array, ok: jax.Arra
     return lax.fori_loop(0, jnp.where(ok, starts.shape[0] - 1, 0), one_row, rows)
 
 
-def _add_scatter(rows: jax.Array, block: SparseRows, steps: jax.Array, ok: jax.Array) -> jax.Array:
+def add_scatter(rows: jax.Array, block: SparseRows, steps: jax.Array, ok: jax.Array) -> jax.Array:
+    """The sum rows + block.T @ steps by one scattered add, or `rows` itself where not `ok`."""
     # Past the table, not times 0: 0 * inf is no number, and -0.0 + 0 is another number.
     ids = jnp.where(ok, block.ids, rows.shape[0])
     return rows.at[ids].add(block.values[:, None] * steps[entry_rows(block)], mode="drop")

@@ -1,0 +1,87 @@
+"""Entries by table row: the same update as by point, in float64 and to the bit where it must."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from snm import columns as by_row
+from snm.columns import columns_of, update_columns
+from snm.rows import RowTable, SparseRows
+
+
+def block_of(matrix: sp.csr_matrix, padding: int) -> SparseRows:
+    ids = np.concatenate([matrix.indices, np.zeros(padding)]).astype(np.int32)
+    values = np.concatenate([matrix.data, np.zeros(padding)]).astype(np.float32)
+    return SparseRows(ids, values, matrix.indptr.astype(np.int32))
+
+
+def made_up(rows: int, width: int, density: float, seed: int) -> sp.csr_matrix:
+    return sp.random_array(
+        (rows, width), density=density, format="csr", rng=np.random.default_rng(seed)
+    )
+
+
+@pytest.mark.parametrize("padding", [0, 5])
+def test_columns_name_every_entry_once_in_order(padding: int) -> None:
+    matrix = made_up(9, 14, 0.3, seed=1)
+    found = columns_of(block_of(matrix, padding))
+    wanted = matrix.tocsc()
+    count = int(found.count)
+    assert found.rows[:count].tolist() == np.flatnonzero(np.diff(wanted.indptr)).tolist()
+    assert found.points[: matrix.nnz].tolist() == wanted.indices.tolist()
+    np.testing.assert_array_equal(matrix.data[found.entries[: matrix.nnz]], wanted.data)
+    lengths = np.diff(found.starts)
+    assert lengths[:count].tolist() == np.diff(wanted.indptr)[found.rows[:count]].tolist()
+    assert lengths[count:].sum() == 0
+
+
+@pytest.mark.parametrize("form", [by_row._loop, by_row._scatter])
+@pytest.mark.parametrize(("density", "padding"), [(0.4, 0), (0.4, 7), (0.0, 3), (0.0, 0)])
+def test_forms_equal_the_dense_step(form, density: float, padding: int) -> None:
+    matrix = made_up(7, 12, density, seed=2)
+    rng = np.random.default_rng(3)
+    table, vectors = rng.normal(size=(12, 8)), rng.normal(size=(7, 8))
+    block = block_of(matrix, padding)
+    found = jax.jit(form)(
+        jnp.asarray(table, jnp.float32),
+        columns_of(block),
+        block,
+        jnp.asarray(-0.3 * vectors, jnp.float32),
+        jnp.asarray(True),
+    )
+    np.testing.assert_allclose(found, table - 0.3 * (matrix.T @ vectors), atol=1e-5)
+    untouched = np.diff(matrix.tocsc().indptr) == 0
+    np.testing.assert_array_equal(np.asarray(found)[untouched], table.astype(np.float32)[untouched])
+
+
+def test_values_may_change_after_sorting_and_not_ok_writes_nothing() -> None:
+    matrix = made_up(7, 12, 0.4, seed=4)
+    rng = np.random.default_rng(5)
+    rows, vectors = rng.normal(size=(12, 8)), rng.normal(size=(7, 8))
+    block = block_of(matrix, 2)
+    order = columns_of(block)
+    kept = block._replace(values=jnp.asarray(block.values) * (np.arange(len(block.values)) % 2))
+    step = jax.jit(update_columns)
+    table = RowTable(jnp.asarray(rows, jnp.float32))
+    found = step(table, order, kept, jnp.asarray(vectors, jnp.float32), learning_rate=0.5, ok=True)
+    dropped = sp.csr_matrix(matrix)
+    dropped.data = dropped.data * (np.arange(matrix.nnz) % 2)
+    np.testing.assert_allclose(found.rows, rows - 0.5 * (dropped.T @ vectors), atol=1e-5)
+    spoilt = jnp.full(vectors.shape, jnp.nan)
+    same = step(table, order, kept, spoilt, learning_rate=0.5, ok=False)
+    np.testing.assert_array_equal(same.rows, table.rows)
+
+
+def test_the_table_is_changed_in_place() -> None:
+    matrix = made_up(64, 20_000, 0.002, seed=6)
+    block, table = block_of(matrix, 0), RowTable(jnp.zeros((20_000, 64)))
+    compiled = (
+        jax.jit(update_columns, donate_argnums=0)
+        .lower(table, columns_of(block), block, jnp.zeros((64, 64)), learning_rate=0.1, ok=True)
+        .compile()
+    )
+    assert compiled.memory_analysis().temp_size_in_bytes < table.rows.nbytes / 10
+    assert not any("copy(" in line and "f32[20000,64]" in line
+                   for line in compiled.as_text().splitlines())  # fmt: skip
