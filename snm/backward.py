@@ -150,15 +150,13 @@ def by_pairs(
     n, count = gradients.slots.shape
     labels = gradients.slots if problem.ids is None else problem.ids[gradients.slots]
     place, here = problem.local(labels.reshape(-1))
-    mined = SparseRows(
-        place,
-        jnp.where(here, gradients.of_mined.reshape(-1), 0),
-        jnp.arange(n + 1, dtype=jnp.int32) * count,
-    )
+    of_mined = jnp.where(here, gradients.of_mined.reshape(-1), 0)
+    mined = SparseRows(place, of_mined, jnp.arange(n + 1, dtype=jnp.int32) * count)
     positives = positive_block(problem, gradients.of_positive)
-    blocks = (mined, positives)
+    # One positive a point goes behind its mined labels: starting a loop for it alone costs more.
+    blocks = (_beside(mined, positives),) if problem.one_term_a_row else (mined, positives)
 
-    of_queries = bag(problem.table.rows, mined) + bag(problem.table.rows, positives)
+    of_queries = sum(bag(problem.table.rows, block) for block in blocks)
     of_queries = problem.shard.sum(of_queries)
     # Reads end here: every write below waits for `ok`, and so for them. A query that is no number
     # may leave the loss finite, where all of its pairs weigh 0, and still spoil rows by 0 * NaN.
@@ -181,6 +179,18 @@ def by_pairs(
         for block in blocks:
             bias = bias.at[block.ids].add(jnp.where(ok, -learning_rate * block.values, 0))
     return Result(table, bias, of_queries, loss, ok)
+
+
+def _beside(left: SparseRows, right: SparseRows) -> SparseRows:
+    """The entries of two blocks row by row, each with one number of entries for all rows."""
+    n = left.starts.shape[0] - 1
+
+    def joined(a: jax.Array, b: jax.Array) -> jax.Array:
+        return jnp.concatenate([a.reshape(n, -1), b.reshape(n, -1)], axis=1).reshape(-1)
+
+    return SparseRows(
+        joined(left.ids, right.ids), joined(left.values, right.values), left.starts + right.starts
+    )
 
 
 def positive_block(problem: Problem, values: jax.Array) -> SparseRows:

@@ -1,7 +1,7 @@
 """A batch's entries by table row instead of by point: how a CPU likes to update rows.
 
 Words repeat within a batch. Visited by point, a row of a frequent word is read and written once an
-entry; visited by row, its entries are added up in the cache, and it is read and written once.
+entry; visited by row, it is fetched once and its entries are added up in the cache.
 The loader sorts, on a core that the device's loops leave idle. An accelerator scatters instead.
 """
 
@@ -18,18 +18,22 @@ from snm.rows import RowTable, SparseRows, add_scatter
 
 __all__ = ["Columns", "columns_of", "update_columns"]
 
-_UNROLL = 4  # entries a turn; rare words have fewer, and more would be wasted on them
+_TURN = 4  # entries a turn; rare words have fewer, and more would be wasted on them
+_UNROLL = 4  # turns at once; the padding behind the last are empty
 
 
 class Columns(NamedTuple):
-    """The entries of an [n, N] block ordered by table row; U rows are named, the rest is padding.
+    """The entries of an [n, N] block ordered by table row and cut into turns.
+
+    A turn is up to 4 entries of one row, so that a single loop with nothing nested in it
+    runs through all of them: starting an inner loop costs as much as reading a row.
 
     Attributes:
-      rows: int32 [entries], ascending, the table rows that the block names, each once.
+      rows: int32 [entries], ascending, the table row of each turn; the rest is padding.
       entries: int32 [entries], the block's entries in the order of their table rows.
       points: int32 [entries], the row of the block that each of these belongs to.
-      starts: int32 [entries + 1]; entries starts[u]:starts[u + 1] belong to rows[u].
-      count: int32 scalar, U.
+      starts: int32 [entries + 1]; turn t takes entries starts[t]:starts[t + 1].
+      count: int32 scalar, the number of turns.
     """
 
     rows: Any
@@ -51,7 +55,10 @@ def columns_of(block: SparseRows) -> Columns:
         keys.astype(np.uint32).astype(np.int32),
     )
     points = np.repeat(np.arange(len(starts) - 1, dtype=np.int32), np.diff(starts))[entries]
-    first = np.flatnonzero(np.diff(rows, prepend=-1))
+    new_row = np.diff(rows, prepend=-1) != 0
+    first_of_row = np.flatnonzero(new_row)
+    place_in_row = np.arange(total) - np.repeat(first_of_row, np.diff(first_of_row, append=total))
+    first = np.flatnonzero(place_in_row % _TURN == 0)
     return Columns(
         _padded(rows[first], size),
         _padded(entries, size),
@@ -97,29 +104,28 @@ def update_columns(
 def _loop(
     rows: jax.Array, columns: Columns, block: SparseRows, steps: jax.Array, ok: jax.Array
 ) -> jax.Array:
-    dim, last = rows.shape[1], columns.entries.shape[0] - 1
-    if last < 0:
+    dim = rows.shape[1]
+    if columns.entries.shape[0] == 0:
         return rows
     values = block.values[columns.entries]
     points, starts = columns.points, columns.starts
 
-    def one_row(u: jax.Array, rows: jax.Array) -> jax.Array:
-        end = starts[u + 1]
+    def one_turn(t: jax.Array, rows: jax.Array) -> jax.Array:
+        row = lax.dynamic_slice(rows, (columns.rows[t], 0), (1, dim))
+        for p in range(_TURN):
+            # A short turn repeats its last entry, which is in the cache, with the value 0.
+            entry = jnp.minimum(starts[t] + p, starts[t + 1] - 1)
+            value = jnp.where(starts[t] + p < starts[t + 1], values[entry], 0)
+            row += value * lax.dynamic_slice(steps, (points[entry], 0), (1, dim))
+        return lax.dynamic_update_slice(rows, row, (columns.rows[t], 0))
 
-        def some_entries(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            p, total = carry
-            for turn in range(_UNROLL):
-                entry = jnp.minimum(p + turn, last)
-                value = jnp.where(p + turn < end, values[entry], 0)
-                total += value * lax.dynamic_slice(steps, (points[entry], 0), (1, dim))
-            return p + _UNROLL, total
+    def some_turns(i: jax.Array, rows: jax.Array) -> jax.Array:
+        for t in range(_UNROLL):
+            rows = one_turn(jnp.minimum(i * _UNROLL + t, columns.count), rows)
+        return rows
 
-        start = (starts[u], jnp.zeros((1, dim), rows.dtype))
-        _, total = lax.while_loop(lambda carry: carry[0] < end, some_entries, start)
-        row = lax.dynamic_slice(rows, (columns.rows[u], 0), (1, dim)) + total
-        return lax.dynamic_update_slice(rows, row, (columns.rows[u], 0))
-
-    return lax.fori_loop(0, jnp.where(ok, columns.count, 0), one_row, rows)
+    loops = (columns.count + _UNROLL - 1) // _UNROLL
+    return lax.fori_loop(0, jnp.where(ok, loops, 0), some_turns, rows)
 
 
 def _scatter(
