@@ -7,6 +7,7 @@ it wins while k' is small against B. `snm.products` has the other way, with the 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import NamedTuple
 
 import jax
@@ -156,7 +157,7 @@ def by_pairs(
     # One positive a point goes behind its mined labels: starting a loop for it alone costs more.
     blocks = (_beside(mined, positives),) if problem.one_term_a_row else (mined, positives)
 
-    of_queries = sum(bag(problem.table.rows, block) for block in blocks)
+    of_queries = functools.reduce(jnp.add, [bag(problem.table.rows, block) for block in blocks])
     of_queries = problem.shard.sum(of_queries)
     # Reads end here: every write below waits for `ok`, and so for them. A query that is no number
     # may leave the loss finite, where all of its pairs weigh 0, and still spoil rows by 0 * NaN.

@@ -19,7 +19,6 @@ from snm.rows import RowTable, SparseRows, add_scatter
 __all__ = ["Columns", "columns_of", "update_columns"]
 
 _TURN = 4  # entries a turn; rare words have fewer, and more would be wasted on them
-_UNROLL = 4  # turns at once; the padding behind the last are empty
 
 
 class Columns(NamedTuple):
@@ -119,13 +118,7 @@ def _loop(
             row += value * lax.dynamic_slice(steps, (points[entry], 0), (1, dim))
         return lax.dynamic_update_slice(rows, row, (columns.rows[t], 0))
 
-    def some_turns(i: jax.Array, rows: jax.Array) -> jax.Array:
-        for t in range(_UNROLL):
-            rows = one_turn(jnp.minimum(i * _UNROLL + t, columns.count), rows)
-        return rows
-
-    loops = (columns.count + _UNROLL - 1) // _UNROLL
-    return lax.fori_loop(0, jnp.where(ok, loops, 0), some_turns, rows)
+    return lax.fori_loop(0, jnp.where(ok, columns.count, 0), one_turn, rows)
 
 
 def _scatter(

@@ -8,7 +8,9 @@ because blocks come in ascending order and `lax.top_k` prefers the earlier entry
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +25,7 @@ every surrogate and softmax give it the loss 0 and the gradient 0."""
 _CPU_BLOCK = 4096  # 512 x 4096 float32 scores are 8 MB: above 32 MB fresh pages cost more than sums
 _ACCELERATOR_SCORES = 1 << 26  # scores in a block, 256 MB of float32
 _WIDTH = 16  # labels a block maximum stands for
+_QUOTA_BLOCKS = 4  # from so many blocks on, a block's share is far below the count
 
 
 class Masked(NamedTuple):
@@ -169,15 +172,15 @@ def best_scores(
       The best scores and their slots.
     """
 
-    def form(longest: int, unroll: int) -> functools.partial[Best]:
+    def form(longest: int, on_cpu: bool) -> functools.partial[Best]:
         plan = block_plan(table.shape[0] if ids is None else ids.shape[0], longest)
         return functools.partial(
-            _best, count=count, plan=plan, unroll=unroll, compute_dtype=compute_dtype
+            _best, count=count, plan=plan, on_cpu=on_cpu, compute_dtype=compute_dtype
         )
 
-    # Two blocks a turn let the next product run beside the top-k of the last on a CPU.
-    cpu = form(_CPU_BLOCK, 2)
-    accelerator = form(max(_CPU_BLOCK, _ACCELERATOR_SCORES // max(1, queries.shape[0])), 1)
+    cpu = form(_CPU_BLOCK, on_cpu=True)
+    longest = max(_CPU_BLOCK, _ACCELERATOR_SCORES // max(1, queries.shape[0]))
+    accelerator = form(longest, on_cpu=False)
     return lax.platform_dependent(
         queries, table, ids, masked, bias, first_row, cpu=cpu, default=accelerator
     )
@@ -193,30 +196,84 @@ def _best(
     *,
     count: int,
     plan: BlockPlan,
-    unroll: int,
+    on_cpu: bool,
     compute_dtype: jnp.dtype,
 ) -> Best:
     n = queries.shape[0]
-    folds = count * 4 <= plan.size // _WIDTH
 
-    def one_block(best: Best | _Folds, start: jax.Array) -> tuple[Best | _Folds, None]:
+    def scores_of(start: jax.Array) -> tuple[jax.Array, jax.Array]:
         rows, place, begin = read_block(table, ids, start, plan.size, first_row)
-        scores = _scores_of_rows(queries, rows, place, begin, masked, bias, compute_dtype)
         real = place < table.shape[0]
-        if isinstance(best, _Folds):
-            return _merge_folds(best, scores, real, begin), None
-        return _merge(best, jnp.where(real[None, :], scores, MASKED), begin), None
 
-    nowhere = jnp.zeros((n, count), jnp.int32)
-    none: Best | _Folds = Best(jnp.full((n, count), MASKED), nowhere)
-    if folds:
-        none = _Folds(none.scores, jnp.full((n, count, _WIDTH), MASKED), nowhere)
+        def product() -> jax.Array:
+            return _scores_of_rows(queries, rows, place, begin, masked, bias, compute_dtype)
+
+        def masked_product() -> jax.Array:
+            return jnp.where(real[None, :], product(), MASKED)
+
+        # Most blocks are full, and XLA:CPU writes a masked copy of all scores for the few that
+        # are not. An accelerator masks as it reads, and would wait for the host to choose.
+        if on_cpu:
+            return lax.cond(jnp.all(real), product, masked_product), begin
+        return masked_product(), begin
+
+    def merged(best: Best, start: jax.Array) -> tuple[Best, None]:
+        return _merge(best, *scores_of(start)), None
+
+    def folded(best: _Folds, start: jax.Array) -> tuple[_Folds, None]:
+        return _merge_folds(best, *scores_of(start)), None
+
+    def share(_: None, start: jax.Array) -> tuple[None, Best]:
+        scores, begin = scores_of(start)
+        top, place = lax.top_k(scores, quota)
+        return None, Best(top, begin + place)
+
     starts = jnp.arange(plan.num_blocks, dtype=jnp.int32) * plan.size
-    if plan.num_blocks == 1:
-        best = one_block(none, starts[0])[0]
-    else:
-        best = lax.scan(one_block, none, starts, unroll=unroll)[0]
-    return best.unfolded() if isinstance(best, _Folds) else best
+    none = Best(jnp.full((n, count), MASKED), jnp.zeros((n, count), jnp.int32))
+    if count * 4 <= plan.size // _WIDTH:
+        folds = _Folds(none.scores, jnp.full((n, count, _WIDTH), MASKED), none.slots)
+        return _scanned(folded, folds, starts)[0].unfolded()
+
+    def by_merging() -> Best:
+        return _scanned(merged, none, starts)[0]
+
+    quota = _quota(count, plan.num_blocks)
+    if ids is None or plan.num_blocks < _QUOTA_BLOCKS or quota >= min(count, plan.size):
+        return by_merging()
+    shares = _scanned(share, None, starts)[1]
+    best, complete = _joined(shares, count)
+    return lax.cond(complete, lambda: best, by_merging)
+
+
+def _scanned(one_block: Callable, start: Any, starts: jax.Array) -> tuple[Any, Any]:
+    if starts.shape[0] == 1:
+        carry, out = one_block(start, starts[0])
+        return carry, jax.tree.map(lambda x: x[None], out)
+    return lax.scan(one_block, start, starts)
+
+
+def _quota(count: int, num_blocks: int) -> int:
+    """More of the best than a block is likely to hold: the mean and six standard deviations.
+
+    The sample is drawn at random, so a block holds about count / num_blocks of a point's best;
+    where neighbouring labels resemble each other it may hold more.
+    """
+    mean = count / num_blocks
+    return math.ceil(mean + 6 * math.sqrt(mean))
+
+
+def _joined(shares: Best, count: int) -> tuple[Best, jax.Array]:
+    """The best of what each block gave, and whether no block had more to give.
+
+    Args:
+      shares: [num_blocks, n, quota] each.
+      count: how many to keep.
+    """
+    scores, slots = (jnp.moveaxis(x, 0, 1).reshape(x.shape[1], -1) for x in shares)
+    top, place = lax.top_k(scores, count)
+    last = shares.scores[:, :, -1]
+    complete = jnp.all((last < top[None, :, -1]) | (last <= MASKED))
+    return Best(top, jnp.take_along_axis(slots, place, axis=1)), complete
 
 
 def _merge(best: Best, scores: jax.Array, begin: jax.Array) -> Best:
@@ -253,28 +310,24 @@ class _Folds(NamedTuple):
         return Best(top, jnp.take_along_axis(slots.reshape(n, count * width), place, axis=1))
 
 
-def _merge_folds(best: _Folds, scores: jax.Array, real: jax.Array, begin: jax.Array) -> _Folds:
+def _merge_folds(best: _Folds, scores: jax.Array, begin: jax.Array) -> _Folds:
     """The best folds of the running best and of a block.
 
     Args:
       best: the running best.
       scores: float32 [n, size].
-      real: bool [size], whether a slot holds a label.
       begin: int32 scalar, the block's first slot.
     """
     n, count = best.maxima.shape
-    # Masked twice, in the maxima and in the few scores kept, XLA writes no masked copy of all.
-    folded, real = scores.reshape(n, -1, _WIDTH), real.reshape(-1, _WIDTH)
-    maxima = jnp.max(jnp.where(real[None, :, :], folded, MASKED), axis=-1)
-    maxima = jnp.concatenate([best.maxima, maxima], axis=1)
+    folded = scores.reshape(n, -1, _WIDTH)
+    maxima = jnp.concatenate([best.maxima, jnp.max(folded, axis=-1)], axis=1)
     _, chosen = lax.top_k(maxima, count)
     chosen = jnp.sort(chosen, axis=-1)  # ascending again, for the ties
     from_best = chosen < count
     old, new = jnp.minimum(chosen, count - 1), jnp.maximum(chosen - count, 0)
-    fresh = jnp.where(real[new], _take_folds(folded, new), MASKED)
     return _Folds(
         jnp.take_along_axis(maxima, chosen, axis=1),
-        jnp.where(from_best[:, :, None], _take_folds(best.scores, old), fresh),
+        jnp.where(from_best[:, :, None], _take_folds(best.scores, old), _take_folds(folded, new)),
         jnp.where(from_best, jnp.take_along_axis(best.starts, old, axis=1), begin + new * _WIDTH),
     )
 

@@ -69,6 +69,40 @@ def test_best_scores_are_the_head_of_a_stable_sort(longest, sampled, with_bias):
         check(best, brute_force(queries, table, ids, count, masked=PAIRS, bias=bias))
 
 
+@pytest.mark.parametrize("kind", ["spread", "clustered", "ties"])
+def test_shares_of_blocks_give_the_best_of_a_large_count(monkeypatch, kind):
+    """100 of 1024 in 16 blocks: a block may give 22, of 6.25 that it should hold."""
+    monkeypatch.setattr(scoring, "_CPU_BLOCK", 64)
+    rng = np.random.default_rng(6)
+    queries, table = rng.normal(size=(N, DIM)), rng.normal(size=(1100, DIM))
+    if kind == "clustered":
+        table[:, 0] += np.linspace(40, 0, 1100)  # the best labels of a query are neighbours
+        queries[:, 0] = np.abs(queries[:, 0]) + 1
+    if kind == "ties":
+        queries, table = integers(7, N, DIM), integers(8, 1100, DIM)
+    queries, table = queries.astype(np.float32), table.astype(np.float32)
+    ids = np.sort(rng.choice(1100, 1024, replace=False)).astype(np.int32)
+    best = best_scores(jnp.asarray(queries), jnp.asarray(table), jnp.asarray(ids), 100)
+    want = brute_force(queries, table, ids, 100)
+    np.testing.assert_allclose(best.scores, want[0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(best.slots, want[1])
+
+
+def test_shares_know_when_a_block_had_more_to_give():
+    def shares(scores: list[list[float]]) -> scoring.Best:
+        given = jnp.asarray(scores, jnp.float32)[:, None, :]  # two blocks, one query
+        return scoring.Best(given, jnp.arange(given.size, dtype=jnp.int32).reshape(given.shape))
+
+    best, complete = scoring._joined(shares([[9, 2, 1], [8, 7, 3]]), 3)
+    assert complete
+    assert best.scores.tolist() == [[9, 8, 7]]
+    assert best.slots.tolist() == [[0, 3, 4]]
+    assert not scoring._joined(shares([[9, 8, 7], [6, 2, 1]]), 3)[1]  # a fourth of 6.5 may be left
+    assert not scoring._joined(shares([[9, 8, 6], [6, 2, 1]]), 3)[1]  # or a tie with the last
+    few = [[9, 8, MASKED], [7, MASKED, MASKED]]
+    assert scoring._joined(shares(few), 5)[1]  # nothing was left out
+
+
 @pytest.mark.parametrize("num_labels", [2, 16, 20, 24])
 def test_fewer_labels_than_wanted(monkeypatch, num_labels):
     monkeypatch.setattr(scoring, "_CPU_BLOCK", 16)
