@@ -38,6 +38,7 @@ __all__ = [
 
 _UNROLL_SUM = 8  # entries a turn of the summing loop; 16 gained nothing on pairs of 17 a point
 _UNROLL_ADD = 2  # entries a turn of the updating loop, which writes as much as it reads
+_PROJECT_BLOCK = 256  # rows brought back to unit length at once
 _ADAGRAD_EPSILON = 1e-10
 
 
@@ -234,18 +235,17 @@ def add_scatter(rows: jax.Array, block: SparseRows, steps: jax.Array, ok: jax.Ar
     return rows.at[ids].add(block.values[:, None] * steps[entry_rows(block)], mode="drop")
 
 
-def _unit(row: jax.Array) -> jax.Array:
-    # Two short sums: XLA:CPU adds one long sum up number by number.
-    parts = jnp.sum((row * row).reshape(-1, 32), axis=0) if row.size % 32 == 0 else row * row
-    return row * lax.rsqrt(jnp.maximum(jnp.sum(parts), jnp.finfo(row.dtype).tiny))
-
-
 def _project_loop(rows: jax.Array, ids: jax.Array, count: jax.Array) -> jax.Array:
-    def one(p: jax.Array, rows: jax.Array) -> jax.Array:
-        row = lax.dynamic_slice(rows, (ids[p], 0), (1, rows.shape[1]))
-        return lax.dynamic_update_slice(rows, _unit(row), (ids[p], 0))
+    """Some rows at once, so that the square roots take both cores and no loop of their own."""
+    block = min(_PROJECT_BLOCK, ids.shape[0])
 
-    return lax.fori_loop(0, count, one, rows)
+    def some(i: jax.Array, rows: jax.Array) -> jax.Array:
+        start = jnp.minimum(i * block, ids.shape[0] - block)  # the last block may overlap
+        named = lax.dynamic_slice(ids, (start,), (block,))
+        named = jnp.where(start + jnp.arange(block) < count, named, rows.shape[0])
+        return rows.at[named].set(normalize(rows.at[named].get(mode="clip")), mode="drop")
+
+    return lax.fori_loop(0, (count + block - 1) // block, some, rows)
 
 
 def _project_scatter(rows: jax.Array, ids: jax.Array, count: jax.Array) -> jax.Array:

@@ -271,8 +271,9 @@ def _joined(shares: Best, count: int) -> tuple[Best, jax.Array]:
     """
     scores, slots = (jnp.moveaxis(x, 0, 1).reshape(x.shape[1], -1) for x in shares)
     top, place = lax.top_k(scores, count)
-    last = shares.scores[:, :, -1]
-    complete = jnp.all((last < top[None, :, -1]) | (last <= MASKED))
+    # As minima, not as top[:, -1]: XLA:CPU sorts whole rows where a slice of a top-k is taken.
+    given, needed = jnp.min(shares.scores, axis=2), jnp.min(top, axis=1)[None, :]
+    complete = jnp.all((given < needed) | (given <= MASKED))
     return Best(top, jnp.take_along_axis(slots, place, axis=1)), complete
 
 
