@@ -7,6 +7,7 @@ them. Orbax writes into a temporary folder and renames it, so that what can be l
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -87,7 +88,24 @@ class Checkpoints:
 
     @contextlib.contextmanager
     def _open(self, writing: bool = False) -> Iterator[ocp.training.Checkpointer]:
-        store = ocp.training.Checkpointer(
+        store = self._checkpointer(writing)
+        try:
+            yield store
+        finally:
+            store.close()
+
+    def _checkpointer(self, writing: bool, attempts: int = 20) -> ocp.training.Checkpointer:
+        try:
+            return self._listed(writing)
+        except FileNotFoundError:
+            # A run that is alive dropped a checkpoint between its listing and its reading.
+            if attempts == 1:
+                raise
+            time.sleep(0.05)
+            return self._checkpointer(writing, attempts - 1)
+
+    def _listed(self, writing: bool) -> ocp.training.Checkpointer:
+        return ocp.training.Checkpointer(
             self._folder,
             preservation_policy=_POLICIES.AnyPreservationPolicy(
                 [
@@ -102,7 +120,3 @@ class Checkpoints:
             # What a killed run left half-written; to a reader it may be a run's that is alive.
             cleanup_tmp_directories=writing,
         )
-        try:
-            yield store
-        finally:
-            store.close()

@@ -18,6 +18,7 @@ from conftest import real_data_folder
 
 import snm
 from snm.batches import Source, make_source
+from snm.checkpoints import Checkpoints
 from snm.cli import main
 from snm.errors import InputError
 from snm.evaluation import evaluate_points
@@ -157,6 +158,21 @@ def test_looking_at_a_run_does_not_disturb_it(whole, tmp_path):
     assert newest(run) == 12
     assert same(arrays(run), arrays(whole[0]))
     assert (half / "part").exists()
+
+
+def test_a_checkpoint_may_vanish_while_a_live_run_is_listed(whole, monkeypatch):
+    """The writer drops old checkpoints; a reader that had just seen one looks again."""
+    listed, calls = Checkpoints._listed, []
+
+    def vanishing(self, writing):
+        calls.append(writing)
+        if len(calls) < 3:
+            raise FileNotFoundError("checkpoints/4")
+        return listed(self, writing)
+
+    monkeypatch.setattr(Checkpoints, "_listed", vanishing)
+    assert newest(whole[0]) == 12
+    assert len(calls) == 3
 
 
 # -- batches ---------------------------------------------------------------------------------
