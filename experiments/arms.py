@@ -26,11 +26,11 @@ class Arm:
         return Arm(self.name, dataclasses.replace(self.config, **changes))
 
 
-def scored(dataset: Dataset, config: snm.Config) -> dict[str, Any]:
+def scored(dataset: Dataset, config: snm.Config, keys: Iterable[str] = KEYS) -> dict[str, Any]:
     """Trains in a folder that is thrown away; metrics on `dataset.test`, and the seconds."""
     with tempfile.TemporaryDirectory() as folder:
         result = snm.train(dataset, config, f"{folder}/run")
-    return {"metrics": {k: result["metrics"][k] for k in KEYS}, "seconds": result["seconds"]}
+    return {"metrics": {k: result["metrics"][k] for k in keys}, "seconds": result["seconds"]}
 
 
 def tuned(dataset: Dataset, arm: Arm, grid: Iterable[dict[str, Any]], watch: str) -> dict[str, Any]:

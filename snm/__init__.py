@@ -7,7 +7,7 @@ Example:
   >>> import snm
   >>> config = snm.preset("default")
   >>> config.loss, config.mined
-  ('softmax', 64)
+  ('softmax', 256)
 """
 
 from __future__ import annotations

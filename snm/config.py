@@ -29,14 +29,15 @@ class Config:
     """Share of an example's features left out at each visit, in [0, 1)."""
 
     # -- model
-    dim: int = 256
+    dim: int = 512
     """Dimension of embeddings and class rows."""
     encoder: Literal["relu", "linear", "residual"] = "residual"
     """Layers over the feature embedding: ReLU and linear (the paper's), none, or both added."""
     feature_init: float = 1.0
     """Length of a feature row at the start."""
-    score_scale: float = 12.0
-    """Multiplier of the inner products, at the start where it is learned."""
+    score_scale: float | Literal["auto"] = "auto"
+    """Multiplier of the inner products, at the start where it is learned; auto is 1 + ln K for a
+    softmax, 1 otherwise."""
     learn_score_scale: bool = False
     """Learn the multiplier of the scores."""
     bias: bool = False
@@ -51,7 +52,7 @@ class Config:
     """Margin of the ramp surrogate."""
     sampled: int | Literal["all", "auto"] = "auto"
     """B, the negatives drawn for each batch: a number, all other labels, or a size that suits K."""
-    mined: int | Literal["all"] = 64
+    mined: int | Literal["all"] = 256
     """k', how many of them, the highest scoring, enter the loss; all is negative sampling."""
     exclude: Literal["positive", "all"] = "all"
     """Labels of a point that are no negatives: the term's positive (the paper's), or all known."""
@@ -79,8 +80,8 @@ class Config:
     """The frequency sampler draws in proportion to frequency to this power."""
 
     # -- optimisation
-    epochs: int = 10
-    """Passes over the training points; may be raised on a finished run."""
+    epochs: int | Literal["auto"] = "auto"
+    """Passes over the training points, may be raised on a finished run; auto suits their number."""
     batch_size: int = 256
     """Points a step."""
     learning_rate: float = 20.0
@@ -144,8 +145,9 @@ class Config:
             if not isinstance(value, str) and value < low:
                 raise InputError(_flag(name), f"{value}", f"{low} or more")
         for name in _POSITIVE:
-            if not getattr(self, name) > 0:
-                raise InputError(_flag(name), f"{getattr(self, name)}", "a number above 0")
+            value = getattr(self, name)
+            if not isinstance(value, str) and not value > 0:
+                raise InputError(_flag(name), f"{value}", "a number above 0")
         if (self.patience or self.refit) and not self.validation_fraction:
             where = "--patience" if self.patience else "--refit"
             raise InputError(where, "no validation set", "--validation-fraction above 0")
@@ -246,7 +248,7 @@ _TYPES = {int: "a whole number", float: "a number", bool: "true or false", str: 
 def _checked(where: str, value: Any, hint: Any) -> Any:
     """The value, if its type fits the annotation; an int does for a float."""
     choices = [hint] if isinstance(hint, type) else list(get_args(hint))
-    if hint is float and type(value) is int:
+    if float in choices and type(value) is int:
         return float(value)
     words: list[str] = []
     for choice in choices:

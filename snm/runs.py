@@ -24,7 +24,7 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-from snm import sampling
+from snm import rules, sampling
 from snm.checkpoints import Checkpoints
 from snm.config import Config, preset, read_config, write_config
 from snm.data.dataset import Dataset
@@ -68,7 +68,14 @@ def resolve(config: Config, dataset: Dataset) -> Config:
         if mined != preset(config.preset).mined or isinstance(config.sampled, int):
             raise InputError("--mined", f"{mined} of {most} sampled labels", f"at most {most}")
         mined = "all"
-    return dataclasses.replace(config, sampled=sampled, mined=mined)
+    scale, epochs = config.score_scale, config.epochs
+    if scale == "auto":
+        scale = rules.auto_score_scale(num_labels) if config.loss == "softmax" else 1.0
+    if epochs == "auto":
+        epochs = rules.auto_epochs(dataset.train.num_points)
+    return dataclasses.replace(
+        config, sampled=sampled, mined=mined, score_scale=scale, epochs=epochs
+    )
 
 
 def head_spec(config: Config, num_labels: int) -> HeadSpec:
@@ -100,6 +107,7 @@ def head_spec(config: Config, num_labels: int) -> HeadSpec:
 
 def make_model(config: Config, num_features: int, num_labels: int, total_steps: int) -> Model:
     """The model of a resolved configuration."""
+    assert config.score_scale != "auto"
     return Model(
         head=head_spec(config, num_labels),
         num_features=num_features,

@@ -176,6 +176,7 @@ class _PhaseRun:
             sampler=config.sampler,
             frequency_power=config.frequency_power,
         )
+        assert config.epochs != "auto"  # resolved
         total = config.epochs * self.source.steps_per_epoch
         self.last_step = (
             total if epochs is None else max(1, round(epochs * self.source.steps_per_epoch))

@@ -1,17 +1,22 @@
 """Settings: preset < TOML < flags, and every wrong one named in one line."""
 
 import dataclasses
+import math
 import re
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import snm
+from snm import rules
 from snm.cli import _settings_base
 from snm.config import PRESETS, Config, preset, read_config, write_config
 from snm.errors import InputError
+from snm.runs import resolve
 
 
 def toml(folder: Path, text: str) -> Path:
@@ -111,6 +116,31 @@ def test_no_file(tmp_path):
 def test_values_that_no_data_makes_right(values, message):
     with pytest.raises(InputError, match=re.escape(message)):
         dataclasses.replace(preset("default"), **values).check()
+
+
+def test_auto_becomes_what_the_rules_say():
+    data = snm.generate(points=3000, test_points=0, features=60, labels=50, seed=0,
+                        labels_per_point=2, nonzeros_per_point=5)  # fmt: skip
+    found = resolve(preset("default"), data)
+    assert found.epochs == rules.auto_epochs(3000) == 30
+    assert found.score_scale == rules.auto_score_scale(50)
+    assert (found.sampled, found.mined) == (49, "all")
+    # A positive at 1 against K - 1 others at 0 has e / (e + 1 - 1 / K) of the softmax.
+    weights = np.exp(found.score_scale * np.r_[1.0, np.zeros(49)])
+    assert weights[0] / weights.sum() == pytest.approx(math.e / (math.e + 1 - 1 / 50))
+    other = resolve(dataclasses.replace(preset("default"), loss="bowl", epochs=2, mined=8), data)
+    assert (other.score_scale, other.epochs, other.mined) == (1.0, 2, 8)
+    assert resolve(found, data) == found
+
+
+def test_a_number_may_stand_where_auto_may(tmp_path):
+    found = read_config(toml(tmp_path, 'score_scale = 8\nepochs = "auto"\n'))
+    assert type(found.score_scale) is float
+    assert (found.score_scale, found.epochs) == (8.0, "auto")
+    with pytest.raises(InputError, match=r"score_scale: found 'big', expected a number or auto$"):
+        read_config(toml(tmp_path, 'score_scale = "big"\n'))
+    with pytest.raises(InputError, match=r"--score-scale: found 0.0, expected a number above 0"):
+        read_config(toml(tmp_path, "score_scale = 0\n"))
 
 
 @settings(max_examples=50, deadline=None)
