@@ -316,7 +316,11 @@ def test_fewer_points_than_a_batch_and_two_labels(tmp_path):
     folder.mkdir()
     for part in ("train", "test"):
         (folder / f"{part}.txt").write_text("4 3 2\n0 0:1\n1 1:1\n0 0:1 2:1\n 2:1\n")
-    result = snm.train(folder, config(sampled="auto", mined=64, epochs=6), tmp_path / "run")
+    result = snm.train(
+        folder,
+        config(sampled="auto", mined=snm.preset("default").mined, epochs=6),
+        tmp_path / "run",
+    )
     assert result["metrics"]["P@1"] == 100 and result["metrics"]["points_without_labels"] == 1
     assert result["steps"] == 6 and set(result["metrics"]) >= {"P@1", "R@1", "nDCG@1"}
     assert snm.read_config(tmp_path / "run" / "config.toml").sampled == 1
@@ -400,7 +404,7 @@ def test_warm_start(data, whole, tmp_path):
     events.close()
     with pytest.raises(InputError, match=r"found a run with --warm-start"):
         snm.train(data, tiny.CONFIG, tmp_path / "run")
-    for learned, scale in ((False, 3.0), (True, 12.0)):
+    for learned, scale in ((False, 3.0), (True, snm.read_config(old / "config.toml").score_scale)):
         settings = config(score_scale=3.0, learn_score_scale=learned, row_optimizer="adagrad")
         new = _initial(make_model(settings, tiny.FEATURES, tiny.LABELS, 1), old)
         state = snm.load(old).state
