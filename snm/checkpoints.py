@@ -18,6 +18,7 @@ from orbax.checkpoint import v1 as ocp
 __all__ = ["Checkpoints"]
 
 _POLICIES = ocp.training.preservation_policies
+_LOOKS = 20  # at a folder whose listing changes while it is read
 
 
 class Checkpoints:
@@ -94,15 +95,14 @@ class Checkpoints:
         finally:
             store.close()
 
-    def _checkpointer(self, writing: bool, attempts: int = 20) -> ocp.training.Checkpointer:
-        try:
-            return self._listed(writing)
-        except FileNotFoundError:
-            # A run that is alive dropped a checkpoint between its listing and its reading.
-            if attempts == 1:
-                raise
-            time.sleep(0.05)
-            return self._checkpointer(writing, attempts - 1)
+    def _checkpointer(self, writing: bool) -> ocp.training.Checkpointer:
+        for _ in range(_LOOKS - 1):
+            try:
+                return self._listed(writing)
+            except FileNotFoundError:
+                # A run that is alive dropped a checkpoint between its listing and its reading.
+                time.sleep(0.05)
+        return self._listed(writing)
 
     def _listed(self, writing: bool) -> ocp.training.Checkpointer:
         return ocp.training.Checkpointer(

@@ -80,7 +80,7 @@ def update_columns(
     learning_rate: jax.Array | float,
     ok: jax.Array,
 ) -> RowTable:
-    """`rows.update_rows` with SGD and the gradient block.T @ vectors, each row visited once.
+    """`rows.update_rows` with SGD and the gradient block.T @ vectors, turn by turn.
 
     Args:
       table: float32 [N, dim] rows; donate them.
