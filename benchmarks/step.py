@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from snm.batches import Batch
-from snm.columns import columns_of
+from snm.columns import columns_of, count_frequent
 from snm.head import HeadSpec
 from snm.model import Model, init_state, train_step
 from snm.rows import SparseRows
@@ -120,6 +120,17 @@ def model_of(shape: Shape, mined: int) -> Model:
     )
 
 
+def batches_of(shape: Shape) -> list[Batch]:
+    """Batches on the device, their entries ordered as the loader's are."""
+    batches = [batch_of(shape, step) for step in range(BATCHES)]
+    named = np.concatenate([batch.features.ids[: batch.features.starts[-1]] for batch in batches])
+    frequent = count_frequent(np.bincount(named), BATCHES * shape.batch)
+    return [
+        jax.device_put(batch._replace(columns=columns_of(batch.features, frequent)))
+        for batch in batches
+    ]
+
+
 def batch_of(shape: Shape, step: int) -> Batch:
     """A synthetic batch: Poisson numbers of features, Zipf-like features and positives."""
     rng = np.random.default_rng([SEED, step])
@@ -144,16 +155,12 @@ def batch_of(shape: Shape, step: int) -> Batch:
         jnp.full(shape.batch, 1 / shape.batch, jnp.float32),
         jnp.arange(shape.batch + 1, dtype=jnp.int32),
     )
-    features = SparseRows(ids, values, starts)
-    return jax.device_put(
-        Batch(
-            features=features,
-            terms=terms,
-            known=None,
-            sample=uniform_host(SEED, step, shape.num_labels, shape.sampled + 1),
-            step=np.asarray(step, np.int32),
-            columns=columns_of(features),
-        )
+    return Batch(
+        features=SparseRows(ids, values, starts),
+        terms=terms,
+        known=None,
+        sample=uniform_host(SEED, step, shape.num_labels, shape.sampled + 1),
+        step=np.asarray(step, np.int32),
     )
 
 
@@ -181,7 +188,7 @@ def measure(shape: Shape, repeats: int) -> list[dict[str, Any]]:
     models = {mined: model_of(shape, mined) for mined in shape.mined}
     # Arms share their parameters: a state has the same shape for every k'.
     state = jax.jit(init_state, static_argnums=0)(models[shape.mined[0]])
-    batches = [batch_of(shape, step) for step in range(BATCHES)]
+    batches = batches_of(shape)
     step = jax.jit(train_step, static_argnums=0, donate_argnums=1)
     compiled = {
         mined: step.lower(model, state, batches[0]).compile() for mined, model in models.items()

@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm import rows as row_tables
 from snm.rows import RowTable, SparseRows, bag
 from snm.scoring import Masked
+from snm.updates import update_rows
 
 __all__ = [
     "PAIRS_LIMIT",
@@ -78,7 +78,7 @@ class Problem:
       excluded: int32 [T] or None, the slot that each term leaves out.
       masked: pairs of row and slot that no term of the row may use, or None.
       shard: which label rows are here.
-      row_optimizer: a name of `rows.ROW_OPTIMIZERS`.
+      row_optimizer: a name of `updates.ROW_OPTIMIZERS`.
       compute_dtype: type of the factors of matrix products.
     """
 
@@ -166,7 +166,7 @@ def by_pairs(
     touched = None
     if problem.ids is not None and mined.ids.shape[0] > problem.num_slots:
         touched = jnp.concatenate([problem.local(problem.ids)[0], positives.ids])
-    table = row_tables.update_rows(
+    table = update_rows(
         problem.table,
         [(block, problem.queries) for block in blocks],
         optimizer=problem.row_optimizer,

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from snm import sampling
-from snm.columns import Columns, columns_of
+from snm.columns import Columns, columns_of, count_frequent
 from snm.head import HeadSpec
 from snm.rows import SparseRows
 from snm.sampling import Sample
@@ -84,6 +84,7 @@ class Source:
       sampler: uniform, frequency or in-batch.
       frequency: set up where sampler is frequency.
       in_batch_weights: float32 [K], set up where sampler is in-batch.
+      num_frequent: features that a batch takes together (`columns`); None sorts no entries.
     """
 
     spec: HeadSpec
@@ -96,6 +97,7 @@ class Source:
     sampler: str = "uniform"
     frequency: sampling.FrequencySampler | None = None
     in_batch_weights: np.ndarray | None = None
+    num_frequent: int | None = None
     _lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
     _epochs: dict[int, tuple[np.ndarray, np.ndarray]] = dataclasses.field(default_factory=dict)
     _shapes: dict[int, tuple[int, int]] = dataclasses.field(default_factory=dict)
@@ -182,8 +184,7 @@ class Source:
         terms = self._terms(known, positives, real)
         sample = self._sample(step, terms)
         needed = known if spec.exclude == "all" else None
-        by_row = spec.row_optimizer == "sgd" and jax.default_backend() == "cpu"
-        columns = columns_of(features) if by_row else None
+        columns = None if self.num_frequent is None else columns_of(features, self.num_frequent)
         return Batch(features, terms, needed, sample, counter, columns)
 
     def _terms(self, known: SparseRows, positives: np.ndarray, real: np.ndarray) -> SparseRows:
@@ -293,6 +294,10 @@ def make_source(
         features, labels = features[labelled], labels[labelled]
     frequency = np.bincount(labels.indices, minlength=spec.num_labels)
     batch_size = min(batch_size, labels.shape[0])
+    num_frequent = None
+    if spec.row_optimizer == "sgd" and not resident and jax.default_backend() == "cpu":
+        counts = np.bincount(features.indices, minlength=features.shape[1])
+        num_frequent = count_frequent(counts, features.shape[0])
     return Source(
         spec=spec,
         features=features,
@@ -312,6 +317,7 @@ def make_source(
             if sampler == "in-batch"
             else None
         ),
+        num_frequent=num_frequent,
     )
 
 

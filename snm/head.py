@@ -55,7 +55,7 @@ class HeadSpec:
       exclude: positive (the term's own, as in the paper) or all (every known label of the point:
         another loss, in which known positives are never negatives).
       positives: one term a point, or all labels of a point as terms.
-      row_optimizer: a name of `rows.ROW_OPTIMIZERS`.
+      row_optimizer: a name of `updates.ROW_OPTIMIZERS`.
       bias: add a learned bias a label to its score.
       learn_scale: learn the multiplier of the scores.
       compute_dtype: type of the factors of matrix products; sums and rows are float32.

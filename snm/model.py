@@ -13,11 +13,12 @@ from flax import nnx
 from jax import lax
 
 from snm.batches import Batch
-from snm.columns import update_columns
+from snm.columns import sum_columns, update_columns
 from snm.encoder import Tower, apply_tower, init_tower
 from snm.head import Head, HeadSpec, init_head, update_head
-from snm.rows import RowTable, SparseRows, bag, normalize, update_rows
+from snm.rows import RowTable, SparseRows, bag, normalize
 from snm.scoring import Best, best_scores
+from snm.updates import update_rows
 
 __all__ = [
     "Model",
@@ -146,7 +147,10 @@ def train_step(model: Model, state: TrainState, batch: Batch) -> tuple[TrainStat
     features = _dropped_out(model, batch.features, key)
     rate = model.learning_rate * model.decay(batch.step)
 
-    sums = bag(state.features.rows, features)
+    if batch.columns is None:
+        sums = bag(state.features.rows, features)
+    else:
+        sums = sum_columns(state.features.rows, batch.columns, features)
     queries, pull_back = jax.vjp(functools.partial(apply_tower, model.structure), state.tower, sums)
     head, step = update_head(
         model.head,

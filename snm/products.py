@@ -14,10 +14,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm import rows as row_tables
 from snm.backward import Problem, Result, ScoreGradients, positive_block
 from snm.rows import RowTable, bag
 from snm.scoring import MASKED, block_plan, read_block, score_block
+from snm.updates import step_rows, update_rows
 
 __all__ = ["DenseLoss", "by_products"]
 
@@ -104,7 +104,7 @@ def by_products(
     (table, bias, of_queries, value), _ = lax.scan(one_block, carry, starts)
 
     if problem.ids is not None:
-        table = row_tables.update_rows(
+        table = update_rows(
             table,
             [(positives, problem.queries)],
             optimizer=problem.row_optimizer,
@@ -278,7 +278,7 @@ def _write_block(
     """Steps a block's rows, each of which stands in it once, unless a step is not finite."""
     accumulator = table.accumulator
     old = None if accumulator is None else accumulator.at[place].get(mode="fill", fill_value=0)
-    new, total = row_tables.step_rows(
+    new, total = step_rows(
         RowTable(rows, old),
         gradient,
         optimizer=problem.row_optimizer,

@@ -1,12 +1,7 @@
-"""Row tables: weighted sums of rows, and updates of the rows that a batch touched.
+"""Row tables, and weighted sums of their rows.
 
 A table of features or of classes has up to millions of rows, of which a step touches a few
-thousand. Everything here costs O(entries), never O(rows): sums read the named rows, gradients
-exist for the named rows only, and updates go into the donated buffer in place.
-
-In place is a promise that XLA keeps only where every read of a table comes before its first
-write *by data dependency*; otherwise it copies the whole table. Callers get this by passing
-`ok`, which depends on everything that was read, and bounds the loops that write.
+thousand. A sum reads the named rows and costs O(entries), never O(rows).
 
 CPU and accelerators want opposite code. A loop over entries moves one row at a time through
 the cache and is several times faster on a CPU than a gather that writes all rows out first; on
@@ -17,29 +12,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-__all__ = [
-    "ROW_OPTIMIZERS",
-    "RowTable",
-    "SparseRows",
-    "add_scatter",
-    "bag",
-    "entry_rows",
-    "normalize",
-    "step_rows",
-    "update_rows",
-]
+__all__ = ["RowTable", "SparseRows", "bag", "bag_gather", "bag_loop", "entry_rows", "normalize"]
 
 _UNROLL_SUM = 8  # entries a turn of the summing loop; 16 gained nothing on pairs of 17 a point
-_UNROLL_ADD = 2  # entries a turn of the updating loop, which writes as much as it reads
-_PROJECT_BLOCK = 256  # rows brought back to unit length at once
-_ADAGRAD_EPSILON = 1e-10
 
 
 class SparseRows(NamedTuple):
@@ -95,10 +76,11 @@ def bag(table: jax.Array, block: SparseRows) -> jax.Array:
     Returns:
       float [n, dim].
     """
-    return lax.platform_dependent(table, block, cpu=_bag_loop, default=_bag_gather)
+    return lax.platform_dependent(table, block, cpu=bag_loop, default=bag_gather)
 
 
-def _bag_loop(table: jax.Array, block: SparseRows) -> jax.Array:
+def bag_loop(table: jax.Array, block: SparseRows) -> jax.Array:
+    """`bag` as a CPU likes it: row after row through the cache."""
     ids, values, starts = block
     n, dim = starts.shape[0] - 1, table.shape[1]
     if ids.shape[0] == 0:
@@ -122,7 +104,8 @@ def _bag_loop(table: jax.Array, block: SparseRows) -> jax.Array:
     return lax.fori_loop(0, n, one_row, jnp.zeros((n, dim), table.dtype))
 
 
-def _bag_gather(table: jax.Array, block: SparseRows) -> jax.Array:
+def bag_gather(table: jax.Array, block: SparseRows) -> jax.Array:
+    """`bag` as an accelerator likes it: all rows written out, then added up."""
     terms = block.values[:, None] * table[block.ids]
     n = block.starts.shape[0] - 1
     return jax.ops.segment_sum(terms, entry_rows(block), n, indices_are_sorted=True)
@@ -136,266 +119,3 @@ def entry_rows(block: SparseRows) -> jax.Array:
         jnp.diff(block.starts.at[-1].set(block.ids.shape[0])),
         total_repeat_length=block.ids.shape[0],
     )
-
-
-# -- updates ---------------------------------------------------------------------------------
-
-Gradient = tuple[SparseRows, jax.Array]
-"""A sparse [n, N] block and float [n, dim] vectors: the table's gradient is block.T @ vectors."""
-
-RowUpdate = Callable[..., RowTable]
-
-
-def update_rows(
-    table: RowTable,
-    gradients: Sequence[Gradient],
-    *,
-    optimizer: str,
-    learning_rate: jax.Array | float,
-    ok: jax.Array | bool = True,
-    unit_norm: bool = False,
-    touched: jax.Array | None = None,
-) -> RowTable:
-    """Step the rows that the gradients name, and no other; equal to the dense gradient's step.
-
-    Args:
-      table: the table; donate its buffers, and let `ok` depend on all that was read from them.
-      gradients: the table's gradient as a sum of `block.T @ vectors`; a row may be named often.
-      optimizer: a name of `ROW_OPTIMIZERS`.
-      learning_rate: scalar.
-      ok: bool scalar; where False nothing is written.
-      unit_norm: scale the touched rows back to unit length after the step (projected SGD).
-      touched: int32 ids that hold every named row, where the caller knows a shorter list than
-        the blocks' own; projecting a unit row again changes nothing but its rounding.
-
-    Returns:
-      The table after the step.
-    """
-    gradients = [(block, vectors) for block, vectors in gradients if block.ids.shape[0]]
-    if not gradients:
-        return table
-    step = ROW_OPTIMIZERS[optimizer]
-    return step(table, gradients, learning_rate, jnp.asarray(ok), unit_norm, touched)
-
-
-def _sgd(
-    table: RowTable,
-    gradients: Sequence[Gradient],
-    learning_rate: jax.Array | float,
-    ok: jax.Array,
-    unit_norm: bool,
-    touched: jax.Array | None,
-) -> RowTable:
-    # Linear in the gradient, so entries of the same row need not be added up first.
-    rows = table.rows
-    for block, vectors in gradients:
-        steps = vectors * -jnp.asarray(learning_rate, vectors.dtype)
-        rows = lax.platform_dependent(rows, block, steps, ok, cpu=_add_loop, default=add_scatter)
-    if unit_norm:
-        lists = [(block.ids, block.starts[-1]) for block, _ in gradients]
-        if touched is not None:
-            lists = [(touched, jnp.int32(touched.shape[0]))]
-        for ids, length in lists:
-            count = jnp.where(ok, length, 0)
-            rows = lax.platform_dependent(
-                rows, ids, count, cpu=_project_loop, default=_project_scatter
-            )
-    return RowTable(rows, table.accumulator)
-
-
-def _add_loop(rows: jax.Array, block: SparseRows, steps: jax.Array, ok: jax.Array) -> jax.Array:
-    ids, values, starts = block
-    dim = rows.shape[1]
-    if ids.shape[0] == 0:
-        return rows
-
-    def one_row(i: jax.Array, rows: jax.Array) -> jax.Array:
-        end = starts[i + 1]
-        step = lax.dynamic_slice(steps, (i, 0), (1, dim))
-
-        def some_entries(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            p, rows = carry
-            for u in range(_UNROLL_ADD):
-                entry = jnp.minimum(p + u, end - 1)
-                value = jnp.where(p + u < end, values[entry], 0)
-                row = lax.dynamic_slice(rows, (ids[entry], 0), (1, dim)) + value * step
-                rows = lax.dynamic_update_slice(rows, row, (ids[entry], 0))
-            return p + _UNROLL_ADD, rows
-
-        start = (starts[i], rows)
-        return lax.while_loop(lambda carry: carry[0] < end, some_entries, start)[1]
-
-    return lax.fori_loop(0, jnp.where(ok, starts.shape[0] - 1, 0), one_row, rows)
-
-
-def add_scatter(rows: jax.Array, block: SparseRows, steps: jax.Array, ok: jax.Array) -> jax.Array:
-    """The sum rows + block.T @ steps by one scattered add, or `rows` itself where not `ok`."""
-    # Past the table, not times 0: 0 * inf is no number, and -0.0 + 0 is another number.
-    ids = jnp.where(ok, block.ids, rows.shape[0])
-    return rows.at[ids].add(block.values[:, None] * steps[entry_rows(block)], mode="drop")
-
-
-def _project_loop(rows: jax.Array, ids: jax.Array, count: jax.Array) -> jax.Array:
-    """Some rows at once, so that the square roots take both cores and no loop of their own."""
-    block = min(_PROJECT_BLOCK, ids.shape[0])
-
-    def some(i: jax.Array, rows: jax.Array) -> jax.Array:
-        start = jnp.minimum(i * block, ids.shape[0] - block)  # the last block may overlap
-        named = lax.dynamic_slice(ids, (start,), (block,))
-        named = jnp.where(start + jnp.arange(block) < count, named, rows.shape[0])
-        return rows.at[named].set(normalize(rows.at[named].get(mode="clip")), mode="drop")
-
-    return lax.fori_loop(0, (count + block - 1) // block, some, rows)
-
-
-def _project_scatter(rows: jax.Array, ids: jax.Array, count: jax.Array) -> jax.Array:
-    out_of_table = rows.shape[0]
-    ids = jnp.where(jnp.arange(ids.shape[0]) < count, ids, out_of_table)
-    return rows.at[ids].set(normalize(rows[ids]), mode="drop")
-
-
-def _adagrad(
-    table: RowTable,
-    gradients: Sequence[Gradient],
-    learning_rate: jax.Array | float,
-    ok: jax.Array,
-    unit_norm: bool,
-    touched: jax.Array | None,
-) -> RowTable:
-    del touched  # the sorted entries visit each row once
-    ids, values, places = _sorted_entries(gradients, table.rows.shape[0])
-    vectors = jnp.concatenate([vectors for _, vectors in gradients])
-
-    def stepped(
-        rows: jax.Array, total: jax.Array, gradient: jax.Array
-    ) -> tuple[jax.Array, jax.Array | None]:
-        return step_rows(
-            RowTable(rows, total),
-            gradient,
-            optimizer="adagrad",
-            learning_rate=learning_rate,
-            unit_norm=unit_norm,
-        )
-
-    cpu = functools.partial(_segments_loop, stepped)
-    default = functools.partial(_segments_scatter, stepped)
-    return lax.platform_dependent(table, ids, values, places, vectors, ok, cpu=cpu, default=default)
-
-
-def step_rows(
-    block: RowTable,
-    gradient: jax.Array,
-    *,
-    optimizer: str,
-    learning_rate: jax.Array | float,
-    unit_norm: bool = False,
-) -> tuple[jax.Array, jax.Array | None]:
-    """The step of each row by its whole gradient.
-
-    Args:
-      block: rows float [m, dim], each standing once, and their accumulators.
-      gradient: float [m, dim].
-      optimizer: sgd, or adagrad: row-wise, one accumulator a row, which adds up the mean of its
-        squared gradients (Duchi, Hazan and Singer, 2011, with one sum a row).
-      learning_rate: scalar.
-      unit_norm: scale the rows back to unit length.
-
-    Returns:
-      The rows and accumulators after the step.
-    """
-    accumulator = block.accumulator
-    if optimizer == "adagrad":
-        assert accumulator is not None
-        accumulator = accumulator + jnp.mean(gradient * gradient, axis=-1)
-        gradient = gradient * lax.rsqrt(accumulator + _ADAGRAD_EPSILON)[:, None]
-    rows = block.rows - jnp.asarray(learning_rate, block.rows.dtype) * gradient
-    return (normalize(rows) if unit_norm else rows), accumulator
-
-
-def _sorted_entries(
-    gradients: Sequence[Gradient], num_rows: int
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """All entries by ascending row: their ids, values, and places in the joined vectors."""
-    ids, values, places, offset = [], [], [], 0
-    for block, vectors in gradients:
-        real = jnp.arange(block.ids.shape[0]) < block.starts[-1]
-        ids.append(jnp.where(real & (block.values != 0), block.ids, num_rows))
-        values.append(block.values)
-        places.append(entry_rows(block) + offset)
-        offset += vectors.shape[0]
-    joined = (jnp.concatenate(ids), jnp.concatenate(values), jnp.concatenate(places))
-    by_row, value, place = lax.sort(joined, num_keys=1, is_stable=True)
-    return by_row, value, place
-
-
-def _segments_loop(
-    stepped: Callable,
-    table: RowTable,
-    ids: jax.Array,
-    values: jax.Array,
-    places: jax.Array,
-    vectors: jax.Array,
-    ok: jax.Array,
-) -> RowTable:
-    assert table.accumulator is not None
-    num_rows, dim = table.rows.shape
-    last = ids.shape[0] - 1
-    count = jnp.where(ok, jnp.searchsorted(ids, num_rows), 0).astype(jnp.int32)
-    # Read ahead of the loop, where each row comes once: read within it, the totals feed two
-    # writes that no dependency orders, and XLA copied all of them at every row.
-    old_totals = table.accumulator.at[ids].get(mode="clip")
-
-    def same_row(p: jax.Array, row: jax.Array) -> jax.Array:
-        return (p < count) & (ids[jnp.minimum(p, last)] == row)
-
-    Carry = tuple[jax.Array, jax.Array, jax.Array]  # place among the entries, rows, totals
-
-    def one_row(carry: Carry) -> Carry:
-        first, rows, totals = carry
-        row = ids[first]
-
-        def one_entry(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            p, gradient = carry
-            vector = lax.dynamic_slice(vectors, (places[p], 0), (1, dim))
-            return p + 1, gradient + values[p] * vector
-
-        zero = jnp.zeros((1, dim), table.rows.dtype)
-        p, gradient = lax.while_loop(lambda c: same_row(c[0], row), one_entry, (first, zero))
-        old = lax.dynamic_slice(rows, (row, 0), (1, dim))
-        old_total = lax.dynamic_slice(old_totals, (first,), (1,))
-        new, total = stepped(old, old_total, gradient)
-        rows = lax.dynamic_update_slice(rows, new, (row, 0))
-        return p, rows, lax.dynamic_update_slice(totals, total, (row,))
-
-    start = (jnp.int32(0), table.rows, table.accumulator)
-    return RowTable(*lax.while_loop(lambda carry: carry[0] < count, one_row, start)[1:])
-
-
-def _segments_scatter(
-    stepped: Callable,
-    table: RowTable,
-    ids: jax.Array,
-    values: jax.Array,
-    places: jax.Array,
-    vectors: jax.Array,
-    ok: jax.Array,
-) -> RowTable:
-    assert table.accumulator is not None
-    entries, num_rows = ids.shape[0], table.rows.shape[0]
-    segment = jnp.cumsum(jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.diff(ids) != 0]))
-    gradient = jax.ops.segment_sum(
-        values[:, None] * vectors[places], segment, entries, indices_are_sorted=True
-    )
-    # Segments past the last keep an id outside the table, which reads as 0 and drops writes.
-    row = jnp.full(entries, num_rows, ids.dtype).at[segment].set(ids)
-    row = jnp.where(ok, row, num_rows)
-    old = table.rows.at[row].get(mode="fill", fill_value=0)
-    old_total = table.accumulator.at[row].get(mode="fill", fill_value=0)
-    new, total = stepped(old, old_total, gradient)
-    return RowTable(
-        table.rows.at[row].set(new, mode="drop"),
-        table.accumulator.at[row].set(total, mode="drop"),
-    )
-
-
-ROW_OPTIMIZERS: dict[str, RowUpdate] = {"sgd": _sgd, "adagrad": _adagrad}

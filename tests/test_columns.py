@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from snm import columns as by_row
-from snm.columns import columns_of, update_columns
+from snm.columns import columns_of, count_frequent, sum_columns, update_columns
 from snm.rows import RowTable, SparseRows
 
 
@@ -43,17 +43,60 @@ def test_columns_name_every_entry_once_in_order(padding: int) -> None:
     assert lengths[count:].sum() == 0
 
 
-@pytest.mark.parametrize("form", [by_row._loop, by_row._scatter])
+def test_the_rows_named_most_stand_apart_and_every_entry_once() -> None:
+    matrix = made_up(30, 14, 0.3, seed=1)
+    block = block_of(matrix, 5)
+    found = columns_of(block, 4)
+    in_row = np.bincount(matrix.indices, minlength=14)
+    others = np.setdiff1d(np.arange(14), found.frequent)
+    assert len(set(found.frequent.tolist())) == 4
+    assert in_row[found.frequent].min() >= in_row[others].max()
+    assert set(found.rows[: int(found.count)].tolist()) == set(others.tolist())
+
+    together = matrix.toarray()[:, found.frequent]
+    flat = np.zeros(30 * 4 + 1)  # the last place takes what stands elsewhere
+    flat[found.places] = np.where(found.places < 30 * 4, block.values, 0)
+    np.testing.assert_array_equal(flat[:-1].reshape(30, 4), together.astype(np.float32))
+    rest = found.rest[: found.rest_starts[-1]]
+    assert sorted(found.entries[: len(rest)].tolist()) == rest.tolist()
+    kept = sp.csr_matrix((matrix.data[rest], matrix.indices[rest], found.rest_starts), (30, 14))
+    wanted = matrix.toarray()
+    wanted[:, found.frequent] = 0
+    np.testing.assert_array_equal(kept.toarray(), wanted)
+
+
+def test_frequent_rows_are_counted_in_points() -> None:
+    # Of 160 points, a row is worth a column from 10 on; 33 such rows are padded to 64.
+    counts = np.array([10] * 33 + [9] * 500 + [0])
+    assert count_frequent(counts, 160) == 64
+    assert count_frequent(counts[33:], 160) == 0
+    assert count_frequent(np.zeros(5, int), 0) == 0
+
+
+@pytest.mark.parametrize("form", [by_row._sum_loop, by_row._sum_gather])
+@pytest.mark.parametrize("frequent", [0, 3, 32])  # more than there are rows is padded
 @pytest.mark.parametrize(("density", "padding"), [(0.4, 0), (0.4, 7), (0.0, 3), (0.0, 0)])
-def test_forms_equal_the_dense_step(form, density: float, padding: int) -> None:
+def test_sums_equal_the_sparse_product(form, frequent, density: float, padding: int) -> None:
+    matrix = made_up(7, 12, density, seed=2)
+    block = block_of(matrix, padding)
+    table = np.random.default_rng(3).normal(size=(12, 8))
+    found = jax.jit(form)(jnp.asarray(table, jnp.float32), columns_of(block, frequent),
+                          jax.tree.map(jnp.asarray, block))  # fmt: skip
+    np.testing.assert_allclose(found, matrix @ table, atol=1e-5)
+
+
+@pytest.mark.parametrize("form", [by_row._loop, by_row._scatter])
+@pytest.mark.parametrize("frequent", [0, 3, 32])
+@pytest.mark.parametrize(("density", "padding"), [(0.4, 0), (0.4, 7), (0.0, 3), (0.0, 0)])
+def test_forms_equal_the_dense_step(form, frequent, density: float, padding: int) -> None:
     matrix = made_up(7, 12, density, seed=2)
     rng = np.random.default_rng(3)
     table, vectors = rng.normal(size=(12, 8)), rng.normal(size=(7, 8))
     block = block_of(matrix, padding)
     found = jax.jit(form)(
         jnp.asarray(table, jnp.float32),
-        columns_of(block),
-        block,
+        columns_of(block, frequent),
+        jax.tree.map(jnp.asarray, block),
         jnp.asarray(-0.3 * vectors, jnp.float32),
         jnp.asarray(True),
     )
@@ -67,14 +110,15 @@ def test_values_may_change_after_sorting_and_not_ok_writes_nothing() -> None:
     rng = np.random.default_rng(5)
     rows, vectors = rng.normal(size=(12, 8)), rng.normal(size=(7, 8))
     block = block_of(matrix, 2)
-    order = columns_of(block)
+    order = columns_of(block, 3)
     kept = block._replace(values=jnp.asarray(block.values) * (np.arange(len(block.values)) % 2))
-    step = jax.jit(update_columns)
+    step, total = jax.jit(update_columns), jax.jit(sum_columns)
     table = RowTable(jnp.asarray(rows, jnp.float32))
     found = step(table, order, kept, jnp.asarray(vectors, jnp.float32), learning_rate=0.5, ok=True)
     dropped = sp.csr_matrix(matrix)
     dropped.data = dropped.data * (np.arange(matrix.nnz) % 2)
     np.testing.assert_allclose(found.rows, rows - 0.5 * (dropped.T @ vectors), atol=1e-5)
+    np.testing.assert_allclose(total(table.rows, order, kept), dropped @ rows, atol=1e-5)
     spoilt = jnp.full(vectors.shape, jnp.nan)
     same = step(table, order, kept, spoilt, learning_rate=0.5, ok=False)
     np.testing.assert_array_equal(same.rows, table.rows)
@@ -85,7 +129,7 @@ def test_the_table_is_changed_in_place() -> None:
     block, table = block_of(matrix, 0), RowTable(jnp.zeros((20_000, 64)))
     compiled = (
         jax.jit(update_columns, donate_argnums=0)
-        .lower(table, columns_of(block), block, jnp.zeros((64, 64)), learning_rate=0.1, ok=True)
+        .lower(table, columns_of(block, 32), block, jnp.zeros((64, 64)), learning_rate=0.1, ok=True)
         .compile()
     )
     assert compiled.memory_analysis().temp_size_in_bytes < table.rows.nbytes / 10

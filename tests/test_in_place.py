@@ -14,8 +14,9 @@ import pytest
 from jax import lax
 
 from snm.head import Head, HeadSpec, update_head
-from snm.rows import RowTable, SparseRows, bag, update_rows
+from snm.rows import RowTable, SparseRows, bag
 from snm.sampling import Sample
+from snm.updates import update_rows
 
 K, DIM, BATCH, SAMPLED = 200_000, 64, 64, 8192
 TABLE_BYTES = K * DIM * 4

@@ -9,8 +9,9 @@ import pytest
 import scipy.sparse
 from jax import lax
 
-from snm import rows
-from snm.rows import RowTable, SparseRows, bag, normalize, update_rows
+from snm import updates
+from snm.rows import RowTable, SparseRows, bag, entry_rows, normalize
+from snm.updates import update_rows
 
 NUM_ROWS, DIM, LEARNING_RATE = 23, 32, 0.25
 
@@ -179,14 +180,14 @@ def test_projection_stops_at_the_count():
     table, ids = random_table(), jnp.array([4, 4, 9, 0], jnp.int32)
     want = np.array(table.rows)
     want[4] /= np.linalg.norm(want[4])
-    for project in (rows._project_loop, rows._project_scatter):
+    for project in (updates._project_loop, updates._project_scatter):
         got = jax.jit(project)(table.rows, ids, jnp.int32(2))
         np.testing.assert_allclose(got, want, atol=1e-6)
 
 
 def test_entry_rows_counts_padding_to_the_last_row():
     np.testing.assert_array_equal(
-        rows.entry_rows(random_block(0, [2, 0, 1], padding=2)), [0, 0, 2, 2, 2]
+        entry_rows(random_block(0, [2, 0, 1], padding=2)), [0, 0, 2, 2, 2]
     )
 
 
