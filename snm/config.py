@@ -54,6 +54,8 @@ class Config:
     """B, the negatives drawn for each batch: a number, all other labels, or a size that suits K."""
     mined: int | Literal["all"] = 256
     """k', how many of them, the highest scoring, enter the loss; all is negative sampling."""
+    mined_start: int | Literal["all"] = 0
+    """Let k' fall from this to `mined` over the run, by halves; 0 keeps it constant."""
     exclude: Literal["positive", "all"] = "all"
     """Labels of a point that are no negatives: the term's positive (the paper's), or all known."""
     positives: Literal["one", "all"] = "all"
@@ -169,6 +171,7 @@ _MINIMA = (
     ("dim", 1),
     ("sampled", 1),
     ("mined", 1),
+    ("mined_start", 0),
     ("retrieval_k", 1),
     ("subsample_draws", 1),
     ("epochs", 1),

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from snm.training import Evaluated, Event, Stepped
+from snm.training import Evaluated, Event, Probed, Stepped
 
 __all__ = ["EventLog"]
 
@@ -41,6 +41,10 @@ class EventLog:
         elif isinstance(event, Evaluated):
             for name, value in event.metrics.items():
                 self._board.add_scalar(f"validation/{name}", value, event.step)
+        elif isinstance(event, Probed):
+            for name, value in event.found.items():
+                if isinstance(value, float):
+                    self._board.add_scalar(f"probe/{name}", value, event.step)
 
     def line(self, **values: Any) -> None:
         """A JSON line with the time and the phase in front."""

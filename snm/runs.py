@@ -35,7 +35,7 @@ from snm.head import HeadSpec
 from snm.model import Model, abstract_state
 from snm.prediction import Predictor
 
-__all__ = ["RunFolder", "head_spec", "load", "make_model", "resolve", "write_json"]
+__all__ = ["RunFolder", "head_spec", "head_stages", "load", "make_model", "resolve", "write_json"]
 
 # Settings that may differ when a run goes on: they do not change the steps already done.
 _MAY_CHANGE = ("epochs", "keep_checkpoints")
@@ -68,6 +68,10 @@ def resolve(config: Config, dataset: Dataset) -> Config:
         if mined != preset(config.preset).mined or isinstance(config.sampled, int):
             raise InputError("--mined", f"{mined} of {most} sampled labels", f"at most {most}")
         mined = "all"
+    start = config.mined_start
+    if start and (mined == "all" or (isinstance(start, int) and not mined <= start <= most)):
+        low = "--mined, which is all" if mined == "all" else f"{mined} (--mined)"
+        raise InputError("--mined-start", f"{start}", f"a number from {low} to {most}, or 0")
     scale, epochs = config.score_scale, config.epochs
     if scale == "auto":
         scale = rules.auto_score_scale(num_labels) if config.loss == "softmax" else 1.0
@@ -103,6 +107,24 @@ def head_spec(config: Config, num_labels: int) -> HeadSpec:
         learn_scale=config.learn_score_scale,
         compute_dtype=config.compute_dtype,
     )
+
+
+def head_stages(config: Config, num_labels: int, steps: int) -> list[tuple[int, HeadSpec]]:
+    """The heads of a run of `steps` steps: each with the step that it is used from.
+
+    One, unless k' falls: then it is halved from `mined_start` down to `mined`, and every k' is
+    used for the same number of steps.
+    """
+    last = head_spec(config, num_labels)
+    if not config.mined_start:
+        return [(0, last)]
+    mined = [last.sampled if config.mined_start == "all" else config.mined_start]
+    while mined[-1] > last.mined:
+        mined.append(max(mined[-1] // 2, last.mined))
+    return [
+        (number * steps // len(mined), dataclasses.replace(last, mined=count))
+        for number, count in enumerate(mined)
+    ]
 
 
 def make_model(config: Config, num_features: int, num_labels: int, total_steps: int) -> Model:

@@ -7,13 +7,14 @@ step alone, never on when it was started, so that a resumed run takes the same p
 
 from __future__ import annotations
 
+import bisect
 import collections
 import concurrent.futures
 import dataclasses
 import functools
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -21,9 +22,10 @@ import numpy as np
 
 from snm.batches import Source
 from snm.checkpoints import Checkpoints
+from snm.head import HeadSpec
 from snm.model import Model, TrainState, train_steps
 
-__all__ = ["Evaluated", "NonFiniteError", "Progress", "Saved", "Stepped", "run_steps"]
+__all__ = ["Evaluated", "NonFiniteError", "Probed", "Progress", "Saved", "Stepped", "run_steps"]
 
 
 class NonFiniteError(ArithmeticError):
@@ -84,7 +86,16 @@ class Saved:
     step: int
 
 
-Event = Stepped | Evaluated | Saved
+@dataclasses.dataclass(frozen=True)
+class Probed:
+    """The caller's probe looked at the parameters: what it found, and the seconds trained."""
+
+    step: int
+    seconds: float
+    found: dict[str, Any]
+
+
+Event = Stepped | Evaluated | Saved | Probed
 
 
 def run_steps(
@@ -101,6 +112,9 @@ def run_steps(
     evaluate_every: int = 0,
     monitor: str = "P@1",
     patience: int = 0,
+    probe: Callable[[TrainState], dict[str, Any]] | None = None,
+    probe_every: int = 0,
+    heads: Sequence[tuple[int, HeadSpec]] = (),
 ) -> Iterator[Event]:
     """Trains from `progress.step` to `last_step`, and yields what happened.
 
@@ -117,6 +131,10 @@ def run_steps(
       evaluate_every: steps between evaluations; the last step is evaluated too.
       monitor: the metric that decides which checkpoint is best.
       patience: evaluations without a better score after which to stop; 0 never stops.
+      probe: looks at a state, and decides nothing; its time does not count as training.
+      probe_every: steps between its looks, of which the first is before the first step; the last
+        step is looked at too.
+      heads: the head from a step on, by ascending step; none keeps the model's.
 
     Yields:
       Events, those of a dispatch one dispatch late: the host never waits for the device.
@@ -126,23 +144,30 @@ def run_steps(
     """
     resident = source.resident_arrays()
     marks = [checkpoint_every] + ([evaluate_every] if evaluate else [])
-    plan = list(_dispatches(source, progress.step, last_step, steps_per_dispatch, marks))
+    marks += [probe_every] if probe else []
+    cuts = [step for step, _ in heads]
+    plan = list(_dispatches(source, progress.step, last_step, steps_per_dispatch, marks, cuts))
     waiting: collections.deque[tuple[int, int, Any]] = collections.deque()
-    compiled: dict[tuple[int, int], Any] = {}
+    compiled: dict[Any, Any] = {}
+    if probe is not None and not progress.step:
+        yield Probed(0, 0.0, probe(state))
     clock = _Clock()
 
     for first, count, stack in _ahead(source, plan):
         shape = source.shape_of_step(first)
-        if shape not in compiled:
-            compiled[shape] = _compiled(model, source, shape)
-        state, metrics = compiled[shape](state, resident, stack)
+        stage = bisect.bisect_right(cuts, first) - 1
+        if (shape, stage) not in compiled:
+            staged = dataclasses.replace(model, head=heads[stage][1]) if heads else model
+            compiled[shape, stage] = _compiled(staged, source, shape)
+        state, metrics = compiled[shape, stage](state, resident, stack)
         waiting.append((first, count, metrics))
         if len(waiting) > 1:
             yield _finished(source, waiting.popleft(), progress, clock)
         done = first + count
         evaluating = evaluate is not None and _due(done, evaluate_every, last_step)
         saving = _due(done, checkpoint_every, last_step)
-        if not (evaluating or saving):
+        probing = probe is not None and _due(done, probe_every, last_step)
+        if not (evaluating or saving or probing):
             continue
         while waiting:
             yield _finished(source, waiting.popleft(), progress, clock)
@@ -153,6 +178,9 @@ def run_steps(
             score = found[monitor]
             best = _note(progress, score, done, patience)
             yield Evaluated(done, found, best)
+        if probing:
+            assert probe is not None
+            yield Probed(done, progress.seconds, probe(state))
         if saving or best or progress.stopped:
             checkpoints.save(done, state, dataclasses.asdict(progress), score)
             yield Saved(done)
@@ -191,12 +219,13 @@ def _note(progress: Progress, score: float, step: int, patience: int) -> bool:
 
 
 def _dispatches(
-    source: Source, first: int, last: int, longest: int, marks: list[int]
+    source: Source, first: int, last: int, longest: int, marks: list[int], cuts: list[int]
 ) -> Iterator[tuple[int, int]]:
-    """Cuts steps first .. last - 1 at epochs' ends and at every multiple of a mark."""
+    """Cuts steps first .. last - 1 at epochs' ends, at multiples of the marks, and at `cuts`."""
     marks = [source.steps_per_epoch, *(mark for mark in marks if mark)]
     while first < last:
         stop = min(last, first + longest, *(first - first % mark + mark for mark in marks))
+        stop = min([stop, *(cut for cut in cuts if cut > first)])
         yield first, stop - first
         first = stop
 

@@ -22,9 +22,11 @@ from snm.checkpoints import Checkpoints
 from snm.cli import main
 from snm.errors import InputError
 from snm.evaluation import evaluate_points
-from snm.runs import RunFolder, head_spec, make_model, resolve
-from snm.trainer import Finished, Started, _initial, training
-from snm.training import Evaluated, NonFiniteError, Saved, Stepped
+from snm.model import abstract_state
+from snm.phases import _initial
+from snm.runs import RunFolder, head_spec, head_stages, make_model, resolve
+from snm.trainer import Finished, Started, training
+from snm.training import Evaluated, NonFiniteError, Probed, Saved, Stepped
 
 STEPS_PER_EPOCH = 4
 
@@ -77,10 +79,16 @@ def stop_after(events, count):
     "changes",
     [
         dict(),
+        dict(mined_start="all"),
         dict(input_dropout=0.5, schedule="linear", encoder="residual", row_optimizer="adagrad"),
         dict(loss="bowl", vartheta="subsample", positives="one", checkpoint_every=2),
     ],
-    ids=["mined softmax", "dropout, tower, adagrad", "subsample, checkpoints within epochs"],
+    ids=[
+        "mined softmax",
+        "falling k",
+        "dropout, tower, adagrad",
+        "subsample, checkpoints within epochs",
+    ],
 )
 def test_a_resumed_run_is_the_same_run(data, whole, tmp_path, changes):
     settings = config(**changes)
@@ -138,6 +146,67 @@ def test_a_killed_run_is_the_same_run(tmp_path):
     assert same(arrays(tmp_path / "whole"), arrays(tmp_path / "run"))
     results = [json.loads((tmp_path / run / "result.json").read_text()) for run in ("whole", "run")]
     assert results[0]["metrics"] == results[1]["metrics"]
+
+
+# -- looking on, and a k' that falls -----------------------------------------------------------
+
+
+def test_a_probe_looks_and_changes_nothing(data, whole, tmp_path):
+    seen = []
+
+    def probe(predictor):
+        labels, _ = predictor.predict(data.test.features, 1)
+        seen.append(labels[:, 0].tolist())
+        return {"first": float(labels[0, 0])}
+
+    run = tmp_path / "run"
+    events = list(training(data, tiny.CONFIG, run, probe=probe, probe_every=5))
+    probed = [event for event in events if isinstance(event, Probed)]
+    assert [event.step for event in probed] == [0, 5, 10, 12]
+    assert [event.found["first"] for event in probed] == [labels[0] for labels in seen]
+    seconds = [event.seconds for event in probed]
+    assert seconds == sorted(seconds)
+    assert seconds[0] == 0
+    assert same(arrays(run), arrays(whole[0]))
+    assert [line["step"] for line in log(run) if line["event"] == "probed"] == [0, 5, 10, 12]
+
+
+def test_mined_labels_fall_by_halves(data):
+    settings = resolve(config(mined=3, mined_start="all"), data)
+    stages = head_stages(settings, 20, steps=12)
+    assert [(step, head.mined) for step, head in stages] == [(0, 8), (4, 4), (8, 3)]
+    assert len({dataclasses.replace(head, mined=1) for _, head in stages}) == 1
+    constant = head_stages(resolve(tiny.CONFIG, data), 20, steps=12)
+    assert [(step, head.mined) for step, head in constant] == [(0, 3)]
+
+
+def test_a_falling_k_is_that_k_in_each_stage(data, tmp_path):
+    # Two stages of six steps: the first is a run with twice as many mined labels.
+    falling = config(mined=2, mined_start=4, checkpoint_every=6, keep_checkpoints=9)
+    snm.train(data, falling, tmp_path / "falling")
+    early = config(mined=4, checkpoint_every=6, keep_checkpoints=9)
+    snm.train(data, early, tmp_path / "early")
+    states = []
+    for name in ("falling", "early"):
+        model = snm.load(tmp_path / name).model
+        checkpoints = RunFolder(tmp_path / name).checkpoints(9)
+        states.append([checkpoints.load(step, abstract_state(model)) for step in (6, 12)])
+    (half, end), (early_half, early_end) = states
+    assert same(jax.tree.leaves(half), jax.tree.leaves(early_half))
+    assert not same(jax.tree.leaves(end), jax.tree.leaves(early_end))
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (dict(mined_start=2), "2, expected a number from 3"),
+        (dict(mined_start=9), "9, expected a number from 3 .* to 8"),
+        (dict(mined="all", mined_start="all"), "all, expected a number from --mined, which is all"),
+    ],
+)
+def test_a_start_that_mined_cannot_fall_from(data, changes, expected):
+    with pytest.raises(InputError, match=f"--mined-start: found {expected}"):
+        resolve(config(**changes), data)
 
 
 def test_the_seed_is_all_that_differs(data, whole, tmp_path):
