@@ -29,7 +29,8 @@ KEYS = ("P@1", "P@3", "P@5", "R@1", "R@5", "PSP@1", "PSP@5")
 SHOWN = ("P@1", "P@3", "P@5", "PSP@5")
 
 START = {"encoder": "residual", "dim": 256, "mined": 64, "sampled": "auto", "score_scale": 12.0,
-         "input_dropout": 0.5, "learning_rate": 20.0, "epochs": 10}  # fmt: skip
+         "input_dropout": 0.5, "learning_rate": 20.0, "epochs": 10, "bias": False,
+         "members": 1}  # fmt: skip
 """The default preset when this search began, so that its rows keep their meaning."""
 
 RULES: dict[str, Any] = {"score_scale": "auto", "epochs": "auto"}
@@ -52,6 +53,10 @@ IDEAS: dict[str, dict[str, Any]] = {
     "dim 512, mined 256, 20 epochs": {"dim": 512, "mined": 256, "epochs": 20},
     "dim 512, mined 256, rules": {"dim": 512, "mined": 256, **RULES},
     "dim 512, rules": {"dim": 512, **RULES},
+    "dim 512, mined 256, rules, bias": {"dim": 512, "mined": 256, **RULES, "bias": True},
+    "mined 256, rules, bias": {"mined": 256, **RULES, "bias": True},
+    "mined 256, rules, bias, 2 members": {"mined": 256, **RULES, "bias": True, "members": 2},
+    "mined 256, rules, bias, 3 members": {"mined": 256, **RULES, "bias": True, "members": 3},
 }
 
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import OmitArgPrefixes, OmitSubcommandPrefixes, Positional, arg, subcommand
 
+from snm.compare.command import Compare
 from snm.config import Config, preset, read_config
 from snm.errors import InputError
 
@@ -129,7 +130,7 @@ class Train:
     def __call__(self) -> None:
         from snm.verbs import run_training
 
-        _use_compilation_cache()
+        use_compilation_cache()
         run_training(
             self.data,
             self.settings,
@@ -160,7 +161,7 @@ class Evaluate:
     def __call__(self) -> None:
         from snm.verbs import run_evaluation
 
-        _use_compilation_cache()
+        use_compilation_cache()
         run_evaluation(self.run, self.data, as_json=self.json)
 
 
@@ -188,7 +189,7 @@ class Predict:
     def __call__(self) -> None:
         from snm.verbs import run_prediction
 
-        _use_compilation_cache()
+        use_compilation_cache()
         run_prediction(self.run, self.input, self.output, k=self.k, form=self.format)
 
 
@@ -197,6 +198,7 @@ Command = (
     | Annotated[Train, subcommand("train")]
     | Annotated[Evaluate, subcommand("evaluate")]
     | Annotated[Predict, subcommand("predict")]
+    | Annotated[Compare, subcommand("compare")]
 )
 
 _DESCRIPTION = """Extreme classification in JAX with Stochastic Negative Mining.
@@ -205,6 +207,7 @@ _DESCRIPTION = """Extreme classification in JAX with Stochastic Negative Mining.
   snm train DATA --run-dir RUN     train and evaluate
   snm evaluate RUN                 evaluate again, or on other data
   snm predict RUN INPUT --output FILE
+  snm compare DATA --out DIR       SNM against negative sampling, with a report
 
 DATA is a folder with train.txt and test.txt (or another layout, see README), or `synthetic`.
 """
@@ -257,6 +260,7 @@ _FLAGS: dict[tuple[str, ...], tuple[type, ...]] = {
     ("train",): (Train, Config),
     ("evaluate",): (Evaluate,),
     ("predict",): (Predict,),
+    ("compare",): (Compare,),
 }
 
 
@@ -316,7 +320,7 @@ def _value(words: Sequence[str], flag: str) -> str | None:
     return found
 
 
-def _use_compilation_cache() -> None:
+def use_compilation_cache() -> None:
     """Compiled programs are kept beside the parsed data: the second start is quick."""
     import jax
 

@@ -29,8 +29,8 @@ class Config:
     """Share of an example's features left out at each visit, in [0, 1)."""
 
     # -- model
-    dim: int = 512
-    """Dimension of embeddings and class rows."""
+    dim: int | Literal["auto"] = "auto"
+    """Dimension of embeddings and class rows; auto is 512, or 256 each for several members."""
     encoder: Literal["relu", "linear", "residual"] = "residual"
     """Layers over the feature embedding: ReLU and linear (the paper's), none, or both added."""
     feature_init: float = 1.0
@@ -40,8 +40,8 @@ class Config:
     softmax, 1 otherwise."""
     learn_score_scale: bool = False
     """Learn the multiplier of the scores."""
-    bias: bool = False
-    """Add a learned bias a label to its score."""
+    bias: bool = True
+    """Add a learned bias a label to its score: unit rows cannot tell how frequent a label is."""
 
     # -- loss
     loss: Literal["bowl", "powl", "softmax"] = "softmax"
@@ -82,6 +82,9 @@ class Config:
     """The frequency sampler draws in proportion to frequency to this power."""
 
     # -- optimisation
+    members: int | Literal["auto"] = "auto"
+    """Models trained one after the other from other seeds, whose scores are added; auto is 3 where
+    the training points are few, else 1."""
     epochs: int | Literal["auto"] = "auto"
     """Passes over the training points, may be raised on a finished run; auto suits their number."""
     batch_size: int = 256
@@ -169,6 +172,7 @@ _RANGES = (
 )
 _MINIMA = (
     ("dim", 1),
+    ("members", 1),
     ("sampled", 1),
     ("mined", 1),
     ("mined_start", 0),
@@ -204,6 +208,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         "dim": 512,
         "encoder": "relu",
         "score_scale": 1.0,
+        "bias": False,
+        "members": 1,
         "loss": "bowl",
         "mined": 16,
         "exclude": "positive",

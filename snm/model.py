@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -26,7 +27,9 @@ __all__ = [
     "TrainState",
     "abstract_state",
     "best_labels",
+    "embed",
     "init_state",
+    "join",
     "train_step",
     "train_steps",
 ]
@@ -51,6 +54,7 @@ class Model:
       schedule: constant, linear or cosine.
       total_steps: over which the schedule falls.
       seed: of initial values and dropout.
+      members: models trained apart whose scores are added; 1 while training. See `join`.
     """
 
     head: HeadSpec
@@ -67,6 +71,7 @@ class Model:
     schedule: str
     total_steps: int
     seed: int
+    members: int = 1
 
     @functools.cached_property
     def structure(self) -> nnx.GraphDef[Tower]:
@@ -197,11 +202,50 @@ def _dropped_out(model: Model, features: SparseRows, key: jax.Array) -> SparseRo
     return features._replace(values=jnp.where(kept, features.values / keep, 0))
 
 
+def join(states: Sequence[TrainState]) -> TrainState:
+    """The states of several members as one, for scoring: a score is the sum of the members' own.
+
+    Feature rows and class rows stand side by side, towers and multipliers are stacked, biases are
+    added up. One state stays as it is.
+    """
+    if len(states) == 1:
+        return states[0]
+    heads = [state.head for state in states]
+    biases = [head.bias for head in heads if head.bias is not None]
+    return TrainState(
+        features=RowTable(jnp.concatenate([state.features.rows for state in states], axis=1)),
+        tower=jax.tree.map(lambda *leaves: jnp.stack(leaves), *[state.tower for state in states]),
+        tower_state=None,
+        head=Head(
+            table=RowTable(jnp.concatenate([head.table.rows for head in heads], axis=1)),
+            bias=functools.reduce(jnp.add, biases) if biases else None,
+            log_scale=jnp.stack([head.log_scale for head in heads]),
+        ),
+    )
+
+
+def embed(model: Model, state: TrainState, features: SparseRows) -> jax.Array:
+    """Queries float32 [n, members * dim] of weighted features, without dropout.
+
+    Those of each member have unit length; they are not yet times its multiplier.
+    """
+    sums = bag(state.features.rows, features)
+    if model.members == 1:
+        return apply_tower(model.structure, state.tower, sums)
+    towers = [jax.tree.map(lambda leaf, m=m: leaf[m], state.tower) for m in range(model.members)]
+    parts = jnp.split(sums, model.members, axis=1)
+    queries = [
+        apply_tower(model.structure, tower, part) for tower, part in zip(towers, parts, strict=True)
+    ]
+    return jnp.concatenate(queries, axis=1)
+
+
 def best_labels(model: Model, state: TrainState, features: SparseRows, count: int) -> Best:
     """The `count` best labels of each point over all K, exactly, ties to the lowest label."""
-    queries = apply_tower(model.structure, state.tower, bag(state.features.rows, features))
+    # One multiplier, or one a member, each for its own part of the query.
+    multipliers = jnp.repeat(jnp.exp(jnp.atleast_1d(state.head.log_scale)), model.dim)
     return best_scores(
-        queries * jnp.exp(state.head.log_scale),
+        embed(model, state, features) * multipliers[None, :],
         state.head.table.rows,
         None,
         count,

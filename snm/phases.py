@@ -23,7 +23,7 @@ from snm.evaluation import evaluate_points, metric_names
 from snm.logs import EventLog
 from snm.model import Model, TrainState, abstract_state, init_state
 from snm.prediction import Predictor
-from snm.runs import RunFolder, head_stages, load, make_model
+from snm.runs import RunFolder, head_stages, load_member, make_model
 from snm.training import Event, Progress, run_steps
 
 __all__ = ["Phase", "PhaseRun", "Started", "first_phase"]
@@ -67,6 +67,7 @@ class PhaseRun:
         warm_start: str | Path | None,
         epochs: float | None = None,
         *,
+        member: int = 1,
         probe: Callable[[Predictor], dict[str, Any]] | None = None,
         probe_every: int = 0,
     ):
@@ -96,7 +97,7 @@ class PhaseRun:
         self._checkpoints = folder.checkpoints(config.keep_checkpoints, phase.name)
         newest = self._checkpoints.latest()
         if newest is None:
-            self.state = _initial(self.model, warm_start)
+            self.state = _initial(self.model, warm_start, member)
             self.progress = Progress()
         else:
             self.state = self._checkpoints.load(newest, abstract_state(self.model))
@@ -146,12 +147,10 @@ class PhaseRun:
                 log.write(event)
                 yield event
 
-    def predictor(self) -> Predictor:
-        """The model of this phase: its best checkpoint, or its last where nothing was watched."""
-        step = self._checkpoints.best()
-        assert step is not None
-        state = self._checkpoints.load(step, abstract_state(self.model))
-        return Predictor(self.model, state, self._weighting, self._dataset.label_names)
+    @property
+    def points(self) -> float:
+        """Points visited so far, each as often as it was."""
+        return self.progress.step / self.source.steps_per_epoch * self.source.num_points
 
     def _look(self, state: TrainState) -> dict[str, Any]:
         assert self._probe is not None
@@ -193,20 +192,16 @@ def first_phase(config: Config, dataset: Dataset) -> Phase:
     return Phase("train", parts.train, parts.test)
 
 
-def _initial(model: Model, warm_start: str | Path | None) -> TrainState:
+def _initial(model: Model, warm_start: str | Path | None, member: int) -> TrainState:
     if warm_start is None:
         return jax.jit(init_state, static_argnums=0)(model)
-    other = load(warm_start)
+    other, old = load_member(warm_start, member)
     wanted = abstract_state(model)
     shapes = [jax.tree.map(np.shape, (s.features.rows, s.tower, s.head.table.rows, s.head.bias))
-              for s in (other.state, wanted)]  # fmt: skip
+              for s in (old, wanted)]  # fmt: skip
     if shapes[0] != shapes[1]:
-        raise InputError(
-            f"--warm-start {warm_start}",
-            _described(other.model),
-            _described(model),
-        )
-    fresh, old = init_state(model), other.state
+        raise InputError(f"--warm-start {warm_start}", _described(other), _described(model))
+    fresh = init_state(model)
     # A fixed multiplier is a setting, a learned one a parameter.
     learned = model.head.learn_scale
     return dataclasses.replace(

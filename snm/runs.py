@@ -15,8 +15,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import platform
-import resource
-import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
@@ -32,10 +30,22 @@ from snm.data.formats import read_names
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.head import HeadSpec
-from snm.model import Model, abstract_state
+from snm.memory import peak_memory
+from snm.model import Model, TrainState, abstract_state, join
 from snm.prediction import Predictor
 
-__all__ = ["RunFolder", "head_spec", "head_stages", "load", "make_model", "resolve", "write_json"]
+__all__ = [
+    "RunFolder",
+    "assemble",
+    "head_spec",
+    "head_stages",
+    "load",
+    "load_member",
+    "make_model",
+    "phase_names",
+    "resolve",
+    "write_json",
+]
 
 # Settings that may differ when a run goes on: they do not change the steps already done.
 _MAY_CHANGE = ("epochs", "keep_checkpoints")
@@ -77,8 +87,18 @@ def resolve(config: Config, dataset: Dataset) -> Config:
         scale = rules.auto_score_scale(num_labels) if config.loss == "softmax" else 1.0
     if epochs == "auto":
         epochs = rules.auto_epochs(dataset.train.num_points)
+    members = config.members
+    if members == "auto":
+        members = rules.auto_members(dataset.train.num_points)
+    dim = rules.auto_dim(members) if config.dim == "auto" else config.dim
     return dataclasses.replace(
-        config, sampled=sampled, mined=mined, score_scale=scale, epochs=epochs
+        config,
+        dim=dim,
+        sampled=sampled,
+        mined=mined,
+        score_scale=scale,
+        epochs=epochs,
+        members=members,
     )
 
 
@@ -129,7 +149,7 @@ def head_stages(config: Config, num_labels: int, steps: int) -> list[tuple[int, 
 
 def make_model(config: Config, num_features: int, num_labels: int, total_steps: int) -> Model:
     """The model of a resolved configuration."""
-    assert config.score_scale != "auto"
+    assert config.score_scale != "auto" and config.dim != "auto"  # resolved
     return Model(
         head=head_spec(config, num_labels),
         num_features=num_features,
@@ -175,7 +195,7 @@ class RunFolder:
         return self.path / "log.jsonl"
 
     def checkpoints(self, keep: int, phase: str = "train") -> Checkpoints:
-        """The checkpoints of a phase: `train`, or `refit` on all of train."""
+        """The checkpoints of a phase, by its name: see `phase_names`."""
         folder = self.path / "checkpoints"
         return Checkpoints(folder if phase == "train" else folder / phase, keep=keep)
 
@@ -249,33 +269,81 @@ class RunFolder:
                 raise InputError(str(self.path), found, f"{now!r}: choose another --run-dir")
 
 
+def phase_names(member: int) -> tuple[str, str]:
+    """The names of a member's training and of its refit on all of train; members count from 1.
+
+    Example:
+      >>> phase_names(1), phase_names(2)
+      (('train', 'refit'), ('member-2', 'refit-2'))
+    """
+    return ("train", "refit") if member == 1 else (f"member-{member}", f"refit-{member}")
+
+
+def _member(folder: RunFolder, config: Config, model: Model, member: int,
+            finished: bool) -> TrainState:  # fmt: skip
+    """Parameters of a member's best checkpoint, or of its last where nothing was watched."""
+    train, refit = phase_names(member)
+    checkpoints = folder.checkpoints(config.keep_checkpoints, train)
+    step = checkpoints.best()
+    # A refit that is not over yet is worth less than what it starts anew from.
+    if config.refit and finished:
+        again = folder.checkpoints(config.keep_checkpoints, refit)
+        if again.latest() is not None:
+            checkpoints, step = again, again.latest()
+    if step is None:
+        raise InputError(str(folder.path), "no checkpoint", "a run that has saved one")
+    return checkpoints.load(step, abstract_state(model))
+
+
 def load(run: str | Path) -> Predictor:
-    """A trained model, from its run folder: the best checkpoint, or the last without validation.
+    """A trained model, from its run folder; of a run that is not over, its first member so far.
 
     Raises:
       InputError: no run, or none that has saved a checkpoint yet.
     """
+    folder, config, facts = _opened(run)
+    names = read_names(folder.names, facts["num_labels"]) if folder.names.exists() else None
+    weighting = Weighting.load(folder.fitted_weighting)
+    return assemble(folder, config, facts, weighting, names, folder.result.exists())
+
+
+def load_member(run: str | Path, member: int) -> tuple[Model, TrainState]:
+    """One member of a run, counted from 1; its last where it has fewer.
+
+    Raises:
+      InputError: no run, or none that has saved a checkpoint yet.
+    """
+    folder, config, facts = _opened(run)
+    finished = folder.result.exists()
+    assert config.members != "auto"  # resolved
+    member = min(member, config.members if finished else 1)
+    model = make_model(config, facts["num_features"], facts["num_labels"], 1)
+    return model, _member(folder, config, model, member, finished)
+
+
+def _opened(run: str | Path) -> tuple[RunFolder, Config, dict[str, Any]]:
     folder = RunFolder(Path(run))
     if not folder.config.exists():
         raise InputError(str(run), "no config.toml", "the folder of a run (`snm train`)")
-    config, facts = read_config(folder.config), read_json(folder.facts)
-    checkpoints = folder.checkpoints(config.keep_checkpoints)
-    step = checkpoints.best()
-    # A refit that is not over yet is worth less than what it starts anew from.
-    if config.refit and folder.result.exists():
-        refit = folder.checkpoints(config.keep_checkpoints, "refit")
-        if refit.latest() is not None:
-            checkpoints, step = refit, refit.latest()
-    if step is None:
-        raise InputError(str(run), "no checkpoint", "a run that has saved one")
+    config = read_config(folder.config)
+    # Runs of before there were members have one.
+    members = 1 if config.members == "auto" else config.members
+    return folder, dataclasses.replace(config, members=members), read_json(folder.facts)
+
+
+def assemble(folder: RunFolder, config: Config, facts: dict[str, Any], weighting: Weighting,
+             names: tuple[str, ...] | None, finished: bool) -> Predictor:  # fmt: skip
+    """The predictor of a run's checkpoints, all members joined where the run is over.
+
+    Raises:
+      InputError: a checkpoint is missing.
+    """
     model = make_model(config, facts["num_features"], facts["num_labels"], 1)
-    state = checkpoints.load(step, abstract_state(model))
-    return Predictor(
-        model,
-        state,
-        Weighting.load(folder.fitted_weighting),
-        read_names(folder.names, facts["num_labels"]) if folder.names.exists() else None,
-    )
+    assert config.members != "auto"  # resolved
+    members = config.members if finished else 1
+    states = [_member(folder, config, model, member, finished)
+              for member in range(1, members + 1)]  # fmt: skip
+    return Predictor(dataclasses.replace(model, members=members), join(states), weighting, names)
 
 
 def read_json(path: Path) -> Any:
@@ -302,12 +370,11 @@ def write_json(path: Path, value: Any) -> None:
 
 def surroundings() -> dict[str, Any]:
     """Versions, the device, and the peak memory of this process in bytes."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     device = jax.devices()[0]
     stats = device.memory_stats() or {}
     packages = ("snm", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "scipy")
     return {
-        "peak_memory_bytes": peak if sys.platform == "darwin" else peak * 1024,
+        "peak_memory_bytes": peak_memory(),
         "peak_device_memory_bytes": stats.get("peak_bytes_in_use"),
         "versions": {
             "python": platform.python_version(),

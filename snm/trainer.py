@@ -20,10 +20,22 @@ from snm.errors import InputError
 from snm.evaluation import evaluate_points
 from snm.phases import Phase, PhaseRun, Started, first_phase
 from snm.prediction import Predictor
-from snm.runs import RunFolder, load, read_json, resolve, surroundings, write_json
+from snm.runs import (
+    RunFolder,
+    assemble,
+    load,
+    phase_names,
+    read_json,
+    resolve,
+    surroundings,
+    write_json,
+)
 from snm.training import Event
 
 __all__ = ["Finished", "Started", "evaluate", "train", "training"]
+
+
+_NEXT_SEED = 1_000_003  # from one member to the next: far from the seeds that people choose
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,32 +106,52 @@ def training(
     looks: dict[str, Any] = {"probe": probe, "probe_every": probe_every}
     phase = PhaseRun(folder, config, dataset, weighting, first, warm_start, **looks)
     folder.write(config, facts, weighting, dataset.label_names)
-    if folder.result.exists() and phase.done:
+    if phase.done and _result_stands(folder, config):
         yield Finished(read_json(folder.result))
         return
-    yield from phase.run(profile)
-    predictor, progress = phase.predictor(), phase.progress
-    if config.refit:
-        whole = Phase("refit", dataset.train, None)
-        share = progress.best_step / phase.source.steps_per_epoch
-        phase = PhaseRun(folder, config, dataset, weighting, whole, warm_start, share)
-        yield from phase.run(False)
-        predictor, progress = phase.predictor(), phase.progress
+    assert config.members != "auto"  # resolved
+    done: list[PhaseRun] = []
+    for member in range(1, config.members + 1):
+        train_name, refit_name = phase_names(member)
+        mine = dataclasses.replace(config, seed=config.seed + (member - 1) * _NEXT_SEED)
+        if member > 1:
+            first = dataclasses.replace(first, name=train_name)
+            phase = PhaseRun(folder, mine, dataset, weighting, first, warm_start, member=member)
+        yield from phase.run(profile and member == 1)
+        if config.refit:
+            whole = Phase(refit_name, dataset.train, None)
+            share = phase.progress.best_step / phase.source.steps_per_epoch
+            phase = PhaseRun(
+                folder, mine, dataset, weighting, whole, warm_start, share, member=member
+            )
+            yield from phase.run(False)
+        done.append(phase)
 
+    predictor = assemble(folder, config, facts, weighting, dataset.label_names, finished=True)
     scored = _score(predictor, config, dataset) if dataset.test is not None else {"metrics": {}}
-    points = progress.step / phase.source.steps_per_epoch * phase.source.num_points
+    seconds = sum(phase.progress.seconds for phase in done)
+    progress = done[0].progress
     result = {
         **scored,
         "data": {"name": dataset.name, "source": source_name, "sha256": dataset.sha256},
+        "members": config.members,
         "steps": progress.step,
-        "epochs": progress.step / phase.source.steps_per_epoch,
+        "epochs": progress.step / done[0].source.steps_per_epoch,
+        "epochs_asked": config.epochs,
         "best_step": progress.best_step or progress.step,
-        "seconds": progress.seconds,
-        "examples_per_second": points / progress.seconds,
+        "seconds": seconds,
+        "examples_per_second": sum(phase.points for phase in done) / seconds,
         **surroundings(),
     }
     write_json(folder.result, result)
     yield Finished(result)
+
+
+def _result_stands(folder: RunFolder, config: Config) -> bool:
+    """Whether there is a result, and it is that of as many epochs as are asked for now."""
+    if not folder.result.exists():
+        return False
+    return read_json(folder.result).get("epochs_asked", config.epochs) == config.epochs
 
 
 def evaluate(

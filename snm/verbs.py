@@ -121,6 +121,8 @@ def run_training(
                 total, per_epoch, begun = event.last_step, event.steps_per_epoch, event.step
                 clock, seen = time.perf_counter(), 0
                 task = bar.add_task(event.phase, total=total, completed=begun)
+                if event.phase != "train":
+                    bar.console.print(event.phase)
                 if begun:
                     bar.console.print(f"{event.phase}: going on from step {begun} of {total}")
             elif isinstance(event, Stepped) and task is not None:
@@ -166,12 +168,14 @@ def _print_plan(dataset: Any, config: Config) -> None:
         table.add_row(name, str(value))
     _console.print(table)
     rows = dataset.train.num_features + dataset.train.num_labels
+    assert config.members != "auto" and config.dim != "auto"  # resolved
     parameters = config.dim * (rows + (config.dim if config.encoder != "linear" else 0))
+    parameters *= config.members
     held = round(dataset.train.num_points * config.validation_fraction)
     steps = -(-(dataset.train.num_points - held) // config.batch_size)
     _console.print(
         f"{parameters:,} parameters, {parameters * 4 / 2**20:,.0f} MiB; about {steps} steps an "
-        f"epoch, {steps * config.epochs} in all. Nothing was trained (--dry-run)."
+        f"epoch, {steps * config.epochs * config.members} in all. Nothing was trained (--dry-run)."
     )
 
 

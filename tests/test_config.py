@@ -62,9 +62,9 @@ def test_a_preset_flag_lies_under_the_file(tmp_path):
     [
         ("learning_rat = 1.0", r"learning_rat: found an unknown key, .*learning_rate$"),
         ("epoch = 3", r"epoch: found an unknown key, expected for example epochs$"),
-        ("dim = 1.5", r"dim: found 1.5, expected a whole number$"),
-        ("dim = true", r"dim: found True, expected a whole number$"),
-        ('dim = "8"', r"dim: found '8', expected a whole number$"),
+        ("dim = 1.5", r"dim: found 1.5, expected a whole number or auto$"),
+        ("dim = true", r"dim: found True, expected a whole number or auto$"),
+        ('dim = "8"', r"dim: found '8', expected a whole number or auto$"),
         ("bias = 1", r"bias: found 1, expected true or false$"),
         ('learning_rate = "fast"', r"learning_rate: found 'fast', expected a number$"),
         ('loss = "bowls"', r"loss: found 'bowls', expected bowl or powl or softmax$"),
@@ -125,6 +125,11 @@ def test_auto_becomes_what_the_rules_say():
     assert found.epochs == rules.auto_epochs(3000) == 30
     assert found.score_scale == rules.auto_score_scale(50)
     assert (found.sampled, found.mined) == (49, "all")
+    assert (found.members, found.dim) == (3, 256)
+    alone = resolve(dataclasses.replace(preset("default"), members=1), data)
+    assert (alone.members, alone.dim) == (1, 512)
+    small = resolve(dataclasses.replace(preset("default"), dim=8), data)
+    assert (small.members, small.dim) == (3, 8)
     # A positive at 1 against K - 1 others at 0 has e / (e + 1 - 1 / K) of the softmax.
     weights = np.exp(found.score_scale * np.r_[1.0, np.zeros(49)])
     assert weights[0] / weights.sum() == pytest.approx(math.e / (math.e + 1 - 1 / 50))
@@ -164,3 +169,16 @@ def test_what_is_written_reads_back(tmp_path_factory, name, **values):
     other = preset("paper" if name == "default" else "default")
     assert read_config(file, base=other) == config
     assert [path.name for path in file.parent.iterdir()] == ["config.toml"]
+
+
+CONFIGS = sorted((Path(__file__).parents[1] / "experiments" / "configs").glob("*.toml"))
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_configs_of_the_experiments_can_be_read(path: Path) -> None:
+    name = read_config(path).preset
+    assert path.stem.endswith(name)
+    # Each opens with the table that it is about, and a command that names it.
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("# ")
+    assert f"--config experiments/configs/{path.name}" in text

@@ -26,7 +26,7 @@ def settings(**changes):
     return dataclasses.replace(
         tiny.CONFIG, loss="bowl", phi="hinge", positives="one", exclude="positive",
         sampled=SAMPLED, mined=MINED, batch_size=POINTS, learning_rate=0.7, score_scale=1.5,
-        tower_learning_rate=0.3, **changes,
+        tower_learning_rate=0.3, **{"bias": False, **changes},
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ POINTS, TEST_POINTS, FEATURES, LABELS = 60, 20, 30, 20
 CONFIG: Config = dataclasses.replace(
     preset("default"),
     dim=8,
+    members=1,
     epochs=3,
     batch_size=16,
     sampled=8,
@@ -27,8 +28,8 @@ CONFIG: Config = dataclasses.replace(
 FLAGS = [
     f"--{name.replace('_', '-')}={getattr(CONFIG, name)}"
     for name in (
-        "dim", "epochs", "batch_size", "sampled", "mined", "input_dropout", "learning_rate",
-        "schedule", "steps_per_dispatch",
+        "dim", "members", "epochs", "batch_size", "sampled", "mined", "input_dropout",
+        "learning_rate", "schedule", "steps_per_dispatch",
     )
 ]  # fmt: skip
 

@@ -1,0 +1,6 @@
+"""`python -m snm` is `snm`."""
+
+from snm.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""Which settings a comparison sets against each other, and by what they are compared."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from snm.config import Config
+from snm.errors import InputError
+
+__all__ = ["BASELINE", "EXTRAS", "Arm", "grid_of", "plan_arms"]
+
+BASELINE = "negative-sampling"
+"""The arm that others are divided by: all sampled labels are negatives."""
+
+_SOFTMAX: dict[str, Any] = {"score_scale": "auto", "learning_rate": 20.0}
+"""What a softmax takes from the default preset where the other settings are the paper's, whose
+scores in [-1, 1] and rate are made for margins."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Arm:
+    """Settings with a name.
+
+    Attributes:
+      name: unique within a comparison.
+      config: all settings; the seed is not yet chosen.
+      baseline: the arm that this one's metrics are divided by, seed by seed.
+      about: one line for readers.
+    """
+
+    name: str
+    config: Config
+    baseline: str
+    about: str
+
+
+Changes = dict[str, Any]
+
+
+def _mining(mined: int, **changes: Any) -> Changes:
+    return {"mined": mined, **changes}
+
+
+EXTRAS: dict[str, tuple[str, Callable[[int], Changes]]] = {
+    "power-law": (
+        "weights 1/rank over the mined labels",
+        lambda k: _mining(k, vartheta="power-law"),
+    ),
+    "epsilon-tail": (
+        "top-k', and 1% of that weight on every other sampled label",
+        lambda k: _mining(k, vartheta="epsilon-tail"),
+    ),
+    "subsample": (
+        "4 negatives drawn from the mined ones",
+        lambda k: _mining(k, vartheta="subsample"),
+    ),
+    "all-labels": (
+        "mined from all labels instead of a sample",
+        lambda k: _mining(k, sampled="all"),
+    ),
+    "anneal": (
+        "k' falls from B by halves",
+        lambda k: _mining(k, mined_start="all"),
+    ),
+    "logistic": (
+        "negative sampling with the logistic surrogate",
+        lambda k: {"mined": "all", "phi": "logistic"},
+    ),
+    "squared-hinge": (
+        "negative sampling with the squared hinge",
+        lambda k: {"mined": "all", "phi": "squared_hinge"},
+    ),
+    "frequency": (
+        "softmax over labels drawn by frequency, corrected by log Q",
+        lambda k: {"mined": "all", "loss": "softmax", "sampler": "frequency", **_SOFTMAX},
+    ),
+    "in-batch": (
+        "softmax over the batch's own positives, corrected by log Q",
+        lambda k: {"mined": "all", "loss": "softmax", "sampler": "in-batch", **_SOFTMAX},
+    ),
+    "full-softmax": (
+        "softmax over all labels",
+        lambda k: {"mined": "all", "loss": "softmax", "sampled": "all", **_SOFTMAX},
+    ),
+}
+"""Arms on request: name -> what it is, and its settings for a k'."""
+
+
+def plan_arms(
+    base: Config,
+    *,
+    mined: Sequence[int],
+    losses: Sequence[str],
+    extras: Sequence[str] = (),
+    exclude_all: bool = False,
+) -> list[Arm]:
+    """The arms of a comparison.
+
+    Negative sampling and top-k' for each k', in each loss; the first loss has the plain names.
+
+    Args:
+      base: settings that all arms share.
+      mined: every k'.
+      losses: of bowl, powl and softmax.
+      extras: names of `EXTRAS`; they use the k' of `mined` nearest to 16.
+      exclude_all: also every top-k' with all known labels of a point left out of its negatives.
+
+    Raises:
+      InputError: an unknown extra, or a k' or a loss twice.
+    """
+    for flag, values in (("--mined", mined), ("--losses", losses), ("--extras", extras)):
+        repeated = [value for value in values if list(values).count(value) > 1]
+        if repeated:
+            raise InputError(flag, f"{repeated[0]} twice", "each once")
+    arms = []
+    for number, loss in enumerate(losses):
+        changes: Changes = {} if loss == base.loss else {"loss": loss}
+        if loss == "softmax" and base.loss != "softmax":
+            changes |= _SOFTMAX
+        prefix = f"{loss}-" if number else ""
+        arms += _of_loss(dataclasses.replace(base, **changes), prefix, mined, exclude_all)
+    middle = min(mined, key=lambda k: abs(k - 16)) if mined else 16
+    for name in extras:
+        if name not in EXTRAS:
+            near = difflib.get_close_matches(name, EXTRAS, n=1, cutoff=0.0)[0]
+            raise InputError("--extras", f"{name!r}", f"for example {near}")
+        about, settings = EXTRAS[name]
+        config = dataclasses.replace(arms[0].config, **settings(middle))
+        used = "" if config.mined == "all" else f" (k' {middle})"
+        arms.append(Arm(name, config, BASELINE, about + used))
+    return arms
+
+
+def _of_loss(base: Config, prefix: str, mined: Sequence[int], exclude_all: bool) -> list[Arm]:
+    baseline = prefix + BASELINE
+    whole = dataclasses.replace(base, mined="all")
+    arms = [Arm(baseline, whole, baseline, f"{base.loss}, all sampled labels are negatives")]
+    for k in mined:
+        config = dataclasses.replace(base, mined=k)
+        about = f"{base.loss}, the {k} highest scoring of the sample are negatives"
+        arms.append(Arm(f"{prefix}top-{k}", config, baseline, about))
+    if exclude_all:
+        arms += [
+            dataclasses.replace(
+                arm,
+                name=f"{arm.name}-exclude-all",
+                config=dataclasses.replace(arm.config, exclude="all"),
+                about=f"{arm.about}; no known label is one",
+            )
+            for arm in arms
+        ]
+    return arms
+
+
+def grid_of(config: Config) -> list[Changes]:
+    """The settings that tuning tries: as many for every arm.
+
+    Three rates around the arm's own, times two weights of the negatives; a softmax has no such
+    weight, and tries two score scales instead.
+    """
+    second: list[Changes] = [{"negative_weight": 1.0}, {"negative_weight": 4.0}]
+    if config.loss == "softmax":
+        scale = config.score_scale
+        assert scale != "auto"
+        second = [{"score_scale": scale}, {"score_scale": round(scale * 0.7, 3)}]
+    rates = [round(config.learning_rate * factor, 6) for factor in (1 / 3, 1.0, 3.0)]
+    return [{"learning_rate": rate, **other} for other in second for rate in rates]

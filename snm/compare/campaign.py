@@ -1,0 +1,240 @@
+"""A comparison from arms to results: equal steps, each at its best, equal seconds.
+
+Everything that is decided on the way (the tuned settings, the epochs that fill equal seconds) is
+written to the folder when it is decided, so that an interrupted comparison takes the same path.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from snm.compare.arms import Arm, grid_of
+from snm.compare.jobs import Job, Running, result_of, run_jobs
+from snm.compare.summary import summarized
+from snm.data.dataset import Dataset
+from snm.errors import InputError
+from snm.runs import read_json, resolve, write_json
+
+__all__ = ["WATCH", "Campaign", "Plan", "locked"]
+
+WATCH = "R@1"
+"""What tuning looks at, on the held-out fifth of train."""
+
+_PROBES = 8  # looks at each run of the first table
+_MOST_TIMES = 20  # more epochs than this many times the asked ones are not run for equal seconds
+
+Told = Callable[[str, Running], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What is compared.
+
+    Attributes:
+      data: where it is loaded from.
+      arms: the arms, not yet resolved.
+      seeds: how many, from 0.
+      tune: also each arm at the best of its grid.
+      tune_epochs: epochs of a trial; None is half of a run's.
+      equal_seconds: also each arm with as many epochs as fit the time of its baseline.
+      jobs: processes at a time.
+    """
+
+    data: str
+    arms: Sequence[Arm]
+    seeds: int
+    tune: bool
+    tune_epochs: int | None
+    equal_seconds: bool
+    jobs: int
+
+
+class Campaign:
+    """Runs a plan in a folder.
+
+    Args:
+      plan: what to do.
+      dataset: `plan.data`, loaded.
+      folder: where results and unfinished runs are.
+      told: hears which stage is at work and how its jobs stand.
+
+    Raises:
+      InputError: settings that do not fit the data.
+    """
+
+    def __init__(self, plan: Plan, dataset: Dataset, folder: Path, told: Told):
+        self._plan, self._dataset, self._told = plan, dataset, told
+        self._runs, self._decided = folder / "runs", folder / "decided.json"
+        self.arms = [
+            dataclasses.replace(arm, config=resolve(self._quiet(arm), dataset)) for arm in plan.arms
+        ]
+
+    @property
+    def tune_epochs(self) -> int:
+        """Epochs of a trial."""
+        epochs = self.arms[0].config.epochs
+        assert epochs != "auto"  # resolved
+        return self._plan.tune_epochs or max(1, epochs // 2)
+
+    def _quiet(self, arm: Arm) -> Any:
+        """One model a run; nothing is held out or watched: the comparison does that itself."""
+        return dataclasses.replace(
+            arm.config, members=1, validation_fraction=0.0, patience=0, refit=False
+        )
+
+    def run(self) -> Iterator[dict[str, Any]]:
+        """All stages, one after the other.
+
+        Yields:
+          What is there after each: `arms`, of equal steps; then `tuned` with `tuning`, and
+          `equal_seconds`, where asked for.
+        """
+        first = self._table("equal steps", self.arms, probes=_PROBES)
+        found: dict[str, Any] = {"arms": first}
+        yield found
+        if self._plan.tune:
+            found["tuning"] = self._tuning()
+            chosen = [
+                dataclasses.replace(arm, config=dataclasses.replace(arm.config, **best))
+                for arm in self.arms
+                if (best := found["tuning"][arm.name]["best"]) is not None
+            ]
+            found["tuned"] = self._table("tuned", chosen)
+            yield found
+        if self._plan.equal_seconds:
+            found["equal_seconds"] = self._table("equal seconds", self._timed(first))
+            yield found
+
+    # -- stages --------------------------------------------------------------------------------
+
+    def _table(self, stage: str, arms: Sequence[Arm], probes: int = 0) -> list[dict[str, Any]]:
+        """Every arm with every seed on the test points."""
+        jobs = {
+            (arm.name, seed): Job(arm.name, dataclasses.replace(arm.config, seed=seed), "test",
+                                  self._probes_of(arm, probes))
+            for seed in range(self._plan.seeds)
+            for arm in arms
+        }  # fmt: skip
+        self._work(stage, list(jobs.values()))
+        found = {key: result_of(self._runs, job) or {} for key, job in jobs.items()}
+        good = {
+            arm.name: [found[arm.name, seed] for seed in range(self._plan.seeds)
+                       if "metrics" in found[arm.name, seed]]
+            for arm in arms
+        }  # fmt: skip
+        return [
+            {
+                "name": arm.name,
+                "about": arm.about,
+                "baseline": arm.baseline,
+                **_settings(arm),
+                "seeds": [
+                    {"seed": seed, **_kept(found[arm.name, seed])}
+                    for seed in range(self._plan.seeds)
+                ],
+                "seconds": _mean(good[arm.name], "seconds"),
+                "peak_memory_bytes": _mean(good[arm.name], "peak_memory_bytes"),
+                **summarized(good[arm.name], good.get(arm.baseline, [])),
+            }
+            for arm in arms
+        ]
+
+    def _probes_of(self, arm: Arm, probes: int) -> int:
+        """Runs are shared between tables, so one that the first table looks into keeps that."""
+        same = any(arm.config == first.config for first in self.arms)
+        return _PROBES if same else probes
+
+    def _tuning(self) -> dict[str, Any]:
+        trials = {
+            (arm.name, number): (
+                settings,
+                Job(arm.name, dataclasses.replace(arm.config, seed=0,
+                    epochs=self.tune_epochs, **settings), "validation"),
+            )
+            for arm in self.arms
+            for number, settings in enumerate(grid_of(arm.config))
+        }  # fmt: skip
+        self._work("tuning", [job for _, job in trials.values()])
+        found: dict[str, Any] = {arm.name: {"trials": []} for arm in self.arms}
+        for (name, _), (settings, job) in trials.items():
+            result = result_of(self._runs, job) or {}
+            trial: dict[str, Any] = {"settings": settings}
+            if "metrics" in result:
+                trial["validation"] = {k: v for k, v in result["metrics"].items() if "@" in k}
+                trial["seconds"] = result["seconds"]
+            else:
+                trial["failed"] = result.get("error", "no result")
+            found[name]["trials"].append(trial)
+        for about in found.values():
+            scored = [trial for trial in about["trials"] if "validation" in trial]
+            best = max(scored, key=lambda trial: trial["validation"][WATCH], default=None)
+            about["best"] = None if best is None else best["settings"]
+        return found
+
+    def _timed(self, first: Sequence[dict[str, Any]]) -> list[Arm]:
+        """The arms with as many epochs as take the time that their baseline took."""
+        seconds = {arm["name"]: arm["seconds"] for arm in first}
+        decided = read_json(self._decided) if self._decided.exists() else {}
+        for arm in self.arms:
+            mine, base = seconds[arm.name], seconds[arm.baseline]
+            if arm.name not in decided and mine and base:
+                assert arm.config.epochs != "auto"
+                times = min(base / mine, _MOST_TIMES)
+                decided[arm.name] = max(1, round(arm.config.epochs * times))
+        write_json(self._decided, decided)
+        return [
+            dataclasses.replace(
+                arm, config=dataclasses.replace(arm.config, epochs=decided[arm.name])
+            )
+            for arm in self.arms
+            if arm.name in decided
+        ]
+
+    def _work(self, stage: str, jobs: list[Job]) -> None:
+        for standing in run_jobs(self._plan.data, self._runs, jobs, self._plan.jobs):
+            self._told(stage, standing)
+
+
+def _settings(arm: Arm) -> dict[str, Any]:
+    names = ("loss", "phi", "sampled", "mined", "learning_rate", "negative_weight", "score_scale",
+             "exclude", "epochs", "vartheta", "sampler", "mined_start")  # fmt: skip
+    return {name: getattr(arm.config, name) for name in names}
+
+
+def _kept(result: dict[str, Any]) -> dict[str, Any]:
+    """What of a run goes into the results: all that says how it went, or why it did not."""
+    if "metrics" not in result:
+        return {"failed": result.get("error", "no result")}
+    names = ("metrics", "seconds", "steps", "examples_per_second", "peak_memory_bytes",
+             "peak_device_memory_bytes", "by_label_frequency", "probes")  # fmt: skip
+    return {name: result[name] for name in names if name in result}
+
+
+def _mean(results: Sequence[dict[str, Any]], name: str) -> float | None:
+    return float(np.mean([result[name] for result in results])) if results else None
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[IO[str]]:
+    """Holds the folder for this process; the lock goes with it, however it ends.
+
+    Raises:
+      InputError: another process is at work there.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            found = "another comparison at work there"
+            raise InputError(
+                f"--out {folder}", found, "a folder of its own, or patience"
+            ) from error
+        yield lock

@@ -1,0 +1,216 @@
+"""The packages that somebody without snm would take, each behind one signature."""
+
+from __future__ import annotations
+
+import importlib
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from snm.data.formats import write_text
+
+__all__ = ["PEERS", "Answers", "Peer", "TrainAndPredict", "are_counts", "as_words"]
+
+_MOST_REPEATS = 10
+_LARGEST_COUNT = 1000  # whole numbers beyond are years, prices, ids: no counts of a word
+
+Answers = tuple[NDArray[np.int64], float, float]
+
+
+class TrainAndPredict(Protocol):
+    """Trains a package and asks it for the best labels of each test point."""
+
+    def __call__(
+        self,
+        train_features: csr_matrix,
+        train_labels: csr_matrix,
+        test_features: csr_matrix,
+        *,
+        k: int,
+        seed: int,
+        threads: int,
+    ) -> Answers:
+        """Does it.
+
+        Args:
+          train_features: float32 CSR [n, d].
+          train_labels: float32 CSR [n, K] of ones.
+          test_features: float32 CSR [m, d].
+          k: answers to a point, at most K.
+          seed: of everything random, where the package takes one.
+          threads: at least 1.
+
+        Returns:
+          int64 [m, k] labels, best first, -1 where the package has no more; the seconds of
+          training; the seconds of prediction.
+        """
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A package to compare with.
+
+    Attributes:
+      package: the name that it is imported by.
+      settings: what is run, in one line.
+      train_and_predict: runs it.
+      weighted: whether it can use feature values; otherwise it gets them as the data has them.
+    """
+
+    package: str
+    settings: str
+    train_and_predict: TrainAndPredict
+    weighted: bool = True
+
+
+def _omikuji(
+    train_features: csr_matrix,
+    train_labels: csr_matrix,
+    test_features: csr_matrix,
+    *,
+    k: int,
+    seed: int,
+    threads: int,
+) -> Answers:
+    del seed  # it takes none
+    omikuji: Any = importlib.import_module("omikuji")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "train.txt"
+        some = np.diff(train_features.indptr) > 0  # it refuses a file with a point without features
+        write_text(path, train_features[some], train_labels[some])
+        begun = time.perf_counter()
+        settings = omikuji.Model.default_hyper_param()
+        model = omikuji.Model.train_on_data(str(path), settings, n_threads=threads)
+        seconds = time.perf_counter() - begun
+    begun = time.perf_counter()
+    model.init_prediction_thread_pool(threads)
+    answers = (
+        [label for label, _ in model.predict(pairs, top_k=k)] for pairs in _pairs(test_features)
+    )
+    found = _padded(answers, test_features.shape[0], k)
+    return found, seconds, time.perf_counter() - begun
+
+
+def _fasttext(
+    train_features: csr_matrix,
+    train_labels: csr_matrix,
+    test_features: csr_matrix,
+    *,
+    k: int,
+    seed: int,
+    threads: int,
+) -> Answers:
+    fasttext: Any = importlib.import_module("fasttext")
+    counted = are_counts(train_features) and are_counts(test_features)
+    prefix = "__label__"
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "train.txt"
+        with path.open("w", encoding="ascii") as out:
+            ends = pairwise(train_labels.indptr.tolist())
+            for (first, last), words in zip(ends, as_words(train_features, counted), strict=True):
+                names = [f"{prefix}{label}" for label in train_labels.indices[first:last]]
+                if names:
+                    out.write(f"{' '.join(names)} {words}\n")
+        begun = time.perf_counter()
+        model = fasttext.train_supervised(
+            str(path), loss="hs", dim=100, epoch=25, lr=0.5, seed=seed, thread=threads, verbose=0
+        )
+        seconds = time.perf_counter() - begun
+    lines = list(as_words(test_features, counted))
+    begun = time.perf_counter()
+    names, _ = model.predict(lines, k=k)
+    answers = ([int(name.removeprefix(prefix)) for name in row] for row in names)
+    found = _padded(answers, test_features.shape[0], k)
+    return found, seconds, time.perf_counter() - begun
+
+
+def _napkinxc(
+    train_features: csr_matrix,
+    train_labels: csr_matrix,
+    test_features: csr_matrix,
+    *,
+    k: int,
+    seed: int,
+    threads: int,
+) -> Answers:
+    models: Any = importlib.import_module("napkinxc.models")
+    with tempfile.TemporaryDirectory() as folder:
+        begun = time.perf_counter()
+        model = models.PLT(str(Path(folder) / "model"), seed=seed, threads=threads)
+        model.fit(train_features, train_labels)
+        seconds = time.perf_counter() - begun
+        begun = time.perf_counter()
+        found = _padded(model.predict(test_features, top_k=k), test_features.shape[0], k)
+        return found, seconds, time.perf_counter() - begun
+
+
+PEERS: dict[str, Peer] = {
+    "omikuji": Peer(
+        "omikuji",
+        "its defaults: 3 trees of balanced 2-means as Parabel, hinge loss, beam 10; takes no seed",
+        _omikuji,
+    ),
+    "fasttext": Peer(
+        "fasttext",
+        "supervised, hierarchical softmax, dim 100, 25 epochs, rate 0.5; features are words "
+        "without weights, counts repeat a word up to 10 times",
+        _fasttext,
+        weighted=False,
+    ),
+    "napkinxc": Peer(
+        "napkinxc",
+        "PLT, its defaults: 1 tree of balanced 2-means, logistic loss, C 10, exact search",
+        _napkinxc,
+    ),
+}
+"""Name -> package."""
+
+
+def are_counts(features: csr_matrix) -> bool:
+    """Whether all values are whole numbers from 0 to 1000: words can be repeated by them."""
+    values = features.data
+    return bool(np.all((values >= 0) & (values <= _LARGEST_COUNT) & (values == np.rint(values))))
+
+
+def as_words(features: csr_matrix, counted: bool) -> Iterator[str]:
+    """Rows as texts, each feature's id a word.
+
+    Args:
+      features: CSR [n, d].
+      counted: a feature of value c is written min(c, 10) times; otherwise every feature whose
+        value is not 0 is written once.
+
+    Example:
+      >>> list(as_words(csr_matrix([[2, 0, 1], [0, 0, 40]]), counted=True))
+      ['0 0 2', '2 2 2 2 2 2 2 2 2 2']
+    """
+    values = features.data
+    times = np.clip(values, 0, _MOST_REPEATS) if counted else values != 0
+    times = times.astype(np.int64)
+    ids = np.repeat(features.indices, times)
+    ends = np.concatenate([[0], np.cumsum(times)])[features.indptr]
+    for first, last in pairwise(ends.tolist()):
+        yield " ".join(map(str, ids[first:last].tolist()))
+
+
+def _pairs(features: csr_matrix) -> Iterator[list[tuple[int, float]]]:
+    """The rows as (id, value) pairs."""
+    for first, last in pairwise(features.indptr.tolist()):
+        ids, values = features.indices[first:last], features.data[first:last]
+        yield list(zip(ids.tolist(), values.tolist(), strict=True))
+
+
+def _padded(answers: Iterable[Sequence[int]], rows: int, k: int) -> NDArray[np.int64]:
+    """Answers as int64 [rows, k], -1 where there are fewer."""
+    found = np.full((rows, k), -1, np.int64)
+    for row, answer in enumerate(answers):
+        found[row, : min(len(answer), k)] = answer[:k]
+    return found

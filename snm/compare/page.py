@@ -1,0 +1,352 @@
+"""`report.html`: one file that says what a comparison found, in words, tables and plots."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+from snm.compare.plots import (
+    Bar,
+    Lines,
+    Plot,
+    Points,
+    Row,
+    bars_of,
+    drawing,
+    good_seeds,
+    last_looks,
+    lines_of,
+    over_looks,
+    over_seeds,
+    scores_of,
+    seen,
+)
+from snm.compare.probe import MARGIN_QUANTILES
+from snm.compare.tables import RETRIEVAL, sheets
+
+__all__ = ["page", "verdict"]
+
+Record = dict[str, Any]
+Spoken = list[tuple[str, Points]]
+
+_PARTS = {
+    "arms": "At equal steps",
+    "tuned": "With each arm at its best settings",
+    "equal_seconds": "In equal seconds",
+}
+_UNSETTLED = "is not settled (the interval includes 1) in"
+_WORDS = ("chosen", "settings", "reason")  # columns that hold no figures
+_TENTHS = "tenth of the labels, 1 the rarest"
+
+
+def page(results: Record) -> str:
+    """The report as HTML: no other file, no network.
+
+    Args:
+      results: the content of `results.json`.
+
+    Raises:
+      InputError: matplotlib is not installed.
+    """
+    from jinja2 import Environment, StrictUndefined
+
+    with drawing():
+        sections = [
+            ("curves", "During training and at its end", [_curves(results), _ratios(results)]),
+            ("why", "Why", _why(results["arms"])),
+            ("frequency", "Rare labels, time and memory",
+             [_by_frequency(results["arms"]), _cost(results["arms"])]),
+        ]  # fmt: skip
+    inside = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+                         lstrip_blocks=True, keep_trailing_newline=True)  # fmt: skip
+    text = resources.files("snm.compare").joinpath("report.html.j2").read_text(encoding="utf-8")
+    drawn = [(key, title, [plot for plot in found if plot.rows]) for key, title, found in sections]
+    return inside.from_string(text).render(
+        results=results,
+        about=results["data"],
+        verdict=verdict(results),
+        tables=[(sheet, [name in _WORDS for name in sheet.columns]) for sheet in sheets(results)],
+        sections=[section for section in drawn if section[2]],
+    )
+
+
+# -- the verdict -----------------------------------------------------------------------------
+
+
+def verdict(results: Record) -> list[str]:
+    """What the figures say, in sentences."""
+    said = [_leader(words, results[part]) for part, words in _PARTS.items() if part in results]
+    if "equal_seconds" in results:
+        said[-1] += _lasted(results["equal_seconds"])
+    said[1:1] = [_of_one(arm) for arm in results["arms"]
+                 if ("-" + arm["name"]).endswith("-top-1") and arm["ratio"]]  # fmt: skip
+    runs = [seed for part in _PARTS for arm in results.get(part, []) for seed in arm["seeds"]]
+    failed = sum("failed" in seed for seed in runs)
+    if failed:
+        said.append(f"{failed} of {len(runs)} runs failed and are missing from these figures.")
+    if results["plan"]["seeds"] == 1:
+        said.append("One seed shows no spread: small differences mean nothing here.")
+    else:
+        said.append("Intervals are over seeds, on one data set and one split.")
+    return said
+
+
+def _lasted(arms: list[Record]) -> str:
+    """Epochs are whole and machines uneven, so equal seconds are equal only nearly."""
+    seconds = [arm["seconds"] for arm in arms if arm["seconds"] is not None]
+    return f" Arms took {min(seconds):.1f} to {max(seconds):.1f} seconds." if seconds else ""
+
+
+def _leader(words: str, arms: list[Record]) -> str:
+    """Who has the highest R@1, and how far that is from the baseline."""
+    scored = [arm for arm in arms if "R@1" in arm["mean"]]
+    if not scored:
+        return f"{words}, no run finished."
+    best = max(scored, key=lambda arm: arm["mean"]["R@1"])
+    value = _with(best["mean"]["R@1"], best["ci95"]["R@1"])
+    said = f"{words}, {best['name']} has the highest R@1, {value} percent"
+    if best["name"] != best["baseline"]:
+        return f"{said}: {_against(best)}."
+    others = [arm for arm in scored
+              if arm["name"] != arm["baseline"] and arm["ratio"]["R@1"] is not None]  # fmt: skip
+    if not others:
+        return f"{said}."
+    near = max(others, key=lambda arm: arm["ratio"]["R@1"])
+    if near["ratio"]["R@1"] > 1:
+        return f"{said}. Farthest above its own baseline is {near['name']}: {_against(near)}."
+    return f"{said}. No arm's mean is above its baseline's; nearest is {near['name']}: " + (
+        f"{_against(near)}."
+    )
+
+
+def _against(arm: Record) -> str:
+    ratio, half = arm["ratio"]["R@1"], arm["ratio_ci95"]["R@1"]
+    if ratio is None:
+        return f"no ratio to {arm['baseline']}, which has no R@1 above 0 in the same seeds"
+    said = f"{ratio:.2f} times that of {arm['baseline']}"
+    if half is None:
+        return f"{said}, from one seed"
+    side = {1: "which is above 1", -1: "which is below 1"}.get(
+        _side(ratio, half), "which includes 1, so these seeds do not settle it"
+    )
+    return f"{said}, 95% interval {ratio - half:.2f} to {ratio + half:.2f}, {side}"
+
+
+def _side(ratio: float, half: float | None) -> int:
+    """1 above 1, -1 below, 0 where the interval includes 1."""
+    return int(ratio - (half or 0.0) > 1) - int(ratio + (half or 0.0) < 1)
+
+
+def _of_one(arm: Record) -> str:
+    """Where mining a single label gains, and where it loses."""
+    ratios = {name: (ratio, arm["ratio_ci95"][name]) for name in RETRIEVAL
+              if (ratio := arm["ratio"].get(name)) is not None}  # fmt: skip
+    parts = []
+    for side, word in ((1, "gains in"), (-1, "loses in"), (0, _UNSETTLED)):
+        names = [f"{name} ({ratio:.2f})" for name, (ratio, half) in ratios.items()
+                 if _side(ratio, half) == side]  # fmt: skip
+        if names:
+            parts.append(f"{word} {', '.join(names)}")
+    if not parts:
+        return f"{arm['name']} has no ratio to {arm['baseline']}."
+    alone = ", from one seed" if all(half is None for _, half in ratios.values()) else ""
+    return f"Against {arm['baseline']}, {arm['name']} {'; '.join(parts)}{alone}."
+
+
+# -- the plots -------------------------------------------------------------------------------
+
+
+def _curves(results: Record) -> Plot:
+    arms, points = results["arms"], min(2000, results["data"]["test_points"])
+    panels = [
+        Lines(f"R@1 against {by}", unit, "R@1, %", functools.partial(_r1, by=by), _ends)
+        for by, unit in (("step", "steps"), ("seconds", "seconds of training"))
+    ]
+    note = (
+        f"On {points:,} test points, the same at each look; evaluation is left out of the "
+        "seconds. Lines: mean of the seeds."
+    )
+    return lines_of("R@1 during training", note + _bands(arms), arms, panels)
+
+
+def _r1(arm: Record, by: str) -> Points:
+    return over_looks(arm, lambda look: seen(look, "test", "R@1"), by)
+
+
+def _ratios(results: Record) -> Plot:
+    rows, spread = [], False
+    for part, title in (
+        ("arms", "equal steps"),
+        ("tuned", "each at its best"),
+        ("equal_seconds", "equal seconds"),
+    ):
+        arms = [arm for arm in results.get(part, ()) if arm["name"] != arm["baseline"]]
+        panels = []
+        for metric in ("R@1", "P@1"):
+            bars = [
+                Bar(arm["name"], ratio, _with(ratio, half := arm["ratio_ci95"][metric]), half)
+                for arm in arms
+                if (ratio := arm["ratio"].get(metric)) is not None
+            ]
+            words = f"{metric}, {title}: ratio to the baseline"
+            if bars:
+                says = f"Ratios: {_list(f'{bar.name} {bar.text}' for bar in bars)}."
+                panels.append(bars_of(words, says, words, bars, level=1.0))
+            spread = spread or any(bar.half is not None for bar in bars)
+        if panels:
+            rows.append(Row((), tuple(panels)))
+    note = "Ratio to the arm's own baseline, taken seed by seed; dashed: no difference."
+    if spread:
+        note += " Whiskers: 95% interval; an arrow where it leaves the drawing."
+    return Plot("Ratio to the baseline", note, tuple(rows))
+
+
+def _why(arms: list[Record]) -> list[Plot]:
+    """What the probe saw."""
+    unseen = [arm["name"] for arm in arms if last_looks(arm)
+              and not any("negatives" in look for look in last_looks(arm))]  # fmt: skip
+    missing = f" Left out, as they do not sample uniformly: {_list(unseen)}." if unseen else ""
+    known = Lines(
+        "Known positives among the mined", "steps", "share of the mined, %",
+        lambda arm: over_looks(arm, lambda look: seen(look, "negatives", "false_share_mined"),
+                               scale=100),
+        _ends,
+    )  # fmt: skip
+    mined = Lines("Mined labels by frequency", _TENTHS, "share of the mined, %", _mined,
+                  _tenth_by_tenth, level=(10.0, "uniform"), ticks=range(1, 11))  # fmt: skip
+    gradient = [
+        Lines(f"Gradient's {key}", "steps", f"{key} of the gradient",
+              functools.partial(_gradient, key=key), _ends)
+        for key in ("norm", "deviation")
+    ]  # fmt: skip
+    margins = Lines(
+        "Margins at the end", "margin of at most rho", "share of points, %",
+        _margins, lambda drawn: _not_first(drawn, arms), upright=0.0, marked=False,
+    )  # fmt: skip
+    words = "By the points' embeddings: norm of the mean over samples of labels"
+    if any(y for arm in arms for _, y, _, _ in gradient[1].points(arm)):
+        words += ", and standard deviation from one sample to the next."
+    else:
+        gradient.pop()
+        words += ". It has no deviation: every sample holds all labels."
+    row = scores_of(arms)
+    scores = Plot(
+        "Scores of positives and negatives",
+        "A label of each point, the sampled negatives, and those of them that are mined. Line: "
+        "median; bands: the middle 50% and 90%. Where all sampled labels are negatives, the two "
+        "are the same and drawn once." + missing,
+        () if row is None else (row,),
+    )
+    return [
+        scores,
+        lines_of("Known positives among the mined", "Mined labels that the point carries. Where "
+                 "all known labels are excluded there are none." + missing + _bands(arms),
+                 arms, [known]),
+        lines_of("Mined labels by frequency", "At the end; each tenth of the labels, by the "
+                 "training points that carry them." + missing + _bands(arms), arms, [mined]),
+        lines_of("Gradient", words + missing + _bands(arms), arms, gradient),
+        lines_of("Margins at the end", "Score of a point's label less the best of all others. "
+                 "The empirical term of Theorem 6 of Reddi et al. (2019), k = 1; lower is "
+                 "better.", arms, [margins]),
+    ]  # fmt: skip
+
+
+def _mined(arm: Record) -> Points:
+    shares = [seen(look, "negatives", "mined_by_decile") for look in last_looks(arm)]
+    return over_seeds(range(1, 11), [share for share in shares if share], scale=100)
+
+
+def _gradient(arm: Record, key: str) -> Points:
+    return over_looks(arm, lambda look: seen(look, "gradient", key))
+
+
+def _margins(arm: Record) -> Points:
+    """Their distribution function; quantiles are averaged over seeds, along the margin's axis."""
+    quantiles = [seen(look, "margin", "quantiles") for look in last_looks(arm)]
+    found = over_seeds(MARGIN_QUANTILES, [margins for margins in quantiles if margins])
+    return [(margin, 100 * share, 100 * share, 100 * share) for share, margin, _, _ in found]
+
+
+def _by_frequency(arms: list[Record]) -> Plot:
+    panels = [
+        Lines(title, _TENTHS, unit, functools.partial(_tenths, key=key), _tenth_by_tenth,
+              ticks=range(1, 11))
+        for key, title, unit in (("recall", "Recall of each tenth", "recall at 1, %"),
+                                 ("precision", "Part of P@1 from each tenth", "part of P@1, %"))
+    ]  # fmt: skip
+    note = (
+        "All test points, first answer. Recall: share of the occurrences of the tenth's labels "
+        "that are found. The parts of P@1 add up to it. Lines: mean of the seeds."
+    )
+    return lines_of("Rare and frequent labels", note + _bands(arms), arms, panels)
+
+
+def _tenths(arm: Record, key: str) -> Points:
+    groups = [seed["by_label_frequency"] for seed in good_seeds(arm)
+              if seed.get("by_label_frequency")]  # fmt: skip
+    return over_seeds(range(1, 11), [[group[key] for group in seed] for seed in groups])
+
+
+def _cost(arms: list[Record]) -> Plot:
+    panels = []
+    for key, title, unit, size, digits in (
+        ("seconds", "Time of training", "seconds", 1, 1),
+        ("peak_memory_bytes", "Memory of the process at its peak", "MiB", 2**20, 0),
+    ):
+        bars = [
+            Bar(arm["name"], arm[key] / size, f"{arm[key] / size:,.{digits}f}",
+                dots=[seed[key] / size for seed in good_seeds(arm)])
+            for arm in arms if arm[key] is not None
+        ]  # fmt: skip
+        if bars:
+            says = f"{_list(f'{bar.name} {bar.text}' for bar in bars)} {unit}."
+            panels.append(bars_of(title, says, f"{title}, {unit}", bars))
+    note = "The runs of the first table. Bars: mean of the seeds; dots: each seed."
+    return Plot("Time and memory", note, (Row((), tuple(panels)),) if panels else ())
+
+
+# -- words -----------------------------------------------------------------------------------
+
+
+def _short(value: float) -> str:
+    """Three significant digits, without exponents."""
+    digits = 2 - math.floor(math.log10(abs(value))) if value else 0
+    return f"{value:.{min(max(digits, 0), 6)}f}"
+
+
+def _with(value: float, half: float | None) -> str:
+    return f"{value:.2f}" if half is None else f"{value:.2f} ± {half:.2f}"
+
+
+def _list(words: Iterable[str]) -> str:
+    return ", ".join(words)
+
+
+def _bands(arms: list[Record]) -> str:
+    several = any(len(good_seeds(arm)) > 1 for arm in arms)
+    return " Bands: lowest to highest seed." if several else ""
+
+
+def _ends(drawn: Spoken) -> str:
+    ordered = sorted(drawn, key=lambda pair: -pair[1][-1][1])
+    return _list(f"{name} ends at {_short(points[-1][1])}" for name, points in ordered) + "."
+
+
+def _tenth_by_tenth(drawn: Spoken) -> str:
+    ends = (f"{name} {_short(points[0][1])} and {_short(points[-1][1])}" for name, points in drawn)
+    return f"Percent in the rarest and in the most frequent tenth: {_list(ends)}."
+
+
+def _not_first(drawn: Spoken, arms: list[Record]) -> str:
+    looks = {arm["name"]: last_looks(arm) for arm in arms}
+    shares = (
+        f"{name} {100 * np.mean([seen(look, 'margin', 'share_not_positive') for look in at]):.0f}%"
+        for name, _ in drawn
+        if (at := [look for look in looks[name] if "margin" in look])
+    )
+    return f"Points whose label does not come first (margin of at most 0): {_list(shares)}."

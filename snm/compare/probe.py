@@ -1,0 +1,194 @@
+"""What happens inside a run: whom it compares with whom, and how sure its gradient is.
+
+The probe looks at a fixed set of training points now and then. It draws a sample for them as the
+training steps do, from a seed of its own, and tells the scores of positives, sampled and mined
+negatives, how many of the mined are known positives of the point, how frequent they are, and how
+much the gradient moves from one sample to the next.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from snm.batches import block_of
+from snm.config import Config
+from snm.data.dataset import Dataset, Points
+from snm.evaluation import evaluate_points
+from snm.head import HeadSpec, update_head
+from snm.metrics import frequency_groups
+from snm.model import embed
+from snm.prediction import Predictor
+from snm.rows import SparseRows
+from snm.runs import head_spec
+from snm.sampling import uniform_host
+
+__all__ = ["QUANTILES", "Probe"]
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+MARGIN_QUANTILES = tuple(np.linspace(0, 1, 41).round(3).tolist())
+
+_SEED = 20_190_411  # of the points and the samples looked at, whatever the run's own seed
+_SCORES = 1 << 22  # at most so many scores of the sample at once
+_MOST_POINTS, _FEWEST_POINTS = 512, 16
+_CURVE_POINTS = 2000  # test points that the curves are drawn from
+_GRADIENT_DRAWS = 4
+
+
+class Probe:
+    """Looks at a model of one data set.
+
+    Args:
+      dataset: as trained on.
+      config: resolved; of the arm that is trained.
+    """
+
+    def __init__(self, dataset: Dataset, config: Config):
+        num_labels = dataset.train.num_labels
+        self._dataset, self._spec = dataset, head_spec(config, num_labels)
+        rng = np.random.default_rng(_SEED)
+        labelled = np.flatnonzero(np.diff(dataset.train.labels.indptr))
+        # Of all labels, a sample tells as much; their exact number does not fit.
+        self._sampled = min(self._spec.sampled, num_labels - 1, _SCORES // _FEWEST_POINTS)
+        count = int(np.clip(_SCORES // self._sampled, _FEWEST_POINTS, _MOST_POINTS))
+        rows = np.sort(rng.permutation(labelled)[:count])
+        self._points = dataset.train.take(rows)
+        labels = self._points.labels
+        first = labels.indptr[:-1]
+        place = first + (rng.random(len(rows)) * np.diff(labels.indptr)).astype(np.int64)
+        self._positives = labels.indices[place].astype(np.int32)
+        self._deciles = frequency_groups(dataset.label_frequency())
+        self._test: Points | None = None
+        if dataset.test is not None:
+            order = rng.permutation(dataset.test.num_points)[:_CURVE_POINTS]
+            self._test = dataset.test.take(np.sort(order))
+        self._uniform = config.sampler == "uniform"
+
+    def __call__(self, predictor: Predictor) -> dict[str, Any]:
+        """What is seen of a model: `test`, `margin`, and `negatives`, `gradient` where sampled."""
+        found: dict[str, Any] = {}
+        if self._test is not None:
+            metrics = evaluate_points(
+                predictor, self._test, self._dataset.label_frequency(),
+                self._dataset.train.num_points,
+            )["metrics"]  # fmt: skip
+            found["test"] = {k: v for k, v in metrics.items() if k[:2] in ("R@", "P@")}
+        features = predictor.weighting.apply(self._points.features)
+        block = block_of(features, np.arange(self._points.num_points))
+        queries = _embedded(predictor.model, predictor.state, block)
+        scale = float(jnp.exp(predictor.state.head.log_scale))
+        of_positives = np.asarray(_scores(predictor, queries, self._positives[:, None]))[:, 0]
+        found["margin"] = self._margins(predictor, of_positives, scale)
+        if self._uniform:
+            found["negatives"] = self._negatives(predictor, queries, of_positives, scale)
+            found["gradient"] = self._gradient(predictor, queries)
+        return found
+
+    def _margins(
+        self, predictor: Predictor, of_positives: np.ndarray, scale: float
+    ) -> dict[str, Any]:
+        """Quantiles of the margin rho_h(x, y) = h_y - max of the other labels' scores.
+
+        Reddi et al. (2019), section 4.1, with k = 1; not multiplied by the score scale.
+        """
+        labels, best = predictor.predict(self._points.features, 2)
+        of_others = np.where(labels[:, 0] == self._positives, best[:, 1], best[:, 0])
+        margins = (of_positives - of_others) / scale
+        return {
+            "quantiles": np.quantile(margins, MARGIN_QUANTILES).round(6).tolist(),
+            "share_not_positive": float(np.mean(margins <= 0)),
+        }
+
+    def _sample(self, draw: int, size: int) -> Any:
+        return uniform_host(_SEED, draw, self._spec.num_labels, size)
+
+    def _negatives(
+        self, predictor: Predictor, queries: jax.Array, of_positives: np.ndarray, scale: float
+    ) -> dict[str, Any]:
+        ids = np.sort(np.asarray(self._sample(0, self._sampled).ids))
+        scores = np.asarray(_scores(predictor, queries, ids)).astype(np.float64) / scale
+        known = self._points.labels[:, ids].toarray() != 0
+        barred = known if self._spec.exclude == "all" else ids == self._positives[:, None]
+        scores[barred] = -np.inf
+        allowed = ~barred
+        mined = min(self._spec.mined, len(ids))
+        places = np.argpartition(-scores, mined - 1, axis=1)[:, :mined]
+        chosen = np.zeros_like(known)
+        np.put_along_axis(chosen, places, True, axis=1)
+        chosen &= allowed
+        share = max(int(chosen.sum()), 1)
+        deciles = np.bincount(self._deciles[ids], weights=chosen.sum(axis=0), minlength=10)
+        return {
+            "positive": _quantiles(of_positives / scale),
+            "sampled": _quantiles(scores[allowed]),
+            "mined": _quantiles(scores[chosen]),
+            "false_share_sampled": float((known & allowed).sum() / max(int(allowed.sum()), 1)),
+            "false_share_mined": float((known & chosen).sum() / share),
+            "mined_by_decile": (deciles / share).round(6).tolist(),
+        }
+
+    def _gradient(self, predictor: Predictor, queries: jax.Array) -> dict[str, float]:
+        """Norm of the gradient by the queries, and its standard deviation over samples."""
+        n, spec = self._points.num_points, self._spec
+        terms = SparseRows(
+            jnp.asarray(self._positives),
+            jnp.full(n, 1 / n, jnp.float32),
+            jnp.arange(n + 1, dtype=jnp.int32),
+        )
+        labels = self._points.labels
+        known = SparseRows(
+            jnp.asarray(labels.indices, jnp.int32),
+            jnp.ones(labels.nnz, jnp.float32),
+            jnp.asarray(labels.indptr, jnp.int32),
+        )
+        draws = 1 if spec.samples_all else _GRADIENT_DRAWS
+        found = []
+        for draw in range(draws):
+            sample = None if spec.samples_all else self._sample(draw, spec.sampled + 1)
+            gradient = _query_gradient(
+                spec, predictor.state.head, queries, terms, sample,
+                known if spec.exclude == "all" else None, jax.random.key(draw),
+            )  # fmt: skip
+            found.append(np.asarray(gradient, np.float64))
+        mean = np.mean(found, axis=0)
+        # An unbiased estimate; over all labels there is one sample only, and nothing moves.
+        variance = sum(float(np.sum((g - mean) ** 2)) for g in found) / max(draws - 1, 1)
+        return {"norm": float(np.linalg.norm(mean)), "deviation": float(np.sqrt(variance))}
+
+
+def _quantiles(values: np.ndarray) -> list[float]:
+    return np.quantile(values, QUANTILES).round(6).tolist() if values.size else []
+
+
+_embedded = jax.jit(embed, static_argnums=0)
+
+
+def _scores(predictor: Predictor, queries: jax.Array, labels: np.ndarray) -> jax.Array:
+    """Scores of the same labels for all queries, int [B], or of each one's own, int [n, k]."""
+    head = predictor.state.head
+    rows, queries = head.table.rows[labels], queries * jnp.exp(head.log_scale)
+    scores = queries @ rows.T if labels.ndim == 1 else jnp.einsum("nd,nkd->nk", queries, rows)
+    return scores if head.bias is None else scores + jnp.atleast_2d(head.bias[labels])
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _query_gradient(
+    spec: HeadSpec, head: Any, queries: Any, terms: Any, sample: Any, known: Any, key: Any
+) -> jax.Array:
+    """The arm's own estimate, by its own code; a rate of 0 leaves the class rows alone."""
+    _, step = update_head(
+        dataclasses.replace(spec, positives="one"),
+        head,
+        queries,
+        terms,
+        sample,
+        learning_rate=0.0,
+        known=known,
+        key=key,
+    )
+    return step.query_gradient

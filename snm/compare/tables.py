@@ -1,0 +1,197 @@
+"""Results as tables: the same cells for Markdown, the page and the terminal."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["Sheet", "markdown", "sheets"]
+
+RETRIEVAL = ("R@1", "R@3", "R@5", "P@1", "P@3", "P@5")
+RANKING = ("nDCG@1", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5")
+
+
+@dataclasses.dataclass(frozen=True)
+class Sheet:
+    """A table with its words.
+
+    Attributes:
+      title: short.
+      note: what a reader must know to read it.
+      columns: names; the first column names the rows.
+      rows: cells, as texts.
+    """
+
+    title: str
+    note: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def sheets(results: dict[str, Any]) -> list[Sheet]:
+    """All tables of a comparison that its results have something for."""
+    seeds = results["plan"]["seeds"]
+    each = (
+        f"Mean of {seeds} seeds ± half the 95% interval (Student's t); in brackets the ratio "
+        "to the arm's baseline, taken seed by seed."
+        if seeds > 1
+        else "One seed, so no intervals; in brackets the ratio to the arm's baseline."
+    )
+    arms = results["arms"]
+    found = [
+        Sheet(
+            "Equal steps, equal settings",
+            f"{each} Percent, test points.",
+            ("arm", "k'", *RETRIEVAL),
+            tuple(_row(arm, RETRIEVAL, [_mined(arm)]) for arm in arms),
+        )
+    ]
+    if "tuned" in results:
+        best = {name: about["best"] for name, about in results["tuning"].items()}
+        found.append(
+            Sheet(
+                "Each arm at its best",
+                f"{each} Settings chosen by R@1 on a held-out fifth of train, "
+                f"{results['plan']['trials']} trials an arm, then trained on all of train.",
+                ("arm", "chosen", *RETRIEVAL),
+                tuple(_row(arm, RETRIEVAL, [_chosen(best[arm["name"]])])
+                      for arm in results["tuned"]),
+            )
+        )  # fmt: skip
+    if "equal_seconds" in results:
+        found.append(
+            Sheet(
+                "Equal seconds",
+                f"{each} Epochs chosen so that an arm trains as long as its baseline did in the "
+                "first table; the rates fall over the arm's own epochs.",
+                ("arm", "epochs", "seconds", *RETRIEVAL),
+                tuple(_row(arm, RETRIEVAL, [str(arm["epochs"]), _number(arm["seconds"], 1)])
+                      for arm in results["equal_seconds"]),
+            )
+        )  # fmt: skip
+    found.append(
+        Sheet(
+            "Ranking and rare labels",
+            f"{each} The runs of the first table. PSP weighs a hit by how rare its label is.",
+            ("arm", *RANKING),
+            tuple(_row(arm, RANKING, []) for arm in arms),
+        )
+    )
+    found.append(
+        Sheet(
+            "Time and memory",
+            "The runs of the first table, mean over seeds; seconds of training, evaluation left "
+            "out; memory of the whole process at its peak.",
+            ("arm", "seconds", "examples/s", "memory, MiB"),
+            tuple(
+                (arm["name"], _number(arm["seconds"], 1), _number(_speed(arm), 0),
+                 _number(_mebibytes(arm["peak_memory_bytes"]), 0))
+                for arm in arms
+            ),
+        )
+    )  # fmt: skip
+    failed = [(arm["name"], str(seed["seed"]), seed["failed"])
+              for part in ("arms", "tuned", "equal_seconds") for arm in results.get(part, [])
+              for seed in arm["seeds"] if "failed" in seed]  # fmt: skip
+    if failed:
+        note = "Their seeds are missing from the means above; the same command tries them again."
+        found.append(Sheet("Failed", note, ("arm", "seed", "reason"), tuple(failed)))
+    return found + _others(results)
+
+
+def _others(results: dict[str, Any]) -> list[Sheet]:
+    """Peers measured here, and what was published."""
+    found = []
+    if results.get("peers"):
+        note = (
+            "Other packages on the same split, features weighted the same way, scored by the same "
+            "code. One run each."
+        )
+        rows = tuple(
+            (peer["name"], peer["failed"], *[""] * 8)
+            if "failed" in peer
+            else (
+                peer["name"],
+                peer["settings"],
+                *(_number(peer["metrics"].get(name), 2) for name in RETRIEVAL),
+                _number(peer["seconds"], 1),
+                _number(_mebibytes(peer["peak_memory_bytes"]), 0),
+            )
+            for peer in results["peers"]
+        )
+        columns = ("package", "settings", *RETRIEVAL, "seconds", "memory, MiB")
+        found.append(Sheet("Peers", note, columns, rows))
+    if results.get("published"):
+        about = results["published"]
+        rows = tuple((row["method"], *(_number(row["metrics"].get(name), 2) for name in
+                      about["columns"])) for row in about["rows"])  # fmt: skip
+        found.append(
+            Sheet("Published figures", about["source"], ("method", *about["columns"]), rows)
+        )
+    return found
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """`table.md`: every table, with the command that made it."""
+    about = results["data"]
+    lines = [
+        f"# {about['name']}: SNM against negative sampling",
+        "",
+        f"    {results['command']}",
+        "",
+        f"{about['points']:,} training and {about['test_points']:,} test points, "
+        f"{about['features']:,} features, {about['labels']:,} labels (SHA-256 "
+        f"{about['sha256'][:12]}); {results['device']}, jax {results['versions']['jax']}, "
+        f"{results['date']}.",
+    ]
+    for sheet in sheets(results):
+        lines += ["", f"## {sheet.title}", "", sheet.note, ""]
+        lines.append("| " + " | ".join(sheet.columns) + " |")
+        lines.append("|---|" + "---:|" * (len(sheet.columns) - 1))
+        lines += ["| " + " | ".join(_escaped(cell) for cell in row) + " |" for row in sheet.rows]
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(cell: str) -> str:
+    return cell.replace("|", "\\|").replace("\n", " ")
+
+
+def _row(arm: dict[str, Any], names: Sequence[str], beside: list[str]) -> tuple[str, ...]:
+    return (arm["name"], *beside, *(_cell(arm, name) for name in names))
+
+
+def _cell(arm: dict[str, Any], name: str) -> str:
+    mean = arm["mean"].get(name)
+    if mean is None:
+        return "-"
+    half = arm["ci95"][name]
+    text = f"{mean:.2f}" if half is None else f"{mean:.2f} ± {half:.2f}"
+    ratio = arm["ratio"][name]
+    return text if ratio is None or arm["name"] == arm["baseline"] else f"{text} ({ratio:.2f}x)"
+
+
+def _mined(arm: dict[str, Any]) -> str:
+    mined = f"{arm['mined']} of {arm['sampled']}"
+    start = arm["mined_start"]
+    return f"{start} to {mined}" if start else mined
+
+
+def _chosen(settings: dict[str, Any] | None) -> str:
+    if settings is None:
+        return "-"
+    short = {"learning_rate": "rate", "negative_weight": "weight", "score_scale": "scale"}
+    return ", ".join(f"{short.get(name, name)} {value:g}" for name, value in settings.items())
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def _mebibytes(value: float | None) -> float | None:
+    return None if value is None else value / 2**20
+
+
+def _speed(arm: dict[str, Any]) -> float | None:
+    speeds = [s["examples_per_second"] for s in arm["seeds"] if "examples_per_second" in s]
+    return sum(speeds) / len(speeds) if speeds else None

@@ -1,0 +1,226 @@
+"""`snm compare` for people: what is refused, what is shown on the way, what is written."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import os
+import platform
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from snm.compare.arms import grid_of, plan_arms
+from snm.compare.campaign import Campaign, Plan, locked
+from snm.compare.command import Compare
+from snm.compare.jobs import Running
+from snm.compare.tables import Sheet, markdown, sheets
+from snm.data.dataset import Dataset, load
+from snm.errors import InputError
+from snm.runs import read_json, surroundings, write_json
+
+__all__ = ["run_comparison"]
+
+_console = Console(highlight=False, markup=False)
+# What must not differ when a comparison goes on; seeds, arms and tables may be added.
+_FIXED = ("sha256", "settings")
+
+
+def run_comparison(asked: Compare) -> None:
+    """Runs a comparison to its end and writes its report.
+
+    Raises:
+      InputError: data, settings or folder that cannot be used.
+    """
+    for flag, value in (
+        ("--seeds", asked.seeds),
+        ("--jobs", asked.jobs),
+        ("--tune-epochs", asked.tune_epochs),
+    ):
+        if value is not None and value < 1:
+            raise InputError(flag, str(value), "1 or more")
+    if asked.peers:
+        from snm.compare.peers import check
+
+        check(asked.peers)
+    base = asked.base().check()
+    losses = asked.losses or (base.loss,)
+    arms = plan_arms(
+        base,
+        mined=asked.mined,
+        losses=losses,
+        extras=asked.extras,
+        exclude_all=asked.exclude_all,
+    )
+    dataset = load(asked.data)
+    if dataset.test is None:
+        raise InputError(dataset.name, "no test points", "a test file beside the train file")
+    told = _Told()
+    # Resolves and checks every arm, before anything is written.
+    campaign = Campaign(
+        Plan(
+            data=asked.data,
+            arms=arms,
+            seeds=asked.seeds,
+            tune=asked.tune,
+            tune_epochs=asked.tune_epochs,
+            equal_seconds=asked.equal_seconds,
+            jobs=asked.jobs,
+        ),
+        dataset,
+        asked.out,
+        told,
+    )
+    plan = {
+        "data": str(Path(asked.data).resolve()) if asked.data != "synthetic" else asked.data,
+        "sha256": dataset.sha256,
+        "arms": [arm.name for arm in arms],
+        "settings": _flat(campaign),
+        "seeds": asked.seeds,
+        "tune": asked.tune,
+        "tune_epochs": campaign.tune_epochs,
+        "trials": len(grid_of(campaign.arms[0].config)),
+        "equal_seconds": asked.equal_seconds,
+        "jobs": asked.jobs,
+    }
+    with locked(asked.out):
+        _refuse_another(asked.out, plan)
+        write_json(asked.out / "plan.json", plan)
+        about = _about(asked, dataset, plan)
+        found: dict[str, Any] = {}
+        with told.bar:
+            for found in campaign.run():
+                write_json(asked.out / "results.json", {**about, **found})
+            found["peers"] = _peers(asked, dataset, base.weighting, told)
+        found["published"] = _published(dataset)
+        results = {**about, **found}
+        _write(asked.out, results)
+    for sheet in sheets(results):
+        _console.print(_table(sheet))
+    _console.print(f"\n{asked.out / 'report.html'}", soft_wrap=True)
+
+
+def _flat(campaign: Campaign) -> dict[str, Any]:
+    """The settings of the first arm; the others' differences stand in the results."""
+    return dataclasses.asdict(campaign.arms[0].config)
+
+
+def _refuse_another(out: Path, plan: dict[str, Any]) -> None:
+    path = out / "plan.json"
+    if not path.exists():
+        strangers = [p.name for p in out.iterdir() if p.name != ".lock"]
+        if strangers:
+            found = f"{strangers[0]} in a folder that is no comparison"
+            raise InputError(f"--out {out}", found, "a new or empty folder")
+        return
+    before = read_json(path)
+    for name in _FIXED:
+        value = plan[name]
+        if before.get(name) != value:
+            if isinstance(value, dict):
+                old = before.get(name) or {}
+                key = next(key for key in value if old.get(key) != value[key])
+                name, value, before = key, value[key], old
+            found = f"a comparison with {name} = {before.get(name)!r}"
+            raise InputError(f"--out {out}", found, f"{value!r}: choose another folder")
+
+
+def _about(asked: Compare, dataset: Dataset, plan: dict[str, Any]) -> dict[str, Any]:
+    assert dataset.test is not None
+    here = surroundings()
+    return {
+        "command": shlex.join(["snm", *sys.argv[1:]]),
+        "date": datetime.date.today().isoformat(),
+        "data": {
+            "name": dataset.name,
+            "sha256": dataset.sha256,
+            "points": dataset.train.num_points,
+            "test_points": dataset.test.num_points,
+            "features": dataset.train.num_features,
+            "labels": dataset.train.num_labels,
+        },
+        "plan": {k: v for k, v in plan.items() if k not in ("data", "sha256")},
+        "device": here["device"],
+        "versions": here["versions"],
+        "machine": {"cores": os.cpu_count(), "architecture": platform.machine()},
+    }
+
+
+def _peers(asked: Compare, dataset: Dataset, weighting: str, told: _Told) -> list[dict[str, Any]]:
+    """Each package on the same split; one that fails is a line with its reason."""
+    if not asked.peers:
+        return []
+    from snm.compare.peers import run_peer
+
+    found = []
+    for number, name in enumerate(asked.peers):
+        told("peers", Running(number, len(asked.peers), {name: (0, 0)}))
+        path = asked.out / "peers" / f"{name}.json"
+        result = run_peer(name, asked.data, path, weighting=weighting)
+        result.pop("asked", None)  # where the data lie is nobody else's business
+        found.append(result)
+    told("peers", Running(len(asked.peers), len(asked.peers), {}))
+    return found
+
+
+def _published(dataset: Dataset) -> Any:
+    from snm.compare.published import published_for
+
+    return published_for(dataset.name)
+
+
+def _write(out: Path, results: dict[str, Any]) -> None:
+    from snm.compare.page import page
+
+    write_json(out / "results.json", results)
+    for name, text in (("table.md", markdown(results)), ("report.html", page(results))):
+        beside = out / f"{name}.partial"
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(out / name)
+
+
+def _table(sheet: Sheet) -> Table:
+    table = Table(title=sheet.title, title_justify="left", caption=sheet.note,
+                  caption_justify="left")  # fmt: skip
+    for number, name in enumerate(sheet.columns):
+        table.add_column(name, justify="right" if number else "left", overflow="fold")
+    for row in sheet.rows:
+        table.add_row(*row)
+    return table
+
+
+class _Told:
+    """Shows how the runs stand: a bar on a terminal, a line a finished run elsewhere."""
+
+    def __init__(self) -> None:
+        self.bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=_console,
+            disable=not _console.is_terminal,
+        )
+        self._tasks: dict[str, Any] = {}
+        self._done: dict[str, int] = {}
+        self._begun = time.monotonic()
+
+    def __call__(self, stage: str, standing: Running) -> None:
+        if stage not in self._tasks:
+            self._tasks[stage] = self.bar.add_task(stage, total=standing.total)
+        at_work = ", ".join(
+            f"{arm} {100 * done / total:.0f}%" if total else arm
+            for arm, (done, total) in standing.working.items()
+        )
+        text = f"{stage}: {at_work}" if at_work else stage
+        self.bar.update(self._tasks[stage], completed=standing.done, description=text)
+        if self.bar.disable and standing.done != self._done.get(stage):
+            self._done[stage] = standing.done
+            spent = time.monotonic() - self._begun
+            _console.print(f"{spent:7.0f} s  {stage}: {standing.done} of {standing.total} runs")

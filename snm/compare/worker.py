@@ -1,0 +1,116 @@
+"""One run of a comparison, in its own process: `python -m snm.compare.worker TASK.json`.
+
+It trains in a folder beside its task, goes on where an earlier process stopped, and writes its
+result at once when it is over. It ends itself when the process that started it is gone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from snm.config import Config
+from snm.errors import InputError
+from snm.runs import read_json, write_json
+
+__all__ = ["main", "run_task"]
+
+_TELL_SECONDS = 1.0
+VALIDATION_FRACTION = 0.2
+
+
+def run_task(task: Path) -> dict[str, Any]:
+    """Trains, scores, and writes the result beside the task.
+
+    Args:
+      task: a file `NAME.task.json` with the data, the split, the settings and how often to look.
+
+    Raises:
+      InputError: data or settings that cannot be used.
+      NonFiniteError: a loss was not finite.
+    """
+    from snm.compare.probe import Probe
+    from snm.data.dataset import load
+    from snm.trainer import Finished, Started, training
+    from snm.training import Stepped
+
+    asked = read_json(task)
+    name = task.name.removesuffix(".task.json")
+    folder = task.parent
+    config = Config(**asked["config"])
+    dataset = load(asked["data"])
+    if asked["split"] == "validation":
+        dataset = dataset.split(VALIDATION_FRACTION, seed=0)
+    probe, every = None, 0
+    if asked["probes"]:
+        steps = -(-dataset.train.num_points // config.batch_size)
+        assert config.epochs != "auto"
+        every = max(1, config.epochs // asked["probes"]) * steps
+        probe = Probe(dataset, config)
+    total, told, result = 0, 0.0, {}
+    run = folder / name
+    for event in training(dataset, config, run, source=asked["data"], probe=probe,
+                          probe_every=every):  # fmt: skip
+        if isinstance(event, Started):
+            total = event.last_step
+        elif isinstance(event, Stepped) and time.monotonic() - told > _TELL_SECONDS:
+            told = time.monotonic()
+            (folder / f"{name}.steps").write_text(f"{event.step} {total}")
+        elif isinstance(event, Finished):
+            result = event.result
+    found = {"arm": asked["arm"], "split": asked["split"], "seed": config.seed, **result}
+    found["probes"] = _probed(run / "log.jsonl")
+    write_json(folder / f"{name}.json", found)
+    return found
+
+
+def _probed(log: Path) -> list[dict[str, Any]]:
+    """What the probe found, by step; of steps taken twice after an interruption, the last."""
+    found = {}
+    for line in log.read_text(encoding="utf-8").splitlines():
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue  # cut short by a kill; its step was taken again
+        if entry["event"] == "probed":
+            found[entry["step"]] = {
+                "step": entry["step"],
+                "seconds": entry["seconds"],
+                **entry["found"],
+            }
+    return [found[step] for step in sorted(found)]
+
+
+def _end_with_parent() -> None:
+    # Not through sys.stdin: its lock, held by this thread, would abort an orderly exit.
+    while os.read(0, 1):
+        pass
+    os._exit(3)
+
+
+def main() -> int:
+    """The process; its exit status."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    task = Path(sys.argv[1])
+    # An earlier worker on the same task may still be on its way out.
+    lock = task.with_name(task.name.replace(".task.json", ".lock")).open("w")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    from snm.cli import use_compilation_cache
+
+    use_compilation_cache()
+    try:
+        run_task(task)
+    except (InputError, ArithmeticError, OSError) as error:
+        print(f"snm: error: {error}", file=sys.stderr)
+        return 2 if isinstance(error, InputError) else 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

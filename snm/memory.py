@@ -1,0 +1,38 @@
+"""How much memory this process holds, without jax."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from pathlib import Path
+
+__all__ = ["peak_memory", "resident_memory"]
+
+
+def peak_memory() -> int:
+    """Bytes at the peak.
+
+    On Linux the peak that getrusage tells begins with that of the process which started this one,
+    so the kernel's own account is read where there is one.
+    """
+    found = _status("VmHWM")
+    if found is not None:
+        return found
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def resident_memory() -> int:
+    """Bytes now; elsewhere than on Linux those at the peak."""
+    found = _status("VmRSS")
+    return peak_memory() if found is None else found
+
+
+def _status(field: str) -> int | None:
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return None
+    for line in status.read_text(encoding="ascii", errors="replace").splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) * 1024
+    return None

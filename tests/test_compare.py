@@ -1,0 +1,299 @@
+"""The comparison: arithmetic over seeds, runs that happen once, a folder that survives kills."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import tiny
+
+import snm
+from snm.cli import main
+from snm.compare.arms import BASELINE, EXTRAS, grid_of, plan_arms
+from snm.compare.jobs import Job, result_of, run_jobs
+from snm.compare.probe import Probe
+from snm.compare.summary import interval, summarized
+from snm.compare.tables import markdown, sheets
+from snm.config import read_config
+from snm.errors import InputError
+from snm.runs import read_json, resolve
+
+TOML = """
+epochs = 2
+batch_size = 16
+sampled = 8
+learning_rate = 1.0
+dim = 8
+schedule = "constant"
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with data and with settings that make runs short."""
+    folder = tmp_path_factory.mktemp("compare")
+    tiny.write(folder / "tiny")
+    (folder / "short.toml").write_text(TOML)
+    return folder
+
+
+def command(folder, out, *more):
+    return ["compare", str(folder / "tiny"), "--out", str(out), "--config",
+            str(folder / "short.toml"), *more]  # fmt: skip
+
+
+# -- arithmetic ------------------------------------------------------------------------------
+
+
+def run(seed, value):
+    return {"seed": seed, "metrics": {"R@1": value, "points": 9}}
+
+
+def test_interval_by_hand():
+    # Deviation of 2, 4, 9 is sqrt(13); t for 2 degrees of freedom at 97.5% is 4.302653.
+    assert interval([2.0, 4.0, 9.0]) == pytest.approx(4.302653 * np.sqrt(13 / 3), rel=1e-6)
+    assert interval([5.0]) is None
+
+
+def test_ratios_are_taken_seed_by_seed():
+    arm = [run(0, 6.0), run(1, 9.0), run(2, 4.0)]
+    base = [run(1, 3.0), run(0, 4.0)]  # seed 2 failed there
+    found = summarized(arm, base)
+    assert found["mean"] == {"R@1": pytest.approx(19 / 3)}
+    # 6/4 and 9/3: their mean is no quotient of means (which would be 15/7).
+    assert found["ratio"]["R@1"] == pytest.approx((1.5 + 3.0) / 2)
+    # t for one degree of freedom is 12.7062; the deviation of 1.5 and 3 is 1.5 / sqrt(2).
+    assert found["ratio_ci95"]["R@1"] == pytest.approx(12.7062 * 1.5 / 2, rel=1e-5)
+    assert summarized([], base) == {"mean": {}, "ci95": {}, "ratio": {}, "ratio_ci95": {}}
+    assert summarized([run(0, 1.0)], [run(0, 0.0)])["ratio"]["R@1"] is None
+
+
+# -- arms ------------------------------------------------------------------------------------
+
+
+def test_arms_have_names_and_baselines():
+    base = snm.preset("paper")
+    arms = plan_arms(base, mined=(1, 16), losses=("bowl", "softmax"), exclude_all=True)
+    names = [arm.name for arm in arms]
+    assert names[:3] == [BASELINE, "top-1", "top-16"]
+    assert "softmax-top-16-exclude-all" in names
+    assert len(set(names)) == len(names) == 12
+    by_name = {arm.name: arm for arm in arms}
+    assert by_name[BASELINE].config.mined == "all"
+    assert by_name["softmax-top-1"].baseline == "softmax-negative-sampling"
+    assert by_name["top-16-exclude-all"].config.exclude == "all"
+    plain = by_name["top-16"].config
+    assert plain == dataclasses.replace(base, mined=16)
+
+
+def test_every_extra_fits_a_data_set_and_every_arm_has_as_many_trials(folder):
+    dataset = snm.load_data(folder / "tiny")
+    base = dataclasses.replace(snm.preset("paper"), sampled=8, epochs=1)
+    arms = plan_arms(base, mined=(2, 3), losses=("bowl", "powl", "softmax"), extras=list(EXTRAS))
+    configs = [resolve(arm.config, dataset) for arm in arms]
+    assert len({json.dumps(dataclasses.asdict(config)) for config in configs}) == len(arms)
+    assert {len(grid_of(config)) for config in configs} == {6}
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (["--extras", "aneal"], "--extras: found 'aneal', expected for example anneal"),
+        (["--mined", "3", "3"], "--mined: found 3 twice"),
+        (["--mined", "9"], "found 9 mined of 8 sampled labels"),
+        (["--seeds", "0"], "--seeds: found 0, expected 1 or more"),
+        (["--tune-epochs", "0"], "--tune-epochs: found 0"),
+        (["--peers", "omikiji"], "omikuji"),
+        (["--tunes"], "unknown option"),
+    ],
+)
+def test_bad_options(folder, tmp_path, capsys, flags, expected):
+    with pytest.raises(SystemExit) as error:
+        main(command(folder, tmp_path / "out", *flags))
+    assert error.value.code == 2
+    said = capsys.readouterr().err
+    assert expected in said
+    assert said.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_data_without_test_points(tmp_path, capsys):
+    tiny.write(tmp_path / "data", test=False)
+    with pytest.raises(SystemExit) as error:
+        main(["compare", str(tmp_path / "data"), "--out", str(tmp_path / "out")])
+    assert error.value.code == 2
+    assert "no test points" in capsys.readouterr().err
+
+
+# -- the probe -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("exclude", ["positive", "all"])
+def test_the_probe_counts_what_brute_force_counts(folder, tmp_path, exclude):
+    dataset = snm.load_data(folder / "tiny")
+    settings = dataclasses.replace(tiny.CONFIG, exclude=exclude, sampled="all", score_scale=2.0)
+    snm.train(dataset, settings, tmp_path / "run")
+    predictor = snm.load(tmp_path / "run")
+    probe = Probe(dataset, resolve(settings, dataset))
+    found = probe(predictor)
+
+    train = dataset.train
+    labels, sorted_scores = predictor.predict(train.features, tiny.LABELS)
+    scores = np.zeros((tiny.POINTS, tiny.LABELS))
+    np.put_along_axis(scores, labels, sorted_scores / 2.0, axis=1)
+    known = train.labels.toarray() != 0
+    positives = probe._positives
+    assert known[np.arange(tiny.POINTS), positives].all()
+    own = scores[np.arange(tiny.POINTS), positives]
+    ids = np.asarray(probe._sample(0, tiny.LABELS - 1).ids)
+    mined, others, sampled = [], [], []
+    for i in range(tiny.POINTS):
+        barred = set(np.flatnonzero(known[i])) if exclude == "all" else {positives[i]}
+        rest = [j for j in ids if j not in barred]
+        sampled += [(i, j) for j in rest]
+        mined += [(i, j) for j in sorted(rest, key=lambda j: -scores[i, j])[:3]]
+        others.append(max(scores[i, j] for j in range(tiny.LABELS) if j != positives[i]))
+    negatives = found["negatives"]
+    assert negatives["false_share_mined"] == pytest.approx(np.mean([known[p] for p in mined]))
+    assert negatives["false_share_sampled"] == pytest.approx(np.mean([known[p] for p in sampled]))
+    quantiles = (0.05, 0.25, 0.5, 0.75, 0.95)
+    for name, pairs in (("mined", mined), ("sampled", sampled)):
+        wanted = np.quantile([scores[p] for p in pairs], quantiles)
+        np.testing.assert_allclose(negatives[name], wanted, atol=2e-6)
+    np.testing.assert_allclose(negatives["positive"], np.quantile(own, quantiles), atol=2e-6)
+    margins = own - others
+    np.testing.assert_allclose(found["margin"]["quantiles"][20], np.median(margins), atol=2e-6)
+    assert found["margin"]["share_not_positive"] == np.mean(margins <= 0)
+    deciles = np.bincount([probe._deciles[j] for _, j in mined], minlength=10) / len(mined)
+    np.testing.assert_allclose(negatives["mined_by_decile"], deciles, atol=1e-6)
+    test = snm.evaluate(tmp_path / "run", dataset)["metrics"]
+    assert found["test"]["R@1"] == pytest.approx(test["R@1"])
+    # All labels are one sample: nothing moves.
+    assert found["gradient"]["norm"] > 0
+    assert found["gradient"]["deviation"] == 0
+
+
+def test_the_gradient_moves_with_the_sample_and_the_probe_changes_nothing(folder, tmp_path):
+    dataset = snm.load_data(folder / "tiny")
+    snm.train(dataset, tiny.CONFIG, tmp_path / "run")
+    predictor = snm.load(tmp_path / "run")
+    rows = np.array(predictor.state.head.table.rows)
+    probe = Probe(dataset, resolve(tiny.CONFIG, dataset))
+    first, second = probe(predictor), probe(predictor)
+    assert first == second
+    assert first["gradient"]["deviation"] > 0
+    np.testing.assert_array_equal(rows, predictor.state.head.table.rows)
+
+
+# -- runs ------------------------------------------------------------------------------------
+
+
+def test_a_comparison_end_to_end_and_again(folder, tmp_path, capsys):
+    out = tmp_path / "out"
+    words = command(folder, out, "--mined", "3", "--seeds", "1", "--no-equal-seconds")
+    with pytest.raises(SystemExit) as error:
+        main(words)
+    assert error.value.code == 0
+    results = read_json(out / "results.json")
+    assert [arm["name"] for arm in results["arms"]] == [BASELINE, "top-3"]
+    arm = results["arms"][1]
+    assert (arm["sampled"], arm["mined"], arm["epochs"]) == (8, 3, 2)
+    (seed,) = arm["seeds"]
+    assert arm["mean"]["R@1"] == seed["metrics"]["R@1"]
+    base = results["arms"][0]["mean"]["R@1"]
+    assert arm["ratio"]["R@1"] == pytest.approx(seed["metrics"]["R@1"] / base)
+    assert arm["ci95"]["R@1"] is None
+    assert [look["step"] for look in seed["probes"]] == [0, 4, 8]
+    assert seed["probes"][-1]["test"]["R@1"] == pytest.approx(seed["metrics"]["R@1"])
+    text = (out / "table.md").read_text()
+    assert text == markdown(results)
+    assert f"| top-3 | 3 of 8 | {seed['metrics']['R@1']:.2f} " in text
+    assert results["data"]["sha256"] in (out / "report.html").read_text()
+    # The same settings by the ordinary way: a comparison adds nothing of its own.
+    base = dataclasses.replace(snm.preset("paper"), mined="all")
+    settings = dataclasses.replace(read_config(folder / "short.toml", base=base), mined=3)
+    alone = snm.train(folder / "tiny", settings, tmp_path / "alone")
+    assert alone["metrics"] == seed["metrics"]
+
+    begun = time.monotonic()
+    runs = {path.name: path.stat().st_mtime_ns for path in (out / "runs").iterdir()}
+    with pytest.raises(SystemExit):
+        main(words)
+    assert time.monotonic() - begun < 10
+    assert runs == {path.name: path.stat().st_mtime_ns for path in (out / "runs").iterdir()}
+    assert read_json(out / "results.json")["arms"] == results["arms"]
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as error:
+        main([*words, "--epochs", "3", "--seeds", "2"])
+    assert error.value.code == 2
+    assert "epochs = 2" in capsys.readouterr().err
+
+
+def test_a_failed_run_is_told_and_tried_again(folder, tmp_path):
+    dataset = snm.load_data(folder / "tiny")
+    base = dataclasses.replace(snm.preset("paper"), epochs=1, dim=8, sampled=8, mined=3)
+    good = Job("good", resolve(base, dataset), "test")
+    overflows = dataclasses.replace(base, phi="exponential", score_scale=1e4)
+    bad = Job("bad", resolve(overflows, dataset), "test")
+    standing = list(run_jobs(str(folder / "tiny"), tmp_path, [bad, good, good], 2))
+    assert (standing[-1].done, standing[-1].total) == (2, 2)
+    assert result_of(tmp_path, good)["metrics"]["points"] == tiny.TEST_POINTS
+    assert "not finite" in result_of(tmp_path, bad)["error"]
+    # A result is kept, a failure is not.
+    again = next(run_jobs(str(folder / "tiny"), tmp_path, [bad, good], 1))
+    assert (again.done, list(again.working)) == (1, ["bad"])
+
+
+def test_failures_stand_in_the_tables():
+    arm = {"name": BASELINE, "baseline": BASELINE, "mined": 8, "sampled": 8, "mined_start": 0,
+           "seeds": [{"seed": 0, "failed": "ended by SIGKILL"}], "seconds": None,
+           "peak_memory_bytes": None, **summarized([], [])}  # fmt: skip
+    found = sheets({"arms": [arm], "plan": {"seeds": 1}})
+    failed = next(sheet for sheet in found if sheet.title == "Failed")
+    assert failed.rows == ((BASELINE, "0", "ended by SIGKILL"),)
+    assert found[0].rows[0][2:] == ("-",) * 6
+
+
+@pytest.mark.slow
+def test_a_comparison_killed_five_times_is_the_same_comparison(folder, tmp_path):
+    more = ["--mined", "1", "3", "--seeds", "2", "--no-equal-seconds", "--tune", "--tune-epochs",
+            "1", "--jobs", "2"]  # fmt: skip
+
+    def start(out):
+        words = [sys.executable, "-m", "snm", *command(folder, out, *more)]
+        return subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+    whole = start(tmp_path / "whole")
+    begun = time.monotonic()
+    assert whole.wait() == 0, whole.stderr.read()
+    seconds = time.monotonic() - begun
+    rng = np.random.default_rng(5)
+    for _ in range(5):
+        broken = start(tmp_path / "broken")
+        time.sleep(rng.uniform(2, seconds / 5 + 2))
+        if broken.poll() is None:
+            os.kill(broken.pid, signal.SIGKILL)
+            broken.wait()
+    last = start(tmp_path / "broken")
+    assert last.wait() == 0, last.stderr.read()
+
+    def metrics(out):
+        results = read_json(out / "results.json")
+        tables = [[(arm["name"], arm["mean"], arm["ci95"], arm["ratio"], arm["ratio_ci95"])
+                   for arm in results[part]] for part in ("arms", "tuned")]  # fmt: skip
+        return tables, {name: about["best"] for name, about in results["tuning"].items()}
+
+    assert metrics(tmp_path / "broken") == metrics(tmp_path / "whole")
+
+
+def test_another_process_in_the_folder_is_refused(tmp_path):
+    from snm.compare.campaign import locked
+
+    with locked(tmp_path), pytest.raises(InputError, match="another comparison"):  # noqa: SIM117
+        with locked(tmp_path):
+            pass

@@ -1,0 +1,352 @@
+"""The report: what it says is what the results say, and it needs nothing but itself."""
+
+import functools
+import html.parser
+import re
+import shutil
+import sys
+
+import pytest
+
+from snm.compare.page import page, verdict
+from snm.compare.plots import drawing
+from snm.compare.probe import MARGIN_QUANTILES
+from snm.compare.summary import summarized
+from snm.compare.tables import sheets
+from snm.errors import InputError
+
+BASE = "negative-sampling"
+NAMES = [f"{m}@{k}" for k in (1, 3, 5) for m in ("P", "R", "nDCG", "PSP")]
+
+
+def look(step, level, sampled=True):
+    """What the probe sees; `level` is R@1 and moves all else."""
+    found = {
+        "step": step,
+        "seconds": step / 8,
+        "test": {"R@1": level, "P@1": 2 * level},
+        "margin": {"quantiles": [q - 0.5 for q in MARGIN_QUANTILES], "share_not_positive": 0.5},
+    }
+    if sampled:
+        found["negatives"] = {
+            **{kind: [level / 9 + 0.1 * q for q in range(at, at + 5)]
+               for at, kind in enumerate(("sampled", "mined", "positive"))},
+            "false_share_sampled": 0.01,
+            "false_share_mined": level / 100,
+            "mined_by_decile": [0.05] * 9 + [0.55],
+        }  # fmt: skip
+        found["gradient"] = {"norm": level, "deviation": level / 3}
+    return found
+
+
+def good(seed, value, sampled=True):
+    return {
+        "seed": seed,
+        "metrics": dict.fromkeys(NAMES, value),
+        "seconds": 4.0 + seed,
+        "examples_per_second": 1000.0,
+        "peak_memory_bytes": 2**29,
+        "by_label_frequency": [
+            {"labels": 9, "occurrences": 9, "recall": value * i / 9, "precision": value / 10}
+            for i in range(10)
+        ],
+        "probes": [look(step, value * step / 8, sampled) for step in (0, 4, 8)],
+    }
+
+
+def arm(name, values, base=None, *, baseline=BASE, sampler="uniform"):
+    """An arm with a metric of each seed; None is a seed that failed."""
+    seeds = [
+        {"seed": seed, "failed": "loss is not finite"} if value is None
+        else good(seed, value, sampler == "uniform")
+        for seed, value in enumerate(values)
+    ]  # fmt: skip
+    done = [seed for seed in seeds if "failed" not in seed]
+    others = [good(seed, value) for seed, value in enumerate(base or values) if value is not None]
+    return {
+        "name": name, "about": f"about {name}", "baseline": baseline, "sampled": 32, "mined": 16,
+        "mined_start": 0, "epochs": 4, "sampler": sampler, "seeds": seeds,
+        "seconds": 4.5 if done else None, "peak_memory_bytes": 2**29 if done else None,
+        **summarized(done, others),
+    }  # fmt: skip
+
+
+def results(*arms, seeds=2, **more):
+    return {
+        "command": "snm compare a&b --out 'x<y'",
+        "date": "2026-01-31",
+        "data": {"name": "a<b>&", "sha256": "0123" * 16, "points": 1234, "test_points": 567,
+                 "features": 89, "labels": 33},
+        "plan": {"seeds": seeds, "trials": 6, "jobs": 1, "settings": {"dim": 8, "loss": "bowl"}},
+        "device": "cpu: cpu",
+        "versions": {"python": "3.11", "snm": "0.1.0", "jax": "0.10"},
+        "machine": {"cores": 2, "architecture": "x86_64"},
+        "arms": list(arms),
+        "peers": [],
+        "published": None,
+        **more,
+    }  # fmt: skip
+
+
+@functools.cache
+def full():
+    """Everything at once: failures, arms without probes of a sample, peers, published figures."""
+    base = [2.0, 4.0]
+    arms = [
+        arm(BASE, base),
+        arm("top-1", [1.0, None], base),
+        arm("top-16", [4.0, 8.0], base),
+        arm("in-batch", [3.0, 3.0], base, sampler="in-batch"),
+        arm("<i>&amp;", [3.0, 5.0], base),
+        arm("lost", [None, None], base),
+    ]
+    chosen = {"learning_rate": 50.0, "negative_weight": 4.0}
+    tuning = {a["name"]: {"trials": [], "best": chosen} for a in arms}
+    metrics = {name: 12.5 for name in NAMES if name[0] in "RP"}
+    peers = [
+        {"name": "forest", "settings": "3 trees", "metrics": metrics, "seconds": 1.5,
+         "peak_memory_bytes": 2**28},
+        {"name": "other", "failed": "not installed: pip install other"},
+    ]  # fmt: skip
+    published = {"source": "Somebody & others (2019), table 3", "columns": ["P@1", "P@3"],
+                 "rows": [{"method": "theirs", "metrics": {"P@1": 77.25}}]}  # fmt: skip
+    return results(*arms, tuned=arms[:3], tuning=tuning, equal_seconds=arms[:3], peers=peers,
+                   published=published)  # fmt: skip
+
+
+def many():
+    """More arms than there are colours, in two losses."""
+    base = [2.0, 4.0]
+    arms = [arm(BASE, base)]
+    arms += [arm(f"top-{2**i}-exclude-all", [2.0 + i, 4.0 + i], base) for i in range(12)]
+    other = "softmax-" + BASE
+    arms += [arm(other, base, baseline=other)]
+    arms += [arm(f"softmax-top-{4**i}", [2.0, 3.0 + i], base, baseline=other) for i in range(4)]
+    return results(*arms)
+
+
+class Read(html.parser.HTMLParser):
+    """Tables by caption (rows of cell texts), ids, references and headings."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tables, self.ids, self.links, self.levels, self.tags = {}, [], [], [], []
+        self._rows, self._cell = [], None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        self.tags.append((tag, attrs))
+        if "id" in attrs:
+            self.ids.append(attrs["id"])
+        self.links += [value for key, value in attrs.items()
+                       if key.split(":")[-1] in ("href", "src", "srcset", "data")]  # fmt: skip
+        if re.fullmatch("h[1-6]", tag):
+            self.levels.append(int(tag[1]))
+        if tag == "tr":
+            self._rows.append([])
+        if tag in ("th", "td", "caption"):
+            self._cell = ""
+
+    def handle_data(self, data):
+        if self._cell is not None:
+            self._cell += data
+
+    def handle_endtag(self, tag):
+        if tag in ("th", "td"):
+            self._rows[-1].append(" ".join(self._cell.split()))
+        elif tag == "caption":
+            self._rows = self.tables.setdefault(self._cell, [])
+        if tag in ("th", "td", "caption"):
+            self._cell = None
+
+
+def words(cell):
+    return " ".join(cell.split())
+
+
+def wanted(found):
+    return {
+        sheet.title: [list(map(words, row)) for row in (sheet.columns, *sheet.rows)]
+        for sheet in sheets(found)
+    }
+
+
+CASES = {
+    "full": full,
+    "one seed": lambda: results(arm(BASE, [2.0]), arm("top-1", [3.0], [2.0]), seeds=1),
+    "nothing finished": lambda: results(arm(BASE, [None]), arm("top-1", [None]), seeds=1),
+    "no probes": lambda: results(*[{**a, "seeds": [{**s, "probes": []} for s in a["seeds"]]}
+                                   for a in (arm(BASE, [0.0, 0.0]), arm("top-1", [1.0, 2.0]))]),
+    "many": many,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_page_is_whole(name):
+    found = CASES[name]()
+    text = page(found)
+    read = Read(text)
+    assert read.tables == wanted(found)
+    assert len(set(read.ids)) == len(read.ids)
+    # Every reference is to a place of the page itself.
+    assert {link[0] for link in read.links} == {"#"}
+    assert {link[1:] for link in read.links} <= set(read.ids)
+    assert not re.search(r"https?:|//[a-z]|@import|<script|<link", text)
+    assert {at[0] for at in re.findall(r"url\((.)([^)]*)", text)} <= {"#"}
+    assert set(re.findall(r"url\(#([^)]*)", text)) <= set(read.ids)
+    # Headings go down by one level at a time.
+    assert read.levels[0] == 1
+    assert all(below <= above + 1 for above, below in zip(read.levels, read.levels[1:], strict=0))
+    for tag, attrs in read.tags:
+        if tag == "svg":
+            assert attrs.get("role") == "img" or attrs.get("aria-hidden") == "true"
+        for label in attrs.get("aria-labelledby", "").split():
+            assert label in read.ids
+        if attrs.get("class") == "scroll":
+            assert attrs["tabindex"] == "0"
+
+
+def test_the_page_is_the_same_each_time_and_leaves_matplotlib_alone():
+    import matplotlib
+
+    before = dict(matplotlib.rcParams)
+    assert page(full()) == page(full())
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_names_are_escaped():
+    text = page(full())
+    assert "<i>" not in text
+    assert "&lt;i&gt;&amp;amp;" in text
+    assert "<h1>a&lt;b&gt;&amp;: SNM" in text
+    assert "snm compare a&amp;b --out &#39;x&lt;y&#39;" in text
+
+
+def test_plots_say_their_figures():
+    text = page(full())
+    said = re.findall(r"<desc [^>]*>([^<]*)</desc>", text)
+    # Means of the seeds: 4 and 8; 2 and 4; one seed of 1.
+    curve = next(s for s in said if "ends at" in s)
+    assert curve == ("top-16 ends at 6.00, &lt;i&gt;&amp;amp; ends at 4.00, negative-sampling "
+                     "ends at 3.00, in-batch ends at 3.00, top-1 ends at 1.00.")  # fmt: skip
+    # 4/2 and 8/4; 3/2 and 3/4: mean 1.125, half 12.7062 * 0.75 / 2.
+    ratios = next(s for s in said if s.startswith("Ratios"))
+    assert "top-1 0.50, top-16 2.00 ± 0.00, in-batch 1.12 ± 4.76" in ratios
+    assert "as they do not sample uniformly: in-batch." in text
+
+
+def test_without_matplotlib(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(InputError, match="pip install matplotlib") as error, drawing():
+        pass
+    assert "\n" not in str(error.value)
+
+
+# -- the verdict -----------------------------------------------------------------------------
+
+
+def test_a_gain_that_the_seeds_settle():
+    said = verdict(results(arm(BASE, [2.0, 4.0]), arm("top-16", [4.0, 8.0], [2.0, 4.0])))
+    # 4 and 8: mean 6, half 12.7062 * 4 / 2.
+    assert said == [
+        "At equal steps, top-16 has the highest R@1, 6.00 ± 25.41 percent: 2.00 times that of "
+        "negative-sampling, 95% interval 2.00 to 2.00, which is above 1.",
+        "Intervals are over seeds, on one data set and one split.",
+    ]
+
+
+def test_a_gain_that_the_seeds_do_not_settle():
+    # Ratios 1.5 and 0.7: mean 1.1, half 12.7062 * 0.8 / 2 = 5.08.
+    said = verdict(results(arm(BASE, [2.0, 2.0]), arm("top-16", [3.0, 1.4], [2.0, 2.0])))[0]
+    assert said.endswith("1.10 times that of negative-sampling, 95% interval -3.98 to 6.18, "
+                         "which includes 1, so these seeds do not settle it.")  # fmt: skip
+
+
+def test_where_top_1_loses():
+    base, one = arm(BASE, [2.0, 4.0]), arm("top-1", [1.0, 2.0], [2.0, 4.0])
+    one["ratio"]["R@1"], one["ratio_ci95"]["R@1"] = 1.25, 0.125
+    one["ratio"]["P@5"], one["ratio_ci95"]["P@5"] = 0.9, 0.3
+    assert verdict(results(base, one))[1] == (
+        "Against negative-sampling, top-1 gains in R@1 (1.25); loses in R@3 (0.50), R@5 (0.50), "
+        "P@1 (0.50), P@3 (0.50); is not settled (the interval includes 1) in P@5 (0.90)."
+    )
+
+
+def test_a_baseline_that_leads():
+    base = arm(BASE, [4.0])
+    said = verdict(results(base, arm("top-16", [3.0], [4.0]), seeds=1))
+    assert said[0] == (
+        "At equal steps, negative-sampling has the highest R@1, 4.00 percent. No arm's mean is "
+        "above its baseline's; nearest is top-16: 0.75 times that of negative-sampling, from one "
+        "seed."
+    )
+    assert said[-1].startswith("One seed")
+    other = "softmax-negative-sampling"
+    more = [arm(other, [1.0], baseline=other), arm("softmax-top-4", [2.0], [1.0], baseline=other)]
+    assert (
+        "Farthest above its own baseline is softmax-top-4: 2.00"
+        in (verdict(results(base, *more, seeds=1))[0])
+    )
+
+
+def test_failures_tuning_and_seconds_are_told():
+    said = verdict(full())
+    assert [s.split(",")[0] for s in said] == [
+        "At equal steps", "Against negative-sampling", "With each arm at its best settings",
+        "In equal seconds", "5 of 24 runs failed and are missing from these figures.",
+        "Intervals are over seeds",
+    ]  # fmt: skip
+    assert said[1].endswith("loses in R@1 (0.50), R@3 (0.50), R@5 (0.50), P@1 (0.50), P@3 (0.50), "
+                            "P@5 (0.50), from one seed.")  # fmt: skip
+    assert said[3].endswith("Arms took 4.5 to 4.5 seconds.")
+    assert verdict(CASES["nothing finished"]())[0] == "At equal steps, no run finished."
+
+
+# -- in a browser ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api")
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    path = next(filter(None, map(shutil.which, names)), None)
+    if path is None:
+        pytest.skip(f"no browser on PATH: {', '.join(names)}")
+    with playwright.sync_playwright() as play:
+        found = play.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        yield found
+        found.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("name", ["full", "many"])
+def test_in_a_browser(browser, tmp_path, name, width):
+    found = CASES[name]()
+    file = tmp_path / "report.html"
+    file.write_text(page(found), encoding="utf-8")
+    shown, said, asked = browser.new_page(viewport={"width": width, "height": 900}), [], []
+    shown.on("console", lambda message: said.append(message.text))
+    shown.on("pageerror", lambda error: said.append(str(error)))
+    shown.on("request", lambda request: asked.append(request.url))
+    shown.goto(file.as_uri())
+    assert said == []
+    assert asked == [file.as_uri()]
+    assert shown.evaluate("document.documentElement.scrollWidth") <= width
+    tables = shown.evaluate(
+        "Array.from(document.querySelectorAll('table'), t => [t.caption.textContent,"
+        " Array.from(t.rows, r => Array.from(r.cells, c => c.textContent))])"
+    )
+    assert {title: [list(map(words, row)) for row in rows] for title, rows in tables} == (
+        wanted(found)
+    )
+    # Text that no panel cuts off, and that can be read without zooming.
+    sizes = shown.evaluate(
+        "Array.from(document.querySelectorAll('svg.plot'), s => s.getBoundingClientRect().width /"
+        " s.viewBox.baseVal.width)"
+    )
+    assert min(sizes) > 0.85
+    shown.keyboard.press("Tab")
+    assert shown.evaluate("document.activeElement.className") == "skip"
+    shown.close()
