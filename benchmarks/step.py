@@ -161,6 +161,7 @@ def batch_of(shape: Shape, step: int) -> Batch:
         known=None,
         sample=uniform_host(SEED, step, shape.num_labels, shape.sampled + 1),
         step=np.asarray(step, np.int32),
+        key=np.asarray(jax.random.key_data(jax.random.key(SEED))),
     )
 
 

@@ -12,6 +12,7 @@ alone, so there is nothing of them to checkpoint.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import threading
 from typing import Any, NamedTuple
 
@@ -41,6 +42,7 @@ class Batch(NamedTuple):
       known: [n, K] block of all known labels, or None where they are not asked for.
       sample: the labels drawn, or None where all labels are negatives.
       step: int32 scalar, counted from 0 over the whole run.
+      key: uint32 [2], key data of the run's seed; as data, so that other seeds share the program.
       columns: the entries of `features` by feature, or None where the device has no use for them.
     """
 
@@ -49,6 +51,7 @@ class Batch(NamedTuple):
     known: SparseRows | None
     sample: Sample | None
     step: jax.Array
+    key: jax.Array
     columns: Columns | None = None
 
 
@@ -59,6 +62,7 @@ class _Rows(NamedTuple):
     positives: Any
     sample: Any
     step: Any
+    key: Any
 
 
 class _Csr(NamedTuple):
@@ -101,6 +105,10 @@ class Source:
     _lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
     _epochs: dict[int, tuple[np.ndarray, np.ndarray]] = dataclasses.field(default_factory=dict)
     _shapes: dict[int, tuple[int, int]] = dataclasses.field(default_factory=dict)
+
+    @functools.cached_property
+    def _key(self) -> Any:
+        return np.asarray(jax.random.key_data(jax.random.key(self.seed)))
 
     @property
     def num_points(self) -> int:
@@ -176,7 +184,8 @@ class Source:
         positives = np.where(real, (draw[points] * counts[points]).astype(np.int64), 0)
         if self.resident:
             sample = self._sample(step, None)
-            return _Rows(points.astype(np.int32), positives.astype(np.int32), sample, counter)
+            drawn = positives.astype(np.int32)
+            return _Rows(points.astype(np.int32), drawn, sample, counter, self._key)
         spec = self.spec
         feature_entries, label_entries = self.shape(number)
         features = _take(self.features, points, feature_entries)
@@ -185,7 +194,7 @@ class Source:
         sample = self._sample(step, terms)
         needed = known if spec.exclude == "all" else None
         columns = None if self.num_frequent is None else columns_of(features, self.num_frequent)
-        return Batch(features, terms, needed, sample, counter, columns)
+        return Batch(features, terms, needed, sample, counter, self._key, columns)
 
     def _terms(self, known: SparseRows, positives: np.ndarray, real: np.ndarray) -> SparseRows:
         ids, values, starts = (np.asarray(part) for part in known)
@@ -246,7 +255,8 @@ class Source:
             sample = sampling.uniform_device(
                 self.seed, item.step, spec.num_labels, spec.sampled + 1
             )
-        return Batch(block, terms, known if spec.exclude == "all" else None, sample, item.step)
+        known_or_none = known if spec.exclude == "all" else None
+        return Batch(block, terms, known_or_none, sample, item.step, item.key)
 
     def _device_terms(self, known: SparseRows, item: _Rows) -> SparseRows:
         real = item.points >= 0

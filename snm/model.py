@@ -53,7 +53,7 @@ class Model:
       scale_learning_rate: of the logarithm of a learned multiplier.
       schedule: constant, linear or cosine.
       total_steps: over which the schedule falls.
-      seed: of initial values and dropout.
+      seed: of initial values.
       members: models trained apart whose scores are added; 1 while training. See `join`.
     """
 
@@ -148,7 +148,7 @@ def abstract_state(model: Model) -> TrainState:
 
 def train_step(model: Model, state: TrainState, batch: Batch) -> tuple[TrainState, StepMetrics]:
     """One step: embed, mine, take the loss, step every row that the batch touched."""
-    key = jax.random.fold_in(jax.random.key(model.seed), batch.step)
+    key = jax.random.fold_in(jax.random.wrap_key_data(batch.key), batch.step)
     features = _dropped_out(model, batch.features, key)
     rate = model.learning_rate * model.decay(batch.step)
 

@@ -158,6 +158,8 @@ def run_steps(
         stage = bisect.bisect_right(cuts, first) - 1
         if (shape, stage) not in compiled:
             staged = dataclasses.replace(model, head=heads[stage][1]) if heads else model
+            # The seed is data of the batch, so that members share what is compiled.
+            staged = dataclasses.replace(staged, seed=0)
             compiled[shape, stage] = _compiled(staged, source, shape)
         state, metrics = compiled[shape, stage](state, resident, stack)
         waiting.append((first, count, metrics))
