@@ -27,7 +27,7 @@ import numpy as np
 from jax import lax
 
 from snm import backward, losses, products, softmax, surrogates, weights
-from snm.rows import RowTable, SparseRows, entry_rows, normalize
+from snm.rows import RowTable, SparseRows, entry_rows, random_rows
 from snm.sampling import Sample, slots_of
 from snm.scoring import MASKED, Best, Masked, best_scores
 
@@ -153,7 +153,7 @@ class HeadStep(NamedTuple):
 
 def init_head(spec: HeadSpec, key: jax.Array, dim: int, *, score_scale: float = 1.0) -> Head:
     """Class rows uniform on the unit sphere of `dim` dimensions; `key` is consumed."""
-    rows = normalize(jax.random.normal(key, (spec.num_labels, dim), jnp.float32))
+    rows = random_rows(key, spec.num_labels, dim)
     accumulator = jnp.zeros(spec.num_labels) if spec.row_optimizer == "adagrad" else None
     bias = jnp.zeros(spec.num_labels) if spec.bias else None
     return Head(RowTable(rows, accumulator), bias, jnp.float32(math.log(score_scale)))

@@ -17,7 +17,7 @@ from snm.batches import Batch
 from snm.columns import sum_columns, update_columns
 from snm.encoder import Tower, apply_tower, init_tower
 from snm.head import Head, HeadSpec, init_head, update_head
-from snm.rows import RowTable, SparseRows, bag, normalize
+from snm.rows import RowTable, SparseRows, bag, random_rows
 from snm.scoring import Best, best_scores
 from snm.updates import update_rows
 
@@ -129,12 +129,12 @@ class StepMetrics(NamedTuple):
 def init_state(model: Model) -> TrainState:
     """Parameters at the start: rows on spheres, the dense layer by its own rule."""
     features_key, head_key = jax.random.split(jax.random.key(model.seed))
-    rows = normalize(jax.random.normal(features_key, (model.num_features, model.dim)))
+    rows = random_rows(features_key, model.num_features, model.dim, length=model.feature_init)
     adagrad = model.head.row_optimizer == "adagrad"
     accumulator = jnp.zeros(model.num_features) if adagrad else None
     tower = init_tower(model.dim, model.encoder, model.head.compute_dtype, model.seed)[1]
     return TrainState(
-        features=RowTable(rows * model.feature_init, accumulator),
+        features=RowTable(rows, accumulator),
         tower=tower,
         tower_state=model.tower_optimizer.init(tower),
         head=init_head(model.head, head_key, model.dim, score_scale=model.score_scale),

@@ -18,8 +18,18 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-__all__ = ["RowTable", "SparseRows", "bag", "bag_gather", "bag_loop", "entry_rows", "normalize"]
+__all__ = [
+    "RowTable",
+    "SparseRows",
+    "bag",
+    "bag_gather",
+    "bag_loop",
+    "entry_rows",
+    "normalize",
+    "random_rows",
+]
 
+_RANDOM_ROWS = 1 << 16  # made at once: 128 MB of 512 numbers each
 _UNROLL_SUM = 8  # entries a turn of the summing loop; 16 gained nothing on pairs of 17 a point
 
 
@@ -64,6 +74,26 @@ def normalize(x: jax.Array) -> jax.Array:
     square = jnp.sum(x * x, axis=-1, keepdims=True)
     # A floor under the square would be finite too, but hand on gradients times 1e19 at zero.
     return x * lax.rsqrt(jnp.where(square > jnp.finfo(x.dtype).tiny, square, 1))
+
+
+def random_rows(key: jax.Array, count: int, dim: int, *, length: float = 1.0) -> jax.Array:
+    """Rows uniform on a sphere: float32 [count, dim]; `key` is consumed.
+
+    They are made in blocks: normal numbers for a whole table of millions of rows take three times
+    the table's memory beside it.
+    """
+    size = min(count, _RANDOM_ROWS)
+
+    def block(key: jax.Array) -> jax.Array:
+        return normalize(jax.random.normal(key, (size, dim), jnp.float32)) * length
+
+    def fill(number: jax.Array, rows: jax.Array) -> jax.Array:
+        start = jnp.minimum(number * size, count - size)
+        return lax.dynamic_update_slice(rows, block(jax.random.fold_in(key, number)), (start, 0))
+
+    if size == count:
+        return block(key)
+    return lax.fori_loop(0, -(-count // size), fill, jnp.zeros((count, dim), jnp.float32))
 
 
 def bag(table: jax.Array, block: SparseRows) -> jax.Array:

@@ -9,8 +9,9 @@ import pytest
 import scipy.sparse
 from jax import lax
 
+from snm import rows as rows_module
 from snm import updates
-from snm.rows import RowTable, SparseRows, bag, entry_rows, normalize
+from snm.rows import RowTable, SparseRows, bag, entry_rows, normalize, random_rows
 from snm.updates import update_rows
 
 NUM_ROWS, DIM, LEARNING_RATE = 23, 32, 0.25
@@ -189,6 +190,22 @@ def test_entry_rows_counts_padding_to_the_last_row():
     np.testing.assert_array_equal(
         entry_rows(random_block(0, [2, 0, 1], padding=2)), [0, 0, 2, 2, 2]
     )
+
+
+def test_random_rows_in_blocks_are_unit_and_distinct(monkeypatch):
+    monkeypatch.setattr(rows_module, "_RANDOM_ROWS", 16)
+    rows = np.asarray(random_rows(jax.random.key(3), 50, 8, length=2.0))
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 2, rtol=1e-5)
+    assert len(np.unique(rows, axis=0)) == 50
+    # One block is what a plain draw gives, whatever the block's size.
+    plain = np.asarray(random_rows(jax.random.key(3), 16, 8))
+    np.testing.assert_array_equal(plain, normalize(jax.random.normal(jax.random.key(3), (16, 8))))
+
+
+def test_random_rows_take_no_memory_beside_a_large_table():
+    make = jax.jit(lambda key: random_rows(key, 1_000_000, 64))
+    compiled = make.lower(jax.random.key(0)).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < 0.5 * 4 * 64 * 1_000_000
 
 
 def test_normalize_has_unit_length():
