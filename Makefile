@@ -37,7 +37,8 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .
 
 bench: setup
-	$(BIN)/python -m benchmarks.step
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[bench]' -c constraints.txt
+	$(BIN)/snm bench --shape eurlex amazoncat amazon670k --json benchmarks/results/cpu.json
 
 clean:
 	rm -rf $(VENV) build *.egg-info

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import OmitArgPrefixes, OmitSubcommandPrefixes, Positional, arg, subcommand
 
+from snm.bench.command import Bench
 from snm.compare.command import Compare
 from snm.config import Config, preset, read_config
 from snm.errors import InputError
@@ -199,6 +200,7 @@ Command = (
     | Annotated[Evaluate, subcommand("evaluate")]
     | Annotated[Predict, subcommand("predict")]
     | Annotated[Compare, subcommand("compare")]
+    | Annotated[Bench, subcommand("bench")]
 )
 
 _DESCRIPTION = """Extreme classification in JAX with Stochastic Negative Mining.
@@ -208,6 +210,7 @@ _DESCRIPTION = """Extreme classification in JAX with Stochastic Negative Mining.
   snm evaluate RUN                 evaluate again, or on other data
   snm predict RUN INPUT --output FILE
   snm compare DATA --out DIR       SNM against negative sampling, with a report
+  snm bench [PART ...]             each part against the machine's limits and against peers
 
 DATA is a folder with train.txt and test.txt (or another layout, see README), or `synthetic`.
 """
@@ -261,6 +264,7 @@ _FLAGS: dict[tuple[str, ...], tuple[type, ...]] = {
     ("evaluate",): (Evaluate,),
     ("predict",): (Predict,),
     ("compare",): (Compare,),
+    ("bench",): (Bench,),
 }
 
 

@@ -1,0 +1,86 @@
+"""Answers over all labels: exact top-k of queries, and of raw points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from snm.bench import peers
+from snm.bench.contest import Contest, Ours
+from snm.bench.machine import Machine, Work
+from snm.bench.shapes import SEED, Shape, model_of, points_of
+from snm.data.weighting import Weighting
+from snm.model import init_state
+from snm.prediction import Predictor
+from snm.rows import normalize
+from snm.scoring import best_scores
+
+__all__ = ["predict_contest", "retrieval_contest"]
+
+_QUERIES = 512
+_POINTS = 1024
+_BEST = 5
+_SLOW_LABELS = 500_000  # from here on a round takes seconds
+_FEW = 7
+
+
+def retrieval_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
+    """The exact top 5 over all labels, which evaluation needs, in float32 and bfloat16."""
+    state = jax.jit(init_state, static_argnums=0)(model_of(shape, 16))
+    table = state.head.table.rows
+    queries = normalize(jax.random.normal(jax.random.key(SEED + 2), (_QUERIES, shape.dim)))
+
+    def of(dtype: Any) -> tuple[Callable[[], Any], Any]:
+        best = jax.jit(lambda queries, table: best_scores(queries, table, None, _BEST,
+                                                          compute_dtype=dtype))  # fmt: skip
+        return (lambda: jax.block_until_ready(best(queries, table))), best(queries, table)
+
+    single, exact = of(jnp.float32)
+    half, rounded = of(jnp.bfloat16)
+    common = [
+        len(np.intersect1d(*pair))
+        for pair in zip(np.asarray(exact.slots), np.asarray(rounded.slots), strict=True)
+    ]
+    work = Work(
+        flop=2 * _QUERIES * shape.dim * shape.num_labels, bytes=4 * shape.dim * shape.num_labels
+    )
+    yield Contest(
+        "evaluate",
+        shape.name,
+        machine,
+        [
+            Ours("float32", single, case="float32", work=work, against=("faiss flat",)),
+            Ours("bfloat16", half, case="bfloat16", work=work, against=("faiss flat",),
+                 notes={"agreement": sum(common) / (_QUERIES * _BEST)}),
+        ],
+        lambda: peers.retrieval(table, queries, _BEST),
+        repeats=_FEW if shape.num_labels > _SLOW_LABELS else 10**9,
+    )  # fmt: skip
+
+
+def predict_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
+    """Raw points in, labels and scores out on the host: what `snm predict` does with a block."""
+    model = model_of(shape, 16)
+    state = jax.jit(init_state, static_argnums=0)(model)
+    features, _ = points_of(shape, _POINTS)
+    predictor = Predictor(model, state, Weighting.fit("tfidf", features))
+    distinct = len(np.unique(features.indices))
+    work = Work(
+        flop=2 * _POINTS * shape.dim * (shape.num_labels + shape.dim),
+        bytes=4 * shape.dim * (shape.num_labels + distinct),
+    )
+    yield Contest(
+        "predict",
+        shape.name,
+        machine,
+        [
+            Ours("predict", lambda: predictor.predict(features, _BEST), work=work,
+                 case=f"{_POINTS} points", against=("torch and faiss",)),
+        ],
+        lambda: peers.prediction(shape, predictor, features, _BEST),
+        repeats=_FEW if shape.num_labels > _SLOW_LABELS else 10**9,
+    )  # fmt: skip

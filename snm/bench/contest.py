@@ -1,0 +1,173 @@
+"""Timing side by side: A B A B, with the machine's rates between, and ratios round by round."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from snm.bench.machine import Machine, Rates, Work
+from snm.memory import reset_peak
+
+__all__ = ["Contest", "Contestant", "Missing", "Ours", "held", "quartiles", "ratios"]
+
+
+@dataclasses.dataclass
+class Contestant:
+    """Something to time.
+
+    Attributes:
+      name: what ratios to it are called.
+      call: does the job, and returns when it is done.
+      times: how often a call does it.
+    """
+
+    name: str
+    call: Callable[[], Any]
+    times: int = 1
+
+
+@dataclasses.dataclass
+class Ours(Contestant):
+    """Something of ours: it becomes a row of the results.
+
+    Attributes:
+      case: which of the part's jobs.
+      sampled: B, or None where nothing is sampled.
+      mined: k', `all`, or None.
+      work: what the job cannot avoid.
+      against: names of the contestants that it is compared with.
+      notes: more to say of it, JSON values.
+    """
+
+    case: str = ""
+    sampled: int | None = None
+    mined: int | str | None = None
+    work: Work = dataclasses.field(default_factory=Work)
+    against: tuple[str, ...] = ()
+    notes: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass
+class Missing:
+    """A peer that cannot run here, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclasses.dataclass
+class Contest:
+    """Ours and their peers, at one job and one size.
+
+    Attributes:
+      part: what is timed.
+      shape: of which data set's size.
+      machine: measures the rates.
+      ours: each a row of the results.
+      peers: made only after ours were run once, so that their memory is not counted.
+      repeats: at most so many rounds, where a round takes long.
+    """
+
+    part: str
+    shape: str
+    machine: Machine
+    ours: list[Ours]
+    peers: Callable[[], Sequence[Contestant | Missing]] = tuple
+    repeats: int = 10**9
+
+
+def held(contest: Contest, repeats: int, told: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Runs a contest.
+
+    Args:
+      contest: who, and at what.
+      repeats: rounds; in each every contestant runs once.
+      told: hears what is going on.
+
+    Returns:
+      A row for each of ours.
+    """
+    peaks = {}
+    for mine in contest.ours:
+        told(f"{contest.part} {contest.shape}: {mine.name}, warm-up")
+        reset_peak()
+        mine.call()
+        peaks[mine.name] = contest.machine.peak_memory()
+    told(f"{contest.part} {contest.shape}: peers, warm-up")
+    invited = list(contest.peers())
+    missing = {one.name: one.reason for one in invited if isinstance(one, Missing)}
+    peers = [one for one in invited if isinstance(one, Contestant)]
+    for peer in peers:
+        peer.call()
+
+    everyone: list[Contestant] = [*contest.ours, *peers]
+    seconds: dict[str, list[float]] = {one.name: [] for one in everyone}
+    floors: dict[str, list[float]] = {one.name: [] for one in contest.ours}
+    rates: list[Rates] = []
+    rounds = min(repeats, contest.repeats)
+    for number in range(rounds):
+        told(f"{contest.part} {contest.shape}: round {number + 1} of {rounds}")
+        before = contest.machine.rates()
+        for one in everyone:
+            begin = time.perf_counter()
+            one.call()
+            seconds[one.name].append((time.perf_counter() - begin) / one.times)
+            after = contest.machine.rates()
+            if isinstance(one, Ours):
+                floors[one.name].append(one.work.seconds(before.between(after)))
+            rates.append(after)
+            before = after
+    return [
+        _row(contest, one, seconds, floors[one.name], peaks[one.name], rates, missing)
+        for one in contest.ours
+    ]
+
+
+def _row(
+    contest: Contest,
+    one: Ours,
+    seconds: dict[str, list[float]],
+    floors: list[float],
+    peak: int,
+    rates: list[Rates],
+    missing: dict[str, str],
+) -> dict[str, Any]:
+    mine = seconds[one.name]
+    to_floor = ratios(mine, floors) if one.work != Work() else None
+    to_peer = {name: ratios(seconds[name], mine) for name in one.against if name in seconds}
+    return {
+        "part": contest.part,
+        "shape": contest.shape,
+        "case": one.case,
+        "sampled": one.sampled,
+        "mined": one.mined,
+        "device": contest.machine.platform,
+        "median_s": quartiles(mine)[1],
+        "quartiles_s": [quartiles(mine)[0], quartiles(mine)[2]],
+        "floor_s": quartiles(floors)[1] if to_floor else None,
+        "ratio_to_floor": to_floor[1] if to_floor else None,
+        "ratio_to_floor_quartiles": [to_floor[0], to_floor[2]] if to_floor else None,
+        "ratio_to_peer": {name: found[1] for name, found in to_peer.items()},
+        "ratio_to_peer_quartiles": {n: [found[0], found[2]] for n, found in to_peer.items()},
+        "peers_missing": {name: missing[name] for name in one.against if name in missing},
+        "peak_bytes": peak,
+        "rounds": len(mine),
+        "flop_per_s": float(np.median([rate.flop for rate in rates])),
+        "copy_bytes_per_s": float(np.median([rate.bytes for rate in rates])),
+        **one.notes,
+    }
+
+
+def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
+    """Lower quartile, median, upper quartile."""
+    low, middle, high = np.percentile(values, (25, 50, 75))
+    return float(low), float(middle), float(high)
+
+
+def ratios(these: Sequence[float], others: Sequence[float]) -> tuple[float, float, float]:
+    """Quartiles of the ratio of two timings of the same round, round by round."""
+    return quartiles([this / other for this, other in zip(these, others, strict=True)])

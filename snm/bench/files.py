@@ -1,0 +1,90 @@
+"""Files: parsing a data set, loading it from the cache, saving and loading a checkpoint."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from snm.bench import peers
+from snm.bench.contest import Contest, Ours
+from snm.bench.machine import Machine, Work
+from snm.bench.shapes import Shape, model_of, points_of
+from snm.checkpoints import Checkpoints
+from snm.data import cache
+from snm.data.formats import write_text
+from snm.data.text_format import read_text
+from snm.model import abstract_state, init_state
+
+__all__ = ["checkpoint_contest", "read_contest"]
+
+_PAIRS = 3_000_000  # `feature:value` in the file: about 60 MB
+_FEW = 7
+_FEWEST = 3
+
+
+def read_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
+    """The repository's text form, parsed; and the same set from the binary cache."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        features, labels = points_of(shape, min(shape.num_points, _PAIRS // shape.nonzeros))
+        write_text(place / "train.txt", features, labels)
+        size = (place / "train.txt").stat().st_size
+        cache.write(place, "key", {"train": (features, labels)})
+        held = sum(m.data.nbytes + m.indices.nbytes + m.indptr.nbytes for m in (features, labels))
+
+        def parse() -> Any:
+            return read_text(place / "train.txt")
+
+        def load() -> Any:
+            assert cache.read(place, "key") is not None
+
+        yield Contest(
+            "read",
+            shape.name,
+            machine,
+            [
+                Ours("text", parse, case="text", work=Work(bytes=size + held),
+                     against=("scikit-learn", "python"), notes={"file_bytes": size}),
+                Ours("cached", load, case="cached", work=Work(bytes=2 * held),
+                     against=("scipy.sparse.load_npz",), notes={"file_bytes": held}),
+            ],
+            lambda: peers.readers(place, features, labels),
+            repeats=_FEW,
+        )  # fmt: skip
+
+
+def checkpoint_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
+    """A checkpoint of all parameters, written until it is whole on disk; and read again."""
+    model = model_of(shape, 16)
+    state = jax.jit(init_state, static_argnums=0)(model)
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
+    with tempfile.TemporaryDirectory() as folder:
+        store = Checkpoints(Path(folder) / "checkpoints", keep=1)
+        step = 0
+
+        def save() -> None:
+            nonlocal step
+            step += 1
+            store.save(step, state, {}, None)
+
+        def load() -> None:
+            jax.block_until_ready(store.load(step, abstract_state(model)))
+
+        work = Work(bytes=2 * size)
+        yield Contest(
+            "checkpoint",
+            shape.name,
+            machine,
+            [
+                Ours("save", save, case="save", work=work, against=("numpy.savez",),
+                     notes={"file_bytes": size}),
+                Ours("load", load, case="load", work=work, against=("numpy.load",),
+                     notes={"file_bytes": size}),
+            ],
+            lambda: peers.array_files(Path(folder) / "peer.npz", state),
+            repeats=_FEWEST if size > 1e9 else _FEW,
+        )  # fmt: skip

@@ -1,0 +1,157 @@
+"""The jobs within a step, one by one: the draw, the sparse bag, scores and the best of them."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from snm.bench import peers
+from snm.bench.contest import Contest, Contestant, Ours
+from snm.bench.machine import Machine, Work
+from snm.bench.shapes import SEED, Shape, source_of
+from snm.bench.steps import StepContestants
+from snm.columns import sum_columns, update_columns
+from snm.model import init_state
+from snm.rows import RowTable, bag
+from snm.sampling import uniform_device, uniform_host
+from snm.scoring import best_scores
+from snm.updates import update_rows
+
+__all__ = ["bag_contest", "draw_contest", "score_contest"]
+
+_NUMBER = 4  # bytes of a float32 and of an int32
+_BATCHES = 4  # in rotation, so that no call finds the rows of the last in the cache
+
+
+def draw_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
+    """The draw of a sample: on the host as a CPU's loader does it, or on the accelerator."""
+    size = shape.sampled + 1
+    steps = itertools.count()
+    if machine.platform == "cpu":
+
+        def draw() -> Any:
+            return uniform_host(SEED, next(steps), shape.num_labels, size)
+    else:
+        drawn = jax.jit(lambda step: uniform_device(SEED, step, shape.num_labels, size))
+
+        def draw() -> Any:
+            return jax.block_until_ready(drawn(np.int32(next(steps))))
+
+    step = StepContestants(shape, machine)
+    ours = Ours(
+        "draw",
+        draw,
+        sampled=shape.sampled,
+        work=Work(bytes=_NUMBER * size),
+        against=("step", "numpy permutation", "jax.random.choice"),
+    )
+    yield Contest(
+        "sample",
+        shape.name,
+        machine,
+        [ours],
+        lambda: [
+            Contestant("step", step.ours(16).call),
+            *peers.draws(shape.num_labels, size),
+        ],
+    )
+
+
+def bag_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
+    """The sparse first layer: sums of feature rows, and the step on those rows."""
+    source = source_of(shape, 16, _BATCHES * shape.batch)
+    blocks = []
+    for step in range(min(_BATCHES, source.steps_per_epoch)):
+        batch = jax.tree.map(lambda leaf: leaf[0], source.stack(step, 1))
+        blocks.append(jax.device_put((batch.features, batch.columns)))
+    turn = itertools.cycle(range(len(blocks)))
+    table = jax.random.normal(jax.random.key(SEED), (shape.num_features, shape.dim))
+    steps = jax.random.normal(jax.random.key(SEED + 1), (shape.batch, shape.dim)) * 1e-3
+
+    @jax.jit
+    def forward(rows: jax.Array, block: Any, columns: Any) -> jax.Array:
+        return bag(rows, block) if columns is None else sum_columns(rows, columns, block)
+
+    @functools.partial(jax.jit, donate_argnums=0)
+    def update(rows: jax.Array, block: Any, columns: Any, steps: jax.Array) -> jax.Array:
+        ok = jnp.bool_(True)
+        if columns is None:
+            return update_rows(RowTable(rows), [(block, steps)], optimizer="sgd",
+                               learning_rate=0.1, ok=ok).rows  # fmt: skip
+        return update_columns(RowTable(rows), columns, block, steps, learning_rate=0.1, ok=ok).rows
+
+    held = [table]
+
+    def run_forward() -> None:
+        jax.block_until_ready(forward(held[0], *blocks[next(turn)]))
+
+    def run_both() -> None:
+        block, columns = blocks[next(turn)]
+        sums = forward(held[0], block, columns)
+        held[0] = update(held[0], block, columns, steps)
+        jax.block_until_ready((sums, held[0]))
+
+    # A row that a batch names must be read once, and for the step read and written once more.
+    distinct = float(np.mean([len(np.unique(b.ids[: b.starts[-1]])) for b, _ in blocks]))
+    row, out = _NUMBER * shape.dim, _NUMBER * shape.dim * shape.batch
+    work = {"forward": Work(bytes=distinct * row + out)}
+    work["forward and update"] = Work(bytes=3 * distinct * row + 2 * out)
+    against = {"forward": ("torch forward",), "forward and update": ("torch forward and update",)}
+    yield Contest(
+        "bag",
+        shape.name,
+        machine,
+        [
+            Ours(case, call, case=case, work=work[case], against=against[case])
+            for case, call in (("forward", run_forward), ("forward and update", run_both))
+        ],
+        lambda: peers.bags(shape, [block for block, _ in blocks], steps),
+    )
+
+
+def score_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
+    """Scores of a batch against the sample, and the k' best of them."""
+    queries, table = _scored_arrays(shape)
+    samples = [
+        jnp.asarray(uniform_host(SEED, step, shape.num_labels, shape.sampled + 1).ids)
+        for step in range(_BATCHES)
+    ]
+    turn = itertools.cycle(samples)
+
+    def call_of(count: int) -> Callable[[], Any]:
+        best = jax.jit(lambda queries, table, ids: best_scores(queries, table, ids, count))
+        return lambda: jax.block_until_ready(best(queries, table, next(turn)))
+
+    slots = shape.sampled + 1
+    work = Work(
+        flop=2 * shape.batch * shape.dim * slots,
+        bytes=_NUMBER * shape.dim * (slots + shape.batch),
+    )
+    counts = [count for count in (1, 16, 256) if count < shape.sampled]
+    yield Contest(
+        "score_mine",
+        shape.name,
+        machine,
+        [
+            Ours(f"best {count}", call_of(count), sampled=shape.sampled, mined=count,
+                 case=f"best {count}", work=work, against=(f"torch best {count}",))
+            for count in counts
+        ],
+        lambda: peers.scores(queries, table, samples, counts),
+    )  # fmt: skip
+
+
+def _scored_arrays(shape: Shape) -> tuple[jax.Array, jax.Array]:
+    """Queries and class rows of unit length."""
+    from snm.bench.shapes import model_of
+    from snm.rows import normalize
+
+    state = jax.jit(init_state, static_argnums=0)(model_of(shape, 16))
+    queries = normalize(jax.random.normal(jax.random.key(SEED + 2), (shape.batch, shape.dim)))
+    return queries, state.head.table.rows

@@ -1,0 +1,267 @@
+"""What a user would pick instead, written as its good users would write it.
+
+Every package is imported where it is used; one that is not there becomes a `Missing` with the way
+to get it.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import lax
+from scipy.sparse import csr_matrix, load_npz, save_npz
+
+from snm.bench.contest import Contestant, Missing
+from snm.bench.shapes import SEED, Shape
+from snm.prediction import Predictor
+from snm.sampling import slots_of
+
+__all__ = ["array_files", "bags", "draws", "prediction", "readers", "retrieval", "scores", "steps"]
+
+Peers = Sequence[Contestant | Missing]
+
+_DENSE_BYTES = 3e9  # tables of more than this are not also differentiated densely: four copies
+
+
+def _needs(module: str, names: Sequence[str], make: Callable[[], list[Contestant]]) -> Peers:
+    """The contestants, or why they cannot run."""
+    # PyTorch's threads spin while they wait, which starves whoever runs next on the same cores.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    try:
+        importlib.import_module(module)
+    except ImportError:
+        reason = f"{module} is not installed: pip install 'snm[bench]'"
+        return [Missing(name, reason) for name in names]
+    return make()
+
+
+def draws(num_labels: int, size: int) -> Peers:
+    """Sampling without replacement as it is usually written: O(K) a draw."""
+    rng = np.random.default_rng(SEED)
+    keys = iter(jax.random.split(jax.random.key(SEED), 10_000))
+    choice = jax.jit(lambda key: jax.random.choice(key, num_labels, (size,), replace=False))
+    return [
+        Contestant("numpy permutation", lambda: rng.permutation(num_labels)[:size]),
+        Contestant("jax.random.choice", lambda: jax.block_until_ready(choice(next(keys)))),
+    ]
+
+
+def bags(shape: Shape, blocks: Sequence[Any], steps: jax.Array) -> Peers:
+    """`torch.nn.EmbeddingBag(sparse=True)` and its sparse SGD."""
+
+    def make() -> list[Contestant]:
+        from snm.bench.peers_torch import TorchBag
+
+        peer = TorchBag(shape, blocks, np.asarray(steps))
+        return [
+            Contestant("torch forward", peer.forward),
+            Contestant("torch forward and update", peer.forward_and_update),
+        ]
+
+    return _needs("torch", ("torch forward", "torch forward and update"), make)
+
+
+def scores(
+    queries: jax.Array, table: jax.Array, samples: Sequence[jax.Array], counts: Sequence[int]
+) -> Peers:
+    """A gather, a product and `torch.topk`."""
+
+    def make() -> list[Contestant]:
+        from snm.bench.peers_torch import best_of_sample
+
+        drawn = [np.asarray(sample) for sample in samples]
+        call = best_of_sample(np.asarray(queries), np.asarray(table), drawn)
+        return [
+            Contestant(f"torch best {count}", functools.partial(call, count)) for count in counts
+        ]
+
+    return _needs("torch", [f"torch best {count}" for count in counts], make)
+
+
+def steps(shape: Shape, mined: int, batches: Sequence[Any]) -> Peers:
+    """The whole step in PyTorch, twice, and in JAX with dense gradients and optax."""
+
+    def make() -> list[Contestant]:
+        from snm.bench.peers_torch import TorchStep
+
+        plain = TorchStep(shape, mined, batches, mine_first=False)
+        first = TorchStep(shape, mined, batches, mine_first=True)
+        return [
+            Contestant("torch sparse", plain),
+            Contestant("torch sparse, mining first", first),
+        ]
+
+    torch = _needs("torch", ("torch sparse", "torch sparse, mining first"), make)
+    name = "optax, dense gradients"
+    size = 4 * shape.dim * (shape.num_features + shape.num_labels)
+    if size > _DENSE_BYTES:
+        return [*torch, Missing(name, f"its gradients would fill {size / 1e9:.0f} GB more")]
+    return [*torch, Contestant(name, _dense_step(shape, mined, batches))]
+
+
+def _dense_step(shape: Shape, mined: int, batches: Sequence[Any]) -> Callable[[], None]:
+    """Autodiff through whole tables and `optax.sgd`: what one would write first."""
+    first, second, third = jax.random.split(jax.random.key(SEED), 3)
+
+    def unit(rows: jax.Array) -> jax.Array:
+        square = jnp.sum(rows * rows, axis=-1, keepdims=True)
+        return rows * lax.rsqrt(jnp.maximum(square, 1e-12))
+
+    params = {
+        "features": unit(jax.random.normal(first, (shape.num_features, shape.dim))),
+        "linear": jax.random.normal(second, (shape.dim, shape.dim)) / np.sqrt(shape.dim),
+        "classes": unit(jax.random.normal(third, (shape.num_labels, shape.dim))),
+    }
+    optimizer = optax.sgd(1.0)
+
+    def loss(params: Any, batch: Any) -> jax.Array:
+        ids, values, starts = batch.features
+        rows = jnp.repeat(jnp.arange(shape.batch), jnp.diff(starts.at[-1].set(len(ids))),
+                          total_repeat_length=len(ids))  # fmt: skip
+        sums = jax.ops.segment_sum(values[:, None] * params["features"][ids], rows, shape.batch)
+        queries = unit(jax.nn.relu(sums) @ params["linear"])
+        positives, sample = batch.terms.ids, batch.sample.ids
+        positive = jnp.sum(queries * unit(params["classes"][positives]), axis=1)
+        all_scores = queries @ unit(params["classes"][sample]).T
+        slots = slots_of(sample, positives)
+        slots = jnp.where(slots >= 0, slots, batch.sample.drop)
+        all_scores = all_scores.at[jnp.arange(shape.batch), slots].set(-jnp.inf)
+        top, _ = lax.top_k(all_scores, mined)
+        return jnp.mean(jax.nn.relu(1 - positive) + jnp.mean(jax.nn.relu(1 + top), axis=1))
+
+    def step(params: Any, state: Any, batch: Any) -> Any:
+        value, gradients = jax.value_and_grad(loss)(params, batch)
+        updates, state = optimizer.update(gradients, state, params)
+        return optax.apply_updates(params, updates), state, value
+
+    compiled = jax.jit(step, donate_argnums=(0, 1))
+    held = [params, optimizer.init(params)]
+    turn = 0
+
+    def call() -> None:
+        nonlocal turn
+        held[0], held[1], value = compiled(held[0], held[1], batches[turn % len(batches)])
+        turn += 1
+        jax.block_until_ready((held, value))
+
+    return call
+
+
+def retrieval(table: jax.Array, queries: jax.Array, best: int) -> Peers:
+    """Exact search by FAISS."""
+
+    def make() -> list[Contestant]:
+        index = _flat(np.asarray(table))
+        asked = np.asarray(queries)
+        return [Contestant("faiss flat", lambda: index.search(asked, best))]
+
+    return _needs("faiss", ("faiss flat",), make)
+
+
+def prediction(shape: Shape, predictor: Predictor, features: csr_matrix, best: int) -> Peers:
+    """Embeddings by PyTorch, exact search by FAISS."""
+
+    def make() -> list[Contestant]:
+        from snm.bench.peers_torch import embedder
+
+        embed = embedder(shape, predictor)
+        index = _flat(np.asarray(predictor.state.head.table.rows))
+
+        def call() -> Any:
+            return index.search(embed(predictor.weighting.apply(features)), best)
+
+        return [Contestant("torch and faiss", call)]
+
+    missing = _needs("torch", ("torch and faiss",), list)
+    return missing or _needs("faiss", ("torch and faiss",), make)
+
+
+def _flat(rows: np.ndarray) -> Any:
+    import faiss
+
+    index = faiss.IndexFlatIP(rows.shape[1])
+    index.add(rows)
+    return index
+
+
+def readers(place: Path, features: csr_matrix, labels: csr_matrix) -> Peers:
+    """scikit-learn's reader, a loop over lines in Python, and SciPy's own binary form."""
+    save_npz(place / "features.npz", features, compressed=False)
+    save_npz(place / "labels.npz", labels, compressed=False)
+
+    def load() -> None:
+        load_npz(place / "features.npz")
+        load_npz(place / "labels.npz")
+
+    path = place / "train.txt"
+
+    def make() -> list[Contestant]:
+        from sklearn.datasets import load_svmlight_file
+
+        def parse() -> Any:
+            with path.open("rb") as lines:
+                lines.readline()  # the header, which svmlight does not have
+                return load_svmlight_file(
+                    lines, n_features=features.shape[1], dtype=np.float32, multilabel=True,
+                    zero_based=True,
+                )  # fmt: skip
+
+        return [Contestant("scikit-learn", parse)]
+
+    return [
+        *_needs("sklearn", ("scikit-learn",), make),
+        Contestant("python", lambda: _parsed_by_lines(path)),
+        Contestant("scipy.sparse.load_npz", load),
+    ]
+
+
+def _parsed_by_lines(path: Path) -> tuple[csr_matrix, csr_matrix]:
+    """Line by line, as the scripts around most papers do."""
+    ids: list[int] = []
+    values: list[float] = []
+    starts, labels, label_starts = [0], [], [0]
+    with path.open() as lines:
+        count, width, num_labels = map(int, next(lines).split())
+        for line in lines:
+            of_point, *pairs = line.rstrip("\n").split(" ")
+            labels += [int(label) for label in of_point.split(",") if label]
+            for pair in pairs:
+                name, _, value = pair.partition(":")
+                ids.append(int(name))
+                values.append(float(value))
+            starts.append(len(ids))
+            label_starts.append(len(labels))
+    ones = np.ones(len(labels), np.float32)
+    return (
+        csr_matrix((np.asarray(values, np.float32), ids, starts), shape=(count, width)),
+        csr_matrix((ones, labels, label_starts), shape=(count, num_labels)),
+    )
+
+
+def array_files(path: Path, state: Any) -> Peers:
+    """All arrays in one uncompressed NumPy archive."""
+    arrays: dict[str, Any] = {
+        str(n): np.asarray(leaf) for n, leaf in enumerate(jax.tree.leaves(state))
+    }
+
+    def save() -> None:
+        with path.open("wb") as out:
+            np.savez(out, **arrays)
+            out.flush()
+            os.fsync(out.fileno())
+
+    def load() -> None:
+        with np.load(path) as archive:
+            jax.block_until_ready([jax.device_put(archive[name]) for name in archive.files])
+
+    save()
+    return [Contestant("numpy.savez", save), Contestant("numpy.load", load)]

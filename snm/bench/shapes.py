@@ -1,0 +1,144 @@
+"""Sizes of real data sets, and synthetic data of those sizes.
+
+The data are made up, but what a step sees of them is not: Poisson numbers of features and labels
+a point, features and labels in proportion to 1 / rank, all from one seed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from snm.batches import Source, make_source
+from snm.head import HeadSpec
+from snm.model import Model
+
+__all__ = ["SEED", "SHAPES", "Shape", "model_of", "points_of", "source_of"]
+
+SEED = 0
+_DRAWS = 4  # drawn a feature that is wanted, as some repeat
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """One data set's size and the paper's batch and sample for it.
+
+    Attributes:
+      name: of the data set.
+      num_points: n, training points.
+      num_features: d.
+      num_labels: K.
+      nonzeros: mean number of features a point.
+      labels: mean number of labels a point.
+      batch: points a step.
+      sampled: B.
+      mined: the k' to time besides `sampled`, which is negative sampling.
+      dim: of rows and queries.
+    """
+
+    name: str
+    num_points: int
+    num_features: int
+    num_labels: int
+    nonzeros: int
+    labels: float
+    batch: int
+    sampled: int
+    mined: tuple[int, ...]
+    dim: int = 512
+
+
+# Sizes and B of Reddi et al. (2019), Table 1 and section 5; features and labels a point as the
+# Extreme Classification Repository gives them. EUR-Lex is not in the paper.
+SHAPES = {
+    shape.name: shape
+    for shape in (
+        Shape("eurlex", 15_539, 5_000, 3_993, 236, 5.3, 256, 1024, (1, 16)),
+        Shape("amazoncat", 1_186_239, 203_882, 13_330, 71, 5.0, 512, 1024, (1, 16)),
+        Shape("wikilshtc", 1_778_351, 1_617_899, 325_056, 42, 3.2, 512, 32_768, (1, 16, 256)),
+        Shape("amazon670k", 490_449, 135_909, 670_091, 75, 5.5, 512, 32_768, (1, 16, 256)),
+        Shape("amazon3m", 1_717_899, 337_067, 2_812_281, 49, 36.0, 1024, 32_768, (1, 16, 256)),
+    )
+}
+
+
+def points_of(shape: Shape, count: int) -> tuple[csr_matrix, csr_matrix]:
+    """Made-up points of a shape.
+
+    Args:
+      shape: the data set.
+      count: how many points.
+
+    Returns:
+      float32 CSR [count, d] features of unit length, and CSR [count, K] labels.
+    """
+    rng = np.random.default_rng([SEED, count])
+    features = _drawn(rng, count, shape.num_features, shape.nonzeros)
+    lengths = np.diff(features.indptr)
+    features.data = np.repeat(1 / np.sqrt(np.maximum(lengths, 1)), lengths).astype(np.float32)
+    return features, _drawn(rng, count, shape.num_labels, shape.labels)
+
+
+def _drawn(rng: np.random.Generator, count: int, width: int, mean: float) -> csr_matrix:
+    """Rows of distinct columns, each drawn in proportion to 1 / rank, the ranks in random order.
+
+    Of repeated draws the first counts, which is drawing without replacement.
+    """
+    wanted = np.maximum(rng.poisson(mean, count), 1)
+    column_of_rank = rng.permutation(width).astype(np.int64)
+    reach = np.cumsum(1 / np.arange(1, width + 1))
+    drawn = wanted * _DRAWS
+    ranks = np.searchsorted(reach, rng.random(int(drawn.sum())) * reach[-1])
+    row = np.repeat(np.arange(count), drawn)
+    key = row * width + column_of_rank[np.minimum(ranks, width - 1)]
+    _, first = np.unique(key, return_index=True)
+    first.sort()  # in the order drawn
+    row = row[first]
+    starts = np.searchsorted(row, np.arange(count + 1))
+    order = np.arange(len(row)) - starts[row]
+    kept = first[order < wanted[row]]
+    matrix = csr_matrix(
+        (np.ones(len(kept), np.float32), (key[kept] // width, key[kept] % width)),
+        shape=(count, width),
+    )
+    matrix.sort_indices()
+    return matrix
+
+
+def model_of(shape: Shape, mined: int) -> Model:
+    """The paper's model: relu encoder, BOWL hinge, one positive a point, SGD."""
+    head = HeadSpec(num_labels=shape.num_labels, sampled=shape.sampled, mined=mined)
+    return Model(
+        head=head,
+        num_features=shape.num_features,
+        dim=shape.dim,
+        encoder="relu",
+        feature_init=1.0,
+        score_scale=1.0,
+        input_dropout=0.0,
+        learning_rate=1.0,
+        tower_learning_rate=0.01,
+        tower_momentum=0.9,
+        scale_learning_rate=0.0,
+        schedule="constant",
+        total_steps=1,
+        seed=SEED,
+    )
+
+
+def source_of(shape: Shape, mined: int, points: int, *, resident: bool = False) -> Source:
+    """The loader over that many points, as training has it."""
+    features, labels = points_of(shape, points)
+    return make_source(
+        model_of(shape, mined).head,
+        features,
+        labels,
+        batch_size=shape.batch,
+        seed=SEED,
+        weight_of_term="mean",
+        resident=resident,
+        sampler="uniform",
+        frequency_power=0.75,
+    )

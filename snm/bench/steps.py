@@ -1,0 +1,227 @@
+"""Whole training steps, against the products that no step can do without; and a loop of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from snm.bench import peers
+from snm.bench.contest import Contest, Contestant, Missing, Ours
+from snm.bench.machine import Machine, Work
+from snm.bench.shapes import Shape, model_of, source_of
+from snm.checkpoints import Checkpoints
+from snm.model import init_state, train_step, train_steps
+from snm.training import Progress, Stepped, run_steps
+
+__all__ = [
+    "StepContestants",
+    "copies_table",
+    "epoch_contest",
+    "growth_contest",
+    "step_contest",
+    "step_work",
+]
+
+_BATCHES = 4  # in rotation, so that no step finds the rows of the last in the cache
+_STEPS_A_CALL = {"cpu": 1, "gpu": 32}  # an accelerator is told once for many steps, as in training
+_EPOCH_STEPS = 8
+_LOOP_STEPS = 20_000  # never reached
+_GROWN = (13_000, 200_000, 3_000_000)  # labels
+
+
+def step_work(shape: Shape, mined: int, rows_touched: float = 0.0) -> Work:
+    """What a step cannot avoid.
+
+    Scores of the sample once where the best are mined; three times (scores, gradient of the
+    queries, gradient of the rows) where all count. The linear layer three times. Sampled rows are
+    read once and those that count are written; feature rows are read, read again and written.
+
+    Args:
+      shape: sizes.
+      mined: k'.
+      rows_touched: distinct feature rows of a batch.
+    """
+    everything = mined == shape.sampled
+    scores = shape.sampled * (3 if everything else 1)
+    written = shape.sampled if everything else min(shape.sampled, shape.batch * (mined + 1))
+    rows = shape.sampled + 2 * written + 3 * rows_touched
+    return Work(
+        flop=2 * shape.batch * shape.dim * (scores + 3 * shape.dim),
+        bytes=4 * shape.dim * rows,
+    )
+
+
+class StepContestants:
+    """Compiled steps of one shape, which take turns on one state.
+
+    Args:
+      shape: sizes.
+      machine: to run on.
+    """
+
+    def __init__(self, shape: Shape, machine: Machine):
+        self._shape, self._machine = shape, machine
+        on_device = machine.platform != "cpu"
+        source = source_of(shape, shape.sampled, _BATCHES * shape.batch, resident=on_device)
+        self._times = _STEPS_A_CALL[machine.platform]
+        resident = source.resident_arrays()
+        entries = source.shape(0)
+        one = [source.stack(step, 1) for step in range(_BATCHES)]
+        if on_device:
+            stacks = [jax.tree.map(lambda *leaves: np.concatenate(leaves), *one)]
+            repeated = self._times // _BATCHES
+            self._stacks = [jax.tree.map(lambda leaf: np.concatenate([leaf] * repeated), stacks[0])]
+        else:
+            self._stacks = [jax.tree.map(lambda leaf: leaf[0], stack) for stack in one]
+        self._stacks = [jax.device_put(stack) for stack in self._stacks]
+        self._materialize = functools.partial(source.materialize, resident, shape=entries)
+        self._source = source
+        self._turn = itertools.cycle(self._stacks)
+        # All k' share their parameters: a state has the same shape for each of them.
+        self._state = jax.jit(init_state, static_argnums=0)(model_of(shape, shape.sampled))
+        features = source.features
+        order, _ = source.epoch(0)
+        self._touched = float(
+            np.mean([len(np.unique(features[rows[rows >= 0]].indices)) for rows in order])
+        )
+
+    @property
+    def batches(self) -> list[Any]:
+        """On the host, as the loader makes them (CPU)."""
+        return self._stacks
+
+    def ours(self, mined: int, against: tuple[str, ...] = ()) -> Ours:
+        """A step with that k'; each call takes the next batch."""
+        shape = self._shape
+        model = model_of(shape, mined)
+        if self._machine.platform == "cpu":
+            step = jax.jit(functools.partial(train_step, model), donate_argnums=0)
+        else:
+
+            def several(state: Any, stack: Any) -> Any:
+                return train_steps(model, state, stack, self._materialize)
+
+            step = jax.jit(several, donate_argnums=0)
+        compiled = step.lower(self._state, self._stacks[0]).compile()
+
+        def call() -> None:
+            self._state, metrics = compiled(self._state, next(self._turn))
+            jax.block_until_ready(metrics)
+            if not np.all(metrics.ok):
+                raise FloatingPointError(f"shape {shape.name}: a step was not finite")
+
+        shown: int | str = "all" if mined == shape.sampled else mined
+        memory = compiled.memory_analysis()
+        notes = {"temporary_bytes": None if memory is None else int(memory.temp_size_in_bytes),
+                 "copies_table": copies_table(compiled.as_text() or "", shape)}  # fmt: skip
+        return Ours(
+            f"k' {shown}",
+            call,
+            self._times,
+            sampled=shape.sampled,
+            mined=shown,
+            work=step_work(shape, mined, self._touched),
+            against=against,
+            notes=notes,
+        )
+
+
+def step_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
+    """Top-k' SNM for several k', negative sampling, and what others would write."""
+    steps = StepContestants(shape, machine)
+    everyone = ("k' all", "torch sparse", "torch sparse, mining first", "optax, dense gradients")
+    ours = [steps.ours(mined, everyone if mined == 16 else everyone[:1]) for mined in shape.mined]
+    ours.append(steps.ours(shape.sampled))
+    for one in ours:
+        one.notes["negative_sampling"] = one.mined == "all"
+
+    def invited() -> Sequence[Contestant | Missing]:
+        return [] if machine.platform != "cpu" else peers.steps(shape, 16, steps.batches)
+
+    yield Contest("step", shape.name, machine, ours, invited)
+
+
+def growth_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
+    """The same step (k' 16) at ever more labels: nothing in it may grow with them."""
+    ours = []
+    first = f"K {_GROWN[0]:,}"
+    for labels in _GROWN:
+        grown = dataclasses.replace(shape, num_labels=labels, sampled=min(shape.sampled, 8192))
+        one = StepContestants(grown, machine).ours(16)
+        one.name = one.case = f"K {labels:,}"
+        one.against = () if labels == _GROWN[0] else (first,)
+        one.notes |= {"labels": labels, "class_row_bytes": 4 * labels * shape.dim}
+        ours.append(one)
+    yield Contest("growth", shape.name, machine, ours)
+
+
+def epoch_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
+    """The training loop with its loader, its steps a dispatch, its losses; no checkpoints."""
+    resident = machine.platform != "cpu"
+    points = 64 * shape.batch
+    source = source_of(shape, 16, points, resident=resident)
+    model = model_of(shape, 16)
+    with tempfile.TemporaryDirectory() as folder:
+        events = run_steps(
+            model,
+            source,
+            jax.jit(init_state, static_argnums=0)(model),
+            Progress(),
+            last_step=_LOOP_STEPS,
+            steps_per_dispatch=2 if machine.platform == "cpu" else 32,
+            checkpoints=Checkpoints(Path(folder) / "checkpoints"),
+            checkpoint_every=_LOOP_STEPS,
+        )
+
+        steps = _EPOCH_STEPS if machine.platform == "cpu" else 128
+        done = 0
+
+        def some_steps() -> None:
+            nonlocal done
+            stop = done + steps
+            while done < stop:
+                event = next(events)
+                done = event.step if isinstance(event, Stepped) else done
+
+        per_step = step_work(shape, 16)
+        yield Contest(
+            "epoch",
+            shape.name,
+            machine,
+            [
+                Ours(
+                    "loop",
+                    some_steps,
+                    steps,
+                    sampled=shape.sampled,
+                    mined=16,
+                    case="a step within the loop",
+                    work=per_step,
+                    against=("step alone",),
+                    notes={"points": shape.num_points,
+                           "steps_per_epoch": -(-shape.num_points // shape.batch)},
+                )
+            ],
+            lambda: [_alone(shape, machine)],
+        )  # fmt: skip
+
+
+def _alone(shape: Shape, machine: Machine) -> Contestant:
+    """The compiled step without the loop."""
+    one = StepContestants(shape, machine).ours(16)
+    return Contestant("step alone", one.call, one.times)
+
+
+def copies_table(text: str, shape: Shape) -> bool:
+    """Whether an optimised module copies an array of the shape of a table."""
+    tables = "|".join(f"{n},{shape.dim}" for n in (shape.num_features, shape.num_labels))
+    return re.search(rf"= f32\[(?:{tables})\]\S* copy\(", text) is not None

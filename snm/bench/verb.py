@@ -1,0 +1,225 @@
+"""`snm bench` for people: what is refused, what is shown on the way, tables, files."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from snm.bench.command import Bench
+from snm.errors import InputError
+from snm.runs import write_json
+
+__all__ = ["run_bench", "slower", "table_of"]
+
+_WIDTH = 110  # of a table that goes to a file
+_console = Console(highlight=False, markup=False)
+if not _console.is_terminal:
+    _console.width = _WIDTH
+_WORSE = 1.3  # times a former ratio, where the quartiles also lie apart
+
+
+def run_bench(asked: Bench) -> None:
+    """Times what was asked for, prints a table, writes JSON.
+
+    Raises:
+      InputError: an unknown part, no rounds, a file to compare with that is none of ours.
+      SystemExit: with status 1 where `--vs` finds something slower.
+    """
+    import jax
+
+    from snm.bench.parts import PARTS
+
+    for part in asked.parts:
+        if part not in PARTS:
+            raise InputError(part, "an unknown part", f"one of {', '.join(PARTS)}")
+    if asked.repeats < 2:
+        raise InputError("--repeats", str(asked.repeats), "2 or more")
+    before = None if asked.vs is None else _read(asked.vs)
+    if asked.json is not None and not asked.json.resolve().parent.is_dir():
+        raise InputError(f"--json {asked.json}", "no such folder", "a file in a folder that exists")
+    if asked.device == "gpu" and jax.default_backend() == "cpu":
+        _console.print("no GPU here that jax can use: skipped (is jax's CUDA extra installed?)")
+        return
+    if asked.device == "cpu":
+        jax.config.update("jax_platforms", "cpu")
+    names = asked.parts or tuple(PARTS)
+    rows: list[dict[str, Any]] = []
+    facts = described()
+    with _bar() as bar:
+        task = bar.add_task("", total=None)
+        for shape in asked.shape:
+            for part in names:
+                found = _run(part, shape, asked, lambda text: bar.update(task, description=text))
+                rows += found
+                bar.console.print(table_of(found))
+                if asked.json is not None:
+                    # A list of rows, each with the machine it was measured on.
+                    write_json(asked.json, [{**row, "on": facts} for row in rows])
+    if before is not None:
+        lines = slower(rows, before)
+        for line in lines:
+            _console.print(line)
+        if lines:
+            raise SystemExit(1)
+        _console.print(f"nothing is slower than in {asked.vs}")
+
+
+def _run(part: str, shape: str, asked: Bench, told: Any) -> list[dict[str, Any]]:
+    import jax.numpy as jnp
+
+    from snm.bench.contest import held
+    from snm.bench.machine import Machine
+    from snm.bench.parts import PARTS
+    from snm.bench.shapes import SHAPES
+
+    size = SHAPES[shape]
+    told(f"{part} {shape}: preparing")
+    dtype = jnp.float32 if asked.device == "cpu" else jnp.bfloat16
+    machine = Machine(size.batch, size.dim, dtype)
+    rows = []
+    for contest in PARTS[part](size, machine):
+        if not asked.peers:
+            contest.peers = tuple
+        rows += held(contest, asked.repeats, told)
+    return rows
+
+
+# -- an earlier run --------------------------------------------------------------------------
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    """Rows of a file of `--json`.
+
+    Raises:
+      InputError: no such file, or another kind of file.
+    """
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))
+        for row in rows:
+            _key(row), row["median_s"], row["quartiles_s"][1], row["ratio_to_floor"]
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(f"--vs {path}", reason, "a file written by --json") from error
+    except (ValueError, TypeError, KeyError, IndexError) as error:
+        raise InputError(f"--vs {path}", "another kind of file", "one written by --json") from error
+    return rows
+
+
+def _key(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in ("part", "shape", "case", "sampled", "mined", "device"))
+
+
+def slower(rows: Iterable[dict[str, Any]], before: Iterable[dict[str, Any]]) -> list[str]:
+    """A line for each row that lost against an earlier run of the same job.
+
+    What is compared is the ratio to the floor, which the machine's mood moves least, or the time
+    where a job has no floor. A row lost where its median is 1.3 times the former and its lower
+    quartile is above the former upper one.
+    """
+    former = {_key(row): row for row in before}
+    lines = []
+    for row in rows:
+        old = former.get(_key(row))
+        if old is None:
+            continue
+        new_low, new, _ = _measure(row)
+        _, was, old_high = _measure(old)
+        if new > _WORSE * was and new_low > old_high:
+            name = " ".join(str(part) for part in _key(row)[:3] if part)
+            mined = "" if row["mined"] is None else f" k' {row['mined']}"
+            lines.append(f"slower: {name}{mined}: {new / was:.2f} times what it was")
+    return lines
+
+
+def _measure(row: dict[str, Any]) -> tuple[float, float, float]:
+    if row["ratio_to_floor"] is not None:
+        low, high = row["ratio_to_floor_quartiles"]
+        return low, row["ratio_to_floor"], high
+    return row["quartiles_s"][0], row["median_s"], row["quartiles_s"][1]
+
+
+# -- what is shown ---------------------------------------------------------------------------
+
+
+def table_of(rows: list[dict[str, Any]]) -> Table:
+    """Rows of one part, with their quartiles in brackets."""
+    title = f"{rows[0]['part']}, {rows[0]['shape']}: median (quartiles)" if rows else "nothing"
+    table = Table(title=title, title_justify="left")
+    for name in ("case", "ms", "/ floor", "times faster than", "peak MB"):
+        table.add_column(
+            name,
+            justify="right" if name in ("/ floor", "ms", "peak MB") else "left",
+            no_wrap=name != "times faster than",
+            overflow="fold",
+        )
+    for row in rows:
+        mined = "" if row["mined"] is None else f"k' {row['mined']} of {row['sampled']:,}"
+        low, high = (f"{1e3 * value:.3g}" for value in row["quartiles_s"])
+        peers = [
+            f"{name} {_ratio(value)} ({_ratio(least)}-{_ratio(most)})"
+            for (name, value), (least, most) in zip(
+                row["ratio_to_peer"].items(), row["ratio_to_peer_quartiles"].values(), strict=True
+            )
+        ] + [f"{name}: {reason}" for name, reason in row["peers_missing"].items()]
+        floor = "" if row["ratio_to_floor"] is None else f"{row['ratio_to_floor']:.2f}"
+        if floor:
+            least, most = row["ratio_to_floor_quartiles"]
+            floor += f" ({least:.2f}-{most:.2f})"
+        table.add_row(
+            row["case"] or mined,
+            f"{1e3 * row['median_s']:.3g} ({low}-{high})",
+            floor,
+            "\n".join(peers),
+            f"{row['peak_bytes'] / 2**20:,.0f}",
+        )
+    return table
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.2f}" if value < 10 else f"{value:,.0f}"
+
+
+def described() -> dict[str, Any]:
+    """The machine, the versions, the allocator and the day."""
+    from importlib import metadata
+
+    import jax
+
+    cpu = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        names = re.findall(r"model name\s*: (.*)", info.read_text(encoding="utf-8"))
+        cpu = names[0] if names else cpu
+    versions = {}
+    for name in ("jax", "numpy", "torch", "faiss-cpu", "scikit-learn"):
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    tuned = [name for name in os.environ if name.startswith("MALLOC_") or name == "LD_PRELOAD"]
+    return {
+        "device": jax.devices()[0].device_kind,
+        "processor": cpu,
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "versions": versions,
+        "malloc": " ".join(f"{name}={os.environ[name]}" for name in sorted(tuned)) or "default",
+        "date": datetime.date.today().isoformat(),
+        "command": " ".join(["snm", *sys.argv[1:]]),
+    }
+
+
+def _bar() -> Progress:
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    return Progress(*columns, console=_console, transient=True, disable=not _console.is_terminal)

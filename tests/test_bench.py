@@ -1,0 +1,274 @@
+"""The harness: its arithmetic, its files, its verdicts. What it measures is for its reader."""
+
+import json
+
+import numpy as np
+import pytest
+
+from snm.bench import contest as contest_module
+from snm.bench import shapes, steps
+from snm.bench.contest import Contest, Contestant, Missing, Ours, held, quartiles, ratios
+from snm.bench.machine import Machine, Rates, Work
+from snm.bench.shapes import SHAPES, Shape, points_of
+from snm.bench.steps import copies_table, step_work
+from snm.bench.verb import slower, table_of
+from snm.cli import main
+
+TINY = Shape("eurlex", 400, 300, 200, 12, 3.0, 16, 64, (1, 16), dim=8)
+
+
+# -- arithmetic --------------------------------------------------------------------------------
+
+
+def test_floor_of_a_step_by_hand():
+    # EUR-Lex: 256 points, 1024 labels, 512 dimensions; a multiply-add is two operations.
+    scores = 2 * 256 * 1024 * 512
+    linear = 2 * 256 * 512 * 512
+    mined = step_work(SHAPES["eurlex"], 16, rows_touched=2000)
+    assert mined.flop == scores + 3 * linear == 671_088_640
+    # The sample's rows are read; all of them may be mined by some point, and are then read and
+    # written; feature rows are read for the sums, and read and written for the update.
+    assert mined.bytes == 4 * 512 * (1024 + 2 * 1024 + 3 * 2000)
+    negative_sampling = step_work(SHAPES["eurlex"], 1024)
+    assert negative_sampling.flop == 3 * scores + 3 * linear == 1_207_959_552
+    # At 32,768 labels, 512 points with 16 mined and a positive touch no more than 8,704 rows.
+    many = step_work(SHAPES["amazon670k"], 16)
+    assert many.bytes == 4 * 512 * (32_768 + 2 * 8_704)
+
+
+def test_a_floor_is_the_slower_of_products_and_copies():
+    rates = Rates(flop=100.0, bytes=10.0)
+    assert Work(flop=300, bytes=20).seconds(rates) == 3
+    assert Work(flop=300, bytes=50).seconds(rates) == 5
+
+
+def test_ratios_are_taken_round_by_round():
+    # The third round was slow for both, which says nothing of either.
+    assert ratios([10, 20, 300], [10, 10, 100]) == pytest.approx((1.5, 2.0, 2.5))
+    assert quartiles([4, 1, 2, 3, 5]) == (2, 3, 4)
+    with pytest.raises(ValueError):
+        ratios([1.0, 2.0], [1.0])
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("%copy.1 = f32[5000,512]{1,0} copy(f32[5000,512]{1,0} %p)", True),
+        ("%copy.2 = f32[3993,512]{1,0} copy(%p)", True),
+        ("%copy.3 = f32[256,512]{1,0} copy(%p)", False),
+        ("%fusion = f32[5000,512]{1,0} fusion(%copy.3), kind=kLoop", False),
+    ],
+)
+def test_a_copy_of_a_table_is_found(line, expected):
+    assert copies_table(line, SHAPES["eurlex"]) is expected
+
+
+# -- a contest on a clock of its own -----------------------------------------------------------
+
+
+class Clock:
+    """A clock that only contestants move."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def takes(self, *seconds: float):
+        """A job: the first call is the warm-up, then these seconds in turn."""
+        left = [0.0, *seconds]
+
+        def call() -> None:
+            self.now += left.pop(0)
+
+        return call
+
+
+class Steady:
+    """A machine of 100 operations and 10 bytes a second."""
+
+    platform = "cpu"
+
+    def rates(self) -> Rates:
+        return Rates(100.0, 10.0)
+
+    def peak_memory(self) -> int:
+        return 4096
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(contest_module.time, "perf_counter", clock)
+    return clock
+
+
+def rows_of(clock) -> list:
+    ours = [
+        Ours("fast", clock.takes(1, 2, 3), case="fast", sampled=64, mined=16, work=Work(flop=50),
+             against=("slow", "absent", "twice"), notes={"size": 3}),
+        Ours("twice", clock.takes(2, 4, 12), times=2, sampled=64, mined="all"),
+    ]  # fmt: skip
+    peers = [Contestant("slow", clock.takes(10, 10, 60)), Missing("absent", "not installed")]
+    return held(Contest("step", "tiny", Steady(), ours, lambda: peers), 3, lambda text: None)
+
+
+def test_rows_of_a_contest(clock):
+    fast, twice = rows_of(clock)
+    assert fast["median_s"] == 2
+    assert fast["quartiles_s"] == [1.5, 2.5]
+    assert fast["floor_s"] == 0.5
+    assert fast["ratio_to_floor"] == 4
+    assert fast["ratio_to_peer"] == {"slow": 10, "twice": 1}  # of 10, 5, 20; of 1, 1, 2
+    assert fast["peers_missing"] == {"absent": "not installed"}
+    assert fast["peak_bytes"] == 4096
+    assert fast["size"] == 3
+    assert twice["median_s"] == 2  # of 1, 2, 6: a call does the job twice
+    assert twice["floor_s"] is None
+    assert twice["ratio_to_floor"] is None
+    table_of([fast, twice])
+
+
+def test_rows_are_json_with_the_promised_names(clock):
+    row = json.loads(json.dumps(rows_of(clock)))[0]
+    promised = {"part", "shape", "sampled", "mined", "device", "median_s", "quartiles_s", "floor_s",
+                "ratio_to_floor", "ratio_to_peer", "peak_bytes"}  # fmt: skip
+    assert promised <= set(row)
+
+
+# -- against an earlier run --------------------------------------------------------------------
+
+
+def test_a_repeat_is_not_slower_and_twice_the_time_is(clock):
+    before = rows_of(clock)
+    assert slower(before, before) == []
+    now = [dict(row) for row in before]
+    now[0] |= {"ratio_to_floor": 8.0, "ratio_to_floor_quartiles": [7.0, 9.0]}
+    now[1] |= {"median_s": 12.0, "quartiles_s": [11.0, 13.0]}
+    first, second = slower(now, before)
+    assert first.startswith("slower: step tiny fast k' 16: 2.00 times")
+    assert second.startswith("slower: step tiny k' all: 6.00 times")
+
+
+def test_a_noisy_ratio_is_not_called_slower(clock):
+    before = rows_of(clock)
+    now = [dict(before[0]) | {"ratio_to_floor": 8.0, "ratio_to_floor_quartiles": [3.5, 9.0]}]
+    assert slower(now, before) == []
+
+
+# -- data and machine --------------------------------------------------------------------------
+
+
+def test_made_up_points_have_the_shape_they_are_for():
+    features, labels = points_of(TINY, 4000)
+    assert features.shape == (4000, 300)
+    assert labels.shape == (4000, 200)
+    counts = np.diff(features.indptr)
+    assert counts.min() >= 1
+    assert abs(counts.mean() - 12) < 5 * np.sqrt(12 / 4000)
+    assert features.has_canonical_format  # no feature twice in a point
+    np.testing.assert_allclose(features.multiply(features).sum(axis=1), 1, rtol=1e-5)
+    # In proportion to 1 / rank: with few draws a point the first rank leads the tenth by far.
+    often = np.sort(np.bincount(labels.indices, minlength=200))[::-1]
+    assert 4 < often[0] / often[9] < 12
+
+
+def test_a_machine_has_rates():
+    rates = Machine(8, 16).rates()
+    assert rates.flop > 0
+    assert rates.bytes > 0
+
+
+# -- the peers do the same job -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mine_first", [False, True])
+def test_torch_starts_from_the_same_loss(mine_first):
+    torch = pytest.importorskip("torch", reason="the peers are an extra: bench")
+    import jax
+
+    from snm.bench.peers_torch import TorchStep
+    from snm.bench.shapes import model_of, source_of
+    from snm.model import init_state, train_step
+
+    source = source_of(TINY, 16, 16)
+    batch = jax.tree.map(lambda leaf: leaf[0], source.stack(0, 1))
+    model = model_of(TINY, 16)
+    state = init_state(model)
+    peer = TorchStep(TINY, 16, [batch], mine_first=mine_first)
+    with torch.no_grad():
+        peer.features.weight.copy_(torch.from_numpy(np.array(state.features.rows)))
+        peer.classes.weight.copy_(torch.from_numpy(np.array(state.head.table.rows)))
+        (kernel,) = jax.tree.leaves(state.tower)
+        peer.linear.weight.copy_(torch.from_numpy(np.array(kernel.T)))
+    _, metrics = jax.jit(train_step, static_argnums=0)(model, state, batch)
+    assert peer() == pytest.approx(float(metrics.loss), rel=1e-5)
+
+
+# -- the command -------------------------------------------------------------------------------
+
+
+def exit_of(*words: str) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        main(["bench", *words])
+    return stopped.value.code
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nosuch"], "nosuch: found an unknown part, expected one of read, sample"),
+        (["step", "--repeats", "1"], "--repeats: found 1, expected 2 or more"),
+        (["step", "--vs", "nowhere.json"], "--vs nowhere.json: found no such file"),
+        (["step", "--json", "no/such/a.json"], "found no such folder"),
+    ],
+)
+def test_bad_requests_get_one_line(words, said, capsys):
+    assert exit_of(*words) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_another_kind_of_file_is_refused(tmp_path, capsys):
+    path = tmp_path / "other.json"
+    path.write_text('[{"part": "step"}]')
+    assert exit_of("step", "--vs", str(path)) == 2
+    assert "another kind of file" in capsys.readouterr().err
+
+
+def test_without_a_gpu_it_says_so(capsys):
+    assert exit_of("step", "--device", "gpu") == 0
+    assert "skipped" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ["sample", "step"],
+        pytest.param(
+            ["read", "bag", "score_mine", "growth", "epoch", "evaluate", "predict", "checkpoint"],
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_parts_write_their_rows(parts, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(shapes.SHAPES, "eurlex", TINY)
+    monkeypatch.setattr(steps, "_GROWN", (70, 90))
+    path = tmp_path / "rows.json"
+    assert exit_of(*parts, "--repeats", "2", "--json", str(path)) in (0, None)
+    rows = json.loads(path.read_text())
+    assert list(dict.fromkeys(row["part"] for row in rows)) == parts
+    for row in rows:
+        assert row["median_s"] > 0
+        assert row["on"]["versions"]["jax"]
+        assert row["peak_bytes"] > 0
+    assert "eurlex" in capsys.readouterr().out
+
+
+def test_shapes_are_those_of_the_papers_table():
+    assert {name: shape.num_labels for name, shape in SHAPES.items()} == {
+        "eurlex": 3993, "amazoncat": 13_330, "wikilshtc": 325_056, "amazon670k": 670_091,
+        "amazon3m": 2_812_281,
+    }  # fmt: skip
