@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from snm.rows import RowTable, SparseRows, bag
 from snm.scoring import Masked
+from snm.shards import Shard
 from snm.updates import update_rows
 
 __all__ = [
@@ -23,7 +23,6 @@ __all__ = [
     "Problem",
     "Result",
     "ScoreGradients",
-    "Shard",
     "by_pairs",
     "positive_block",
     "term_scores",
@@ -32,32 +31,6 @@ __all__ = [
 PAIRS_LIMIT = 64
 """Products replace pairs where k' * PAIRS_LIMIT > B: a pair moves 3 rows of memory, and a column
 of C costs two rows of multiply-adds a point, of which a CPU does about 64 in the same time."""
-
-
-class Shard(NamedTuple):
-    """Which label rows this device holds: first_row, and the mesh axis that they are cut over."""
-
-    first_row: jax.Array | int
-    axis_name: str | None
-
-    @classmethod
-    def of(cls, table: RowTable, axis_name: str | None) -> Shard:
-        """The shard of a table cut evenly over `axis_name`; all of it where that is None."""
-        if axis_name is None:
-            return cls(0, None)
-        return cls(lax.axis_index(axis_name) * table.rows.shape[0], axis_name)
-
-    def sum(self, x: jax.Array) -> jax.Array:
-        """The sum over all shards."""
-        return x if self.axis_name is None else lax.psum(x, self.axis_name)
-
-    def max(self, x: jax.Array) -> jax.Array:
-        """The maximum over all shards."""
-        return x if self.axis_name is None else lax.pmax(x, self.axis_name)
-
-    def all(self, x: jax.Array) -> jax.Array:
-        """Whether x, a bool, holds on every shard."""
-        return x if self.axis_name is None else lax.pmin(x.astype(jnp.int32), self.axis_name) > 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,9 +73,7 @@ class Problem:
 
     def local(self, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Rows of this shard's table that hold `labels` (0 where none), and whether one does."""
-        place = labels - self.shard.first_row
-        here = (place >= 0) & (place < self.table.rows.shape[0])
-        return jnp.where(here, place, 0), here
+        return self.shard.local(labels, self.table.rows.shape[0])
 
 
 class ScoreGradients(NamedTuple):
@@ -148,6 +119,7 @@ def by_pairs(
     learning_rate: jax.Array | float,
 ) -> Result:
     """Reads and updates one row a pair of a query with a positive or a mined label."""
+    shard = problem.shard
     n, count = gradients.slots.shape
     labels = gradients.slots if problem.ids is None else problem.ids[gradients.slots]
     place, here = problem.local(labels.reshape(-1))
@@ -155,20 +127,24 @@ def by_pairs(
     mined = SparseRows(place, of_mined, jnp.arange(n + 1, dtype=jnp.int32) * count)
     positives = positive_block(problem, gradients.of_positive)
     # One positive a point goes behind its mined labels: starting a loop for it alone costs more.
-    blocks = (_beside(mined, positives),) if problem.one_term_a_row else (mined, positives)
+    blocks = [_beside(mined, positives)] if problem.one_term_a_row else [mined, positives]
 
     of_queries = functools.reduce(jnp.add, [bag(problem.table.rows, block) for block in blocks])
-    of_queries = problem.shard.sum(of_queries)
+    of_queries = shard.sum(of_queries)
+    loss = shard.data_sum(loss)
     # Reads end here: every write below waits for `ok`, and so for them. A query that is no number
     # may leave the loss finite, where all of its pairs weigh 0, and still spoil rows by 0 * NaN.
     ok = jnp.isfinite(loss) & jnp.all(jnp.isfinite(of_queries))
-    ok &= jnp.all(jnp.isfinite(problem.queries))
+    ok = shard.all(ok & jnp.all(jnp.isfinite(problem.queries)))
+    # A row is stepped by all points that name it, wherever they are.
+    queries = shard.gather(problem.queries)
+    blocks = [shard.gather_block(block) for block in blocks]
     touched = None
-    if problem.ids is not None and mined.ids.shape[0] > problem.num_slots:
-        touched = jnp.concatenate([problem.local(problem.ids)[0], positives.ids])
+    if problem.ids is not None and n * count * shard.data_parts > problem.num_slots:
+        touched = jnp.concatenate([problem.local(problem.ids)[0], shard.gather(positives.ids)])
     table = update_rows(
         problem.table,
-        [(block, problem.queries) for block in blocks],
+        [(block, queries) for block in blocks],
         optimizer=problem.row_optimizer,
         learning_rate=learning_rate,
         ok=ok,

@@ -27,7 +27,10 @@ from snm.head import HeadSpec
 from snm.rows import SparseRows
 from snm.sampling import Sample
 
-__all__ = ["Batch", "Source", "block_of", "make_source"]
+__all__ = ["OF_POINTS", "Batch", "Source", "block_of", "make_source"]
+
+OF_POINTS = ("features", "terms", "known", "points", "positives")
+"""The fields of what the host sends that belong to points, and are cut into lanes."""
 
 _STREAM_ORDER = 1
 _STREAM_POSITIVES = 2
@@ -89,6 +92,8 @@ class Source:
       frequency: set up where sampler is frequency.
       in_batch_weights: float32 [K], set up where sampler is in-batch.
       num_frequent: features that a batch takes together (`columns`); None sorts no entries.
+      lanes: parts that the points of a batch are cut into, one behind the other; from 2 on, what
+        belongs to points has a leading axis of lanes.
     """
 
     spec: HeadSpec
@@ -102,6 +107,7 @@ class Source:
     frequency: sampling.FrequencySampler | None = None
     in_batch_weights: np.ndarray | None = None
     num_frequent: int | None = None
+    lanes: int = 1
     _lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
     _epochs: dict[int, tuple[np.ndarray, np.ndarray]] = dataclasses.field(default_factory=dict)
     _shapes: dict[int, tuple[int, int]] = dataclasses.field(default_factory=dict)
@@ -142,7 +148,7 @@ class Source:
     def shape(self, number: int) -> tuple[int, int]:
         """Entries of features and of labels that hold any batch of an epoch, rounded up."""
         if number not in self._shapes:
-            order, _ = self.epoch(number)
+            order = self.epoch(number)[0].reshape(-1, self.batch_size // self.lanes)
             self._shapes[number] = _padded(self.features, order), _padded(self.labels, order)
         return self._shapes[number]
 
@@ -184,24 +190,39 @@ class Source:
         positives = np.where(real, (draw[points] * counts[points]).astype(np.int64), 0)
         if self.resident:
             sample = self._sample(step, None)
-            drawn = positives.astype(np.int32)
-            return _Rows(points.astype(np.int32), drawn, sample, counter, self._key)
-        spec = self.spec
-        feature_entries, label_entries = self.shape(number)
-        features = _take(self.features, points, feature_entries)
-        known = _take(self.labels, points, label_entries)
-        terms = self._terms(known, positives, real)
-        sample = self._sample(step, terms)
-        needed = known if spec.exclude == "all" else None
-        columns = None if self.num_frequent is None else columns_of(features, self.num_frequent)
-        return Batch(features, terms, needed, sample, counter, self._key, columns)
+            points, drawn = self._cut(points), self._cut(positives)
+            rows = points.astype(np.int32), drawn.astype(np.int32)
+            return _Rows(*rows, sample, counter, self._key)
+        shape = self.shape(number)
+        if self.lanes == 1:
+            features, terms, known = self._blocks(points, positives, shape)
+            sample = self._sample(step, terms)
+            columns = None if self.num_frequent is None else columns_of(features, self.num_frequent)
+            return Batch(features, terms, known, sample, counter, self._key, columns)
+        cut = zip(self._cut(points), self._cut(positives), strict=True)
+        lanes = [self._blocks(*lane, shape) for lane in cut]
+        features, terms, known = jax.tree.map(lambda *leaves: np.stack(leaves), *lanes)
+        joined = _on_host(terms.ids.reshape(-1), terms.values.reshape(-1), None)
+        return Batch(features, terms, known, self._sample(step, joined), counter, self._key)
+
+    def _cut(self, of_points: np.ndarray) -> np.ndarray:
+        return of_points if self.lanes == 1 else of_points.reshape(self.lanes, -1)
+
+    def _blocks(
+        self, points: np.ndarray, positives: np.ndarray, shape: tuple[int, int]
+    ) -> tuple[SparseRows, SparseRows, SparseRows | None]:
+        """Features, terms and, where they are needed, known labels of some points."""
+        features = _take(self.features, points, shape[0])
+        known = _take(self.labels, points, shape[1])
+        terms = self._terms(known, positives, points >= 0)
+        return features, terms, known if self.spec.exclude == "all" else None
 
     def _terms(self, known: SparseRows, positives: np.ndarray, real: np.ndarray) -> SparseRows:
         ids, values, starts = (np.asarray(part) for part in known)
         if self.spec.positives == "one":
             place = np.where(real, starts[:-1] + positives, 0)
             weights = np.where(real, 1.0 / self.batch_size, 0.0).astype(np.float32)
-            every = np.arange(self.batch_size + 1, dtype=np.int32)
+            every = np.arange(len(real) + 1, dtype=np.int32)
             return _on_host(ids[place], weights, every)
         weights = (values / np.float32(self.batch_size)).astype(np.float32)
         if self.weight_of_term == "mean":
@@ -237,6 +258,12 @@ class Source:
           item: one entry of `stack(...)`.
           shape: entries of features and labels, static: `shape(epoch)`.
         """
+        if self.lanes > 1:
+            # On its device a lane is alone.
+            item = item._replace(
+                **{name: jax.tree.map(lambda x: x[0], getattr(item, name)) for name in OF_POINTS
+                   if hasattr(item, name)}
+            )  # fmt: skip
         if not self.resident:
             return item
         features, labels = resident
@@ -285,6 +312,7 @@ def make_source(
     resident: bool,
     sampler: str,
     frequency_power: float,
+    lanes: int | None = None,
 ) -> Source:
     """The training points with at least one label, ready to be cut into steps.
 
@@ -298,14 +326,17 @@ def make_source(
       resident: keep the points on the device.
       sampler: uniform, frequency or in-batch.
       frequency_power: of the frequency sampler.
+      lanes: parts that a batch is cut into on a mesh; a divisor of `batch_size`.
     """
     labelled = np.flatnonzero(np.diff(labels.indptr))
     if len(labelled) < labels.shape[0]:
         features, labels = features[labelled], labels[labelled]
     frequency = np.bincount(labels.indices, minlength=spec.num_labels)
-    batch_size = min(batch_size, labels.shape[0])
+    parts = lanes or 1
+    batch_size = min(batch_size, -(-labels.shape[0] // parts) * parts)
     num_frequent = None
-    if spec.row_optimizer == "sgd" and not resident and jax.default_backend() == "cpu":
+    on_cpu = lanes is None and not resident and jax.default_backend() == "cpu"
+    if on_cpu and spec.row_optimizer == "sgd":
         counts = np.bincount(features.indices, minlength=features.shape[1])
         num_frequent = count_frequent(counts, features.shape[0])
     return Source(
@@ -328,6 +359,7 @@ def make_source(
             else None
         ),
         num_frequent=num_frequent,
+        lanes=parts,
     )
 
 

@@ -78,9 +78,13 @@ class Checkpoints:
         with self._open() as store:
             return dict(store.checkpointables_metadata(step).custom_metadata or {})
 
-    def load(self, step: int, like: Any) -> Any:
-        """The arrays of a checkpoint, in the structure, shapes and types of `like`."""
-        device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    def load(self, step: int, like: Any, *, on_host: bool = False) -> Any:
+        """The arrays of a checkpoint, in the structure, shapes and types of `like`.
+
+        On the first device, or on the host, from where they can be spread over a mesh.
+        """
+        place = jax.devices("cpu" if on_host else None)[0]
+        device = jax.sharding.SingleDeviceSharding(place)
         abstract = jax.tree.map(
             lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device), like
         )

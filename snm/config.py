@@ -129,6 +129,8 @@ class Config:
     """Newest checkpoints kept, beside the best."""
     data_on: Literal["auto", "host", "device"] = "auto"
     """Where the training set lives: streamed from the host, or on the device; auto suits it."""
+    mesh: str = ""
+    """Devices to train on, such as data=2,label=4: parts of a batch, parts of the tables' rows."""
     steps_per_dispatch: int = 0
     """Steps that the device runs between two words with the host; 0 suits the device."""
 

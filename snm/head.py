@@ -19,6 +19,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -30,6 +31,7 @@ from snm import backward, losses, products, softmax, surrogates, weights
 from snm.rows import RowTable, SparseRows, entry_rows, random_rows
 from snm.sampling import Sample, slots_of
 from snm.scoring import MASKED, Best, Masked, best_scores
+from snm.shards import Shard
 
 __all__ = ["Head", "HeadSpec", "HeadStep", "init_head", "update_head"]
 
@@ -151,11 +153,21 @@ class HeadStep(NamedTuple):
     ok: jax.Array
 
 
-def init_head(spec: HeadSpec, key: jax.Array, dim: int, *, score_scale: float = 1.0) -> Head:
-    """Class rows uniform on the unit sphere of `dim` dimensions; `key` is consumed."""
-    rows = random_rows(key, spec.num_labels, dim)
-    accumulator = jnp.zeros(spec.num_labels) if spec.row_optimizer == "adagrad" else None
-    bias = jnp.zeros(spec.num_labels) if spec.bias else None
+def init_head(
+    spec: HeadSpec,
+    key: jax.Array,
+    dim: int,
+    *,
+    score_scale: float = 1.0,
+    part: tuple[jax.Array, int] | None = None,
+) -> Head:
+    """Class rows uniform on the unit sphere of `dim` dimensions; `key` is consumed.
+
+    With `part` = (i, parts), the i-th of so many equal ranges of rows.
+    """
+    rows = random_rows(key, spec.num_labels, dim, part=part)
+    accumulator = jnp.zeros(rows.shape[0]) if spec.row_optimizer == "adagrad" else None
+    bias = jnp.zeros(rows.shape[0]) if spec.bias else None
     return Head(RowTable(rows, accumulator), bias, jnp.float32(math.log(score_scale)))
 
 
@@ -171,6 +183,7 @@ def update_head(
     known: SparseRows | None = None,
     key: jax.Array | None = None,
     axis_name: str | None = None,
+    data_axis: str | None = None,
 ) -> tuple[Head, HeadStep]:
     """One step of Stochastic Negative Mining (Reddi et al., 2019, Algorithm 1).
 
@@ -189,11 +202,13 @@ def update_head(
       key: consumed by the draws of `vartheta == "subsample"`.
       axis_name: mesh axis of the label shards, or None. Call within `jax.shard_map(...,
         check_vma=False)`: the loops over rows start from constants, which its check refuses.
+      data_axis: mesh axis that the points are cut over, or None. `queries`, `terms` and `known`
+        are then this device's points; the weights of the terms are those of the whole batch.
 
     Returns:
       The updated head, and the loss with its gradient.
     """
-    shard = backward.Shard.of(head.table, axis_name)
+    shard = Shard.of(head.table.rows, spec.num_labels, axis_name, data_axis)
     scale = jnp.exp(head.log_scale)
     scaled = queries * scale
     problem = _problem(spec, head, scaled, terms, sample, known, shard)
@@ -224,7 +239,7 @@ def update_head(
 
     log_scale = head.log_scale
     if spec.learn_scale:
-        gradient = jnp.sum(result.of_queries * scaled)
+        gradient = shard.data_sum(jnp.sum(result.of_queries * scaled))
         log_scale = log_scale - jnp.where(result.ok, scale_learning_rate * gradient, 0)
     step = HeadStep(result.loss, result.of_queries * scale, result.ok)
     return Head(result.table, result.bias, log_scale), step
@@ -237,7 +252,7 @@ def _problem(
     terms: SparseRows,
     sample: Sample | None,
     known: SparseRows | None,
-    shard: backward.Shard,
+    shard: Shard,
 ) -> backward.Problem:
     """Names the slots that each term, or each point, leaves out."""
     if spec.samples_all:
@@ -307,25 +322,54 @@ def _mine(spec: HeadSpec, problem: backward.Problem) -> Best:
     masked = problem.masked
     if problem.ids is None and masked is not None:
         masked = Masked(masked.rows, masked.slots - shard.first_row)
-    best = best_scores(
-        problem.queries,
-        problem.table.rows,
-        problem.ids,
-        min(count, problem.table.rows.shape[0]),
-        masked=masked,
-        bias=problem.bias,
-        first_row=shard.first_row,
-        compute_dtype=problem.compute_dtype,
-    )
-    if problem.ids is None:
-        best = Best(best.scores, best.slots + shard.first_row)
+
+    def best_of(ids: jax.Array | None, first_slot: jax.Array | int) -> Best:
+        places = masked
+        if masked is not None and ids is not None:
+            places = Masked(masked.rows, masked.slots - first_slot)
+        best = best_scores(
+            problem.queries,
+            problem.table.rows,
+            ids,
+            min(count, problem.table.rows.shape[0] if ids is None else ids.shape[0]),
+            masked=places,
+            bias=problem.bias,
+            first_row=shard.first_row,
+            num_valid=shard.num_valid,
+            compute_dtype=problem.compute_dtype,
+        )
+        return Best(best.scores, best.slots + first_slot)
+
     if shard.axis_name is None:
-        return best
-    # Shards agree by exchanging their own best, never scores: shards x count numbers a point.
-    scores = lax.all_gather(best.scores, shard.axis_name, axis=1, tiled=True)
-    slots = lax.all_gather(best.slots, shard.axis_name, axis=1, tiled=True)
-    scores, place = lax.top_k(scores, min(count, scores.shape[1]))
-    return Best(scores, jnp.take_along_axis(slots, place, axis=1))
+        return best_of(problem.ids, 0)
+    if problem.ids is None:
+        best = best_of(None, shard.first_row)
+    else:
+        best = _best_of_own(problem, count, best_of)
+    return shard.agree(best, count)
+
+
+def _best_of_own(problem: backward.Problem, count: int, best_of: Callable[..., Best]) -> Best:
+    """The best of the sampled labels that this shard holds, which stand next to each other.
+
+    A uniform sample puts no more than eight standard deviations above the mean into a shard; a
+    sample that does is searched whole.
+    """
+    ids, shard, size = problem.ids, problem.shard, problem.num_slots
+    assert ids is not None
+    mean = size / shard.parts
+    capacity = math.ceil(mean + 8 * math.sqrt(mean * (1 - 1 / shard.parts)))
+    capacity = max(-(-capacity // 16) * 16, count)
+    if capacity >= size:
+        return best_of(problem.ids, 0)
+    last = shard.first_row + problem.table.rows.shape[0]
+    first, end = jnp.searchsorted(ids, jnp.stack([jnp.asarray(shard.first_row), last]))
+    start = jnp.minimum(first, size - capacity)
+
+    def own() -> Best:
+        return best_of(lax.dynamic_slice(ids, (start,), (capacity,)), start)
+
+    return lax.cond(end - start <= capacity, own, lambda: best_of(problem.ids, 0))
 
 
 def _term_losses(
@@ -358,8 +402,10 @@ def _term_losses(
     if spec.vartheta == "subsample":
         if key is None:
             raise ValueError("update_head needs a key for vartheta='subsample'")
-        shape = positive.shape
+        count = positive.shape[0]
+        shape = (count * problem.shard.data_parts,)
         ranks, weight = weights.subsample(key, vartheta, spec.subsample_draws, shape=shape)
+        ranks = problem.shard.own_draws(ranks, problem.terms.starts)
         counts = jax.nn.one_hot(ranks, rank_weights.shape[0], dtype=jnp.float32).sum(axis=-2)
         rank_weights = counts * weight[0]
     loss = losses.sampled_bowl if spec.loss == "bowl" else losses.sampled_powl

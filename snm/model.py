@@ -19,6 +19,7 @@ from snm.encoder import Tower, apply_tower, init_tower
 from snm.head import Head, HeadSpec, init_head, update_head
 from snm.rows import RowTable, SparseRows, bag, random_rows
 from snm.scoring import Best, best_scores
+from snm.shards import Shard
 from snm.updates import update_rows
 
 __all__ = [
@@ -126,18 +127,25 @@ class StepMetrics(NamedTuple):
     ok: jax.Array
 
 
-def init_state(model: Model) -> TrainState:
-    """Parameters at the start: rows on spheres, the dense layer by its own rule."""
+def init_state(model: Model, *, part: tuple[jax.Array, int] | None = None) -> TrainState:
+    """Parameters at the start: rows on spheres, the dense layer by its own rule.
+
+    Args:
+      model: what is trained.
+      part: (i, parts) for the i-th of so many equal ranges of rows of both tables.
+    """
     features_key, head_key = jax.random.split(jax.random.key(model.seed))
-    rows = random_rows(features_key, model.num_features, model.dim, length=model.feature_init)
+    rows = random_rows(
+        features_key, model.num_features, model.dim, length=model.feature_init, part=part
+    )
     adagrad = model.head.row_optimizer == "adagrad"
-    accumulator = jnp.zeros(model.num_features) if adagrad else None
+    accumulator = jnp.zeros(rows.shape[0]) if adagrad else None
     tower = init_tower(model.dim, model.encoder, model.head.compute_dtype, model.seed)[1]
     return TrainState(
         features=RowTable(rows, accumulator),
         tower=tower,
         tower_state=model.tower_optimizer.init(tower),
-        head=init_head(model.head, head_key, model.dim, score_scale=model.score_scale),
+        head=init_head(model.head, head_key, model.dim, score_scale=model.score_scale, part=part),
     )
 
 
@@ -146,16 +154,37 @@ def abstract_state(model: Model) -> TrainState:
     return jax.eval_shape(functools.partial(init_state, model))
 
 
-def train_step(model: Model, state: TrainState, batch: Batch) -> tuple[TrainState, StepMetrics]:
-    """One step: embed, mine, take the loss, step every row that the batch touched."""
+def train_step(
+    model: Model,
+    state: TrainState,
+    batch: Batch,
+    *,
+    label_axis: str | None = None,
+    data_axis: str | None = None,
+) -> tuple[TrainState, StepMetrics]:
+    """One step: embed, mine, take the loss, step every row that the batch touched.
+
+    Args:
+      model: what is trained.
+      state: parameters; donate them.
+      batch: the points.
+      label_axis: mesh axis that the rows of both tables are cut over, or None.
+      data_axis: mesh axis that the points are cut over, or None; see `snm.shards`.
+
+    Returns:
+      The parameters after the step, and what it tells, the same on every device.
+    """
+    rows = state.features.rows
+    shard = Shard.of(rows, model.num_features, label_axis, data_axis)
     key = jax.random.fold_in(jax.random.wrap_key_data(batch.key), batch.step)
-    features = _dropped_out(model, batch.features, key)
+    features = _dropped_out(model, batch.features, key, shard)
     rate = model.learning_rate * model.decay(batch.step)
 
+    own = shard.own_entries(features, rows.shape[0])
     if batch.columns is None:
-        sums = bag(state.features.rows, features)
+        sums = shard.sum(bag(rows, own))
     else:
-        sums = sum_columns(state.features.rows, batch.columns, features)
+        sums = sum_columns(rows, batch.columns, features)
     queries, pull_back = jax.vjp(functools.partial(apply_tower, model.structure), state.tower, sums)
     head, step = update_head(
         model.head,
@@ -167,10 +196,14 @@ def train_step(model: Model, state: TrainState, batch: Batch) -> tuple[TrainStat
         scale_learning_rate=model.scale_learning_rate * model.decay(batch.step),
         known=batch.known,
         key=jax.random.fold_in(key, 1),
+        axis_name=label_axis,
+        data_axis=data_axis,
     )
     of_tower, of_sums = pull_back(step.query_gradient)
+    of_tower = jax.tree.map(shard.data_sum, of_tower)
 
     ok = step.ok & jnp.all(jnp.isfinite(of_sums)) & jnp.isfinite(optax.tree.sum(of_tower))
+    ok = shard.all(ok)
     if batch.columns is not None:
         feature_rows = update_columns(
             state.features, batch.columns, features, of_sums, learning_rate=rate, ok=ok
@@ -178,7 +211,7 @@ def train_step(model: Model, state: TrainState, batch: Batch) -> tuple[TrainStat
     else:
         feature_rows = update_rows(
             state.features,
-            [(features, of_sums)],
+            [(shard.gather_block(own), shard.gather(of_sums))],
             optimizer=model.head.row_optimizer,
             learning_rate=rate,
             ok=ok,
@@ -193,12 +226,14 @@ def train_step(model: Model, state: TrainState, batch: Batch) -> tuple[TrainStat
     return TrainState(feature_rows, tower, tower_state, head), StepMetrics(step.loss, ok)
 
 
-def _dropped_out(model: Model, features: SparseRows, key: jax.Array) -> SparseRows:
+def _dropped_out(model: Model, features: SparseRows, key: jax.Array, shard: Shard) -> SparseRows:
     """Leaves features out and scales up the rest, so that the expected sum stays."""
     if not model.input_dropout:
         return features
     keep = 1.0 - model.input_dropout
-    kept = jax.random.bernoulli(jax.random.fold_in(key, 0), keep, features.values.shape)
+    entries = features.values.shape[0]
+    kept = jax.random.bernoulli(jax.random.fold_in(key, 0), keep, (entries * shard.data_parts,))
+    kept = shard.own_draws(kept, features.starts)
     return features._replace(values=jnp.where(kept, features.values / keep, 0))
 
 
@@ -224,12 +259,16 @@ def join(states: Sequence[TrainState]) -> TrainState:
     )
 
 
-def embed(model: Model, state: TrainState, features: SparseRows) -> jax.Array:
+def embed(
+    model: Model, state: TrainState, features: SparseRows, *, label_axis: str | None = None
+) -> jax.Array:
     """Queries float32 [n, members * dim] of weighted features, without dropout.
 
     Those of each member have unit length; they are not yet times its multiplier.
     """
-    sums = bag(state.features.rows, features)
+    rows = state.features.rows
+    shard = Shard.of(rows, model.num_features, label_axis)
+    sums = shard.sum(bag(rows, shard.own_entries(features, rows.shape[0])))
     if model.members == 1:
         return apply_tower(model.structure, state.tower, sums)
     towers = [jax.tree.map(lambda leaf, m=m: leaf[m], state.tower) for m in range(model.members)]
@@ -240,22 +279,34 @@ def embed(model: Model, state: TrainState, features: SparseRows) -> jax.Array:
     return jnp.concatenate(queries, axis=1)
 
 
-def best_labels(model: Model, state: TrainState, features: SparseRows, count: int) -> Best:
+def best_labels(
+    model: Model,
+    state: TrainState,
+    features: SparseRows,
+    count: int,
+    *,
+    label_axis: str | None = None,
+) -> Best:
     """The `count` best labels of each point over all K, exactly, ties to the lowest label."""
+    rows = state.head.table.rows
+    shard = Shard.of(rows, model.head.num_labels, label_axis)
     # One multiplier, or one a member, each for its own part of the query.
     multipliers = jnp.repeat(jnp.exp(jnp.atleast_1d(state.head.log_scale)), model.dim)
-    return best_scores(
-        embed(model, state, features) * multipliers[None, :],
-        state.head.table.rows,
+    best = best_scores(
+        embed(model, state, features, label_axis=label_axis) * multipliers[None, :],
+        rows,
         None,
-        count,
+        min(count, rows.shape[0]),
         bias=state.head.bias,
+        first_row=shard.first_row,
+        num_valid=shard.num_valid,
         compute_dtype=jnp.dtype(model.head.compute_dtype),
     )
+    return shard.agree(Best(best.scores, best.slots + shard.first_row), count)
 
 
 def train_steps(
-    model: Model, state: TrainState, batches: Any, materialize: Any
+    model: Model, state: TrainState, batches: Any, materialize: Any, **axes: str | None
 ) -> tuple[TrainState, StepMetrics]:
     """Several steps in one dispatch: a scan of `train_step` over stacked batches."""
-    return lax.scan(lambda s, item: train_step(model, s, materialize(item)), state, batches)
+    return lax.scan(lambda s, item: train_step(model, s, materialize(item), **axes), state, batches)

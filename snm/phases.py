@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from snm.batches import Source, make_source
 from snm.config import Config
@@ -21,6 +22,7 @@ from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.evaluation import evaluate_points, metric_names
 from snm.logs import EventLog
+from snm.meshes import DATA, initial, make_mesh, parse_mesh, spread
 from snm.model import Model, TrainState, abstract_state, init_state
 from snm.prediction import Predictor
 from snm.runs import RunFolder, head_stages, load_member, make_model
@@ -75,6 +77,7 @@ class PhaseRun:
         self._dataset, self._weighting = dataset, weighting
         features = weighting.apply(phase.points.features)
         labels = phase.points.labels
+        self.mesh = make_mesh(config.mesh, labels.shape[1], config.batch_size)
         schedule_model = make_model(config, features.shape[1], labels.shape[1], 1)
         self.source: Source = make_source(
             schedule_model.head,
@@ -86,6 +89,7 @@ class PhaseRun:
             resident=_resident(config, features.nnz, labels.nnz),
             sampler=config.sampler,
             frequency_power=config.frequency_power,
+            lanes=None if self.mesh is None else self.mesh.shape[DATA],
         )
         assert config.epochs != "auto"  # resolved
         total = config.epochs * self.source.steps_per_epoch
@@ -97,10 +101,15 @@ class PhaseRun:
         self._checkpoints = folder.checkpoints(config.keep_checkpoints, phase.name)
         newest = self._checkpoints.latest()
         if newest is None:
-            self.state = _initial(self.model, warm_start, member)
+            self.state = _initial(self.model, warm_start, member, self.mesh)
             self.progress = Progress()
         else:
-            self.state = self._checkpoints.load(newest, abstract_state(self.model))
+            like = abstract_state(self.model)
+            if self.mesh is None:
+                self.state = self._checkpoints.load(newest, like)
+            else:
+                kept = self._checkpoints.load(newest, like, on_host=True)
+                self.state = spread(kept, self.mesh)
             self.progress = Progress(**self._checkpoints.progress(newest))
         if self.progress.step > self.last_step:
             found = f"{self.progress.step} steps done"
@@ -139,6 +148,7 @@ class PhaseRun:
             probe=None if self._probe is None else self._look,
             probe_every=self._probe_every or source.steps_per_epoch,
             heads=head_stages(config, self.model.head.num_labels, self.model.total_steps),
+            mesh=self.mesh,
         )
         del self.state  # its buffers are donated to the first step
         trace = self._folder.path / "profile" if profile else None
@@ -154,11 +164,11 @@ class PhaseRun:
 
     def _look(self, state: TrainState) -> dict[str, Any]:
         assert self._probe is not None
-        return self._probe(Predictor(self.model, state, self._weighting))
+        return self._probe(Predictor(self.model, state, self._weighting, mesh=self.mesh))
 
     def _validate(self, state: TrainState) -> dict[str, float]:
         assert self._phase.held_out is not None
-        predictor = Predictor(self.model, state, self._weighting)
+        predictor = Predictor(self.model, state, self._weighting, mesh=self.mesh)
         frequency = self._dataset.label_frequency()
         found = evaluate_points(
             predictor,
@@ -192,9 +202,13 @@ def first_phase(config: Config, dataset: Dataset) -> Phase:
     return Phase("train", parts.train, parts.test)
 
 
-def _initial(model: Model, warm_start: str | Path | None, member: int) -> TrainState:
+def _initial(
+    model: Model, warm_start: str | Path | None, member: int, mesh: Mesh | None
+) -> TrainState:
     if warm_start is None:
-        return jax.jit(init_state, static_argnums=0)(model)
+        return (
+            jax.jit(init_state, static_argnums=0)(model) if mesh is None else initial(model, mesh)
+        )
     other, old = load_member(warm_start, member)
     wanted = abstract_state(model)
     shapes = [jax.tree.map(np.shape, (s.features.rows, s.tower, s.head.table.rows, s.head.bias))
@@ -204,7 +218,7 @@ def _initial(model: Model, warm_start: str | Path | None, member: int) -> TrainS
     fresh = init_state(model)
     # A fixed multiplier is a setting, a learned one a parameter.
     learned = model.head.learn_scale
-    return dataclasses.replace(
+    state = dataclasses.replace(
         fresh,
         features=dataclasses.replace(fresh.features, rows=old.features.rows),
         tower=old.tower,
@@ -215,6 +229,7 @@ def _initial(model: Model, warm_start: str | Path | None, member: int) -> TrainS
             log_scale=old.head.log_scale if learned else fresh.head.log_scale,
         ),
     )
+    return state if mesh is None else spread(state, mesh)
 
 
 def _described(model: Model) -> str:
@@ -231,6 +246,8 @@ def _steps_per_dispatch() -> int:
 
 def _resident(config: Config, *entries: int) -> bool:
     """Whether the training set lives on the device: where it is an accelerator with room."""
+    if config.sampler == "in-batch" and parse_mesh(config.mesh)[0] > 1:
+        return False  # the candidates come from the whole batch, which the host sees
     if config.data_on != "auto":
         return config.data_on == "device"
     if jax.default_backend() == "cpu":

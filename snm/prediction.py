@@ -8,13 +8,17 @@ from collections.abc import Iterator
 
 import jax
 import numpy as np
+from jax.sharding import Mesh, PartitionSpec
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.batches import block_of
 from snm.data.weighting import Weighting
 from snm.errors import InputError
+from snm.meshes import LABEL, on_mesh, state_specs
 from snm.model import Model, TrainState, best_labels
+from snm.rows import SparseRows
+from snm.scoring import Best
 
 __all__ = ["Predictor"]
 
@@ -22,8 +26,18 @@ _ROWS = 512  # points scored at once: a block of scores fits the cache
 
 
 @functools.lru_cache(maxsize=8)
-def _compiled(model: Model, count: int) -> jax.stages.Wrapped:
-    return jax.jit(functools.partial(best_labels, model, count=count))
+def _compiled(model: Model, count: int, mesh: Mesh | None) -> jax.stages.Wrapped:
+    best = functools.partial(best_labels, model, count=count)
+    if mesh is None:
+        return jax.jit(best)
+    best = functools.partial(best, label_axis=LABEL)
+
+    def on_all(state: TrainState, block: SparseRows) -> Best:
+        # Each device scores its own labels for all points; what they agree on is on all of them.
+        inputs = (state_specs(state), jax.tree.map(lambda _: PartitionSpec(), block))
+        return on_mesh(mesh, best, inputs, PartitionSpec())(state, block)
+
+    return jax.jit(on_all)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -35,12 +49,14 @@ class Predictor:
       state: parameters.
       weighting: of the features, fitted on the training points.
       label_names: K names, or None.
+      mesh: the devices that the parameters lie on, or None for one.
     """
 
     model: Model
     state: TrainState
     weighting: Weighting
     label_names: tuple[str, ...] | None = None
+    mesh: Mesh | None = None
 
     def top(self, features: csr_matrix, k: int) -> Iterator[tuple[NDArray, NDArray]]:
         """The best labels, a block of points at a time, exactly, ties to the lowest label.
@@ -63,7 +79,7 @@ class Predictor:
         if not 1 <= k <= model.head.num_labels:
             raise InputError("k", str(k), f"1 to {model.head.num_labels} labels")
         features = self.weighting.apply(csr_matrix(features))
-        score = _compiled(model, k)
+        score = _compiled(model, k, self.mesh)
         for first in range(0, features.shape[0], _ROWS):
             rows = np.arange(first, min(first + _ROWS, features.shape[0]))
             padded = np.full(_ROWS, -1, np.int64)

@@ -8,7 +8,7 @@ matrix products a block, at any k'. `snm.backward` has the other way, with the s
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ from jax import lax
 
 from snm.backward import Problem, Result, ScoreGradients, positive_block
 from snm.rows import RowTable, bag
-from snm.scoring import MASKED, block_plan, read_block, score_block
+from snm.scoring import MASKED, BlockPlan, block_plan, read_block, score_block
 from snm.updates import step_rows, update_rows
 
 __all__ = ["DenseLoss", "by_products"]
@@ -67,14 +67,16 @@ def by_products(
     positives = positive_block(problem, outside)
     of_queries = bag(problem.table.rows, positives)
     ok = jnp.all(jnp.isfinite(problem.queries))
-    ok &= problem.shard.all(jnp.all(jnp.isfinite(of_queries)))
+    ok &= jnp.all(jnp.isfinite(of_queries))
     ok &= jnp.isfinite(loss) & jnp.all(jnp.isfinite(of_positive))
     if dense is not None and dense.name == "bowl":
         ok &= jnp.isfinite(_bowl_bound(problem, dense))
+    shard = problem.shard
+    ok = shard.all(ok)
 
     plan = block_plan(_walk_length(problem), _BLOCK)
 
-    def one_block(carry: tuple, start: jax.Array) -> tuple[tuple, None]:
+    def one_block(carry: tuple, start: jax.Array) -> tuple:
         table, bias, of_queries, loss = carry
         rows, place, begin = _read(problem, table.rows, start, plan.size)
         gradient = jnp.zeros((problem.queries.shape[0], plan.size), jnp.float32)
@@ -93,20 +95,22 @@ def by_products(
         factor = gradient.astype(problem.compute_dtype)
         of_queries = of_queries + _product(factor, rows.astype(problem.compute_dtype), 1, 0)
         of_rows = _product(factor, problem.queries.astype(problem.compute_dtype), 0, 0)
+        of_rows = shard.data_sum(of_rows)
         table = _write_block(problem, table, place, rows, of_rows, learning_rate, ok)
         if bias is not None:
-            step = jnp.where(ok, -learning_rate * jnp.sum(gradient, axis=0), 0)
+            step = shard.data_sum(jnp.sum(gradient, axis=0))
+            step = jnp.where(ok, -learning_rate * step, 0)
             bias = bias.at[place].add(step, mode="drop")
-        return (table, bias, of_queries, loss), None
+        return table, bias, of_queries, loss
 
-    starts = jnp.arange(plan.num_blocks, dtype=jnp.int32) * plan.size
     carry = (problem.table, problem.bias, of_queries, jnp.float32(0))
-    (table, bias, of_queries, value), _ = lax.scan(one_block, carry, starts)
+    table, bias, of_queries, value = _walk(problem, plan, one_block, carry)
 
     if problem.ids is not None:
+        positives = shard.gather_block(positives)
         table = update_rows(
             table,
-            [(positives, problem.queries)],
+            [(positives, shard.gather(problem.queries))],
             optimizer=problem.row_optimizer,
             learning_rate=learning_rate,
             ok=ok,
@@ -115,8 +119,8 @@ def by_products(
         if bias is not None:
             step = jnp.where(ok, -learning_rate * positives.values, 0)
             bias = bias.at[positives.ids].add(step)
-    loss = loss + problem.shard.sum(value)
-    return Result(table, bias, problem.shard.sum(of_queries), loss, ok & jnp.isfinite(loss))
+    loss = shard.data_sum(loss + shard.sum(value))
+    return Result(table, bias, shard.sum(of_queries), loss, ok & jnp.isfinite(loss))
 
 
 def _walk_length(problem: Problem) -> int:
@@ -124,12 +128,29 @@ def _walk_length(problem: Problem) -> int:
     return problem.table.rows.shape[0] if problem.ids is None else problem.num_slots
 
 
+def _walk(
+    problem: Problem, plan: BlockPlan, one_block: Callable[[Any, jax.Array], Any], carry: Any
+) -> Any:
+    """Block after block of all slots, or of those that this shard holds."""
+    shard = problem.shard
+    if shard.axis_name is None or problem.ids is None:
+        starts = jnp.arange(plan.num_blocks, dtype=jnp.int32) * plan.size
+        return lax.scan(lambda c, start: (one_block(c, start), None), carry, starts)[0]
+    # The slots of a shard stand next to each other, and their number is known only now. All parts
+    # of the batch walk the same blocks, so that they can add up the rows' gradients.
+    last = shard.first_row + problem.table.rows.shape[0]
+    first, end = jnp.searchsorted(problem.ids, jnp.stack([jnp.asarray(shard.first_row), last]))
+    blocks = (end - first + plan.size - 1) // plan.size
+    return lax.fori_loop(0, blocks, lambda i, c: one_block(c, first + i * plan.size), carry)
+
+
 def _read(
     problem: Problem, rows: jax.Array, start: jax.Array, size: int
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """`read_block`, with the block's first slot counted over all shards."""
     first = problem.shard.first_row
-    block, place, begin = read_block(rows, problem.ids, start, size, first)
+    valid = problem.shard.num_valid
+    block, place, begin = read_block(rows, problem.ids, start, size, first, valid)
     return block, place, begin + first if problem.ids is None else begin
 
 
@@ -208,28 +229,27 @@ def _before_walk(
     plan = block_plan(_walk_length(problem), _BLOCK)
     weights = problem.terms.values
 
-    def one_block(carry: jax.Array, start: jax.Array) -> tuple[jax.Array, None]:
+    def one_block(carry: jax.Array, start: jax.Array) -> jax.Array:
         rows, place, begin = _read(problem, problem.table.rows, start, plan.size)
         scores = _masked_scores(problem, rows, place, begin, problem.bias)
         scores = _of_terms(problem, scores, begin)
         if dense.name == "softmax":
             scores = _with_log_weights(problem, scores, begin)
-            return jnp.logaddexp(carry, jax.nn.logsumexp(scores, axis=1)), None
+            return jnp.logaddexp(carry, jax.nn.logsumexp(scores, axis=1))
         return carry + jax.grad(
             lambda positive: jnp.sum(weights * jnp.sum(dense.value(positive, scores), axis=1))
-        )(positive_scores), None
+        )(positive_scores)
 
-    starts = jnp.arange(plan.num_blocks, dtype=jnp.int32) * plan.size
     shard = problem.shard
     if dense.name == "softmax":
-        rivals, _ = lax.scan(one_block, jnp.full(positive_scores.shape, MASKED), starts)
+        rivals = _walk(problem, plan, one_block, jnp.full(positive_scores.shape, MASKED))
         if shard.axis_name is not None:
             top = shard.max(rivals)
             rivals = top + jnp.log(shard.sum(jnp.exp(rivals - top)))
         log_partition = jnp.logaddexp(positive_scores, rivals)
         loss = jnp.sum(weights * (log_partition - positive_scores))
         return loss, weights * jnp.expm1(positive_scores - log_partition), log_partition
-    of_positive, _ = lax.scan(one_block, jnp.zeros_like(positive_scores), starts)
+    of_positive = _walk(problem, plan, one_block, jnp.zeros_like(positive_scores))
     return jnp.float32(0), shard.sum(of_positive), None
 
 

@@ -76,11 +76,28 @@ def normalize(x: jax.Array) -> jax.Array:
     return x * lax.rsqrt(jnp.where(square > jnp.finfo(x.dtype).tiny, square, 1))
 
 
-def random_rows(key: jax.Array, count: int, dim: int, *, length: float = 1.0) -> jax.Array:
-    """Rows uniform on a sphere: float32 [count, dim]; `key` is consumed.
+def random_rows(
+    key: jax.Array,
+    count: int,
+    dim: int,
+    *,
+    length: float = 1.0,
+    part: tuple[jax.Array, int] | None = None,
+) -> jax.Array:
+    """Rows uniform on a sphere; `key` is consumed.
 
     They are made in blocks: normal numbers for a whole table of millions of rows take three times
     the table's memory beside it.
+
+    Args:
+      key: a random key.
+      count: rows of the whole table.
+      dim: numbers a row.
+      length: of each row.
+      part: (i, parts) for the i-th of so many equal ranges of rows; zeros where it passes the end.
+
+    Returns:
+      float32 [count, dim], or [ceil(count / parts), dim].
     """
     size = min(count, _RANDOM_ROWS)
 
@@ -91,9 +108,28 @@ def random_rows(key: jax.Array, count: int, dim: int, *, length: float = 1.0) ->
         start = jnp.minimum(number * size, count - size)
         return lax.dynamic_update_slice(rows, block(jax.random.fold_in(key, number)), (start, 0))
 
-    if size == count:
-        return block(key)
-    return lax.fori_loop(0, -(-count // size), fill, jnp.zeros((count, dim), jnp.float32))
+    def of_number(number: jax.Array) -> jax.Array:
+        return block(key if size == count else jax.random.fold_in(key, number))
+
+    blocks = -(-count // size)
+    if part is None:
+        if blocks == 1:
+            return block(key)
+        return lax.fori_loop(0, blocks, fill, jnp.zeros((count, dim), jnp.float32))
+
+    num = -(-count // part[1])
+    first = part[0] * num
+
+    def fill_part(number: jax.Array, rows: jax.Array) -> jax.Array:
+        # The last block begins early, so that it ends with the table, and overrules the one before.
+        begin = jnp.minimum(number * size, count - size)
+        place = first + jnp.arange(num) - begin
+        made = of_number(number).at[place].get(mode="clip")
+        return jnp.where(((place >= 0) & (place < size))[:, None], made, rows)
+
+    last = jnp.where(first + num > count - size, blocks - 1, (first + num - 1) // size)
+    start = jnp.minimum(first // size, blocks)
+    return lax.fori_loop(start, last + 1, fill_part, jnp.zeros((num, dim), jnp.float32))
 
 
 def bag(table: jax.Array, block: SparseRows) -> jax.Array:

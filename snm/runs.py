@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from snm import rules, sampling
 from snm.checkpoints import Checkpoints
@@ -31,6 +32,7 @@ from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.head import HeadSpec
 from snm.memory import peak_memory
+from snm.meshes import spread
 from snm.model import Model, TrainState, abstract_state, join
 from snm.prediction import Predictor
 
@@ -48,7 +50,7 @@ __all__ = [
 ]
 
 # Settings that may differ when a run goes on: they do not change the steps already done.
-_MAY_CHANGE = ("epochs", "keep_checkpoints")
+_MAY_CHANGE = ("epochs", "keep_checkpoints", "mesh")
 
 
 def resolve(config: Config, dataset: Dataset) -> Config:
@@ -280,7 +282,7 @@ def phase_names(member: int) -> tuple[str, str]:
 
 
 def _member(folder: RunFolder, config: Config, model: Model, member: int,
-            finished: bool) -> TrainState:  # fmt: skip
+            finished: bool, *, on_host: bool = False) -> TrainState:  # fmt: skip
     """Parameters of a member's best checkpoint, or of its last where nothing was watched."""
     train, refit = phase_names(member)
     checkpoints = folder.checkpoints(config.keep_checkpoints, train)
@@ -292,7 +294,7 @@ def _member(folder: RunFolder, config: Config, model: Model, member: int,
             checkpoints, step = again, again.latest()
     if step is None:
         raise InputError(str(folder.path), "no checkpoint", "a run that has saved one")
-    return checkpoints.load(step, abstract_state(model))
+    return checkpoints.load(step, abstract_state(model), on_host=on_host)
 
 
 def load(run: str | Path) -> Predictor:
@@ -332,8 +334,11 @@ def _opened(run: str | Path) -> tuple[RunFolder, Config, dict[str, Any]]:
 
 
 def assemble(folder: RunFolder, config: Config, facts: dict[str, Any], weighting: Weighting,
-             names: tuple[str, ...] | None, finished: bool) -> Predictor:  # fmt: skip
+             names: tuple[str, ...] | None, finished: bool,
+             mesh: Mesh | None = None) -> Predictor:  # fmt: skip
     """The predictor of a run's checkpoints, all members joined where the run is over.
+
+    It is on one device, or spread over a mesh.
 
     Raises:
       InputError: a checkpoint is missing.
@@ -341,9 +346,11 @@ def assemble(folder: RunFolder, config: Config, facts: dict[str, Any], weighting
     model = make_model(config, facts["num_features"], facts["num_labels"], 1)
     assert config.members != "auto"  # resolved
     members = config.members if finished else 1
-    states = [_member(folder, config, model, member, finished)
+    states = [_member(folder, config, model, member, finished, on_host=mesh is not None)
               for member in range(1, members + 1)]  # fmt: skip
-    return Predictor(dataclasses.replace(model, members=members), join(states), weighting, names)
+    model = dataclasses.replace(model, members=members)
+    state = join(states) if mesh is None else spread(join(states), mesh)
+    return Predictor(model, state, weighting, names, mesh)
 
 
 def read_json(path: Path) -> Any:

@@ -16,7 +16,16 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-__all__ = ["MASKED", "Best", "Masked", "best_scores", "block_plan", "read_block", "score_block"]
+__all__ = [
+    "MASKED",
+    "Best",
+    "BlockPlan",
+    "Masked",
+    "best_scores",
+    "block_plan",
+    "read_block",
+    "score_block",
+]
 
 MASKED = -1e30
 """The score of a label that must not be chosen. Finite, so that no gradient becomes 0 * inf;
@@ -67,7 +76,12 @@ def block_plan(num_slots: int, longest: int) -> BlockPlan:
 
 
 def read_block(
-    table: jax.Array, ids: jax.Array | None, start: jax.Array, size: int, first_row: jax.Array | int
+    table: jax.Array,
+    ids: jax.Array | None,
+    start: jax.Array,
+    size: int,
+    first_row: jax.Array | int,
+    num_valid: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Rows of the slots start .. start + size - 1.
 
@@ -77,6 +91,7 @@ def read_block(
       start: int32 scalar.
       size: slots to read, static.
       first_row: the label that the table's first row belongs to.
+      num_valid: how many of its rows belong to labels; None where all do.
 
     Returns:
       float [size, dim] rows, int32 [size] table rows (N where the slot holds none of them), and
@@ -84,16 +99,17 @@ def read_block(
       block of a table would pass its end. The slots read twice come out as N.
     """
     num_rows = table.shape[0]
+    valid = num_rows if num_valid is None else num_valid
     if ids is None:
         begin = jnp.clip(start, 0, max(num_rows - size, 0))
         if size > num_rows:
             table = jnp.pad(table, ((0, size - num_rows), (0, 0)))
         rows = lax.dynamic_slice(table, (begin, 0), (size, table.shape[1]))
         place = begin + jnp.arange(size, dtype=jnp.int32)
-        return rows, jnp.where((place >= start) & (place < num_rows), place, num_rows), begin
+        return rows, jnp.where((place >= start) & (place < valid), place, num_rows), begin
     slots = start + jnp.arange(size, dtype=jnp.int32)
     place = ids.at[slots].get(mode="fill", fill_value=-1) - first_row
-    place = jnp.where((place >= 0) & (place < num_rows), place, num_rows)
+    place = jnp.where((place >= 0) & (place < valid), place, num_rows)
     return table.at[place].get(mode="clip"), place, start
 
 
@@ -152,6 +168,7 @@ def best_scores(
     masked: Masked | None = None,
     bias: jax.Array | None = None,
     first_row: jax.Array | int = 0,
+    num_valid: jax.Array | None = None,
     compute_dtype: jnp.dtype = jnp.float32,
 ) -> Best:
     """The `count` best of the sampled labels for each query, exactly, ties to the lowest slot.
@@ -166,6 +183,7 @@ def best_scores(
       masked: pairs that may not be chosen.
       bias: float32 [N], added to the scores of each label.
       first_row: the label that the table's first row belongs to.
+      num_valid: how many of its rows belong to labels; None where all do.
       compute_dtype: type of the factors of the product; sums are float32.
 
     Returns:
@@ -182,7 +200,7 @@ def best_scores(
     longest = max(_CPU_BLOCK, _ACCELERATOR_SCORES // max(1, queries.shape[0]))
     accelerator = form(longest, on_cpu=False)
     return lax.platform_dependent(
-        queries, table, ids, masked, bias, first_row, cpu=cpu, default=accelerator
+        queries, table, ids, masked, bias, first_row, num_valid, cpu=cpu, default=accelerator
     )
 
 
@@ -193,6 +211,7 @@ def _best(
     masked: Masked | None,
     bias: jax.Array | None,
     first_row: jax.Array | int,
+    num_valid: jax.Array | None,
     *,
     count: int,
     plan: BlockPlan,
@@ -202,7 +221,7 @@ def _best(
     n = queries.shape[0]
 
     def scores_of(start: jax.Array) -> tuple[jax.Array, jax.Array]:
-        rows, place, begin = read_block(table, ids, start, plan.size, first_row)
+        rows, place, begin = read_block(table, ids, start, plan.size, first_row, num_valid)
         real = place < table.shape[0]
 
         def product() -> jax.Array:

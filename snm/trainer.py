@@ -127,7 +127,8 @@ def training(
             yield from phase.run(False)
         done.append(phase)
 
-    predictor = assemble(folder, config, facts, weighting, dataset.label_names, finished=True)
+    predictor = assemble(folder, config, facts, weighting, dataset.label_names, finished=True,
+                         mesh=done[0].mesh)  # fmt: skip
     scored = _score(predictor, config, dataset) if dataset.test is not None else {"metrics": {}}
     seconds = sum(phase.progress.seconds for phase in done)
     progress = done[0].progress

@@ -19,10 +19,12 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import Mesh, PartitionSpec
 
 from snm.batches import Source
 from snm.checkpoints import Checkpoints
 from snm.head import HeadSpec
+from snm.meshes import DATA, LABEL, gathered, on_mesh, stack_specs, state_specs
 from snm.model import Model, TrainState, train_steps
 
 __all__ = ["Evaluated", "NonFiniteError", "Probed", "Progress", "Saved", "Stepped", "run_steps"]
@@ -115,6 +117,7 @@ def run_steps(
     probe: Callable[[TrainState], dict[str, Any]] | None = None,
     probe_every: int = 0,
     heads: Sequence[tuple[int, HeadSpec]] = (),
+    mesh: Mesh | None = None,
 ) -> Iterator[Event]:
     """Trains from `progress.step` to `last_step`, and yields what happened.
 
@@ -135,6 +138,7 @@ def run_steps(
       probe_every: steps between its looks, of which the first is before the first step; the last
         step is looked at too.
       heads: the head from a step on, by ascending step; none keeps the model's.
+      mesh: the devices that the state lies on, or None for one.
 
     Yields:
       Events, those of a dispatch one dispatch late: the host never waits for the device.
@@ -160,7 +164,7 @@ def run_steps(
             staged = dataclasses.replace(model, head=heads[stage][1]) if heads else model
             # The seed is data of the batch, so that members share what is compiled.
             staged = dataclasses.replace(staged, seed=0)
-            compiled[shape, stage] = _compiled(staged, source, shape)
+            compiled[shape, stage] = _compiled(staged, source, shape, mesh)
         state, metrics = compiled[shape, stage](state, resident, stack)
         waiting.append((first, count, metrics))
         if len(waiting) > 1:
@@ -184,7 +188,8 @@ def run_steps(
             assert probe is not None
             yield Probed(done, progress.seconds, probe(state))
         if saving or best or progress.stopped:
-            checkpoints.save(done, state, dataclasses.asdict(progress), score)
+            kept = state if mesh is None else gathered(state, model)
+            checkpoints.save(done, kept, dataclasses.asdict(progress), score)
             yield Saved(done)
         clock.restart()
         if progress.stopped:
@@ -248,12 +253,25 @@ def _ahead(source: Source, plan: list[tuple[int, int]]) -> Iterator[tuple[int, i
             yield first, count, stack
 
 
-def _compiled(model: Model, source: Source, shape: tuple[int, int]) -> Any:
+def _compiled(model: Model, source: Source, shape: tuple[int, int], mesh: Mesh | None) -> Any:
     """Several steps as one program, whose parameters change in place."""
+    axes = {} if mesh is None else {"label_axis": LABEL, "data_axis": DATA}
 
     def steps(state: TrainState, resident: Any, stack: Any) -> Any:
         materialize = functools.partial(source.materialize, resident, shape=shape)
-        return train_steps(model, state, stack, materialize)
+        return train_steps(model, state, stack, materialize, **axes)
+
+    if mesh is not None:
+        here = mesh
+
+        def on_all(state: TrainState, resident: Any, stack: Any) -> Any:
+            specs = state_specs(state)
+            everywhere = jax.tree.map(lambda _: PartitionSpec(), resident)
+            of_stack = stack_specs(stack, source.lanes)
+            inputs, outputs = (specs, everywhere, of_stack), (specs, PartitionSpec())
+            return on_mesh(here, steps, inputs, outputs)(state, resident, stack)
+
+        return jax.jit(on_all, donate_argnums=0)
 
     return jax.jit(steps, donate_argnums=0)
 

@@ -13,8 +13,8 @@ import jax
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_enable_checks", True)
-# Before the first use of a device: the head's shards need several, and one processor can play four.
-jax.config.update("jax_num_cpu_devices", 4)
+# Before the first use of a device: the head's shards need several, one CPU can play eight.
+jax.config.update("jax_num_cpu_devices", 8)
 
 
 @pytest.fixture(autouse=True, scope="session")
