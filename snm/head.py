@@ -27,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from snm import backward, losses, products, softmax, surrogates, weights
+from snm import backward, losses, products, softmax, surrogates, thresholds, weights
 from snm.rows import RowTable, SparseRows, entry_rows, random_rows
 from snm.sampling import Sample, slots_of
 from snm.scoring import MASKED, Best, Masked, best_scores
@@ -215,6 +215,9 @@ def update_head(
 
     # Score: the positives by gathered rows, the sample by blocks that keep the best.
     positive_scores = backward.term_scores(problem)
+    if _by_threshold(spec, problem):
+        result = _step_by_threshold(spec, problem, positive_scores, learning_rate)
+        return _stepped(spec, head, scaled, result, scale, scale_learning_rate, shard)
     best = _mine(spec, problem)
 
     # Loss: of the terms as a function of the positive and the mined scores, and of nothing else.
@@ -236,13 +239,58 @@ def update_head(
         )
     else:
         result = backward.by_pairs(problem, gradients, loss, learning_rate)
+    return _stepped(spec, head, scaled, result, scale, scale_learning_rate, shard)
 
+
+def _stepped(
+    spec: HeadSpec,
+    head: Head,
+    scaled: jax.Array,
+    result: backward.Result,
+    scale: jax.Array,
+    scale_learning_rate: jax.Array | float,
+    shard: Shard,
+) -> tuple[Head, HeadStep]:
+    """The head after the step, its multiplier too, and what the step tells."""
     log_scale = head.log_scale
     if spec.learn_scale:
         gradient = shard.data_sum(jnp.sum(result.of_queries * scaled))
         log_scale = log_scale - jnp.where(result.ok, scale_learning_rate * gradient, 0)
     step = HeadStep(result.loss, result.of_queries * scale, result.ok)
     return Head(result.table, result.bias, log_scale), step
+
+
+def _by_threshold(spec: HeadSpec, problem: backward.Problem) -> bool:
+    """Whether many are mined, all with one weight, of scores that fit into the cache."""
+    many = spec.mined * backward.PAIRS_LIMIT > problem.num_slots
+    if not many or spec.mines_all or spec.vartheta != "top":
+        return False
+    return thresholds.mines_by_threshold(problem, spec.mined, spec.loss)
+
+
+def _step_by_threshold(
+    spec: HeadSpec,
+    problem: backward.Problem,
+    positive_scores: jax.Array,
+    learning_rate: jax.Array | float,
+) -> backward.Result:
+    """The same step without an order of the mined: their gradient is a matrix from the start."""
+    weight = 1.0 if spec.loss == "softmax" else float(spec.rank_weights()[0][0])
+    found = thresholds.thresholded_loss(
+        problem,
+        positive_scores,
+        mined=spec.mined,
+        loss=spec.loss,
+        phi=spec.surrogate,
+        weight=weight,
+    )
+    n = problem.queries.shape[0]
+    none = backward.ScoreGradients(
+        found.of_positive, jnp.zeros((n, 0)), jnp.zeros((n, 0), jnp.int32)
+    )
+    return products.by_products(
+        problem, positive_scores, none, found.loss, None, learning_rate, of_scores=found.of_scores
+    )
 
 
 def _problem(

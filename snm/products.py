@@ -50,11 +50,13 @@ def by_products(
     loss: jax.Array,
     dense: DenseLoss | None,
     learning_rate: jax.Array | float,
+    of_scores: jax.Array | None = None,
 ) -> Result:
     """Walks the sample in blocks: gradient of a block of scores, two products, rows updated.
 
     A block's rows are read, stepped and written before the next block is read; no slot stands
-    in two blocks, so each row takes one step with its whole gradient.
+    in two blocks, so each row takes one step with its whole gradient. Where the gradient of all
+    scores is known already, `of_scores` [n, size], the walk is one block of that size.
     """
     of_positive = gradients.of_positive
     log_partition = None
@@ -75,11 +77,15 @@ def by_products(
     ok = shard.all(ok)
 
     plan = block_plan(_walk_length(problem), _BLOCK)
+    if of_scores is not None:
+        plan = BlockPlan(1, of_scores.shape[1])
 
     def one_block(carry: tuple, start: jax.Array) -> tuple:
         table, bias, of_queries, loss = carry
         rows, place, begin = _read(problem, table.rows, start, plan.size)
         gradient = jnp.zeros((problem.queries.shape[0], plan.size), jnp.float32)
+        if of_scores is not None:
+            gradient = of_scores
         if dense is not None:
             scores = _masked_scores(problem, rows, place, begin, bias)
             value, gradient = _dense_gradient(
