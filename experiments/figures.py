@@ -1,0 +1,63 @@
+"""A table, its rows as JSON, and a plot: what the experiments on the theory end with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
+
+from snm.runs import write_json
+
+RESULTS = Path(__file__).parent / "results"
+# Told apart in grey and by people who see few colours (Okabe and Ito), and by their dashes.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#555555", "#e69f00")
+DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 2)))
+_STYLE: Any = {
+    "svg.hashsalt": "snm",
+    "svg.fonttype": "none",  # text stays text
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#dddddd",
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+}
+mpl.rcParams.update(_STYLE)
+
+
+def panels(count: int, *, width: float = 4.2, height: float = 3.2) -> tuple[Figure, Any]:
+    """A figure with `count` panels in a row."""
+    figure = Figure(figsize=(width * count, height), layout="constrained")
+    return figure, figure.subplots(1, count, squeeze=False)[0]
+
+
+def shown(value: Any) -> str:
+    """A cell of a table."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    return "" if value is None else str(value)
+
+
+def keep(
+    name: str, title: str, rows: Sequence[dict[str, Any]], figure: Figure, **facts: Any
+) -> None:
+    """Prints the rows, and writes `results/NAME.json` and `results/NAME.svg`."""
+    table = Table(title=title, title_justify="left")
+    for column in rows[0]:
+        words = isinstance(rows[0][column], str)
+        table.add_column(column, justify="left" if words else "right")
+    for row in rows:
+        table.add_row(*(shown(value) for value in row.values()))
+    Console(width=160).print(table)
+    write_json(RESULTS / f"{name}.json", {"title": title, **facts, "rows": list(rows)})
+    path = RESULTS / f"{name}.svg"
+    figure.savefig(path, metadata={"Date": None, "Title": title})
+    print(f"plot in {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}")

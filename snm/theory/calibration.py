@@ -1,0 +1,238 @@
+"""When an ordered weighted loss is calibrated: condition (3), and thetas that meet it.
+
+Theorem 4 asks, for every m > k and with D sorted in decreasing order,
+
+    D_[k] > sum_{l=k+1}^m D_[l] / (k sum_{j=k+1}^m theta_j).                                     (3)
+
+Two ends of it are worked out here.
+
+At m = K the printed sum asks for theta_K, of which there is none: theta has K - 1 entries. Read
+with theta_K = 0, the paper's remark that theta_j = 1/k always meets (3) is false: with K = 6, k = 2
+and D = (0.175, 0.170, 0.165, 0.165, 0.1625, 0.1625) the right side is 0.655 / 3 = 0.218. The proof
+has the answer (Appendix E, Lemmas 5 and 6): it moves v_k up by delta and the q scores that tie with
+it down by beta delta. The bound beta >= 1 / (k sum_{j=k+1}^{k+q} theta_j) is there for the labels
+*below* the tie (the term T4). With q = K - k there are none, so the term T3 alone binds, which asks
+for beta >= 1 / (k sum_{j=k}^{k+q-1} theta_j) only. Hence at m = K the condition is
+
+    D_[k] > sum_{l=k+1}^K D_[l] / (k sum_{j=k}^{K-1} theta_j),
+
+and theta_j = 1/k does always meet it: the right side is the mean of D_[k+1], ..., D_[K].
+
+Where D_[k+1] = 0 the left of the tie is all there is, and nothing but D_[k] > 0 is asked for: every
+term of the proof with a label outside the first k carries the factor 0. So theta_j = 1/k for j <= k
+alone will do there, although (3) reads 0 / 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from snm.errors import InputError
+from snm.theory.retrieval import Vector, check_distribution, check_k
+
+__all__ = [
+    "Condition3",
+    "condition_3",
+    "recommended_theta",
+    "relevant_labels",
+    "smallest_m",
+]
+
+
+@dataclass(frozen=True)
+class Condition3:
+    """What `condition_3` found.
+
+    Attributes:
+      holds: Whether (3) is met at every m.
+      first_failure: The smallest m at which it is not, from k + 1 to K; None where it holds.
+      left: D_[k].
+      right: The right side at that m, or the largest one where it holds; infinite where the sum of
+        theta is 0.
+      theta_fits: Whether theta_j = 1/k for j <= k and theta_j <= 1/k beyond, as Theorem 4 also
+        asks; within 1e-9 relative.
+    """
+
+    holds: bool
+    first_failure: int | None
+    left: float
+    right: float
+    theta_fits: bool
+
+    @property
+    def calibrated(self) -> bool:
+        """Theorem 4 applies at this input, for a POWL; a BOWL also needs every theta_j > 0."""
+        return self.holds and self.theta_fits
+
+
+def condition_3(
+    distribution: npt.ArrayLike,
+    theta: npt.ArrayLike,
+    k: int,
+    *,
+    last: Literal["proof", "printed"] = "proof",
+) -> Condition3:
+    """Checks condition (3) of Theorem 4 for one label distribution.
+
+    Args:
+      distribution: [K], in any order.
+      theta: [r] with r <= K - 1, non-negative; ranks after r weigh 0.
+      k: From 1 to K - 1.
+      last: At m = K: "proof" takes the sum of theta from k to K - 1, as the module's text derives,
+        "printed" the sum from k + 1 to K with theta_K = 0.
+
+    Returns:
+      Whether it holds, and the first m that fails. Sums run over the slack
+      k theta_j D_[k] - D_[j], which does not cancel where theta_j = 1/k; three million labels take
+      under a second.
+
+    Example:
+      >>> d = [0.175, 0.170, 0.165, 0.165, 0.1625, 0.1625]
+      >>> condition_3(d, [0.5] * 5, 2).holds, condition_3(d, [0.5] * 5, 2, last="printed").holds
+      (True, False)
+      >>> condition_3([0.3, 0.175, 0.175, 0.175, 0.175], [1.0], 1).first_failure  # top-1 loss
+      2
+
+    References:
+      Reddi et al. (2019), Theorem 4, equation 3; Appendix E, Lemmas 5 and 6.
+    """
+    values = check_distribution(distribution)
+    num_labels = values.shape[-1]
+    if values.ndim != 1:
+        raise InputError("distribution", f"shape {values.shape}", "one distribution, [K]")
+    check_k(k, num_labels)
+    weights = _padded(theta, num_labels)
+    ranked = -np.sort(-values)
+    kth = ranked[k - 1]
+    fits = bool(
+        np.allclose(k * weights[:k], 1, rtol=1e-9, atol=0) and (k * weights[k:] <= 1 + 1e-9).all()
+    )
+    if ranked[k] == 0:
+        return Condition3(bool(kth > 0), None if kth > 0 else k + 1, float(kth), 0.0, fits)
+    # One entry for each m from k + 1 to K.
+    mass = np.cumsum(ranked[k:])
+    scale = np.append(k * weights[k:], k * weights[k - 1] if last == "proof" else 0.0)
+    slack = np.cumsum(scale * kth - ranked[k:])
+    failed = np.flatnonzero(~(slack > 0))
+    sums = np.cumsum(scale)
+    right = np.divide(mass, sums, out=np.full(mass.shape, np.inf), where=sums > 0)
+    at = int(failed[0]) if failed.size else int(np.argmax(right))
+    return Condition3(
+        holds=not failed.size,
+        first_failure=k + 1 + at if failed.size else None,
+        left=float(kth),
+        right=float(right[at]),
+        theta_fits=fits,
+    )
+
+
+def recommended_theta(num_labels: int, k: int, most_relevant: int) -> Vector:
+    """Weights for inputs that have at most M relevant labels: 1/k up to rank M, then 0.
+
+    If D_[M+1] = 0, condition (3) holds: for m <= M the right side is the mean of D_[k+1..m], and
+    beyond M the mass stays where it is. With M <= k the first k still weigh 1/k, as Theorem 4 asks.
+
+    Args:
+      num_labels: K.
+      k: From 1 to K - 1.
+      most_relevant: M, from 1; what exceeds K - 1 weighs nothing, for there are no such ranks.
+
+    Returns:
+      theta, float64 [K - 1].
+
+    Example:
+      >>> recommended_theta(5, 2, 3)
+      array([0.5, 0.5, 0.5, 0. ])
+
+    References:
+      Reddi et al. (2019), the text after Theorem 4.
+    """
+    check_k(k, num_labels)
+    if most_relevant < 1:
+        raise InputError("relevant labels", str(most_relevant), "at least 1")
+    return np.where(np.arange(num_labels - 1) < max(k, most_relevant), 1 / k, 0.0)
+
+
+def relevant_labels(distribution: npt.ArrayLike, epsilon: float = 0.0) -> int:
+    """The smallest M such that the labels beyond the M most probable ones can be passed over.
+
+    That is D_[M+1] = 0, or with epsilon > 0 a mass below epsilon beyond M. The paper's sum for the
+    latter ends at K - 1; it is taken to K here. With epsilon > 0 the weights of
+    `recommended_theta` are a prescription "for milder domain knowledge", not a proof: ask
+    `condition_3`, or take `smallest_m`.
+
+    Args:
+      distribution: [K].
+      epsilon: At least 0.
+
+    Returns:
+      M, from 1 to K.
+
+    Example:
+      >>> relevant_labels([0.5, 0.3, 0.2, 0.0]), relevant_labels([0.5, 0.3, 0.15, 0.05], 0.1)
+      (3, 3)
+
+    References:
+      Reddi et al. (2019), the text after Theorem 4.
+    """
+    if not epsilon >= 0:
+        raise InputError("epsilon", str(epsilon), "at least 0")
+    ranked = -np.sort(-check_distribution(distribution))
+    if epsilon == 0:
+        return int(np.count_nonzero(ranked))
+    beyond = np.append(np.cumsum(ranked[::-1])[::-1], 0.0)  # the mass from rank M + 1 on
+    return max(1, int(np.argmax(beyond < epsilon)))
+
+
+def smallest_m(distribution: npt.ArrayLike, k: int) -> int | None:
+    r"""The smallest M for which the weights of `recommended_theta` meet condition (3).
+
+    For m <= M (3) follows from D_[k] > D_[k+1]. Beyond it the sum of theta stays at (M - k) / k, so
+    that m = K - 1 and m = K bind:
+
+    .. math::
+      M - k > \sum_{l=k+1}^{K-1} D_{[l]} / D_{[k]}, \quad
+      M - k + 1 > \sum_{l=k+1}^{K} D_{[l]} / D_{[k]}
+
+    Args:
+      distribution: [K].
+      k: From 1 to K - 1.
+
+    Returns:
+      M from k to K - 1; None where D_[k] = D_[k+1], for which no theta will do.
+
+    Example:
+      >>> smallest_m([0.3, 0.175, 0.175, 0.175, 0.175], 1)
+      3
+
+    References:
+      Reddi et al. (2019), Theorem 4; the bound is worked out here.
+    """
+    values = check_distribution(distribution)
+    check_k(k, values.size)
+    ranked = -np.sort(-values)
+    if not ranked[k - 1] > ranked[k]:
+        return None
+    if ranked[k] == 0:
+        return k
+    # Beyond M = K - 1 there are no ranks, and theta_j = 1/k throughout always meets (3).
+    tail = float(np.sum(ranked[k:-1]) / ranked[k - 1])
+    whole = float(np.sum(ranked[k:]) / ranked[k - 1])
+    if k == values.size - 1:
+        return k
+    more = max(int(np.floor(tail)) + 1, int(np.floor(whole - 1)) + 1)
+    return min(k + more, values.size - 1)
+
+
+def _padded(theta: npt.ArrayLike, num_labels: int) -> Vector:
+    """The weights with zeros after the last rank, [K - 1]."""
+    weights = np.asarray(theta, np.float64)
+    if weights.ndim != 1 or weights.size > num_labels - 1:
+        raise InputError("theta", f"shape {weights.shape}", f"at most [{num_labels - 1}]")
+    if not np.isfinite(weights).all() or (weights < 0).any():
+        raise InputError("theta", "a negative or non-finite weight", "finite weights >= 0")
+    return np.pad(weights, (0, num_labels - 1 - weights.size))

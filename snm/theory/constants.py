@@ -1,0 +1,217 @@
+"""Lipschitz constants and ranges of the losses, and the norms of theta that the bounds grow with.
+
+Reddi et al. (2019), Lemma 7 and the text after Theorem 5.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from snm.errors import InputError
+
+__all__ = [
+    "L1Norms",
+    "LossConstants",
+    "lemma_7",
+    "phi_largest",
+    "phi_lipschitz",
+    "sampling_l1_norms",
+]
+
+Kind = Literal["powl", "bowl"]
+_UNBOUNDED = ("squared_hinge", "exponential")
+
+
+def phi_lipschitz(phi: str, lowest: float | None = None, *, rho: float = 1.0) -> float:
+    """The Lipschitz constant of a surrogate.
+
+    hinge 1, logistic 1 / ln 2 (it is in base 2), ramp 1 / rho on the whole line. The squared hinge
+    and the exponential have one only where the argument cannot fall for ever: on [lowest, inf) it
+    is 2 max(1 - lowest, 0) and exp(-lowest).
+
+    Args:
+      phi: A name of `snm.losses.SURROGATES`.
+      lowest: The smallest argument; -2s for a POWL and -s for a BOWL of scores in [-s, s]. With
+        None the whole line.
+      rho: Margin of the ramp.
+
+    Returns:
+      The smallest L with |phi(u) - phi(v)| <= L |u - v|.
+
+    Raises:
+      InputError: An unknown name, or no `lowest` where there has to be one.
+
+    Example:
+      >>> phi_lipschitz("squared_hinge", -1.0), round(phi_lipschitz("logistic"), 4)
+      (4.0, 1.4427)
+
+    References:
+      Reddi et al. (2019), section 3 and Lemma 7.
+    """
+    _check(phi, lowest, rho)
+    if phi == "hinge":
+        return 1.0
+    if phi == "ramp":
+        return 1 / rho
+    if phi == "logistic":
+        # The slope at u is sigmoid(-u) / ln 2, largest at the lowest argument.
+        share = 1.0 if lowest is None else 1 / (1 + math.exp(lowest)) if lowest < 700 else 0.0
+        return share / math.log(2)
+    assert lowest is not None
+    return 2 * max(1 - lowest, 0.0) if phi == "squared_hinge" else math.exp(-lowest)
+
+
+def phi_largest(phi: str, lowest: float, *, rho: float = 1.0) -> float:
+    """The largest value of a surrogate on [lowest, inf): the Phi of Theorem 5.
+
+    Args:
+      phi: A name of `snm.losses.SURROGATES`.
+      lowest: The smallest argument, as in `phi_lipschitz`.
+      rho: Margin of the ramp.
+
+    Returns:
+      phi(lowest), since phi does not increase.
+
+    Example:
+      >>> phi_largest("hinge", -1.0), phi_largest("squared_hinge", -2.0)
+      (2.0, 9.0)
+    """
+    _check(phi, lowest, rho)
+    if phi == "hinge":
+        return max(1 - lowest, 0.0)
+    if phi == "squared_hinge":
+        return max(1 - lowest, 0.0) ** 2
+    if phi == "exponential":
+        return math.exp(-lowest)
+    if phi == "logistic":
+        return float(np.logaddexp(0, -lowest)) / math.log(2)
+    return min(max(1 - lowest / rho, 0.0), 1.0)
+
+
+@dataclass(frozen=True)
+class LossConstants:
+    """What the bounds need to know of an ordered weighted loss.
+
+    Attributes:
+      l2: Of the L2 condition |l(v, y) - l(u, y)| <= l2 ||v - u||_2 + own |v_y - u_y|.
+      own: Of |v_y - u_y| in it.
+      linf: Of ||v - u||_inf in the L-infinity condition.
+      largest: The loss lies in [0, largest].
+    """
+
+    l2: float
+    own: float
+    linf: float
+    largest: float
+
+
+def lemma_7(
+    kind: Kind, l1: float, l2: float, lipschitz: float, largest_phi: float
+) -> LossConstants:
+    r"""Constants of a (phi, theta)-POWL or BOWL for an L-Lipschitz phi with values up to Phi.
+
+    ======  ====================  =======================  ============================
+    kind    l2, own               L-infinity               range
+    ======  ====================  =======================  ============================
+    POWL    L ||th||_2, L||th||_1  2 L ||theta||_1         ||theta||_1 Phi
+    BOWL    L ||th||_2, L          L (||theta||_1 + 1)     (||theta||_1 + 1) Phi
+    ======  ====================  =======================  ============================
+
+    Theorem 5 prints the range ||theta||_1 Phi for both, which leaves out the BOWL's own term
+    phi(v_y): with the hinge, v_y = -1, v_j = 1 for all others and theta = (1) the loss is
+    2 + 2 = 4, and ||theta||_1 Phi is 2. The range of the table above is what is evaluated.
+
+    Args:
+      kind: "powl" or "bowl".
+      l1: ||theta||_1.
+      l2: ||theta||_2.
+      lipschitz: L, from `phi_lipschitz`.
+      largest_phi: Phi, from `phi_largest`.
+
+    Returns:
+      The constants.
+
+    Example:
+      >>> lemma_7("bowl", 1.0, 1.0, 1.0, 2.0)
+      LossConstants(l2=1.0, own=1.0, linf=2.0, largest=4.0)
+
+    References:
+      Reddi et al. (2019), Lemma 7, Appendix F; Lemma 8 for the sorted scores.
+    """
+    if not (l1 >= l2 * (1 - 1e-9) >= 0 and lipschitz >= 0 and largest_phi >= 0):
+        found = f"||theta||_1 {l1}, ||theta||_2 {l2}, L {lipschitz}, Phi {largest_phi}"
+        raise InputError("constants of a loss", found, "||theta||_1 >= ||theta||_2 >= 0, all >= 0")
+    if kind == "powl":
+        return LossConstants(lipschitz * l2, lipschitz * l1, 2 * lipschitz * l1, l1 * largest_phi)
+    if kind == "bowl":
+        one = l1 + 1
+        return LossConstants(lipschitz * l2, lipschitz, lipschitz * one, one * largest_phi)
+    raise InputError("kind of loss", repr(kind), "'powl' or 'bowl'")
+
+
+@dataclass(frozen=True)
+class L1Norms:
+    """||theta||_1 of two ways to use B sampled labels in a surrogate of the retrieval loss at k.
+
+    Attributes:
+      mining: Of top-k SNM, (K - 1) / B.
+      negative_sampling: (K - 1) / k.
+    """
+
+    mining: npt.NDArray[np.float64]
+    negative_sampling: npt.NDArray[np.float64]
+
+    @property
+    def ratio(self) -> npt.NDArray[np.float64]:
+        """By how much negative sampling's is larger: B / k."""
+        return self.negative_sampling / self.mining
+
+
+def sampling_l1_norms(
+    sampled: npt.ArrayLike, k: npt.ArrayLike, num_labels: npt.ArrayLike
+) -> L1Norms:
+    """Compares Stochastic Negative Mining with negative sampling by ||theta||_1 = ||vartheta||_1.
+
+    Both weigh each label that enters (K - 1) / (k B): k of them with mining, all B without. The
+    bounds of Theorem 5 grow with this norm. They are upper bounds, so the comparison is one of
+    bounds, as the paper says itself.
+
+    Args:
+      sampled: B, int [...], from k to K - 1.
+      k: The k of the retrieval loss, int [...].
+      num_labels: K, int [...].
+
+    Returns:
+      float64 [...] each.
+
+    Example:
+      >>> norms = sampling_l1_norms(1024, 5, 13_331)
+      >>> float(norms.mining.round(3)), float(norms.negative_sampling), float(norms.ratio)
+      (13.018, 2666.0, 204.8)
+
+    References:
+      Reddi et al. (2019), Lemma 2 and the text after Theorem 5.
+    """
+    b, kth, total = (np.asarray(x, np.float64) for x in (sampled, k, num_labels))
+    if not ((kth >= 1) & (b >= kth) & (b <= total - 1)).all():
+        raise InputError("sampled labels", f"B {b}, k {kth}, K {total}", "1 <= k <= B < K")
+    mining, sampling = np.broadcast_arrays((total - 1) / b, (total - 1) / kth)
+    return L1Norms(mining, sampling)
+
+
+def _check(phi: str, lowest: float | None, rho: float) -> None:
+    from snm.surrogates import SURROGATES
+
+    if phi not in SURROGATES:
+        raise InputError("phi", repr(phi), f"one of {', '.join(SURROGATES)}")
+    if lowest is None and phi in _UNBOUNDED:
+        raise InputError(f"range of phi {phi}", "none", "its smallest argument: its slope grows")
+    if lowest is not None and not math.isfinite(lowest):
+        raise InputError("smallest argument of phi", str(lowest), "a finite number")
+    if not rho > 0:
+        raise InputError("rho of the ramp", str(rho), "a number above 0")

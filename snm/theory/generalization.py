@@ -1,0 +1,213 @@
+r"""Theorems 5 and 6, evaluated with every term in sight (Reddi et al., 2019).
+
+The theorems hide constants and logarithms in O~. What is known of them:
+
+* **The Gaussian branch** holds with the factor 2 sqrt(pi), and no logarithm. With probability
+  1 - delta the generalization error is at most 2 R_S(l o H) + 3 Phi' sqrt(ln(2/delta) / (2n))
+  (symmetrisation, Phi' the range of the loss); R_S <= sqrt(pi/2) G_S; and the process
+  sum_i g_i l(h(x_i), y_i) has increments of at most
+  2 l2^2 sum_i ||h(x_i) - h'(x_i)||^2 + 2 own^2 sum_i |h_{y_i}(x_i) - h'_{y_i}(x_i)|^2, those of
+  sqrt(2) (l2 sum_{i,y} g_{iy} h_y(x_i) + own sum_i g_i h_{y_i}(x_i)) with independent g, so that
+  Sudakov and Fernique's inequality compares the suprema. The product is 2 sqrt(pi/2) sqrt(2).
+* **The Rademacher branch** rests on the L-infinity contraction of Lei et al. (2015), whose factor
+  is polylogarithmic in n and K with a constant that the paper does not give. It is shown with the
+  factor 1, as printed, and never counted as proved.
+
+So each bound has two values: `printed`, the formula with every hidden factor set to 1, which shows
+how the terms compare and proves nothing; and `proved`, the Gaussian branch with 2 sqrt(pi).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy.typing as npt
+
+from snm.errors import InputError
+from snm.theory.constants import LossConstants
+from snm.theory.retrieval import margin_risk
+
+__all__ = [
+    "Bound",
+    "Complexity",
+    "MarginBound",
+    "examples_needed",
+    "theorem_5",
+    "theorem_6",
+]
+
+GAUSSIAN_FACTOR = 2 * math.sqrt(math.pi)
+
+
+@dataclass(frozen=True)
+class Complexity:
+    """Complexities of a hypothesis class on a sample S of n examples.
+
+    Attributes:
+      gaussian: G_S(H).
+      gaussian_completion: Of all (x, y) with x in S and y any of the K labels: G(H) there.
+      rademacher_completion: The worst-case Rademacher complexity over multi-subsets of those n K.
+    """
+
+    gaussian: float
+    gaussian_completion: float
+    rademacher_completion: float
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A bound on the generalization error, sup over h of E[l] - mean of l on S.
+
+    Attributes:
+      gaussian: l2 K G(completion) + own G_S, without a factor.
+      rademacher: linf sqrt(K) R(completion), without a factor.
+      confidence: 3 (range) sqrt(ln(2/delta) / (2n)).
+    """
+
+    gaussian: float
+    rademacher: float
+    confidence: float
+
+    @property
+    def printed(self) -> float:
+        """The theorem's formula with every factor hidden in O~ set to 1."""
+        return min(self.gaussian, self.rademacher) + self.confidence
+
+    @property
+    def proved(self) -> float:
+        """The Gaussian branch with its factor 2 sqrt(pi): a bound without hidden factors."""
+        return GAUSSIAN_FACTOR * self.gaussian + self.confidence
+
+
+def theorem_5(
+    constants: LossConstants, complexity: Complexity, n: int, num_labels: int, delta: float = 0.05
+) -> Bound:
+    r"""Generalization error of an ordered weighted loss.
+
+    .. math::
+      \tilde O\big(\min\{L_1 K G_{\bar S}(H) + L_2 G_S(H), L_3 \sqrt K R_{\bar S}(H)\}\big)
+      + 3 \Phi' \sqrt{\ln(2/\delta) / (2 n)}
+
+    with (L_1, L_2, L_3, Phi') of `lemma_7`: for a POWL (L ||theta||_2, L ||theta||_1,
+    2 L ||theta||_1, ||theta||_1 Phi), for a BOWL (L ||theta||_2, L, L (||theta||_1 + 1),
+    (||theta||_1 + 1) Phi). The last is not the printed ||theta||_1 Phi: see `lemma_7`.
+
+    Args:
+      constants: From `lemma_7`.
+      complexity: Of the class on the sample.
+      n: Examples.
+      num_labels: K.
+      delta: The bound holds with probability 1 - delta over the sample.
+
+    Returns:
+      The terms.
+
+    References:
+      Reddi et al. (2019), Theorem 5 and its proof in Appendix F.
+    """
+    _check(n, delta)
+    return Bound(
+        gaussian=constants.l2 * num_labels * complexity.gaussian_completion
+        + constants.own * complexity.gaussian,
+        rademacher=constants.linf * math.sqrt(num_labels) * complexity.rademacher_completion,
+        confidence=3 * constants.largest * math.sqrt(math.log(2 / delta) / (2 * n)),
+    )
+
+
+@dataclass(frozen=True)
+class MarginBound:
+    """Theorem 6 at one margin.
+
+    Attributes:
+      rho: The margin.
+      empirical: The share of the sample with a margin of at most rho.
+      bound: The rest of the right side.
+    """
+
+    rho: float
+    empirical: float
+    bound: Bound
+
+    @property
+    def printed(self) -> float:
+        """The right side with hidden factors 1; above 1 it says nothing."""
+        return self.empirical + self.bound.printed
+
+    @property
+    def proved(self) -> float:
+        """The right side without hidden factors; above 1 it says nothing."""
+        return self.empirical + self.bound.proved
+
+
+def theorem_6(
+    margins: npt.ArrayLike,
+    rho: float,
+    complexity: Complexity,
+    n: int,
+    num_labels: int,
+    delta: float = 0.05,
+    weights: npt.ArrayLike | None = None,
+) -> MarginBound:
+    r"""Margin bound of the retrieval risk.
+
+    .. math::
+      R(h) \le \hat R_{S,\rho}(h) + 3 \sqrt{\ln(2/\delta) / (2n)}
+      + \tilde O\big(\tfrac 1 \rho \min\{K G_{\bar S}(H) + G_S(H), 2 \sqrt K R_{\bar S}(H)\}\big)
+
+    It is Theorem 5 for the POWL with the ramp of margin rho and theta_k = 1 alone, whose norms are
+    1 and whose L-infinity constant is 2 / rho; the theorem prints 1 / rho there, which O~ hides.
+    The ramp bounds the retrieval loss from above, so k does not enter but through the margins.
+    It holds for a rho fixed before the sample is seen; for all of a grid of r margins at once, put
+    delta / r in place of delta.
+
+    Args:
+      margins: [m], rho_h(x, y) of the examples, from `retrieval.margins`.
+      rho: Above 0.
+      complexity: Of the class on the sample.
+      n: Independent examples in the sample. More margins than that are allowed (m > n, one for each
+        label of a point): their weighted mean stands for the mean over the points.
+      num_labels: K.
+      delta: The bound holds with probability 1 - delta.
+      weights: [m], of the margins.
+
+    Returns:
+      Both sides' terms.
+
+    References:
+      Reddi et al. (2019), Theorem 6 and its proof in Appendix F.
+    """
+    if not rho > 0:
+        raise InputError("rho", str(rho), "a margin above 0")
+    ramp = LossConstants(l2=1 / rho, own=1 / rho, linf=2 / rho, largest=1.0)
+    bound = theorem_5(ramp, complexity, n, num_labels, delta)
+    return MarginBound(rho, float(margin_risk(margins, rho, weights)), bound)
+
+
+def examples_needed(empirical: float, rest: float, n: int, target: float = 1.0) -> float:
+    """How many examples would bring a bound down to `target`, if all else stayed as it is.
+
+    Every term but the empirical one falls like 1 / sqrt(n) for the classes of `complexity`.
+
+    Args:
+      empirical: The part that stays.
+      rest: The part that falls, at n examples.
+      n: Examples now.
+      target: What the bound should come below; 1 is where a risk's bound starts to say anything.
+
+    Returns:
+      The number of examples, not rounded; infinite where the part that stays is too large.
+
+    Example:
+      >>> examples_needed(0.5, 2.0, 100)
+      1600.0
+    """
+    room = target - empirical
+    return n * (rest / room) ** 2 if room > 0 else math.inf
+
+
+def _check(n: int, delta: float) -> None:
+    if n < 1:
+        raise InputError("examples", str(n), "at least 1")
+    if not 0 < delta < 1:
+        raise InputError("delta", str(delta), "a probability between 0 and 1")

@@ -1,0 +1,288 @@
+r"""Bipartite rank matrices: how many rankings of m positives against n negatives there are.
+
+The matrix of a ranking function has an entry for each positive x_i and negative x'_j: 1 where
+f(x_i) > f(x'_j), 1/2 where they tie, 0 otherwise. Entries are doubled here, so that they are the
+integers 2, 1 and 0.
+
+References:
+  Agarwal, Har-Peled, Roth (2005), Definitions 2 and 3, Theorem 1.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import linprog
+
+from snm.errors import InputError
+
+__all__ = [
+    "FORBIDDEN",
+    "count_by_graphs",
+    "count_by_submatrices",
+    "psi",
+    "rank_matrix",
+    "rank_shatter_finite",
+    "rank_shatter_linear",
+    "realisable_by_graph",
+    "realisable_by_submatrices",
+]
+
+Matrices = npt.NDArray[np.int64]
+_MOST = 10_000_000  # matrices that are listed one by one
+
+# Table 1: the 30 sub-matrices that no ranking function has, as (a, b, c, d) of [[a, b], [c, d]],
+# doubled. The second half of the table is the first with its columns exchanged.
+_HALF = (
+    (2, 0, 0, 2), (1, 0, 0, 2), (2, 1, 0, 2), (2, 0, 0, 1), (2, 0, 1, 2),
+    (1, 1, 0, 2), (1, 0, 0, 1), (1, 0, 1, 2), (2, 1, 0, 1), (2, 1, 1, 2),
+    (2, 0, 1, 1), (2, 1, 1, 1), (1, 0, 1, 1), (1, 1, 1, 2), (1, 1, 0, 1),
+)  # fmt: skip
+FORBIDDEN: tuple[tuple[int, int, int, int], ...] = _HALF + tuple(
+    (b, a, d, c) for a, b, c, d in _HALF
+)
+
+
+def rank_matrix(positive: npt.ArrayLike, negative: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """The bipartite rank matrix of scores.
+
+    Args:
+      positive: [m], scores of the positives.
+      negative: [n], scores of the negatives.
+
+    Returns:
+      float64 [m, n] of 0, 1/2 and 1; its mean is the empirical AUC.
+
+    Example:
+      >>> rank_matrix([1.0, 0.0], [0.0])
+      array([[1. ],
+             [0.5]])
+
+    References:
+      Agarwal et al. (2005), Definition 2.
+    """
+    a, b = np.asarray(positive, np.float64)[:, None], np.asarray(negative, np.float64)[None, :]
+    return ((a > b) + 0.5 * (a == b)).astype(np.float64)
+
+
+@functools.cache
+def psi(m: int, n: int) -> int:
+    """The number of m x n matrices in {0, 1/2, 1} that some ranking function has.
+
+    A matrix is a sequence of tied blocks from the best down, each of positives, of negatives, or of
+    both; two neighbours that are both of positives alone (or of negatives alone) would be one, for
+    no entry tells them apart. Counting such sequences by their last block takes O(m^2 n^2) steps.
+
+    Args:
+      m: Positives.
+      n: Negatives.
+
+    Returns:
+      The number, exactly.
+
+    Example:
+      >>> psi(2, 2), psi(2, 3), psi(3, 3), psi(2, 4)
+      (51, 261, 2067, 1299)
+
+    References:
+      Agarwal et al. (2005), Theorem 1; the count is ours.
+    """
+    if m < 0 or n < 0:
+        raise InputError("size of the matrix", f"{m} x {n}", "numbers >= 0")
+    return sum(_sequences(m, n, last) for last in "PNB") if m + n else 1
+
+
+@functools.cache
+def _sequences(i: int, j: int, last: str) -> int:
+    """Sequences over i positives and j negatives that end with a block of the given kind."""
+    if last == "B":
+        return sum(
+            math.comb(i, a) * math.comb(j, b) * _before(i - a, j - b, "")
+            for a in range(1, i + 1)
+            for b in range(1, j + 1)
+        )
+    if last == "P":
+        return sum(math.comb(i, a) * _before(i - a, j, "P") for a in range(1, i + 1))
+    return sum(math.comb(j, b) * _before(i, j - b, "N") for b in range(1, j + 1))
+
+
+def _before(i: int, j: int, barred: str) -> int:
+    if i == j == 0:
+        return 1
+    return sum(_sequences(i, j, kind) for kind in "PNB" if kind != barred)
+
+
+def realisable_by_submatrices(matrices: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+    """Theorem 1, part 2: a matrix is realisable unless it contains one of Table 1's thirty.
+
+    Args:
+      matrices: int [..., m, n] of 0, 1, 2: twice the entries.
+
+    Returns:
+      bool [...].
+
+    References:
+      Agarwal et al. (2005), Theorem 1, Table 1.
+    """
+    values = _doubled(matrices)
+    barred = np.zeros(81, bool)
+    barred[[27 * a + 9 * b + 3 * c + d for a, b, c, d in FORBIDDEN]] = True
+    found = np.zeros(values.shape[:-2], bool)
+    for i, k in itertools.combinations(range(values.shape[-2]), 2):
+        for j, l in itertools.combinations(range(values.shape[-1]), 2):  # noqa: E741
+            code = 27 * values[..., i, j] + 9 * values[..., i, l] + 3 * values[..., k, j]
+            found |= barred[code + values[..., k, l]]
+    return ~found
+
+
+def realisable_by_graph(matrices: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+    """Theorem 1, part 1: a matrix is realisable if its mixed bipartite graph has no cycle.
+
+    An entry 1 is an edge from x_i to x'_j, 0 one back, 1/2 an undirected one; a cycle has at least
+    one directed edge, and all of its directed edges point the same way round. That is: no directed
+    edge leads to where one can come back from along directed and undirected edges.
+
+    Args:
+      matrices: int [..., m, n] of 0, 1, 2: twice the entries.
+
+    Returns:
+      bool [...].
+
+    References:
+      Agarwal et al. (2005), Theorem 1.
+    """
+    values = _doubled(matrices)
+    m, n = values.shape[-2:]
+    strict = np.zeros((*values.shape[:-2], m + n, m + n), bool)
+    strict[..., :m, m:] = values == 2
+    strict[..., m:, :m] = np.swapaxes(values == 0, -1, -2)
+    reach = strict.copy()
+    reach[..., :m, m:] |= values == 1
+    reach[..., m:, :m] |= np.swapaxes(values == 1, -1, -2)
+    for _ in range(math.ceil(math.log2(m + n))):  # paths twice as long each time
+        step = reach.astype(np.uint8)
+        reach |= (step @ step) > 0
+    return np.asarray(~(strict & np.swapaxes(reach, -1, -2)).any(axis=(-1, -2)))
+
+
+def count_by_submatrices(m: int, n: int) -> int:
+    """psi(m, n) by trying all 3^(mn) matrices against Table 1."""
+    return int(realisable_by_submatrices(_all_matrices(m, n)).sum())
+
+
+def count_by_graphs(m: int, n: int) -> int:
+    """psi(m, n) by looking for cycles in all 3^(mn) mixed bipartite graphs."""
+    return int(realisable_by_graph(_all_matrices(m, n)).sum())
+
+
+def rank_shatter_finite(scores: npt.ArrayLike, m: int, n: int) -> int:
+    """The rank-shatter coefficient of a finite class on a finite domain, by all choices of points.
+
+    Args:
+      scores: [H, X]: the value of each function at each point.
+      m: Positives.
+      n: Negatives.
+
+    Returns:
+      The largest number of different rank matrices over all m positives and n negatives among the
+      points, with repetition.
+
+    Raises:
+      InputError: More choices of points than can be tried.
+
+    Example:
+      >>> rank_shatter_finite([[0.0, 1.0], [1.0, 0.0], [2.0, 3.0]], 1, 1)
+      2
+
+    References:
+      Agarwal et al. (2005), Definition 3.
+    """
+    values = np.asarray(scores, np.float64)
+    if values.ndim != 2 or not values.size:
+        raise InputError("scores", f"shape {values.shape}", "[H, X]")
+    points = values.shape[1]
+    choices = math.comb(points + m - 1, m) * math.comb(points + n - 1, n)
+    if choices * len(values) * m * n > 50 * _MOST:
+        raise InputError("rank-shatter coefficient", f"{choices:,} choices of points", "fewer")
+    # The order of the points changes no number of matrices, so that multisets will do.
+    signs = np.sign(values[:, :, None] - values[:, None, :]).astype(np.int8)
+    best = 0
+    for x in itertools.combinations_with_replacement(range(points), m):
+        for z in itertools.combinations_with_replacement(range(points), n):
+            seen = signs[:, x][:, :, z].reshape(len(values), -1)
+            best = max(best, len(np.unique(seen, axis=0)))
+    return best
+
+
+def rank_shatter_linear(positive: npt.ArrayLike, negative: npt.ArrayLike) -> int:
+    """How many rank matrices linear functions have on given points: exact for these points.
+
+    The matrix is the signs of w . (x_i - x'_j): the faces of mn hyperplanes through the origin of
+    the space of w. They are counted hyperplane by hyperplane, each face split where a linear
+    program says that it meets both sides. Points should be small integers, so that the programs
+    are decided beyond doubt. The coefficient r is the largest over points, that of general ones:
+    3 on the line, 4mn + 1 in the plane for mn > 1 (each of mn lines adds two rays and two sectors).
+
+    Args:
+      positive: [m, d].
+      negative: [n, d].
+
+    Returns:
+      The number of different matrices.
+
+    Example:
+      >>> rank_shatter_linear([[0], [3]], [[1], [7]])
+      3
+
+    References:
+      Agarwal et al. (2005), Definition 3, the proof of Lemma 2, section 5.
+    """
+    x, z = np.asarray(positive, np.float64), np.asarray(negative, np.float64)
+    if x.ndim != 2 or z.ndim != 2 or x.shape[1] != z.shape[1]:
+        raise InputError("points", f"{x.shape} and {z.shape}", "[m, d] and [n, d]")
+    normals = (x[:, None, :] - z[None, :, :]).reshape(-1, x.shape[1])
+    faces: list[tuple[int, ...]] = [()]
+    for count in range(1, len(normals) + 1):
+        faces = [
+            (*face, sign)
+            for face in faces
+            for sign in (-1, 0, 1)
+            if _meets(normals[:count], (*face, sign))
+        ]
+    return len(faces)
+
+
+def _meets(normals: npt.NDArray[np.float64], signs: tuple[int, ...]) -> bool:
+    """Whether some w has these signs: a cone, so that margins of 1 can be asked for."""
+    sign = np.array(signs)
+    zero, rest = sign == 0, sign != 0
+    if not rest.any():
+        return True
+    found = linprog(
+        np.zeros(normals.shape[1]),
+        A_ub=-(sign[rest, None] * normals[rest]),
+        b_ub=-np.ones(int(rest.sum())),
+        A_eq=normals[zero] if zero.any() else None,
+        b_eq=np.zeros(int(zero.sum())) if zero.any() else None,
+        bounds=(None, None),
+        method="highs",
+    )
+    return bool(found.status == 0)
+
+
+def _doubled(matrices: npt.ArrayLike) -> Matrices:
+    values = np.asarray(matrices, np.int64)
+    if values.ndim < 2 or (values.size and not 0 <= values.min() <= values.max() <= 2):
+        raise InputError("rank matrices", f"shape {values.shape}", "[..., m, n] of 0, 1 and 2")
+    return values
+
+
+def _all_matrices(m: int, n: int) -> Matrices:
+    if 3 ** (m * n) > _MOST:
+        raise InputError("matrices", f"3^{m * n} of {m} x {n}", f"at most {_MOST:,}: take psi")
+    places = 3 ** np.arange(m * n)
+    return (np.arange(3 ** (m * n))[:, None] // places % 3).reshape(-1, m, n)

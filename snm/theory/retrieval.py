@@ -1,0 +1,219 @@
+"""The retrieval problem: its 0/1 risk, the best predictor, and margins (Reddi et al., 2019)."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from snm.errors import InputError
+
+__all__ = [
+    "bayes_compatible",
+    "bayes_predictor",
+    "check_distribution",
+    "margin_risk",
+    "margins",
+    "margins_from_top",
+    "retrieval_risk",
+]
+
+Vector = npt.NDArray[np.float64]
+
+
+def check_distribution(distribution: npt.ArrayLike) -> Vector:
+    """The label distributions as float64 [..., K].
+
+    Raises:
+      InputError: not finite, negative, or a row that does not add up to 1 within 1e-6.
+    """
+    values = np.asarray(distribution, np.float64)
+    if values.ndim < 1 or values.shape[-1] < 2:
+        raise InputError("distribution", f"shape {values.shape}", "at least 2 labels")
+    if not np.isfinite(values).all() or (values < 0).any():
+        raise InputError("distribution", "a negative or non-finite probability", "numbers >= 0")
+    sums = values.sum(axis=-1)
+    if (np.abs(sums - 1) > 1e-6).any():
+        worst = np.ravel(sums)[np.argmax(np.abs(np.ravel(sums) - 1))]
+        raise InputError("distribution", f"probabilities that add up to {worst:.8g}", "1")
+    return values
+
+
+def check_k(k: int, num_labels: int) -> None:
+    """Raises `InputError` unless 1 <= k < K."""
+    if not 1 <= k <= num_labels - 1:
+        raise InputError("k", str(k), f"from 1 to {num_labels - 1} of {num_labels} labels")
+
+
+def bayes_predictor(distribution: npt.ArrayLike, k: int) -> npt.NDArray[np.int64]:
+    """The predictor of least risk: the k most probable labels, b(x) = Top_k(D(. | x)).
+
+    Args:
+      distribution: [..., K], the probability of each label given each input.
+      k: From 1 to K - 1.
+
+    Returns:
+      int64 [..., k], best first, ties to the lowest label.
+
+    Example:
+      >>> bayes_predictor([0.2, 0.5, 0.3], 2)
+      array([1, 2])
+
+    References:
+      Reddi et al. (2019), Lemma 1.
+    """
+    values = check_distribution(distribution)
+    check_k(k, values.shape[-1])
+    return np.argsort(-values, axis=-1, kind="stable")[..., :k]
+
+
+def retrieval_risk(
+    answers: npt.ArrayLike, distribution: npt.ArrayLike, weights: npt.ArrayLike | None = None
+) -> float:
+    r"""The 0/1 retrieval risk of a predictor that answers with sets of labels.
+
+    .. math:: R(f) = E_X \Big[\sum_{y \notin f(X)} D(Y = y \mid X)\Big]
+
+    Args:
+      answers: int [n, k], the labels f(x) of each input, distinct in a row.
+      distribution: [n, K], the labels' distribution at each input.
+      weights: [n], the probability of each input; all the same by default.
+
+    Returns:
+      The risk, from 0 to 1.
+
+    Example:
+      >>> retrieval_risk([[1, 2]], [[0.25, 0.5, 0.25]])
+      0.25
+
+    References:
+      Reddi et al. (2019), equation 1 and the proof of Lemma 1.
+    """
+    values, ids = check_distribution(distribution), np.asarray(answers, np.int64)
+    if ids.ndim != 2 or values.ndim != 2 or len(ids) != len(values):
+        found = f"answers {ids.shape}, distribution {values.shape}"
+        raise InputError("retrieval risk", found, "[n, k] and [n, K]")
+    if ids.size and not 0 <= ids.min() <= ids.max() < values.shape[1]:
+        raise InputError("answers", f"labels {ids.min()} to {ids.max()}", f"0 to {values.shape[1]}")
+    if (np.diff(np.sort(ids, axis=1), axis=1) == 0).any():
+        raise InputError("answers", "a label twice in a row", "distinct labels")
+    missed = values.sum(axis=1) - np.take_along_axis(values, ids, axis=1).sum(axis=1)
+    each = None if weights is None else np.asarray(weights, np.float64)
+    return float(np.average(missed, weights=each))
+
+
+def bayes_compatible(
+    scores: npt.ArrayLike, distribution: npt.ArrayLike, k: int
+) -> npt.NDArray[np.bool_]:
+    """Whether the k best scores are k most probable labels, and stand apart from the rest.
+
+    Where D_[k] = D_[k+1], any set of k most probable labels will do (footnote 1). Scores that tie
+    at the k-th place are not compatible: which labels they answer with would be left to chance.
+
+    Args:
+      scores: [..., K].
+      distribution: [..., K].
+      k: From 1 to K - 1.
+
+    Returns:
+      bool [...].
+
+    Example:
+      >>> bayes_compatible([[3.0, 1.0, 2.0], [1.0, 1.0, 0.0]], [[0.5, 0.2, 0.3]], 1)
+      array([ True, False])
+
+    References:
+      Reddi et al. (2019), Definition 1.
+    """
+    v, probability = np.broadcast_arrays(
+        np.asarray(scores, np.float64), check_distribution(distribution)
+    )
+    check_k(k, v.shape[-1])
+    order = np.argsort(-v, axis=-1, kind="stable")
+    ranked = np.take_along_axis(v, order, axis=-1)
+    chosen = np.take_along_axis(probability, order, axis=-1)
+    apart = ranked[..., k - 1] > ranked[..., k]
+    return apart & (chosen[..., :k].min(axis=-1) >= chosen[..., k:].max(axis=-1))
+
+
+def margins(scores: npt.ArrayLike, labels: npt.ArrayLike, k: int) -> Vector:
+    r"""How far a label's score lies above the k-th best of the others.
+
+    .. math:: \rho_h(x, y) = h_y(x) - h^{-y}_{[k]}(x)
+
+    The answer Top_k(h(x)) holds y exactly where the margin is above 0; scores that tie at the k-th
+    place count as missed (footnote 3).
+
+    Args:
+      scores: [n, K].
+      labels: int [n], in [0, K).
+      k: From 1 to K - 1.
+
+    Returns:
+      float64 [n].
+
+    Example:
+      >>> margins([[3.0, 1.0, 2.0]], [2], 2)
+      array([1.])
+
+    References:
+      Reddi et al. (2019), section 4.1.
+    """
+    v, y = np.asarray(scores, np.float64), np.asarray(labels, np.int64)
+    check_k(k, v.shape[-1])
+    top = -np.partition(-v, k, axis=-1)[..., : k + 1]
+    own = np.take_along_axis(v, y[..., None], axis=-1)[..., 0]
+    return margins_from_top(np.sort(top, axis=-1)[..., ::-1], own, k)
+
+
+def margins_from_top(top_scores: npt.ArrayLike, own_scores: npt.ArrayLike, k: int) -> Vector:
+    """The margins of `margins` from the k + 1 best scores alone, for K too large to keep all.
+
+    Args:
+      top_scores: [..., at least k + 1], the best scores of each point, best first.
+      own_scores: [...], the score of the label that the margin is of.
+      k: At least 1.
+
+    Returns:
+      float64 [...].
+
+    Example:
+      >>> margins_from_top([[3.0, 2.0, 1.0]], [2.0], 2)
+      array([1.])
+    """
+    top, own = np.asarray(top_scores, np.float64), np.asarray(own_scores, np.float64)
+    if top.shape[-1] < k + 1:
+        raise InputError("top scores", f"{top.shape[-1]} a point", f"at least k + 1 = {k + 1}")
+    # Taking y out moves the others up by one place, if y is among the first k.
+    return own - np.where(own >= top[..., k - 1], top[..., k], top[..., k - 1])
+
+
+def margin_risk(
+    values: npt.ArrayLike, rho: npt.ArrayLike = 0.0, weights: npt.ArrayLike | None = None
+) -> Vector:
+    r"""The share of margins that are at most rho: the empirical margin risk.
+
+    .. math:: \hat R_{S,\rho}(h) = E_{(x,y) \sim S}[I(\rho_h(x, y) \le \rho)]
+
+    Args:
+      values: [n], margins.
+      rho: [...]; at 0 this is the empirical retrieval risk.
+      weights: [n], non-negative, not all 0; all the same by default.
+
+    Returns:
+      float64 [...], in the shape of rho.
+
+    Example:
+      >>> margin_risk([-1.0, 0.5, 2.0, 3.0], [0.0, 0.5])
+      array([0.25, 0.5 ])
+
+    References:
+      Reddi et al. (2019), section 4.1.
+    """
+    found = np.asarray(values, np.float64)
+    weight = np.ones(found.size) if weights is None else np.asarray(weights, np.float64)
+    if found.ndim != 1 or not found.size or weight.shape != found.shape or not weight.sum() > 0:
+        raise InputError("margins", f"shape {found.shape}", "some margins, each with a weight")
+    order = np.argsort(found, kind="stable")
+    below = np.concatenate([[0.0], np.cumsum(weight[order])])
+    place = np.searchsorted(found[order], np.asarray(rho, np.float64), side="right")
+    return below[place] / below[-1]

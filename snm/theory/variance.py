@@ -1,0 +1,120 @@
+r"""Variance of the sampled loss and of its gradient, over the draw of the B labels.
+
+The paper says that sampling fewer labels costs variance (section 3.1) and bounds none of it. The
+bounds here are ours; N = K - 1, r is the number of weights above 0 (k' for top-k').
+
+Value. L is a function of a uniform B-subset of N labels. Poincare's inequality on subsets (the
+graph whose neighbours differ by one label has spectral gap N) gives
+Var L <= 1/(2N) E sum_{a in, b out} (L(swapped) - L)^2. A swap changes L only if the label that
+leaves is among the r mined ones, or the one that comes is afterwards: r (N - B) pairs each in the
+mean; and it changes L by at most vartheta_1 times the spread of phi over the labels, for the sorted
+values move by that much in total. Hence
+
+  Var L <= r (1 - B / N) (vartheta_1 spread)^2,
+
+0 where all labels are sampled, 1/k' where vartheta_1 = 1/k'. Bhatia and Davis give
+Var L <= (||vartheta||_1 Phi - l) l besides, with l = E L: smaller where the loss is small.
+
+Gradient, as the trace of its covariance. The entries of the negatives have E||.||^2 <= L^2
+||vartheta||_2^2, and the positive's own entry lies in [-L ||vartheta||_1, 0] for a POWL, and is not
+random for a BOWL. Where phi is linear on all margins (the hinge, scores in [-1, 1], BOWL) the trace
+is ||vartheta||_2^2 - ||theta||_2^2, exactly.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from snm.errors import InputError
+from snm.theory.constants import Kind
+from snm.weights import check_vartheta, theta_norms
+
+__all__ = ["gradient_variance_bound", "linear_gradient_variance", "value_variance_bound"]
+
+
+def value_variance_bound(
+    vartheta: npt.ArrayLike,
+    sampled: int,
+    num_labels: int,
+    spread: float,
+    *,
+    mean: float | None = None,
+    largest: float | None = None,
+) -> float:
+    """Upper bound of the variance of the sampled loss of one example.
+
+    Args:
+      vartheta: [r], non-negative and non-increasing.
+      sampled: B.
+      num_labels: K.
+      spread: The largest phi of a negative's margin less the smallest.
+      mean: The full loss of the negatives, sum_j theta_j phi(.). With `largest`, the bound of
+        Bhatia and Davis is taken where it is smaller.
+      largest: The largest phi of a negative's margin.
+
+    Returns:
+      The bound.
+
+    Example:
+      >>> value_variance_bound([0.5, 0.5], 10, 21, 1.0)  # 2 * (1 - 10 / 20) / 4
+      0.25
+    """
+    weights = np.trim_zeros(check_vartheta(vartheta, sampled, num_labels), "b")
+    if not spread >= 0:
+        raise InputError("spread of phi", str(spread), "a number >= 0")
+    if not weights.size:
+        return 0.0
+    left_out = 1 - sampled / (num_labels - 1)
+    bound = float(weights.size * left_out * (weights[0] * spread) ** 2)
+    if mean is not None and largest is not None:
+        bound = min(bound, max(0.0, (float(weights.sum()) * largest - mean) * mean))
+    return bound
+
+
+def gradient_variance_bound(
+    vartheta: npt.ArrayLike, sampled: int, num_labels: int, lipschitz: float, kind: Kind
+) -> float:
+    """Upper bound of the trace of the covariance of the gradient in the scores.
+
+    Args:
+      vartheta: [r], non-negative and non-increasing.
+      sampled: B.
+      num_labels: K.
+      lipschitz: L of phi, from `constants.phi_lipschitz`.
+      kind: "powl", whose positive's entry varies too, or "bowl".
+
+    Returns:
+      L^2 ||vartheta||_2^2, and for a POWL L^2 ||vartheta||_1^2 / 4 more (Popoviciu).
+
+    Example:
+      >>> gradient_variance_bound([0.5, 0.5], 10, 21, 1.0, "powl")
+      0.75
+    """
+    weights = check_vartheta(vartheta, sampled, num_labels)
+    own = float(weights.sum()) ** 2 / 4 if kind == "powl" else 0.0
+    return lipschitz**2 * (float(weights @ weights) + own)
+
+
+def linear_gradient_variance(vartheta: npt.ArrayLike, sampled: int, num_labels: int) -> float:
+    """Trace of the gradient's covariance where phi has slope -1 at every margin.
+
+    Args:
+      vartheta: [r], non-negative and non-increasing.
+      sampled: B.
+      num_labels: K.
+
+    Returns:
+      ||vartheta||_2^2 - ||theta||_2^2, exactly: the squared entries of each gradient add up to the
+      first, and the mean gradient's entries are theta.
+
+    Example:
+      >>> round(linear_gradient_variance([1.0], 2, 4), 12)  # 1 - 5/9
+      0.444444444444
+
+    References:
+      Reddi et al. (2019), Lemma 2 for theta.
+    """
+    weights = check_vartheta(vartheta, sampled, num_labels)
+    _, l2 = theta_norms(weights, sampled, num_labels)
+    return max(0.0, float(weights @ weights) - l2**2)

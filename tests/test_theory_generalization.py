@@ -1,0 +1,399 @@
+"""Lemma 7, Theorems 5 and 6, complexities and variances against brute force and simulation."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy import sparse, special
+
+from snm.errors import InputError
+from snm.theory import complexity
+from snm.theory.complexity import (
+    expected_norm,
+    linear_complexity,
+    two_layer_ascent,
+    two_layer_complexity,
+)
+from snm.theory.constants import lemma_7, phi_largest, phi_lipschitz, sampling_l1_norms
+from snm.theory.generalization import (
+    GAUSSIAN_FACTOR,
+    Complexity,
+    examples_needed,
+    theorem_5,
+    theorem_6,
+)
+from snm.theory.retrieval import margins
+from snm.theory.variance import (
+    gradient_variance_bound,
+    linear_gradient_variance,
+    value_variance_bound,
+)
+from snm.weights import negative_sampling, power_law, theta_from_vartheta, theta_norms, top
+
+properties = settings(max_examples=100, deadline=None, derandomize=True)
+K = 6
+PHI = {
+    "hinge": lambda u: np.maximum(1 - u, 0),
+    "logistic": lambda u: np.log2(1 + np.exp(-u)),
+    "squared_hinge": lambda u: np.maximum(1 - u, 0) ** 2,
+    "exponential": lambda u: np.exp(-u),
+    "ramp": lambda u: np.clip(1 - u, 0, 1),
+}
+
+
+def owl(kind, phi, v, y, theta):
+    others = np.sort(np.delete(v, y))[::-1]
+    if kind == "powl":
+        return PHI[phi](v[y] - others) @ theta
+    return PHI[phi](v[y]) + PHI[phi](-others) @ theta
+
+
+# -- constants ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("phi", PHI)
+@pytest.mark.parametrize("lowest", [-3.0, -0.5, 0.25])
+def test_slopes_and_values_of_phi_on_a_grid(phi, lowest):
+    u = np.linspace(lowest, 12, 200_001)
+    slope = np.abs(np.diff(PHI[phi](u)) / np.diff(u)).max()
+    bound = phi_lipschitz(phi, lowest)
+    # The hinges and the ramp keep their slope of the whole line also where it is not reached.
+    assert slope <= bound * (1 + 1e-6)
+    assert slope >= bound * (1 - 1e-3)
+    assert phi_largest(phi, lowest) == pytest.approx(PHI[phi](u).max(), rel=1e-12)
+
+
+def test_constants_of_the_whole_line():
+    assert phi_lipschitz("hinge") == 1 and phi_lipschitz("ramp", rho=0.25) == 4
+    assert phi_lipschitz("logistic") == 1 / math.log(2)
+    for phi in ("squared_hinge", "exponential"):
+        with pytest.raises(InputError, match="smallest argument"):
+            phi_lipschitz(phi)
+    with pytest.raises(InputError, match="one of hinge"):
+        phi_lipschitz("hing")
+
+
+bounded = arrays(np.float64, K, elements=st.floats(-1.5, 1.5))
+
+
+@properties
+@given(
+    st.sampled_from(["powl", "bowl"]),
+    st.sampled_from(sorted(PHI)),
+    bounded,
+    bounded,
+    st.integers(0, K - 1),
+    arrays(np.float64, K - 1, elements=st.floats(0, 2)),
+)
+def test_lemma_7_on_a_bounded_range_for_every_phi(kind, phi, u, v, y, theta):
+    lowest = -3.0 if kind == "powl" else -1.5
+    found = lemma_7(
+        kind,
+        theta.sum(),
+        np.linalg.norm(theta),
+        phi_lipschitz(phi, lowest),
+        phi_largest(phi, lowest),
+    )
+    a, b = owl(kind, phi, u, y, theta), owl(kind, phi, v, y, theta)
+    assert abs(a - b) <= found.l2 * np.linalg.norm(u - v) + found.own * abs(u[y] - v[y]) + 1e-9
+    assert abs(a - b) <= found.linf * np.abs(u - v).max() + 1e-9
+    assert 0 <= a <= found.largest + 1e-9
+
+
+def test_the_range_of_a_bowl_is_more_than_the_printed_one():
+    v = np.array([-1.0, 1.0, 1.0])
+    assert owl("bowl", "hinge", v, 0, np.array([1.0, 0.0])) == 4.0
+    assert lemma_7("bowl", 1, 1, 1, phi_largest("hinge", -1)).largest == 4.0
+    assert 1 * phi_largest("hinge", -1) == 2.0  # ||theta||_1 Phi
+
+
+@properties
+@given(st.integers(2, 40), st.data())
+def test_l1_norms_are_those_of_theta(num_labels, data):
+    sampled = data.draw(st.integers(1, num_labels - 1))
+    k = data.draw(st.integers(1, sampled))
+    scale = dict(scale="surrogate", sampled=sampled, num_labels=num_labels, retrieval_k=k)
+    found = sampling_l1_norms(sampled, k, num_labels)
+    mining = theta_from_vartheta(top(k, **scale), sampled, num_labels)
+    flat = negative_sampling(sampled, **{n: v for n, v in scale.items() if n != "sampled"})
+    assert mining.sum() == pytest.approx(found.mining)
+    assert theta_from_vartheta(flat, sampled, num_labels).sum() == pytest.approx(
+        found.negative_sampling
+    )
+    assert found.ratio == pytest.approx(sampled / k)
+
+
+def test_l1_norms_at_three_million_labels():
+    num_labels, sampled, k = 3_000_000, 32_768, 16
+    weights = top(k, scale="surrogate", sampled=sampled, num_labels=num_labels, retrieval_k=k)
+    l1, l2 = theta_norms(weights, sampled, num_labels)
+    assert l1 == pytest.approx(sampling_l1_norms(sampled, k, num_labels).mining, rel=1e-9)
+    assert l2 <= math.sqrt((num_labels - 1) / (k * sampled))
+
+
+# -- complexities ---------------------------------------------------------------------------------
+
+
+def test_expected_norm_of_chi_distributions():
+    for d in (1, 2, 5, 300):
+        chi = math.sqrt(2) * math.exp(special.gammaln((d + 1) / 2) - special.gammaln(d / 2))
+        assert expected_norm(np.full(d, 4.0)) == pytest.approx(2 * chi, rel=1e-11)
+    assert expected_norm([0.0, 0.0]) == 0
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal((400_000, 3)) * np.sqrt([5.0, 1.0, 0.1])
+    assert expected_norm([5.0, 1.0, 0.1]) == pytest.approx(
+        np.linalg.norm(z, axis=1).mean(), rel=4e-3
+    )
+
+
+def sample(n, d, num_labels, seed):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.6) + 0.05
+    y = rng.integers(0, num_labels, n)
+    labels = sparse.csr_array((np.ones(n), (np.arange(n), y)), shape=(n, num_labels))
+    return x, y, labels
+
+
+@pytest.mark.parametrize("norm", ["rows", "frobenius"])
+def test_linear_complexities_by_maximising_over_the_class(norm):
+    """The supremum for each draw is found by the dual norm's definition: no w does better."""
+    x, y, labels = sample(12, 5, 3, 0)
+    n, num_labels = labels.shape
+    found = linear_complexity(x, labels, radius=2.0, norm=norm, draws=400, seed=1)
+    rng = np.random.default_rng(2)
+    own, completion = [], []
+    for _ in range(4000):
+        g = rng.standard_normal((n, num_labels))
+        only = np.where(np.arange(num_labels) == y[:, None], g, 0)
+        for store, multipliers in ((own, only / n), (completion, g / (n * num_labels))):
+            gradient = multipliers.T @ x  # of sum_iy g_iy <w_y, x_i> in W
+            length = (
+                np.linalg.norm(gradient, axis=1).sum()
+                if norm == "rows"
+                else np.linalg.norm(gradient)
+            )
+            store.append(2.0 * length)
+            for _ in range(3):
+                w = rng.standard_normal((num_labels, 5))
+                w *= 2.0 / (
+                    np.linalg.norm(w, axis=1, keepdims=True)
+                    if norm == "rows"
+                    else np.linalg.norm(w)
+                )
+                assert (gradient * w).sum() <= store[-1] + 1e-12
+    assert found.estimate.gaussian == pytest.approx(np.mean(own), rel=0.04)
+    assert found.estimate.gaussian_completion == pytest.approx(np.mean(completion), rel=0.02)
+    assert found.standard_error[1] == 0  # exact
+    for name in ("gaussian", "gaussian_completion", "rademacher_completion"):
+        low, high = getattr(found.below, name), getattr(found.above, name)
+        assert low <= getattr(found.estimate, name) * (1 + 1e-9) <= high * (1 + 1e-3)
+        loosest = math.sqrt(2 if name.startswith("rademacher") else math.pi / 2)
+        assert high / low <= loosest + 1e-9
+
+
+def test_worst_case_rademacher_over_all_multisubsets():
+    """Two points, two labels: every multiset of four pairs, every sign."""
+    x = np.array([[1.0, 0.5], [-0.3, 2.0]])
+    labels = sparse.csr_array(np.eye(2))
+    found = linear_complexity(x, labels, radius=1.5)
+    pairs = list(itertools.product(range(2), range(2)))
+    worst = 0.0
+    for multiset in itertools.combinations_with_replacement(pairs, 4):
+        values = []
+        for signs in itertools.product([-1, 1], repeat=4):
+            parts = np.zeros((2, 2))
+            for sign, (i, y) in zip(signs, multiset, strict=True):
+                parts[y] += sign * x[i]
+            values.append(1.5 * np.linalg.norm(parts, axis=1).sum() / 4)
+        worst = max(worst, np.mean(values))
+    assert found.below.rademacher_completion <= worst + 1e-12
+    assert worst <= found.above.rademacher_completion
+
+
+def test_sparse_dense_and_several_labels_agree():
+    x, _, labels = sample(40, 7, 4, 3)
+    dense = linear_complexity(x, labels, draws=30)
+    thin = linear_complexity(sparse.csr_array(x), labels, draws=30)
+    assert dense.estimate.gaussian == pytest.approx(thin.estimate.gaussian, rel=1e-12)
+    both = sparse.csr_array(np.ones((40, 4)))
+    several = linear_complexity(x, both, draws=2000)
+    # A label a draw: the mean over labels of the mean over multipliers.
+    rng = np.random.default_rng(0)
+    values = []
+    for _ in range(4000):
+        parts = np.zeros((4, 7))
+        np.add.at(parts, rng.integers(0, 4, 40), rng.standard_normal(40)[:, None] * x)
+        values.append(np.linalg.norm(parts, axis=1).sum() / 40)
+    assert several.estimate.gaussian == pytest.approx(np.mean(values), rel=0.02)
+    with pytest.raises(InputError, match="without a label"):
+        linear_complexity(x, sparse.csr_array((40, 4)))
+
+
+def test_large_samples_are_estimated(monkeypatch):
+    x, _, labels = sample(300, 40, 5, 0)
+    exact = linear_complexity(x, labels)
+    monkeypatch.setattr(complexity, "_MOST_EIGENVALUES", 10)
+    found = linear_complexity(sparse.csr_array(x), labels, draws=200)
+    assert exact.standard_error[1] == 0 < found.standard_error[1]
+    middle = exact.estimate.gaussian_completion
+    assert found.estimate.gaussian_completion == pytest.approx(middle, rel=0.03)
+    assert abs(found.estimate.gaussian_completion - middle) < 4 * found.standard_error[1]
+
+
+def test_the_two_layer_class_is_between_ascent_and_twice_the_linear_one():
+    x, _, labels = sample(30, 4, 3, 5)
+    found = two_layer_complexity(x, labels, inner=2.0, outer=0.5, draws=6)
+    linear = linear_complexity(x, labels, radius=1.0)
+    assert 0 < found.below.gaussian <= found.above.gaussian
+    assert found.above.gaussian == 2 * linear.above.gaussian
+    # One input dimension: relu(u x) for u = +1 and -1 is all there is, so the maximum is known.
+    x1 = np.array([[1.0], [2.0], [-1.5], [0.5]])
+    g = np.array([[0.3], [-1.0], [0.7], [2.0]])
+    plus, minus = np.maximum(x1[:, 0], 0) @ g[:, 0], np.maximum(-x1[:, 0], 0) @ g[:, 0]
+    best = two_layer_ascent(x1, g, hidden=8, steps=400, rng=np.random.default_rng(0))
+    assert best == pytest.approx(max(abs(plus), abs(minus)), rel=0.02)
+    assert best <= max(abs(plus), abs(minus)) + 1e-9
+
+
+# -- Theorems 5 and 6 -----------------------------------------------------------------------------
+
+
+def test_theorem_5_by_hand():
+    """K = 4, n = 50, G_S = 0.1, completion 0.05, R = 0.2, L = 2, ||th||_1 = 3, ||th||_2 = 1.5."""
+    of_class = Complexity(0.1, 0.05, 0.2)
+    tail = 3 * math.sqrt(math.log(2 / 0.1) / 100)
+    p = theorem_5(lemma_7("powl", 3, 1.5, 2, 5), of_class, 50, 4, 0.1)
+    assert p.gaussian == pytest.approx(2 * (1.5 * 4 * 0.05 + 3 * 0.1))
+    assert p.rademacher == pytest.approx(2 * 2 * 3 * 2 * 0.2)
+    assert p.confidence == pytest.approx(3 * 5 * tail)
+    b = theorem_5(lemma_7("bowl", 3, 1.5, 2, 5), of_class, 50, 4, 0.1)
+    assert b.gaussian == pytest.approx(2 * (1.5 * 4 * 0.05 + 0.1))
+    assert b.rademacher == pytest.approx(2 * 4 * 2 * 0.2)
+    assert b.confidence == pytest.approx((3 + 1) * 5 * tail)
+    assert b.printed == pytest.approx(b.gaussian + b.confidence)
+    assert b.proved == pytest.approx(2 * math.sqrt(math.pi) * b.gaussian + b.confidence)
+
+
+def test_theorem_6_by_hand():
+    found = theorem_6([-1, 0.2, 0.4, 3.0], 0.4, Complexity(0.01, 0.002, 0.003), 4, 100, 0.05)
+    assert found.empirical == 0.75
+    assert found.bound.gaussian == pytest.approx((100 * 0.002 + 0.01) / 0.4)
+    assert found.bound.rademacher == pytest.approx(2 / 0.4 * 10 * 0.003)
+    assert found.bound.confidence == pytest.approx(3 * math.sqrt(math.log(40) / 8))
+    assert found.printed == pytest.approx(0.75 + 0.15 + found.bound.confidence)
+    with pytest.raises(InputError, match="rho"):
+        theorem_6([0.0], 0.0, Complexity(0, 0, 0), 1, 2)
+
+
+def test_examples_needed_brings_the_bound_to_the_target():
+    n = examples_needed(0.3, 5.0, 1000, 0.9)
+    assert 0.3 + 5.0 * math.sqrt(1000 / n) == pytest.approx(0.9)
+    assert examples_needed(1.0, 5.0, 1000) == math.inf
+
+
+def finite_class(rng, functions, n):
+    """A finite class of score functions on n points, as [H, n, K]; the labels; the loss' theta."""
+    return rng.uniform(-1, 1, (functions, n, K)), rng.integers(0, K, n)
+
+
+@pytest.mark.parametrize("kind", ["powl", "bowl"])
+def test_the_gaussian_branch_bounds_the_complexity_of_the_loss_class(kind):
+    """R_S(l o H) <= sqrt(pi) (l2 K G + own G_S), which is what `proved` rests on."""
+    rng = np.random.default_rng(0)
+    theta = np.array([1.0, 0.5, 0.2, 0.0, 0.0])
+    constants = lemma_7(kind, theta.sum(), np.linalg.norm(theta), 1.0, 3.0)
+    for functions, n in ((2, 5), (30, 8), (200, 20)):
+        scores, y = finite_class(rng, functions, n)
+        losses = np.array(
+            [[owl(kind, "hinge", s[i], y[i], theta) for i in range(n)] for s in scores]
+        )
+        own = scores[:, np.arange(n), y]
+        draws = 4000
+        sigma, g = rng.choice([-1, 1], (draws, n)), rng.standard_normal((draws, n))
+        wide = rng.standard_normal((draws, n * K))
+        left = (sigma @ losses.T).max(axis=1).mean() / n
+        g_s = (g @ own.T).max(axis=1).mean() / n
+        g_all = (wide @ scores.reshape(functions, -1).T).max(axis=1).mean() / (n * K)
+        right = math.sqrt(math.pi) * (constants.l2 * K * g_all + constants.own * g_s)
+        assert left <= right * 1.02
+        assert 2 * math.sqrt(math.pi) == GAUSSIAN_FACTOR
+
+
+def test_theorem_6_holds_in_simulation():
+    """Linear scores of random data: risk on fresh points against the bound on the sample."""
+    rng = np.random.default_rng(0)
+    k, n, d = 2, 400, 5
+    truth = rng.normal(size=(K, d))
+
+    def draw(count):
+        x = rng.normal(size=(count, d))
+        x /= np.linalg.norm(x, axis=1, keepdims=True)
+        p = np.exp(3 * x @ truth.T)
+        p /= p.sum(axis=1, keepdims=True)
+        return x, (p.cumsum(axis=1) > rng.random((count, 1))).argmax(axis=1)
+
+    fresh = draw(20_000)
+    violated, tried = 0, 0
+    for _ in range(30):
+        x, y = draw(n)
+        labels = sparse.csr_array((np.ones(n), (np.arange(n), y)), shape=(n, K))
+        of_class = linear_complexity(x, labels, draws=4).above
+        # A hypothesis that was fitted to the sample: class means, of unit length.
+        w = np.array([x[y == c].sum(axis=0) if (y == c).any() else x[0] for c in range(K)])
+        w /= np.linalg.norm(w, axis=1, keepdims=True)
+        risk = (margins(fresh[0] @ w.T, fresh[1], k) <= 0).mean()
+        for rho in (0.1, 0.3, 1.0):
+            bound = theorem_6(margins(x @ w.T, y, k), rho, of_class, n, K, 0.05)
+            violated += risk > bound.proved
+            tried += 1
+    assert tried == 90 and violated <= 0.05 * tried
+
+
+# -- variance -------------------------------------------------------------------------------------
+
+
+@properties
+@given(
+    arrays(np.float64, 7, elements=st.floats(-1, 1)),
+    st.integers(1, 6),
+    st.sampled_from([0.0, 0.7, 2.0]),
+    st.sampled_from(["powl", "bowl"]),
+    st.sampled_from(["hinge", "logistic", "squared_hinge"]),
+    st.data(),
+)
+def test_variances_by_all_samples(v, sampled, alpha, kind, phi, data):
+    """Every B-subset of the six negatives of label 0."""
+    mined = data.draw(st.integers(1, sampled))
+    weights = power_law(mined, alpha)
+    values, gradients = [], []
+    for subset in itertools.combinations(range(1, 7), sampled):
+        order = sorted(subset, key=lambda j: -v[j])[:mined]
+        arguments = v[0] - v[order] if kind == "powl" else -v[order]
+        slopes = {
+            "hinge": -(arguments < 1).astype(float),
+            "logistic": -1 / (1 + np.exp(arguments)) / math.log(2),
+            "squared_hinge": -2 * np.maximum(1 - arguments, 0),
+        }[phi]
+        values.append(PHI[phi](arguments) @ weights)
+        gradient = np.zeros(7)
+        gradient[order] = -weights * slopes
+        gradient[0] = weights @ slopes if kind == "powl" else 0.0
+        gradients.append(gradient)
+    every = PHI[phi](v[0] - v[1:] if kind == "powl" else -v[1:])
+    bound = value_variance_bound(
+        weights, sampled, 7, np.ptp(every), mean=np.mean(values), largest=every.max()
+    )
+    assert np.var(values) <= bound + 1e-12
+    assert np.var(values) <= value_variance_bound(weights, sampled, 7, np.ptp(every)) + 1e-12
+    slope = phi_lipschitz(phi, -2.0 if kind == "powl" else -1.0)
+    trace = np.var(gradients, axis=0).sum()
+    assert trace <= gradient_variance_bound(weights, sampled, 7, slope, kind) + 1e-12
+    # The hinge clips nothing where no margin is above 1.
+    distinct = len(set(v[1:])) == 6
+    if phi == "hinge" and kind == "bowl" and distinct and (v[1:] > -1).all():
+        exact = linear_gradient_variance(weights, sampled, 7)
+        assert trace == pytest.approx(exact, abs=1e-12)
