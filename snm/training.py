@@ -15,13 +15,12 @@ import functools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import numpy as np
 
 from snm.batches import Source
-from snm.checkpoints import Checkpoints
 from snm.head import HeadSpec
 from snm.model import Model, TrainState, train_steps
 
@@ -95,6 +94,13 @@ class Probed:
     found: dict[str, Any]
 
 
+class Store(Protocol):
+    """Where states are saved: the checkpoints of a run, or a place in memory."""
+
+    def save(self, step: int, state: Any, progress: dict[str, Any], score: float | None) -> None:
+        """Saves the state after `step` steps."""
+
+
 Event = Stepped | Evaluated | Saved | Probed
 
 
@@ -106,7 +112,7 @@ def run_steps(
     *,
     last_step: int,
     steps_per_dispatch: int,
-    checkpoints: Checkpoints,
+    checkpoints: Store,
     checkpoint_every: int,
     evaluate: Callable[[TrainState], dict[str, float]] | None = None,
     evaluate_every: int = 0,
@@ -250,10 +256,22 @@ def _ahead(source: Source, plan: list[tuple[int, int]]) -> Iterator[tuple[int, i
 
 def _compiled(model: Model, source: Source, shape: tuple[int, int]) -> Any:
     """Several steps as one program, whose parameters change in place."""
+    if not source.resident:
+        return _compiled_stream(model)
 
     def steps(state: TrainState, resident: Any, stack: Any) -> Any:
         materialize = functools.partial(source.materialize, resident, shape=shape)
         return train_steps(model, state, stack, materialize)
+
+    return jax.jit(steps, donate_argnums=0)
+
+
+@functools.lru_cache(maxsize=8)
+def _compiled_stream(model: Model) -> Any:
+    """The same where a batch is sent whole: members and repeated fits share the program."""
+
+    def steps(state: TrainState, resident: Any, stack: Any) -> Any:
+        return train_steps(model, state, stack, lambda batch: batch)
 
     return jax.jit(steps, donate_argnums=0)
 
