@@ -17,6 +17,7 @@ from tyro.conf import OmitArgPrefixes, OmitSubcommandPrefixes, Positional, arg, 
 from snm.bench.command import Bench
 from snm.compare.command import Compare
 from snm.config import Config, preset, read_config
+from snm.doctor.command import Doctor
 from snm.errors import InputError
 
 __all__ = ["main"]
@@ -201,6 +202,7 @@ Command = (
     | Annotated[Predict, subcommand("predict")]
     | Annotated[Compare, subcommand("compare")]
     | Annotated[Bench, subcommand("bench")]
+    | Annotated[Doctor, subcommand("doctor")]
 )
 
 _DESCRIPTION = """Extreme classification in JAX with Stochastic Negative Mining.
@@ -211,6 +213,7 @@ _DESCRIPTION = """Extreme classification in JAX with Stochastic Negative Mining.
   snm predict RUN INPUT --output FILE
   snm compare DATA --out DIR       SNM against negative sampling, with a report
   snm bench [PART ...]             each part against the machine's limits and against peers
+  snm doctor DATA|RUN              what is wrong with it, and what to do about it
 
 DATA is a folder with train.txt and test.txt (or another layout, see README), or `synthetic`.
 """
@@ -265,6 +268,7 @@ _FLAGS: dict[tuple[str, ...], tuple[type, ...]] = {
     ("predict",): (Predict,),
     ("compare",): (Compare,),
     ("bench",): (Bench,),
+    ("doctor",): (Doctor,),
 }
 
 

@@ -15,7 +15,7 @@ from snm.data import cache as binary_cache
 from snm.data import formats
 from snm.errors import InputError
 
-__all__ = ["Dataset", "Points", "load"]
+__all__ = ["Dataset", "Points", "find_files", "load"]
 
 SYNTHETIC = "synthetic"
 
@@ -157,7 +157,7 @@ def load(source: str | Path, *, cache: Path | Literal["default"] | None = "defau
     if not folder.is_dir():
         found = "a file" if folder.exists() else "no such folder"
         raise InputError(str(source), found, "a folder of data, or `synthetic`")
-    train, test = _find_parts(folder)
+    _, train, test = find_files(folder)
     extras = {name: _find(folder, name) for name in (*_NAMES, *_FILTERS)}
     if all(extras[name] for name in _NAMES):
         raise InputError(str(folder), " and ".join(_NAMES), "one file of label names")
@@ -205,8 +205,12 @@ def _find(folder: Path, name: str, gzipped: bool = True) -> Path | None:
     return packed if gzipped and packed.is_file() else None
 
 
-def _find_parts(folder: Path) -> tuple[list[Path], list[Path]]:
-    """The files of train and of test (an empty list where there is none)."""
+def find_files(folder: Path) -> tuple[str, list[Path], list[Path]]:
+    """The layout of a folder, and its files of train and of test (none where there is no test).
+
+    Raises:
+      InputError: no layout, more than one, or a file missing.
+    """
     present: list[tuple[_Layout, list[Path | None], list[Path | None]]] = []
     for layout in _LAYOUTS:
         train = [_find(folder, name, layout.gzipped) for name in layout.train]
@@ -225,7 +229,7 @@ def _find_parts(folder: Path) -> tuple[list[Path], list[Path]]:
         missing = [name for name, file in zip(names, files, strict=True) if file is None]
         if missing and (files is train or len(missing) < len(names)):
             raise InputError(str(folder), f"no {missing[0]}", f"{' + '.join(names)}")
-    return [file for file in train if file], [file for file in test if file]
+    return layout.name, [file for file in train if file], [file for file in test if file]
 
 
 def _read_part(files: list[Path]) -> tuple[csr_matrix, csr_matrix]:
