@@ -19,6 +19,7 @@ from snm.compare.command import Compare
 from snm.config import Config, preset, read_config
 from snm.doctor.command import Doctor
 from snm.errors import InputError
+from snm.importing.command import Import
 
 __all__ = ["main"]
 
@@ -86,10 +87,12 @@ class Synth:
 
 @dataclasses.dataclass
 class Data:
-    """Describe data, or make it up."""
+    """Describe data, bring it in, or make it up."""
 
     command: OmitSubcommandPrefixes[
-        Annotated[Stats, subcommand("stats")] | Annotated[Synth, subcommand("synth")]
+        Annotated[Stats, subcommand("stats")]
+        | Annotated[Synth, subcommand("synth")]
+        | Annotated[Import, subcommand("import")]
     ]
 
     def __call__(self) -> None:
@@ -175,6 +178,7 @@ class Predict:
 
       snm predict runs/eurlex new.txt --k 5 --output answers.jsonl
       snm predict runs/eurlex X.tst.npz --output answers.txt --format sparse
+      snm predict runs/articles new.jsonl --output answers.jsonl
     """
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
@@ -187,12 +191,16 @@ class Predict:
     """Labels a point."""
     format: Literal["jsonl", "sparse"] = "jsonl"
     """JSON lines with names and scores, or the repository's `label:score` rows."""
+    texts: bool = False
+    """INPUT is a text a line (JSON lines with "text" need no flag); of a run on `data import`."""
 
     def __call__(self) -> None:
         from snm.verbs import run_prediction
 
         use_compilation_cache()
-        run_prediction(self.run, self.input, self.output, k=self.k, form=self.format)
+        run_prediction(
+            self.run, self.input, self.output, k=self.k, form=self.format, texts=self.texts
+        )
 
 
 Command = (
@@ -208,6 +216,7 @@ Command = (
 _DESCRIPTION = """Extreme classification in JAX with Stochastic Negative Mining.
 
   snm data stats DATA              what a data set holds
+  snm data import FILE --out DATA  texts and labels into a data set
   snm train DATA --run-dir RUN     train and evaluate
   snm evaluate RUN                 evaluate again, or on other data
   snm predict RUN INPUT --output FILE
@@ -263,6 +272,7 @@ def _refuse_unknown(words: Sequence[str]) -> None:
 _FLAGS: dict[tuple[str, ...], tuple[type, ...]] = {
     ("data", "stats"): (Stats,),
     ("data", "synth"): (Synth,),
+    ("data", "import"): (Import,),
     ("train",): (Train, Config),
     ("evaluate",): (Evaluate,),
     ("predict",): (Predict,),

@@ -122,6 +122,8 @@ def _form(y: Any) -> Form:
         return "lists"
     if not hasattr(y, "ndim"):
         y = np.asarray(y)
+    if y.dtype.kind == "f":
+        assert_all_finite(y, input_name="y")
     check_classification_targets(y)
     return "dense" if y.ndim == 2 and y.shape[1] > 1 else "classes"
 
@@ -146,10 +148,7 @@ def _is_lists(y: Any) -> bool:
 
 
 def _column(y: Any) -> NDArray[Any]:
-    column = column_or_1d(y, warn=True)
-    if column.dtype.kind == "f":
-        assert_all_finite(column, input_name="y")
-    return column
+    return column_or_1d(y, warn=True)
 
 
 def _ones(ids: Any, starts: Any, shape: tuple[int, int]) -> sparse.csr_matrix:

@@ -102,7 +102,7 @@ def training(
     first = first_phase(config, dataset)
     looks: dict[str, Any] = {"probe": probe, "probe_every": probe_every}
     phase = PhaseRun(folder, config, dataset, weighting, first, warm_start, **looks)
-    folder.write(config, facts, weighting, dataset.label_names)
+    folder.write(config, facts, weighting, dataset.label_names, dataset.vectorizer)
     if phase.done and _result_stands(folder, config):
         yield Finished(read_json(folder.result))
         return

@@ -76,6 +76,7 @@ class Dataset:
       label_names: K names by label id, or None.
       sha256: of the source: names and contents of its files (of its arrays if generated); a split
         keeps that of the whole.
+      vectorizer: file of what turns texts into features (`snm data import`), or None.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Dataset:
     test: Points | None
     label_names: tuple[str, ...] | None
     sha256: str
+    vectorizer: Path | None = None
 
     def split(self, fraction: float, seed: int) -> Dataset:
         """Holds a part of train out, as the test set of the result (the old one is not in it).
@@ -127,6 +129,7 @@ _LAYOUTS = (
     _Layout("dense inputs", ("X.trn.npy", "Y.trn.npz"), ("X.tst.npy", "Y.tst.npz"), False),
 )
 _NAMES = ("labels.txt", "Y.txt")
+_VECTORIZER = "vectorizer.json"
 _FILTERS = ("filter_labels_train.txt", "filter_labels_test.txt")
 
 
@@ -137,7 +140,8 @@ def load(source: str | Path, *, cache: Path | Literal["default"] | None = "defau
     `train.txt`, `test.txt`; `trn_X_Xf.txt`, `trn_X_Y.txt`, `tst_X_Xf.txt`, `tst_X_Y.txt`;
     `X.trn.npz`, `Y.trn.npz`, `X.tst.npz`, `Y.tst.npz`; the last with dense `X.trn.npy`,
     `X.tst.npy`. Beside them may lie the labels' names (`labels.txt` or `Y.txt`, one a line) and
-    label filters (`filter_labels_train.txt`, `filter_labels_test.txt`).
+    label filters (`filter_labels_train.txt`, `filter_labels_test.txt`), and the vectoriser of data
+    that were made from texts (`vectorizer.json`).
 
     Args:
       source: a folder, or the word `synthetic` for the data set that comes with the package.
@@ -192,6 +196,7 @@ def load(source: str | Path, *, cache: Path | Literal["default"] | None = "defau
         test=points.get("test"),
         label_names=formats.read_names(names_file, num_labels) if names_file else None,
         sha256=key,
+        vectorizer=_find(folder, _VECTORIZER, gzipped=False),
     )
 
 
