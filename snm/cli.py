@@ -17,6 +17,7 @@ from tyro.conf import OmitArgPrefixes, OmitSubcommandPrefixes, Positional, arg, 
 from snm.bench.command import Bench
 from snm.compare.command import Compare
 from snm.config import Config, preset, read_config
+from snm.datasets.command import Fetch, List
 from snm.doctor.command import Doctor
 from snm.errors import InputError
 from snm.importing.command import Import
@@ -87,12 +88,14 @@ class Synth:
 
 @dataclasses.dataclass
 class Data:
-    """Describe data, bring it in, or make it up."""
+    """Describe data, fetch it by name, bring it in, or make it up."""
 
     command: OmitSubcommandPrefixes[
         Annotated[Stats, subcommand("stats")]
         | Annotated[Synth, subcommand("synth")]
         | Annotated[Import, subcommand("import")]
+        | Annotated[List, subcommand("list")]
+        | Annotated[Fetch, subcommand("fetch")]
     ]
 
     def __call__(self) -> None:
@@ -216,6 +219,7 @@ Command = (
 _DESCRIPTION = """Extreme classification in JAX with Stochastic Negative Mining.
 
   snm data stats DATA              what a data set holds
+  snm data list | fetch NAME       public data sets by name
   snm data import FILE --out DATA  texts and labels into a data set
   snm train DATA --run-dir RUN     train and evaluate
   snm evaluate RUN                 evaluate again, or on other data
@@ -224,7 +228,8 @@ _DESCRIPTION = """Extreme classification in JAX with Stochastic Negative Mining.
   snm bench [PART ...]             each part against the machine's limits and against peers
   snm doctor DATA|RUN              what is wrong with it, and what to do about it
 
-DATA is a folder with train.txt and test.txt (or another layout, see README), or `synthetic`.
+DATA is a folder with train.txt and test.txt (or another layout, see README), the name of a
+fetched set, or `synthetic`.
 """
 
 
@@ -273,6 +278,8 @@ _FLAGS: dict[tuple[str, ...], tuple[type, ...]] = {
     ("data", "stats"): (Stats,),
     ("data", "synth"): (Synth,),
     ("data", "import"): (Import,),
+    ("data", "list"): (List,),
+    ("data", "fetch"): (Fetch,),
     ("train",): (Train, Config),
     ("evaluate",): (Evaluate,),
     ("predict",): (Predict,),

@@ -209,4 +209,5 @@ def _score(
 
 
 def _absolute(data: str | Path) -> str:
-    return str(data) if str(data) == "synthetic" else str(Path(data).resolve())
+    """A path that holds from everywhere; `synthetic` and names of fetched sets do already."""
+    return str(Path(data).resolve()) if Path(data).exists() else str(data)

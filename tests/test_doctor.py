@@ -145,7 +145,8 @@ def test_filters(folder):
 def test_names_propensities_and_negative_values(folder, tmp_path):
     (folder / "labels.txt").write_text("same\n" * 2 + "".join(f"{j}\n" for j in range(18)))
     assert "1 label names occur more than once" in found(folder)["names"].found
-    wiki = shutil.copytree(folder, tmp_path / "Wiki10-31K")
+    assert "propensities" not in found(shutil.copytree(folder, tmp_path / "AmazonCat-13K"))
+    wiki = shutil.copytree(folder, tmp_path / "WikiLSHTC-325K")
     assert "--propensity-a 0.5 --propensity-b 0.4" in found(wiki)["propensities"].advice
     lines = lines_of(folder)
     write_lines(folder, [lines[0], "1 2:-1", *lines[2:]])

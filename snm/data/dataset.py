@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -15,7 +16,7 @@ from snm.data import cache as binary_cache
 from snm.data import formats
 from snm.errors import InputError
 
-__all__ = ["Dataset", "Points", "find_files", "load"]
+__all__ = ["Dataset", "Points", "fetched", "find_files", "load"]
 
 SYNTHETIC = "synthetic"
 
@@ -144,7 +145,8 @@ def load(source: str | Path, *, cache: Path | Literal["default"] | None = "defau
     that were made from texts (`vectorizer.json`).
 
     Args:
-      source: a folder, or the word `synthetic` for the data set that comes with the package.
+      source: a folder, the name of a set that was fetched, or the word `synthetic` for the data set
+        that comes with the package.
       cache: folder of parsed sets, each under the SHA-256 of its source; `default` is
         `$SNM_CACHE`, `$XDG_CACHE_HOME/snm` or `~/.cache/snm`; None does without. A damaged or
         unwritable cache is passed over.
@@ -157,10 +159,10 @@ def load(source: str | Path, *, cache: Path | Literal["default"] | None = "defau
         from snm.data.synthetic import default
 
         return default()
-    folder = Path(source)
+    folder = fetched(source) or Path(source)
     if not folder.is_dir():
         found = "a file" if folder.exists() else "no such folder"
-        raise InputError(str(source), found, "a folder of data, or `synthetic`")
+        raise InputError(str(source), found, "a folder of data, a fetched set, or `synthetic`")
     _, train, test = find_files(folder)
     extras = {name: _find(folder, name) for name in (*_NAMES, *_FILTERS)}
     if all(extras[name] for name in _NAMES):
@@ -198,6 +200,16 @@ def load(source: str | Path, *, cache: Path | Literal["default"] | None = "defau
         sha256=key,
         vectorizer=_find(folder, _VECTORIZER, gzipped=False),
     )
+
+
+def fetched(source: str | Path) -> Path | None:
+    """The cache's folder of a set that was fetched by that name; what is here goes first."""
+    cache = binary_cache.folder("default")
+    if Path(source).exists() or cache is None or not re.fullmatch(r"[\w.-]+", str(source)):
+        return None
+    sets = cache / "datasets"
+    names = {place.name.lower(): place for place in sets.iterdir()} if sets.is_dir() else {}
+    return names.get(str(source).lower())
 
 
 def _find(folder: Path, name: str, gzipped: bool = True) -> Path | None:

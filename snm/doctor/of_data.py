@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from snm.config import Config
-from snm.data.dataset import SYNTHETIC, Dataset, find_files, load
+from snm.data.dataset import SYNTHETIC, Dataset, fetched, find_files, load
 from snm.data.stats import describe, duplicate_rows
+from snm.datasets.registry import read_registry
 from snm.doctor.findings import Finding
 from snm.doctor.text_scan import Scan, scan, sniff
 from snm.errors import InputError
@@ -37,6 +38,7 @@ def examine_data(source: str) -> tuple[list[Finding], dict[str, Any]]:
     Raises:
       InputError: no such folder.
     """
+    source = str(fetched(source) or source)
     if source != SYNTHETIC and not Path(source).is_dir():
         found = "a file" if Path(source).exists() else "no such folder"
         raise InputError(source, found, "the folder of a data set or of a run")
@@ -236,17 +238,24 @@ def _filters(folder: Path, dataset: Dataset) -> Iterator[Finding]:
 
 
 def _propensities(dataset: Dataset) -> Iterator[Finding]:
+    """A and B of a set of that name; by what the data are drawn from, where it is no known set."""
+    name = dataset.name.lower()
+    known = [
+        e.propensity
+        for e in read_registry()
+        if name in (e.name.lower(), *map(str.lower, e.aliases))
+    ]
+    known += [(a, b) for word, a, b in _PROPENSITIES if word in name]
     default = Config()
-    for word, a, b in _PROPENSITIES:
-        if word in dataset.name.lower():
-            yield Finding(
-                "note",
-                "propensities",
-                f"the name speaks for A = {a}, B = {b}; the default is {default.propensity_a}, "
-                f"{default.propensity_b}",
-                f"for comparable PSP give --propensity-a {a} --propensity-b {b}",
-            )
-            return
+    if known and known[0] != (default.propensity_a, default.propensity_b):
+        a, b = known[0]
+        yield Finding(
+            "note",
+            "propensities",
+            f"the name speaks for A = {a}, B = {b}; the default is {default.propensity_a}, "
+            f"{default.propensity_b}",
+            f"for comparable PSP give --propensity-a {a} --propensity-b {b}",
+        )
 
 
 def _memory(dataset: Dataset) -> Iterator[Finding]:
