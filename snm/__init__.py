@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from snm.data.dataset import Dataset, Points
     from snm.data.synthetic import generate
     from snm.errors import InputError
+    from snm.estimator import SNMClassifier
     from snm.head import Head, HeadSpec, init_head, update_head
     from snm.prediction import Predictor
     from snm.rows import normalize
@@ -41,6 +42,7 @@ _HOMES = {
     "init_head": "head",
     "update_head": "head",
     "Predictor": "prediction",
+    "SNMClassifier": "estimator",
     "normalize": "rows",
     "load": "runs",
     "evaluate": "trainer",
@@ -56,6 +58,7 @@ __all__ = [
     "InputError",
     "Points",
     "Predictor",
+    "SNMClassifier",
     "evaluate",
     "generate",
     "init_head",

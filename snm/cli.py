@@ -17,7 +17,10 @@ from tyro.conf import OmitArgPrefixes, OmitSubcommandPrefixes, Positional, arg, 
 from snm.bench.command import Bench
 from snm.compare.command import Compare
 from snm.config import Config, preset, read_config
+from snm.datasets.command import Fetch, List
+from snm.doctor.command import Doctor
 from snm.errors import InputError
+from snm.importing.command import Import
 
 __all__ = ["main"]
 
@@ -85,10 +88,14 @@ class Synth:
 
 @dataclasses.dataclass
 class Data:
-    """Describe data, or make it up."""
+    """Describe data, fetch it by name, bring it in, or make it up."""
 
     command: OmitSubcommandPrefixes[
-        Annotated[Stats, subcommand("stats")] | Annotated[Synth, subcommand("synth")]
+        Annotated[Stats, subcommand("stats")]
+        | Annotated[Synth, subcommand("synth")]
+        | Annotated[Import, subcommand("import")]
+        | Annotated[List, subcommand("list")]
+        | Annotated[Fetch, subcommand("fetch")]
     ]
 
     def __call__(self) -> None:
@@ -174,6 +181,7 @@ class Predict:
 
       snm predict runs/eurlex new.txt --k 5 --output answers.jsonl
       snm predict runs/eurlex X.tst.npz --output answers.txt --format sparse
+      snm predict runs/articles new.jsonl --output answers.jsonl
     """
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
@@ -186,12 +194,16 @@ class Predict:
     """Labels a point."""
     format: Literal["jsonl", "sparse"] = "jsonl"
     """JSON lines with names and scores, or the repository's `label:score` rows."""
+    texts: bool = False
+    """INPUT is a text a line (JSON lines with "text" need no flag); of a run on `data import`."""
 
     def __call__(self) -> None:
         from snm.verbs import run_prediction
 
         use_compilation_cache()
-        run_prediction(self.run, self.input, self.output, k=self.k, form=self.format)
+        run_prediction(
+            self.run, self.input, self.output, k=self.k, form=self.format, texts=self.texts
+        )
 
 
 Command = (
@@ -201,18 +213,23 @@ Command = (
     | Annotated[Predict, subcommand("predict")]
     | Annotated[Compare, subcommand("compare")]
     | Annotated[Bench, subcommand("bench")]
+    | Annotated[Doctor, subcommand("doctor")]
 )
 
 _DESCRIPTION = """Extreme classification in JAX with Stochastic Negative Mining.
 
   snm data stats DATA              what a data set holds
+  snm data list | fetch NAME       public data sets by name
+  snm data import FILE --out DATA  texts and labels into a data set
   snm train DATA --run-dir RUN     train and evaluate
   snm evaluate RUN                 evaluate again, or on other data
   snm predict RUN INPUT --output FILE
   snm compare DATA --out DIR       SNM against negative sampling, with a report
   snm bench [PART ...]             each part against the machine's limits and against peers
+  snm doctor DATA|RUN              what is wrong with it, and what to do about it
 
-DATA is a folder with train.txt and test.txt (or another layout, see README), or `synthetic`.
+DATA is a folder with train.txt and test.txt (or another layout, see README), the name of a
+fetched set, or `synthetic`.
 """
 
 
@@ -260,11 +277,15 @@ def _refuse_unknown(words: Sequence[str]) -> None:
 _FLAGS: dict[tuple[str, ...], tuple[type, ...]] = {
     ("data", "stats"): (Stats,),
     ("data", "synth"): (Synth,),
+    ("data", "import"): (Import,),
+    ("data", "list"): (List,),
+    ("data", "fetch"): (Fetch,),
     ("train",): (Train, Config),
     ("evaluate",): (Evaluate,),
     ("predict",): (Predict,),
     ("compare",): (Compare,),
     ("bench",): (Bench,),
+    ("doctor",): (Doctor,),
 }
 
 

@@ -7,7 +7,15 @@ import resource
 import sys
 from pathlib import Path
 
-__all__ = ["peak_memory", "reset_peak", "resident_memory"]
+__all__ = [
+    "available_memory",
+    "peak_memory",
+    "reset_peak",
+    "resident_memory",
+    "training_memory",
+]
+
+_PROCESS = 950 * 2**20  # Python, jax, its programs and the evaluation, whatever the data
 
 
 def peak_memory() -> int:
@@ -43,3 +51,37 @@ def reset_peak() -> None:
     """Lets `peak_memory` begin again at what is held now, where the kernel can do that."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
+def available_memory() -> int | None:
+    """Bytes that this machine could still give out, or None where it does not tell."""
+    limits = []
+    for line in _lines("/proc/meminfo"):
+        if line.startswith("MemAvailable:"):
+            limits.append(int(line.split()[1]) * 1024)
+    # A container may have less than the machine.
+    limit, used = (_lines(f"/sys/fs/cgroup/memory.{name}") for name in ("max", "current"))
+    if limit and used and limit[0].isdigit():
+        limits.append(max(0, int(limit[0]) - int(used[0])))
+    return min(limits) if limits else None
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def training_memory(rows: int, dim: int, members: int, entries: int) -> int:
+    """Bytes that a training run takes at its peak on a CPU, to within a third or so.
+
+    Args:
+      rows: features and labels, each with one row.
+      dim: of a row.
+      members: models whose rows are put side by side at the end.
+      entries: non-zero entries of features and labels, train and test.
+    """
+    table = 4 * rows * dim
+    # While training a checkpoint is copied out; at the end each member is there twice.
+    return _PROCESS + 3 * 8 * entries + max(3, 2 * members) * table

@@ -28,11 +28,20 @@ from snm.prediction import Predictor
 from snm.runs import RunFolder, head_stages, load_member, make_model
 from snm.training import Event, Progress, run_steps
 
-__all__ = ["Phase", "PhaseRun", "Started", "first_phase"]
+__all__ = [
+    "Phase",
+    "PhaseRun",
+    "Started",
+    "first_phase",
+    "keeps_on_device",
+    "member_seed",
+    "steps_per_dispatch",
+]
 
 _CPU_STEPS = 4  # a dispatch; more gained nothing on a CPU
 _ACCELERATOR_STEPS = 32  # a step takes less time there than a word with the host
 _PROFILED = (1, 5)  # events between which the profiler looks: the first step is compiled
+_NEXT_SEED = 1_000_003  # from one member to the next: far from the seeds that people choose
 _RESIDENT_SHARE = 0.3  # of the device's memory that the training set may take
 
 
@@ -86,7 +95,7 @@ class PhaseRun:
             batch_size=config.batch_size,
             seed=config.seed,
             weight_of_term=config.positive_weights,
-            resident=_resident(config, features.nnz, labels.nnz),
+            resident=keeps_on_device(config, features.nnz, labels.nnz),
             sampler=config.sampler,
             frequency_power=config.frequency_power,
             lanes=None if self.mesh is None else self.mesh.shape[DATA],
@@ -138,7 +147,7 @@ class PhaseRun:
             self.state,
             self.progress,
             last_step=self.last_step,
-            steps_per_dispatch=config.steps_per_dispatch or _steps_per_dispatch(),
+            steps_per_dispatch=config.steps_per_dispatch or steps_per_dispatch(),
             checkpoints=self._checkpoints,
             checkpoint_every=config.checkpoint_every or source.steps_per_epoch,
             evaluate=self._validate if phase.held_out is not None else None,
@@ -179,6 +188,16 @@ class PhaseRun:
             propensity_b=self._config.propensity_b,
         )
         return found["metrics"]
+
+
+def member_seed(seed: int, member: int) -> int:
+    """The seed of a member, counted from 1, of a run with that seed.
+
+    Example:
+      >>> member_seed(7, 1), member_seed(7, 2)
+      (7, 1000010)
+    """
+    return seed + (member - 1) * _NEXT_SEED
 
 
 def first_phase(config: Config, dataset: Dataset) -> Phase:
@@ -240,11 +259,12 @@ def _described(model: Model) -> str:
     )
 
 
-def _steps_per_dispatch() -> int:
+def steps_per_dispatch() -> int:
+    """Steps between two words with the device, where the settings leave it open."""
     return _CPU_STEPS if jax.default_backend() == "cpu" else _ACCELERATOR_STEPS
 
 
-def _resident(config: Config, *entries: int) -> bool:
+def keeps_on_device(config: Config, *entries: int) -> bool:
     """Whether the training set lives on the device: where it is an accelerator with room."""
     if config.sampler == "in-batch" and parse_mesh(config.mesh)[0] > 1:
         return False  # the candidates come from the whole batch, which the host sees

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.sparse import csr_matrix
 
 from snm.batches import block_of
+from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.meshes import LABEL, on_mesh, state_specs
@@ -50,6 +52,7 @@ class Predictor:
       weighting: of the features, fitted on the training points.
       label_names: K names, or None.
       mesh: the devices that the parameters lie on, or None for one.
+      vectorizer: what turns texts into features, where the model was trained on texts.
     """
 
     model: Model
@@ -57,28 +60,36 @@ class Predictor:
     weighting: Weighting
     label_names: tuple[str, ...] | None = None
     mesh: Mesh | None = None
+    vectorizer: Vectorizer | None = None
 
-    def top(self, features: csr_matrix, k: int) -> Iterator[tuple[NDArray, NDArray]]:
+    def top(
+        self, features: csr_matrix | Sequence[str], k: int
+    ) -> Iterator[tuple[NDArray, NDArray]]:
         """The best labels, a block of points at a time, exactly, ties to the lowest label.
 
         Args:
-          features: CSR [n, d], as in the data files: the model's weighting is applied here.
+          features: CSR [n, d], as in the data files: the model's weighting is applied here; or n
+            texts, where the data were made from texts.
           k: how many labels.
 
         Yields:
           int32 [m, k] labels and float32 [m, k] scores, in the order of the points.
 
         Raises:
-          InputError: another number of features, or k that is not from 1 to K.
+          InputError: another number of features, or k that is not from 1 to K; texts, where the
+            model knows features only.
         """
         model = self.model
+        if not sparse.issparse(features) and not isinstance(features, np.ndarray):
+            features = self._of_texts(features)
+        features = csr_matrix(features)
         if features.shape[1] != model.num_features:
             raise InputError(
                 "features", f"{features.shape[1]} columns", f"{model.num_features}, as in training"
             )
         if not 1 <= k <= model.head.num_labels:
             raise InputError("k", str(k), f"1 to {model.head.num_labels} labels")
-        features = self.weighting.apply(csr_matrix(features))
+        features = self.weighting.apply(features)
         score = _compiled(model, k, self.mesh)
         for first in range(0, features.shape[0], _ROWS):
             rows = np.arange(first, min(first + _ROWS, features.shape[0]))
@@ -87,8 +98,15 @@ class Predictor:
             best = score(self.state, block_of(features, padded))
             yield np.asarray(best.slots)[: len(rows)], np.asarray(best.scores)[: len(rows)]
 
-    def predict(self, features: csr_matrix, k: int = 5) -> tuple[NDArray, NDArray]:
-        """The best labels of all points at once: int32 [n, k] labels, float32 [n, k] scores."""
+    def _of_texts(self, texts: Sequence[str]) -> csr_matrix:
+        if isinstance(texts, str):
+            raise InputError("texts", "one text", "a list of texts")
+        if self.vectorizer is None:
+            raise InputError("texts", "a model of features", "one trained on `snm data import`")
+        return self.vectorizer.transform(texts)
+
+    def predict(self, features: csr_matrix | Sequence[str], k: int = 5) -> tuple[NDArray, NDArray]:
+        """The best labels of all points (or texts): int32 [n, k] labels, float32 [n, k] scores."""
         blocks = list(self.top(features, k))
         if not blocks:
             return np.zeros((0, k), np.int32), np.zeros((0, k), np.float32)

@@ -4,6 +4,7 @@
 - `run.json`: the data it is trained on, and what the model's arrays look like
 - `weighting.npz`: the fitted feature weighting
 - `labels.txt`: names of the labels, where the data has them
+- `vectorizer.json`: what turns texts into features, where the data were made from texts
 - `log.jsonl`: one line an event
 - `tensorboard/`: the same as event files
 - `checkpoints/`: parameters
@@ -28,6 +29,7 @@ from snm.checkpoints import Checkpoints
 from snm.config import Config, preset, read_config, write_config
 from snm.data.dataset import Dataset
 from snm.data.formats import read_names
+from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.head import HeadSpec
@@ -211,6 +213,11 @@ class RunFolder:
         """The feature weighting, fitted."""
         return self.path / "weighting.npz"
 
+    @property
+    def vectorizer(self) -> Path:
+        """What turns texts into features, where there is such a thing."""
+        return self.path / "vectorizer.json"
+
     def check(self, config: Config, facts: dict[str, Any]) -> None:
         """Finds nothing in the folder, or the same run; writes nothing.
 
@@ -228,11 +235,12 @@ class RunFolder:
 
     def _only_begun(self) -> bool:
         """Whether the folder is empty, or `write` was interrupted in it."""
-        ours = {path.stem for path in (self.config, self.facts, self.names, self.fitted_weighting)}
+        files = (self.config, self.facts, self.names, self.fitted_weighting, self.vectorizer)
+        ours = {path.stem for path in files}
         return self.path.is_dir() and all(path.stem in ours for path in self.path.iterdir())
 
     def write(self, config: Config, facts: dict[str, Any], weighting: Weighting,
-              names: tuple[str, ...] | None) -> None:  # fmt: skip
+              names: tuple[str, ...] | None, vectorizer: Path | None = None) -> None:  # fmt: skip
         """Makes the folder, with all that does not change while training; `config.toml` last.
 
         Raises:
@@ -250,6 +258,10 @@ class RunFolder:
                 text = "".join(f"{name}\n" for name in names)
                 beside.write_text(text, encoding="utf-8", newline="\n")
                 beside.replace(self.names)
+            if vectorizer is not None:
+                beside = self.path / "vectorizer.partial"
+                beside.write_bytes(vectorizer.read_bytes())
+                beside.replace(self.vectorizer)
             write_config(self.config, config)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
@@ -350,7 +362,8 @@ def assemble(folder: RunFolder, config: Config, facts: dict[str, Any], weighting
               for member in range(1, members + 1)]  # fmt: skip
     model = dataclasses.replace(model, members=members)
     state = join(states) if mesh is None else spread(join(states), mesh)
-    return Predictor(model, state, weighting, names, mesh)
+    texts = Vectorizer.read(folder.vectorizer) if folder.vectorizer.exists() else None
+    return Predictor(model, state, weighting, names, vectorizer=texts, mesh=mesh)
 
 
 def read_json(path: Path) -> Any:

@@ -18,7 +18,7 @@ from snm.data.stats import duplicate_test_rows
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.evaluation import evaluate_points
-from snm.phases import Phase, PhaseRun, Started, first_phase
+from snm.phases import Phase, PhaseRun, Started, first_phase, member_seed
 from snm.prediction import Predictor
 from snm.runs import (
     RunFolder,
@@ -33,9 +33,6 @@ from snm.runs import (
 from snm.training import Event
 
 __all__ = ["Finished", "Started", "evaluate", "train", "training"]
-
-
-_NEXT_SEED = 1_000_003  # from one member to the next: far from the seeds that people choose
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +102,7 @@ def training(
     first = first_phase(config, dataset)
     looks: dict[str, Any] = {"probe": probe, "probe_every": probe_every}
     phase = PhaseRun(folder, config, dataset, weighting, first, warm_start, **looks)
-    folder.write(config, facts, weighting, dataset.label_names)
+    folder.write(config, facts, weighting, dataset.label_names, dataset.vectorizer)
     if phase.done and _result_stands(folder, config):
         yield Finished(read_json(folder.result))
         return
@@ -113,7 +110,7 @@ def training(
     done: list[PhaseRun] = []
     for member in range(1, config.members + 1):
         train_name, refit_name = phase_names(member)
-        mine = dataclasses.replace(config, seed=config.seed + (member - 1) * _NEXT_SEED)
+        mine = dataclasses.replace(config, seed=member_seed(config.seed, member))
         if member > 1:
             first = dataclasses.replace(first, name=train_name)
             phase = PhaseRun(folder, mine, dataset, weighting, first, warm_start, member=member)
@@ -213,4 +210,5 @@ def _score(
 
 
 def _absolute(data: str | Path) -> str:
-    return str(data) if str(data) == "synthetic" else str(Path(data).resolve())
+    """A path that holds from everywhere; `synthetic` and names of fetched sets do already."""
+    return str(Path(data).resolve()) if Path(data).exists() else str(data)

@@ -15,14 +15,13 @@ import functools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from snm.batches import Source
-from snm.checkpoints import Checkpoints
 from snm.head import HeadSpec
 from snm.meshes import DATA, LABEL, gathered, on_mesh, stack_specs, state_specs
 from snm.model import Model, TrainState, train_steps
@@ -97,6 +96,13 @@ class Probed:
     found: dict[str, Any]
 
 
+class Store(Protocol):
+    """Where states are saved: the checkpoints of a run, or a place in memory."""
+
+    def save(self, step: int, state: Any, progress: dict[str, Any], score: float | None) -> None:
+        """Saves the state after `step` steps."""
+
+
 Event = Stepped | Evaluated | Saved | Probed
 
 
@@ -108,7 +114,7 @@ def run_steps(
     *,
     last_step: int,
     steps_per_dispatch: int,
-    checkpoints: Checkpoints,
+    checkpoints: Store,
     checkpoint_every: int,
     evaluate: Callable[[TrainState], dict[str, float]] | None = None,
     evaluate_every: int = 0,
@@ -255,6 +261,8 @@ def _ahead(source: Source, plan: list[tuple[int, int]]) -> Iterator[tuple[int, i
 
 def _compiled(model: Model, source: Source, shape: tuple[int, int], mesh: Mesh | None) -> Any:
     """Several steps as one program, whose parameters change in place."""
+    if not source.resident and mesh is None:
+        return _compiled_stream(model)
     axes = {} if mesh is None else {"label_axis": LABEL, "data_axis": DATA}
 
     def steps(state: TrainState, resident: Any, stack: Any) -> Any:
@@ -272,6 +280,16 @@ def _compiled(model: Model, source: Source, shape: tuple[int, int], mesh: Mesh |
             return on_mesh(here, steps, inputs, outputs)(state, resident, stack)
 
         return jax.jit(on_all, donate_argnums=0)
+
+    return jax.jit(steps, donate_argnums=0)
+
+
+@functools.lru_cache(maxsize=8)
+def _compiled_stream(model: Model) -> Any:
+    """The same where a batch is sent whole: members and repeated fits share the program."""
+
+    def steps(state: TrainState, resident: Any, stack: Any) -> Any:
+        return train_steps(model, state, stack, lambda batch: batch)
 
     return jax.jit(steps, donate_argnums=0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import time
@@ -231,10 +232,11 @@ def metrics_table(metrics: dict[str, Any], title: str) -> Table:
 # -- prediction ------------------------------------------------------------------------------
 
 
-def run_prediction(run: Path, source: Path, output: Path, *, k: int, form: str) -> None:
+def run_prediction(
+    run: Path, source: Path, output: Path, *, k: int, form: str, texts: bool = False
+) -> None:
     """Streams a file of features through a model; the output appears when it is whole."""
     from snm import runs
-    from snm.data.formats import iter_features
 
     if output.is_dir() or not output.resolve().parent.is_dir():
         found = "a folder" if output.is_dir() else "no such folder"
@@ -250,7 +252,7 @@ def run_prediction(run: Path, source: Path, output: Path, *, k: int, form: str) 
             if form == "sparse":
                 # Room for the number of rows, which is known at the end.
                 lines.write(f"{'':>20} {predictor.model.head.num_labels}\n")
-            for features in iter_features(source, predictor.model.num_features, _PREDICTED_ROWS):
+            for features in _inputs(source, predictor.model.num_features, texts):
                 for labels, scores in predictor.top(features, k):
                     lines.writelines(_lines(labels, scores, names, form))
                     rows += len(labels)
@@ -265,6 +267,21 @@ def run_prediction(run: Path, source: Path, output: Path, *, k: int, form: str) 
     finally:
         beside.unlink(missing_ok=True)
     _say(f"{rows:,} points answered in {output}")
+
+
+def _inputs(source: Path, num_features: int, texts: bool) -> Iterator[Any]:
+    """Pieces of a file of features, or of texts."""
+    packed = source.name.removesuffix(".gz").lower()
+    if not texts and not packed.endswith(".jsonl"):
+        from snm.data.formats import iter_features
+
+        yield from iter_features(source, num_features, _PREDICTED_ROWS)
+        return
+    from snm.importing.readers import read_texts
+
+    rows = read_texts(source)
+    while piece := list(itertools.islice(rows, _PREDICTED_ROWS)):
+        yield piece
 
 
 def _lines(

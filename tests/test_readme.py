@@ -10,10 +10,10 @@ BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), 
 
 
 def test_the_readme_has_examples() -> None:
-    assert len(BLOCKS) == 2
+    assert len(BLOCKS) == 3
 
 
-@pytest.mark.parametrize("number", range(2))
+@pytest.mark.parametrize("number", range(3))
 def test_python_of_the_readme_runs(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -21,4 +21,6 @@ def test_python_of_the_readme_runs(
     scope: dict[str, object] = {}
     exec(compile(BLOCKS[number], f"README.md, block {number}", "exec"), scope)
     if number == 1:
+        assert scope["names"][0, 0] == "tools"  # type: ignore[index]
+    if number == 2:
         assert 0 < float(scope["loss"]) < 3  # type: ignore[arg-type]

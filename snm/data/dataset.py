@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -15,7 +16,7 @@ from snm.data import cache as binary_cache
 from snm.data import formats
 from snm.errors import InputError
 
-__all__ = ["Dataset", "Points", "load"]
+__all__ = ["Dataset", "Points", "fetched", "find_files", "load"]
 
 SYNTHETIC = "synthetic"
 
@@ -76,6 +77,7 @@ class Dataset:
       label_names: K names by label id, or None.
       sha256: of the source: names and contents of its files (of its arrays if generated); a split
         keeps that of the whole.
+      vectorizer: file of what turns texts into features (`snm data import`), or None.
     """
 
     name: str
@@ -83,6 +85,7 @@ class Dataset:
     test: Points | None
     label_names: tuple[str, ...] | None
     sha256: str
+    vectorizer: Path | None = None
 
     def split(self, fraction: float, seed: int) -> Dataset:
         """Holds a part of train out, as the test set of the result (the old one is not in it).
@@ -127,6 +130,7 @@ _LAYOUTS = (
     _Layout("dense inputs", ("X.trn.npy", "Y.trn.npz"), ("X.tst.npy", "Y.tst.npz"), False),
 )
 _NAMES = ("labels.txt", "Y.txt")
+_VECTORIZER = "vectorizer.json"
 _FILTERS = ("filter_labels_train.txt", "filter_labels_test.txt")
 
 
@@ -137,10 +141,12 @@ def load(source: str | Path, *, cache: Path | Literal["default"] | None = "defau
     `train.txt`, `test.txt`; `trn_X_Xf.txt`, `trn_X_Y.txt`, `tst_X_Xf.txt`, `tst_X_Y.txt`;
     `X.trn.npz`, `Y.trn.npz`, `X.tst.npz`, `Y.tst.npz`; the last with dense `X.trn.npy`,
     `X.tst.npy`. Beside them may lie the labels' names (`labels.txt` or `Y.txt`, one a line) and
-    label filters (`filter_labels_train.txt`, `filter_labels_test.txt`).
+    label filters (`filter_labels_train.txt`, `filter_labels_test.txt`), and the vectoriser of data
+    that were made from texts (`vectorizer.json`).
 
     Args:
-      source: a folder, or the word `synthetic` for the data set that comes with the package.
+      source: a folder, the name of a set that was fetched, or the word `synthetic` for the data set
+        that comes with the package.
       cache: folder of parsed sets, each under the SHA-256 of its source; `default` is
         `$SNM_CACHE`, `$XDG_CACHE_HOME/snm` or `~/.cache/snm`; None does without. A damaged or
         unwritable cache is passed over.
@@ -153,11 +159,11 @@ def load(source: str | Path, *, cache: Path | Literal["default"] | None = "defau
         from snm.data.synthetic import default
 
         return default()
-    folder = Path(source)
+    folder = fetched(source) or Path(source)
     if not folder.is_dir():
         found = "a file" if folder.exists() else "no such folder"
-        raise InputError(str(source), found, "a folder of data, or `synthetic`")
-    train, test = _find_parts(folder)
+        raise InputError(str(source), found, "a folder of data, a fetched set, or `synthetic`")
+    _, train, test = find_files(folder)
     extras = {name: _find(folder, name) for name in (*_NAMES, *_FILTERS)}
     if all(extras[name] for name in _NAMES):
         raise InputError(str(folder), " and ".join(_NAMES), "one file of label names")
@@ -192,7 +198,18 @@ def load(source: str | Path, *, cache: Path | Literal["default"] | None = "defau
         test=points.get("test"),
         label_names=formats.read_names(names_file, num_labels) if names_file else None,
         sha256=key,
+        vectorizer=_find(folder, _VECTORIZER, gzipped=False),
     )
+
+
+def fetched(source: str | Path) -> Path | None:
+    """The cache's folder of a set that was fetched by that name; what is here goes first."""
+    cache = binary_cache.folder("default")
+    if Path(source).exists() or cache is None or not re.fullmatch(r"[\w.-]+", str(source)):
+        return None
+    sets = cache / "datasets"
+    names = {place.name.lower(): place for place in sets.iterdir()} if sets.is_dir() else {}
+    return names.get(str(source).lower())
 
 
 def _find(folder: Path, name: str, gzipped: bool = True) -> Path | None:
@@ -205,8 +222,12 @@ def _find(folder: Path, name: str, gzipped: bool = True) -> Path | None:
     return packed if gzipped and packed.is_file() else None
 
 
-def _find_parts(folder: Path) -> tuple[list[Path], list[Path]]:
-    """The files of train and of test (an empty list where there is none)."""
+def find_files(folder: Path) -> tuple[str, list[Path], list[Path]]:
+    """The layout of a folder, and its files of train and of test (none where there is no test).
+
+    Raises:
+      InputError: no layout, more than one, or a file missing.
+    """
     present: list[tuple[_Layout, list[Path | None], list[Path | None]]] = []
     for layout in _LAYOUTS:
         train = [_find(folder, name, layout.gzipped) for name in layout.train]
@@ -225,7 +246,7 @@ def _find_parts(folder: Path) -> tuple[list[Path], list[Path]]:
         missing = [name for name, file in zip(names, files, strict=True) if file is None]
         if missing and (files is train or len(missing) < len(names)):
             raise InputError(str(folder), f"no {missing[0]}", f"{' + '.join(names)}")
-    return [file for file in train if file], [file for file in test if file]
+    return layout.name, [file for file in train if file], [file for file in test if file]
 
 
 def _read_part(files: list[Path]) -> tuple[csr_matrix, csr_matrix]:

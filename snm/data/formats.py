@@ -7,11 +7,9 @@ repaired silently. `text_format` and `binary_format` hold the readers proper.
 from __future__ import annotations
 
 import gzip
-import os
 import re
 import zlib
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +19,7 @@ from scipy.sparse import csr_matrix, vstack
 from snm.data.binary_format import iter_npy, iter_npz, read_npy, read_npz
 from snm.data.text_errors import FEATURES, ONE_FILE, shown
 from snm.data.text_format import TextReader, read_pair, read_text, to_csr
+from snm.data.text_writer import write_text
 from snm.errors import InputError
 
 __all__ = [
@@ -33,8 +32,6 @@ __all__ = [
     "read_text",
     "write_text",
 ]
-
-_WRITTEN_ROWS = 1 << 14  # put into words at once
 
 
 def iter_features(
@@ -85,64 +82,6 @@ def _iter_text(path: Path, num_features: int, chunk_rows: int) -> Iterator[csr_m
             held += block.rows - first
     if waiting:
         yield vstack(waiting, format="csr")
-
-
-def write_text(path: str | Path, features: csr_matrix, labels: csr_matrix) -> None:
-    """Writes the one-file form, beside `path` and then renamed: it is there whole or not at all.
-
-    Args:
-      path: the file; `.gz` packs it.
-      features: CSR [n, d]; a value is written with the fewest digits that read back the same
-        float32.
-      labels: CSR [n, K]; stored entries are labels.
-
-    Raises:
-      InputError: features and labels of different numbers of rows; a value that is not finite; a
-        place that cannot be written.
-    """
-    path = Path(path)
-    if features.shape[0] != labels.shape[0]:
-        found = f"{features.shape[0]} rows of features and {labels.shape[0]} of labels"
-        raise InputError(str(path), found, "as many of either")
-    with np.errstate(over="ignore"):
-        if not np.isfinite(features.data.astype(np.float32)).all():
-            raise InputError(str(path), "a value that is not finite", "finite float32 features")
-    beside = path.with_name(f".{os.getpid()}.{path.name}")
-    try:
-        opener = gzip.open if path.suffix == ".gz" else open
-        with opener(beside, "wt", encoding="ascii", newline="\n") as out:
-            out.write(f"{features.shape[0]} {features.shape[1]} {labels.shape[1]}\n")
-            for first in range(0, features.shape[0], _WRITTEN_ROWS):
-                out.writelines(_as_lines(features, labels, first))
-        beside.replace(path)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise InputError(str(path), reason, "a file that can be written") from error
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-def _as_lines(features: csr_matrix, labels: csr_matrix, first: int) -> Iterator[str]:
-    """The lines of the rows from `first` on, up to `_WRITTEN_ROWS` of them."""
-    last = min(first + _WRITTEN_ROWS, features.shape[0])
-    ends, label_ends = features.indptr[first : last + 1], labels.indptr[first : last + 1]
-    part = slice(ends[0], ends[-1])
-    # Counts repeat, so each value is put into words once; by its bits, which tell 0 from -0.
-    bits = features.data[part].astype(np.float32).view(np.uint32)
-    different, which = np.unique(bits, return_inverse=True)
-    words = [_shortest(value) for value in different.view(np.float32)]
-    ids = features.indices[part].tolist()
-    entries = [f"{index}:{words[word]}" for index, word in zip(ids, which.tolist(), strict=True)]
-    names = [str(label) for label in labels.indices[label_ends[0] : label_ends[-1]]]
-    spans = pairwise((ends - ends[0]).tolist())
-    label_spans = pairwise((label_ends - label_ends[0]).tolist())
-    for (start, end), (label_start, label_end) in zip(spans, label_spans, strict=True):
-        yield f"{','.join(names[label_start:label_end])} {' '.join(entries[start:end])}\n"
-
-
-def _shortest(value: np.float32) -> str:
-    whole = 1 <= abs(value) < 1e6 and value == int(value)
-    return str(int(value)) if whole else str(value)
 
 
 def _lines(path: Path) -> list[str]:

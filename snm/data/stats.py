@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 
 from snm.data.dataset import Dataset, Points
 
-__all__ = ["describe", "duplicate_test_rows"]
+__all__ = ["describe", "duplicate_rows", "duplicate_test_rows"]
 
 
 def describe(dataset: Dataset) -> dict[str, Any]:
@@ -91,6 +91,16 @@ def duplicate_test_rows(dataset: Dataset) -> NDArray[np.bool_]:
     wanted = set(tests)
     seen = wanted.intersection(_row_keys(dataset.train.features))
     return np.array([key in seen for key in tests], bool)
+
+
+def duplicate_rows(features: csr_matrix) -> NDArray[np.bool_]:
+    """Which rows, of CSR [n, d], are exactly an earlier one: bool [n]."""
+    seen: set[bytes] = set()
+    found = np.zeros(features.shape[0], bool)
+    for number, key in enumerate(_row_keys(features)):
+        found[number] = key in seen
+        seen.add(key)
+    return found
 
 
 def _row_keys(features: csr_matrix) -> list[bytes]:

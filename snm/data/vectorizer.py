@@ -1,0 +1,151 @@
+"""What turns texts into features: stored with the data and with the run, as JSON.
+
+The work is scikit-learn's (extra `sklearn`), imported when the first text comes.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from snm.errors import InputError
+
+__all__ = ["Kind", "Vectorizer"]
+
+Kind = Literal["counts", "tfidf", "hashing"]
+
+_FORMAT = "snm-vectorizer-1"
+
+
+@dataclass(frozen=True, eq=False)
+class Vectorizer:
+    """Texts to features, as scikit-learn's vectorisers do it with words of two letters or more.
+
+    - `counts`: how often each word of a vocabulary occurs (CountVectorizer).
+    - `tfidf`: the same, weighted and divided by the row's length (TfidfVectorizer).
+    - `hashing`: counts of words that share `num_features` places (HashingVectorizer); no
+      vocabulary to keep, and no way back from a feature to its word.
+
+    Attributes:
+      kind: which of the three.
+      num_features: d.
+      ngrams: shortest and longest run of words that is a feature.
+      strip_accents: whether letters lose their accents.
+      vocabulary: d words in the order of their ids; None for hashing.
+      idf: float64 [d], for tfidf only.
+    """
+
+    kind: Kind
+    num_features: int
+    ngrams: tuple[int, int] = (1, 1)
+    strip_accents: bool = False
+    vocabulary: tuple[str, ...] | None = None
+    idf: NDArray[np.float64] | None = None
+
+    @functools.cached_property
+    def _vectorizer(self) -> Any:
+        text = _text_module()
+        options: dict[str, Any] = {
+            "ngram_range": self.ngrams,
+            "strip_accents": "unicode" if self.strip_accents else None,
+            "dtype": np.float32,
+        }
+        if self.kind == "hashing":
+            return text.HashingVectorizer(
+                n_features=self.num_features, alternate_sign=False, norm=None, **options
+            )
+        vocabulary = {word: place for place, word in enumerate(self.vocabulary or ())}
+        if self.kind == "counts":
+            return text.CountVectorizer(vocabulary=vocabulary, **options)
+        vectorizer = text.TfidfVectorizer(vocabulary=vocabulary, **options)
+        vectorizer.idf_ = self.idf
+        return vectorizer
+
+    def transform(self, texts: Sequence[str]) -> csr_matrix:
+        """Features of n texts: float32 CSR [n, d] with sorted ids.
+
+        Raises:
+          InputError: something that is no text; scikit-learn is missing.
+        """
+        if bad := [number for number, text in enumerate(texts) if not isinstance(text, str)]:
+            raise InputError("texts", f"{type(texts[bad[0]]).__name__} at {bad[0]}", "texts")
+        if not len(texts):
+            return csr_matrix((0, self.num_features), dtype=np.float32)
+        found = csr_matrix(self._vectorizer.transform(texts), dtype=np.float32)
+        found.sort_indices()
+        return found
+
+    def analyzer(self) -> Callable[[str], list[str]]:
+        """The function from a text to its words (and runs of words)."""
+        return self._vectorizer.build_analyzer()
+
+    def write(self, path: Path) -> None:
+        """Writes JSON at `path`."""
+        found = {
+            "format": _FORMAT,
+            "kind": self.kind,
+            "num_features": self.num_features,
+            "ngrams": list(self.ngrams),
+            "strip_accents": self.strip_accents,
+            "vocabulary": self.vocabulary,
+            "idf": None if self.idf is None else self.idf.tolist(),
+        }
+        path.write_text(json.dumps(found, ensure_ascii=False), encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> Vectorizer:
+        """Reads what `write` wrote.
+
+        Raises:
+          InputError: no such file, or something else in it.
+        """
+        expected = "a vectoriser that `snm data import` wrote"
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise InputError(str(path), (error.strerror or "").lower(), expected) from error
+        except ValueError as error:
+            raise InputError(str(path), "damaged JSON", expected) from error
+        try:
+            if found["format"] != _FORMAT:
+                raise InputError(str(path), f"format {found['format']!r}", expected)
+            first, last = found["ngrams"]
+            words, idf = found["vocabulary"], found["idf"]
+            result = cls(
+                kind=found["kind"],
+                num_features=int(found["num_features"]),
+                ngrams=(int(first), int(last)),
+                strip_accents=bool(found["strip_accents"]),
+                vocabulary=None if words is None else tuple(map(str, words)),
+                idf=None if idf is None else np.asarray(idf, np.float64),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(str(path), f"no vectoriser ({error})", expected) from error
+        sizes = {
+            None if result.vocabulary is None else len(result.vocabulary),
+            None if result.idf is None else len(result.idf),
+        } - {None, result.num_features}
+        needs = (result.kind != "hashing", result.kind == "tfidf")
+        has = (result.vocabulary is not None, result.idf is not None)
+        if result.kind not in get_args(Kind) or sizes or needs != has:
+            raise InputError(str(path), f"parts of {result.kind!r} that do not fit", expected)
+        return result
+
+
+def _text_module() -> Any:
+    try:
+        from sklearn.feature_extraction import text
+    except ImportError as error:
+        found, expected = "no scikit-learn", "pip install 'snm[sklearn]'"
+        raise InputError("texts", found, expected) from error
+    return text

@@ -1,0 +1,1 @@
+"""`snm data list` and `snm data fetch`: public data sets by name."""

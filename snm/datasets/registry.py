@@ -1,0 +1,126 @@
+"""The data sets known by name, as `registry.toml` has them."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import tomllib
+from pathlib import Path
+
+from snm.errors import InputError
+
+__all__ = ["SIZES", "Entry", "Mirror", "find", "read_registry"]
+
+SIZES = ("features", "labels", "train_points", "test_points")
+
+
+@dataclasses.dataclass(frozen=True)
+class Mirror:
+    """A place to fetch an archive from.
+
+    Attributes:
+      url: of http or https, or None.
+      drive: id of a file on Google Drive, or None.
+      hash: `sha256:...` or `md5:...` of the archive, or None where none is known.
+      files: our name of a file -> its path in the archive.
+      optional: the same for files that need not be there.
+      split: or: a file of `points`, and files that number the rows of `train` and `test`.
+      git_blobs: our name of a file -> its git blob id, where known.
+      verified: whether somebody fetched it and found it right.
+    """
+
+    url: str | None = None
+    drive: str | None = None
+    hash: str | None = None
+    files: dict[str, str] = dataclasses.field(default_factory=dict)
+    optional: dict[str, str] = dataclasses.field(default_factory=dict)
+    split: dict[str, str] = dataclasses.field(default_factory=dict)
+    git_blobs: dict[str, str] = dataclasses.field(default_factory=dict)
+    verified: bool = False
+
+    @property
+    def address(self) -> str:
+        """What to call it in messages."""
+        return self.url or f"Google Drive {self.drive}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """A data set.
+
+    Attributes:
+      name: as in the literature.
+      mirrors: in the order in which to try them.
+      aliases: other names.
+      statistics: columns of Table 1 of Reddi et al. (2019), those that are known.
+      statistics_verified: whether they were compared with the data.
+      propensity: A and B of Jain et al. (2016).
+      licence: what is said of it.
+      cite: whom to cite.
+      note: what else to know.
+    """
+
+    name: str
+    mirrors: tuple[Mirror, ...]
+    aliases: tuple[str, ...] = ()
+    statistics: dict[str, float] = dataclasses.field(default_factory=dict)
+    statistics_verified: bool = False
+    propensity: tuple[float, float] = (0.55, 1.5)
+    licence: str = ""
+    cite: tuple[str, ...] = ()
+    note: str = ""
+
+
+@functools.cache
+def read_registry(path: Path | None = None) -> tuple[Entry, ...]:
+    """The entries of a registry file; by default the package's own.
+
+    Raises:
+      InputError: no such file, or no registry.
+    """
+    path = path or Path(__file__).with_name("registry.toml")
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tuple(_entry(table, found.get("licence", "")) for table in found["set"])
+    except OSError as error:
+        raise InputError(str(path), (error.strerror or "").lower(), "a registry") from error
+    except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(str(path), f"no registry ({error})", "tables [[set]]") from error
+
+
+def _entry(table: dict, licence: str) -> Entry:
+    mirrors = tuple(Mirror(**mirror) for mirror in table["mirror"])
+    for mirror in mirrors:
+        if (mirror.url is None) == (mirror.drive is None):
+            raise ValueError(f"{table['name']}: a mirror needs one of url and drive")
+        if bool(mirror.files) == bool(mirror.split):
+            raise ValueError(f"{table['name']}: a mirror needs one of files and split")
+    statistics = dict(table.get("statistics", {}))
+    verified = bool(statistics.pop("verified", False))
+    a, b = table.get("propensity", (0.55, 1.5))
+    return Entry(
+        name=table["name"],
+        mirrors=mirrors,
+        aliases=tuple(table.get("aliases", ())),
+        statistics=statistics,
+        statistics_verified=verified,
+        propensity=(float(a), float(b)),
+        licence=table.get("licence", licence),
+        cite=tuple(table.get("cite", ())),
+        note=table.get("note", ""),
+    )
+
+
+def find(name: str, entries: tuple[Entry, ...] | None = None) -> Entry:
+    """The entry of that name or alias, whatever the case of its letters.
+
+    Raises:
+      InputError: there is none; the nearest is named.
+    """
+    entries = read_registry() if entries is None else entries
+    names = {word.lower(): entry for entry in entries for word in (entry.name, *entry.aliases)}
+    if name.lower() in names:
+        return names[name.lower()]
+    near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.0)
+    raise InputError(name, "no data set of that name", f"for example {names[near[0]].name}")

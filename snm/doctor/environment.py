@@ -1,0 +1,124 @@
+"""What may be wrong with this machine: versions, devices, places to write to."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+from snm.data.cache import folder as cache_folder
+from snm.doctor.findings import Finding
+
+__all__ = ["examine_environment"]
+
+_LITTLE_DISK = 2 * 2**30
+
+
+def examine_environment() -> list[Finding]:
+    """Looks at the packages, the devices that jax sees, and the cache folder."""
+    return [*_packages(), *_devices(), *_cache()]
+
+
+def _packages() -> Iterator[Finding]:
+    wrong = []
+    for line in metadata.requires("snm") or []:
+        requirement, _, marker = line.partition(";")
+        if "extra" in marker:
+            continue
+        name = re.split(r"[<>=!~ ]", requirement, maxsplit=1)[0]
+        try:
+            version = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            wrong.append(f"{name} is not installed")
+            continue
+        for bound in requirement.removeprefix(name).strip().split(","):
+            if bound and not _fits(version, bound):
+                wrong.append(f"{name} {version} is not {bound}")
+    if wrong:
+        advice = "pip install -e . -c constraints.txt"
+        yield Finding("error", "packages", "; ".join(wrong), advice)
+    else:
+        jax = metadata.version("jax")
+        found = f"Python {platform.python_version()}, snm {metadata.version('snm')}, jax {jax}"
+        yield Finding("ok", "packages", found)
+
+
+def _fits(version: str, bound: str) -> bool:
+    """Whether a version keeps one of the bounds `>=`, `<` (the only ones the project uses)."""
+    operator, wanted = re.fullmatch(r"(>=|<=|==|<|>)\s*(\S+)", bound.strip()).groups()  # type: ignore[union-attr]
+    mine, theirs = (
+        [int(part) for part in re.findall(r"\d+", text.split("+")[0])[:4]]
+        for text in (version, wanted)
+    )
+    length = max(len(mine), len(theirs))
+    mine += [0] * (length - len(mine))
+    theirs += [0] * (length - len(theirs))
+    return {
+        ">=": mine >= theirs,
+        "<=": mine <= theirs,
+        "==": mine == theirs,
+        "<": mine < theirs,
+        ">": mine > theirs,
+    }[operator]
+
+
+def _devices() -> Iterator[Finding]:
+    try:
+        import jax
+
+        devices = jax.devices()
+    except Exception as error:  # whatever a broken driver makes jax say
+        said = str(error).splitlines()[0][:200]
+        yield Finding("error", "devices", f"jax cannot start: {said}", "check JAX_PLATFORMS")
+        return
+    kinds = ", ".join(sorted({f"{d.platform} ({d.device_kind})" for d in devices}))
+    there = gpus()
+    if there and devices[0].platform == "cpu":
+        forced = os.environ.get("JAX_PLATFORMS", "")
+        advice = (
+            f"JAX_PLATFORMS is {forced!r}: unset it"
+            if forced
+            else "pip install -e '.[cuda13]' -c constraints.txt (or cuda12, for older drivers)"
+        )
+        found = f"jax sees only the CPU, though there is {', '.join(there)}"
+        yield Finding("warning", "devices", found, advice)
+    else:
+        yield Finding("ok", "devices", f"jax sees {len(devices)}: {kinds}")
+
+
+def gpus() -> list[str]:
+    """The names of this machine's NVIDIA GPUs, whether jax can use them or not."""
+    program = shutil.which("nvidia-smi")
+    if program is not None:
+        try:
+            done = subprocess.run([program, "--query-gpu=name", "--format=csv,noheader"],
+                                  capture_output=True, text=True, timeout=20)  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired):
+            return []
+        return [line.strip() for line in done.stdout.splitlines() if line.strip()]
+    return ["an NVIDIA GPU"] if Path("/proc/driver/nvidia/version").exists() else []
+
+
+def _cache() -> Iterator[Finding]:
+    place = cache_folder("default")
+    if place is None:
+        advice = "set SNM_CACHE to a folder"
+        yield Finding("note", "cache", "no folder: each start parses and compiles anew", advice)
+        return
+    there = next(parent for parent in (place, *place.parents) if parent.exists())
+    if not os.access(there, os.W_OK):
+        yield Finding(
+            "warning", "cache", f"{place} cannot be written to", "set SNM_CACHE to another folder"
+        )
+        return
+    free = shutil.disk_usage(there).free
+    found = f"{place}, {free / 2**30:.1f} GiB free"
+    if free < _LITTLE_DISK:
+        yield Finding("warning", "cache", found, "make room, or set SNM_CACHE to another disk")
+    else:
+        yield Finding("ok", "cache", found)

@@ -1,0 +1,291 @@
+"""What may be wrong with a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from snm.config import Config
+from snm.data.dataset import SYNTHETIC, Dataset, fetched, find_files, load
+from snm.data.stats import describe, duplicate_rows
+from snm.datasets.registry import read_registry
+from snm.doctor.findings import Finding
+from snm.doctor.text_scan import Scan, scan, sniff
+from snm.errors import InputError
+from snm.memory import available_memory, training_memory
+
+__all__ = ["examine_data"]
+
+_MANY = 0.01  # share of rows from which a peculiarity is worth a warning
+# A and B of Jain, Prabhu and Varma (KDD 2016), by what the data are drawn from.
+_PROPENSITIES = (("amazon", 0.6, 2.6), ("wiki", 0.5, 0.4))
+_FILES_LISTED = 6
+
+
+def examine_data(source: str) -> tuple[list[Finding], dict[str, Any]]:
+    """Looks at a data set.
+
+    Args:
+      source: its folder, or `synthetic`.
+
+    Returns:
+      findings in the order in which they were made, and the numbers of `data.stats.describe`
+      (empty where the data could not be read).
+
+    Raises:
+      InputError: no such folder.
+    """
+    source = str(fetched(source) or source)
+    if source != SYNTHETIC and not Path(source).is_dir():
+        found = "a file" if Path(source).exists() else "no such folder"
+        raise InputError(source, found, "the folder of a data set or of a run")
+    findings: list[Finding] = []
+    try:
+        if source != SYNTHETIC:
+            layout, train, test = find_files(Path(source))
+            files = ", ".join(file.name for file in train + test)
+            findings.append(Finding("ok", "format", f"{layout}: {files}"))
+        dataset = load(source)
+    except InputError as error:
+        findings.append(Finding("error", "reading", str(error), _advice(Path(source), error)))
+        return findings, {}
+    facts = describe(dataset)
+    findings.append(Finding("ok", "reading", _sizes(facts)))
+    findings += _rows(dataset, facts)
+    findings += _labels(dataset, facts)
+    findings += _filters(Path(source), dataset)
+    findings += _propensities(dataset)
+    findings += _memory(dataset)
+    return findings, facts
+
+
+def _sizes(facts: dict[str, Any]) -> str:
+    return (
+        f"{facts['train_points']:,} training and {facts['test_points']:,} test points, "
+        f"{facts['features']:,} features, {facts['labels']:,} labels"
+    )
+
+
+# -- data that cannot be read ----------------------------------------------------------------
+
+
+def _advice(folder: Path, error: InputError) -> str:
+    """What to do about data that were refused."""
+    path = Path(error.where.split(":")[0])
+    if path.is_file() and path.suffix in (".txt", ".gz"):
+        seen = scan(path)
+        if seen is not None and (advice := _scanned(path, seen)):
+            return advice
+    if error.where == str(folder):
+        return _listed(folder)
+    return f"correct it, so that it has {error.expected}"
+
+
+def _scanned(path: Path, seen: Scan) -> str:
+    if len(seen.header) not in (2, 3):
+        form = sniff(path)
+        if form and not form.startswith("the repository"):
+            return f"these look like {form}: bring them in with `snm data import`"
+        return "the file needs a first line `points features labels`"
+    widths = dict(zip(("entries", "labels"), seen.header[1:], strict=False))
+    if path.name.removesuffix(".gz").endswith("X_Y.txt"):
+        widths = {"entries": seen.header[1]}
+    wrong = []
+    for what, noun in (("entries", "feature"), ("labels", "label")):
+        span, width = getattr(seen, what), widths.get(what)
+        if span and width and span[1] >= width:
+            if span == (1, width) or (span[0] >= 1 and span[1] == width):
+                wrong.append(
+                    f"{noun} ids run from {span[0]} to {span[1]} under a header of {width}: they "
+                    "start at 1; take 1 from each, or write the header one wider"
+                )
+            else:
+                wrong.append(f"{noun} ids reach {span[1]}: the header needs at least {span[1] + 1}")
+    if seen.whole and seen.rows != seen.header[0]:
+        wrong.append(f"the header says {seen.header[0]} points, the file has {seen.rows} lines")
+    return "; ".join(wrong)
+
+
+def _listed(folder: Path) -> str:
+    """Files that may be the data under other names."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())[:1000]
+    for path in files:
+        form = sniff(path)
+        if form is None:
+            continue
+        shown = path.relative_to(folder)
+        if not form.startswith("the repository"):
+            return f"{shown} looks like {form}: bring it in with `snm data import`"
+        for part in ("train", "test"):
+            if part in path.name.lower() or {"train": "trn", "test": "tst"}[part] in path.name:
+                where = "" if shown.parent == Path() else f" and give {path.parent} as DATA"
+                return f"{shown} looks like {form}: name it {part}.txt{where}"
+    names = ", ".join(str(path.relative_to(folder)) for path in files[:_FILES_LISTED])
+    return f"the folder holds {names or 'nothing'}; README, `A data set is a folder`, lists layouts"
+
+
+# -- data that can ---------------------------------------------------------------------------
+
+
+def _level(count: int, of: int) -> Any:
+    return "warning" if count > _MANY * of else "note"
+
+
+def _rows(dataset: Dataset, facts: dict[str, Any]) -> Iterator[Finding]:
+    train, test = facts["train_points"], facts["test_points"]
+    if test == 0:
+        yield Finding("note", "test points", "there are none", "training will report no metrics")
+    repeats = facts["duplicate_test_rows"]
+    if repeats:
+        yield Finding(
+            _level(repeats, test),
+            "repeated rows",
+            f"{repeats:,} test points ({repeats / test:.1%}) repeat a training point's features",
+            "metrics without them are reported beside the others",
+        )
+    elif test:
+        yield Finding("ok", "repeated rows", "no test point repeats a training point")
+    inside = int(np.count_nonzero(duplicate_rows(dataset.train.features)))
+    if inside:
+        yield Finding(
+            "note",
+            "repeated rows",
+            f"{inside:,} training points ({inside / train:.1%}) repeat an earlier one",
+        )
+    for part, points, what, then in (
+        ("train", train, "labels", "they are left out of training"),
+        ("train", train, "features", "they teach the bias of their labels only"),
+        ("test", test, "labels", "metrics leave them out"),
+        ("test", test, "features", "they all get the same answer"),
+    ):
+        count = facts[f"{part}_without_{what}"]
+        if part == "train" and what == "labels" and count == train:
+            yield Finding("error", "empty rows", "no training point has a label", "check the file")
+        elif count:
+            found = f"{count:,} {part} points have no {what}: {then}"
+            yield Finding(_level(count, points), "empty rows", found)
+    unused = facts["empty_features"]
+    if unused:
+        found = f"{unused:,} of {facts['features']:,} features occur in no training point"
+        yield Finding("note", "features", found)
+    negative = int(np.count_nonzero(dataset.train.features.data < 0))
+    if negative:
+        yield Finding(
+            "error",
+            "features",
+            f"{negative:,} values are negative, which the default TF-IDF weighting refuses",
+            "train with --weighting l2 or none",
+        )
+
+
+def _labels(dataset: Dataset, facts: dict[str, Any]) -> Iterator[Finding]:
+    labels = facts["labels"]
+    if labels < 2:
+        yield Finding("error", "labels", f"{labels} label", "a classifier needs at least 2")
+    never, only = facts["labels_never_in_train"], facts["labels_only_in_test"]
+    if only:
+        yield Finding(
+            _level(only, labels),
+            "labels",
+            f"{only:,} labels occur in test points but in no training point",
+            "nothing can be learned of them; recall cannot reach 100%",
+        )
+    elif never:
+        yield Finding("note", "labels", f"{never:,} labels have no training point")
+    else:
+        yield Finding("ok", "labels", "every label has a training point")
+    frequency = dataset.label_frequency()
+    if labels > 2 and not frequency[0] and not _in_test(dataset)[0] and frequency[-1]:
+        yield Finding(
+            "note",
+            "index base",
+            "label 0 occurs nowhere",
+            "if the labels' ids start at 1, names and ids are off by one",
+        )
+    names = dataset.label_names
+    if names is not None and len(set(names)) < len(names):
+        again = len(names) - len(set(names))
+        found = f"{again:,} label names occur more than once"
+        yield Finding("warning", "names", found, "answers by name are ambiguous")
+
+
+def _in_test(dataset: Dataset) -> Any:
+    if dataset.test is None:
+        return np.zeros(dataset.train.num_labels, int)
+    return np.bincount(dataset.test.labels.indices, minlength=dataset.train.num_labels)
+
+
+def _filters(folder: Path, dataset: Dataset) -> Iterator[Finding]:
+    if dataset.test is not None and dataset.test.filter is not None:
+        pairs = dataset.test.filter
+        truth = dataset.test.labels
+        hits = int(np.asarray(truth[pairs[:, 0], pairs[:, 1]]).sum()) if len(pairs) else 0
+        found = f"filter_labels_test.txt has {len(pairs):,} pairs, {hits:,} of them true labels"
+        yield Finding("ok", "filter", found)
+    elif folder.is_dir():
+        near = [p.name for p in folder.iterdir() if "filter" in p.name.lower()]
+        near = [name for name in near if name.removesuffix(".gz") != "filter_labels_train.txt"]
+        if near:
+            yield Finding(
+                "warning",
+                "filter",
+                f"{', '.join(sorted(near))} looks like a label filter and is not used",
+                "the file that is read is called filter_labels_test.txt",
+            )
+
+
+def _propensities(dataset: Dataset) -> Iterator[Finding]:
+    """A and B of a set of that name; by what the data are drawn from, where it is no known set."""
+    name = dataset.name.lower()
+    known = [
+        e.propensity
+        for e in read_registry()
+        if name in (e.name.lower(), *map(str.lower, e.aliases))
+    ]
+    known += [(a, b) for word, a, b in _PROPENSITIES if word in name]
+    default = Config()
+    if known and known[0] != (default.propensity_a, default.propensity_b):
+        a, b = known[0]
+        yield Finding(
+            "note",
+            "propensities",
+            f"the name speaks for A = {a}, B = {b}; the default is {default.propensity_a}, "
+            f"{default.propensity_b}",
+            f"for comparable PSP give --propensity-a {a} --propensity-b {b}",
+        )
+
+
+def _memory(dataset: Dataset) -> Iterator[Finding]:
+    from snm.runs import resolve
+
+    try:
+        config = resolve(Config(), dataset)
+    except InputError:
+        return  # said above
+    assert config.dim != "auto" and config.members != "auto"  # resolved
+    rows = dataset.train.num_features + dataset.train.num_labels
+    entries = sum(
+        points.features.nnz + points.labels.nnz
+        for points in (dataset.train, dataset.test)
+        if points
+    )
+    needed = training_memory(rows, config.dim, config.members, entries)
+    free = available_memory()
+    found = f"about {needed / 2**30:.1f} GiB to train with the default settings"
+    if free is None:
+        yield Finding("note", "memory", found)
+        return
+    found += f", {free / 2**30:.1f} GiB free"
+    if needed > free:
+        fits = [
+            dim
+            for dim in (256, 128, 64, 32)
+            if dim < config.dim and training_memory(rows, dim, 1, entries) <= free
+        ]
+        advice = f"--dim {fits[0]} --members 1 would fit" if fits else "a larger machine is needed"
+        yield Finding("error", "memory", found, advice)
+    else:
+        yield Finding("ok", "memory", found)

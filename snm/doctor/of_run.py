@@ -1,0 +1,142 @@
+"""What may be wrong with a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from snm.config import Config, read_config
+from snm.data.dataset import load as load_dataset
+from snm.doctor.findings import Finding
+from snm.errors import InputError
+from snm.runs import RunFolder, load, phase_names, read_json
+
+__all__ = ["examine_run"]
+
+
+def examine_run(path: Path) -> list[Finding]:
+    """Looks at a run folder: its files, its checkpoints, its data, and whether it answers."""
+    return list(_examine(RunFolder(path)))
+
+
+def _examine(folder: RunFolder) -> Iterator[Finding]:
+    try:
+        config = read_config(folder.config)
+        facts = read_json(folder.facts)
+    except InputError as error:
+        yield Finding("error", "settings", str(error), "the folder is damaged: train anew")
+        return
+    shapes = f"{facts['num_features']:,} features, {facts['num_labels']:,} labels"
+    yield Finding("ok", "settings", f"{shapes}, dim {config.dim}, {config.members} members")
+    yield from _progress(folder, config)
+    yield from _answers(folder, facts)
+    yield from _data(facts)
+    if folder.result.exists():
+        yield from _versions(read_json(folder.result))
+
+
+def _progress(folder: RunFolder, config: Config) -> Iterator[Finding]:
+    saved = []
+    members = 1 if config.members == "auto" else config.members
+    for member in range(1, members + 1):
+        for name in phase_names(member):
+            step = folder.checkpoints(config.keep_checkpoints, name).latest()
+            if step is not None:
+                saved.append(f"{name} at step {step}")
+    if not saved:
+        yield Finding(
+            "error", "checkpoints", "there is none", "the same `snm train` command starts again"
+        )
+        return
+    if folder.result.exists():
+        yield Finding("ok", "checkpoints", f"finished: {', '.join(saved)}")
+    else:
+        last = _last_line(folder.log)
+        when = f"; the last line of the log is of step {last['step']}" if "step" in last else ""
+        yield Finding(
+            "note",
+            "checkpoints",
+            f"not finished: {', '.join(saved)}{when}",
+            "the same `snm train` command goes on from there",
+        )
+
+
+def _last_line(log: Path) -> dict[str, Any]:
+    if not log.exists():
+        return {}
+    with log.open("rb") as stream:
+        stream.seek(max(0, log.stat().st_size - (1 << 16)))
+        lines = stream.read().splitlines()
+    for line in reversed(lines):
+        try:
+            return dict(json.loads(line))
+        except ValueError:  # the line in which a run was killed
+            continue
+    return {}
+
+
+def _answers(folder: RunFolder, facts: dict[str, Any]) -> Iterator[Finding]:
+    import jax
+    from scipy.sparse import csr_matrix
+
+    try:
+        predictor = load(folder.path)
+    except InputError as error:
+        yield Finding("error", "model", str(error), "train anew into another folder")
+        return
+    except Exception as error:  # whatever a damaged checkpoint makes the reader say
+        said = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        yield Finding("error", "model", f"a checkpoint cannot be read: {said}", "train anew")
+        return
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(predictor.state)]
+    if not all(np.isfinite(leaf).all() for leaf in leaves):
+        advice = "train anew with a lower --learning-rate"
+        yield Finding("error", "model", "some parameters are not finite", advice)
+        return
+    rows = csr_matrix((1, facts["num_features"]), dtype=np.float32)
+    predictor.predict(rows, 1)
+    size = sum(leaf.nbytes for leaf in leaves)
+    found = f"{size / 2**20:,.1f} MiB of parameters, all finite; it answers"
+    yield Finding("ok", "model", found)
+
+
+def _data(facts: dict[str, Any]) -> Iterator[Finding]:
+    source = facts["data"]
+    try:
+        dataset = load_dataset(source)
+    except InputError as error:
+        yield Finding(
+            "warning", "data", str(error), "`snm evaluate RUN --data DATA` takes another place"
+        )
+        return
+    if dataset.sha256 != facts["sha256"]:
+        yield Finding(
+            "warning",
+            "data",
+            f"{source} has other content than when the run was trained",
+            "metrics on it are those of other data",
+        )
+    else:
+        yield Finding("ok", "data", f"{source} is as it was")
+
+
+def _versions(result: dict[str, Any]) -> Iterator[Finding]:
+    from importlib import metadata
+
+    changed = []
+    for package, old in result.get("versions", {}).items():
+        if package == "python":
+            continue
+        try:
+            now = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            now = "not installed"
+        if now != old:
+            changed.append(f"{package} {old}, now {now}")
+    if changed:
+        found = f"trained with {'; '.join(changed)}"
+        yield Finding("note", "versions", found, "scores may differ in the last digits")

@@ -1,0 +1,176 @@
+"""Rows -> a folder of data: names get ids, texts get features, points get their part."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from snm.data.text_writer import TextWriter
+from snm.data.vectorizer import Kind, Vectorizer
+from snm.errors import InputError
+from snm.importing.readers import Row
+
+__all__ = ["Counts", "build", "fit_vectorizer", "index_base"]
+
+_CHUNK = 2048  # rows in memory at once
+_WIDEST = 2**31 - 1
+Told = Callable[[int], None]
+
+
+@dataclasses.dataclass
+class Counts:
+    """What was written.
+
+    Attributes:
+      points: train and test points.
+      features: d.
+      labels: K.
+      without_labels: points without a label.
+      without_features: points without a feature.
+    """
+
+    points: dict[str, int]
+    features: int
+    labels: int
+    without_labels: int
+    without_features: int
+
+
+def fit_vectorizer(
+    rows: Iterable[Row],
+    kind: Kind,
+    *,
+    most: int,
+    min_points: int,
+    ngrams: tuple[int, int],
+    strip_accents: bool,
+    told: Told,
+) -> Vectorizer:
+    """Chooses the vocabulary in one pass over the training texts.
+
+    The `most` words of the highest document frequency (ties to the first in order) that are in at
+    least `min_points` texts, in alphabetical order; idf is log((1 + n) / (1 + df)) + 1, which is
+    TfidfVectorizer's own.
+
+    Raises:
+      InputError: no word is left.
+    """
+    blank = Vectorizer(kind="hashing", num_features=most, ngrams=ngrams,
+                       strip_accents=strip_accents)  # fmt: skip
+    if kind == "hashing":
+        return blank
+    words_of = blank.analyzer()
+    frequency: collections.Counter[str] = collections.Counter()
+    points = 0
+    for row in rows:
+        frequency.update(set(words_of(row.text or "")))
+        points += 1
+        told(points)
+    kept = [word for word, count in frequency.items() if count >= min_points]
+    kept = sorted(sorted(kept, key=lambda word: (-frequency[word], word))[:most])
+    if not kept:
+        raise InputError("texts", f"no word in {min_points} of {points} texts", "words to learn of")
+    counts = np.array([frequency[word] for word in kept], np.float64)
+    return Vectorizer(
+        kind=kind,
+        num_features=len(kept),
+        ngrams=ngrams,
+        strip_accents=strip_accents,
+        vocabulary=tuple(kept),
+        idf=np.log((1 + points) / (1 + counts)) + 1 if kind == "tfidf" else None,
+    )
+
+
+def index_base(rows: Iterable[Row], told: Told) -> tuple[int, int]:
+    """The lowest id in use (0 or 1, where a file starts counting) and the number of features.
+
+    Raises:
+      InputError: ids that do not fit int32.
+    """
+    low, high = 1, 0
+    for number, row in enumerate(rows, 1):
+        assert row.entries is not None
+        ids = row.entries[0]
+        if len(ids):
+            low, high = min(low, int(ids[0])), max(high, int(ids[-1]))
+            if high >= _WIDEST:
+                raise InputError(row.where, f"feature {high}", f"an id below {_WIDEST}")
+        told(number)
+    return low, max(1, high - low + 1)
+
+
+def build(
+    out: Path,
+    parts: Iterable[tuple[str, Iterable[Row]]],
+    features_of: Callable[[list[Row]], csr_matrix],
+    num_features: int,
+    part_of: Callable[[str, int], str],
+    told: Told,
+) -> Counts:
+    """Writes `train.txt`, `labels.txt` and, if there are test points, `test.txt`.
+
+    Args:
+      out: an empty folder.
+      parts: (name, rows) for each file that is read.
+      features_of: rows -> float32 CSR [rows, d].
+      num_features: d.
+      part_of: (name of the file's part, number of the row in it) -> `train` or `test`.
+      told: hears the number of rows done.
+
+    Returns:
+      what was written; labels have ids in the order in which they occur.
+
+    Raises:
+      InputError: no point, or no label.
+    """
+    ids: dict[str, int] = {}
+    counts = Counts({"train": 0, "test": 0}, num_features, 0, 0, 0)
+    done = 0
+    with TextWriter(out / "train.txt") as train, TextWriter(out / "test.txt") as test:
+        writers = {"train": train, "test": test}
+        for name, rows in parts:
+            numbered = enumerate(rows)
+            for chunk in _chunks(numbered):
+                where = np.array([part_of(name, number) == "test" for number, _ in chunk])
+                found = features_of([row for _, row in chunk])
+                labels = _labels([row for _, row in chunk], ids)
+                counts.without_labels += int(np.count_nonzero(np.diff(labels.indptr) == 0))
+                counts.without_features += int(np.count_nonzero(np.diff(found.indptr) == 0))
+                for part, chosen in (("train", ~where), ("test", where)):
+                    rows_of_part = np.flatnonzero(chosen)
+                    writers[part].append(found[rows_of_part], labels[rows_of_part])
+                done += len(chunk)
+                told(done)
+        counts.labels = len(ids)
+        for part, writer in writers.items():
+            counts.points[part] = writer.rows
+            writer.finish(num_features, len(ids))
+    if not counts.points["train"]:
+        raise InputError("data", "no training point", "at least one")
+    if not ids:
+        raise InputError("data", "no label", "labels (see --labels and --format)")
+    if not counts.points["test"]:
+        (out / "test.txt").unlink()
+    names = "".join(f"{name}\n" for name in ids)
+    (out / "labels.txt").write_text(names, encoding="utf-8", newline="\n")
+    return counts
+
+
+def _chunks(rows: Iterator[tuple[int, Row]]) -> Iterator[list[tuple[int, Row]]]:
+    while chunk := list(itertools.islice(rows, _CHUNK)):
+        yield chunk
+
+
+def _labels(rows: list[Row], ids: dict[str, int]) -> csr_matrix:
+    """Labels of some rows, CSR [rows, labels so far]; new names get the next ids."""
+    found = [sorted(ids.setdefault(name, len(ids)) for name in row.labels) for row in rows]
+    starts = np.concatenate([[0], np.cumsum([len(row) for row in found])]).astype(np.int64)
+    places = np.fromiter(itertools.chain.from_iterable(found), np.int32, count=int(starts[-1]))
+    ones = np.ones(len(places), np.float32)
+    return csr_matrix((ones, places, starts), shape=(len(rows), max(1, len(ids))))

@@ -1,0 +1,156 @@
+"""What scikit-learn's users pass as y, as a CSR matrix of labels, and answers in the same form."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.preprocessing import MultiLabelBinarizer
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import assert_all_finite, column_or_1d
+
+from snm.errors import InputError
+
+__all__ = ["Form", "Targets"]
+
+Form = Literal["classes", "lists", "dense", "sparse"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Targets:
+    """The classes, and the form in which they came.
+
+    - `classes`: one class a point, array [n].
+    - `lists`: lists of labels, a list a point.
+    - `dense`, `sparse`: indicator [n, K], a NumPy array or a SciPy matrix.
+
+    Attributes:
+      form: which of these.
+      classes: [K], what each column stands for: classes in ascending order, or 0 .. K-1.
+      dtype: of the answers.
+    """
+
+    form: Form
+    classes: NDArray[Any]
+    dtype: np.dtype
+
+    @classmethod
+    def of(cls, y: Any, classes: Any = None) -> Targets:
+        """Finds out what y is.
+
+        Args:
+          y: the targets.
+          classes: all classes, where y may lack some of them; of an indicator 0 .. K-1.
+
+        Raises:
+          ValueError: y is no classification target; scikit-learn's own words.
+        """
+        form = _form(y)
+        if form in ("dense", "sparse"):
+            y = y if form == "sparse" else np.asarray(y)
+            width = int(y.shape[1])
+            if classes is not None and len(classes) != width:
+                found = f"{len(classes)} classes for {width} columns"
+                raise InputError("classes", found, "one a column")
+            return cls(form, np.arange(width), np.dtype(y.dtype))
+        if classes is None:
+            if form == "lists":
+                classes = MultiLabelBinarizer().fit(y).classes_
+            else:
+                classes = np.unique(_column(y))
+        classes = np.sort(np.asarray(classes))
+        return cls(form, classes, classes.dtype)
+
+    def matrix(self, y: Any, *, unknown: Literal["refuse", "drop"] = "refuse") -> sparse.csr_matrix:
+        """The targets of some points as labels, float32 CSR [n, K] of ones.
+
+        Args:
+          y: the targets.
+          unknown: what to do about a class that is not among the known ones.
+
+        Raises:
+          InputError: another form than that of the classes, another width, an unknown class.
+        """
+        form = _form(y)
+        if form != self.form and {form, self.form} != {"dense", "sparse"}:
+            raise InputError("y", f"targets of the form {form!r}", f"{self.form!r}, as before")
+        if form in ("dense", "sparse"):
+            found = sparse.csr_matrix(y if form == "sparse" else np.asarray(y), copy=True)
+            found.eliminate_zeros()
+            found.sum_duplicates()
+            if found.shape[1] != len(self.classes):
+                raise InputError("y", f"{found.shape[1]} columns", f"{len(self.classes)}")
+            return _ones(found.indices, found.indptr, found.shape)
+        column = _column(y) if form == "classes" else None
+        counts = np.ones(len(column), np.int64) if column is not None else [len(set(r)) for r in y]
+        flat = column if column is not None else [label for row in y for label in set(row)]
+        values = np.asarray(flat, None if len(flat) else self.classes.dtype)
+        place = np.searchsorted(self.classes, values) if len(values) else np.zeros(0, np.int64)
+        place = np.minimum(place, len(self.classes) - 1)
+        known = self.classes[place] == values if len(values) else np.zeros(0, bool)
+        if unknown == "refuse" and not known.all():
+            found = f"the class {values[np.argmin(known)]!r}"
+            raise InputError("y", found, "one of the known classes")
+        row = np.repeat(np.arange(len(counts)), counts)[known]
+        counts = np.bincount(row, minlength=len(counts))
+        place = place[known]
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        labels = _ones(place, starts, (len(starts) - 1, len(self.classes)))
+        labels.sort_indices()
+        return labels
+
+    def answers(self, slots: NDArray[np.int32]) -> Any:
+        """The best labels of each point, int [n, k] columns, in the form of the targets."""
+        if self.form == "classes":
+            return self.classes[slots[:, 0]]
+        if self.form == "lists":
+            return [list(self.classes[row]) for row in slots]
+        starts = np.arange(0, slots.size + 1, slots.shape[1])
+        found = _ones(slots.ravel(), starts, (len(slots), len(self.classes)))
+        found.sort_indices()
+        found = found.astype(self.dtype)
+        return found.toarray() if self.form == "dense" else found
+
+
+def _form(y: Any) -> Form:
+    if sparse.issparse(y):
+        return "sparse"
+    if _is_lists(y):
+        return "lists"
+    if not hasattr(y, "ndim"):
+        y = np.asarray(y)
+    if y.dtype.kind == "f":
+        assert_all_finite(y, input_name="y")
+    check_classification_targets(y)
+    return "dense" if y.ndim == 2 and y.shape[1] > 1 else "classes"
+
+
+def _is_lists(y: Any) -> bool:
+    """Whether y holds a list (or set, or array) of labels for each point.
+
+    Nested lists may also be an indicator, written out. They are where rows of one length hold
+    zeros and ones, some of them twice: no list of labels names a label twice.
+    """
+    if not isinstance(y, list | tuple) and not (isinstance(y, np.ndarray) and y.dtype == object):
+        return False
+    nested = [isinstance(row, list | tuple | set | frozenset | np.ndarray) for row in y]
+    if not any(nested):
+        return False
+    if not all(nested):
+        raise InputError("y", "lists of labels and other things", "a list of labels a point")
+    width = len(y[0])
+    flat = {value for row in y if len(row) == width for value in row}
+    one_length = all(len(row) == width for row in y) and not any(isinstance(r, set) for r in y)
+    return not (one_length and flat <= {0, 1} and any(len(set(row)) < width for row in y))
+
+
+def _column(y: Any) -> NDArray[Any]:
+    return column_or_1d(y, warn=True)
+
+
+def _ones(ids: Any, starts: Any, shape: tuple[int, int]) -> sparse.csr_matrix:
+    ids = np.asarray(ids, np.int32)
+    return sparse.csr_matrix((np.ones(len(ids), np.float32), ids, starts), shape=shape)

@@ -1,0 +1,252 @@
+"""`snm doctor` finds what was done to a data set or a run, and says what to do about it."""
+
+import gzip
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tiny
+from test_cli import call, refused
+
+import snm
+from snm.doctor import environment, of_data
+from snm.doctor.of_run import examine_run
+from snm.memory import training_memory
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tiny.write(tmp_path / "data", names=True)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    place = tmp_path_factory.mktemp("doctor")
+    snm.train(tiny.write(place / "data"), tiny.CONFIG, place / "run")
+    return place / "run"
+
+
+def found(path, level=None):
+    findings, _ = of_data.examine_data(str(path))
+    return {f.what: f for f in findings if level is None or f.level == level}
+
+
+def lines_of(folder, part="train"):
+    return (folder / f"{part}.txt").read_text().splitlines()
+
+
+def write_lines(folder, lines, part="train"):
+    (folder / f"{part}.txt").write_text("\n".join(lines) + "\n")
+
+
+def test_nothing_is_wrong_with_good_data(folder, capsys):
+    call("doctor", folder)
+    shown = capsys.readouterr().out
+    assert "60 training and 20 test points, 30 features, 20 labels" in shown
+    assert "one-file text: train.txt, test.txt" in shown
+    assert found(folder, "error") == {}
+    call("doctor", folder, "--json")
+    said = json.loads(capsys.readouterr().out)
+    assert said["kind"] == "data" and said["statistics"]["train_points"] == 60
+    assert {"memory", "devices", "packages"} <= {f["what"] for f in said["findings"]}
+
+
+def test_counts_are_those_of_the_file(folder):
+    train, test = lines_of(folder), lines_of(folder, "test")
+    # Five test points repeat training points; two train points equal a third; one has no label.
+    test[1:6] = train[1:6]
+    train[11:13] = [train[10]] * 2
+    train[20] = " " + train[20].partition(" ")[2]
+    write_lines(folder, train)
+    write_lines(folder, test, "test")
+    told = {}
+    for finding in of_data.examine_data(str(folder))[0]:
+        told.setdefault(finding.what, []).append(finding)
+    assert told["repeated rows"][0].found.startswith("5 test points (25.0%) repeat a training")
+    assert told["repeated rows"][0].level == "warning"
+    assert told["repeated rows"][1].found.startswith("2 training points (3.3%) repeat an earlier")
+    assert told["empty rows"][0].found.startswith("1 train points have no labels")
+
+
+def test_labels_of_test_that_train_lacks(folder):
+    train = [line.replace("19", "18") if i else line for i, line in enumerate(lines_of(folder))]
+    train = [",".join(dict.fromkeys(front.split(","))) + " " + rest for front, _, rest in
+             (line.partition(" ") for line in train[1:])]  # fmt: skip
+    # Only what the labels are is of interest: each point gets one feature.
+    train = [f"{line.partition(' ')[0]} 2:1" for line in train]
+    write_lines(folder, ["60 30 20", *train])
+    write_lines(folder, ["2 30 20", "19 2:1", "1 3:1"], "test")
+    said = found(folder)["labels"]
+    assert said.level == "warning" and said.found.startswith("1 labels occur in test points but")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_ids_that_start_at_1(folder, capsys, packed):
+    rows = []
+    for line in lines_of(folder)[1:]:
+        front, *entries = line.split()
+        labels = ",".join(str(int(label) + 1) for label in front.split(","))
+        moved = (entry.split(":") for entry in entries)
+        rows.append(" ".join([labels, *(f"{int(j) + 1}:{value}" for j, value in moved)]))
+    write_lines(folder, ["60 30 20", *rows])
+    if packed:
+        file = folder / "train.txt"
+        (folder / "train.txt.gz").write_bytes(gzip.compress(file.read_bytes()))
+        file.unlink()
+    call("doctor", folder, status=1)
+    shown = capsys.readouterr().out
+    assert "feature ids run from 1 to 30 under a header of 30: they start at 1" in shown
+    assert "label ids run from 1 to 20 under a header of 20: they start at 1" in shown
+
+
+def test_a_header_of_other_numbers(folder):
+    write_lines(folder, ["59 30 20", *lines_of(folder)[1:]])
+    said = found(folder, "error")["reading"]
+    assert said.advice == "the header says 59 points, the file has 60 lines"
+    write_lines(folder, ["60 12 20", *lines_of(folder)[1:]])
+    assert "feature ids reach 29: the header needs at least 30" in (
+        found(folder, "error")["reading"].advice
+    )
+    write_lines(folder, lines_of(folder)[1:])
+    assert "header" in found(folder, "error")["reading"].found
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "advice"),
+    [
+        ("docs.jsonl", '{"text": "a", "labels": [1]}\n', "looks like JSON lines: .*data import"),
+        ("docs.txt", "__label__a some words\n", "looks like fastText lines"),
+        ("set.svm", "1,2 3:0.5 4:1\n", "looks like svmlight lines"),
+        ("eurlex_train.txt", "1 30 20\n1 2:1\n", "name it train.txt"),
+        ("notes.md", "hello\n", "the folder holds notes.md"),
+    ],
+)
+def test_data_under_other_names(tmp_path, name, text, advice):
+    (tmp_path / name).write_text(text)
+    said = found(tmp_path, "error")["reading"]
+    assert "no training file" in said.found
+    assert advice.split(":")[0] in said.advice
+
+
+def test_filters(folder):
+    (folder / "filter_labels.txt").write_text("0 1\n")
+    assert "is called filter_labels_test.txt" in found(folder)["filter"].advice
+    (folder / "filter_labels.txt").unlink()
+    first = lines_of(folder, "test")[1].partition(" ")[0].split(",")[0]
+    (folder / "filter_labels_test.txt").write_text(f"0 {first}\n1 0\n1 1\n2 19\n")
+    pairs = snm.load_data(folder).test
+    hits = sum(pairs.labels[row, label] for row, label in pairs.filter)
+    assert f"has 4 pairs, {int(hits)} of them true labels" in found(folder)["filter"].found
+    (folder / "filter_labels_test.txt").write_text("20 1\n")
+    assert "row index 20" in found(folder, "error")["reading"].found
+
+
+def test_names_propensities_and_negative_values(folder, tmp_path):
+    (folder / "labels.txt").write_text("same\n" * 2 + "".join(f"{j}\n" for j in range(18)))
+    assert "1 label names occur more than once" in found(folder)["names"].found
+    assert "propensities" not in found(shutil.copytree(folder, tmp_path / "AmazonCat-13K"))
+    wiki = shutil.copytree(folder, tmp_path / "WikiLSHTC-325K")
+    assert "--propensity-a 0.5 --propensity-b 0.4" in found(wiki)["propensities"].advice
+    lines = lines_of(folder)
+    write_lines(folder, [lines[0], "1 2:-1", *lines[2:]])
+    assert "1 values are negative" in found(folder, "error")["features"].found
+
+
+def test_memory_that_is_not_there(folder, monkeypatch):
+    rows, entries = 50, 60 * 6 + 20 * 6
+    needed = training_memory(rows, 256, 3, entries)
+    monkeypatch.setattr(of_data, "available_memory", lambda: needed)
+    assert found(folder)["memory"].level == "ok"
+    monkeypatch.setattr(of_data, "available_memory", lambda: needed - 1)
+    said = found(folder)["memory"]
+    assert said.level == "error" and said.advice == "--dim 128 --members 1 would fit"
+
+
+def test_a_gpu_that_jax_does_not_see(monkeypatch):
+    monkeypatch.setattr(environment, "gpus", lambda: ["NVIDIA H100"])
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    (said,) = environment._devices()
+    assert said.level == "warning" and "NVIDIA H100" in said.found
+    assert said.advice == "JAX_PLATFORMS is 'cpu': unset it"
+    monkeypatch.delenv("JAX_PLATFORMS")
+    (said,) = environment._devices()
+    assert "cuda13" in said.advice
+
+
+def test_versions_that_the_package_does_not_allow(monkeypatch):
+    assert environment._fits("0.10.2", ">=0.10") and not environment._fits("0.9.9", ">=0.10")
+    assert environment._fits("0.11.9", "<0.12") and not environment._fits("0.12.0", "<0.12")
+    assert environment._fits("2.4.6", ">=2.4.6") and not environment._fits("2.4", ">=2.4.6")
+    real = environment.metadata.version
+    monkeypatch.setattr(
+        environment.metadata, "version", lambda name: "0.9" if name == "jax" else real(name)
+    )
+    (said,) = environment._packages()
+    assert said.level == "error" and "jax 0.9 is not" in said.found
+
+
+# -- runs ------------------------------------------------------------------------------------
+
+
+def levels(run):
+    return {finding.what: finding for finding in examine_run(run)}
+
+
+def test_a_good_run(run, capsys):
+    assert {f.level for f in levels(run).values()} == {"ok"}
+    assert "train at step 12" in levels(run)["checkpoints"].found
+    call("doctor", run)
+    assert "it answers" in capsys.readouterr().out
+
+
+def test_damaged_runs(run, tmp_path, capsys):
+    copy = shutil.copytree(run, tmp_path / "unfinished")
+    (copy / "result.json").unlink()
+    said = levels(copy)["checkpoints"]
+    assert said.level == "note" and "goes on from there" in said.advice
+    assert "the last line of the log is of step 12" in said.found
+    shutil.rmtree(copy / "checkpoints")
+    assert levels(copy)["checkpoints"].level == levels(copy)["model"].level == "error"
+    call("doctor", copy, status=1)
+    assert "there is none" in capsys.readouterr().out
+
+    copy = shutil.copytree(run, tmp_path / "broken")
+    (copy / "run.json").write_text("{")
+    (said,) = examine_run(copy)
+    assert said.level == "error" and "damaged JSON" in said.found
+
+    copy = shutil.copytree(run, tmp_path / "arrays")
+    for file in (copy / "checkpoints").rglob("d/*"):  # where orbax keeps arrays
+        file.write_bytes(b"\0" * 10)
+    assert levels(copy)["model"].level == "error"
+
+
+def test_data_of_a_run_that_changed(run, tmp_path):
+    facts = json.loads((run / "run.json").read_text())
+    copy = shutil.copytree(run, tmp_path / "run")
+    (copy / "run.json").write_text(json.dumps({**facts, "data": str(tmp_path / "gone")}))
+    assert "no such folder" in levels(copy)["data"].found
+    (copy / "run.json").write_text(json.dumps({**facts, "sha256": "0" * 64}))
+    assert levels(copy)["data"].level == "warning"
+    result = json.loads((run / "result.json").read_text())
+    result["versions"]["jax"] = "0.1"
+    (copy / "result.json").write_text(json.dumps(result))
+    assert "jax 0.1, now" in levels(copy)["versions"].found
+
+
+def test_parameters_that_are_not_finite(run, monkeypatch):
+    import jax
+
+    from snm.doctor import of_run
+
+    predictor = snm.load(run)
+    spoilt = jax.tree.map(lambda leaf: leaf * np.nan, predictor.state)
+    broken = type(predictor)(predictor.model, spoilt, predictor.weighting)
+    monkeypatch.setattr(of_run, "load", lambda path: broken)
+    assert "not finite" in levels(run)["model"].found
+
+
+def test_neither_data_nor_run(tmp_path, capsys):
+    said = refused(capsys, "doctor", tmp_path / "nowhere")
+    assert said.endswith("found no such folder, expected the folder of a data set or of a run")

@@ -1,0 +1,231 @@
+"""SNMClassifier is the trainer behind scikit-learn's interface, and keeps scikit-learn's rules."""
+
+import dataclasses
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tiny
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.metrics import accuracy_score
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import snm
+from snm import SNMClassifier
+from snm.errors import InputError
+
+# One shape of program for (nearly) all tests of this file.
+SMALL = dict(dim=8, members=1, batch_size=16, sampled=8, mined=3, input_dropout=0.0,
+             learning_rate=1.0, schedule="constant",
+             settings={"steps_per_dispatch": 2})  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return tiny.dataset(tmp_path_factory.mktemp("estimator") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    model = SNMClassifier(epochs=3, weighting="tfidf", **SMALL)
+    return model.fit(data.train.features, data.train.labels)
+
+
+# All of scikit-learn's own checks apply; none is expected to fail.
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@parametrize_with_checks([SNMClassifier(dim=8, members=1, input_dropout=0.0)])
+def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+def test_a_fit_is_a_run_without_its_folder(fitted, data, tmp_path):
+    """The same settings give the same bits as `snm.train`."""
+    snm.train(data, tiny.CONFIG, tmp_path / "run")
+    labels, scores = snm.load(tmp_path / "run").predict(data.test.features, k=4)
+    found = fitted.decision_topk(data.test.features, k=4)
+    np.testing.assert_array_equal(found[0], labels)
+    np.testing.assert_array_equal(found[1], scores)
+    assert fitted.config_ == snm.read_config(tmp_path / "run" / "config.toml")
+    assert len(fitted.loss_curve_) == 6  # 12 steps, two a dispatch
+
+
+def test_members_are_those_of_a_run(data, tmp_path):
+    config = dataclasses.replace(tiny.CONFIG, members=2, epochs=1)
+    snm.train(data, config, tmp_path / "run")
+    _, scores = snm.load(tmp_path / "run").predict(data.test.features, k=4)
+    params = {**SMALL, "members": 2, "epochs": 1, "weighting": "tfidf"}
+    model = SNMClassifier(**params).fit(data.train.features, data.train.labels)
+    np.testing.assert_array_equal(model.decision_topk(data.test.features, k=4)[1], scores)
+
+
+def test_every_form_of_targets_trains_the_same_model(fitted, data):
+    X, Y = data.train.features, data.train.labels
+    names = np.array([f"label {j:02}" for j in range(tiny.LABELS)])
+    forms = {
+        "dense": Y.toarray().astype(int),
+        "lists": [list(names[Y[i].indices]) for i in range(len(Y.indptr) - 1)],
+        "sets": [set(names[Y[i].indices]) for i in range(len(Y.indptr) - 1)],
+        "written out": Y.toarray().astype(int).tolist(),
+    }
+    slots, scores = fitted.decision_topk(data.test.features, k=2)
+    expected = np.zeros((tiny.TEST_POINTS, tiny.LABELS), int)
+    np.put_along_axis(expected, slots, 1, axis=1)  # two labels a point on train
+    assert (fitted.predict(data.test.features).toarray() == expected).all()
+    assert sparse.issparse(fitted.predict(data.test.features))
+    for form, y in forms.items():
+        model = clone(fitted).fit(X.toarray(), y)
+        np.testing.assert_array_equal(model.decision_topk(data.test.features, k=2)[1], scores)
+        answers = model.predict(data.test.features)
+        if form in ("lists", "sets"):
+            assert [list(row) for row in answers] == [list(names[row]) for row in slots]
+        else:
+            assert answers.dtype == int and (answers == expected).all()
+
+
+def test_one_class_a_point():
+    X = np.repeat(np.eye(4), 8, axis=0)
+    y = np.repeat(["d", "b", "a", "c"], 8)
+    model = SNMClassifier(dim=8, members=1, epochs=20).fit(X, y)
+    assert model.classes_.tolist() == ["a", "b", "c", "d"]
+    assert model.predict(np.eye(4)).tolist() == ["d", "b", "a", "c"]
+    assert model.score(X, y) == accuracy_score(y, model.predict(X)) == 1.0
+    # Three of four right, of weights 1, 2, 3 and 4.
+    assert model.score(np.eye(4), ["d", "b", "a", "never seen"], sample_weight=[1, 2, 3, 4]) == 0.6
+    labels, scores = model.decision_topk(np.eye(4), k=4)
+    assert labels[:, 0].tolist() == ["d", "b", "a", "c"] and (np.diff(scores) <= 0).all()
+
+
+def test_score_is_precision_at_1(fitted, data):
+    best, _ = fitted.decision_topk(data.test.features, k=1)
+    truth = data.test.labels.toarray()
+    hits = [truth[i, best[i, 0]] for i in range(tiny.TEST_POINTS)]
+    assert fitted.score(data.test.features, data.test.labels) == np.mean(hits)
+
+
+def test_labels_per_point(fitted, data):
+    model = pickle.loads(pickle.dumps(fitted)).set_params(labels_per_point=3)
+    assert (np.diff(model.predict(data.test.features).indptr) == 3).all()
+    with pytest.raises(InputError, match="labels_per_point"):
+        model.set_params(labels_per_point=0).predict(data.test.features)
+
+
+def test_a_pickle_answers_with_the_same_bits(fitted, data):
+    again = pickle.loads(pickle.dumps(fitted))
+    for mine, theirs in zip(again.decision_topk(data.test.features),
+                            fitted.decision_topk(data.test.features), strict=True):  # fmt: skip
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_partial_fit_goes_on(data):
+    X, Y = data.train.features, data.train.labels
+    model = SNMClassifier(weighting="l2", **SMALL)
+    losses = [np.mean(model.partial_fit(X, Y).loss_curve_) for _ in range(6)]
+    assert losses[-1] < 0.8 * losses[0]
+    before = model.decision_topk(X, k=3)[1]
+    empty = sparse.csr_matrix((tiny.POINTS, tiny.LABELS))
+    np.testing.assert_array_equal(model.partial_fit(X, empty).decision_topk(X, k=3)[1], before)
+    # After a fit it goes on from there.
+    model = SNMClassifier(epochs=6, **SMALL).fit(X, Y)
+    start = model.loss_curve_[0]
+    assert np.mean(model.partial_fit(X, Y).loss_curve_) < 0.8 * start
+
+
+def test_partial_fit_needs_to_know_the_classes(data):
+    X = data.train.features
+    y = [[f"{i % 3}"] for i in range(tiny.POINTS)]
+    model = SNMClassifier(**{**SMALL, "sampled": 2, "mined": 2})
+    with pytest.raises(InputError, match="all classes in the first call"):
+        model.partial_fit(X, y)
+    model.partial_fit(X, y, classes=["0", "1", "2", "unseen"])
+    assert model.classes_.tolist() == ["0", "1", "2", "unseen"]
+    with pytest.raises(InputError, match=r"classes: found others than before"):
+        model.partial_fit(X, y, classes=["0", "1"])
+    with pytest.raises(InputError, match=r"the class .*'9'.*, expected one of the known"):
+        model.partial_fit(X, [["9"]] * tiny.POINTS)
+    with pytest.raises(InputError, match="targets of the form 'sparse', expected 'lists'"):
+        model.partial_fit(X, data.train.labels)
+
+
+def test_texts_through_a_pipeline():
+    topics = {"fruit": "apple pear plum", "tools": "hammer saw drill", "sea": "wave tide boat"}
+    rng = np.random.default_rng(0)
+    texts, labels = [], []
+    for _ in range(60):
+        names = sorted(rng.choice(list(topics), 2, replace=False))
+        texts.append(" ".join(rng.choice(topics[name].split()) for name in names))
+        labels.append(names)
+    model = make_pipeline(TfidfVectorizer(), SNMClassifier(dim=8, members=1, epochs=20))
+    model.fit(texts, labels)
+    (answer,) = model.predict(["the saw and a wave"])
+    assert sorted(answer) == ["sea", "tools"]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")
+def test_grid_search(data):
+    X, Y = data.train.features, data.train.labels
+    grid = {"epochs": [1, 6]}
+    search = GridSearchCV(SNMClassifier(**SMALL), grid, cv=2).fit(X, Y)
+    assert search.best_params_ == {"epochs": 6}
+    assert search.best_score_ > search.cv_results_["mean_test_score"][0]
+    lists = [list(Y[i].indices) for i in range(tiny.POINTS)]
+    again = GridSearchCV(SNMClassifier(**SMALL), grid, cv=KFold(2), refit=False)
+    scores = again.fit(X, lists).cv_results_["mean_test_score"]
+    # The same but for a label that one fold lacks, which lists then do not tell of.
+    np.testing.assert_allclose(scores, search.cv_results_["mean_test_score"], atol=0.05)
+
+
+def test_parameters_are_kept_as_they_are_given():
+    model = SNMClassifier(dim=7, settings={"ramp_rho": 2.0})
+    assert clone(model).get_params() == model.get_params()
+    assert model.get_params()["dim"] == 7 and model.get_params()["settings"] == {"ramp_rho": 2.0}
+    with pytest.raises(NotFittedError):
+        model.predict(np.eye(3))
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ({"settings": {"ramp_ro": 1}}, "settings: ramp_ro: .*for example ramp_rho"),
+        ({"settings": {"patience": 3}}, "settings: patience: found a setting of runs"),
+        ({"dim": 8, "settings": {"dim": 9}}, "settings: dim: found another value"),
+        ({"preset": "big"}, "preset: found 'big', expected one of default, paper"),
+        ({"learning_rate": -1.0}, "--learning-rate: found -1.0, expected a number above 0"),
+        ({"weighting": "best"}, "weighting: found 'best', expected one of"),
+    ],
+)
+def test_settings_that_cannot_be_used(data, params, said):
+    with pytest.raises(InputError, match=said):
+        SNMClassifier(**params).fit(data.train.features, data.train.labels)
+
+
+def test_targets_that_cannot_be_used(data):
+    X = data.train.features
+    with pytest.raises(InputError, match="at least 2 classes"):
+        SNMClassifier().fit(X, ["one"] * tiny.POINTS)
+    with pytest.raises(ValueError, match="Unknown label type: continuous"):
+        SNMClassifier().fit(X, np.linspace(0, 1, tiny.POINTS))
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        SNMClassifier().fit(X, ["a", "b"])
+    with pytest.raises(InputError, match="lists of labels and other things"):
+        SNMClassifier().fit(X, [["a"]] * (tiny.POINTS - 1) + ["b"])
+
+
+def test_scikit_learn_is_imported_when_it_is_used():
+    code = (
+        "import sys\n"
+        "sys.modules['sklearn'] = None\n"  # as if it were not installed
+        "import snm\n"
+        "assert not {'jax', 'scipy'} & set(sys.modules)\n"
+        "try: snm.SNMClassifier\n"
+        "except ImportError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "SNMClassifier needs scikit-learn: pip install 'snm[sklearn]'\n"

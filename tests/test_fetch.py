@@ -1,0 +1,456 @@
+"""`snm data fetch` against a server of this machine that does everything wrong that servers do."""
+
+import hashlib
+import io
+import json
+import tarfile
+import threading
+import zipfile
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+import tiny
+from test_cli import call, refused
+
+import snm
+from snm.data.cache import folder as cache_folder
+from snm.datasets import registry
+from snm.datasets.fetch import fetch
+from snm.datasets.registry import Entry, Mirror, find, read_registry
+from snm.datasets.transfer import fetch_archive
+from snm.datasets.unpack import unpack
+from snm.errors import InputError
+
+FILES = {"train.txt": "Tiny/tiny_train.txt", "test.txt": "Tiny/tiny_test.txt"}
+SIZES = {"features": 30, "labels": 20, "train_points": 60, "test_points": 20}
+
+
+def texts():
+    head = f"{tiny.FEATURES} {tiny.LABELS}"
+    return {
+        "Tiny/tiny_train.txt": f"60 {head}\n" + "\n".join(tiny.rows(60, 0)) + "\n",
+        "Tiny/tiny_test.txt": f"20 {head}\n" + "\n".join(tiny.rows(20, 1)) + "\n",
+    }
+
+
+def zipped(members, compression=zipfile.ZIP_STORED):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", compression) as archive:
+        for name, text in members.items():
+            archive.writestr(name, text)
+    return out.getvalue()
+
+
+GOOD = zipped(texts())
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        server = self.server
+        path = self.path.removeprefix("http://sets.invalid")  # what a proxy is asked for
+        server.asked.append((path, self.headers.get("Range"), self.headers.get("If-Range")))
+        visits = sum(1 for asked, *_ in server.asked if asked == path)
+        if path == "/moved.zip":
+            self._answer(302, b"", Location="/good.zip")
+        elif path == "/page.zip":
+            self._answer(200, b"<html>gone</html>", **{"Content-Type": "text/html; charset=utf-8"})
+        elif path in server.files:
+            body, cut = server.files[path], server.cuts.get(path, [])
+            tag = server.tags.get(path, ['"one"'])
+            etag = tag[min(visits, len(tag)) - 1]
+            self._file(body, etag, cut[visits - 1] if visits <= len(cut) else None)
+        else:
+            self._answer(404, b"")
+
+    def _answer(self, status, body, **headers):
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(body)), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _file(self, body, etag, cut):
+        """The file, or the rest that is asked for; `cut` drops the connection after some bytes."""
+        first, status = 0, 200
+        wanted = self.headers.get("Range")
+        if wanted and self.headers.get("If-Range") == etag:
+            first, status = int(wanted.removeprefix("bytes=").rstrip("-")), 206
+        part = body[first:]
+        headers = {"ETag": etag, "Content-Type": "application/zip"}
+        if status == 206:
+            headers["Content-Range"] = f"bytes {first}-{len(body) - 1}/{len(body)}"
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(part)), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(part if cut is None else part[:cut])
+        if cut is not None:
+            self.wfile.flush()
+            self.close_connection = True
+            self.connection.close()
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    for name in ("HTTP_PROXY", "http_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    server.daemon_threads = True
+    server.files, server.cuts, server.tags, server.asked = {"/good.zip": GOOD}, {}, {}, []
+    server.handle_error = lambda *_: None  # dropped connections are what is tested
+    server.root = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def entry(server, *paths, **options):
+    mirrors = tuple(Mirror(url=server.root + path, files=FILES, **options) for path in paths)
+    return Entry("Tiny-20", mirrors, statistics=dict(SIZES))
+
+
+def said(*_):
+    pass
+
+
+def same_as_tiny(folder, tmp_path):
+    expected = snm.load_data(tiny.write(tmp_path / "expected"), cache=None)
+    data = snm.load_data(folder, cache=None)
+    for part in ("train", "test"):
+        mine, theirs = getattr(data, part), getattr(expected, part)
+        assert (mine.features != theirs.features).nnz == (mine.labels != theirs.labels).nnz == 0
+    assert sorted(path.name for path in folder.iterdir()) == ["test.txt", "train.txt"]
+
+
+def left_beside(folder):
+    return sorted(path.name for path in folder.parent.iterdir() if path.name != "expected")
+
+
+def test_a_good_day(server, tmp_path):
+    heard = []
+    digest = "sha256:" + hashlib.sha256(GOOD).hexdigest()
+    out = tmp_path / "sets" / "Tiny-20"
+    facts = fetch(entry(server, "/good.zip", hash=digest), out, lambda *said: heard.append(said))
+    assert {name: facts[name] for name in SIZES} == SIZES
+    same_as_tiny(out, tmp_path)
+    assert heard[-1] == (len(GOOD), len(GOOD))
+    assert left_beside(out) == [".downloads", "Tiny-20"]
+    assert list((out.parent / ".downloads").iterdir()) == []
+
+
+def test_a_drop_midway_is_resumed(server, tmp_path):
+    server.cuts["/good.zip"] = [1000, 500]
+    fetch(entry(server, "/good.zip"), tmp_path / "a", said)
+    same_as_tiny(tmp_path / "a", tmp_path)
+    assert server.asked == [
+        ("/good.zip", None, None),
+        ("/good.zip", "bytes=1000-", '"one"'),
+        ("/good.zip", "bytes=1500-", '"one"'),
+    ]
+
+
+def test_a_later_call_goes_on_where_the_last_one_died(server, tmp_path):
+    server.cuts["/good.zip"] = [1000, 0, 0, 0, 0]
+    with pytest.raises(InputError, match="no mirror that works"):
+        fetch(entry(server, "/good.zip"), tmp_path / "a", said)
+    assert not (tmp_path / "a").exists()
+    server.cuts.clear()
+    server.asked.clear()
+    fetch(entry(server, "/good.zip"), tmp_path / "a", said)
+    assert server.asked == [("/good.zip", "bytes=1000-", '"one"')]
+    same_as_tiny(tmp_path / "a", tmp_path)
+
+
+def test_a_file_that_changed_meanwhile_is_begun_again(server, tmp_path):
+    server.cuts["/good.zip"] = [1000]
+    server.tags["/good.zip"] = ['"old"', '"new"']
+    fetch(entry(server, "/good.zip"), tmp_path / "a", said)
+    assert server.asked[1] == ("/good.zip", "bytes=1000-", '"old"')
+    same_as_tiny(tmp_path / "a", tmp_path)
+
+
+def test_a_redirect_and_a_dead_mirror(server, tmp_path):
+    fetch(entry(server, "/gone.zip", "/page.zip", "/moved.zip"), tmp_path / "a", said)
+    asked = [path for path, *_ in server.asked]
+    assert asked == ["/gone.zip", "/page.zip", "/moved.zip", "/good.zip"]
+    same_as_tiny(tmp_path / "a", tmp_path)
+
+
+def test_every_mirror_is_named_when_none_works(server, tmp_path):
+    digest = "sha256:" + "0" * 64
+    wanted = entry(server, "/gone.zip", "/page.zip", "/good.zip", hash=digest)
+    with pytest.raises(InputError) as error:
+        fetch(wanted, tmp_path / "a", said)
+    message = str(error.value)
+    assert "/gone.zip: HTTP 404" in message
+    assert "/page.zip: a web page instead of an archive" in message
+    assert f"/good.zip: another hash than {digest}" in message
+    assert message.endswith("expected one, or --from-file ARCHIVE")
+    # Bytes of a wrong hash are not kept: the next call begins anew.
+    kept = {path.name for path in (tmp_path / ".downloads").rglob("*") if path.is_file()}
+    assert not any(name.endswith(".part") for name in kept)
+
+
+def test_a_proxy_from_the_environment(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", server.root)
+    wanted = Entry("Tiny-20", (Mirror(url="http://sets.invalid/good.zip", files=FILES),))
+    fetch(wanted, tmp_path / "a", said)
+    assert server.asked == [("/good.zip", None, None)]
+
+
+def test_google_drive_goes_through_gdown(tmp_path, monkeypatch):
+    gdown = pytest.importorskip("gdown")
+    asked = []
+
+    def download(*, id, output, quiet, resume, progress):
+        asked.append((id, resume))
+        with open(output, "wb") as stream:  # noqa: PTH123
+            stream.write(GOOD)
+        progress(len(GOOD), None)
+
+    monkeypatch.setattr(gdown, "download", download)
+    wanted = Entry("Tiny-20", (Mirror(drive="abc", files=FILES),))
+    fetch(wanted, tmp_path / "a", said)
+    assert asked == [("abc", True)]
+
+    def refuse(**_):
+        raise gdown.exceptions.DownloadError("too many\nusers")
+
+    monkeypatch.setattr(gdown, "download", refuse)
+    with pytest.raises(InputError, match="Google Drive abc: too many users"):
+        fetch_archive(wanted, tmp_path, said)
+
+
+def test_other_sizes_than_the_registrys(server, tmp_path):
+    wanted = Entry(
+        "Tiny-20", entry(server, "/good.zip").mirrors, statistics={**SIZES, "labels": 21}
+    )
+    with pytest.raises(InputError) as error:
+        fetch(wanted, tmp_path / "a", said)
+    assert "features 30, labels 20, train points 60, test points 20, expected" in str(error.value)
+    assert not (tmp_path / "a").exists()
+    fetch(wanted, tmp_path / "a", said, any_statistics=True)
+    same_as_tiny(tmp_path / "a", tmp_path)
+
+
+def test_git_blob_ids(tmp_path):
+    archive = tmp_path / "x.zip"
+    archive.write_bytes(GOOD)
+    text = texts()["Tiny/tiny_train.txt"].encode()
+    right = hashlib.sha1(f"blob {len(text)}\0".encode() + text).hexdigest()
+    for blob in (right, "0" * 40):
+        mirror = Mirror(url="http://x", files=FILES, git_blobs={"train.txt": blob})
+        wanted = Entry("Tiny-20", (mirror,))
+        if blob == right:
+            fetch(wanted, tmp_path / "a", said, archive=archive)
+        else:
+            with pytest.raises(InputError, match=f"train.txt with git blob id {right}"):
+                fetch(wanted, tmp_path / "b", said, archive=archive)
+    assert not (tmp_path / "b").exists()
+
+
+def test_one_file_of_points_with_splits(tmp_path):
+    """Row numbers from 1, the first column counts; against rows picked by hand."""
+    rows = tiny.rows(5, 0)
+    members = {
+        "S/S_data.txt": f"5 {tiny.FEATURES} {tiny.LABELS}\n" + "\n".join(rows) + "\n",
+        "S/s_trSplit.txt": "5 1\n1 2\n3 3\n",
+        "S/s_tstSplit.txt": "2 4\n4 5\n",
+    }
+    archive = tmp_path / "s.zip"
+    archive.write_bytes(zipped(members))
+    split = {"points": "S/S_data.txt", "train": "S/s_trSplit.txt", "test": "S/s_tstSplit.txt"}
+    wanted = Entry("S", (Mirror(url="http://x", split=split),))
+    fetch(wanted, tmp_path / "a", said, archive=archive)
+    lines = (tmp_path / "a" / "train.txt").read_text().splitlines()
+    assert lines == [f"3 {tiny.FEATURES} {tiny.LABELS}", rows[4], rows[0], rows[2]]
+    lines = (tmp_path / "a" / "test.txt").read_text().splitlines()
+    assert lines[1:] == [rows[1], rows[3]]
+    for bad in ("0 1\n", "6 1\n", "x\n"):
+        archive.write_bytes(zipped({**members, "S/s_trSplit.txt": bad}))
+        with pytest.raises(InputError, match=r"train split:1: found .* a row from 1 to 5"):
+            fetch(wanted, tmp_path / "b", said, archive=archive)
+
+
+# -- archives that mean harm -----------------------------------------------------------------
+
+
+def tarred(*members):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as archive:
+        for info, data in members:
+            archive.addfile(info, io.BytesIO(data) if data is not None else None)
+    return out.getvalue()
+
+
+def info(name, data=b"", kind=tarfile.REGTYPE, link=""):
+    found = tarfile.TarInfo(name)
+    found.size, found.type, found.linkname = len(data), kind, link
+    return found, data if kind == tarfile.REGTYPE else None
+
+
+def a_link_in_a_zip():
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        link = zipfile.ZipInfo("Tiny/tiny_train.txt")
+        link.external_attr = 0o120777 << 16
+        archive.writestr(link, "/etc/passwd")
+        archive.writestr("Tiny/tiny_test.txt", "1 1 1\n")
+    return out.getvalue()
+
+
+MALICIOUS = {
+    "a path upwards": (zipped({**texts(), "../escaped.txt": "x"}), "'../escaped.txt'"),
+    "a path upwards, in Windows' way": (zipped({**texts(), "a\\..\\..\\x": "x"}), "paths inside"),
+    "an absolute path": (zipped({**texts(), "/tmp/escaped": "x"}), "'/tmp/escaped'"),
+    "a drive": (zipped({**texts(), "C:\\x": "x"}), "paths inside"),
+    "a path upwards in a tar": (tarred(info("../../x", b"x")), "'../../x'"),
+    "a link in a tar": (
+        tarred(info("Tiny/tiny_train.txt", kind=tarfile.SYMTYPE, link="/etc/passwd")),
+        "no plain file",
+    ),
+    "a hard link in a tar": (
+        tarred(info("Tiny/tiny_train.txt", kind=tarfile.LNKTYPE, link="../x")),
+        "no plain file",
+    ),
+    "a device in a tar": (tarred(info("Tiny/tiny_train.txt", kind=tarfile.CHRTYPE)), "no plain"),
+    "a link in a zip": (a_link_in_a_zip(), "a link, expected a plain file"),
+    "no archive": (b"hello" * 100, "something else, expected a zip or tar archive"),
+    "half a zip": (GOOD[: len(GOOD) // 2], "something else"),
+    "a missing file": (zipped({"Tiny/tiny_train.txt": "1 1 1\n"}), "no file tiny_test.txt"),
+    "two of a name": (
+        zipped({"a/tiny_train.txt": "", "b/tiny_train.txt": "", "tiny_test.txt": ""}),
+        "2 files tiny_train.txt",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", MALICIOUS)
+def test_malicious_archives_write_nothing(tmp_path, what):
+    content, message = MALICIOUS[what]
+    place = tmp_path / "deep" / "place"
+    place.mkdir(parents=True)
+    archive = place / "x.zip"
+    archive.write_bytes(content)
+    wanted = Entry("Tiny-20", (Mirror(url="http://x", files=FILES),))
+    with pytest.raises(InputError) as error:
+        fetch(wanted, place / "out", said, archive=archive)
+    assert message in str(error.value), str(error.value)
+    written = {path for path in tmp_path.rglob("*") if path.is_file()}
+    assert written == {archive}
+
+
+def test_a_bomb(tmp_path, monkeypatch):
+    monkeypatch.setattr("snm.datasets.unpack._ROOM", 1 << 20)
+    archive = tmp_path / "bomb.zip"
+    archive.write_bytes(zipped({"train.txt": "0" * (4 << 20)}, zipfile.ZIP_DEFLATED))
+    assert archive.stat().st_size < 10_000
+    with pytest.raises(InputError, match="a size that its archive can hold"):
+        unpack(archive, {"train.txt": "train.txt"}, {}, tmp_path)
+    assert (tmp_path / "train.txt").stat().st_size < 3 << 20
+
+
+def test_a_damaged_member(tmp_path):
+    content = bytearray(GOOD)
+    content[200] ^= 1
+    archive = tmp_path / "x.zip"
+    archive.write_bytes(bytes(content))
+    with pytest.raises(InputError, match=r"damage in Tiny/tiny_train\.txt"):
+        unpack(archive, FILES, {}, tmp_path)
+
+
+# -- the registry and the command line -------------------------------------------------------
+
+
+def test_the_packages_registry():
+    entries = read_registry()
+    names = [entry.name for entry in entries]
+    wanted = ["EURLex-4K", "Wiki10-31K", "AmazonCat-13K", "Amazon-670K", "Amazon-3M",
+              "WikiLSHTC-325K", "Delicious-200K", "Bibtex", "Delicious", "Mediamill",
+              "RCV1-2K"]  # fmt: skip
+    assert set(wanted) <= set(names) and sum(name.startswith("LF-") for name in names) >= 6
+    assert len(set(names)) == len(names)
+    for one in entries:
+        assert one.cite and one.licence and one.mirrors
+        a, b = one.propensity
+        assert a > 0 and b > 0
+        # What nobody has checked says so.
+        assert not one.statistics_verified and not any(m.verified for m in one.mirrors)
+        for mirror in one.mirrors:
+            assert mirror.hash is None or len(mirror.hash) in (
+                len("md5:") + 32,
+                len("sha256:") + 64,
+            )
+    assert find("EURLEX").name == "EURLex-4K"
+    with pytest.raises(InputError, match="expected for example EURLex-4K"):
+        find("eurlex-4")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[", "[[sets]]", '[[set]]\nname = "a"', '[[set]]\nname = "a"\n[[set.mirror]]\nurl = "b"',
+     '[[set]]\nname = "a"\n[[set.mirror]]\nfiles = {a = "b"}'],
+)  # fmt: skip
+def test_damaged_registries(tmp_path, text):
+    (tmp_path / "r.toml").write_text(text)
+    with pytest.raises(InputError, match="no registry"):
+        read_registry(tmp_path / "r.toml")
+
+
+def test_by_name_on_the_command_line(server, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("SNM_CACHE", str(tmp_path / "cache"))
+    good, other = entry(server, "/good.zip"), entry(server, "/gone.zip")
+    entries = (good, Entry("Other", other.mirrors))
+    monkeypatch.setattr(registry, "read_registry", lambda: entries)
+    monkeypatch.setattr("snm.datasets.verb.read_registry", lambda: entries)
+    call("data", "fetch", "tiny-20")
+    shown = capsys.readouterr().out
+    place = cache_folder("default") / "datasets" / "Tiny-20"
+    assert f"Tiny-20 is in {place}" in shown and "next: snm train Tiny-20 --run-dir RUN" in shown
+    call("data", "fetch", "Tiny-20")
+    assert "is here already" in capsys.readouterr().out
+    # The name stands for the data from then on.
+    assert snm.load_data("Tiny-20").train.num_points == 60
+    call("data", "stats", "tiny-20", "--json")
+    assert json.loads(capsys.readouterr().out)["labels"] == 20
+    call("train", "Tiny-20", "--run-dir", tmp_path / "run", *tiny.FLAGS)
+    call("evaluate", tmp_path / "run")
+    capsys.readouterr()
+    call("data", "list")
+    shown = capsys.readouterr().out
+    assert "Tiny-20" in shown and "verified" in shown
+    call("data", "list", "--json")
+    assert json.loads(capsys.readouterr().out)[0]["mirrors"][0]["verified"] is False
+
+    archive = tmp_path / "here.zip"
+    archive.write_bytes(GOOD)
+    call("data", "fetch", "Other", "--from-file", archive, "--out", tmp_path / "mine")
+    same_as_tiny(tmp_path / "mine", tmp_path)
+    assert "HTTP 404" in refused(capsys, "data", "fetch", "Other")
+    assert "no such file" in refused(capsys, "data", "fetch", "Other", "--from-file", "none.zip")
+    assert "for example Other" in refused(capsys, "data", "fetch", "othr")
+    odd = Entry("Odd", good.mirrors, statistics={"labels": 7})
+    monkeypatch.setattr(registry, "read_registry", lambda: (odd,))
+    call("data", "fetch", "Odd", status=2)
+    done = capsys.readouterr()
+    assert "registry" in done.out and "found" in done.out  # both tables
+    assert "labels 7 (--any-statistics" in done.err
+
+
+def test_a_hash_decides_between_layouts_of_a_file_that_is_here(tmp_path):
+    archive = tmp_path / "x.zip"
+    archive.write_bytes(GOOD)
+    right = Mirror(url="http://a", files=FILES, hash="md5:" + hashlib.md5(GOOD).hexdigest())
+    wrong = Mirror(url="http://b", files={"train.txt": "none"}, hash="sha256:" + "0" * 64)
+    fetch(Entry("Tiny-20", (wrong, right)), tmp_path / "a", said, archive=archive)
+    with pytest.raises(InputError, match="an archive with sha256:0000"):
+        fetch(Entry("Tiny-20", (wrong,)), tmp_path / "b", said, archive=archive)

@@ -1,0 +1,289 @@
+"""`snm data import`: every format gives the same data, that of scikit-learn's own vectorisers."""
+
+import csv
+import gzip
+import json
+
+import numpy as np
+import pytest
+import tiny
+from sklearn.datasets import load_svmlight_file
+from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
+from sklearn.preprocessing import MultiLabelBinarizer
+from test_cli import call, refused
+
+import snm
+from snm.data.vectorizer import Vectorizer
+from snm.errors import InputError
+
+TOPICS = {"fruit & nuts": "apple pear plum fig", "tools": "saw drill file plane", "ça": "été mer"}
+
+
+def documents(count=60, seed=0):
+    rng = np.random.default_rng(seed)
+    texts, labels = [], []
+    for _ in range(count):
+        names = sorted(rng.choice(list(TOPICS), rng.integers(1, 3), replace=False))
+        words = [str(rng.choice(TOPICS[name].split())) for name in names for _ in range(3)]
+        texts.append(" ".join(["the", *words]))
+        labels.append(names)
+    return texts, labels
+
+
+TEXTS, LABELS = documents()
+
+
+def write(folder, form, texts=TEXTS, labels=LABELS):
+    """The documents in a format; the file and the options that read it."""
+    folder.mkdir(exist_ok=True)
+    pairs = list(zip(texts, labels, strict=True))
+    if form == "jsonl":
+        path = folder / "docs.jsonl"
+        rows = [json.dumps({"text": text, "labels": names}) for text, names in pairs]
+        path.write_text("\n".join(rows) + "\n")
+        return [path]
+    if form == "packed":
+        (path,) = write(folder, "jsonl", texts, labels)
+        packed = path.with_suffix(".jsonl.gz")
+        packed.write_bytes(gzip.compress(path.read_bytes()))
+        return [packed]
+    if form in ("csv", "tsv"):
+        path = folder / f"docs.{form}"
+        with path.open("w", encoding="utf-8", newline="") as stream:
+            out = csv.writer(stream, delimiter="," if form == "csv" else "\t")
+            out.writerow(["id", "head", "body", "tags"])
+            out.writerows(["7", *text.split(" ", 1), ",".join(names)] for text, names in pairs)
+        return [path, "--text", "head", "body", "--labels", "tags"]
+    if form == "raw":
+        path = folder / "trn.raw.txt"
+        path.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+        names = "".join("|".join(names) + "\n" for names in labels)
+        (folder / "Y.trn.txt").write_text(names, encoding="utf-8")
+        return [path, "--label-file", folder / "Y.trn.txt", "--label-separator", "|"]
+    assert form == "fasttext"
+    path = folder / "docs.txt"
+    words = [" ".join(f"__label__{n.replace(' ', '_')}" for n in names) for names in labels]
+    path.write_text("".join(f"{front} {text}\n" for front, text in zip(words, texts, strict=True)))
+    return [path]
+
+
+def read(out):
+    """Features, labels by name, of the training points of a folder."""
+    data = snm.load_data(out)
+    names = np.array(data.label_names)
+    rows = [sorted(names[data.train.labels[i].indices]) for i in range(data.train.num_points)]
+    return data, rows
+
+
+@pytest.mark.parametrize("form", ["jsonl", "packed", "csv", "tsv", "raw", "fasttext"])
+def test_every_format_gives_the_same_data(tmp_path, form):
+    source, *options = write(tmp_path / "in", form)
+    call("data", "import", source, "--out", tmp_path / "out", *options)
+    data, rows = read(tmp_path / "out")
+    wanted = CountVectorizer()
+    expected = wanted.fit_transform(TEXTS)
+    np.testing.assert_array_equal(data.train.features.toarray(), expected.toarray())
+    vectorizer = Vectorizer.read(tmp_path / "out" / "vectorizer.json")
+    assert vectorizer.vocabulary == tuple(wanted.get_feature_names_out())
+    clean = [[n.replace(" ", "_") if form == "fasttext" else n for n in names] for names in LABELS]
+    assert rows == [sorted(names) for names in clean]
+    assert data.test is None
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in", "out"]
+
+
+def test_tfidf_is_scikit_learns(tmp_path):
+    (source,) = write(tmp_path / "in", "jsonl")
+    texts, _ = documents(10, seed=1)
+    call("data", "import", source, "--out", tmp_path / "out", "--vectorizer", "tfidf",
+         "--ngrams", "1", "2", "--strip-accents")  # fmt: skip
+    wanted = TfidfVectorizer(ngram_range=(1, 2), strip_accents="unicode").fit(TEXTS)
+    found = Vectorizer.read(tmp_path / "out" / "vectorizer.json")
+    assert "ete" in found.vocabulary
+    np.testing.assert_allclose(
+        found.transform(texts).toarray(), wanted.transform(texts).toarray(), rtol=1e-6
+    )
+    train = snm.load_data(tmp_path / "out").train
+    np.testing.assert_allclose(
+        train.features.toarray(), wanted.transform(TEXTS).toarray(), rtol=1e-6
+    )
+
+
+def test_hashing_is_scikit_learns(tmp_path):
+    (source,) = write(tmp_path / "in", "fasttext")
+    call("data", "import", source, "--out", tmp_path / "out", "--vectorizer", "hashing",
+         "--features", "64")  # fmt: skip
+    wanted = HashingVectorizer(n_features=64, alternate_sign=False, norm=None).transform(TEXTS)
+    train = snm.load_data(tmp_path / "out").train
+    np.testing.assert_array_equal(train.features.toarray(), wanted.toarray())
+
+
+def test_the_vocabulary_is_the_most_frequent_of_the_training_texts(tmp_path):
+    texts = ["b b b a", "b c", "c d e", "a"]  # in 2 texts: a, b, c; words of one letter: none
+    texts = [" ".join(2 * letter for letter in text.split()) for text in texts]
+    (source,) = write(tmp_path / "in", "jsonl", texts, [["x"]] * 4)
+    call("data", "import", source, "--out", tmp_path / "a", "--features", "2")
+    assert Vectorizer.read(tmp_path / "a" / "vectorizer.json").vocabulary == ("aa", "bb")
+    call("data", "import", source, "--out", tmp_path / "b", "--min-points", "2")
+    assert Vectorizer.read(tmp_path / "b" / "vectorizer.json").vocabulary == ("aa", "bb", "cc")
+
+
+def test_a_test_file(tmp_path, capsys):
+    (source,) = write(tmp_path / "in", "jsonl")
+    texts, labels = documents(20, seed=1)
+    (test,) = write(tmp_path / "test", "jsonl", [*texts, "unknown words only"], [*labels, ["new"]])
+    call("data", "import", source, "--out", tmp_path / "out", "--test", test)
+    assert "60 training and 21 test points" in capsys.readouterr().out
+    data = snm.load_data(tmp_path / "out")
+    assert data.label_names[-1] == "new" and data.train.num_labels == 4
+    wanted = CountVectorizer().fit(TEXTS).transform([*texts, "unknown words only"])
+    np.testing.assert_array_equal(data.test.features.toarray(), wanted.toarray())
+    assert data.test.features[20].nnz == 0 and data.test.labels[20].indices.tolist() == [3]
+
+
+def test_a_split_by_fraction(tmp_path, monkeypatch):
+    texts = [f"word{i:05} shared" for i in range(400)]
+    (source,) = write(tmp_path / "in", "jsonl", texts, [[str(i)] for i in range(400)])
+    monkeypatch.setattr("snm.importing.build._CHUNK", 7)
+    call("data", "import", source, "--out", tmp_path / "out", "--test-fraction", "0.25")
+    drawn = np.random.default_rng(0).random(1 << 16)[:400] < 0.25
+    data, rows = read(tmp_path / "out")
+    assert [row[0] for row in rows] == [str(i) for i in np.flatnonzero(~drawn)]
+    assert data.test.num_points == drawn.sum() and 60 < drawn.sum() < 140
+    # Words of test texts alone are no features: nothing is learned of them.
+    vocabulary = Vectorizer.read(tmp_path / "out" / "vectorizer.json").vocabulary
+    assert vocabulary == ("shared", *(texts[i].split()[0] for i in np.flatnonzero(~drawn)))
+    call("data", "import", source, "--out", tmp_path / "again", "--test-fraction", "0.25")
+    for name in ("train.txt", "test.txt", "labels.txt"):
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
+
+
+@pytest.mark.parametrize("base", [0, 1])
+def test_svmlight(tmp_path, base):
+    """Against scikit-learn's reader; ids of either base."""
+    rng = np.random.default_rng(0)
+    texts = []
+    for i in range(40):
+        ids = base + np.sort(rng.choice(12, 3, replace=False))
+        ids[0] = base if i == 0 else ids[0]
+        labels = ",".join(map(str, rng.choice(5, rng.integers(0, 3), replace=False)))
+        texts.append(f"{labels} " + " ".join(f"{j}:{rng.random():.4f}" for j in ids) + " # note\n")
+    files = {"train": tmp_path / "train.svm", "test": tmp_path / "test.svm"}
+    files["train"].write_text("".join(texts[:30]))
+    files["test"].write_text("".join(texts[30:]))
+    call("data", "import", files["train"], "--test", files["test"], "--out", tmp_path / "out")
+    data, rows = read(tmp_path / "out")
+    for part, points in (("train", data.train), ("test", data.test)):
+        X, y = load_svmlight_file(
+            str(files[part]), multilabel=True, n_features=12, zero_based=base == 0
+        )
+        np.testing.assert_allclose(points.features.toarray(), X.toarray(), rtol=1e-6)
+        if part == "train":
+            assert rows == [sorted(str(int(label)) for label in names) for names in y]
+
+
+def test_labels_are_kept_by_name(tmp_path):
+    texts = ["some words"] * 3
+    labels = [["b c", "a", "a"], [3, "b  c"], []]
+    (source,) = write(tmp_path / "in", "jsonl", texts, labels)
+    call("data", "import", source, "--out", tmp_path / "out")
+    data, rows = read(tmp_path / "out")
+    assert data.label_names == ("b c", "a", "3")
+    assert rows == [["a", "b c"], ["3", "b c"], []]
+    assert MultiLabelBinarizer().fit([["b c", "a"], ["3"]]).classes_.tolist() == ["3", "a", "b c"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "options", "said"),
+    [
+        ("a.jsonl", '{"text": "x y", "labels": [1]}\n{"text"', [], r"a.jsonl:2: found no JSON"),
+        ("a.jsonl", "[1]\n", [], "a.jsonl:1: found a list, expected an object"),
+        ("a.jsonl", '{"title": "x", "labels": []}\n', [], "no 'text' among 'title', 'labels'"),
+        ("a.jsonl", '{"text": "xx", "labels": "a"}\n', [], "labels: 'a', expected a list"),
+        ("a.csv", "text,labels\nxx,a,b\n", [], "a.csv:2: found 3 fields, expected 2"),
+        ("a.csv", "title,labels\n", [], "a.csv:1: found no column 'text'"),
+        ("a.svm", "1 2:1 2:2\n", [], "a.svm:1: found a feature twice"),
+        ("a.svm", "1 2:x\n", [], "a.svm:1: found '2:x', expected a number after the colon"),
+        ("a.svm", "1 2:nan\n", [], "a.svm:1: found a value that is not finite"),
+        ("a.txt", "only words\n", [], "--format, one of jsonl, csv, raw"),
+        ("a.txt", "only words\n", ["--format=fasttext"], "a.txt:1: found a line without __label__"),
+        ("a.txt", "only words\n", ["--format=raw"], "--label-file: found none"),
+        ("a.jsonl", '{"text": "x", "labels": ["a"]}\n', [], "found no word in 1 of 1 texts"),
+        ("a.jsonl", '{"text": "xx", "labels": []}\n', [], "data: found no label"),
+        ("a.jsonl", "", [], "found no word in 1 of 0 texts"),
+        ("a.jsonl", "{}", ["--test-fraction=1"], "--test-fraction: found 1.0"),
+        ("a.jsonl", "{}", ["--ngrams", "2", "1"], "--ngrams: found 2 1"),
+        ("a.jsonl.gz", gzip.compress(b'{"text"' * 99)[:-9], [], "truncated gzip"),
+        ("a.jsonl", b'{"text": "\xff"}', [], "a.jsonl:1: found bytes that are not text"),
+    ],
+)
+def test_what_cannot_be_used_leaves_nothing(tmp_path, capsys, name, text, options, said):
+    source = tmp_path / name
+    source.write_bytes(text if isinstance(text, bytes) else text.encode())
+    message = refused(capsys, "data", "import", source, "--out", tmp_path / "out", *options)
+    assert said in message, message
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_raw_text_of_other_lengths(tmp_path, capsys):
+    (tmp_path / "x").write_text("one\ntwo\nthree\n")
+    (tmp_path / "y").write_text("a\nb\n")
+    said = refused(capsys, "data", "import", tmp_path / "x", "--label-file", tmp_path / "y",
+                   "--out", tmp_path / "out")  # fmt: skip
+    assert "found the end of the file before line 3" in said
+    assert "exists" not in said and not (tmp_path / "out").exists()
+    (tmp_path / "out").mkdir()
+    said = refused(capsys, "data", "import", tmp_path / "x", "--out", tmp_path / "out")
+    assert said.endswith("found a file or folder of that name, expected a new folder")
+
+
+def test_from_texts_to_answers(tmp_path, capsys):
+    """Import, train, and predict from texts: in Python, and on the command line."""
+    (source,) = write(tmp_path / "in", "jsonl")
+    call("data", "import", source, "--out", tmp_path / "data", "--test-fraction", "0.2")
+    flags = [flag for flag in tiny.FLAGS if not flag.startswith(("--sampled", "--mined", "--ep"))]
+    call("train", tmp_path / "data", "--run-dir", tmp_path / "run", *flags, "--epochs=20")
+    model = snm.load(tmp_path / "run")
+    texts = ["the apple and the fig", "a saw", "la mer"]
+    labels, scores = model.predict(texts, k=1)
+    assert [model.label_names[label] for label in labels[:, 0]] == ["fruit & nuts", "tools", "ça"]
+    by_features = model.predict(model.vectorizer.transform(texts), k=1)
+    np.testing.assert_array_equal(scores, by_features[1])
+    np.testing.assert_array_equal(scores, snm.predict(tmp_path / "run", texts, k=1)[1])
+
+    lines, objects, out = (tmp_path / name for name in ("new.txt", "new.jsonl", "out.jsonl"))
+    lines.write_text("\n".join(texts) + "\n")
+    objects.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    for words in ([lines, "--texts"], [objects]):
+        call("predict", tmp_path / "run", *words, "--k=1", "--output", out)
+        names = [json.loads(line)["names"] for line in out.read_text().splitlines()]
+        assert names == [["fruit & nuts"], ["tools"], ["ça"]]
+    objects.write_text('{"title": 1}\n')
+    assert "new.jsonl:1: found" in refused(
+        capsys, "predict", tmp_path / "run", objects, "--output", out
+    )
+    with pytest.raises(InputError, match="found one text, expected a list"):
+        model.predict("a saw")
+
+
+def test_texts_to_a_model_of_features(tmp_path):
+    folder = tiny.write(tmp_path / "data")
+    snm.train(folder, tiny.CONFIG, tmp_path / "run")
+    with pytest.raises(InputError, match="found a model of features"):
+        snm.load(tmp_path / "run").predict(["a text"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"format": "other"}, {"kind": "best"}, {"vocabulary": ["a"]}, {"idf": [1.0]}, {"ngrams": 1},
+     {"vocabulary": None}],
+)  # fmt: skip
+def test_damaged_vectorizers(tmp_path, change):
+    path = tmp_path / "vectorizer.json"
+    Vectorizer("counts", 2, vocabulary=("aa", "bb")).write(path)
+    assert Vectorizer.read(path).transform(["aa bb bb"]).toarray().tolist() == [[1, 2]]
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(InputError, match="a vectoriser that `snm data import` wrote"):
+        Vectorizer.read(path)
+    path.write_text("{")
+    with pytest.raises(InputError, match="damaged JSON"):
+        Vectorizer.read(path)
