@@ -17,9 +17,12 @@ from tyro.conf import OmitArgPrefixes, OmitSubcommandPrefixes, Positional, arg, 
 from snm.bench.command import Bench
 from snm.compare.command import Compare
 from snm.config import Config, preset, read_config
-from snm.errors import InputError
+from snm.errors import InputError, StoppedError
 
-__all__ = ["main"]
+__all__ = ["STOPPED", "main"]
+
+STOPPED = 75
+"""Exit status after a checkpoint was taken on request: EX_TEMPFAIL of sysexits.h, try again."""
 
 
 @dataclasses.dataclass
@@ -103,8 +106,9 @@ _base: list[Config] = [Config()]
 class Train:
     """Train a model, evaluate it on the test points, and keep both in a folder.
 
-    The same command again goes on where the last one stopped. Settings come from the preset, then
-    from the TOML file, then from the flags.
+    The same command again goes on where the last one stopped. SIGTERM or Ctrl-C finishes the step,
+    takes a checkpoint and exits with status 75; a second one stops at once. Settings come from the
+    preset, then from the TOML file, then from the flags.
 
     For example:
 
@@ -217,7 +221,12 @@ DATA is a folder with train.txt and test.txt (or another layout, see README), or
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Runs `snm`; exits with 2 where the input cannot be used, 130 where it was interrupted."""
+    """Runs `snm`, and exits with a status.
+
+    0: done. 2: input that cannot be used. 1: another error (a full disk, a loss that is not
+    finite). 75: `train` was asked to stop (SIGTERM, SIGINT) and took a checkpoint. 128 + the
+    signal's number: stopped at once.
+    """
     words = list(sys.argv[1:] if args is None else args)
     if words in (["--version"], ["-V"]):
         import snm
@@ -286,6 +295,8 @@ def _guarded(run: Callable[[], None]) -> int:
         run()
     except InputError as error:
         return _said(str(error), 2)
+    except StoppedError as error:
+        return _said(f"{error}; the same command goes on from there", STOPPED)
     except KeyboardInterrupt:
         return _said("interrupted; the same command goes on from the last checkpoint", 130)
     except ArithmeticError as error:

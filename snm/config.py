@@ -127,6 +127,8 @@ class Config:
     """Steps between checkpoints; 0 is once an epoch."""
     keep_checkpoints: int = 2
     """Newest checkpoints kept, beside the best."""
+    on_nonfinite: Literal["stop", "skip"] = "stop"
+    """Where a loss or gradient is not finite: stop, or leave that step out and count it."""
     data_on: Literal["auto", "host", "device"] = "auto"
     """Where the training set lives: streamed from the host, or on the device; auto suits it."""
     steps_per_dispatch: int = 0

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
 import sys
 from pathlib import Path
 
-__all__ = ["peak_memory", "reset_peak", "resident_memory"]
+__all__ = ["available_memory", "peak_memory", "reset_peak", "resident_memory"]
 
 
 def peak_memory() -> int:
@@ -27,6 +28,21 @@ def resident_memory() -> int:
     """Bytes now; elsewhere than on Linux those at the peak."""
     found = _status("VmRSS")
     return peak_memory() if found is None else found
+
+
+def available_memory() -> int:
+    """Bytes that this process may still take: of the machine, or of its control group."""
+    rooms = []
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        text = Path("/proc/meminfo").read_text(encoding="ascii")
+        rooms.append(int(text.split("MemAvailable:")[1].split()[0]) * 1024)
+    with contextlib.suppress(OSError, ValueError):
+        group = Path("/sys/fs/cgroup")
+        limit = int((group / "memory.max").read_text(encoding="ascii"))
+        rooms.append(limit - int((group / "memory.current").read_text(encoding="ascii")))
+    with contextlib.suppress(OSError, ValueError):
+        rooms.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    return max(min(rooms), 0) if rooms else 0
 
 
 def _status(field: str) -> int | None:
