@@ -129,6 +129,8 @@ class Train:
     """Print the resolved settings and sizes, and train nothing."""
     profile: bool = False
     """Write a profiler trace of a few steps to the run's folder."""
+    device_memory: str | None = None
+    """Refuse a run that needs more, such as 80GiB; by default what the device reports."""
     settings: OmitArgPrefixes[Config] = dataclasses.field(default_factory=lambda: _base[0])
     """Settings of the run."""
 
@@ -143,7 +145,39 @@ class Train:
             warm_start=self.warm_start,
             dry_run=self.dry_run,
             profile=self.profile,
+            device_memory=self.device_memory,
         )
+
+
+@dataclasses.dataclass
+class Plan:
+    """Predict what a run will need: bytes by part and stage, and the time of an epoch.
+
+    Takes the options of `snm train`. The programs are compiled, and a few steps are timed where
+    the run fits this machine; nothing is written.
+
+    For example:
+
+      snm plan path/to/eurlex
+      snm plan path/to/amazon3m --preset paper --device-memory 80GiB
+    """
+
+    data: Annotated[Positional[str], arg(metavar="DATA")]
+    """Folder of the data set, or `synthetic`."""
+    device_memory: str | None = None
+    """What there is, such as 80GiB; by default what the device reports."""
+    json: bool = False
+    """Print one JSON object, in bytes and seconds."""
+    config: Path | None = None
+    """TOML file with settings, such as the config.toml of a run."""
+    settings: OmitArgPrefixes[Config] = dataclasses.field(default_factory=lambda: _base[0])
+    """Settings of the run."""
+
+    def __call__(self) -> None:
+        from snm.plan_verb import run_plan
+
+        use_compilation_cache()
+        run_plan(self.data, self.settings, self.device_memory, as_json=self.json)
 
 
 @dataclasses.dataclass
@@ -201,6 +235,7 @@ class Predict:
 Command = (
     Annotated[Data, subcommand("data")]
     | Annotated[Train, subcommand("train")]
+    | Annotated[Plan, subcommand("plan")]
     | Annotated[Evaluate, subcommand("evaluate")]
     | Annotated[Predict, subcommand("predict")]
     | Annotated[Compare, subcommand("compare")]
@@ -211,6 +246,7 @@ _DESCRIPTION = """Extreme classification in JAX with Stochastic Negative Mining.
 
   snm data stats DATA              what a data set holds
   snm train DATA --run-dir RUN     train and evaluate
+  snm plan DATA                    what a run will need: memory, time
   snm evaluate RUN                 evaluate again, or on other data
   snm predict RUN INPUT --output FILE
   snm compare DATA --out DIR       SNM against negative sampling, with a report
@@ -270,6 +306,7 @@ _FLAGS: dict[tuple[str, ...], tuple[type, ...]] = {
     ("data", "stats"): (Stats,),
     ("data", "synth"): (Synth,),
     ("train",): (Train, Config),
+    ("plan",): (Plan, Config),
     ("evaluate",): (Evaluate,),
     ("predict",): (Predict,),
     ("compare",): (Compare,),
@@ -315,7 +352,7 @@ def _said(text: str, status: int) -> int:
 
 def _settings_base(words: Sequence[str]) -> Config:
     """Preset and TOML file of the command line, before its other flags are read."""
-    if not words or words[0] != "train":
+    if not words or words[0] not in ("train", "plan"):
         return Config()
     named = _value(words, "--preset")
     file = _value(words, "--config")

@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from snm.batches import Source, make_source
 from snm.config import Config
@@ -21,13 +22,14 @@ from snm.data.dataset import Dataset, Points
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.evaluation import evaluate_points, metric_names
+from snm.head import HeadSpec
 from snm.logs import EventLog
 from snm.model import Model, TrainState, abstract_state, init_state
 from snm.prediction import Predictor
 from snm.runs import RunFolder, head_stages, load_member, make_model, versions
 from snm.training import Event, NonFiniteError, Noted, Progress, run_steps
 
-__all__ = ["Phase", "PhaseRun", "Started", "first_phase"]
+__all__ = ["Phase", "PhaseRun", "Started", "first_phase", "source_of", "steps_per_dispatch"]
 
 _CPU_STEPS = 4  # a dispatch; more gained nothing on a CPU
 _ACCELERATOR_STEPS = 32  # a step takes less time there than a word with the host
@@ -78,17 +80,7 @@ class PhaseRun:
         features = weighting.apply(phase.points.features)
         labels = phase.points.labels
         schedule_model = make_model(config, features.shape[1], labels.shape[1], 1)
-        self.source: Source = make_source(
-            schedule_model.head,
-            features,
-            labels,
-            batch_size=config.batch_size,
-            seed=config.seed,
-            weight_of_term=config.positive_weights,
-            resident=_resident(config, features.nnz, labels.nnz),
-            sampler=config.sampler,
-            frequency_power=config.frequency_power,
-        )
+        self.source: Source = source_of(config, schedule_model.head, features, labels)
         assert config.epochs != "auto"  # resolved
         total = config.epochs * self.source.steps_per_epoch
         self.last_step = (
@@ -144,7 +136,7 @@ class PhaseRun:
             self.state,
             self.progress,
             last_step=self.last_step,
-            steps_per_dispatch=config.steps_per_dispatch or _steps_per_dispatch(),
+            steps_per_dispatch=config.steps_per_dispatch or steps_per_dispatch(),
             checkpoints=self._checkpoints,
             checkpoint_every=config.checkpoint_every or source.steps_per_epoch,
             evaluate=self._validate if phase.held_out is not None else None,
@@ -231,6 +223,21 @@ def _refuse_another(path: Path, before: dict[str, Any], now: dict[str, Any]) -> 
             raise InputError(str(path), found, f"{now[name]}, as in this run")
 
 
+def source_of(config: Config, spec: HeadSpec, features: csr_matrix, labels: csr_matrix) -> Source:
+    """The loader of a resolved configuration over weighted features."""
+    return make_source(
+        spec,
+        features,
+        labels,
+        batch_size=config.batch_size,
+        seed=config.seed,
+        weight_of_term=config.positive_weights,
+        resident=_resident(config, features.nnz, labels.nnz),
+        sampler=config.sampler,
+        frequency_power=config.frequency_power,
+    )
+
+
 def _initial(model: Model, warm_start: str | Path | None, member: int) -> TrainState:
     if warm_start is None:
         return jax.jit(init_state, static_argnums=0)(model)
@@ -264,7 +271,8 @@ def _described(model: Model) -> str:
     )
 
 
-def _steps_per_dispatch() -> int:
+def steps_per_dispatch() -> int:
+    """Steps that suit the device, where the configuration leaves it open."""
     return _CPU_STEPS if jax.default_backend() == "cpu" else _ACCELERATOR_STEPS
 
 

@@ -16,9 +16,10 @@ from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.model import Model, TrainState, best_labels
 
-__all__ = ["Predictor"]
+__all__ = ["ROWS", "Predictor"]
 
-_ROWS = 512  # points scored at once: a block of scores fits the cache
+ROWS = 512
+"""Points scored at once: a block of scores fits the cache."""
 
 
 @functools.lru_cache(maxsize=8)
@@ -64,9 +65,9 @@ class Predictor:
             raise InputError("k", str(k), f"1 to {model.head.num_labels} labels")
         features = self.weighting.apply(csr_matrix(features))
         score = _compiled(model, k)
-        for first in range(0, features.shape[0], _ROWS):
-            rows = np.arange(first, min(first + _ROWS, features.shape[0]))
-            padded = np.full(_ROWS, -1, np.int64)
+        for first in range(0, features.shape[0], ROWS):
+            rows = np.arange(first, min(first + ROWS, features.shape[0]))
+            padded = np.full(ROWS, -1, np.int64)
             padded[: len(rows)] = rows
             best = score(self.state, block_of(features, padded))
             yield np.asarray(best.slots)[: len(rows)], np.asarray(best.scores)[: len(rows)]

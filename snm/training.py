@@ -37,6 +37,7 @@ __all__ = [
     "Saved",
     "Skipped",
     "Stepped",
+    "compiled_steps",
     "run_steps",
 ]
 
@@ -250,7 +251,7 @@ def run_steps(
                 staged = dataclasses.replace(model, head=heads[stage][1]) if heads else model
                 # The seed is data of the batch, so that members share what is compiled.
                 staged = dataclasses.replace(staged, seed=0)
-                compiled[shape, stage] = _compiled(staged, source, shape)
+                compiled[shape, stage] = compiled_steps(staged, source, shape)
             state, metrics = compiled[shape, stage](state, resident, stack)
             waiting.append((first, count, metrics))
             if len(waiting) > 1:
@@ -351,7 +352,7 @@ def _ahead(source: Source, plan: list[tuple[int, int]]) -> Iterator[tuple[int, i
             yield first, count, stack
 
 
-def _compiled(model: Model, source: Source, shape: tuple[int, int]) -> Any:
+def compiled_steps(model: Model, source: Source, shape: tuple[int, int]) -> Any:
     """Several steps as one program, whose parameters change in place."""
 
     def steps(state: TrainState, resident: Any, stack: Any) -> Any:

@@ -95,6 +95,7 @@ def run_training(
     warm_start: Path | None,
     dry_run: bool,
     profile: bool,
+    device_memory: str | None = None,
 ) -> None:
     """Trains with a progress bar, and prints the metrics on the test points."""
     from snm.data.dataset import load
@@ -106,8 +107,11 @@ def run_training(
         return
 
     from snm import trainer
+    from snm.plan_verb import refuse_what_cannot_fit
     from snm.training import Evaluated, Noted, Skipped, Stepped
 
+    with _waiting("planning"):
+        refuse_what_cannot_fit(dataset, config, device_memory)
     result: dict[str, Any] = {}
     with _bar() as bar, _stop_wished() as stop:
         task = None

@@ -153,7 +153,7 @@ def test_bad_words(capsys, words, message):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "Expected one of {data, train, evaluate, predict, compare, bench}"),
+        ([], "Expected one of {data, train, plan, evaluate, predict, compare, bench}"),
         (["train", "data"], "--run-dir"),
         (["train", "data", "--run-dir"], "--run-dir"),
         (["train", "data", "--run-dir=x", "--dim=2.5"], "--dim"),

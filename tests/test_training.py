@@ -636,7 +636,7 @@ def test_streaming_prediction_is_the_whole_prediction(whole, monkeypatch):
     features = snm.generate(points=37, test_points=0, features=30, labels=20,
                             labels_per_point=2, nonzeros_per_point=4).train.features  # fmt: skip
     labels, scores = model.predict(features, 3)
-    monkeypatch.setattr(prediction, "_ROWS", 16)
+    monkeypatch.setattr(prediction, "ROWS", 16)
     pieces = list(model.top(features, 3))
     assert [len(piece[0]) for piece in pieces] == [16, 16, 5]
     np.testing.assert_array_equal(np.concatenate([piece[0] for piece in pieces]), labels)
