@@ -134,6 +134,7 @@ class Programs:
     source: Source
     step: Any
     count: int
+    compile_seconds: float
 
 
 def forecast(dataset: Dataset, config: Config) -> tuple[Forecast, Programs]:
@@ -162,8 +163,10 @@ def forecast(dataset: Dataset, config: Config) -> tuple[Forecast, Programs]:
 
     start = _temporary(jax.jit(init_state, static_argnums=0).lower(model))
     started = resident_memory()
+    begun = time.perf_counter()
     step = compiled_steps(model, source, source.shape(0)).lower(state, resident, stack).compile()
     members = config.members
+    compile_seconds = time.perf_counter() - begun
     joined = jax.eval_shape(lambda one: join([one] * members), state)
     several = dataclasses.replace(model, members=members)
     block = block_of(features, np.arange(min(ROWS, features.shape[0])))
@@ -195,7 +198,7 @@ def forecast(dataset: Dataset, config: Config) -> tuple[Forecast, Programs]:
     )
     host, device = account(needs, on_cpu)
     return Forecast(host, device, needs, source.steps_per_epoch), Programs(
-        model, source, step, count
+        model, source, step, count, compile_seconds
     )
 
 

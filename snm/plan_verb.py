@@ -58,6 +58,7 @@ def run_plan(data: str, config: Config, memory: str | None, *, as_json: bool) ->
             "ways_to_fit": [{"flags": flags, "bytes": size} for flags, size in ways],
             "steps_per_epoch": steps,
             "seconds_per_step": seconds,
+            "compile_seconds": programs.compile_seconds,
             "seconds_per_epoch": None if seconds is None else seconds * steps,
         }
         print(json.dumps(found))
@@ -69,11 +70,13 @@ def run_plan(data: str, config: Config, memory: str | None, *, as_json: bool) ->
     if seconds is None:
         _console.print("time: not measured, since the run does not fit this machine")
     else:
-        epochs = config.epochs * config.members
+        every = config.epochs * config.members * steps
         _console.print(
             f"{seconds:.3g} s a step, {steps} steps an epoch: {_duration(seconds * steps)} an "
-            f"epoch, {_duration(seconds * steps * epochs)} of training in all ({config.epochs} epochs, "
-            f"members {config.members}; evaluation comes on top)"
+            f"epoch, the first after {programs.compile_seconds:.2g} s of compiling;\n"
+            f"{_duration(seconds * every)} of training in all "
+            f"(epochs {config.epochs}, members {config.members}), evaluation on top",
+            soft_wrap=True,
         )
     room = f"{_size(expected.peak_device)} at the peak, of {_size(limit)}"
     _console.print(f"fits: {room}" if fits else f"does not fit: {room}", soft_wrap=True)

@@ -375,7 +375,7 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(str(path), (error.strerror or "").lower(), "a file of the run") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(str(path), "damaged JSON", "a file written by `snm train`") from error
 
 
