@@ -1,15 +1,16 @@
 """What a run will need, before it starts: bytes by part and by stage, and seconds.
 
 Nothing of the run's size is allocated for the bytes: the programs are compiled for shapes alone,
-and the compiler tells what they need beside their arguments. What Python, the libraries, the data
-and the compiled programs take is what this process holds after it has done just that.
+and the compiler tells what they need beside their arguments. What Python, libraries and the data
+take is what this process holds; what compiled programs and their threads add on top was measured.
 
 A run has four stages, and its peak is that of the largest:
 
     start       tables are drawn
     training    tables, optimiser state, activations, batches ahead, a checkpoint's copy
-    loading     each member's checkpoint is read again: once as bytes, once as arrays
-    evaluation  all members' tables side by side, scores of a block of points
+    loading     checkpoints are read again, once as bytes, once as arrays; several members are then
+                put side by side
+    evaluation  scores of a block of points
 """
 
 from __future__ import annotations
@@ -53,6 +54,12 @@ __all__ = [
 PARTS = ("programs", "data", "tables", "optimiser", "activations", "batches", "checkpoint")
 STAGES = ("start", "training", "loading", "evaluation")
 
+# Bytes that stay with the process after a program was compiled or read from the cache and has run
+# (machine code, threads' stacks and arenas): measured on a CPU, between a first and a second start.
+_STARTED = 45 << 20
+_TRAINED = 185 << 20  # the step, and what writes checkpoints
+_MEMBER = 35 << 20  # each further member
+_SCORED = 60 << 20
 _AHEAD = 3  # stacks of batches: at work, made, and in the making
 _TIMED = 3  # dispatches; one more before them fills caches
 _MOST_TIMED = 20.0  # seconds
@@ -70,8 +77,7 @@ class Needs:
       optimiser: of one member.
       read: data as the files have it, held on the host by the data set.
       weighted: training data as the loader has it.
-      programs: Python, libraries and compiled programs, on the host.
-      started: of `programs`, those held before the step was compiled.
+      programs: Python and libraries, on the host.
       stack: batches of a dispatch.
       start, step, scores: what drawing tables, a step, and scoring a block take beside their
         arguments and results.
@@ -86,7 +92,6 @@ class Needs:
     read: int
     weighted: int
     programs: int
-    started: int
     stack: int
     start: int
     step: int
@@ -145,6 +150,7 @@ def forecast(dataset: Dataset, config: Config) -> tuple[Forecast, Programs]:
       config: resolved.
     """
     on_cpu = jax.default_backend() == "cpu"
+    before = resident_memory()
     phase = first_phase(config, dataset)
     weighting = Weighting.fit(config.weighting, dataset.train.features)
     features = weighting.apply(phase.points.features)
@@ -162,7 +168,6 @@ def forecast(dataset: Dataset, config: Config) -> tuple[Forecast, Programs]:
     resident = jax.eval_shape(source.resident_arrays)
 
     start = _temporary(jax.jit(init_state, static_argnums=0).lower(model))
-    started = resident_memory()
     begun = time.perf_counter()
     step = compiled_steps(model, source, source.shape(0)).lower(state, resident, stack).compile()
     members = config.members
@@ -185,8 +190,7 @@ def forecast(dataset: Dataset, config: Config) -> tuple[Forecast, Programs]:
         optimiser=optimiser,
         read=read,
         weighted=weighted,
-        programs=max(resident_memory() - read - weighted, 0),
-        started=max(started - read - weighted, 0),
+        programs=max(before - read, 0),
         stack=sum(leaf.nbytes for leaf in jax.tree.leaves(stack)),
         start=start,
         step=int(step.memory_analysis().temp_size_in_bytes),
@@ -207,17 +211,19 @@ def account(needs: Needs, on_cpu: bool) -> tuple[Bytes, Bytes]:
     one, m = needs.tables + needs.optimiser, needs.members
     data = needs.read + needs.weighted
     step = max(needs.step, needs.scores if needs.watches else 0)
-    always = {"programs": needs.programs, "data": data}
+    training = needs.programs + _STARTED + _TRAINED + (m - 1) * _MEMBER
+    # Read of the last checkpoint, before it is an array; then all members beside themselves.
+    file, joined = one, m * needs.tables if m > 1 else 0
     host: Bytes = {
-        "start": {"programs": needs.started, "data": data},
+        "start": {"programs": needs.programs + _STARTED, "data": data},
         "training": {
-            **always,
+            "programs": training,
+            "data": data,
             "batches": _AHEAD * needs.stack,
             "checkpoint": one if needs.aside else 0,
         },
-        # What is read of the last checkpoint, before it is an array.
-        "loading": {**always, "checkpoint": one},
-        "evaluation": dict(always),
+        "loading": {"programs": training, "data": data, "checkpoint": file},
+        "evaluation": {"programs": training + _SCORED, "data": data},
     }
     device: Bytes = {
         "start": {
@@ -231,14 +237,15 @@ def account(needs: Needs, on_cpu: bool) -> tuple[Bytes, Bytes]:
             "activations": step,
             "batches": needs.stack,
         },
-        "loading": {"tables": m * needs.tables, "optimiser": m * needs.optimiser},
+        "loading": {"tables": m * needs.tables + joined, "optimiser": m * needs.optimiser},
         "evaluation": {
-            # Several members stand side by side, and for a moment beside themselves.
-            "tables": needs.tables * (1 if m == 1 else 2 * m),
-            "optimiser": m * needs.optimiser,
+            "tables": m * needs.tables,
+            "optimiser": needs.optimiser if m == 1 else 0,
             "activations": needs.scores,
         },
     }
+    if on_cpu and joined:
+        host["loading"]["checkpoint"] = max(file - joined, 0)  # gone before they are joined
     if needs.resident:
         device["training"]["data"] = needs.weighted
     if on_cpu:
