@@ -19,10 +19,13 @@ from snm.compare.command import Compare
 from snm.config import Config, preset, read_config
 from snm.datasets.command import Fetch, List
 from snm.doctor.command import Doctor
-from snm.errors import InputError
+from snm.errors import InputError, StoppedError
 from snm.importing.command import Import
 
-__all__ = ["main"]
+__all__ = ["STOPPED", "main"]
+
+STOPPED = 75
+"""Exit status after a checkpoint was taken on request: EX_TEMPFAIL of sysexits.h, try again."""
 
 
 @dataclasses.dataclass
@@ -110,8 +113,9 @@ _base: list[Config] = [Config()]
 class Train:
     """Train a model, evaluate it on the test points, and keep both in a folder.
 
-    The same command again goes on where the last one stopped. Settings come from the preset, then
-    from the TOML file, then from the flags.
+    The same command again goes on where the last one stopped. SIGTERM or Ctrl-C finishes the step,
+    takes a checkpoint and exits with status 75; a second one stops at once. Settings come from the
+    preset, then from the TOML file, then from the flags.
 
     For example:
 
@@ -132,6 +136,8 @@ class Train:
     """Print the resolved settings and sizes, and train nothing."""
     profile: bool = False
     """Write a profiler trace of a few steps to the run's folder."""
+    device_memory: str | None = None
+    """Refuse a run that needs more, such as 80GiB; by default what the device reports."""
     settings: OmitArgPrefixes[Config] = dataclasses.field(default_factory=lambda: _base[0])
     """Settings of the run."""
 
@@ -146,7 +152,39 @@ class Train:
             warm_start=self.warm_start,
             dry_run=self.dry_run,
             profile=self.profile,
+            device_memory=self.device_memory,
         )
+
+
+@dataclasses.dataclass
+class Plan:
+    """Predict what a run will need: bytes by part and stage, and the time of an epoch.
+
+    Takes the options of `snm train`. The programs are compiled, and a few steps are timed where
+    the run fits this machine; nothing is written.
+
+    For example:
+
+      snm plan path/to/eurlex
+      snm plan path/to/amazon3m --preset paper --device-memory 80GiB
+    """
+
+    data: Annotated[Positional[str], arg(metavar="DATA")]
+    """Folder of the data set, or `synthetic`."""
+    device_memory: str | None = None
+    """What there is, such as 80GiB; by default what the device reports."""
+    json: bool = False
+    """Print one JSON object, in bytes and seconds."""
+    config: Path | None = None
+    """TOML file with settings, such as the config.toml of a run."""
+    settings: OmitArgPrefixes[Config] = dataclasses.field(default_factory=lambda: _base[0])
+    """Settings of the run."""
+
+    def __call__(self) -> None:
+        from snm.plan_verb import run_plan
+
+        use_compilation_cache()
+        run_plan(self.data, self.settings, self.device_memory, as_json=self.json)
 
 
 @dataclasses.dataclass
@@ -209,6 +247,7 @@ class Predict:
 Command = (
     Annotated[Data, subcommand("data")]
     | Annotated[Train, subcommand("train")]
+    | Annotated[Plan, subcommand("plan")]
     | Annotated[Evaluate, subcommand("evaluate")]
     | Annotated[Predict, subcommand("predict")]
     | Annotated[Compare, subcommand("compare")]
@@ -222,6 +261,7 @@ _DESCRIPTION = """Extreme classification in JAX with Stochastic Negative Mining.
   snm data list | fetch NAME       public data sets by name
   snm data import FILE --out DATA  texts and labels into a data set
   snm train DATA --run-dir RUN     train and evaluate
+  snm plan DATA                    what a run will need: memory, time
   snm evaluate RUN                 evaluate again, or on other data
   snm predict RUN INPUT --output FILE
   snm compare DATA --out DIR       SNM against negative sampling, with a report
@@ -234,7 +274,12 @@ fetched set, or `synthetic`.
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Runs `snm`; exits with 2 where the input cannot be used, 130 where it was interrupted."""
+    """Runs `snm`, and exits with a status.
+
+    0: done. 2: input that cannot be used. 1: another error (a full disk, a loss that is not
+    finite). 75: `train` was asked to stop (SIGTERM, SIGINT) and took a checkpoint. 128 + the
+    signal's number: stopped at once.
+    """
     words = list(sys.argv[1:] if args is None else args)
     if words in (["--version"], ["-V"]):
         import snm
@@ -281,6 +326,7 @@ _FLAGS: dict[tuple[str, ...], tuple[type, ...]] = {
     ("data", "list"): (List,),
     ("data", "fetch"): (Fetch,),
     ("train",): (Train, Config),
+    ("plan",): (Plan, Config),
     ("evaluate",): (Evaluate,),
     ("predict",): (Predict,),
     ("compare",): (Compare,),
@@ -307,6 +353,8 @@ def _guarded(run: Callable[[], None]) -> int:
         run()
     except InputError as error:
         return _said(str(error), 2)
+    except StoppedError as error:
+        return _said(f"{error}; the same command goes on from there", STOPPED)
     except KeyboardInterrupt:
         return _said("interrupted; the same command goes on from the last checkpoint", 130)
     except ArithmeticError as error:
@@ -325,7 +373,7 @@ def _said(text: str, status: int) -> int:
 
 def _settings_base(words: Sequence[str]) -> Config:
     """Preset and TOML file of the command line, before its other flags are read."""
-    if not words or words[0] != "train":
+    if not words or words[0] not in ("train", "plan"):
         return Config()
     named = _value(words, "--preset")
     file = _value(words, "--config")

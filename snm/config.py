@@ -127,6 +127,8 @@ class Config:
     """Steps between checkpoints; 0 is once an epoch."""
     keep_checkpoints: int = 2
     """Newest checkpoints kept, beside the best."""
+    on_nonfinite: Literal["stop", "skip"] = "stop"
+    """Where a loss or gradient is not finite: stop, or leave that step out and count it."""
     data_on: Literal["auto", "host", "device"] = "auto"
     """Where the training set lives: streamed from the host, or on the device; auto suits it."""
     mesh: str = ""
@@ -143,6 +145,8 @@ class Config:
         for name, value in dataclasses.asdict(self).items():
             if isinstance(value, float) and not math.isfinite(value):
                 raise InputError(_flag(name), f"{value}", "a finite number")
+            if type(value) is int and value > _MOST:
+                raise InputError(_flag(name), f"{value}", f"at most {_MOST}")
         for name, low, high in _RANGES:
             value = getattr(self, name)
             if not isinstance(value, str) and not low <= value <= high:
@@ -167,6 +171,7 @@ class Config:
         return self
 
 
+_MOST = 2**31 - 1
 _RANGES = (
     ("input_dropout", 0.0, 0.999),
     ("validation_fraction", 0.0, 0.9),
@@ -240,7 +245,8 @@ def read_config(path: str | Path, *, base: Config | None = None) -> Config:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(str(path), (error.strerror or "").lower(), "a TOML file") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
+        # Also numbers of thousands of digits and brackets of thousands of levels.
         raise InputError(str(path), f"no TOML: {error}", "lines `key = value`") from error
     hints = get_type_hints(Config)
     for key, value in values.items():

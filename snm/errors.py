@@ -1,8 +1,8 @@
-"""The one error that bad input raises: where, what was found, what was expected."""
+"""Bad input raises one error: where, what was found, what was expected. A stop raises another."""
 
 from __future__ import annotations
 
-__all__ = ["InputError"]
+__all__ = ["InputError", "StoppedError"]
 
 
 class InputError(ValueError):
@@ -19,3 +19,15 @@ class InputError(ValueError):
     def __init__(self, where: str, found: str, expected: str):
         self.where, self.found, self.expected = where, found, expected
         super().__init__(f"{where}: found {found}, expected {expected}")
+
+
+class StoppedError(Exception):
+    """A run ended early because it was asked to; the same call goes on from where it stands.
+
+    Attributes:
+      step: that its newest checkpoint holds.
+    """
+
+    def __init__(self, step: int):
+        self.step = step
+        super().__init__(f"stopped as asked, with a checkpoint of step {step}")

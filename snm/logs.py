@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,9 @@ class EventLog:
     def write(self, event: Event) -> None:
         """One line, and the event's numbers as curves."""
         values = {"event": type(event).__name__.lower(), **dataclasses.asdict(event)}
+        if isinstance(event, Stepped) and math.isnan(event.loss):  # all its steps were skipped
+            self.line(**{**values, "loss": None})
+            return
         self.line(**values)
         if isinstance(event, Stepped):
             self._board.add_scalar("loss", event.loss, event.step)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
 import sys
 from pathlib import Path
@@ -37,6 +38,21 @@ def resident_memory() -> int:
     return peak_memory() if found is None else found
 
 
+def available_memory() -> int:
+    """Bytes that this process may still take: of the machine, or of its control group."""
+    rooms = []
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        text = Path("/proc/meminfo").read_text(encoding="ascii")
+        rooms.append(int(text.split("MemAvailable:")[1].split()[0]) * 1024)
+    with contextlib.suppress(OSError, ValueError):
+        group = Path("/sys/fs/cgroup")
+        limit = int((group / "memory.max").read_text(encoding="ascii"))
+        rooms.append(limit - int((group / "memory.current").read_text(encoding="ascii")))
+    with contextlib.suppress(OSError, ValueError):
+        rooms.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    return max(min(rooms), 0) if rooms else 0
+
+
 def _status(field: str) -> int | None:
     status = Path("/proc/self/status")
     if not status.exists():
@@ -51,26 +67,6 @@ def reset_peak() -> None:
     """Lets `peak_memory` begin again at what is held now, where the kernel can do that."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-
-
-def available_memory() -> int | None:
-    """Bytes that this machine could still give out, or None where it does not tell."""
-    limits = []
-    for line in _lines("/proc/meminfo"):
-        if line.startswith("MemAvailable:"):
-            limits.append(int(line.split()[1]) * 1024)
-    # A container may have less than the machine.
-    limit, used = (_lines(f"/sys/fs/cgroup/memory.{name}") for name in ("max", "current"))
-    if limit and used and limit[0].isdigit():
-        limits.append(max(0, int(limit[0]) - int(used[0])))
-    return min(limits) if limits else None
-
-
-def _lines(path: str) -> list[str]:
-    try:
-        return Path(path).read_text(encoding="ascii", errors="replace").splitlines()
-    except OSError:
-        return []
 
 
 def training_memory(rows: int, dim: int, members: int, entries: int) -> int:

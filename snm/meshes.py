@@ -126,17 +126,22 @@ def spread(state: TrainState, mesh: Mesh) -> TrainState:
 
 
 def gathered(state: TrainState, model: Model) -> TrainState:
-    """A state as it is kept in files, without the rows that a mesh added.
-
-    Where there are such rows, their table comes to the host; a table that the parts divide stays
-    where it is, and every device writes its own part.
-    """
+    """A state as it is kept in files: on the host, without the rows that a mesh added."""
+    whole = jax.tree.map(_on_host, state)
 
     def cut(table: Any, count: int) -> Any:
-        return jax.tree.map(lambda x: x if len(x) == count else np.asarray(x)[:count], table)
+        return jax.tree.map(lambda x: x[:count], table)
 
     labels = model.head.num_labels
     head = dataclasses.replace(
-        state.head, table=cut(state.head.table, labels), bias=cut(state.head.bias, labels)
+        whole.head, table=cut(whole.head.table, labels), bias=cut(whole.head.bias, labels)
     )
-    return dataclasses.replace(state, features=cut(state.features, model.num_features), head=head)
+    return dataclasses.replace(whole, features=cut(whole.features, model.num_features), head=head)
+
+
+def _on_host(x: jax.Array) -> np.ndarray:
+    """From the parts themselves: an array keeps a view of its whole, and cannot be donated then."""
+    out = np.empty(x.shape, x.dtype)
+    for part in x.addressable_shards:
+        out[part.index] = np.asarray(part.data)
+    return out

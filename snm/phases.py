@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax.sharding import Mesh
+from scipy.sparse import csr_matrix
 
 from snm.batches import Source, make_source
 from snm.config import Config
@@ -21,12 +23,13 @@ from snm.data.dataset import Dataset, Points
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.evaluation import evaluate_points, metric_names
+from snm.head import HeadSpec
 from snm.logs import EventLog
 from snm.meshes import DATA, initial, make_mesh, parse_mesh, spread
 from snm.model import Model, TrainState, abstract_state, init_state
 from snm.prediction import Predictor
-from snm.runs import RunFolder, head_stages, load_member, make_model
-from snm.training import Event, Progress, run_steps
+from snm.runs import RunFolder, head_stages, load_member, make_model, versions
+from snm.training import Event, NonFiniteError, Noted, Progress, run_steps
 
 __all__ = [
     "Phase",
@@ -35,6 +38,7 @@ __all__ = [
     "first_phase",
     "keeps_on_device",
     "member_seed",
+    "source_of",
     "steps_per_dispatch",
 ]
 
@@ -58,11 +62,12 @@ class Started:
 
 @dataclasses.dataclass(frozen=True)
 class Phase:
-    """What a phase trains on, and what it watches."""
+    """What a phase trains on, and what it watches; `rows` are its points in train, None for all."""
 
     name: str
     points: Points
     held_out: Points | None
+    rows: np.ndarray | None = None
 
 
 class PhaseRun:
@@ -88,18 +93,8 @@ class PhaseRun:
         labels = phase.points.labels
         self.mesh = make_mesh(config.mesh, labels.shape[1], config.batch_size)
         schedule_model = make_model(config, features.shape[1], labels.shape[1], 1)
-        self.source: Source = make_source(
-            schedule_model.head,
-            features,
-            labels,
-            batch_size=config.batch_size,
-            seed=config.seed,
-            weight_of_term=config.positive_weights,
-            resident=keeps_on_device(config, features.nnz, labels.nnz),
-            sampler=config.sampler,
-            frequency_power=config.frequency_power,
-            lanes=None if self.mesh is None else self.mesh.shape[DATA],
-        )
+        lanes = None if self.mesh is None else self.mesh.shape[DATA]
+        self.source: Source = source_of(config, schedule_model.head, features, labels, lanes)
         assert config.epochs != "auto"  # resolved
         total = config.epochs * self.source.steps_per_epoch
         self.last_step = (
@@ -107,19 +102,28 @@ class PhaseRun:
         )
         self.model: Model = dataclasses.replace(schedule_model, total_steps=total)
         self._probe, self._probe_every = probe, probe_every
-        self._checkpoints = folder.checkpoints(config.keep_checkpoints, phase.name)
-        newest = self._checkpoints.latest()
-        if newest is None:
+        about: dict[str, Any] = {
+            "data_sha256": dataset.sha256,
+            "seed": config.seed,
+            "versions": versions(),
+        }
+        self._checkpoints = folder.checkpoints(config.keep_checkpoints, phase.name, about)
+        state, note, damaged = self._checkpoints.newest_whole(
+            abstract_state(self.model), on_host=self.mesh is not None
+        )
+        if note is None:
             self.state = _initial(self.model, warm_start, member, self.mesh)
             self.progress = Progress()
         else:
-            like = abstract_state(self.model)
-            if self.mesh is None:
-                self.state = self._checkpoints.load(newest, like)
-            else:
-                kept = self._checkpoints.load(newest, like, on_host=True)
-                self.state = spread(kept, self.mesh)
-            self.progress = Progress(**self._checkpoints.progress(newest))
+            self.state = state if self.mesh is None else spread(state, self.mesh)
+            self.progress = Progress(**note.progress)
+            _refuse_another(self._checkpoints.path(self.progress.step), note.about, about)
+        self._notes = [f"{error}; going on from the one before it" for error in damaged]
+        before = about["versions"] if note is None else note.about["versions"]
+        changed = sorted(name for name, now in versions().items() if before.get(name) != now)
+        if changed:
+            told = ", ".join(f"{name} {before.get(name)}" for name in changed)
+            self._notes.append(f"this run began with {told}: its bits may differ from here on")
         if self.progress.step > self.last_step:
             found = f"{self.progress.step} steps done"
             raise InputError("--epochs", found, f"no fewer than these ({self.last_step} asked)")
@@ -129,8 +133,10 @@ class PhaseRun:
         """Whether there is nothing left to train in a run of this phase alone."""
         return self.progress.stopped or self.progress.step == self.last_step
 
-    def run(self, profile: bool) -> Iterator[Event | Started]:
-        """Trains to the end, keeping the log."""
+    def run(
+        self, profile: bool, stop: Callable[[], bool] | None = None
+    ) -> Iterator[Event | Started]:
+        """Trains to the end, keeping the log; `stop` is asked whether to end before."""
         config, source, phase = self._config, self.source, self._phase
         yield Started(
             phase.name,
@@ -158,13 +164,28 @@ class PhaseRun:
             probe_every=self._probe_every or source.steps_per_epoch,
             heads=head_stages(config, self.model.head.num_labels, self.model.total_steps),
             mesh=self.mesh,
+            on_nonfinite=config.on_nonfinite,
+            rows=self._rows(),
+            stop=stop,
         )
         del self.state  # its buffers are donated to the first step
         trace = self._folder.path / "profile" if profile else None
         with EventLog(self._folder.path, phase.name, self.progress.step) as log:
-            for event in _traced(events, trace):
-                log.write(event)
-                yield event
+            notes = [Noted(self.progress.step, text) for text in self._notes]
+            try:
+                for event in itertools.chain(notes, _traced(events, trace)):
+                    log.write(event)
+                    yield event
+            except NonFiniteError as error:
+                log.line(event="nonfinite", step=error.step, tensor=error.tensor,
+                         points=error.points, culprits=error.culprits)  # fmt: skip
+                raise
+
+    def _rows(self) -> np.ndarray:
+        """The row of train (counted from 0) that each of the source's points is."""
+        rows = self._phase.rows
+        labelled = np.flatnonzero(np.diff(self._phase.points.labels.indptr))
+        return labelled if rows is None else rows[labelled]
 
     @property
     def points(self) -> float:
@@ -218,7 +239,38 @@ def first_phase(config: Config, dataset: Dataset) -> Phase:
     if not parts.train.labels.nnz or not parts.test.labels.nnz:
         found = f"{config.validation_fraction} of {dataset.train.num_points} points"
         raise InputError("--validation-fraction", found, "labels in either part")
-    return Phase("train", parts.train, parts.test)
+    kept, _ = dataset.split_rows(parts.test.num_points, config.seed)
+    return Phase("train", parts.train, parts.test, kept)
+
+
+def _refuse_another(path: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """A folder of checkpoints that was put together from two runs."""
+    for name in ("data_sha256", "seed"):
+        if before[name] != now[name]:
+            found = f"a checkpoint of a run with {name} {before[name]}"
+            raise InputError(str(path), found, f"{now[name]}, as in this run")
+
+
+def source_of(
+    config: Config,
+    spec: HeadSpec,
+    features: csr_matrix,
+    labels: csr_matrix,
+    lanes: int | None = None,
+) -> Source:
+    """The loader of a resolved configuration over weighted features."""
+    return make_source(
+        spec,
+        features,
+        labels,
+        batch_size=config.batch_size,
+        seed=config.seed,
+        weight_of_term=config.positive_weights,
+        resident=keeps_on_device(config, features.nnz, labels.nnz),
+        sampler=config.sampler,
+        frequency_power=config.frequency_power,
+        lanes=lanes,
+    )
 
 
 def _initial(

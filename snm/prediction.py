@@ -22,9 +22,10 @@ from snm.model import Model, TrainState, best_labels
 from snm.rows import SparseRows
 from snm.scoring import Best
 
-__all__ = ["Predictor"]
+__all__ = ["ROWS", "Predictor"]
 
-_ROWS = 512  # points scored at once: a block of scores fits the cache
+ROWS = 512
+"""Points scored at once: a block of scores fits the cache."""
 
 
 @functools.lru_cache(maxsize=8)
@@ -91,9 +92,9 @@ class Predictor:
             raise InputError("k", str(k), f"1 to {model.head.num_labels} labels")
         features = self.weighting.apply(features)
         score = _compiled(model, k, self.mesh)
-        for first in range(0, features.shape[0], _ROWS):
-            rows = np.arange(first, min(first + _ROWS, features.shape[0]))
-            padded = np.full(_ROWS, -1, np.int64)
+        for first in range(0, features.shape[0], ROWS):
+            rows = np.arange(first, min(first + ROWS, features.shape[0]))
+            padded = np.full(ROWS, -1, np.int64)
             padded[: len(rows)] = rows
             best = score(self.state, block_of(features, padded))
             yield np.asarray(best.slots)[: len(rows)], np.asarray(best.scores)[: len(rows)]

@@ -33,6 +33,7 @@ from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.head import HeadSpec
+from snm.locks import LOCK
 from snm.memory import peak_memory
 from snm.meshes import spread
 from snm.model import Model, TrainState, abstract_state, join
@@ -48,11 +49,13 @@ __all__ = [
     "make_model",
     "phase_names",
     "resolve",
+    "versions",
+    "whole",
     "write_json",
 ]
 
 # Settings that may differ when a run goes on: they do not change the steps already done.
-_MAY_CHANGE = ("epochs", "keep_checkpoints", "mesh")
+_MAY_CHANGE = ("epochs", "keep_checkpoints", "mesh", "on_nonfinite")
 
 
 def resolve(config: Config, dataset: Dataset) -> Config:
@@ -198,10 +201,13 @@ class RunFolder:
         """One JSON line an event."""
         return self.path / "log.jsonl"
 
-    def checkpoints(self, keep: int, phase: str = "train") -> Checkpoints:
-        """The checkpoints of a phase, by its name: see `phase_names`."""
+    def checkpoints(
+        self, keep: int, phase: str = "train", about: dict[str, Any] | None = None
+    ) -> Checkpoints:
+        """The checkpoints of a phase, by its name: see `phase_names`; `about` is kept with each."""
         folder = self.path / "checkpoints"
-        return Checkpoints(folder if phase == "train" else folder / phase, keep=keep)
+        place = folder if phase == "train" else folder / phase
+        return Checkpoints(place, keep=keep, about=about)
 
     @property
     def names(self) -> Path:
@@ -237,7 +243,9 @@ class RunFolder:
         """Whether the folder is empty, or `write` was interrupted in it."""
         files = (self.config, self.facts, self.names, self.fitted_weighting, self.vectorizer)
         ours = {path.stem for path in files}
-        return self.path.is_dir() and all(path.stem in ours for path in self.path.iterdir())
+        return self.path.is_dir() and all(
+            path.stem in ours or path.name == LOCK for path in self.path.iterdir()
+        )
 
     def write(self, config: Config, facts: dict[str, Any], weighting: Weighting,
               names: tuple[str, ...] | None, vectorizer: Path | None = None) -> None:  # fmt: skip
@@ -309,6 +317,17 @@ def _member(folder: RunFolder, config: Config, model: Model, member: int,
     return checkpoints.load(step, abstract_state(model), on_host=on_host)
 
 
+def whole(folder: RunFolder, config: Config, model: Model) -> bool:
+    """Whether what a finished run is made of (each member's checkpoint) is what was written."""
+    assert config.members != "auto"  # resolved
+    try:
+        for member in range(1, config.members + 1):
+            _member(folder, config, model, member, finished=True)
+    except InputError:
+        return False
+    return True
+
+
 def load(run: str | Path) -> Predictor:
     """A trained model, from its run folder; of a run that is not over, its first member so far.
 
@@ -376,7 +395,7 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(str(path), (error.strerror or "").lower(), "a file of the run") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(str(path), "damaged JSON", "a file written by `snm train`") from error
 
 
@@ -392,13 +411,18 @@ def surroundings() -> dict[str, Any]:
     """Versions, the device, and the peak memory of this process in bytes."""
     device = jax.devices()[0]
     stats = device.memory_stats() or {}
-    packages = ("snm", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "scipy")
     return {
         "peak_memory_bytes": peak_memory(),
         "peak_device_memory_bytes": stats.get("peak_bytes_in_use"),
-        "versions": {
-            "python": platform.python_version(),
-            **{package: metadata.version(package) for package in packages},
-        },
+        "versions": versions(),
         "device": f"{device.platform}: {device.device_kind}",
+    }
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of the libraries that the bits of a run depend on."""
+    packages = ("snm", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "scipy")
+    return {
+        "python": platform.python_version(),
+        **{package: metadata.version(package) for package in packages},
     }

@@ -6,7 +6,9 @@ same call again goes on where the last one stopped.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +18,9 @@ from snm.data.dataset import Dataset
 from snm.data.dataset import load as load_dataset
 from snm.data.stats import duplicate_test_rows
 from snm.data.weighting import Weighting
-from snm.errors import InputError
+from snm.errors import InputError, StoppedError
 from snm.evaluation import evaluate_points
+from snm.locks import LOCK, locked
 from snm.phases import Phase, PhaseRun, Started, first_phase, member_seed
 from snm.prediction import Predictor
 from snm.runs import (
@@ -28,6 +31,7 @@ from snm.runs import (
     read_json,
     resolve,
     surroundings,
+    whole,
     write_json,
 )
 from snm.training import Event
@@ -62,6 +66,7 @@ def training(
     profile: bool = False,
     probe: Callable[[Predictor], dict[str, Any]] | None = None,
     probe_every: int = 0,
+    stop: Callable[[], bool] | None = None,
 ) -> Iterator[Event | Started | Finished]:
     """Trains a model, and yields what happens.
 
@@ -75,13 +80,19 @@ def training(
       probe: looks at the model now and then, and decides nothing; what it finds is an event
         Probed and a line of the log. Its time does not count as training.
       probe_every: steps between its looks; 0 is once an epoch.
+      stop: asked after every few steps, and while the test points are scored; where it answers
+        True, the run takes a checkpoint and ends with StoppedError. `snm train` asks whether a
+        signal came; by default nothing about signals changes.
 
     Yields:
-      Started, then Stepped, Evaluated and Saved, for each phase; Finished at the end.
+      Started, then Stepped, Evaluated, Saved (where it happens: Skipped, Noted), for each phase;
+      Finished at the end.
 
     Raises:
-      InputError: data, settings or folder that cannot be used.
+      InputError: data, settings or folder that cannot be used; another process uses the folder.
       NonFiniteError: a loss was not finite.
+      SavingError: a checkpoint could not be written; those before it are whole.
+      StoppedError: `stop` said so.
     """
     dataset = data if isinstance(data, Dataset) else load_dataset(data)
     if source is None and not isinstance(data, Dataset):
@@ -98,51 +109,81 @@ def training(
     }
     # All that can be refused is refused before anything is written.
     folder.check(config, facts)
-    weighting = Weighting.fit(config.weighting, dataset.train.features)
-    first = first_phase(config, dataset)
-    looks: dict[str, Any] = {"probe": probe, "probe_every": probe_every}
-    phase = PhaseRun(folder, config, dataset, weighting, first, warm_start, **looks)
-    folder.write(config, facts, weighting, dataset.label_names, dataset.vectorizer)
-    if phase.done and _result_stands(folder, config):
-        yield Finished(read_json(folder.result))
-        return
-    assert config.members != "auto"  # resolved
-    done: list[PhaseRun] = []
-    for member in range(1, config.members + 1):
-        train_name, refit_name = phase_names(member)
-        mine = dataclasses.replace(config, seed=member_seed(config.seed, member))
-        if member > 1:
-            first = dataclasses.replace(first, name=train_name)
-            phase = PhaseRun(folder, mine, dataset, weighting, first, warm_start, member=member)
-        yield from phase.run(profile and member == 1)
-        if config.refit:
-            whole = Phase(refit_name, dataset.train, None)
-            share = phase.progress.best_step / phase.source.steps_per_epoch
-            phase = PhaseRun(
-                folder, mine, dataset, weighting, whole, warm_start, share, member=member
-            )
-            yield from phase.run(False)
-        done.append(phase)
+    with contextlib.ExitStack() as holding:
+        hold = functools.partial(
+            holding.enter_context, locked(folder.path / LOCK, f"--run-dir {folder.path}")
+        )
+        there = folder.path.exists()
+        if there:
+            hold()
+            folder.check(config, facts)  # as it is now that nobody else writes
+        weighting = Weighting.fit(config.weighting, dataset.train.features)
+        first = first_phase(config, dataset)
+        looks: dict[str, Any] = {"probe": probe, "probe_every": probe_every}
+        phase = PhaseRun(folder, config, dataset, weighting, first, warm_start, **looks)
+        if not there:
+            hold()
+            if folder.config.exists():
+                found = "a run that another process began just now"
+                raise InputError(f"--run-dir {folder.path}", found, "the same command again")
+        folder.write(config, facts, weighting, dataset.label_names, dataset.vectorizer)
+        if (
+            phase.done
+            and _result_stands(folder, config)
+            and whole(folder, config, dataclasses.replace(phase.model, total_steps=1))
+        ):
+            yield Finished(read_json(folder.result))
+            return
+        assert config.members != "auto"  # resolved
+        done: list[PhaseRun] = []
+        for member in range(1, config.members + 1):
+            train_name, refit_name = phase_names(member)
+            mine = dataclasses.replace(config, seed=member_seed(config.seed, member))
+            if member > 1:
+                first = dataclasses.replace(first, name=train_name)
+                phase = PhaseRun(folder, mine, dataset, weighting, first, warm_start, member=member)
+            yield from phase.run(profile and member == 1, stop)
+            if config.refit:
+                every = Phase(refit_name, dataset.train, None)
+                share = phase.progress.best_step / phase.source.steps_per_epoch
+                phase = PhaseRun(
+                    folder, mine, dataset, weighting, every, warm_start, share, member=member
+                )
+                yield from phase.run(False, stop)
+            done.append(phase)
 
-    predictor = assemble(folder, config, facts, weighting, dataset.label_names, finished=True,
-                         mesh=done[0].mesh)  # fmt: skip
-    scored = _score(predictor, config, dataset) if dataset.test is not None else {"metrics": {}}
-    seconds = sum(phase.progress.seconds for phase in done)
-    progress = done[0].progress
-    result = {
-        **scored,
-        "data": {"name": dataset.name, "source": source_name, "sha256": dataset.sha256},
-        "members": config.members,
-        "steps": progress.step,
-        "epochs": progress.step / done[0].source.steps_per_epoch,
-        "epochs_asked": config.epochs,
-        "best_step": progress.best_step or progress.step,
-        "seconds": seconds,
-        "examples_per_second": sum(phase.points for phase in done) / seconds,
-        **surroundings(),
-    }
-    write_json(folder.result, result)
-    yield Finished(result)
+        predictor = assemble(folder, config, facts, weighting, dataset.label_names, finished=True,
+                             mesh=done[0].mesh)  # fmt: skip
+        scored: dict[str, Any] = {"metrics": {}}
+        if dataset.test is not None:
+            scored = _score(predictor, config, dataset, _stopping(stop, done[-1].progress.step))
+        seconds = sum(phase.progress.seconds for phase in done)
+        progress = done[0].progress
+        result = {
+            **scored,
+            "data": {"name": dataset.name, "source": source_name, "sha256": dataset.sha256},
+            "members": config.members,
+            "steps": progress.step,
+            "skipped_steps": sum(phase.progress.skipped for phase in done),
+            "epochs": progress.step / done[0].source.steps_per_epoch,
+            "epochs_asked": config.epochs,
+            "best_step": progress.best_step or progress.step,
+            "seconds": seconds,
+            "examples_per_second": sum(phase.points for phase in done) / seconds,
+            **surroundings(),
+        }
+        write_json(folder.result, result)
+        yield Finished(result)
+
+
+def _stopping(stop: Callable[[], bool] | None, step: int) -> Callable[[int], None]:
+    """Ends a long scoring; its checkpoint has long been taken."""
+
+    def look(points: int) -> None:
+        if stop is not None and stop():
+            raise StoppedError(step)
+
+    return look
 
 
 def _result_stands(folder: RunFolder, config: Config) -> bool:

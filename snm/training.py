@@ -15,29 +15,63 @@ import functools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from snm.batches import Source
+from snm.diagnosis import NonFinite, diagnose, points_of_step
+from snm.errors import StoppedError
 from snm.head import HeadSpec
 from snm.meshes import DATA, LABEL, gathered, on_mesh, stack_specs, state_specs
 from snm.model import Model, TrainState, train_steps
+from snm.saving import Store, Writer, has_room
 
-__all__ = ["Evaluated", "NonFiniteError", "Probed", "Progress", "Saved", "Stepped", "run_steps"]
+__all__ = [
+    "Evaluated",
+    "NonFiniteError",
+    "Noted",
+    "Probed",
+    "Progress",
+    "Saved",
+    "Skipped",
+    "Stepped",
+    "compiled_steps",
+    "run_steps",
+]
 
 
 class NonFiniteError(ArithmeticError):
-    """A loss or a gradient was not finite; no parameter was changed by that step."""
+    """A loss or a gradient was not finite; no parameter was changed by that step.
 
-    def __init__(self, step: int):
-        self.step = step
+    Attributes:
+      step: counted from 0.
+      tensor: the first on the way from the inputs to the gradients that is not finite.
+      points: of the batch, as row numbers of the training set, counted from 0.
+      culprits: those of them where the tensor is not finite, where that can be told.
+    """
+
+    def __init__(self, step: int, found: NonFinite, points: list[int], hint: str = ""):
+        self.step, self.tensor = step, found.tensor
+        self.points, self.culprits = points, [points[i] for i in found.places if i < len(points)]
+        rows = f"rows {_few(points)} of train"
+        if self.culprits:
+            rows = (
+                f"{len(self.culprits)} of {len(points)} points, rows {_few(self.culprits)} of train"
+            )
         super().__init__(
-            f"step {step}: the loss or its gradient is not finite; the parameters are those of the "
-            "step before. A lower --learning-rate or --score-scale usually helps"
-        )
+            f"step {step}: {found.tensor} not finite; its batch: {rows} (all in log.jsonl). "
+            + (hint or "The step was not taken, and the checkpoints before it are whole. A lower "
+                       "--learning-rate or --score-scale usually helps; --on-nonfinite skip drops "
+                       "such batches")
+        )  # fmt: skip
+
+
+def _few(rows: list[int]) -> str:
+    shown = ", ".join(str(row) for row in rows[:8])
+    return shown if len(rows) <= 8 else f"{shown}, ..."
 
 
 @dataclasses.dataclass
@@ -51,6 +85,8 @@ class Progress:
       stale: evaluations since then.
       seconds: spent training, evaluation left out.
       stopped: whether early stopping ended the run.
+      skipped: steps that were not taken, their loss or gradient not being finite.
+      skipped_in_a_row: of these, those since the last step that was taken.
     """
 
     step: int = 0
@@ -59,11 +95,16 @@ class Progress:
     stale: int = 0
     seconds: float = 0.0
     stopped: bool = False
+    skipped: int = 0
+    skipped_in_a_row: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
 class Stepped:
-    """A dispatch was finished: steps done, its points, their mean loss, seconds since the last."""
+    """A dispatch was finished: steps done, its points, their mean loss, seconds since the last.
+
+    The loss is over the steps that were taken; NaN where all were skipped.
+    """
 
     step: int
     points: int
@@ -82,9 +123,26 @@ class Evaluated:
 
 @dataclasses.dataclass(frozen=True)
 class Saved:
-    """A checkpoint was written."""
+    """A checkpoint is whole on the disk; some steps may have been taken since."""
 
     step: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Skipped:
+    """A step was not taken: which tensor was not finite, and the rows of train in its batch."""
+
+    step: int
+    tensor: str
+    points: list[int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Noted:
+    """Something that whoever looks at the run should know, in words."""
+
+    step: int
+    text: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,14 +154,7 @@ class Probed:
     found: dict[str, Any]
 
 
-class Store(Protocol):
-    """Where states are saved: the checkpoints of a run, or a place in memory."""
-
-    def save(self, step: int, state: Any, progress: dict[str, Any], score: float | None) -> None:
-        """Saves the state after `step` steps."""
-
-
-Event = Stepped | Evaluated | Saved | Probed
+Event = Stepped | Evaluated | Saved | Probed | Skipped | Noted
 
 
 def run_steps(
@@ -124,6 +175,9 @@ def run_steps(
     probe_every: int = 0,
     heads: Sequence[tuple[int, HeadSpec]] = (),
     mesh: Mesh | None = None,
+    on_nonfinite: str = "stop",
+    rows: np.ndarray | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> Iterator[Event]:
     """Trains from `progress.step` to `last_step`, and yields what happened.
 
@@ -145,12 +199,18 @@ def run_steps(
         step is looked at too.
       heads: the head from a step on, by ascending step; none keeps the model's.
       mesh: the devices that the state lies on, or None for one.
+      on_nonfinite: stop, or skip such steps and count them; a whole epoch of them stops it too.
+      rows: int [N], the numbers by which people know the source's points; None counts them.
+      stop: asked after every dispatch; where it answers True, a checkpoint is taken and the loop
+        left. The path of a run that goes on from there is that of one that was never stopped.
 
     Yields:
       Events, those of a dispatch one dispatch late: the host never waits for the device.
 
     Raises:
       NonFiniteError: a loss or gradient was not finite.
+      SavingError: a checkpoint could not be written.
+      StoppedError: `stop` said so.
     """
     resident = source.resident_arrays()
     marks = [checkpoint_every] + ([evaluate_every] if evaluate else [])
@@ -163,43 +223,84 @@ def run_steps(
         yield Probed(0, 0.0, probe(state))
     clock = _Clock()
 
-    for first, count, stack in _ahead(source, plan):
-        shape = source.shape_of_step(first)
-        stage = bisect.bisect_right(cuts, first) - 1
-        if (shape, stage) not in compiled:
-            staged = dataclasses.replace(model, head=heads[stage][1]) if heads else model
-            # The seed is data of the batch, so that members share what is compiled.
-            staged = dataclasses.replace(staged, seed=0)
-            compiled[shape, stage] = _compiled(staged, source, shape, mesh)
-        state, metrics = compiled[shape, stage](state, resident, stack)
-        waiting.append((first, count, metrics))
-        if len(waiting) > 1:
-            yield _finished(source, waiting.popleft(), progress, clock)
-        done = first + count
-        evaluating = evaluate is not None and _due(done, evaluate_every, last_step)
-        saving = _due(done, checkpoint_every, last_step)
-        probing = probe is not None and _due(done, probe_every, last_step)
-        if not (evaluating or saving or probing):
-            continue
-        while waiting:
-            yield _finished(source, waiting.popleft(), progress, clock)
-        score, best = None, False
-        if evaluating:
-            assert evaluate is not None
-            found = evaluate(state)
-            score = found[monitor]
-            best = _note(progress, score, done, patience)
-            yield Evaluated(done, found, best)
-        if probing:
-            assert probe is not None
-            yield Probed(done, progress.seconds, probe(state))
-        if saving or best or progress.stopped:
-            kept = state if mesh is None else gathered(state, model)
-            checkpoints.save(done, kept, dataclasses.asdict(progress), score)
-            yield Saved(done)
-        clock.restart()
-        if progress.stopped:
-            return
+    def where(step: int, loss: float) -> NonFinite:
+        if mesh is not None:
+            return NonFinite.of_loss(loss)  # the walk again is one of a single device
+        return diagnose(model, source, resident, state, step, loss)
+
+    def finished() -> Iterator[Event]:
+        """Events of the dispatch that has waited longest."""
+        first, count, metrics = waiting.popleft()
+        losses, ok = np.asarray(metrics.loss, np.float64), np.asarray(metrics.ok)
+        for place in np.flatnonzero(~ok):
+            step = first + int(place)
+            points = points_of_step(source, step, rows)
+            if on_nonfinite == "stop":
+                raise NonFiniteError(step, where(step, float(losses[place])), points)
+            yield Skipped(step, NonFinite.of_loss(float(losses[place])).tensor, points)
+        _count_skipped(progress, ok)
+        if progress.skipped_in_a_row >= source.steps_per_epoch:
+            last = first + int(np.flatnonzero(~ok)[-1])
+            hint = f"{progress.skipped_in_a_row} steps in a row were skipped: that is an epoch"
+            found = where(last, float(losses[last - first]))
+            raise NonFiniteError(last, found, points_of_step(source, last, rows), hint)
+        seconds = clock.read()
+        progress.step = first + count
+        progress.seconds += seconds
+        loss = math.fsum(losses[ok]) / ok.sum() if ok.any() else math.nan
+        yield Stepped(first + count, source.points_of(first, count), loss, seconds)
+
+    with Writer(checkpoints, aside=mesh is None and has_room(state)) as writer:
+        for first, count, stack in _ahead(source, plan):
+            shape = source.shape_of_step(first)
+            stage = bisect.bisect_right(cuts, first) - 1
+            if (shape, stage) not in compiled:
+                staged = dataclasses.replace(model, head=heads[stage][1]) if heads else model
+                # The seed is data of the batch, so that members share what is compiled.
+                staged = dataclasses.replace(staged, seed=0)
+                compiled[shape, stage] = compiled_steps(staged, source, shape, mesh)
+            state, metrics = compiled[shape, stage](state, resident, stack)
+            waiting.append((first, count, metrics))
+            if len(waiting) > 1:
+                yield from finished()
+            yield from map(Saved, writer.written())
+            done = first + count
+            evaluating = evaluate is not None and _due(done, evaluate_every, last_step)
+            saving = _due(done, checkpoint_every, last_step)
+            probing = probe is not None and _due(done, probe_every, last_step)
+            stopping = stop is not None and stop()
+            if not (evaluating or saving or probing or stopping):
+                continue
+            while waiting:
+                yield from finished()
+            score, best = None, False
+            if evaluating:
+                assert evaluate is not None
+                found = evaluate(state)
+                score = found[monitor]
+                best = _note(progress, score, done, patience)
+                yield Evaluated(done, found, best)
+            if probing:
+                assert probe is not None
+                yield Probed(done, progress.seconds, probe(state))
+            if saving or best or progress.stopped or stopping:
+                kept = state if mesh is None else gathered(state, model)
+                writer.save(done, kept, dataclasses.asdict(progress), score)
+                yield from map(Saved, writer.written())
+            clock.restart()
+            if progress.stopped or stopping:
+                break
+        writer.wait()
+        yield from map(Saved, writer.written())
+    if stop is not None and stop():
+        raise StoppedError(progress.step)
+
+
+def _count_skipped(progress: Progress, ok: np.ndarray) -> None:
+    progress.skipped += int((~ok).sum())
+    taken = np.flatnonzero(ok)
+    row = len(ok) - 1 - int(taken[-1]) if taken.size else progress.skipped_in_a_row + len(ok)
+    progress.skipped_in_a_row = row
 
 
 class _Clock:
@@ -259,7 +360,9 @@ def _ahead(source: Source, plan: list[tuple[int, int]]) -> Iterator[tuple[int, i
             yield first, count, stack
 
 
-def _compiled(model: Model, source: Source, shape: tuple[int, int], mesh: Mesh | None) -> Any:
+def compiled_steps(
+    model: Model, source: Source, shape: tuple[int, int], mesh: Mesh | None = None
+) -> Any:
     """Several steps as one program, whose parameters change in place."""
     if not source.resident and mesh is None:
         return _compiled_stream(model)
@@ -292,17 +395,3 @@ def _compiled_stream(model: Model) -> Any:
         return train_steps(model, state, stack, lambda batch: batch)
 
     return jax.jit(steps, donate_argnums=0)
-
-
-def _finished(
-    source: Source, dispatch: tuple[int, int, Any], progress: Progress, clock: _Clock
-) -> Stepped:
-    first, count, metrics = dispatch
-    losses, ok = np.asarray(metrics.loss, np.float64), np.asarray(metrics.ok)
-    if not ok.all():
-        raise NonFiniteError(first + int(np.argmin(ok)))
-    seconds = clock.read()
-    progress.step = first + count
-    progress.seconds += seconds
-    loss = math.fsum(losses) / count
-    return Stepped(first + count, source.points_of(first, count), loss, seconds)

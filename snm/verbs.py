@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import math
 import os
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +96,7 @@ def run_training(
     warm_start: Path | None,
     dry_run: bool,
     profile: bool,
+    device_memory: str | None = None,
 ) -> None:
     """Trains with a progress bar, and prints the metrics on the test points."""
     from snm.data.dataset import load
@@ -105,17 +108,26 @@ def run_training(
         return
 
     from snm import trainer
-    from snm.training import Evaluated, Stepped
+    from snm.plan_verb import refuse_what_cannot_fit
+    from snm.training import Evaluated, Noted, Skipped, Stepped
 
+    with _waiting("planning"):
+        refuse_what_cannot_fit(dataset, config, device_memory)
     result: dict[str, Any] = {}
-    with _bar() as bar:
+    with _bar() as bar, _stop_wished() as stop:
         task = None
         total = per_epoch = seen = begun = 0
         losses: list[float] = []
         clock = time.perf_counter()
         # The folder keeps the path that was typed, so that `evaluate` finds the data again.
         events = trainer.training(
-            dataset, config, run_dir, source=data, warm_start=warm_start, profile=profile
+            dataset,
+            config,
+            run_dir,
+            source=data,
+            warm_start=warm_start,
+            profile=profile,
+            stop=stop,
         )
         for event in events:
             if isinstance(event, trainer.Started):
@@ -128,13 +140,14 @@ def run_training(
                     bar.console.print(f"{event.phase}: going on from step {begun} of {total}")
             elif isinstance(event, Stepped) and task is not None:
                 seen += event.points
-                losses.append(event.loss)
+                if not math.isnan(event.loss):  # all of its steps were skipped
+                    losses.append(event.loss)
                 rate = seen / (time.perf_counter() - clock)
                 text = f"epoch {-(-event.step // per_epoch)} loss {event.loss:.4f} {rate:,.0f}/s"
                 bar.update(task, completed=event.step, description=text)
                 if event.step % per_epoch == 0:
                     epoch = event.step // per_epoch
-                    mean = float(np.mean(losses))
+                    mean = float(np.mean(losses)) if losses else math.nan
                     bar.console.print(
                         f"epoch {epoch:>3} of {total / per_epoch:.0f}   loss {mean:8.4f}   "
                         f"{rate:9,.0f} examples/s"
@@ -145,6 +158,10 @@ def run_training(
                                   if k in event.metrics)  # fmt: skip
                 star = "  best" if event.best else ""
                 bar.console.print(f"step {event.step:>7}   validation {shown}{star}")
+            elif isinstance(event, Noted):
+                bar.console.print(event.text, soft_wrap=True)
+            elif isinstance(event, Skipped):
+                bar.console.print(f"step {event.step} skipped: {event.tensor} not finite")
             elif isinstance(event, trainer.Finished):
                 result = event.result
     if result["metrics"]:
@@ -156,6 +173,25 @@ def run_training(
         f"({result['examples_per_second']:,.0f} examples/s), "
         f"{result['peak_memory_bytes'] / 2**20:,.0f} MiB at most; all in {run_dir}"
     )
+    if result.get("skipped_steps"):
+        _say(f"{result['skipped_steps']} steps were skipped: loss or gradient not finite")
+
+
+@contextlib.contextmanager
+def _stop_wished() -> Iterator[Callable[[], bool]]:
+    from snm.signals import stop_wished
+
+    def first(signal: Any) -> None:
+        print(f"snm: {signal.name}: finishing the step and taking a checkpoint; "
+              "again stops at once", file=sys.stderr, flush=True)  # fmt: skip
+
+    def second() -> None:
+        _console.show_cursor(True)  # the progress bar hides it
+        print("snm: error: stopped at once; the same command goes on from the last checkpoint",
+              file=sys.stderr, flush=True)  # fmt: skip
+
+    with stop_wished(first, second) as wished:
+        yield wished
 
 
 def _print_plan(dataset: Any, config: Config) -> None:

@@ -153,7 +153,7 @@ def test_bad_words(capsys, words, message):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "Expected one of {data, train, evaluate, predict, compare, bench"),
+        ([], "Expected one of {data, train, plan, evaluate, predict, compare, bench"),
         (["train", "data"], "--run-dir"),
         (["train", "data", "--run-dir"], "--run-dir"),
         (["train", "data", "--run-dir=x", "--dim=2.5"], "--dim"),
@@ -315,7 +315,7 @@ def test_dry_run_writes_nothing(data, tmp_path, capsys, monkeypatch):
 def test_what_a_run_leaves_behind(run, data):
     names = {path.name for path in run.iterdir()}
     assert names == {"config.toml", "run.json", "weighting.npz", "labels.txt", "log.jsonl",
-                     "tensorboard", "checkpoints", "result.json"}  # fmt: skip
+                     "tensorboard", "checkpoints", "result.json", ".lock"}  # fmt: skip
     result = json.loads((run / "result.json").read_text())
     wanted = {"metrics", "data", "seconds", "examples_per_second", "peak_memory_bytes", "versions",
               "device"}  # fmt: skip

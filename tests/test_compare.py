@@ -20,7 +20,6 @@ from snm.compare.probe import Probe
 from snm.compare.summary import interval, summarized
 from snm.compare.tables import markdown, sheets
 from snm.config import read_config
-from snm.errors import InputError
 from snm.runs import read_json, resolve
 
 TOML = """
@@ -291,9 +290,16 @@ def test_a_comparison_killed_five_times_is_the_same_comparison(folder, tmp_path)
     assert metrics(tmp_path / "broken") == metrics(tmp_path / "whole")
 
 
-def test_another_process_in_the_folder_is_refused(tmp_path):
-    from snm.compare.campaign import locked
+def test_another_process_in_the_folder_is_refused(tmp_path, capsys):
+    from snm.locks import LOCK, locked
 
-    with locked(tmp_path), pytest.raises(InputError, match="another comparison"):  # noqa: SIM117
-        with locked(tmp_path):
-            pass
+    tiny.write(tmp_path / "data")
+    words = ["compare", str(tmp_path / "data"), "--out", str(tmp_path / "out")]
+    with locked(tmp_path / "out" / LOCK, "test"), pytest.raises(SystemExit) as error:
+        main(words)
+    assert error.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith(
+        f"snm: error: --out {tmp_path / 'out'}: found a folder in use by process"
+    )
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [".lock"]

@@ -17,7 +17,7 @@ from snm.model import abstract_state, init_state
 from snm.phases import Started
 from snm.runs import make_model, resolve
 from snm.trainer import training
-from snm.training import Stepped, _compiled
+from snm.training import Stepped, compiled_steps
 
 # Neither the features nor the labels can be cut into 2, 4 or 8 equal parts.
 DATA = snm.generate(points=320, test_points=160, features=301, labels=203, seed=1)
@@ -179,7 +179,7 @@ def compiled_step(mesh, num_labels=200_000, features=100_000, **changes):
         return jax.ShapeDtypeStruct(shape, x.dtype, sharding=NamedSharding(mesh, spec))
 
     state = jax.tree.map(on_device, state, state_specs(state))
-    step = _compiled(model, source, source.shape(0), mesh)
+    step = compiled_steps(model, source, source.shape(0), mesh)
     return step.lower(state, (), source.stack(0, 1)).compile()
 
 

@@ -300,18 +300,11 @@ def test_looking_at_a_run_does_not_disturb_it(whole, tmp_path):
 
 
 def test_a_checkpoint_may_vanish_while_a_live_run_is_listed(whole, monkeypatch):
-    """The writer drops old checkpoints; a reader that had just seen one looks again."""
-    listed, calls = Checkpoints._listed, []
-
-    def vanishing(self, writing):
-        calls.append(writing)
-        if len(calls) < 3:
-            raise FileNotFoundError("checkpoints/4")
-        return listed(self, writing)
-
-    monkeypatch.setattr(Checkpoints, "_listed", vanishing)
-    assert newest(whole[0]) == 12
-    assert len(calls) == 3
+    """The writer drops old checkpoints; a reader that had just seen one passes it over."""
+    monkeypatch.setattr(Checkpoints, "_listed", lambda self: [4, 8, 12])
+    checkpoints = RunFolder(whole[0]).checkpoints(2)
+    assert not checkpoints.path(4).exists()
+    assert list(checkpoints.steps()) == [8, 12]
 
 
 # -- batches ---------------------------------------------------------------------------------
@@ -578,7 +571,7 @@ EXPLOSIVE = dict(loss="powl", phi="exponential", positives="one", score_scale=10
 
 def test_a_loss_that_is_not_finite_stops_the_run(tmp_path, capsys):
     folder, run = tiny.write(tmp_path / "data"), tmp_path / "run"
-    with pytest.raises(NonFiniteError, match=r"step \d+: the loss or its gradient") as found:
+    with pytest.raises(NonFiniteError, match=r"step \d+: the loss .* not finite") as found:
         snm.train(folder, config(**EXPLOSIVE), run)
     assert found.value.step == 0
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in EXPLOSIVE.items()]
@@ -625,7 +618,10 @@ def test_log_events_and_trace(data, tmp_path):
     seconds = sum(event.seconds for event in stepped)
     assert events[-1].result["seconds"] == pytest.approx(seconds)
     lines = log(run)
-    assert [line["event"] for line in lines] == ["stepped", "stepped", "saved"] * 3
+    # A checkpoint is written while the steps go on, so when it is whole is not known.
+    kinds = [line["event"] for line in lines]
+    assert kinds.count("saved") == 3 and kinds.count("stepped") == 6 == len(kinds) - 3
+    assert [line["step"] for line in lines if line["event"] == "saved"] == [4, 8, 12]
     assert all(line["phase"] == "train" and line["time"] > 1e9 for line in lines)
     assert [line["loss"] for line in lines if "loss" in line] == [event.loss for event in stepped]
     (board,) = (run / "tensorboard" / "train").iterdir()
@@ -640,7 +636,7 @@ def test_streaming_prediction_is_the_whole_prediction(whole, monkeypatch):
     features = snm.generate(points=37, test_points=0, features=30, labels=20,
                             labels_per_point=2, nonzeros_per_point=4).train.features  # fmt: skip
     labels, scores = model.predict(features, 3)
-    monkeypatch.setattr(prediction, "_ROWS", 16)
+    monkeypatch.setattr(prediction, "ROWS", 16)
     pieces = list(model.top(features, 3))
     assert [len(piece[0]) for piece in pieces] == [16, 16, 5]
     np.testing.assert_array_equal(np.concatenate([piece[0] for piece in pieces]), labels)

@@ -7,11 +7,9 @@ written to the folder when it is decided, so that an interrupted comparison take
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,10 +17,9 @@ from snm.compare.arms import Arm, grid_of
 from snm.compare.jobs import Job, Running, result_of, run_jobs
 from snm.compare.summary import summarized
 from snm.data.dataset import Dataset
-from snm.errors import InputError
 from snm.runs import read_json, resolve, write_json
 
-__all__ = ["WATCH", "Campaign", "Plan", "locked"]
+__all__ = ["WATCH", "Campaign", "Plan"]
 
 WATCH = "R@1"
 """What tuning looks at, on the held-out fifth of train."""
@@ -219,22 +216,3 @@ def _kept(result: dict[str, Any]) -> dict[str, Any]:
 
 def _mean(results: Sequence[dict[str, Any]], name: str) -> float | None:
     return float(np.mean([result[name] for result in results])) if results else None
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[IO[str]]:
-    """Holds the folder for this process; the lock goes with it, however it ends.
-
-    Raises:
-      InputError: another process is at work there.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            found = "another comparison at work there"
-            raise InputError(
-                f"--out {folder}", found, "a folder of its own, or patience"
-            ) from error
-        yield lock

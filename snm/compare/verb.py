@@ -17,12 +17,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from snm.compare.arms import grid_of, plan_arms
-from snm.compare.campaign import Campaign, Plan, locked
+from snm.compare.campaign import Campaign, Plan
 from snm.compare.command import Compare
 from snm.compare.jobs import Running
 from snm.compare.tables import Sheet, markdown, sheets
 from snm.data.dataset import Dataset, load
 from snm.errors import InputError
+from snm.locks import LOCK, locked
 from snm.runs import read_json, surroundings, write_json
 
 __all__ = ["run_comparison"]
@@ -89,7 +90,7 @@ def run_comparison(asked: Compare) -> None:
         "equal_seconds": asked.equal_seconds,
         "jobs": asked.jobs,
     }
-    with locked(asked.out):
+    with locked(asked.out / LOCK, f"--out {asked.out}"):
         _refuse_another(asked.out, plan)
         write_json(asked.out / "plan.json", plan)
         about = _about(asked, dataset, plan)
@@ -114,7 +115,7 @@ def _flat(campaign: Campaign) -> dict[str, Any]:
 def _refuse_another(out: Path, plan: dict[str, Any]) -> None:
     path = out / "plan.json"
     if not path.exists():
-        strangers = [p.name for p in out.iterdir() if p.name != ".lock"]
+        strangers = [p.name for p in out.iterdir() if p.name != LOCK]
         if strangers:
             found = f"{strangers[0]} in a folder that is no comparison"
             raise InputError(f"--out {out}", found, "a new or empty folder")

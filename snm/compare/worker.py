@@ -6,7 +6,6 @@ result at once when it is over. It ends itself when the process that started it 
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import sys
@@ -17,6 +16,7 @@ from typing import Any
 
 from snm.config import Config
 from snm.errors import InputError
+from snm.locks import locked
 from snm.runs import read_json, write_json
 
 __all__ = ["main", "run_task"]
@@ -99,13 +99,13 @@ def main() -> int:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     task = Path(sys.argv[1])
     # An earlier worker on the same task may still be on its way out.
-    lock = task.with_name(task.name.replace(".task.json", ".lock")).open("w")
-    fcntl.flock(lock, fcntl.LOCK_EX)
+    lock = task.with_name(task.name.replace(".task.json", ".lock"))
     from snm.cli import use_compilation_cache
 
     use_compilation_cache()
     try:
-        run_task(task)
+        with locked(lock, str(lock), wait=True):
+            run_task(task)
     except (InputError, ArithmeticError, OSError) as error:
         print(f"snm: error: {error}", file=sys.stderr)
         return 2 if isinstance(error, InputError) else 1

@@ -55,7 +55,7 @@ def read(place: Path, key: str) -> Parts | None:
             features, labels = (_load(entry, part, name, matrices[name]) for name in _MATRICES)
             parts[part] = (features, labels)
         return parts if "train" in parts else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, RecursionError):
         return None
 
 

@@ -100,12 +100,13 @@ class Dataset:
         points = self.train.num_points
         if not 0 < fraction < 1 or not 0 < (held := round(fraction * points)) < points:
             raise InputError("validation fraction", f"{fraction} of {points} points", "two parts")
-        order = np.random.default_rng(seed).permutation(points)
-        return replace(
-            self,
-            train=self.train.take(np.sort(order[held:])),
-            test=self.train.take(np.sort(order[:held])),
-        )
+        kept, held_out = self.split_rows(held, seed)
+        return replace(self, train=self.train.take(kept), test=self.train.take(held_out))
+
+    def split_rows(self, held: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The rows of train that `split` keeps, and the `held` that it holds out, ascending."""
+        order = np.random.default_rng(seed).permutation(self.train.num_points)
+        return np.sort(order[held:]), np.sort(order[:held])
 
     def label_frequency(self) -> NDArray[np.int64]:
         """Number of training points of each label, int64 [K]."""

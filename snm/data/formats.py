@@ -33,6 +33,10 @@ __all__ = [
     "write_text",
 ]
 
+# What a packed text file may unpack to: text shrinks by ten, zeros by a thousand.
+_MOST_TIMES = 100
+_LEAST_UNPACKED = 1 << 24
+
 
 def iter_features(
     path: str | Path, num_features: int, chunk_rows: int = 4096
@@ -89,7 +93,12 @@ def _lines(path: Path) -> list[str]:
     try:
         raw = path.read_bytes()
         if path.suffix == ".gz":
-            raw = gzip.decompress(raw)
+            limit = max(_LEAST_UNPACKED, _MOST_TIMES * len(raw))
+            with gzip.open(path) as packed:
+                raw = packed.read(limit + 1)
+            if len(raw) > limit:
+                found = f"more than {_MOST_TIMES} times its size unpacked"
+                raise InputError(str(path), found, "names or pairs of indices")
         text = raw.decode("utf-8")
     except EOFError as error:
         raise InputError(str(path), "a truncated gzip file", "a whole one") from error

@@ -102,7 +102,8 @@ class Weighting:
         """
         expected = "a weighting that Weighting.save wrote"
         try:
-            with np.load(path, allow_pickle=False) as members:
+            # Opened here: NumPy leaves a damaged archive open.
+            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as members:
                 kind, idf = members["kind"].item(), members["idf"]
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, TypeError) as error:
             reason = getattr(error, "strerror", None) or "no weighting"

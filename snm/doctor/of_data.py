@@ -275,7 +275,7 @@ def _memory(dataset: Dataset) -> Iterator[Finding]:
     needed = training_memory(rows, config.dim, config.members, entries)
     free = available_memory()
     found = f"about {needed / 2**30:.1f} GiB to train with the default settings"
-    if free is None:
+    if not free:
         yield Finding("note", "memory", found)
         return
     found += f", {free / 2**30:.1f} GiB free"

@@ -1,0 +1,134 @@
+"""Where a step stopped being finite: the way from its inputs to its gradients, walked again."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from snm.batches import Batch, Source
+from snm.encoder import apply_tower
+from snm.head import update_head
+from snm.model import Model, TrainState
+from snm.rows import bag, entry_rows
+
+__all__ = ["NonFinite", "diagnose", "points_of_step"]
+
+
+class NonFinite(NamedTuple):
+    """A tensor with its verb, and the places in the batch where it is not finite (or none)."""
+
+    tensor: str
+    places: list[int]
+
+    @classmethod
+    def of_loss(cls, loss: float) -> NonFinite:
+        """What the loss alone tells."""
+        if math.isfinite(loss):
+            return cls(f"the loss is {loss:.4g}, but its gradient is", [])
+        return cls(f"the loss ({loss}) is", [])
+
+
+def diagnose(
+    model: Model, source: Source, resident: Any, state: TrainState, step: int, loss: float
+) -> NonFinite:
+    """The first tensor of a step that is not finite.
+
+    The step was not taken, so its parameters are still there, unless steps after it were. It is
+    walked without dropout, which scales features and makes none finite.
+
+    Args:
+      model: what is trained.
+      source: of its batch.
+      resident: `source.resident_arrays()`.
+      state: the parameters now.
+      step: counted from 0.
+      loss: of that step.
+    """
+    shape = source.shape_of_step(step)
+    item = jax.tree.map(lambda leaf: leaf[0], source.stack(step, 1))
+
+    @jax.jit
+    def walk(state: TrainState, resident: Any, item: Any) -> list[jax.Array]:
+        return _finite(model, state, source.materialize(resident, item, shape))
+
+    for name, finite in zip(_TENSORS, walk(state, resident, item), strict=True):
+        good = np.asarray(finite)
+        if not good.all():
+            places = np.flatnonzero(~good[: source.batch_size]) if good.ndim else np.zeros(0, int)
+            return NonFinite(name, places.tolist())
+    return NonFinite.of_loss(loss)
+
+
+def points_of_step(source: Source, step: int, rows: np.ndarray | None) -> list[int]:
+    """The points of a step's batch, by the numbers in `rows` (int [N]) where there are any."""
+    order, _ = source.epoch(step // source.steps_per_epoch)
+    points = order[step % source.steps_per_epoch]
+    points = points[points >= 0]
+    return (points if rows is None else rows[points]).tolist()
+
+
+_TENSORS = (
+    "the feature values are",
+    "the feature rows (W1) are",
+    "the sums of feature rows are",
+    "the parameters of the dense tower are",
+    "the queries are",
+    "the class rows are",
+    "the biases or the score multiplier are",
+    "the loss is",
+    "the gradient of the queries is",
+    "the gradient of the dense tower is",
+    "the gradient of the feature sums is",
+)
+
+
+def _finite(model: Model, state: TrainState, batch: Batch) -> list[jax.Array]:
+    """Whether each of `_TENSORS` is finite: a bool a point, or one for all."""
+    features = batch.features
+    n = features.starts.shape[0] - 1
+    row = entry_rows(features)
+
+    def by_point(entries: jax.Array) -> jax.Array:
+        return jax.ops.segment_sum((~entries).astype(jnp.int32), row, n) == 0
+
+    used = jnp.isfinite(state.features.rows[features.ids]).all(axis=1) | (features.values == 0)
+    sums = bag(state.features.rows, features)
+    queries, pull_back = jax.vjp(functools.partial(apply_tower, model.structure), state.tower, sums)
+    key = jax.random.fold_in(jax.random.wrap_key_data(batch.key), batch.step)
+    # Its rows are asked for by nobody, so that no update is computed, and no table is copied.
+    _, step = update_head(
+        model.head,
+        state.head,
+        queries,
+        batch.terms,
+        batch.sample,
+        learning_rate=0.0,
+        known=batch.known,
+        key=jax.random.fold_in(key, 1),
+    )
+    of_tower, of_sums = pull_back(step.query_gradient)
+    head = state.head
+    rest = [head.log_scale] + ([] if head.bias is None else [head.bias])
+    return [
+        by_point(jnp.isfinite(features.values)),
+        by_point(used),
+        jnp.isfinite(sums).all(axis=1),
+        _all_finite(state.tower),
+        jnp.isfinite(queries).all(axis=1),
+        jnp.isfinite(head.table.rows).all(),
+        _all_finite(rest),
+        jnp.isfinite(step.loss),
+        jnp.isfinite(step.query_gradient).all(axis=1),
+        _all_finite(of_tower),
+        jnp.isfinite(of_sums).all(axis=1),
+    ]
+
+
+def _all_finite(tree: Any) -> jax.Array:
+    leaves = [jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(tree)]
+    return functools.reduce(jnp.logical_and, leaves, jnp.bool_(True))

@@ -1,0 +1,378 @@
+"""What a run will need, before it starts: bytes by part and by stage, and seconds.
+
+Nothing of the run's size is allocated for the bytes: the programs are compiled for shapes alone,
+and the compiler tells what they need beside their arguments. What Python, libraries and the data
+take is what this process holds; what compiled programs and their threads add on top was measured.
+
+A run has four stages, and its peak is that of the largest:
+
+    start       tables are drawn
+    training    tables, optimiser state, activations, batches ahead, a checkpoint's copy
+    loading     checkpoints are read again, once as bytes, once as arrays; several members are then
+                put side by side
+    evaluation  scores of a block of points
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from snm.batches import Source, block_of
+from snm.config import Config
+from snm.data.dataset import Dataset
+from snm.data.weighting import Weighting
+from snm.errors import InputError
+from snm.memory import available_memory, resident_memory
+from snm.model import Model, abstract_state, best_labels, init_state, join
+from snm.phases import first_phase, source_of, steps_per_dispatch
+from snm.prediction import ROWS
+from snm.runs import head_stages, make_model
+from snm.saving import has_room, state_bytes
+from snm.training import compiled_steps
+
+__all__ = [
+    "PARTS",
+    "STAGES",
+    "Forecast",
+    "Needs",
+    "device_memory",
+    "forecast",
+    "parse_bytes",
+    "seconds_per_step",
+    "ways_to_fit",
+]
+
+PARTS = ("programs", "data", "tables", "optimiser", "activations", "batches", "checkpoint")
+STAGES = ("start", "training", "loading", "evaluation")
+
+# Bytes that stay with the process after a program was compiled or read from the cache and has run
+# (machine code, threads' stacks and arenas): measured on a CPU, between a first and a second start.
+_STARTED = 45 << 20
+_TRAINED = 185 << 20  # the step, and what writes checkpoints
+_MEMBER = 35 << 20  # each further member
+_SCORED = 60 << 20
+_AHEAD = 3  # stacks of batches: at work, made, and in the making
+_TIMED = 3  # dispatches; one more before them fills caches
+_MOST_TIMED = 20.0  # seconds
+
+Bytes = dict[str, dict[str, int]]
+"""Bytes by stage and part."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Needs:
+    """What the bytes follow from: sizes that were counted, compiled or measured once.
+
+    Attributes:
+      tables: of one member: feature rows, class rows, biases, tower.
+      optimiser: of one member.
+      read: data as the files have it, held on the host by the data set.
+      weighted: training data as the loader has it.
+      programs: Python and libraries, on the host.
+      stack: batches of a dispatch.
+      start, step, scores: what drawing tables, a step, and scoring a block take beside their
+        arguments and results.
+      resident: the training data lies on the device.
+      aside: checkpoints are written from a copy.
+      watches: a part is held out and scored while training.
+      members: models.
+    """
+
+    tables: int
+    optimiser: int
+    read: int
+    weighted: int
+    programs: int
+    stack: int
+    start: int
+    step: int
+    scores: int
+    resident: bool
+    aside: bool
+    watches: bool
+    members: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Forecast:
+    """What a run will need.
+
+    Attributes:
+      host: bytes by stage and part; on a CPU it holds the device's too.
+      device: of an accelerator; empty on a CPU.
+      needs: what these follow from.
+      steps_per_epoch: of one member.
+    """
+
+    host: Bytes
+    device: Bytes
+    needs: Needs
+    steps_per_epoch: int
+
+    @property
+    def peak_host(self) -> int:
+        """Bytes at the largest stage."""
+        return max(sum(parts.values()) for parts in self.host.values())
+
+    @property
+    def peak_device(self) -> int:
+        """The same of the device that trains; on a CPU that is the host."""
+        if not self.device:
+            return self.peak_host
+        return max(sum(parts.values()) for parts in self.device.values())
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Programs:
+    """Sources and compiled programs of a forecast, for those who want to time them."""
+
+    model: Model
+    source: Source
+    step: Any
+    count: int
+    compile_seconds: float
+
+
+def forecast(dataset: Dataset, config: Config) -> tuple[Forecast, Programs]:
+    """Predicts the bytes of a run.
+
+    Args:
+      dataset: loaded.
+      config: resolved.
+    """
+    on_cpu = jax.default_backend() == "cpu"
+    before = resident_memory()
+    phase = first_phase(config, dataset)
+    weighting = Weighting.fit(config.weighting, dataset.train.features)
+    features = weighting.apply(phase.points.features)
+    num_features, num_labels = dataset.train.num_features, dataset.train.num_labels
+    first_model = make_model(config, num_features, num_labels, 1)
+    source = source_of(config, first_model.head, features, phase.points.labels)
+    assert config.epochs != "auto" and config.members != "auto"  # resolved
+    total = config.epochs * source.steps_per_epoch
+    # The first k' is the largest, and the seed is data of the batch.
+    head = head_stages(config, num_labels, total)[0][1]
+    model = dataclasses.replace(first_model, head=head, total_steps=total, seed=0)
+    state = abstract_state(model)
+    count = min(config.steps_per_dispatch or steps_per_dispatch(), source.steps_per_epoch)
+    stack = source.stack(0, count)
+    resident = jax.eval_shape(source.resident_arrays)
+
+    start = _temporary(jax.jit(init_state, static_argnums=0).lower(model))
+    begun = time.perf_counter()
+    step = compiled_steps(model, source, source.shape(0)).lower(state, resident, stack).compile()
+    members = config.members
+    compile_seconds = time.perf_counter() - begun
+    joined = jax.eval_shape(lambda one: join([one] * members), state)
+    several = dataclasses.replace(model, members=members)
+    block = block_of(features, np.arange(min(ROWS, features.shape[0])))
+    scores = _temporary(
+        jax.jit(functools.partial(best_labels, several, count=min(5, num_labels))).lower(
+            joined, block
+        )
+    )
+    raw = [dataset.train, *([dataset.test] if dataset.test is not None else [])]
+    optimiser = state_bytes((state.features.accumulator, state.head.table.accumulator))
+    optimiser += state_bytes(state.tower_state)
+    read = sum(_csr_bytes(matrix) for part in raw for matrix in (part.features, part.labels))
+    weighted = _csr_bytes(features)
+    needs = Needs(
+        tables=state_bytes(state) - optimiser,
+        optimiser=optimiser,
+        read=read,
+        weighted=weighted,
+        programs=max(before - read, 0),
+        stack=sum(leaf.nbytes for leaf in jax.tree.leaves(stack)),
+        start=start,
+        step=int(step.memory_analysis().temp_size_in_bytes),
+        scores=scores,
+        resident=source.resident,
+        aside=has_room(state),
+        watches=phase.held_out is not None,
+        members=config.members,
+    )
+    host, device = account(needs, on_cpu)
+    return Forecast(host, device, needs, source.steps_per_epoch), Programs(
+        model, source, step, count, compile_seconds
+    )
+
+
+def account(needs: Needs, on_cpu: bool) -> tuple[Bytes, Bytes]:
+    """Bytes by stage and part, of the host and of the device; on a CPU all are the host's."""
+    one, m = needs.tables + needs.optimiser, needs.members
+    data = needs.read + needs.weighted
+    step = max(needs.step, needs.scores if needs.watches else 0)
+    training = needs.programs + _STARTED + _TRAINED + (m - 1) * _MEMBER
+    # Read of the last checkpoint, before it is an array; then all members beside themselves.
+    file, joined = one, m * needs.tables if m > 1 else 0
+    host: Bytes = {
+        "start": {"programs": needs.programs + _STARTED, "data": data},
+        "training": {
+            "programs": training,
+            "data": data,
+            "batches": _AHEAD * needs.stack,
+            "checkpoint": one if needs.aside else 0,
+        },
+        "loading": {"programs": training, "data": data, "checkpoint": file},
+        "evaluation": {"programs": training + _SCORED, "data": data},
+    }
+    device: Bytes = {
+        "start": {
+            "tables": needs.tables,
+            "optimiser": needs.optimiser,
+            "activations": needs.start,
+        },
+        "training": {
+            "tables": needs.tables,
+            "optimiser": needs.optimiser,
+            "activations": step,
+            "batches": needs.stack,
+        },
+        "loading": {"tables": m * needs.tables + joined, "optimiser": m * needs.optimiser},
+        "evaluation": {
+            "tables": m * needs.tables,
+            "optimiser": needs.optimiser if m == 1 else 0,
+            "activations": needs.scores,
+        },
+    }
+    if on_cpu and joined:
+        host["loading"]["checkpoint"] = max(file - joined, 0)  # gone before they are joined
+    if needs.resident:
+        device["training"]["data"] = needs.weighted
+    if on_cpu:
+        device["training"]["batches"] = 0  # the host's own
+        for stage, parts in device.items():
+            for part, size in parts.items():
+                host[stage][part] = host[stage].get(part, 0) + size
+        return host, {}
+    return host, device
+
+
+def _temporary(lowered: Any) -> int:
+    """Bytes that a program takes beside arguments and results."""
+    found = lowered.compile().memory_analysis()
+    return int(found.temp_size_in_bytes)
+
+
+def _csr_bytes(matrix: csr_matrix) -> int:
+    return sum(part.nbytes for part in (matrix.data, matrix.indices, matrix.indptr))
+
+
+# -- time ------------------------------------------------------------------------------------
+
+
+def seconds_per_step(programs: Programs) -> float:
+    """Measures the real step on the real tables, for seconds; they must fit this machine.
+
+    The loader works beside the device, so the slower of both counts.
+    """
+    source, count = programs.source, programs.count
+    state = jax.jit(init_state, static_argnums=0)(programs.model)
+    resident = source.resident_arrays()
+    loading, stepping = [], []
+    begun = time.perf_counter()
+    last = max(source.steps_per_epoch - count + 1, 1)
+    for number in range(_TIMED + 1):
+        clock = time.perf_counter()
+        stack = source.stack(number * count % last, count)
+        ready = time.perf_counter()
+        state, metrics = programs.step(state, resident, stack)
+        jax.block_until_ready(metrics)
+        loading.append(ready - clock)
+        stepping.append(time.perf_counter() - ready)
+        if number and time.perf_counter() - begun > _MOST_TIMED:
+            break
+    return max(float(np.median(loading[1:])), float(np.median(stepping[1:]))) / count
+
+
+# -- what fits -------------------------------------------------------------------------------
+
+
+def device_memory() -> int:
+    """Bytes of the device that trains, or of this machine as far as this process may take them."""
+    limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
+    if jax.default_backend() != "cpu" and limit:
+        return int(limit)
+    return available_memory() + resident_memory()
+
+
+_UNITS = {"": 1, "b": 1}
+_UNITS |= {f"{letter}ib": 1 << 10 * power for power, letter in enumerate("kmgt", 1)}
+_UNITS |= {f"{letter}b": 1000**power for power, letter in enumerate("kmgt", 1)}
+
+
+def parse_bytes(text: str) -> int:
+    """A size in words: `80GiB`, `1.5 GB`, `4096`.
+
+    Example:
+      >>> parse_bytes("80GiB") == 80 * 2**30, parse_bytes("1.5 GB")
+      (True, 1500000000)
+
+    Raises:
+      InputError: no such size.
+    """
+    found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?([a-z]{0,3})", text.strip().lower())
+    if found is None or found[2] not in _UNITS or not float(found[1]):
+        raise InputError("--device-memory", repr(text), "a size such as 80GiB, 16GB or 500MiB")
+    return int(float(found[1]) * _UNITS[found[2]])
+
+
+def ways_to_fit(
+    expected: Forecast, config: Config, model: Model, limit: int
+) -> Iterator[tuple[str, int]]:
+    """Changes that make a run fit, each alone, those that cost least first.
+
+    Args:
+      expected: of the run as it is.
+      config: resolved.
+      model: of one member.
+      limit: bytes of the device.
+
+    Yields:
+      The flags, and the bytes at the peak with them. Activations are taken in proportion.
+    """
+    for flags, changed in _changes(expected.needs, config, model, limit):
+        host, device = account(changed, on_cpu=not expected.device)
+        now = Forecast(host, device, changed, expected.steps_per_epoch)
+        if now.peak_device <= limit:
+            yield flags, now.peak_device
+
+
+def _changes(needs: Needs, config: Config, model: Model, limit: int) -> Iterator[tuple[str, Needs]]:
+    if needs.resident:
+        yield "--data-on host", dataclasses.replace(needs, resident=False)
+    if config.row_optimizer == "adagrad":
+        rows = 4 * (model.num_features + model.head.num_labels)
+        less = dataclasses.replace(needs, optimiser=max(needs.optimiser - rows, 0))
+        yield "--row-optimizer sgd", less
+    for members in range(needs.members - 1, 0, -1):
+        yield f"--members {members}", dataclasses.replace(needs, members=members)
+    for batch in (config.batch_size // 2, config.batch_size // 4, config.batch_size // 8):
+        if batch:
+            share = batch / config.batch_size
+            less = dataclasses.replace(
+                needs, step=round(needs.step * share), stack=round(needs.stack * share)
+            )
+            yield f"--batch-size {batch}", less
+    for dim in _smaller(model.dim):
+        share = dim / model.dim
+        scaled = {
+            name: round(getattr(needs, name) * share)
+            for name in ("tables", "optimiser", "start", "step", "scores")
+        }
+        yield f"--dim {dim}", dataclasses.replace(needs, **scaled)
+
+
+def _smaller(dim: int) -> Iterator[int]:
+    """Smaller dimensions that suit the hardware: multiples of 32, then of 8."""
+    yield from range((dim - 1) // 32 * 32, 31, -32)
+    yield from range(min(24, (dim - 1) // 8 * 8), 7, -8)

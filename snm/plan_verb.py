@@ -1,0 +1,161 @@
+"""`snm plan` for people, and the same look before `snm train`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from snm.config import Config
+from snm.data.dataset import Dataset, load
+from snm.errors import InputError
+from snm.plan import (
+    PARTS,
+    STAGES,
+    Bytes,
+    Forecast,
+    Programs,
+    device_memory,
+    forecast,
+    parse_bytes,
+    seconds_per_step,
+    ways_to_fit,
+)
+from snm.runs import resolve
+from snm.saving import state_bytes
+
+__all__ = ["refuse_what_cannot_fit", "run_plan"]
+
+_console = Console(highlight=False, markup=False)
+_WAYS = 3
+_SURE = 6  # times the tables that a run never takes
+_BASE = 2 << 30  # bytes that programs and activations of usual settings stay below
+
+
+def run_plan(data: str, config: Config, memory: str | None, *, as_json: bool) -> None:
+    """Prints what a run will need, by part and stage, and how long an epoch takes."""
+    limit = None if memory is None else parse_bytes(memory)
+    dataset = load(data)
+    config = resolve(config, dataset)
+    expected, programs = forecast(dataset, config)
+    here = device_memory()
+    limit = here if limit is None else limit
+    seconds = seconds_per_step(programs) if expected.peak_device <= here else None
+    assert config.epochs != "auto" and config.members != "auto"
+    steps = expected.steps_per_epoch
+    fits = expected.peak_device <= limit
+    ways = [] if fits else _ways(expected, config, programs, limit)
+    if as_json:
+        found: dict[str, Any] = {
+            "host_bytes": expected.host,
+            "device_bytes": expected.device,
+            "peak_host_bytes": expected.peak_host,
+            "peak_device_bytes": expected.peak_device,
+            "limit_bytes": limit,
+            "fits": fits,
+            "ways_to_fit": [{"flags": flags, "bytes": size} for flags, size in ways],
+            "steps_per_epoch": steps,
+            "seconds_per_step": seconds,
+            "compile_seconds": programs.compile_seconds,
+            "seconds_per_epoch": None if seconds is None else seconds * steps,
+        }
+        print(json.dumps(found))
+        return
+    name = "host" if expected.device else "memory"
+    _console.print(_table(f"{name}, MiB", expected.host))
+    if expected.device:
+        _console.print(_table("device, MiB", expected.device))
+    if seconds is None:
+        _console.print("time: not measured, since the run does not fit this machine")
+    else:
+        every = config.epochs * config.members * steps
+        _console.print(
+            f"{seconds:.3g} s a step, {steps} steps an epoch: {_duration(seconds * steps)} an "
+            f"epoch, the first after {programs.compile_seconds:.2g} s of compiling;\n"
+            f"{_duration(seconds * every)} of training in all "
+            f"(epochs {config.epochs}, members {config.members}), evaluation on top",
+            soft_wrap=True,
+        )
+    room = f"{_size(expected.peak_device)} at the peak, of {_size(limit)}"
+    _console.print(f"fits: {room}" if fits else f"does not fit: {room}", soft_wrap=True)
+    for flags, size in ways:
+        _console.print(f"  {flags:<24} {_size(size)}")
+
+
+def refuse_what_cannot_fit(dataset: Dataset, config: Config, memory: str | None) -> None:
+    """Predicts a run, and refuses it where it cannot fit.
+
+    Without a given limit, and where the device has many times the room of the tables, nothing is
+    compiled to find that out.
+
+    Raises:
+      InputError: it needs more than there is; with the three cheapest ways to make it fit.
+    """
+    limit = device_memory() if memory is None else parse_bytes(memory)
+    config = resolve(config, dataset)
+    if memory is None and _SURE * _rough(config, dataset) + _BASE < limit:
+        return
+    expected, programs = forecast(dataset, config)
+    if expected.peak_device <= limit:
+        return
+    ways = ", ".join(f"{flags} ({_size(size)})"
+                     for flags, size in _ways(expected, config, programs, limit))  # fmt: skip
+    raise InputError(
+        "--device-memory",
+        f"a run that needs {_size(expected.peak_device)}",
+        f"at most {_size(limit)}; what would fit: {ways or 'no single change'}",
+    )
+
+
+def _rough(config: Config, dataset: Dataset) -> int:
+    """Bytes of all members' tables, and of a batch against its sample."""
+    import jax
+
+    from snm.model import abstract_state
+    from snm.runs import make_model
+
+    train = dataset.train
+    model = make_model(config, train.num_features, train.num_labels, 1)
+    assert config.members != "auto"  # resolved
+    tables = state_bytes(jax.eval_shape(lambda: abstract_state(model))) * config.members
+    return tables + 4 * config.batch_size * (model.head.sampled + 1)
+
+
+def _ways(
+    expected: Forecast, config: Config, programs: Programs, limit: int
+) -> list[tuple[str, int]]:
+    """The first of each kind, three at most."""
+    found: dict[str, tuple[str, int]] = {}
+    for flags, size in ways_to_fit(expected, config, programs.model, limit):
+        found.setdefault(flags.split()[0], (flags, size))
+    return list(found.values())[:_WAYS]
+
+
+def _table(title: str, account: Bytes) -> Table:
+    table = Table(title=title, title_justify="left")
+    table.add_column("part")
+    for stage in STAGES:
+        table.add_column(stage, justify="right")
+    for part in PARTS:
+        sizes = [account[stage].get(part, 0) for stage in STAGES]
+        if any(sizes):
+            table.add_row(part, *(_mebibytes(size) for size in sizes))
+    table.add_section()
+    table.add_row("in all", *(_mebibytes(sum(account[stage].values())) for stage in STAGES))
+    return table
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size / 2**20:,.1f}" if size else ""
+
+
+def _size(size: int) -> str:
+    return f"{size / 2**30:.2f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    return f"{seconds / 60:.3g} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"

@@ -1,0 +1,432 @@
+"""Files that something happened to: a clear error or a correct result, in bounded time and memory.
+
+A valid file is changed by a few random edits (bits, cuts, insertions, repeated parts, large
+numbers) and read. The short form runs always; the long one is slow, and its figures stand in
+README.md beside this file.
+"""
+
+import contextlib
+import gzip
+import io
+import json
+import time
+import tracemalloc
+import zipfile
+
+import numpy as np
+import pytest
+import tiny
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from snm.checkpoints import Checkpoints, DamagedError
+from snm.config import Config, read_config, write_config
+from snm.data import cache, formats
+from snm.data.dataset import load
+from snm.data.weighting import Weighting
+from snm.errors import InputError
+from snm.runs import read_json
+
+SECONDS = 10.0
+MEBIBYTES = 96
+
+# Where tokens of the formats are, a number can become a large one: sizes that lie.
+NUMBERS = [b"0", b"-1", b"4294967296", b"9223372036854775807", b"9" * 30, b"1e400", b"nan"]
+SPLICES = st.one_of(st.binary(max_size=12), st.sampled_from([*NUMBERS, b"\n", b" ", b"[" * 3000]))
+EDITS = st.lists(
+    st.tuples(
+        st.sampled_from(["flip", "cut", "insert", "overwrite", "repeat", "drop"]),
+        st.floats(0, 1, exclude_max=True),
+        st.integers(0, 400),
+        SPLICES,
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+def edited(raw, edits):
+    """The bytes after each edit: at a share of their length, with a length and with new bytes."""
+    for kind, share, length, new in edits:
+        place = int(share * len(raw))
+        end = place + length
+        if kind == "flip":
+            bit = bytes(b ^ (1 << length % 8) for b in raw[place : place + 1])
+            raw = raw[:place] + bit + raw[place + 1 :]
+        elif kind == "cut":
+            raw = raw[:place]
+        elif kind == "insert":
+            raw = raw[:place] + new + raw[place:]
+        elif kind == "overwrite":
+            raw = raw[:place] + new + raw[place + len(new) :]
+        elif kind == "repeat":
+            raw = raw[:end] + raw[place:end] * 3 + raw[end:]
+        else:
+            raw = raw[:place] + raw[end:]
+    return raw
+
+
+@contextlib.contextmanager
+def bounded():
+    """No more time and memory than a small file may ask for."""
+    begun = time.monotonic()
+    tracemalloc.start()
+    try:
+        yield
+    finally:
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert time.monotonic() - begun < SECONDS
+    assert peak < MEBIBYTES << 20, f"{peak >> 20} MiB"
+
+
+def outcome(read, *args, **options):
+    """What a reader returns, or its error; anything else that it raises is a failure."""
+    with bounded():
+        try:
+            return read(*args, **options)
+        except InputError as error:
+            assert "\n" not in str(error), "more than one line"
+            return error
+
+
+# -- the valid files -------------------------------------------------------------------------
+
+
+def text_file():
+    return "\n".join([f"12 {tiny.FEATURES} {tiny.LABELS}", *tiny.rows(12, 0)]).encode() + b"\n"
+
+
+def csr(rows, columns, ones):
+    matrix = sparse.random(rows, columns, 0.3, "csr", np.float32, rng=np.random.default_rng(0))
+    matrix.sort_indices()
+    if ones:
+        matrix.data[:] = 1
+    return matrix
+
+
+def npz_file(matrix, compressed):
+    out = io.BytesIO()
+    sparse.save_npz(out, matrix, compressed=compressed)
+    return out.getvalue()
+
+
+def npy_file():
+    out = io.BytesIO()
+    np.save(out, csr(12, tiny.FEATURES, False).toarray())
+    return out.getvalue()
+
+
+def check_matrix(matrix, width=None):
+    """What every later part of the program relies on."""
+    assert matrix.format == "csr" and matrix.dtype == np.float32
+    assert np.isfinite(matrix.data).all()
+    assert matrix.has_sorted_indices
+    assert len(matrix.indices) == len(matrix.data) == matrix.indptr[-1]
+    assert (np.diff(matrix.indptr) >= 0).all() and matrix.indptr[0] == 0
+    if matrix.nnz:
+        assert matrix.indices.min() >= 0 and matrix.indices.max() < matrix.shape[1]
+    row = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    assert len(set(zip(row.tolist(), matrix.indices.tolist(), strict=True))) == matrix.nnz
+    if width is not None:
+        assert matrix.shape[1] == width
+
+
+# -- data ------------------------------------------------------------------------------------
+
+
+def reread_text(raw, features, labels):
+    """An accepted text file by Python's own means."""
+    lines = raw.decode().replace("\r\n", "\n").split("\n")
+    n, d, k = (int(word) for word in lines[0].split())
+    assert features.shape == (n, d) and labels.shape == (n, k)
+    for row, line in enumerate(lines[1 : n + 1]):
+        front, _, rest = line.partition(" ") if ":" not in line.split(" ")[0] else ("", "", line)
+        found = {int(word) for word in front.split(",") if word.strip()}
+        assert found == set(labels[row].indices.tolist())
+        pairs = dict(word.split(":") for word in rest.split())
+        assert {int(j) for j in pairs} == set(features[row].indices.tolist())
+        for j, value in pairs.items():
+            assert features[row, int(j)] == pytest.approx(float(value), rel=1e-6)
+
+
+def fuzz_text(folder, edits, packed):
+    raw = edited(text_file(), edits)
+    path = folder / ("train.txt.gz" if packed else "train.txt")
+    path.write_bytes(gzip.compress(raw, 1) if packed else raw)
+    found = outcome(formats.read_text, path)
+    if not isinstance(found, InputError):
+        for matrix in found:
+            check_matrix(matrix)
+        reread_text(raw, *found)
+
+
+def fuzz_packed(folder, edits):
+    """What happens to the packed bytes themselves."""
+    path = folder / "train.txt.gz"
+    path.write_bytes(edited(gzip.compress(text_file(), 1, mtime=0), edits))
+    found = outcome(formats.read_text, path)
+    if not isinstance(found, InputError):
+        for matrix in found:
+            check_matrix(matrix)
+
+
+def fuzz_npz(folder, edits, compressed, inside):
+    matrix = csr(12, tiny.FEATURES, False)
+    raw = npz_file(matrix, compressed)
+    if inside:  # past the archive's own checksums: a member is changed and packed again
+        out, names = io.BytesIO(), ("indptr", "indices", "data", "shape", "format")
+        with zipfile.ZipFile(io.BytesIO(raw)) as old, zipfile.ZipFile(out, "w") as new:
+            for number, name in enumerate(names):
+                member = old.read(f"{name}.npy")
+                which = edits[0][2] % len(names)
+                new.writestr(f"{name}.npy", edited(member, edits) if number == which else member)
+        raw = out.getvalue()
+    else:
+        raw = edited(raw, edits)
+    path = folder / "X.trn.npz"
+    path.write_bytes(raw)
+    found = outcome(formats.read_npz, path)
+    if not isinstance(found, InputError):
+        check_matrix(found)
+        if not inside:  # its checksums hold
+            assert (found != matrix).nnz == 0
+
+
+def fuzz_npy(folder, edits):
+    path = folder / "X.trn.npy"
+    path.write_bytes(edited(npy_file(), edits))
+    found = outcome(formats.read_npy, path)
+    if not isinstance(found, InputError):
+        check_matrix(found)
+
+
+def fuzz_words(folder, edits, packed):
+    """Names and filters."""
+    names = "".join(f"name {label}\n" for label in range(20)).encode()
+    pairs = "".join(f"{row} {row % 20}\n" for row in range(30)).encode()
+    end = ".gz" if packed else ""
+    for name, raw, read, sizes in (
+        ("labels.txt", names, formats.read_names, (20,)),
+        ("filter.txt", pairs, formats.read_filter, (30, 20)),
+    ):
+        path = folder / f"{name}{end}"
+        raw = edited(raw, edits)
+        path.write_bytes(gzip.compress(raw, 1) if packed else raw)
+        found = outcome(read, path, *sizes)
+        if isinstance(found, InputError):
+            continue
+        if name == "labels.txt":
+            assert len(found) == 20
+            text = raw.decode().replace("\r\n", "\n")
+            assert "\n".join(found) == text.removesuffix("\n")
+        else:
+            lines = raw.decode().replace("\r\n", "\n").removesuffix("\n").split("\n")
+            wanted = [[int(word) for word in line.split()] for line in lines if raw]
+            assert found.tolist() == wanted
+            assert found.min(initial=0) >= 0 and (found < [30, 20]).all()
+
+
+# -- our own files ---------------------------------------------------------------------------
+
+
+def fuzz_config(folder, edits):
+    path = folder / "config.toml"
+    write_config(path, tiny.CONFIG)
+    raw = edited(path.read_bytes(), edits)
+    path.write_bytes(raw)
+    found = outcome(read_config, path)
+    if not isinstance(found, InputError):
+        assert isinstance(found, Config)
+        write_config(path, found)  # what was accepted reads back as itself
+        assert read_config(path) == found
+
+
+def fuzz_json(folder, edits):
+    path = folder / "run.json"
+    path.write_bytes(edited(json.dumps({"data": "x", "num_labels": 20}).encode(), edits))
+    outcome(read_json, path)
+
+
+def fuzz_weighting(folder, edits):
+    path = folder / "weighting.npz"
+    Weighting("tfidf", np.linspace(1, 2, 30, dtype=np.float32)).save(path)
+    path.write_bytes(edited(path.read_bytes(), edits))
+    found = outcome(Weighting.load, path)
+    if not isinstance(found, InputError):
+        np.testing.assert_array_equal(found.idf, np.linspace(1, 2, 30, dtype=np.float32))
+
+
+def fuzz_cache(folder, edits, number):
+    """A damaged cache is passed over: what is loaded is always what the source says."""
+    data, place = folder / "data", folder / "cache"
+    if not data.exists():
+        tiny.write(data)
+    whole = load(data, cache=place)
+    (entry,) = place.glob("v1-*")
+    files = sorted(entry.iterdir())
+    path = files[number % len(files)]
+    path.write_bytes(edited(path.read_bytes(), edits))
+    with bounded():
+        found = cache.read(place, entry.name.removeprefix("v1-"))
+    again = load(data, cache=place)
+    for part in ("train", "test"):
+        for name in ("features", "labels"):
+            first = getattr(getattr(whole, part), name)
+            assert (first != getattr(getattr(again, part), name)).nnz == 0
+            if found is not None:
+                assert (first != found[part][name == "labels"]).nnz == 0
+    for old in place.glob("v1-*"):  # whole again for the next
+        for file in old.iterdir():
+            file.unlink()
+        old.rmdir()
+
+
+STATE = {
+    "rows": np.linspace(-1, 1, 600, dtype=np.float32).reshape(60, 10),
+    "scalar": np.array(3, np.int32),
+}
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    """A checkpoint, and the content of its files."""
+    folder = tmp_path_factory.mktemp("checkpoints")
+    checkpoints = Checkpoints(folder, keep=2, about={"data_sha256": "a", "seed": 0})
+    checkpoints.save(4, STATE, {"step": 4, "best_step": 0}, 1.5)
+    files = {p: p.read_bytes() for p in sorted(checkpoints.path(4).rglob("*")) if p.is_file()}
+    return checkpoints, files
+
+
+def fuzz_checkpoint(checkpoint, edits, number):
+    """Either it is refused, or it is what was written, to the last bit."""
+    checkpoints, files = checkpoint
+    path = list(files)[number % len(files)]
+    raw = edited(files[path], edits)
+    path.write_bytes(raw)
+    try:
+        note = outcome(checkpoints.read, 4)
+        found = outcome(checkpoints.load, 4, STATE)
+        if isinstance(found, DamagedError):
+            assert raw != files[path], "an unchanged file was refused"
+            return
+        assert note.progress == {"step": 4, "best_step": 0} and note.score == 1.5
+        for name, value in STATE.items():
+            np.testing.assert_array_equal(found[name], value)
+    finally:
+        path.write_bytes(files[path])
+
+
+# -- both sizes ------------------------------------------------------------------------------
+
+FUZZERS = {
+    "text": (fuzz_text, dict(packed=st.booleans())),
+    "packed text": (fuzz_packed, {}),
+    "npz": (fuzz_npz, dict(compressed=st.booleans(), inside=st.booleans())),
+    "npy": (fuzz_npy, {}),
+    "names and filters": (fuzz_words, dict(packed=st.booleans())),
+    "config": (fuzz_config, {}),
+    "run.json": (fuzz_json, {}),
+    "weighting": (fuzz_weighting, {}),
+    "cache": (fuzz_cache, dict(number=st.integers(0, 100))),
+    "checkpoint": (fuzz_checkpoint, dict(number=st.integers(0, 100))),
+}
+
+
+def attack(name, place, count):
+    fuzzer, more = FUZZERS[name]
+    tried = []
+
+    @settings(
+        max_examples=count,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(edits=EDITS, **more)
+    def run(edits, **drawn):
+        tried.append(1)
+        fuzzer(place, edits, **drawn)
+
+    run()
+    return len(tried)
+
+
+@pytest.mark.parametrize("name", FUZZERS)
+def test_changed_files(name, tmp_path, request):
+    place = request.getfixturevalue("checkpoint") if name == "checkpoint" else tmp_path
+    assert attack(name, place, 40) >= 40
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FUZZERS)
+def test_many_changed_files(name, tmp_path, request):
+    place = request.getfixturevalue("checkpoint") if name == "checkpoint" else tmp_path
+    print(f"{name}: {attack(name, place, 3000)} inputs")
+
+
+# -- what random edits do not find -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a = " + "[" * 100_000, "no TOML"),
+        ("dim = " + "9" * 5000, "no TOML"),
+        ("dim = 99999999999999999999999", "--dim: found 99999999999999999999999, expected"),
+        ("dim = 1\x00", "no TOML"),
+    ],
+)
+def test_configs_that_ask_for_much(tmp_path, text, expected):
+    path = tmp_path / "config.toml"
+    path.write_text(text)
+    found = outcome(read_config, path)
+    assert isinstance(found, InputError) and expected in str(found)
+
+
+def test_json_without_an_end(tmp_path):
+    path = tmp_path / "run.json"
+    path.write_text("[" * 200_000)
+    assert isinstance(outcome(read_json, path), InputError)
+
+
+def test_archives_that_unpack_to_much(tmp_path):
+    """A kilobyte of zeros for a thousand kilobytes: memory follows what was asked for."""
+    bomb = gzip.compress(bytes(200 << 20), 9)
+    assert len(bomb) < 1 << 20
+    for name, read, sizes in (
+        ("labels.txt.gz", formats.read_names, (20,)),
+        ("filter.txt.gz", formats.read_filter, (30, 20)),
+        ("train.txt.gz", formats.read_text, ()),
+    ):
+        (tmp_path / name).write_bytes(bomb)
+        assert isinstance(outcome(read, tmp_path / name, *sizes), InputError), name
+
+
+def test_nothing_that_is_read_is_unpickled(tmp_path):
+    """Arrays of objects, which NumPy would run code for, in every place that holds arrays."""
+
+    class Evil:
+        def __reduce__(self):
+            return (pytest.fail, ("code was run",))
+
+    evil = np.array([Evil()], object)
+    np.save(tmp_path / "X.trn.npy", evil, allow_pickle=True)
+    np.savez(tmp_path / "X.npz", data=evil, indices=evil, indptr=evil, shape=evil, format=evil)
+    np.savez(tmp_path / "w.npz", kind=evil, idf=evil)
+    for read, name in (
+        (formats.read_npy, "X.trn.npy"),
+        (formats.read_npz, "X.npz"),
+        (Weighting.load, "w.npz"),
+    ):
+        assert isinstance(outcome(read, tmp_path / name), InputError)
+
+
+@pytest.mark.parametrize("step", ["4", "../4", "4.orbax-checkpoint-tmp", "04x", "٤"])
+def test_folders_that_are_no_checkpoints(tmp_path, step):
+    checkpoints = Checkpoints(tmp_path / "checkpoints")
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / step).mkdir(parents=True, exist_ok=True)
+    assert checkpoints.steps() == {} and checkpoints.latest() is None

@@ -1,0 +1,77 @@
+"""kill -9 at moments that nobody chose: the same command ends with the same bits."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+import tiny
+
+import snm
+from snm.runs import RunFolder
+
+KILLS = 20
+EPOCHS = 700  # a checkpoint each: much of the time goes to writing them
+WINDOW = (2.0, 9.0)  # seconds from the start of a process: the imports, compiling, some steps
+
+
+def start(data, run):
+    words = ["train", str(data), "--run-dir", str(run), *tiny.FLAGS, f"--epochs={EPOCHS}"]
+    return subprocess.Popen(
+        [sys.executable, "-m", "snm", *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "JAX_NUM_CPU_DEVICES": "4"},
+    )
+
+
+def arrays(run):
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(snm.load(run).state)]
+
+
+@pytest.mark.slow
+def test_twenty_kills_lose_nothing(tmp_path):
+    """Half of the moments are drawn over a process's life, half follow a new checkpoint closely."""
+    data = tiny.write(tmp_path / "data")
+    with start(data, tmp_path / "whole") as process:
+        assert process.wait() == 0, process.stderr.read()
+    rng = np.random.default_rng(6)
+    run, met = tmp_path / "run", {"start": 0, "steps": 0, "checkpoint": 0}
+    for number in range(KILLS):
+        checkpoints = RunFolder(run).checkpoints(2)
+        before = checkpoints.latest() or 0
+        with start(data, run) as process:
+            if number % 2:
+                while (checkpoints.latest() or 0) == before and process.poll() is None:
+                    time.sleep(0.005)
+                time.sleep(rng.uniform(0, 0.1))
+            else:
+                time.sleep(rng.uniform(*WINDOW))
+            assert process.poll() in (None, 0)
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+        unfinished = [
+            path
+            for path in (run / "checkpoints").glob("*")
+            if not (path / "manifest.json").exists()
+        ]
+        after = checkpoints.latest() or 0
+        met["checkpoint" if unfinished else "steps" if after > before else "start"] += 1
+        assert after >= before, "a checkpoint was lost"
+        assert not (run / "result.json").exists(), "finished before all kills"
+    with start(data, run) as process:
+        assert process.wait() == 0, process.stderr.read()
+    print(f"\n{KILLS} kills, met: {met}")
+    assert met["checkpoint"], "no kill met a checkpoint"
+    first, second = arrays(tmp_path / "whole"), arrays(run)
+    assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(first, second, strict=True))
+    results = [
+        json.loads((tmp_path / name / "result.json").read_text()) for name in ("whole", "run")
+    ]
+    assert results[0]["metrics"] == results[1]["metrics"]

@@ -1,0 +1,186 @@
+"""The plan: bytes by hand, what is refused and what would fit, and the measured peak."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import tiny
+from hypothesis import given
+from hypothesis import strategies as st
+
+import snm
+from snm.cli import main
+from snm.errors import InputError
+from snm.plan import Needs, account, forecast, parse_bytes, seconds_per_step, ways_to_fit
+from snm.runs import resolve
+
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny.write(tmp_path_factory.mktemp("data") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def planned(folder):
+    dataset = snm.load_data(folder)
+    return forecast(dataset, resolve(tiny.CONFIG, dataset))
+
+
+def call(capsys, *words):
+    with pytest.raises(SystemExit) as stop:
+        main([str(word) for word in words])
+    said = capsys.readouterr()
+    return stop.value.code or 0, said.out, said.err
+
+
+def needs(**changes):
+    plain = Needs(
+        tables=100 * MIB,
+        optimiser=10 * MIB,
+        read=3 * MIB,
+        weighted=2 * MIB,
+        programs=300 * MIB,
+        stack=1 * MIB,
+        start=50 * MIB,
+        step=20 * MIB,
+        scores=30 * MIB,
+        resident=False,
+        aside=True,
+        watches=False,
+        members=1,
+    )
+    return dataclasses.replace(plain, **changes)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("80GiB", 80 * 2**30), ("16gb", 16 * 10**9), ("1.5 MiB", 1.5 * 2**20), ("4096", 4096)],
+)
+def test_sizes(text, expected):
+    assert parse_bytes(text) == expected
+
+
+@given(st.text(max_size=20))
+def test_other_words_are_no_sizes(text):
+    try:
+        assert parse_bytes(text) >= 0
+    except InputError as error:
+        assert "a size such as 80GiB" in str(error)
+
+
+def test_tables_and_optimiser_by_hand(folder):
+    """30 features and 20 labels of 8 numbers, 20 biases, one multiplier, and the dense layer."""
+    dataset = snm.load_data(folder)
+    for optimizer, accumulators in (("sgd", 0), ("adagrad", 30 + 20)):
+        settings = dataclasses.replace(tiny.CONFIG, row_optimizer=optimizer, encoder="relu")
+        found = forecast(dataset, resolve(settings, dataset))[0].needs
+        tower = 8 * 8  # and its momentum, and a step's count
+        assert found.tables == 4 * ((30 + 20) * 8 + 20 + 1 + tower)
+        assert found.optimiser == 4 * (accumulators + tower + 1)
+        assert found.read == sum(
+            4 * m.nnz + 4 * m.nnz + m.indptr.nbytes
+            for part in (dataset.train, dataset.test)
+            for m in (part.features, part.labels)
+        )
+
+
+def test_stages_by_hand():
+    host, device = account(needs(), on_cpu=False)
+    assert device["start"] == {"tables": 100 * MIB, "optimiser": 10 * MIB, "activations": 50 * MIB}
+    assert sum(device["training"].values()) == (100 + 10 + 20 + 1) * MIB
+    assert sum(device["loading"].values()) == 110 * MIB
+    assert host["training"]["checkpoint"] == 110 * MIB  # the copy that is written on the side
+    assert host["loading"]["checkpoint"] == 110 * MIB  # what is read
+    # Three members: each is loaded, then they are put side by side, then the three are let go.
+    host, device = account(needs(members=3), on_cpu=False)
+    assert device["loading"]["tables"] == 600 * MIB
+    assert device["evaluation"] == {"tables": 300 * MIB, "optimiser": 0, "activations": 30 * MIB}
+    # Data on the device, and a part to watch whose scores take more than a step.
+    _, device = account(needs(resident=True, watches=True), on_cpu=False)
+    assert device["training"]["data"] == 2 * MIB
+    assert device["training"]["activations"] == 30 * MIB
+    # On a CPU both are one memory.
+    both, none = account(needs(), on_cpu=True)
+    assert none == {}
+    assert both["training"]["tables"] == 100 * MIB and both["training"]["batches"] == 3 * MIB
+    assert both["loading"]["checkpoint"] == 110 * MIB
+
+
+def test_ways_to_fit_do_and_cost_little_first(planned):
+    expected, programs = planned
+    at_most = expected.peak_device
+    assert list(ways_to_fit(expected, tiny.CONFIG, programs.model, at_most))
+    big = needs(members=2, optimiser=60 * MIB)
+    host, _ = account(big, on_cpu=True)
+    expected = dataclasses.replace(expected, needs=big, host=host)
+    settings = dataclasses.replace(tiny.CONFIG, row_optimizer="adagrad", dim=256)
+    model = dataclasses.replace(programs.model, dim=256, num_features=8 * MIB)
+    ways = list(ways_to_fit(expected, settings, model, expected.peak_host - 40 * MIB))
+    assert [flags.split()[0] for flags, _ in ways][:2] == ["--row-optimizer", "--members"]
+    assert all(size <= expected.peak_host - 40 * MIB for _, size in ways)
+    # Dimensions are tried from the largest down: the first that fits loses least.
+    dims = [int(flags.split()[1]) for flags, _ in ways if flags.startswith("--dim")]
+    assert dims == sorted(dims, reverse=True) and dims[0] < 256
+    assert not list(ways_to_fit(expected, settings, model, 100 * MIB))
+
+
+def test_a_step_is_timed(planned):
+    assert 0 < seconds_per_step(planned[1]) < 5
+
+
+def test_plan_on_the_command_line(folder, tmp_path, capsys):
+    words = ["plan", folder, *tiny.FLAGS]
+    code, out, _ = call(capsys, *words)
+    assert code == 0 and "tables" in out and "fits: " in out and "4 steps an epoch" in out
+    code, out, _ = call(capsys, *words, "--json", "--device-memory", "1MiB")
+    found = json.loads(out)
+    assert code == 0 and not found["fits"] and found["limit_bytes"] == MIB
+    assert found["peak_host_bytes"] == max(sum(s.values()) for s in found["host_bytes"].values())
+    assert found["seconds_per_epoch"] == pytest.approx(4 * found["seconds_per_step"])
+    code, _, said = call(capsys, *words, "--device-memory", "much")
+    assert code == 2 and "--device-memory: found 'much', expected a size such as" in said
+
+
+def test_a_run_that_cannot_fit_is_refused_before_it_begins(folder, tmp_path, capsys):
+    run = tmp_path / "run"
+    words = ["train", folder, "--run-dir", run, *tiny.FLAGS]
+    code, _, said = call(capsys, *words, "--device-memory", "2MiB")
+    assert code == 2 and said.count("\n") == 1
+    assert "--device-memory: found a run that needs " in said and "at most 2 MiB" in said
+    assert not run.exists()
+    assert call(capsys, *words, "--device-memory", "80GiB", "--epochs=1")[0] == 0
+
+
+SIZES = {  # labels, features, dim, members
+    "small": (20_000, 20_000, 128, 1),
+    "medium": (200_000, 100_000, 256, 3),
+    "large": (1_000_000, 300_000, 256, 1),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", SIZES)
+def test_the_peak_is_the_predicted_one(size, tmp_path):
+    """Within 15%, each in a process of its own; a plan, then the run."""
+    labels, features, dim, members = SIZES[size]
+    env = {**os.environ, "SNM_CACHE": str(tmp_path / "cache")}
+
+    def run(*words):
+        done = subprocess.run([sys.executable, "-m", "snm", *map(str, words)], env=env,
+                              capture_output=True, text=True, check=False)  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    run("data", "synth", tmp_path / "data", "--points", 6000, "--test-points", 500, "--features",
+        features, "--labels", labels, "--labels-per-point", 3)  # fmt: skip
+    flags = [tmp_path / "data", "--dim", dim, "--members", members, "--epochs", 1]
+    predicted = json.loads(run("plan", *flags, "--json"))["peak_host_bytes"]
+    run("train", *flags, "--run-dir", tmp_path / "run")
+    measured = json.loads((tmp_path / "run" / "result.json").read_text())["peak_memory_bytes"]
+    print(f"{size}: {predicted / MIB:,.0f} MiB predicted, {measured / MIB:,.0f} measured")
+    assert predicted == pytest.approx(measured, rel=0.15)
