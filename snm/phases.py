@@ -274,7 +274,7 @@ def source_of(
 
 
 def _initial(
-    model: Model, warm_start: str | Path | None, member: int, mesh: Mesh | None
+    model: Model, warm_start: str | Path | None, member: int, mesh: Mesh | None = None
 ) -> TrainState:
     if warm_start is None:
         return (
