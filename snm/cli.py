@@ -15,6 +15,7 @@ import tyro
 from tyro.conf import OmitArgPrefixes, OmitSubcommandPrefixes, Positional, arg, subcommand
 
 from snm.bench.command import Bench
+from snm.bounds.command import Bounds
 from snm.compare.command import Compare
 from snm.config import Config, preset, read_config
 from snm.errors import InputError
@@ -201,6 +202,7 @@ Command = (
     | Annotated[Predict, subcommand("predict")]
     | Annotated[Compare, subcommand("compare")]
     | Annotated[Bench, subcommand("bench")]
+    | Annotated[Bounds, subcommand("bounds")]
 )
 
 _DESCRIPTION = """Extreme classification in JAX with Stochastic Negative Mining.
@@ -211,6 +213,7 @@ _DESCRIPTION = """Extreme classification in JAX with Stochastic Negative Mining.
   snm predict RUN INPUT --output FILE
   snm compare DATA --out DIR       SNM against negative sampling, with a report
   snm bench [PART ...]             each part against the machine's limits and against peers
+  snm bounds RUN                   what generalization bounds say of a run, term by term
 
 DATA is a folder with train.txt and test.txt (or another layout, see README), or `synthetic`.
 """
@@ -265,6 +268,7 @@ _FLAGS: dict[tuple[str, ...], tuple[type, ...]] = {
     ("predict",): (Predict,),
     ("compare",): (Compare,),
     ("bench",): (Bench,),
+    ("bounds",): (Bounds,),
 }
 
 
