@@ -82,7 +82,7 @@ def verdicts(found: dict[str, Any]) -> list[str]:
       found: From `measure.bounds_of_run`.
     """
     n, out = found["points"], []
-    for form, key in (("as proved", "proved"), ("as printed, with hidden factors 1", "printed")):
+    for form, key in (("as proved", "proved"), ("as printed (hidden factors 1)", "printed")):
         best = min(found["theorem_6"], key=lambda row: row[key])
         where = f"at rho {best['rho']:.3g}"
         if best[key] < 1:
@@ -160,10 +160,10 @@ def _print(found: dict[str, Any]) -> None:
         _console.print(table)
     _console.print(
         "within: share of the sample with a margin of at most rho. printed: within, the smaller "
-        "of Gaussian and Rademacher terms, and confidence, with every factor that O~ hides set to 1. "
-        "proved: within, 2 sqrt(pi) Gaussian, and confidence. needed: points for proved to come "
-        "below 1. The class is linear in the learned embedding, the encoder held fixed: that of "
-        "the whole model is larger, and so are its bounds."
+        "of the Gaussian and the Rademacher term, and confidence, with every factor that O~ hides "
+        "set to 1. proved: within, 2 sqrt(pi) Gaussian, and confidence. needed: points for proved "
+        "to come below 1. The class is linear in the learned embedding, the encoder held fixed: "
+        "that of the whole model is larger, and so are its bounds."
     )
     for text in found["verdicts"]:
         _console.print(f"- {text}")
