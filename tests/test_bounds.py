@@ -158,7 +158,7 @@ def test_verdicts_in_plain_words():
     five = {"proved": 0.2, "range": 2.0, "points_needed": 3.0}
     said = verdicts({"points": 100, "theorem_6": [row], "theorem_5": five})
     assert "at most 0.900 at rho 0.5" in said[0] and "at most 0.2 above" in said[2]
-    bad = {**row, "printed": 3.0, "proved": 9.0, "points_needed": math.inf}
+    bad = {**row, "printed": 3.0, "proved": 9.0, "points_needed": None}
     said = verdicts({"points": 100, "theorem_6": [bad], "theorem_5": {"why_not": "no"}})
     assert "vacuous" in said[0] and "no number of points" in said[0] and "vacuous" in said[1]
 

@@ -210,7 +210,7 @@ def bounds_of_run(
                 **_terms(found.bound),
                 "printed": found.printed,
                 "proved": found.proved,
-                "points_needed": examples_needed(found.empirical, found.bound.proved, n),
+                "points_needed": _needed(found.empirical, found.bound.proved, n, 1.0),
             }
         )
     order = np.argsort(train.margins)
@@ -299,5 +299,11 @@ def _theorem_5(
         "printed": bound.printed,
         "proved": bound.proved,
         # The generalization error never exceeds the range of the loss.
-        "points_needed": examples_needed(0.0, bound.proved, n, constants.largest),
+        "points_needed": _needed(0.0, bound.proved, n, constants.largest),
     }
+
+
+def _needed(empirical: float, rest: float, n: int, target: float) -> float | None:
+    """As `examples_needed`; None where no number would do, for JSON has no infinity."""
+    found = examples_needed(empirical, rest, n, target)
+    return found if math.isfinite(found) else None

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -70,7 +68,7 @@ def run_bounds(command: Bounds) -> None:
     )
     found = {"run": str(command.run), **found, "verdicts": verdicts(found)}
     if command.json:
-        print(json.dumps(_finite(found)))
+        print(json.dumps(found))
         return
     _print(found)
 
@@ -90,10 +88,11 @@ def verdicts(found: dict[str, Any]) -> list[str]:
             continue
         text = f"Theorem 6 {form} is vacuous: its smallest right side is {best[key]:.3g}, {where}"
         if key == "proved":
-            needed = min(row["points_needed"] for row in found["theorem_6"])
+            enough = [row["points_needed"] for row in found["theorem_6"]]
+            least = min((count for count in enough if count is not None), default=None)
             text += (
-                f"; it would take more than {needed:.2g} points to come below 1 ({n:,} now)"
-                if math.isfinite(needed)
+                f"; it would take more than {least:.2g} points to come below 1 ({n:,} now)"
+                if least is not None
                 else "; no number of points would do, for every point is within every margin"
             )
         out.append(text + ".")
@@ -145,7 +144,7 @@ def _print(found: dict[str, Any]) -> None:
     for name in columns.values():
         table.add_column(name, justify="right")
     for row in found["theorem_6"]:
-        table.add_row(*(f"{row[key]:.{3 if key == 'empirical' else 2}g}" for key in columns))
+        table.add_row(*(_short(row[key], 3 if key == "empirical" else 2) for key in columns))
     _console.print(table)
     five = found["theorem_5"]
     if "why_not" not in five:
@@ -169,12 +168,5 @@ def _print(found: dict[str, Any]) -> None:
         _console.print(f"- {text}")
 
 
-def _finite(value: Any) -> Any:
-    """JSON has no infinity: null stands for it."""
-    if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_finite(inner) for inner in value]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return _finite(dataclasses.asdict(value))
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def _short(value: float | None, digits: int) -> str:
+    return "never" if value is None else f"{value:.{digits}g}"
