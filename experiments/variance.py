@@ -73,9 +73,12 @@ def main() -> None:
         x, value, bound, trace, exact = np.array(curve).T
         colour = COLOURS[number]
         label = "all sampled" if some is None else f"k' = {some}"
-        for axis, points, line in ((axes[0], value, bound), (axes[1], trace, exact)):
+        for axis, points, line, mark in (
+            (axes[0], value, bound, "o-"),
+            (axes[1], trace, exact, "o"),  # on the dashed line
+        ):
             shown = line > 0
-            axis.plot(x[shown], points[shown], "o-", color=colour, markersize=4, label=label)
+            axis.plot(x[shown], points[shown], mark, color=colour, markersize=4, label=label)
             axis.plot(x[shown], line[shown], "--", color=colour, linewidth=1)
     for axis, title in zip(
         axes, ("value: dashed the bound", "gradient: dashed exact"), strict=True

@@ -15,6 +15,7 @@ import tyro
 from tyro.conf import OmitArgPrefixes, OmitSubcommandPrefixes, Positional, arg, subcommand
 
 from snm.bench.command import Bench
+from snm.bounds.command import Bounds
 from snm.compare.command import Compare
 from snm.config import Config, preset, read_config
 from snm.datasets.command import Fetch, List
@@ -253,6 +254,7 @@ Command = (
     | Annotated[Compare, subcommand("compare")]
     | Annotated[Bench, subcommand("bench")]
     | Annotated[Doctor, subcommand("doctor")]
+    | Annotated[Bounds, subcommand("bounds")]
 )
 
 _DESCRIPTION = """Extreme classification in JAX with Stochastic Negative Mining.
@@ -267,6 +269,7 @@ _DESCRIPTION = """Extreme classification in JAX with Stochastic Negative Mining.
   snm compare DATA --out DIR       SNM against negative sampling, with a report
   snm bench [PART ...]             each part against the machine's limits and against peers
   snm doctor DATA|RUN              what is wrong with it, and what to do about it
+  snm bounds RUN                   what generalization bounds say of a run, term by term
 
 DATA is a folder with train.txt and test.txt (or another layout, see README), the name of a
 fetched set, or `synthetic`.
@@ -332,6 +335,7 @@ _FLAGS: dict[tuple[str, ...], tuple[type, ...]] = {
     ("compare",): (Compare,),
     ("bench",): (Bench,),
     ("doctor",): (Doctor,),
+    ("bounds",): (Bounds,),
 }
 
 

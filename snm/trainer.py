@@ -36,7 +36,7 @@ from snm.runs import (
 )
 from snm.training import Event
 
-__all__ = ["Finished", "Started", "evaluate", "train", "training"]
+__all__ = ["Finished", "Started", "data_of_run", "evaluate", "train", "training"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,6 +211,18 @@ def evaluate(
 
     folder = RunFolder(Path(run))
     predictor = load(run)
+    data = data_of_run(folder, predictor, data)
+    return _score(predictor, read_config(folder.config), data, on_progress)
+
+
+def data_of_run(
+    folder: RunFolder, predictor: Predictor, data: str | Path | Dataset | None = None
+) -> Dataset:
+    """The data set of a run, or another of its shape, with test points.
+
+    Raises:
+      InputError: no test points, data of another shape, or changed since the run.
+    """
     if data is None:
         facts = read_json(folder.facts)
         data = load_dataset(facts["data"])
@@ -228,7 +240,7 @@ def evaluate(
     ):
         if found_width != width:
             raise InputError(data.name, f"{found_width} {what}", f"{width}, as in training")
-    return _score(predictor, read_config(folder.config), data, on_progress)
+    return data
 
 
 def _score(

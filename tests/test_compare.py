@@ -209,8 +209,11 @@ def test_a_comparison_end_to_end_and_again(folder, tmp_path, capsys):
     assert arm["ci95"]["R@1"] is None
     assert [look["step"] for look in seed["probes"]] == [0, 4, 8]
     assert seed["probes"][-1]["test"]["R@1"] == pytest.approx(seed["metrics"]["R@1"])
+    assert seed["bounds"]["test_risk"] == pytest.approx(1 - seed["metrics"]["R@1"] / 100)
+    assert len(seed["bounds"]["theorem_6"]) == 8
     text = (out / "table.md").read_text()
     assert text == markdown(results)
+    assert "## Generalization bounds" in text
     assert f"| top-3 | 3 of 8 | {seed['metrics']['R@1']:.2f} " in text
     assert results["data"]["sha256"] in (out / "report.html").read_text()
     # The same settings by the ordinary way: a comparison adds nothing of its own.

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import sparse, special
 
+from snm.data.dataset import load
+from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.theory import complexity
 from snm.theory.complexity import (
@@ -397,3 +399,18 @@ def test_variances_by_all_samples(v, sampled, alpha, kind, phi, data):
     if phi == "hinge" and kind == "bowl" and distinct and (v[1:] > -1).all():
         exact = linear_gradient_variance(weights, sampled, 7)
         assert trace == pytest.approx(exact, abs=1e-12)
+
+
+@pytest.mark.slow
+def test_complexities_on_real_data(real_data):
+    """Both classes on the training points: estimates within their brackets, and each other."""
+    train = load(real_data).train
+    kept = np.flatnonzero(np.diff(train.labels.indptr))
+    x = Weighting.fit("tfidf", train.features).apply(train.features)[kept]
+    labels = train.labels[kept]
+    linear = linear_complexity(x, labels, draws=4)
+    for name in ("gaussian", "gaussian_completion", "rademacher_completion"):
+        low, high = getattr(linear.below, name), getattr(linear.above, name)
+        assert low <= getattr(linear.estimate, name) <= high * 1.001
+    two = two_layer_complexity(x, labels, draws=1, steps=10, hidden=4)
+    assert 0 < two.below.gaussian <= two.above.gaussian == 2 * linear.above.gaussian

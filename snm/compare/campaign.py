@@ -210,7 +210,7 @@ def _kept(result: dict[str, Any]) -> dict[str, Any]:
     if "metrics" not in result:
         return {"failed": result.get("error", "no result")}
     names = ("metrics", "seconds", "steps", "examples_per_second", "peak_memory_bytes",
-             "peak_device_memory_bytes", "by_label_frequency", "probes")  # fmt: skip
+             "peak_device_memory_bytes", "by_label_frequency", "probes", "bounds")  # fmt: skip
     return {name: result[name] for name in names if name in result}
 
 

@@ -14,7 +14,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from snm.config import Config
+from snm.data.dataset import Dataset
 from snm.errors import InputError
 from snm.locks import locked
 from snm.runs import read_json, write_json
@@ -23,6 +26,7 @@ __all__ = ["main", "run_task"]
 
 _TELL_SECONDS = 1.0
 VALIDATION_FRACTION = 0.2
+_BOUND_POINTS = 10_000  # training points whose margins are measured for the bounds
 
 
 def run_task(task: Path) -> dict[str, Any]:
@@ -66,7 +70,31 @@ def run_task(task: Path) -> dict[str, Any]:
             result = event.result
     found = {"arm": asked["arm"], "split": asked["split"], "seed": config.seed, **result}
     found["probes"] = _probed(run / "log.jsonl")
+    if asked["probes"]:
+        found["bounds"] = _bounds(run, dataset, config, result["metrics"])
     write_json(folder / f"{name}.json", found)
+    return found
+
+
+def _bounds(
+    run: Path, dataset: Dataset, config: Config, metrics: dict[str, float]
+) -> dict[str, Any]:
+    """Generalization bounds of a run, its margins measured on a random part of train."""
+    from snm import runs
+    from snm.bounds.measure import bounds_of_run, measure
+
+    k, predictor = min(config.retrieval_k, dataset.train.num_labels - 1), runs.load(run)
+    labelled = np.flatnonzero(np.diff(dataset.train.labels.indptr))
+    drawn = labelled
+    if len(labelled) > _BOUND_POINTS:
+        drawn = np.sort(np.random.default_rng(0).choice(labelled, _BOUND_POINTS, replace=False))
+    sample = measure(predictor, dataset.train.take(drawn), k)
+    found = bounds_of_run(
+        predictor, sample, None, k=k, delta=0.05, num_points=len(labelled), sampler=config.sampler
+    )
+    # One less recall is the risk of a label that is drawn at random from the point's.
+    if f"R@{k}" in metrics:
+        found["test_risk"] = 1 - metrics[f"R@{k}"] / 100
     return found
 
 

@@ -42,6 +42,7 @@ from snm.theory.generalization import Complexity
 __all__ = [
     "ClassComplexity",
     "expected_norm",
+    "linear_closed_form",
     "linear_complexity",
     "two_layer_ascent",
     "two_layer_complexity",
@@ -174,6 +175,40 @@ def linear_complexity(
         above=Complexity(scale * own_above, scale * whole, scale * worst),
         estimate=Complexity(scale * float(np.mean(own)), scale * middle, scale * worst),
         standard_error=(scale * _error(own), scale * error),
+    )
+
+
+def linear_closed_form(
+    squares: npt.ArrayLike,
+    labels: Matrix,
+    *,
+    radius: float = 1.0,
+    gram: npt.NDArray[np.float64] | None = None,
+) -> Complexity:
+    """The upper values of `linear_complexity` (`rows`) from sums that can be streamed.
+
+    Args:
+      squares: [n], squared lengths of the examples.
+      labels: CSR [n, K], as in `linear_complexity`.
+      radius: Lambda.
+      gram: X^T X, float64 [d, d]: the completion's Gaussian complexity is then exact.
+
+    Returns:
+      Upper values; with `gram` the second is exact.
+    """
+    lengths, y = np.asarray(squares, np.float64), sparse.csr_array(labels)
+    n = len(lengths)
+    counts = np.diff(y.indptr)
+    if not n or y.shape[0] != n or (counts == 0).any():
+        raise InputError("sample", f"{n} lengths, labels {y.shape}", "as many, a label in each row")
+    share = sparse.csr_array((np.repeat(1 / counts, counts), y.indices, y.indptr), y.shape)
+    whole = math.sqrt(float(lengths.sum()))
+    if gram is not None:
+        whole = expected_norm(np.maximum(np.linalg.eigvalsh(gram), 0))
+    return Complexity(
+        radius / n * float(np.sqrt(share.T @ lengths).sum()),
+        radius / n * whole,
+        radius * math.sqrt(float(lengths.max()) / n),
     )
 
 

@@ -1,0 +1,1 @@
+"""Generalization bounds of a trained run: `snm bounds`."""

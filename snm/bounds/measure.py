@@ -1,0 +1,309 @@
+r"""What the bounds need of a run: margins of its points, and lengths of its embeddings.
+
+The class whose complexity is evaluated is that of the model's head with the encoder held fixed:
+h_y(x) = <w_y, z(x)>, z the scaled embedding that the run has learned, ||w_y|| at most the longest
+class row. Held fixed, the encoder counts as if it had been learned on other data; the class of all
+encoders is larger, so that what is vacuous here is vacuous for the whole model.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_matrix
+
+from snm.batches import block_of
+from snm.data.dataset import Points
+from snm.errors import InputError
+from snm.head import HeadSpec
+from snm.model import Model, TrainState, best_labels, embed
+from snm.prediction import Predictor
+from snm.rows import SparseRows
+from snm.theory.complexity import linear_closed_form
+from snm.theory.constants import lemma_7, phi_largest, phi_lipschitz
+from snm.theory.generalization import (
+    GAUSSIAN_FACTOR,
+    Bound,
+    Complexity,
+    examples_needed,
+    theorem_5,
+    theorem_6,
+)
+from snm.theory.retrieval import Vector, margin_risk
+from snm.weights import theta_norms
+
+__all__ = ["Sample", "bounds_of_run", "measure", "sampled_vartheta"]
+
+_ROWS = 512
+_MARGINS = 8  # of the default grid: halves of the largest possible one
+_LARGEST_GRAM = 1500  # columns: its eigenvalues take about a second
+_QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Sample:
+    """What was measured on n points that have labels.
+
+    Attributes:
+      margins: float64 [pairs], one for each label of each point.
+      weights: float64 [pairs], 1 / labels of the point: a label drawn at random, in the mean.
+      labels: CSR [n, K].
+      squares: float64 [n], squared lengths of the scaled embeddings.
+      sums: float64 [dim], of the embeddings over the points.
+      gram: float64 [dim, dim], of the embeddings.
+    """
+
+    margins: Vector
+    weights: Vector
+    labels: csr_matrix
+    squares: Vector
+    sums: Vector
+    gram: npt.NDArray[np.float64]
+
+
+@functools.lru_cache(maxsize=8)
+def _compiled(model: Model, count: int) -> Any:
+    def look(state: TrainState, block: SparseRows) -> tuple[Any, Any]:
+        multipliers = jnp.repeat(jnp.exp(jnp.atleast_1d(state.head.log_scale)), model.dim)
+        queries = embed(model, state, block) * multipliers[None, :]
+        return queries, best_labels(model, state, block, count)
+
+    return jax.jit(look)
+
+
+def measure(
+    predictor: Predictor,
+    points: Points,
+    k: int,
+    *,
+    on_progress: Callable[[int], None] | None = None,
+) -> Sample:
+    """Scores points over all labels, exactly, and takes their margins.
+
+    Args:
+      predictor: The model.
+      points: Features and labels; those without labels are left out, filters are not applied.
+      k: Of the retrieval loss, from 1 to K - 1.
+      on_progress: Told the number of points done.
+
+    Returns:
+      Margins and moments.
+
+    Raises:
+      InputError: k out of range, or no point has a label.
+    """
+    model, state = predictor.model, predictor.state
+    num_labels = model.head.num_labels
+    if not 1 <= k < num_labels:
+        raise InputError("--k", str(k), f"1 to {num_labels - 1} of {num_labels} labels")
+    kept = np.flatnonzero(np.diff(points.labels.indptr))
+    if not len(kept):
+        raise InputError("points", "none with a label", "at least one")
+    features = predictor.weighting.apply(csr_matrix(points.features[kept]))
+    labels = csr_matrix(points.labels[kept])
+    table = np.asarray(state.head.table.rows)
+    bias = None if state.head.bias is None else np.asarray(state.head.bias, np.float64)
+    look = _compiled(model, k + 1)
+    width = table.shape[1]
+    gram, sums, squares = np.zeros((width, width)), np.zeros(width), np.empty(len(kept))
+    found = []
+    for first in range(0, len(kept), _ROWS):
+        rows = np.arange(first, min(first + _ROWS, len(kept)))
+        padded = np.full(_ROWS, -1, np.int64)
+        padded[: len(rows)] = rows
+        queries, best = look(state, block_of(features, padded))
+        z = np.asarray(queries, np.float64)[: len(rows)]
+        gram += z.T @ z
+        sums += z.sum(axis=0)
+        squares[rows] = np.einsum("ij,ij->i", z, z)
+        part = labels[rows]
+        owner = np.repeat(np.arange(len(rows)), np.diff(part.indptr))
+        own = _scores(z, table, bias, owner, part.indices)
+        ids, scores = np.asarray(best.slots)[: len(rows)], np.asarray(best.scores)[: len(rows)]
+        found.append(_margins(ids, scores.astype(np.float64), owner, part.indices, own, k))
+        if on_progress:
+            on_progress(int(rows[-1]) + 1)
+    counts = np.diff(labels.indptr)
+    return Sample(np.concatenate(found), np.repeat(1 / counts, counts), labels, squares, sums, gram)
+
+
+def _scores(z: Vector, table: Any, bias: Any, owner: Any, label: Any) -> Vector:
+    """The score of each (point, label), in pieces that fit the cache."""
+    out = np.empty(len(owner))
+    for start in range(0, len(owner), 8192):
+        part = slice(start, start + 8192)
+        out[part] = np.einsum("ij,ij->i", z[owner[part]], table[label[part]].astype(np.float64))
+    return out if bias is None else out + bias[label]
+
+
+def _margins(ids: Any, scores: Vector, owner: Any, label: Any, own: Vector, k: int) -> Vector:
+    """By ids: two ways of adding up the same score differ by rounding, and must not decide."""
+    hit = ids[owner] == label[:, None]
+    place = np.where(hit.any(axis=1), hit.argmax(axis=1), k + 1)
+    among = place <= k
+    mine = np.where(among, scores[owner, np.minimum(place, k)], own)
+    rest = np.where(place < k, scores[owner, k], scores[owner, k - 1])
+    return np.where(place < k, mine - rest, np.minimum(mine - rest, 0.0))
+
+
+def sampled_vartheta(spec: HeadSpec) -> Vector:
+    """The rank weights of all B sampled labels that a run trained with, float64 [B]."""
+    head, tail = spec.rank_weights()
+    weights = np.full(spec.sampled, float(tail))
+    weights[: len(head)] += head
+    return np.maximum.accumulate(weights[::-1])[::-1]
+
+
+def bounds_of_run(
+    predictor: Predictor,
+    train: Sample,
+    test: Sample | None,
+    *,
+    k: int,
+    delta: float,
+    num_points: int | None = None,
+    rhos: tuple[float, ...] = (),
+    sampler: str = "uniform",
+) -> dict[str, Any]:
+    """Theorems 6 and 5 on a run, with every term.
+
+    Args:
+      predictor: The model.
+      train: Margins and moments of its training points, or of a random part of them.
+      test: The same of test points; only their risk is taken.
+      k: Of the retrieval loss.
+      delta: For all margins at once: each gets delta / how many there are.
+      num_points: n, where `train` is a part.
+      rhos: Margins.
+      sampler: How the run draws labels; Lemma 2, so Theorem 5, is for uniform ones.
+
+    Returns:
+      What `snm bounds --json` prints.
+
+    Raises:
+      InputError: A delta or a margin that is none.
+    """
+    if not 0 < delta < 1:
+        raise InputError("--delta", str(delta), "a probability between 0 and 1")
+    if any(not (math.isfinite(rho) and rho > 0) for rho in rhos):
+        raise InputError("--rho", str(min(rhos)), "margins above 0")
+    spec, n = predictor.model.head, num_points or len(train.squares)
+    complexity, radius, longest = _complexity(predictor, train, n)
+    reach = radius * longest
+    grid = tuple(sorted(rhos)) or tuple(2 * reach / 2**i for i in range(_MARGINS, 0, -1))
+    each = delta / len(grid)
+    rows = []
+    for rho in grid:
+        found = theorem_6(train.margins, rho, complexity, n, spec.num_labels, each, train.weights)
+        rows.append(
+            {
+                "rho": rho,
+                "empirical": found.empirical,
+                **_terms(found.bound),
+                "printed": found.printed,
+                "proved": found.proved,
+                "points_needed": _needed(found.empirical, found.bound.proved, n, 1.0),
+            }
+        )
+    order = np.argsort(train.margins)
+    below = np.cumsum(train.weights[order]) / train.weights.sum()
+    ranked = train.margins[order]
+    places = np.minimum(np.searchsorted(below, _QUANTILES), len(order) - 1)
+    quantiles = {
+        f"{q:g}": float(ranked[place]) for q, place in zip(_QUANTILES, places, strict=True)
+    }
+    return {
+        "k": k,
+        "delta": delta,
+        "points": n,
+        "points_measured": len(train.squares),
+        "num_labels": spec.num_labels,
+        "class": {
+            "what": "linear in the learned embedding, the encoder held fixed",
+            "radius": radius,
+            "longest_embedding": longest,
+            "largest_score": reach,
+        },
+        "complexity": dataclasses.asdict(complexity),
+        "margin_quantiles": quantiles,
+        "train_risk": float(margin_risk(train.margins, 0.0, train.weights)),
+        "test_risk": None if test is None else float(margin_risk(test.margins, 0.0, test.weights)),
+        "theorem_6": rows,
+        "theorem_5": _theorem_5(spec, complexity, n, delta, reach, sampler),
+    }
+
+
+def _complexity(predictor: Predictor, train: Sample, n: int) -> tuple[Complexity, float, float]:
+    """Complexities at n points, the longest class row, the longest embedding."""
+    head = predictor.state.head
+    rows = np.asarray(head.table.rows, np.float64)
+    radius = float(np.sqrt(np.einsum("ij,ij->i", rows, rows).max()))
+    squares, gram = train.squares, train.gram
+    longest = math.sqrt(float(squares.max()))
+    if head.bias is not None and (steep := float(np.abs(np.asarray(head.bias)).max())):
+        # A bias is one more entry of the row, met by an entry t of the embedding: the t that makes
+        # (radius^2 + bias^2 / t^2)(longest^2 + t^2) least.
+        t = math.sqrt(steep * max(longest, 1e-30) / max(radius, 1e-30))
+        radius, longest = math.hypot(radius, steep / t), math.hypot(longest, t)
+        squares = squares + t * t
+        corner = np.array([[len(squares) * t * t]])
+        gram = np.block([[gram, t * train.sums[:, None]], [t * train.sums[None, :], corner]])
+    found = linear_closed_form(
+        squares, train.labels, radius=radius, gram=gram if len(gram) <= _LARGEST_GRAM else None
+    )
+    # All three fall like 1 / sqrt(n) at the same frequencies.
+    scale = math.sqrt(len(squares) / n)
+    scaled = Complexity(*(scale * value for value in dataclasses.astuple(found)))
+    return scaled, radius, longest
+
+
+def _terms(bound: Bound) -> dict[str, float]:
+    return {
+        "gaussian": bound.gaussian,
+        "gaussian_proved": GAUSSIAN_FACTOR * bound.gaussian,
+        "rademacher": bound.rademacher,
+        "confidence": bound.confidence,
+    }
+
+
+def _theorem_5(
+    spec: HeadSpec, complexity: Complexity, n: int, delta: float, reach: float, sampler: str
+) -> dict[str, Any]:
+    """The bound on the trained loss's generalization error, or why there is none."""
+    if spec.loss not in ("powl", "bowl"):
+        return {"why_not": f"the loss is {spec.loss}, and the theorem is on POWL and BOWL"}
+    if sampler != "uniform":
+        return {"why_not": f"labels were drawn by the {sampler} sampler, and theta is for uniform"}
+    l1, l2 = theta_norms(sampled_vartheta(spec), spec.sampled, spec.num_labels)
+    kind: Any = spec.loss
+    lowest = -2 * reach if kind == "powl" else -reach
+    slope = phi_lipschitz(spec.phi, lowest, rho=spec.ramp_rho)
+    constants = lemma_7(kind, l1, l2, slope, phi_largest(spec.phi, lowest, rho=spec.ramp_rho))
+    bound = theorem_5(constants, complexity, n, spec.num_labels, delta)
+    return {
+        "loss": spec.loss,
+        "phi": spec.phi,
+        "theta_l1": l1,
+        "theta_l2": l2,
+        "lipschitz": slope,
+        "range": constants.largest,
+        **_terms(bound),
+        "printed": bound.printed,
+        "proved": bound.proved,
+        # The generalization error never exceeds the range of the loss.
+        "points_needed": _needed(0.0, bound.proved, n, constants.largest),
+    }
+
+
+def _needed(empirical: float, rest: float, n: int, target: float) -> float | None:
+    """As `examples_needed`; None where no number would do, for JSON has no infinity."""
+    found = examples_needed(empirical, rest, n, target)
+    return found if math.isfinite(found) else None

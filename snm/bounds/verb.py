@@ -1,0 +1,172 @@
+"""`snm bounds` for people: tables, and in plain words what the bounds do and do not say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from rich import box
+from rich.progress import TaskID
+from rich.table import Table
+
+from snm.bounds.command import Bounds
+from snm.errors import InputError
+from snm.verbs import _bar, _console, _waiting
+
+__all__ = ["run_bounds", "verdicts"]
+
+
+def run_bounds(command: Bounds) -> None:
+    """Measures a run and prints its bounds.
+
+    Raises:
+      InputError: no run, data that do not fit, or an option out of range.
+    """
+    from snm import runs
+    from snm.bounds.measure import bounds_of_run, measure
+    from snm.cli import use_compilation_cache
+    from snm.config import read_config
+    from snm.trainer import data_of_run
+
+    if not 0 < command.delta < 1:
+        raise InputError("--delta", str(command.delta), "a probability between 0 and 1")
+    if command.points is not None and command.points < 1:
+        raise InputError("--points", str(command.points), "at least 1")
+    use_compilation_cache()
+    folder = runs.RunFolder(command.run)
+    with _waiting(f"reading {command.run}"):
+        predictor = runs.load(command.run)
+        config = read_config(folder.config)
+        dataset = data_of_run(folder, predictor, command.data)
+    k = config.retrieval_k if command.k is None else command.k
+    train = dataset.train
+    labelled = np.flatnonzero(np.diff(train.labels.indptr))
+    if command.points is not None and command.points < len(labelled):
+        drawn = np.random.default_rng(0).choice(labelled, command.points, replace=False)
+        train = train.take(np.sort(drawn))
+    assert dataset.test is not None
+    samples = []
+    with _bar() as bar:
+
+        def shown(task: TaskID) -> Callable[[int], None]:
+            return lambda done: bar.update(task, completed=done)
+
+        for name, points in (("training points", train), ("test points", dataset.test)):
+            total = int(np.count_nonzero(np.diff(points.labels.indptr)))
+            task = bar.add_task(name, total=total)
+            samples.append(measure(predictor, points, k, on_progress=shown(task)))
+    found = bounds_of_run(
+        predictor,
+        *samples,
+        k=k,
+        delta=command.delta,
+        num_points=len(labelled),
+        rhos=command.rho,
+        sampler=config.sampler,
+    )
+    found = {"run": str(command.run), **found, "verdicts": verdicts(found)}
+    if command.json:
+        print(json.dumps(found))
+        return
+    _print(found)
+
+
+def verdicts(found: dict[str, Any]) -> list[str]:
+    """In plain words what the bounds of a run say; one sentence or two each.
+
+    Args:
+      found: From `measure.bounds_of_run`.
+    """
+    n, out = found["points"], []
+    for form, key in (("as proved", "proved"), ("as printed (hidden factors 1)", "printed")):
+        best = min(found["theorem_6"], key=lambda row: row[key])
+        where = f"at rho {best['rho']:.3g}"
+        if best[key] < 1:
+            out.append(f"Theorem 6 {form}: the risk is at most {best[key]:.3f} {where}.")
+            continue
+        text = f"Theorem 6 {form} is vacuous: its smallest right side is {best[key]:.3g}, {where}"
+        if key == "proved":
+            enough = [row["points_needed"] for row in found["theorem_6"]]
+            least = min((count for count in enough if count is not None), default=None)
+            text += (
+                f"; it would take more than {least:.2g} points to come below 1 ({n:,} now)"
+                if least is not None
+                else "; no number of points would do, for every point is within every margin"
+            )
+        out.append(text + ".")
+    five = found["theorem_5"]
+    if "why_not" in five:
+        out.append(f"Theorem 5 says nothing here: {five['why_not']}.")
+    elif five["proved"] < five["range"]:
+        out.append(
+            f"Theorem 5 as proved: the expected loss is at most {five['proved']:.3g} above the "
+            f"mean loss, which lies in [0, {five['range']:.3g}]."
+        )
+    else:
+        out.append(
+            f"Theorem 5 as proved is vacuous: {five['proved']:.3g}, where the loss itself cannot "
+            f"exceed {five['range']:.3g}; it would take more than {five['points_needed']:.2g} "
+            f"points to come below ({n:,} now)."
+        )
+    return out
+
+
+def _print(found: dict[str, Any]) -> None:
+    measured = found["points_measured"]
+    part = "" if measured == found["points"] else f", margins measured on {measured:,}"
+    _console.print(
+        f"{found['run']}: k = {found['k']}, {found['points']:,} training points{part}, "
+        f"{found['num_labels']:,} labels, delta = {found['delta']:g}"
+    )
+    quantiles = Table(title="margins of training points", title_justify="left", box=box.SIMPLE)
+    for name in found["margin_quantiles"]:
+        quantiles.add_column(f"{100 * float(name):g}%", justify="right")
+    quantiles.add_row(*(f"{value:.3g}" for value in found["margin_quantiles"].values()))
+    _console.print(quantiles)
+    _console.print(
+        f"risk (share of labels missed by the first {found['k']}): training points "
+        f"{found['train_risk']:.4f}, test points {found['test_risk']:.4f}"
+    )
+    columns = {
+        "rho": "rho",
+        "empirical": "within",
+        "gaussian": "Gaussian",
+        "rademacher": "Radem.",
+        "confidence": "confid.",
+        "printed": "printed",
+        "proved": "proved",
+        "points_needed": "needed",
+    }
+    table = Table(title="Theorem 6: bound of the risk at each margin", title_justify="left",
+                  box=box.SIMPLE)  # fmt: skip
+    for name in columns.values():
+        table.add_column(name, justify="right")
+    for row in found["theorem_6"]:
+        table.add_row(*(_short(row[key], 3 if key == "empirical" else 2) for key in columns))
+    _console.print(table)
+    five = found["theorem_5"]
+    if "why_not" not in five:
+        table = Table(title="Theorem 5: bound of the trained loss's generalization error",
+                      title_justify="left", show_header=False, box=box.SIMPLE)  # fmt: skip
+        table.add_column()
+        table.add_column(justify="right")
+        for name, value in five.items():
+            table.add_row(
+                name.replace("_", " "), value if isinstance(value, str) else f"{value:.4g}"
+            )
+        _console.print(table)
+    _console.print(
+        "within: share of the sample with a margin of at most rho. printed: within, the smaller "
+        "of the Gaussian and the Rademacher term, and confidence, with every factor that O~ hides "
+        "set to 1. proved: within, 2 sqrt(pi) Gaussian, and confidence. needed: points for proved "
+        "to come below 1. The class is linear in the learned embedding, the encoder held fixed: "
+        "that of the whole model is larger, and so are its bounds."
+    )
+    for text in found["verdicts"]:
+        _console.print(f"- {text}")
+
+
+def _short(value: float | None, digits: int) -> str:
+    return "never" if value is None else f"{value:.{digits}g}"

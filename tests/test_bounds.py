@@ -1,0 +1,175 @@
+"""`snm bounds`: margins against all scores, risks against the evaluation, terms by hand."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+import tiny
+from scipy import sparse
+
+import snm
+from snm import runs
+from snm.bounds.measure import bounds_of_run, measure, sampled_vartheta
+from snm.bounds.verb import verdicts
+from snm.cli import main
+from snm.head import HeadSpec
+from snm.theory.complexity import linear_complexity
+from snm.theory.retrieval import margins
+from snm.weights import epsilon_tail, lemma2_bound, top
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return tiny.write(tmp_path_factory.mktemp("data") / "tiny")
+
+
+@pytest.fixture(scope="module", params=["bowl", pytest.param("softmax", marks=pytest.mark.slow)])
+def run(data, tmp_path_factory, request):
+    """A finished run with a bias; two members under the softmax."""
+    folder = tmp_path_factory.mktemp("runs") / request.param
+    members = 2 if request.param == "softmax" else 1
+    config = dataclasses.replace(tiny.CONFIG, loss=request.param, members=members, epochs=2)
+    snm.train(data, config, folder)
+    return folder
+
+
+def call(capsys, *words, status=0):
+    with pytest.raises(SystemExit) as stop:
+        main([str(word) for word in words])
+    assert (stop.value.code or 0) == status
+    return capsys.readouterr()
+
+
+@pytest.mark.parametrize("k", [1, 3, tiny.LABELS - 1])
+def test_margins_against_all_scores(run, data, k):
+    predictor, points = runs.load(run), snm.load_data(data).train
+    found = measure(predictor, points, k)
+    ids, ordered = predictor.predict(points.features, tiny.LABELS)
+    scores = np.empty(ordered.shape)
+    np.put_along_axis(scores, ids, ordered.astype(np.float64), axis=1)
+    rows, labels = points.labels.nonzero()
+    np.testing.assert_allclose(found.margins, margins(scores[rows], labels, k), atol=2e-6)
+    assert found.weights.sum() == pytest.approx(points.num_points)
+    # The sign is what the risk is made of: never decided by rounding.
+    assert ((found.margins > 0) == (margins(scores[rows], labels, k) > 0)).all()
+
+
+def test_the_risk_is_one_less_recall(run, data):
+    predictor, dataset = runs.load(run), snm.load_data(data)
+    recall = json.loads((run / "result.json").read_text())["metrics"]
+    for k in (1, 5):
+        train, test = (measure(predictor, part, k) for part in (dataset.train, dataset.test))
+        found = bounds_of_run(predictor, train, test, k=k, delta=0.05)
+        assert found["test_risk"] == pytest.approx(1 - recall[f"R@{k}"] / 100, abs=1e-9)
+
+
+def test_terms_by_hand(run, data):
+    predictor, dataset = runs.load(run), snm.load_data(data)
+    train = measure(predictor, dataset.train, 1)
+    found = bounds_of_run(predictor, train, None, k=1, delta=0.1, rhos=(0.25, 0.5))
+    # The class is that of rows with their bias, on embeddings with one more entry.
+    state = predictor.state
+    rows, bias = np.asarray(state.head.table.rows), np.asarray(state.head.bias)
+    radius, longest = found["class"]["radius"], found["class"]["longest_embedding"]
+    assert radius * longest >= np.abs(predictor.predict(dataset.train.features, 20)[1]).max() - 1e-6
+    own = math.sqrt((rows**2).sum(axis=1).max())
+    t = math.sqrt(longest**2 - train.squares.max())
+    assert radius == pytest.approx(math.hypot(own, np.abs(bias).max() / t), rel=1e-5)
+    n = dataset.train.num_points
+    g = np.random.default_rng(0).standard_normal((20_000, n))
+    z = embeddings(predictor, dataset)
+    inner = z @ z.T + t * t
+    whole = np.sqrt(np.einsum("ri,ij,rj->r", g, inner, g, optimize=True)).mean()
+    assert found["complexity"]["gaussian_completion"] == pytest.approx(radius / n * whole, rel=0.02)
+    assert found["complexity"]["rademacher_completion"] == pytest.approx(
+        radius * longest / math.sqrt(n)
+    )
+    for row in found["theorem_6"]:
+        c, rho = found["complexity"], row["rho"]
+        gaussian = (tiny.LABELS * c["gaussian_completion"] + c["gaussian"]) / rho
+        assert row["gaussian"] == pytest.approx(gaussian)
+        share = train.weights[train.margins <= rho].sum() / train.weights.sum()
+        assert row["empirical"] == pytest.approx(share)
+        # delta = 0.1 for two margins at once.
+        tail = 3 * math.sqrt(math.log(2 / 0.05) / (2 * n))
+        assert row["confidence"] == pytest.approx(tail)
+        assert row["proved"] == pytest.approx(share + 2 * math.sqrt(math.pi) * gaussian + tail)
+
+
+def embeddings(predictor, dataset):
+    """The scaled embedding of each training point, by measuring it alone."""
+    train = dataset.train
+    each = (train.take(np.array([row])) for row in range(train.num_points))
+    return np.array([measure(predictor, point, 1).sums for point in each])
+
+
+def test_complexities_agree_with_those_of_the_embeddings(run, data):
+    predictor, dataset = runs.load(run), snm.load_data(data)
+    flat = dataclasses.replace(
+        predictor,
+        state=dataclasses.replace(
+            predictor.state, head=dataclasses.replace(predictor.state.head, bias=None)
+        ),
+    )
+    train = measure(flat, dataset.train, 1)
+    found = bounds_of_run(flat, train, None, k=1, delta=0.05)
+    z = embeddings(flat, dataset)
+    radius = found["class"]["radius"]
+    expected = linear_complexity(z, sparse.csr_array(dataset.train.labels), radius=radius)
+    assert found["complexity"]["gaussian_completion"] == pytest.approx(
+        expected.estimate.gaussian_completion, rel=1e-6
+    )
+    assert found["complexity"]["gaussian"] == pytest.approx(expected.above.gaussian, rel=1e-6)
+    assert expected.estimate.gaussian <= found["complexity"]["gaussian"] * 1.05
+
+
+def test_vartheta_of_a_head():
+    spec = HeadSpec(num_labels=50, sampled=10, mined=3, vartheta="epsilon-tail", tail_epsilon=0.5)
+    assert sampled_vartheta(spec) == pytest.approx(epsilon_tail(10, 3, 0.5), rel=1e-6)
+    spec = dataclasses.replace(spec, vartheta="top")
+    assert sampled_vartheta(spec)[:3] == pytest.approx(top(3), rel=1e-6)
+    assert sampled_vartheta(spec)[3:].tolist() == [0.0] * 7
+    assert sampled_vartheta(dataclasses.replace(spec, mined=10)) == pytest.approx(top(10))
+
+
+def test_the_command(run, capsys):
+    found = json.loads(call(capsys, "bounds", run, "--json").out)
+    assert len(found["theorem_6"]) == 8 and found["points"] == tiny.POINTS
+    assert found["margin_quantiles"]["0.5"] <= found["margin_quantiles"]["0.95"]
+    five = found["theorem_5"]
+    if "softmax" in str(run):
+        assert "softmax" in five["why_not"]
+    else:
+        spec = runs.load(run).model.head
+        weights = sampled_vartheta(spec)
+        assert five["theta_l1"] == pytest.approx(1.0, rel=1e-6)
+        assert five["theta_l2"] <= lemma2_bound(weights, spec.sampled, spec.num_labels)
+        reach = found["class"]["largest_score"]
+        assert five["range"] == pytest.approx(2 * (1 + reach), rel=1e-6)
+    text = " ".join(call(capsys, "bounds", run, "--points", "30").out.split())
+    assert "margins measured on 30" in text and "vacuous" in text
+    assert str(tiny.POINTS) in text
+
+
+def test_verdicts_in_plain_words():
+    row = {"rho": 0.5, "empirical": 0.1, "printed": 0.4, "proved": 0.9, "points_needed": 50.0}
+    five = {"proved": 0.2, "range": 2.0, "points_needed": 3.0}
+    said = verdicts({"points": 100, "theorem_6": [row], "theorem_5": five})
+    assert "at most 0.900 at rho 0.5" in said[0] and "at most 0.2 above" in said[2]
+    bad = {**row, "printed": 3.0, "proved": 9.0, "points_needed": None}
+    said = verdicts({"points": 100, "theorem_6": [bad], "theorem_5": {"why_not": "no"}})
+    assert "vacuous" in said[0] and "no number of points" in said[0] and "vacuous" in said[1]
+
+
+def test_bad_input_is_one_line(run, capsys, tmp_path):
+    for words, what in (
+        ((tmp_path / "none",), "no config.toml"),
+        ((run, "--delta", "1"), "--delta"),
+        ((run, "--k", tiny.LABELS), "--k"),
+        ((run, "--rho", "0"), "--rho"),
+        ((run, "--points", "0"), "--points"),
+    ):
+        said = call(capsys, "bounds", *words, status=2).err
+        assert said.startswith("snm: error: ") and said.count("\n") == 1 and what in said
