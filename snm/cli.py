@@ -20,6 +20,7 @@ from snm.config import Config, preset, read_config
 from snm.datasets.command import Fetch, List
 from snm.doctor.command import Doctor
 from snm.errors import InputError
+from snm.export.command import Export
 from snm.importing.command import Import
 
 __all__ = ["main"]
@@ -157,6 +158,7 @@ class Evaluate:
 
       snm evaluate runs/eurlex
       snm evaluate runs/eurlex --data path/to/another-split --json
+      snm evaluate runs/eurlex --index out/index
     """
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
@@ -165,12 +167,14 @@ class Evaluate:
     """Data set with test points; by default the one of the run."""
     json: bool = False
     """Print one JSON object."""
+    index: Path | None = None
+    """Index of `snm export`, evaluated beside the exact search over all labels."""
 
     def __call__(self) -> None:
         from snm.verbs import run_evaluation
 
         use_compilation_cache()
-        run_evaluation(self.run, self.data, as_json=self.json)
+        run_evaluation(self.run, self.data, as_json=self.json, index=self.index)
 
 
 @dataclasses.dataclass
@@ -214,6 +218,7 @@ Command = (
     | Annotated[Compare, subcommand("compare")]
     | Annotated[Bench, subcommand("bench")]
     | Annotated[Doctor, subcommand("doctor")]
+    | Annotated[Export, subcommand("export")]
 )
 
 _DESCRIPTION = """Extreme classification in JAX with Stochastic Negative Mining.
@@ -224,6 +229,7 @@ _DESCRIPTION = """Extreme classification in JAX with Stochastic Negative Mining.
   snm train DATA --run-dir RUN     train and evaluate
   snm evaluate RUN                 evaluate again, or on other data
   snm predict RUN INPUT --output FILE
+  snm export RUN --to FORMAT --output DIR
   snm compare DATA --out DIR       SNM against negative sampling, with a report
   snm bench [PART ...]             each part against the machine's limits and against peers
   snm doctor DATA|RUN              what is wrong with it, and what to do about it
@@ -286,6 +292,7 @@ _FLAGS: dict[tuple[str, ...], tuple[type, ...]] = {
     ("compare",): (Compare,),
     ("bench",): (Bench,),
     ("doctor",): (Doctor,),
+    ("export",): (Export,),
 }
 
 

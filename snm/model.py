@@ -30,6 +30,7 @@ __all__ = [
     "embed",
     "init_state",
     "join",
+    "scaled_queries",
     "train_step",
     "train_steps",
 ]
@@ -240,12 +241,19 @@ def embed(model: Model, state: TrainState, features: SparseRows) -> jax.Array:
     return jnp.concatenate(queries, axis=1)
 
 
+def scaled_queries(model: Model, state: TrainState, features: SparseRows) -> jax.Array:
+    """Queries float32 [n, members * dim] whose inner products with class rows are the scores.
+
+    All but the bias, that is: each member's part is times its own multiplier.
+    """
+    multipliers = jnp.repeat(jnp.exp(jnp.atleast_1d(state.head.log_scale)), model.dim)
+    return embed(model, state, features) * multipliers[None, :]
+
+
 def best_labels(model: Model, state: TrainState, features: SparseRows, count: int) -> Best:
     """The `count` best labels of each point over all K, exactly, ties to the lowest label."""
-    # One multiplier, or one a member, each for its own part of the query.
-    multipliers = jnp.repeat(jnp.exp(jnp.atleast_1d(state.head.log_scale)), model.dim)
     return best_scores(
-        embed(model, state, features) * multipliers[None, :],
+        scaled_queries(model, state, features),
         state.head.table.rows,
         None,
         count,

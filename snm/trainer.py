@@ -156,8 +156,15 @@ def evaluate(
     data: str | Path | Dataset | None = None,
     *,
     on_progress: Callable[[int], None] | None = None,
+    wrap: Callable[[Predictor], Any] | None = None,
 ) -> dict[str, Any]:
     """Scores a trained model on the test points of its data set, or of another of that shape.
+
+    Args:
+      run: the run's folder.
+      data: another data set than the run's.
+      on_progress: told the number of points done.
+      wrap: what answers in the predictor's place, such as a search index over its class rows.
 
     Returns:
       As `evaluation.evaluate_points`.
@@ -169,6 +176,8 @@ def evaluate(
 
     folder = RunFolder(Path(run))
     predictor = load(run)
+    if wrap is not None:
+        predictor = wrap(predictor)
     if data is None:
         facts = read_json(folder.facts)
         data = load_dataset(facts["data"])
