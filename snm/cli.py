@@ -21,6 +21,7 @@ from snm.datasets.command import Fetch, List
 from snm.doctor.command import Doctor
 from snm.errors import InputError
 from snm.export.command import Export
+from snm.growing.command import Grow
 from snm.importing.command import Import
 
 __all__ = ["main"]
@@ -219,6 +220,7 @@ Command = (
     | Annotated[Bench, subcommand("bench")]
     | Annotated[Doctor, subcommand("doctor")]
     | Annotated[Export, subcommand("export")]
+    | Annotated[Grow, subcommand("grow")]
 )
 
 _DESCRIPTION = """Extreme classification in JAX with Stochastic Negative Mining.
@@ -229,6 +231,7 @@ _DESCRIPTION = """Extreme classification in JAX with Stochastic Negative Mining.
   snm train DATA --run-dir RUN     train and evaluate
   snm evaluate RUN                 evaluate again, or on other data
   snm predict RUN INPUT --output FILE
+  snm grow RUN --labels FILE --output RUN
   snm export RUN --to FORMAT --output DIR
   snm compare DATA --out DIR       SNM against negative sampling, with a report
   snm bench [PART ...]             each part against the machine's limits and against peers
@@ -293,6 +296,7 @@ _FLAGS: dict[tuple[str, ...], tuple[type, ...]] = {
     ("bench",): (Bench,),
     ("doctor",): (Doctor,),
     ("export",): (Export,),
+    ("grow",): (Grow,),
 }
 
 
