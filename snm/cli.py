@@ -21,6 +21,8 @@ from snm.config import Config, preset, read_config
 from snm.datasets.command import Fetch, List
 from snm.doctor.command import Doctor
 from snm.errors import InputError, StoppedError
+from snm.export.command import Export
+from snm.growing.command import Grow
 from snm.importing.command import Import
 
 __all__ = ["STOPPED", "main"]
@@ -196,6 +198,7 @@ class Evaluate:
 
       snm evaluate runs/eurlex
       snm evaluate runs/eurlex --data path/to/another-split --json
+      snm evaluate runs/eurlex --index out/index
     """
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
@@ -204,12 +207,14 @@ class Evaluate:
     """Data set with test points; by default the one of the run."""
     json: bool = False
     """Print one JSON object."""
+    index: Path | None = None
+    """Index of `snm export`, evaluated beside the exact search over all labels."""
 
     def __call__(self) -> None:
         from snm.verbs import run_evaluation
 
         use_compilation_cache()
-        run_evaluation(self.run, self.data, as_json=self.json)
+        run_evaluation(self.run, self.data, as_json=self.json, index=self.index)
 
 
 @dataclasses.dataclass
@@ -255,6 +260,8 @@ Command = (
     | Annotated[Bench, subcommand("bench")]
     | Annotated[Doctor, subcommand("doctor")]
     | Annotated[Bounds, subcommand("bounds")]
+    | Annotated[Export, subcommand("export")]
+    | Annotated[Grow, subcommand("grow")]
 )
 
 _DESCRIPTION = """Extreme classification in JAX with Stochastic Negative Mining.
@@ -266,6 +273,8 @@ _DESCRIPTION = """Extreme classification in JAX with Stochastic Negative Mining.
   snm plan DATA                    what a run will need: memory, time
   snm evaluate RUN                 evaluate again, or on other data
   snm predict RUN INPUT --output FILE
+  snm grow RUN --labels FILE --output RUN
+  snm export RUN --to FORMAT --output DIR
   snm compare DATA --out DIR       SNM against negative sampling, with a report
   snm bench [PART ...]             each part against the machine's limits and against peers
   snm doctor DATA|RUN              what is wrong with it, and what to do about it
@@ -336,6 +345,8 @@ _FLAGS: dict[tuple[str, ...], tuple[type, ...]] = {
     ("bench",): (Bench,),
     ("doctor",): (Doctor,),
     ("bounds",): (Bounds,),
+    ("export",): (Export,),
+    ("grow",): (Grow,),
 }
 
 

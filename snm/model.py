@@ -31,6 +31,7 @@ __all__ = [
     "embed",
     "init_state",
     "join",
+    "scaled_queries",
     "train_step",
     "train_steps",
 ]
@@ -279,6 +280,17 @@ def embed(
     return jnp.concatenate(queries, axis=1)
 
 
+def scaled_queries(
+    model: Model, state: TrainState, features: SparseRows, *, label_axis: str | None = None
+) -> jax.Array:
+    """Queries float32 [n, members * dim] whose inner products with class rows are the scores.
+
+    All but the bias, that is: each member's part is times its own multiplier.
+    """
+    multipliers = jnp.repeat(jnp.exp(jnp.atleast_1d(state.head.log_scale)), model.dim)
+    return embed(model, state, features, label_axis=label_axis) * multipliers[None, :]
+
+
 def best_labels(
     model: Model,
     state: TrainState,
@@ -290,10 +302,8 @@ def best_labels(
     """The `count` best labels of each point over all K, exactly, ties to the lowest label."""
     rows = state.head.table.rows
     shard = Shard.of(rows, model.head.num_labels, label_axis)
-    # One multiplier, or one a member, each for its own part of the query.
-    multipliers = jnp.repeat(jnp.exp(jnp.atleast_1d(state.head.log_scale)), model.dim)
     best = best_scores(
-        embed(model, state, features, label_axis=label_axis) * multipliers[None, :],
+        scaled_queries(model, state, features, label_axis=label_axis),
         rows,
         None,
         min(count, rows.shape[0]),

@@ -18,7 +18,7 @@ from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.meshes import LABEL, on_mesh, state_specs
-from snm.model import Model, TrainState, best_labels
+from snm.model import Model, TrainState, best_labels, scaled_queries
 from snm.rows import SparseRows
 from snm.scoring import Best
 
@@ -41,6 +41,11 @@ def _compiled(model: Model, count: int, mesh: Mesh | None) -> jax.stages.Wrapped
         return on_mesh(mesh, best, inputs, PartitionSpec())(state, block)
 
     return jax.jit(on_all)
+
+
+@functools.lru_cache(maxsize=8)
+def _compiled_queries(model: Model) -> jax.stages.Wrapped:
+    return jax.jit(functools.partial(scaled_queries, model))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -80,24 +85,43 @@ class Predictor:
           InputError: another number of features, or k that is not from 1 to K; texts, where the
             model knows features only.
         """
-        model = self.model
+        if not 1 <= k <= self.model.head.num_labels:
+            raise InputError("k", str(k), f"1 to {self.model.head.num_labels} labels")
+        score = _compiled(self.model, k, self.mesh)
+        for count, block in self._blocks(features):
+            best = score(self.state, block)
+            yield np.asarray(best.slots)[:count], np.asarray(best.scores)[:count]
+
+    def queries(self, features: csr_matrix | Sequence[str]) -> Iterator[NDArray[np.float32]]:
+        """Queries whose inner products with class rows are the scores, less the bias.
+
+        Args:
+          features: as in `top`.
+
+        Yields:
+          float32 [m, members * dim], a block of points at a time.
+
+        Raises:
+          InputError: as in `top`.
+        """
+        embed = _compiled_queries(self.model)
+        for count, block in self._blocks(features):
+            yield np.asarray(embed(self.state, block))[:count]
+
+    def _blocks(self, features: csr_matrix | Sequence[str]) -> Iterator[tuple[int, SparseRows]]:
+        """Weighted points, padded to blocks of one size: how many are real, and the block."""
         if not sparse.issparse(features) and not isinstance(features, np.ndarray):
             features = self._of_texts(features)
         features = csr_matrix(features)
-        if features.shape[1] != model.num_features:
-            raise InputError(
-                "features", f"{features.shape[1]} columns", f"{model.num_features}, as in training"
-            )
-        if not 1 <= k <= model.head.num_labels:
-            raise InputError("k", str(k), f"1 to {model.head.num_labels} labels")
+        width = self.model.num_features
+        if features.shape[1] != width:
+            raise InputError("features", f"{features.shape[1]} columns", f"{width}, as in training")
         features = self.weighting.apply(features)
-        score = _compiled(model, k, self.mesh)
         for first in range(0, features.shape[0], ROWS):
             rows = np.arange(first, min(first + ROWS, features.shape[0]))
             padded = np.full(ROWS, -1, np.int64)
             padded[: len(rows)] = rows
-            best = score(self.state, block_of(features, padded))
-            yield np.asarray(best.slots)[: len(rows)], np.asarray(best.scores)[: len(rows)]
+            yield len(rows), block_of(features, padded)
 
     def _of_texts(self, texts: Sequence[str]) -> csr_matrix:
         if isinstance(texts, str):

@@ -198,8 +198,15 @@ def evaluate(
     data: str | Path | Dataset | None = None,
     *,
     on_progress: Callable[[int], None] | None = None,
+    wrap: Callable[[Predictor], Any] | None = None,
 ) -> dict[str, Any]:
     """Scores a trained model on the test points of its data set, or of another of that shape.
+
+    Args:
+      run: the run's folder.
+      data: another data set than the run's.
+      on_progress: told the number of points done.
+      wrap: what answers in the predictor's place, such as a search index over its class rows.
 
     Returns:
       As `evaluation.evaluate_points`.
@@ -212,6 +219,8 @@ def evaluate(
     folder = RunFolder(Path(run))
     predictor = load(run)
     data = data_of_run(folder, predictor, data)
+    if wrap is not None:
+        predictor = wrap(predictor)
     return _score(predictor, read_config(folder.config), data, on_progress)
 
 

@@ -219,16 +219,34 @@ def _print_plan(dataset: Any, config: Config) -> None:
 # -- evaluation ------------------------------------------------------------------------------
 
 
-def run_evaluation(run: Path, data: str | None, *, as_json: bool) -> None:
-    """Evaluates a run and prints its metrics."""
+def run_evaluation(
+    run: Path, data: str | None, *, as_json: bool, index: Path | None = None
+) -> None:
+    """Evaluates a run and prints its metrics; with an index, also what the search loses."""
     from snm import trainer
 
+    if index is not None:
+        from snm.export.index import IndexedPredictor
+        from snm.runs import load
+
+        # Opened first: an index of another run is refused before the long part.
+        searched = IndexedPredictor.open(index, load(run))
     with _waiting(f"evaluating {run}"):
         found = trainer.evaluate(run, data)
+    if index is not None:
+        with _waiting(f"searching {index}"):
+            found["by_index"] = trainer.evaluate(run, data, wrap=lambda _: searched)["metrics"]
     if as_json:
         print(json.dumps(found, default=lambda x: np.asarray(x).tolist()))
         return
     _print_metrics(found, f"{run}: test points")
+    if index is not None:
+        _console.print(metrics_table(found["by_index"], f"the same by {index}"))
+        lost = {
+            name: value - found["by_index"][name] if "@" in name else value
+            for name, value in found["metrics"].items()
+        }
+        _console.print(metrics_table(lost, "lost to the search"))
 
 
 def _print_metrics(found: dict[str, Any], title: str) -> None:

@@ -25,6 +25,7 @@ from snm.errors import InputError
 __all__ = [
     "iter_features",
     "read_filter",
+    "read_lines",
     "read_names",
     "read_npy",
     "read_npz",
@@ -88,8 +89,12 @@ def _iter_text(path: Path, num_features: int, chunk_rows: int) -> Iterator[csr_m
         yield vstack(waiting, format="csr")
 
 
-def _lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 text file, `.gz` unpacked, without their ends."""
+def read_lines(path: Path) -> list[str]:
+    """The lines of a UTF-8 text file, `.gz` unpacked, without their ends.
+
+    Raises:
+      InputError: a file that cannot be read, or bytes that are no UTF-8.
+    """
     try:
         raw = path.read_bytes()
         if path.suffix == ".gz":
@@ -120,7 +125,7 @@ def read_names(path: str | Path, num_labels: int) -> tuple[str, ...]:
     Raises:
       InputError: another number of lines than `num_labels`, or bytes that are no UTF-8.
     """
-    names = _lines(Path(path))
+    names = read_lines(Path(path))
     if len(names) != num_labels:
         where = f"{path}:{min(len(names), num_labels) + 1}"
         raise InputError(where, f"{len(names)} names", f"{num_labels}, one a label")
@@ -139,7 +144,7 @@ def read_filter(path: str | Path, num_rows: int, num_labels: int) -> NDArray[np.
       InputError: a line that is not two indices in range.
     """
     pairs = []
-    for number, line in enumerate(_lines(Path(path)), 1):
+    for number, line in enumerate(read_lines(Path(path)), 1):
         tokens = line.split()
         if len(tokens) != 2 or not all(re.fullmatch("[0-9]{1,16}", token) for token in tokens):
             found = shown(line.encode())

@@ -1,0 +1,108 @@
+"""A model as named arrays, and the manifest that says how scores are made of them."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from snm.errors import InputError
+from snm.prediction import Predictor
+
+__all__ = ["arrays_of", "fingerprint", "manifest_of", "write_arrays"]
+
+FORMAT = "snm-export-1"
+
+_SCORE = {
+    "linear": "h",
+    "relu": "relu(h) @ tower",
+    "residual": "h + relu(h) @ tower",
+}
+
+
+def arrays_of(predictor: Predictor) -> dict[str, np.ndarray]:
+    """The parameters that prediction needs.
+
+    Returns:
+      feature_rows float32 [d, members * dim]; class_rows float32 [K, members * dim];
+      bias float32 [K], zeros where there is none; multipliers float32 [members];
+      tower float32 [members, dim, dim], where the encoder has a layer;
+      idf float32 [d], where the weighting is tfidf.
+    """
+    model, state = predictor.model, predictor.state
+    head = state.head
+    bias = np.zeros(model.head.num_labels, np.float32) if head.bias is None else head.bias
+    found = {
+        "feature_rows": state.features.rows,
+        "class_rows": head.table.rows,
+        "bias": bias,
+        "multipliers": np.exp(np.atleast_1d(np.asarray(head.log_scale))),
+    }
+    for leaf in jax.tree.leaves(state.tower):  # one layer without a bias, or nothing
+        found["tower"] = np.asarray(leaf).reshape(model.members, model.dim, model.dim)
+    if predictor.weighting.idf is not None:
+        found["idf"] = predictor.weighting.idf
+    return {name: np.ascontiguousarray(value, np.float32) for name, value in found.items()}
+
+
+def fingerprint(predictor: Predictor) -> str:
+    """SHA-256 of class rows and biases: which model an index was built from."""
+    total = hashlib.sha256()
+    arrays = (predictor.state.head.table.rows, predictor.state.head.bias)
+    for array in arrays:
+        if array is not None:
+            total.update(np.ascontiguousarray(array).data)
+    return total.hexdigest()
+
+
+def manifest_of(predictor: Predictor, run: Path) -> dict[str, Any]:
+    """What an export is: sizes, where it came from, how a score is made."""
+    from snm.runs import RunFolder, read_json, surroundings
+
+    model = predictor.model
+    facts = read_json(RunFolder(run).facts)
+    return {
+        "format": FORMAT,
+        "run": run.resolve().name,
+        "data": {"source": facts["data"], "sha256": facts["sha256"]},
+        "num_features": model.num_features,
+        "num_labels": model.head.num_labels,
+        "dim": model.dim,
+        "members": model.members,
+        "encoder": model.encoder,
+        "weighting": predictor.weighting.kind,
+        "class_rows_sha256": fingerprint(predictor),
+        "score": {
+            "weighting": {
+                "tfidf": "t = where(v < 1, v, 1 + log(v)) * idf; x = t / |t|",
+                "l2": "x = v / |v|",
+                "none": "x = v",
+            }[predictor.weighting.kind],
+            "of each member": f"h = x @ feature_rows; q = {_SCORE[model.encoder]}; q = q / |q|",
+            "score": "sum over members of multiplier * (q @ class_rows.T), plus bias; the columns "
+            "of feature_rows and class_rows are the members' side by side",
+        },
+        "versions": surroundings()["versions"],
+    }
+
+
+def write_arrays(arrays: dict[str, np.ndarray], form: str, folder: Path) -> str:
+    """Writes arrays as `model.npz` or `model.safetensors`; returns the file's name.
+
+    Raises:
+      InputError: safetensors is missing.
+    """
+    name = f"model.{form}"
+    if form == "npz":
+        np.savez(folder / name, allow_pickle=False, **arrays)
+        return name
+    try:
+        from safetensors.numpy import save_file
+    except ImportError as error:
+        expected = "pip install 'snm[export]'"
+        raise InputError("--to safetensors", "no safetensors", expected) from error
+    save_file(arrays, folder / name)
+    return name

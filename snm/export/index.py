@@ -1,0 +1,201 @@
+"""Approximate search over class rows: an HNSW graph by faiss or hnswlib, behind one small class.
+
+(Malkov and Yashunin, IEEE TPAMI 42(4), 2020.) A score is an inner product plus the label's bias,
+so rows get the bias as one more column, and queries a one. A graph over rows of different lengths
+hides the short ones, so that one column more makes all rows equally long, and queries get a zero
+there: no score changes. (Bachrach et al., RecSys 2014, section 3.)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from snm.errors import InputError
+from snm.export.arrays import FORMAT, fingerprint
+from snm.model import Model
+from snm.prediction import Predictor
+
+__all__ = ["LIBRARIES", "IndexedPredictor", "Settings", "build_index"]
+
+LIBRARIES = ("faiss", "hnswlib")
+_FILES = {"faiss": "index.faiss", "hnswlib": "index.hnswlib"}
+_SEED = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Of an HNSW graph: links of a label (M), candidates while building and while searching."""
+
+    links: int
+    build_effort: int
+    search_effort: int
+
+    def check(self) -> None:
+        """Refuses what no graph can have.
+
+        Raises:
+          InputError: a number out of range.
+        """
+        for field in dataclasses.fields(self):
+            low = 2 if field.name == "links" else 1
+            if getattr(self, field.name) < low:
+                flag = "--" + field.name.replace("_", "-")
+                raise InputError(flag, str(getattr(self, field.name)), f"{low} or more")
+
+
+def _library(name: str) -> Any:
+    try:
+        if name == "faiss":
+            import faiss
+
+            return faiss
+        import hnswlib
+
+        return hnswlib
+    except ImportError as error:
+        raise InputError(f"--to {name}", f"no {name}", "pip install 'snm[export]'") from error
+
+
+_MORE = 2  # columns beside those of a class row
+
+
+def _long_rows(predictor: Predictor) -> NDArray[np.float32]:
+    """Class rows, their bias, and what makes them equally long: [K, members * dim + 2]."""
+    head = predictor.state.head
+    rows = np.asarray(head.table.rows, np.float32)
+    bias = np.zeros(len(rows), np.float32) if head.bias is None else np.asarray(head.bias)
+    squares = (rows.astype(np.float64) ** 2).sum(axis=1) + bias.astype(np.float64) ** 2
+    rest = np.sqrt(squares.max() - squares)
+    return np.concatenate([rows, bias[:, None], rest[:, None]], axis=1, dtype=np.float32)
+
+
+def build_index(predictor: Predictor, library: str, settings: Settings, folder: Path) -> str:
+    """Builds an index over a model's class rows and writes it; returns the file's name.
+
+    Raises:
+      InputError: the library is missing, or a setting is out of range.
+    """
+    settings.check()
+    module = _library(library)
+    rows = _long_rows(predictor)
+    name = _FILES[library]
+    if library == "faiss":
+        index = module.IndexHNSWFlat(rows.shape[1], settings.links, module.METRIC_INNER_PRODUCT)
+        index.hnsw.efConstruction = settings.build_effort
+        index.add(rows)
+        module.write_index(index, str(folder / name))
+    else:
+        index = module.Index(space="ip", dim=rows.shape[1])
+        index.init_index(len(rows), M=settings.links, ef_construction=settings.build_effort,
+                         random_seed=_SEED)  # fmt: skip
+        index.add_items(rows, np.arange(len(rows)))
+        index.save_index(str(folder / name))
+    return name
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class IndexedPredictor:
+    """Answers as a Predictor does, from the candidates that an index finds.
+
+    Attributes:
+      predictor: makes the queries.
+      library: `faiss` or `hnswlib`.
+      index: the library's own.
+      search_effort: candidates a search looks at; more where more answers are asked for.
+    """
+
+    predictor: Predictor
+    library: str
+    index: Any
+    search_effort: int
+
+    @classmethod
+    def open(cls, folder: Path, predictor: Predictor) -> IndexedPredictor:
+        """Opens the index of `snm export`.
+
+        Raises:
+          InputError: no such folder, another format, or the index of another model.
+        """
+        file = folder / "manifest.json"
+        try:
+            manifest = json.loads(file.read_text(encoding="utf-8"))
+            index = manifest["index"]
+            library, name, effort = index["library"], index["file"], int(index["search_effort"])
+            known = manifest["format"] == FORMAT and library in LIBRARIES
+        except OSError as error:
+            reason = (error.strerror or "").lower()
+            raise InputError(str(file), reason, "the folder of `snm export --to faiss`") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(str(file), "no index", "one that `snm export` wrote") from error
+        if not known or name != _FILES[library]:
+            raise InputError(str(file), "another format", "one that `snm export` wrote")
+        if manifest["class_rows_sha256"] != fingerprint(predictor):
+            raise InputError(str(folder), "the index of another model", "one of this run")
+        module = _library(library)
+        path = str(folder / name)
+        try:
+            if library == "faiss":
+                opened = module.read_index(path)
+            else:
+                opened = module.Index(
+                    space="ip", dim=predictor.state.head.table.rows.shape[1] + _MORE
+                )
+                opened.load_index(path)
+        except RuntimeError as error:
+            raise InputError(path, "a damaged index", "one that `snm export` wrote") from error
+        return cls(predictor, library, opened, effort)
+
+    @property
+    def model(self) -> Model:
+        """As of the predictor."""
+        return self.predictor.model
+
+    @property
+    def label_names(self) -> tuple[str, ...] | None:
+        """As of the predictor."""
+        return self.predictor.label_names
+
+    def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray, NDArray]:
+        """The best k labels that the index finds, int32 [n, k] (-1 for none), and scores.
+
+        Args:
+          queries: float32 [n, members * dim], of `Predictor.queries`.
+          k: how many.
+        """
+        more = np.tile(np.array([1, 0], np.float32), (len(queries), 1))
+        asked = np.concatenate([queries, more], axis=1)
+        effort = max(self.search_effort, k)
+        if self.library == "faiss":
+            self.index.hnsw.efSearch = effort
+            scores, labels = self.index.search(asked, k)
+            return labels.astype(np.int32), scores
+        self.index.set_ef(effort)
+        labels, distances = self.index.knn_query(asked, k)
+        return labels.astype(np.int32), 1 - distances
+
+    def top(self, features: csr_matrix | Sequence[str], k: int) -> Iterator[tuple]:
+        """As `Predictor.top`, but approximate.
+
+        Raises:
+          InputError: as there.
+        """
+        if not 1 <= k <= self.model.head.num_labels:
+            raise InputError("k", str(k), f"1 to {self.model.head.num_labels} labels")
+        for queries in self.predictor.queries(features):
+            yield self.search(queries, k)
+
+    def predict(self, features: csr_matrix | Sequence[str], k: int = 5) -> tuple[NDArray, NDArray]:
+        """As `Predictor.predict`, but approximate."""
+        blocks = list(self.top(features, k))
+        if not blocks:
+            return np.zeros((0, k), np.int32), np.zeros((0, k), np.float32)
+        labels, scores = zip(*blocks, strict=True)
+        return np.concatenate(labels), np.concatenate(scores)

@@ -1,0 +1,1 @@
+"""`snm grow`: new labels for a trained model."""

@@ -1,0 +1,133 @@
+"""Runs `snm grow`: a new run folder, whole or not there."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.text import Text
+
+from snm.config import read_config
+from snm.data.dataset import Dataset
+from snm.data.dataset import load as load_data
+from snm.data.formats import read_lines
+from snm.errors import InputError
+from snm.growing.command import Grow
+from snm.growing.grow import Origins, bias_of, grow_state, new_rows
+from snm.phases import member_seed
+from snm.prediction import Predictor
+from snm.runs import RunFolder, load, load_member, phase_names, read_json, write_json
+from snm.training import Progress
+
+__all__ = ["run_grow"]
+
+
+def run_grow(command: Grow) -> None:
+    """Writes the grown run.
+
+    Raises:
+      InputError: no finished run, names that are there already, data of other labels, a folder
+        that exists.
+    """
+    out = command.output
+    if out.exists():
+        raise InputError(f"--output {out}", "a file or folder of that name", "a new folder")
+    predictor = load(command.run)
+    old = RunFolder(command.run)
+    if not old.result.exists():
+        raise InputError(str(command.run), "a run that is not finished", "a finished one")
+    first = predictor.model.head.num_labels
+    before = predictor.label_names or tuple(str(label) for label in range(first))
+    names = _new_names(command.labels, before)
+    dataset = None if command.data is None else load_data(command.data)
+    if dataset is not None:
+        _check(dataset, predictor, before + names, known=predictor.label_names is not None)
+    console = Console(highlight=False, markup=False)
+    beside = out.with_name(f".{os.getpid()}.{out.name}")
+    try:
+        with console.status(Text(f"growing {command.run}")):
+            origins = _write(old, RunFolder(beside), predictor, before + names, dataset, command)
+        beside.rename(out)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(f"--output {out}", reason, "a folder that can be made") from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    console.print(
+        f"{len(names):,} labels after the {first:,} of {command.run}: {origins.points:,} start at "
+        f"their points, {origins.names:,} at their name, {origins.random:,} at random; in {out}",
+        soft_wrap=True,
+    )
+    data = command.data or "DATA"
+    console.print(f"next: snm train {data} --run-dir RUN --warm-start {out}", soft_wrap=True)
+
+
+def _new_names(path: Path, before: tuple[str, ...]) -> tuple[str, ...]:
+    names = read_lines(path)
+    if not names:
+        raise InputError(str(path), "no name", "names of new labels, one a line")
+    seen = set(before)
+    for number, name in enumerate(names, 1):
+        if not name.strip() or name in seen:
+            found = "an empty line" if not name.strip() else f"{name!r}, which is there already"
+            raise InputError(f"{path}:{number}", found, "a new name on each line")
+        seen.add(name)
+    return tuple(names)
+
+
+def _check(dataset: Dataset, predictor: Predictor, names: tuple[str, ...], known: bool) -> None:
+    for what, width, wanted in (
+        ("features", dataset.train.num_features, predictor.model.num_features),
+        ("labels", dataset.train.num_labels, len(names)),
+    ):
+        if width != wanted:
+            raise InputError(dataset.name, f"{width} {what}", f"{wanted}, old and new ones")
+    if known and dataset.label_names is not None and dataset.label_names != names:
+        place = next(i for i, name in enumerate(names) if name != dataset.label_names[i])
+        found = f"{dataset.label_names[place]!r} as label {place}"
+        raise InputError(dataset.name, found, f"{names[place]!r}: old labels first, then --labels")
+
+
+def _write(
+    old: RunFolder,
+    new: RunFolder,
+    predictor: Predictor,
+    names: tuple[str, ...],
+    dataset: Dataset | None,
+    command: Grow,
+) -> Origins:
+    config = read_config(old.config)
+    facts: dict[str, Any] = {**read_json(old.facts), "num_labels": len(names)}
+    facts["grown_from"] = str(old.path.resolve())
+    if dataset is not None:
+        source = Path(str(command.data))
+        facts["data"] = str(source.resolve()) if source.exists() else str(command.data)
+        facts["sha256"] = dataset.sha256
+    vectorizer = old.vectorizer if old.vectorizer.exists() else None
+    new.write(config, facts, predictor.weighting, names, vectorizer)
+    first, members = predictor.model.head.num_labels, predictor.model.members
+    frequency = None if dataset is None else dataset.label_frequency()
+    origins = Origins(0, 0, 0)
+    for member in range(1, members + 1):
+        model, state = load_member(old.path, member)
+        alone = Predictor(model, state, predictor.weighting, vectorizer=predictor.vectorizer)
+        seed = member_seed(config.seed, member)
+        rows, origins = new_rows(alone, names[first:], dataset, seed)
+        bias = None
+        if state.head.bias is not None:
+            bias = bias_of(np.asarray(state.head.bias), frequency, len(names) - first)
+        name, _ = phase_names(member)
+        step = old.checkpoints(config.keep_checkpoints, name).latest() or 0
+        progress = dataclasses.asdict(Progress(step=step))
+        store = new.checkpoints(config.keep_checkpoints, name)
+        store.save(step, grow_state(state, rows, bias), progress, None)
+    result = read_json(old.result)
+    for measured in ("by_label_frequency", "without_repeats"):
+        result.pop(measured, None)
+    write_json(new.result, {**result, "metrics": {}, "grown_from": facts["grown_from"]})
+    return origins

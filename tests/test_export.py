@@ -1,0 +1,182 @@
+"""Exports hold the model: scores made of them by NumPy alone, and indexes against exact search."""
+
+import dataclasses
+import json
+import shutil
+import sys
+
+import jax
+import numpy as np
+import pytest
+import tiny
+from safetensors.numpy import load_file
+from scipy.sparse import random_array
+from test_cli import call, refused
+
+import snm
+from snm.data.weighting import Weighting
+from snm.errors import InputError
+from snm.export.index import IndexedPredictor, Settings, build_index
+from snm.export.measure import measure
+from snm.model import init_state
+from snm.prediction import Predictor
+from snm.runs import make_model
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Two members, names, a bias, a tower: everything that a score may be made of."""
+    place = tmp_path_factory.mktemp("export")
+    tiny.write(place / "data", names=True)
+    config = dataclasses.replace(tiny.CONFIG, members=2)
+    snm.train(place / "data", config, place / "run")
+    return place / "run"
+
+
+def scores_by_numpy(arrays, manifest, features):
+    """As the manifest says, in float64."""
+    x = features.toarray().astype(np.float64)
+    x = np.where(x < 1, x, 1 + np.log(np.maximum(x, 1))) * arrays["idf"]
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    total = np.tile(arrays["bias"].astype(np.float64), (len(x), 1))
+    dim = manifest["dim"]
+    for member in range(manifest["members"]):
+        columns = slice(member * dim, (member + 1) * dim)
+        h = x @ arrays["feature_rows"][:, columns]
+        q = h + np.maximum(h, 0) @ arrays["tower"][member]
+        q /= np.linalg.norm(q, axis=1, keepdims=True)
+        total += arrays["multipliers"][member] * (q @ arrays["class_rows"][:, columns].T)
+    return total
+
+
+@pytest.mark.parametrize("form", ["npz", "safetensors"])
+def test_scores_follow_from_the_arrays(run, tmp_path, form):
+    out = tmp_path / "out"
+    call("export", run, "--to", form, "--output", out)
+    manifest = json.loads((out / "manifest.json").read_text())
+    file = out / manifest["file"]
+    arrays = load_file(file) if form == "safetensors" else dict(np.load(file))
+    test = snm.load_data(run.parent / "data").test
+    labels, scores = snm.load(run).predict(test.features, k=tiny.LABELS)
+    expected = scores_by_numpy(arrays, manifest, test.features)
+    found = np.zeros_like(expected)
+    np.put_along_axis(found, labels.astype(int), scores, axis=1)
+    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5)
+    assert (out / "labels.txt").read_bytes() == (run / "labels.txt").read_bytes()
+    assert manifest["num_labels"] == tiny.LABELS and manifest["members"] == 2
+    weighting = Weighting.load(out / "weighting.npz")
+    np.testing.assert_array_equal(weighting.idf, arrays["idf"])
+
+
+@pytest.mark.parametrize("library", ["faiss", "hnswlib"])
+def test_an_index_of_few_labels_is_exact(run, tmp_path, capsys, library):
+    out = tmp_path / "index"
+    call("export", run, "--to", library, "--output", out)
+    shown = capsys.readouterr().out
+    assert "recall@10" in shown and "queries/s" in shown and "1.0000" in shown
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest["index"]["measured"]["recall"] == {"1": 1, "5": 1, "10": 1}
+    assert manifest["index"]["measured"]["queries_per_second"] > 0
+    predictor = snm.load(run)
+    searched = IndexedPredictor.open(out, predictor)
+    test = snm.load_data(run.parent / "data").test
+    for mine, theirs in zip(searched.predict(test.features, 7), predictor.predict(test.features, 7),
+                            strict=True):  # fmt: skip
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
+    call("evaluate", run, "--index", out, "--json")
+    found = json.loads(capsys.readouterr().out)
+    assert found["by_index"] == found["metrics"]
+    call("evaluate", run, "--index", out)
+    assert "lost to the search" in capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def wide():
+    """An untrained model of 3000 labels, with biases."""
+    config = dataclasses.replace(tiny.CONFIG, dim=16, score_scale=4.0)
+    model = make_model(config, 40, 3000, 1)
+    state = jax.jit(init_state, static_argnums=0)(model)
+    bias = np.random.default_rng(0).normal(size=3000).astype(np.float32)
+    head = dataclasses.replace(state.head, bias=jax.numpy.asarray(bias))
+    features = random_array((200, 40), density=0.2, rng=1, format="csr", dtype=np.float32)
+    state = dataclasses.replace(state, head=head)
+    return Predictor(model, state, Weighting("l2")), features
+
+
+@pytest.mark.parametrize("library", ["faiss", "hnswlib"])
+def test_recall_is_what_brute_force_counts(wide, tmp_path, library):
+    predictor, features = wide
+    rows = np.asarray(predictor.state.head.table.rows, np.float64)
+    queries = np.concatenate(list(predictor.queries(features))).astype(np.float64)
+    scores = queries @ rows.T + np.asarray(predictor.state.head.bias)
+    exact = np.argsort(-scores, axis=1, kind="stable")[:, :10]
+    shares = []
+    for effort in (1, 300):
+        folder = tmp_path / str(effort)
+        folder.mkdir()
+        name = build_index(predictor, library, Settings(16, 200, effort), folder)
+        assert (folder / name).exists()
+        index = open_raw(predictor, library, folder / name, effort)
+        found = measure(index, features)
+        labels, _ = index.search(np.concatenate(list(predictor.queries(features))), 100)
+        share = np.mean([len(set(a) & set(b)) / 10 for a, b in
+                         zip(labels[:, :10], exact, strict=True)])  # fmt: skip
+        assert found["recall"][10] == pytest.approx(share)
+        assert found["points"] == 200
+        shares.append(index_recall(index, predictor, features, exact))
+    assert shares[1] > 0.97 and shares[0] < shares[1]
+
+
+def open_raw(predictor, library, file, effort):
+    if library == "faiss":
+        import faiss
+
+        return IndexedPredictor(predictor, library, faiss.read_index(str(file)), effort)
+    import hnswlib
+
+    index = hnswlib.Index(space="ip", dim=18)
+    index.load_index(str(file))
+    return IndexedPredictor(predictor, library, index, effort)
+
+
+def index_recall(index, predictor, features, exact):
+    """Of the best label alone, at the effort that was set: more answers need more effort."""
+    labels, _ = index.predict(features, 1)
+    return np.mean(labels[:, 0] == exact[:, 0])
+
+
+def test_refusals(run, tmp_path, capsys, monkeypatch):
+    out = tmp_path / "index"
+    assert "no config.toml" in refused(capsys, "export", tmp_path, "--to", "faiss", "--output", out)
+    for flag in ("--links=1", "--build-effort=0", "--search-effort=0"):
+        name = flag.partition("=")[0]
+        said = refused(capsys, "export", run, "--to", "faiss", "--output", out, flag)
+        assert said.startswith(f"{name}: found")
+    for library, name in (("faiss", "faiss"), ("hnswlib", "hnswlib"),
+                          ("safetensors", "safetensors.numpy")):  # fmt: skip
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, name, None)
+            said = refused(capsys, "export", run, "--to", library, "--output", out)
+        assert said == f"--to {library}: found no {library}, expected pip install 'snm[export]'"
+    assert list(tmp_path.iterdir()) == []
+    call("export", run, "--to", "hnswlib", "--output", out)
+    said = refused(capsys, "export", run, "--to", "npz", "--output", out)
+    assert "a file or folder of that name" in said
+
+    other = snm.load(run)
+    rows = other.state.head.table.rows
+    moved = dataclasses.replace(other.state.head.table, rows=rows + 1)
+    head = dataclasses.replace(other.state.head, table=moved)
+    other = dataclasses.replace(other, state=dataclasses.replace(other.state, head=head))
+    with pytest.raises(InputError, match="the index of another model"):
+        IndexedPredictor.open(out, other)
+
+    broken = shutil.copytree(out, tmp_path / "broken")
+    (broken / "index.hnswlib").write_bytes(b"x" * 10)
+    assert "a damaged index" in refused(capsys, "evaluate", run, "--index", broken)
+    (broken / "manifest.json").write_text("{}")
+    assert "no index" in refused(capsys, "evaluate", run, "--index", broken)
+    assert "no such file" in refused(capsys, "evaluate", run, "--index", tmp_path / "none")
+    searched = IndexedPredictor.open(out, snm.load(run))
+    with pytest.raises(InputError, match="1 to 20 labels"):
+        searched.predict(snm.load_data(run.parent / "data").test.features, 21)

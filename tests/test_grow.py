@@ -1,0 +1,145 @@
+"""New labels: old scores keep their bits, new rows are what the arithmetic says."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import tiny
+from test_cli import call, refused
+
+import snm
+from snm.data.vectorizer import Vectorizer
+from snm.growing.grow import bias_of, new_rows
+from snm.runs import load_member
+
+NEW = 3
+
+
+def lines(path):
+    return path.read_text().splitlines()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A run of two members over the first 17 labels, and data of all 20."""
+    place = tmp_path_factory.mktemp("grow")
+    whole = tiny.write(place / "whole", names=True)
+    part = place / "part"
+    part.mkdir()
+    first = tiny.LABELS - NEW
+    for name in ("train.txt", "test.txt"):
+        head, *rows = lines(whole / name)
+        points, features, _ = head.split()
+        kept = []
+        for row in rows:
+            front, _, rest = row.partition(" ")
+            labels = [label for label in front.split(",") if int(label) < first]
+            kept.append(f"{','.join(labels)} {rest}")
+        (part / name).write_text("\n".join([f"{points} {features} {first}", *kept]) + "\n")
+    names = lines(whole / "labels.txt")
+    (part / "labels.txt").write_text("\n".join(names[:first]) + "\n")
+    (place / "new.txt").write_text("\n".join(names[first:]) + "\n")
+    config = dataclasses.replace(tiny.CONFIG, members=2)
+    snm.train(part, config, place / "run")
+    call("grow", place / "run", "--labels", place / "new.txt", "--data", whole,
+         "--output", place / "grown")  # fmt: skip
+    return place
+
+
+def test_old_labels_score_as_they_did(place):
+    test = snm.load_data(place / "whole").test
+    before, after = snm.load(place / "run"), snm.load(place / "grown")
+    assert after.label_names == tuple(lines(place / "whole" / "labels.txt"))
+    first = tiny.LABELS - NEW
+    found = []
+    for model in (before, after):
+        width = model.model.head.num_labels
+        labels, scores = model.predict(test.features, k=width)
+        table = np.zeros((tiny.TEST_POINTS, width), np.float32)
+        np.put_along_axis(table, labels.astype(int), scores, axis=1)
+        found.append(table[:, :first])
+    np.testing.assert_array_equal(found[0], found[1])
+
+
+def test_new_rows_are_mean_embeddings_of_their_points(place):
+    train = snm.load_data(place / "whole").train
+    weighting = snm.load(place / "run").weighting
+    first = tiny.LABELS - NEW
+    for member in (1, 2):
+        model, state = load_member(place / "run", member)
+        _, grown = load_member(place / "grown", member)
+        alone = snm.Predictor(model, state, weighting)
+        queries = np.concatenate(list(alone.queries(train.features))).astype(np.float64)
+        queries /= np.linalg.norm(queries, axis=1, keepdims=True)
+        for label in range(first, tiny.LABELS):
+            has = train.labels[:, [label]].toarray().ravel() > 0
+            mean = queries[has].mean(axis=0)
+            row = np.asarray(grown.head.table.rows)[label]
+            np.testing.assert_allclose(row, mean / np.linalg.norm(mean), rtol=1e-5, atol=1e-6)
+        np.testing.assert_array_equal(grown.features.rows, state.features.rows)
+
+
+def test_biases_follow_the_line_of_the_old_ones():
+    frequency = np.array([0, 1, 3, 7, 15, 31])
+    line = (2.0 + 0.5 * np.log1p(frequency)).astype(np.float32)
+    np.testing.assert_allclose(bias_of(line[:4], frequency, 2), line[4:], rtol=1e-6)
+    np.testing.assert_array_equal(bias_of(np.float32([1, 5, 2]), None, 2), [2, 2])
+    np.testing.assert_array_equal(bias_of(np.float32([1, 5, 2]), np.array([4] * 4), 1), [2])
+
+
+def test_training_goes_on_from_there(place, capsys):
+    flags = [flag for flag in tiny.FLAGS if not flag.startswith("--members")]
+    call("train", place / "whole", "--run-dir", place / "next", *flags, "--members=2",
+         "--warm-start", place / "grown")  # fmt: skip
+    call("evaluate", place / "grown", "--json")
+    grown = json.loads(capsys.readouterr().out.splitlines()[-1])["metrics"]
+    result = json.loads((place / "next" / "result.json").read_text())["metrics"]
+    assert result["points"] == grown["points"] == tiny.TEST_POINTS
+    # Three labels are new to the one, and trained in the other.
+    first = next(json.loads(line) for line in lines(place / "next" / "log.jsonl"))
+    fresh = next(json.loads(line) for line in lines(place / "run" / "log.jsonl"))
+    assert first["loss"] < fresh["loss"]
+
+
+def test_without_points(place, tmp_path, capsys):
+    call("grow", place / "run", "--labels", place / "new.txt", "--output", tmp_path / "grown")
+    assert "0 start at their points, 0 at their name, 3 at random" in capsys.readouterr().out
+    _, state = load_member(tmp_path / "grown", 1)
+    rows = np.asarray(state.head.table.rows)[-NEW:]
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-5)
+    biases = np.asarray(state.head.bias)
+    assert (biases[-NEW:] == np.median(biases[:-NEW])).all()
+
+
+def test_names_of_a_model_of_texts(place):
+    """A label without points starts at its name's own query; unknown words tell nothing."""
+    model, state = load_member(place / "run", 1)
+    words = tuple(f"word{j}" for j in range(tiny.FEATURES))
+    texts = Vectorizer("counts", tiny.FEATURES, vocabulary=words)
+    alone = snm.Predictor(model, state, snm.load(place / "run").weighting, None, texts)
+    rows, origins = new_rows(alone, ["word3 word5", "unknown"], None, seed=0)
+    assert (origins.points, origins.names, origins.random) == (0, 1, 1)
+    (query,) = next(alone.queries(["word3 word5"]))
+    np.testing.assert_allclose(rows[0], query / np.linalg.norm(query), rtol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(rows[1]), 1, rtol=1e-5)
+
+
+def test_refusals(place, tmp_path, capsys):
+    run, out, names = place / "run", tmp_path / "out", tmp_path / "names.txt"
+    ask = ["grow", run, "--labels", names, "--output", out]
+    names.write_text("name 3\n")
+    assert "names.txt:1: found 'name 3', which is there already" in refused(capsys, *ask)
+    names.write_text("a\n\n")
+    assert "names.txt:2: found an empty line" in refused(capsys, *ask)
+    names.write_text("")
+    assert "found no name" in refused(capsys, *ask)
+    names.write_text("a\nb\n")
+    said = refused(capsys, *ask, "--data", place / "whole")
+    assert said == "whole: found 20 labels, expected 19, old and new ones"
+    names.write_text("name 17\nname 19\nname 18\n")
+    said = refused(capsys, *ask, "--data", place / "whole")
+    assert "found 'name 18' as label 18, expected 'name 19'" in said
+    assert "a new folder" in refused(capsys, *ask[:-1], place / "grown")
+    assert "no config.toml" in refused(capsys, "grow", tmp_path, *ask[2:])
+    assert [path.name for path in tmp_path.iterdir()] == ["names.txt"]
