@@ -9,12 +9,17 @@ a tenth of the time of the writing.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import json
+import logging
 import os
 import shutil
+import sys
+import time
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +34,8 @@ __all__ = ["Checkpoints", "DamagedError", "Note", "SavingError", "host_copy"]
 _UNFINISHED = ".orbax-checkpoint-tmp"
 _DROPPED = ".dropped"
 _MANIFEST = "manifest.json"
+_LATE_SECONDS = 0.5
+_SPARE = 1 << 16  # bytes of a checkpoint beside its arrays
 _PIECE = 1 << 22  # bytes read at once: few enough for the cache
 
 
@@ -95,11 +102,12 @@ class Checkpoints:
             self._folder.mkdir(parents=True, exist_ok=True)
             # What a killed run left; only a run that is alive writes here, and it holds the lock.
             self._sweep()
+            _require_room(self._folder, sum(leaf.nbytes for leaf in jax.tree.leaves(state)))
             context = ocp.Context()
             # Parameters do not compress; trying takes longer than the writing.
             context.array.saving.use_compression = False
             context.memory.deepcopy_host_arrays = False
-            with context:
+            with _quiet(), context:
                 ocp.save_checkpointables(str(self.path(step)), dict(state=state), overwrite=True)
             note = Note(progress, score, self._about, _fingerprints(self.path(step)))
             _write_manifest(self.path(step) / _MANIFEST, dataclasses.asdict(note))
@@ -234,6 +242,38 @@ class Checkpoints:
             expected = "one to go on from: remove this folder to begin again"
             raise InputError(str(self._folder), found, expected) from damaged[0]
         return None, None, []
+
+
+def _require_room(folder: Path, size: int) -> None:
+    """Finds a full disk before half of a checkpoint is written to it."""
+    if shutil.disk_usage(folder).free < size + _SPARE:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps what is raised here from being told many times over.
+
+    Orbax logs a traceback a thread, and tensorstore's threads, which come back to find orbax's
+    event loop closed, print another each.
+    """
+    logger, hook = logging.getLogger("absl"), sys.unraisablehook
+    level = logger.level
+
+    def unraisable(what: Any) -> None:
+        if str(what.exc_value) != "Event loop is closed":
+            hook(what)
+
+    logger.setLevel(logging.CRITICAL)
+    sys.unraisablehook = unraisable
+    try:
+        yield
+    except BaseException:
+        time.sleep(_LATE_SECONDS)  # for those threads
+        raise
+    finally:
+        logger.setLevel(level)
+        sys.unraisablehook = hook
 
 
 def host_copy(state: Any, into: Any = None) -> Any:

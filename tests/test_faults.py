@@ -1,5 +1,6 @@
 """What goes wrong around a run: other processes, signals, damaged files, full disks, NaN."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -424,6 +425,74 @@ def test_a_full_disk_stops_the_run_with_a_clear_line(data, whole, tmp_path, monk
     monkeypatch.undo()
     snm.train(data, tiny.CONFIG, run)
     assert same(arrays(run), arrays(whole[0]))
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_really_full(tmp_path):
+    """A file system of 4 MiB, in which two checkpoints have room and a third has not."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)], check=False,
+        capture_output=True,
+    )  # fmt: skip
+    if mounted.returncode:
+        pytest.skip("mounting is not permitted")
+    try:
+        flags = ["--dim=8192", "--encoder=linear", "--epochs=5"]
+        folder = tiny.write(tmp_path / "data")
+        with command(folder, disk / "run", *flags) as process:
+            assert process.wait() == 1
+            said = process.stderr.read()
+        assert said.count("\n") == 1, said
+        assert "checkpoints/12: no space left on device" in said
+        assert "that of step 8 is whole" in said
+        subprocess.run(["mount", "-o", "remount,size=40m", str(disk)], check=True)
+        with command(folder, disk / "run", *flags) as process:
+            assert process.wait() == 0
+        with command(folder, tmp_path / "whole", *flags) as process:
+            assert process.wait() == 0
+        assert same(arrays(disk / "run"), arrays(tmp_path / "whole"))
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("left", [0, 2000])
+def test_a_disk_that_fills_up_while_training(tmp_path, left):
+    """Whatever is written next (the log, the curves, a checkpoint): one line."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(disk)], check=False,
+        capture_output=True,
+    )  # fmt: skip
+    if mounted.returncode:
+        pytest.skip("mounting is not permitted")
+    try:
+        run = disk / "run"
+        with command(tiny.write(tmp_path / "data"), run, "--epochs=100000") as process:
+            until(run, 2, process)
+            with contextlib.suppress(OSError), (disk / "fill").open("wb", buffering=0) as fill:
+                while True:
+                    fill.write(bytes(1 << 12))
+            os.truncate(disk / "fill", (disk / "fill").stat().st_size - left)
+            assert process.wait(60) == 1
+            said = process.stderr.read()
+        assert said.startswith("snm: error: ") and said.count("\n") == 1, said
+        assert "no space left on device" in said
+        newest = RunFolder(run).checkpoints(2).latest()
+        RunFolder(run).checkpoints(2).load(newest, abstract_state(snm.load(run).model))
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_folder_that_cannot_be_written_to(folder, tmp_path, capsys):
+    (tmp_path / "file").write_text("no folder")
+    code, said = refused(
+        capsys, ["train", folder, "--run-dir", tmp_path / "file" / "run", *tiny.FLAGS]
+    )
+    assert code == 2 and f"--run-dir {tmp_path / 'file' / 'run'}: found not a directory" in said
 
 
 # -- not finite ------------------------------------------------------------------------------
