@@ -4,7 +4,7 @@ A checkpoint is a folder with the arrays of the training state, as orbax writes 
 manifest: the loop's own numbers, what the run was (data, library versions), and size and CRC-32 of
 every file. The manifest comes last, so a folder without one was never finished. With one it is
 read by nobody before it is checked: a damaged file never gets as far as orbax. The checksums take
-a tenth of the time of the writing.
+a tenth to a sixth of the time of the writing.
 """
 
 from __future__ import annotations
@@ -300,11 +300,19 @@ def _view(leaf: Any) -> np.ndarray:
     """A leaf on the host; what it holds there is let go with the view.
 
     An array of jax keeps the view of itself that it once gave, and is then copied, not donated, by
-    the next step; its shard is an array of its own.
+    the next step; its shards are arrays of their own.
     """
-    if isinstance(leaf, jax.Array):
-        leaf = leaf.addressable_shards[0].data
-    return np.asarray(leaf)
+    if not isinstance(leaf, jax.Array):
+        return np.asarray(leaf)
+    if not leaf.is_fully_addressable:
+        raise ValueError("a state that other processes hold parts of has no copy on one host")
+    shards = leaf.addressable_shards
+    if leaf.is_fully_replicated:
+        return np.asarray(shards[0].data)
+    whole = np.empty(leaf.shape, leaf.dtype)
+    for shard in shards:
+        whole[shard.index] = np.asarray(shard.data)
+    return whole
 
 
 def _fingerprints(folder: Path) -> dict[str, list[int]]:
