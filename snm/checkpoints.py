@@ -4,17 +4,22 @@ A checkpoint is a folder with the arrays of the training state, as orbax writes 
 manifest: the loop's own numbers, what the run was (data, library versions), and size and CRC-32 of
 every file. The manifest comes last, so a folder without one was never finished. With one it is
 read by nobody before it is checked: a damaged file never gets as far as orbax. The checksums take
-a tenth of the time of the writing.
+a tenth to a sixth of the time of the writing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import json
+import logging
 import os
 import shutil
+import sys
+import time
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +34,8 @@ __all__ = ["Checkpoints", "DamagedError", "Note", "SavingError", "host_copy"]
 _UNFINISHED = ".orbax-checkpoint-tmp"
 _DROPPED = ".dropped"
 _MANIFEST = "manifest.json"
+_LATE_SECONDS = 0.5
+_SPARE = 1 << 16  # bytes of a checkpoint beside its arrays
 _PIECE = 1 << 22  # bytes read at once: few enough for the cache
 
 
@@ -95,11 +102,12 @@ class Checkpoints:
             self._folder.mkdir(parents=True, exist_ok=True)
             # What a killed run left; only a run that is alive writes here, and it holds the lock.
             self._sweep()
+            _require_room(self._folder, sum(leaf.nbytes for leaf in jax.tree.leaves(state)))
             context = ocp.Context()
             # Parameters do not compress; trying takes longer than the writing.
             context.array.saving.use_compression = False
             context.memory.deepcopy_host_arrays = False
-            with context:
+            with _quiet(), context:
                 ocp.save_checkpointables(str(self.path(step)), dict(state=state), overwrite=True)
             note = Note(progress, score, self._about, _fingerprints(self.path(step)))
             _write_manifest(self.path(step) / _MANIFEST, dataclasses.asdict(note))
@@ -241,6 +249,38 @@ class Checkpoints:
         return None, None, []
 
 
+def _require_room(folder: Path, size: int) -> None:
+    """Finds a full disk before half of a checkpoint is written to it."""
+    if shutil.disk_usage(folder).free < size + _SPARE:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps what is raised here from being told many times over.
+
+    Orbax logs a traceback a thread, and tensorstore's threads, which come back to find orbax's
+    event loop closed, print another each.
+    """
+    logger, hook = logging.getLogger("absl"), sys.unraisablehook
+    level = logger.level
+
+    def unraisable(what: Any) -> None:
+        if str(what.exc_value) != "Event loop is closed":
+            hook(what)
+
+    logger.setLevel(logging.CRITICAL)
+    sys.unraisablehook = unraisable
+    try:
+        yield
+    except BaseException:
+        time.sleep(_LATE_SECONDS)  # for those threads
+        raise
+    finally:
+        logger.setLevel(level)
+        sys.unraisablehook = hook
+
+
 def host_copy(state: Any, into: Any = None) -> Any:
     """The arrays of a state in the host's own memory, which no later step can write to.
 
@@ -265,11 +305,19 @@ def _view(leaf: Any) -> np.ndarray:
     """A leaf on the host; what it holds there is let go with the view.
 
     An array of jax keeps the view of itself that it once gave, and is then copied, not donated, by
-    the next step; its shard is an array of its own.
+    the next step; its shards are arrays of their own.
     """
-    if isinstance(leaf, jax.Array):
-        leaf = leaf.addressable_shards[0].data
-    return np.asarray(leaf)
+    if not isinstance(leaf, jax.Array):
+        return np.asarray(leaf)
+    if not leaf.is_fully_addressable:
+        raise ValueError("a state that other processes hold parts of has no copy on one host")
+    shards = leaf.addressable_shards
+    if leaf.is_fully_replicated:
+        return np.asarray(shards[0].data)
+    whole = np.empty(leaf.shape, leaf.dtype)
+    for shard in shards:
+        whole[shard.index] = np.asarray(shard.data)
+    return whole
 
 
 def _fingerprints(folder: Path) -> dict[str, list[int]]:

@@ -377,7 +377,9 @@ def _guarded(run: Callable[[], None]) -> int:
     except BrokenPipeError:
         return 1
     except OSError as error:  # a full disk, say
-        return _said(str(error), 1)
+        if error.filename is None or error.strerror is None:
+            return _said(str(error), 1)
+        return _said(f"{error.filename}: {error.strerror.lower()}", 1)
     return 0
 
 

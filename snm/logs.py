@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from snm.training import Evaluated, Event, Probed, Stepped
 
@@ -25,12 +27,14 @@ class EventLog:
 
     def __init__(self, folder: Path, phase: str, step: int):
         from tensorboardX import SummaryWriter
+        from tensorboardX.record_writer import register_writer_factory
 
-        self._phase = phase
-        self._lines = (folder / "log.jsonl").open("a", encoding="utf-8")
+        self._phase, self._path = phase, folder / "log.jsonl"
+        self._lines = self._path.open("a", encoding="utf-8")
+        register_writer_factory(_PREFIX, _CurveFiles())
         # Steps after the last checkpoint will be taken again: their points are dropped.
         self._board = SummaryWriter(
-            str(folder / "tensorboard" / phase), purge_step=step + 1 if step else None
+            f"{_PREFIX}:{folder / 'tensorboard' / phase}", purge_step=step + 1 if step else None
         )
 
     def write(self, event: Event) -> None:
@@ -53,16 +57,66 @@ class EventLog:
     def line(self, **values: Any) -> None:
         """A JSON line with the time and the phase in front."""
         entry = {"time": round(time.time(), 3), "phase": self._phase, **values}
-        self._lines.write(json.dumps(entry) + "\n")
-        self._lines.flush()
+        try:
+            self._lines.write(json.dumps(entry) + "\n")
+            self._lines.flush()
+        except OSError as error:  # told with the file that it is about
+            raise OSError(error.errno, error.strerror, str(self._path)) from error
 
     def close(self) -> None:
         """Flushes both files."""
         self._board.close()
-        self._lines.close()
+        with contextlib.suppress(OSError):  # of a line that has been told of
+            self._lines.close()
 
     def __enter__(self) -> EventLog:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+_PREFIX = "snm-curves"
+
+
+class _CurveFile:
+    """An event file that a full disk ends quietly; the log has the same numbers, and tells.
+
+    tensorboardX writes from a thread, and again when the interpreter ends, where an error would be
+    a traceback that nobody can catch.
+    """
+
+    def __init__(self, path: Path):
+        self._file: IO[bytes] | None = path.open("wb")
+
+    def _try(self, action: Callable[[IO[bytes]], object]) -> None:
+        if self._file is not None:
+            try:
+                action(self._file)
+            except OSError:
+                file, self._file = self._file, None
+                with contextlib.suppress(OSError):
+                    file.close()
+
+    def write(self, data: bytes) -> None:
+        self._try(lambda file: file.write(data))
+
+    def flush(self) -> None:
+        self._try(lambda file: file.flush())
+
+    def close(self) -> None:
+        self._try(lambda file: file.close())
+        self._file = None
+
+
+class _CurveFiles:
+    """What tensorboardX asks for folders and files whose names begin with the prefix."""
+
+    def directory_check(self, path: str) -> None:
+        self._path(path).mkdir(parents=True, exist_ok=True)
+
+    def open(self, path: str) -> _CurveFile:
+        return _CurveFile(self._path(path))
+
+    def _path(self, path: str) -> Path:
+        return Path(path.removeprefix(f"{_PREFIX}:"))

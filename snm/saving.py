@@ -29,6 +29,9 @@ def state_bytes(state: Any) -> int:
 
 def has_room(state: Any) -> bool:
     """Whether this machine has room for a copy of the state that is written on the side."""
+    leaves = [leaf for leaf in jax.tree.leaves(state) if isinstance(leaf, jax.Array)]
+    if not all(leaf.is_fully_addressable for leaf in leaves):
+        return False
     return state_bytes(state) <= _ROOM * available_memory()
 
 

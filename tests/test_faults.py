@@ -1,5 +1,6 @@
 """What goes wrong around a run: other processes, signals, damaged files, full disks, NaN."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -136,7 +137,7 @@ def test_a_run_begun_between_the_look_and_the_lock(data, tmp_path, monkeypatch):
 # -- signals ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("steps", [2, 3, 12])
+@pytest.mark.parametrize("steps", [pytest.param(2, marks=pytest.mark.slow), 3, 12])
 def test_a_run_stopped_as_asked_is_the_same_run(data, whole, tmp_path, steps):
     """At whatever step (3 is within a dispatch; 12 is the last): a checkpoint of it is there."""
     run, seen = tmp_path / "run", []
@@ -287,6 +288,7 @@ def test_no_whole_checkpoint_is_one_clear_line(folder, whole, tmp_path, capsys):
     assert "no whole checkpoint" in said and "to begin again" in said
 
 
+@pytest.mark.slow
 def test_a_damaged_member_is_made_again(data, tmp_path):
     run, settings = tmp_path / "run", config(members=2)
     snm.train(data, settings, run)
@@ -296,6 +298,7 @@ def test_a_damaged_member_is_made_again(data, tmp_path):
     assert same(arrays(run), good)
 
 
+@pytest.mark.slow
 def test_a_best_checkpoint_that_is_damaged_is_not_replaced_by_another(data, tmp_path):
     settings = config(epochs=40, validation_fraction=28 / 60, patience=3, evaluate_every=2)
     run = tmp_path / "run"
@@ -355,6 +358,14 @@ def test_a_copy_on_the_host_outlives_the_donated_buffer():
     np.testing.assert_array_equal(again["rows"], np.arange(1000.0) + 1)
 
 
+def test_a_state_over_several_devices_is_copied_whole():
+    devices = jax.sharding.Mesh(np.array(jax.devices()[:4]), "label")
+    for axes in ("label", None):
+        sharding = jax.sharding.NamedSharding(devices, jax.sharding.PartitionSpec(axes))
+        rows = jax.device_put(np.arange(24.0).reshape(8, 3), sharding)
+        np.testing.assert_array_equal(host_copy({"rows": rows})["rows"], rows)
+
+
 @pytest.mark.parametrize("aside", [False, True])
 def test_training_goes_on_while_a_checkpoint_is_written(data, whole, tmp_path, monkeypatch, aside):
     monkeypatch.setattr("snm.training.has_room", lambda state: aside)
@@ -398,7 +409,7 @@ def last_good(run, whole):
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(kept))
 
 
-@pytest.mark.parametrize("aside", [False, True])
+@pytest.mark.parametrize("aside", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_full_disk_stops_the_run_with_a_clear_line(data, whole, tmp_path, monkeypatch, aside):
     """The second checkpoint finds no room: half of it is written when the disk says so."""
     monkeypatch.setattr("snm.training.has_room", lambda state: aside)
@@ -424,6 +435,74 @@ def test_a_full_disk_stops_the_run_with_a_clear_line(data, whole, tmp_path, monk
     monkeypatch.undo()
     snm.train(data, tiny.CONFIG, run)
     assert same(arrays(run), arrays(whole[0]))
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_really_full(tmp_path):
+    """A file system of 4 MiB, in which two checkpoints have room and a third has not."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)], check=False,
+        capture_output=True,
+    )  # fmt: skip
+    if mounted.returncode:
+        pytest.skip("mounting is not permitted")
+    try:
+        flags = ["--dim=8192", "--encoder=linear", "--epochs=5"]
+        folder = tiny.write(tmp_path / "data")
+        with command(folder, disk / "run", *flags) as process:
+            assert process.wait() == 1
+            said = process.stderr.read()
+        assert said.count("\n") == 1, said
+        assert "checkpoints/12: no space left on device" in said
+        assert "that of step 8 is whole" in said
+        subprocess.run(["mount", "-o", "remount,size=40m", str(disk)], check=True)
+        with command(folder, disk / "run", *flags) as process:
+            assert process.wait() == 0
+        with command(folder, tmp_path / "whole", *flags) as process:
+            assert process.wait() == 0
+        assert same(arrays(disk / "run"), arrays(tmp_path / "whole"))
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("left", [0, 2000])
+def test_a_disk_that_fills_up_while_training(tmp_path, left):
+    """Whatever is written next (the log, the curves, a checkpoint): one line."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(disk)], check=False,
+        capture_output=True,
+    )  # fmt: skip
+    if mounted.returncode:
+        pytest.skip("mounting is not permitted")
+    try:
+        run = disk / "run"
+        with command(tiny.write(tmp_path / "data"), run, "--epochs=100000") as process:
+            until(run, 2, process)
+            with contextlib.suppress(OSError), (disk / "fill").open("wb", buffering=0) as fill:
+                while True:
+                    fill.write(bytes(1 << 12))
+            os.truncate(disk / "fill", (disk / "fill").stat().st_size - left)
+            assert process.wait(60) == 1
+            said = process.stderr.read()
+        assert said.startswith("snm: error: ") and said.count("\n") == 1, said
+        assert "no space left on device" in said
+        newest = RunFolder(run).checkpoints(2).latest()
+        RunFolder(run).checkpoints(2).load(newest, abstract_state(snm.load(run).model))
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_folder_that_cannot_be_written_to(folder, tmp_path, capsys):
+    (tmp_path / "file").write_text("no folder")
+    code, said = refused(
+        capsys, ["train", folder, "--run-dir", tmp_path / "file" / "run", *tiny.FLAGS]
+    )
+    assert code == 2 and f"--run-dir {tmp_path / 'file' / 'run'}: found not a directory" in said
 
 
 # -- not finite ------------------------------------------------------------------------------
@@ -461,6 +540,7 @@ def test_what_is_not_finite_is_named_with_its_rows(data, tmp_path, monkeypatch):
     last_good(run, None)
 
 
+@pytest.mark.slow
 def test_rows_are_those_of_the_file_though_some_were_held_out(data, tmp_path, monkeypatch):
     broken_from(monkeypatch, 0)
     settings = config(validation_fraction=28 / 60)
@@ -476,7 +556,11 @@ def test_rows_are_those_of_the_file_though_some_were_held_out(data, tmp_path, mo
     ("changes", "tensor"),
     [
         (dict(loss="powl", phi="exponential", positives="one", score_scale=1e3, mined=8), "loss"),
-        (dict(learning_rate=1e38, score_scale=1e3), "feature rows|sums|queries|class rows|loss"),
+        pytest.param(
+            dict(learning_rate=1e38, score_scale=1e3),
+            "feature rows|sums|queries|class rows|loss",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_the_tensor_is_the_first_on_the_way(data, tmp_path, changes, tensor):

@@ -8,6 +8,8 @@ counted from 0 in errors, as NumPy does.
 from __future__ import annotations
 
 import math
+import tokenize
+import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -21,18 +23,25 @@ from scipy.sparse import csr_matrix
 
 from snm.errors import InputError
 
-__all__ = ["iter_npy", "iter_npz", "read_npy", "read_npz"]
+__all__ = ["DAMAGE", "iter_npy", "iter_npz", "read_npy", "read_npz"]
 
 _CHUNK_ROWS = 1 << 16
-# What zipfile, zlib and NumPy raise on files that are damaged, packed otherwise or not theirs.
-_DAMAGE = (
+DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
     EOFError,
     OSError,
     ValueError,
     RuntimeError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    SyntaxError,
+    tokenize.TokenError,  # NumPy takes a damaged header for one of Python 2, and reads its tokens
+    MemoryError,  # sizes that lie
+    OverflowError,
 )
+"""What zipfile, zlib and NumPy raise on files that are damaged, packed otherwise or not theirs."""
 
 
 class _Member:
@@ -48,8 +57,10 @@ class _Member:
                 if version == (1, 0)
                 else np.lib.format.read_array_header_2_0
             )
-            self.shape, _, self.dtype = header(stream)
-        except _DAMAGE as error:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that it was written by Python 2
+                self.shape, _, self.dtype = header(stream)
+        except DAMAGE as error:
             raise InputError(self.where, f"no array ({error})", "a .npy member") from error
         if self.dtype.kind not in kinds or len(self.shape) > 1:
             found = f"an array of {self.dtype} with {len(self.shape)} axes"
@@ -61,7 +72,7 @@ class _Member:
         size = count * self.dtype.itemsize
         try:
             raw = self._stream.read(size)
-        except _DAMAGE as error:
+        except DAMAGE as error:
             raise InputError(self.where, f"damaged data ({error})", "a whole file") from error
         if len(raw) != size:
             raise InputError(self.where, "the end of the data", f"{self.size} entries")
@@ -71,7 +82,7 @@ class _Member:
         """Reaches the end of the member, where zipfile checks its CRC."""
         try:
             rest = self._stream.read(1)
-        except _DAMAGE as error:
+        except DAMAGE as error:
             raise InputError(self.where, f"damaged data ({error})", "a whole file") from error
         if rest:
             raise InputError(self.where, "more data", f"{self.size} entries")
@@ -100,7 +111,7 @@ def iter_npz(
     with ExitStack() as stack:
         try:
             archive = stack.enter_context(zipfile.ZipFile(path))
-        except _DAMAGE as error:
+        except DAMAGE as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise InputError(str(path), reason.lower(), "a SciPy .npz file") from error
 
@@ -110,12 +121,16 @@ def iter_npz(
             except KeyError as error:
                 found = f"no member {name}"
                 raise InputError(str(path), found, "a SciPy CSR matrix") from error
-            except _DAMAGE as error:
+            except DAMAGE as error:
                 raise InputError(f"{path}:{name}", f"damage ({error})", "a whole file") from error
             return _Member(path, stream, name, kinds)
 
         form = member("format", "SU")
-        if (kind := form.read(form.size).astype("U").tolist()) != ["csr"]:
+        try:
+            kind = form.read(form.size).astype("U").tolist()
+        except ValueError as error:  # bytes that are no letters
+            raise InputError(str(path), "a format that is no word", "'csr'") from error
+        if kind != ["csr"]:
             raise InputError(str(path), f"format {ascii(kind)[:40]}", "'csr'")
         shape_member = member("shape", "iu")
         shape = shape_member.read(shape_member.size).tolist()
@@ -209,8 +224,10 @@ def iter_npy(
     """
     path = Path(path)
     try:
-        dense = np.load(path, mmap_mode="r", allow_pickle=False)
-    except _DAMAGE as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that it was written by Python 2
+            dense = np.load(path, mmap_mode="r", allow_pickle=False)
+    except DAMAGE as error:
         reason = getattr(error, "strerror", None) or "no array that numpy reads without pickle"
         raise InputError(str(path), reason.lower(), "a .npy matrix of numbers") from error
     if not isinstance(dense, np.ndarray) or dense.ndim != 2 or dense.dtype.kind not in "biuf":

@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import tempfile
+import warnings
 import zlib
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +19,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
+
+from snm.data.binary_format import DAMAGE
 
 __all__ = ["folder", "read", "write"]
 
@@ -50,19 +53,23 @@ def read(place: Path, key: str) -> Parts | None:
     entry = place / f"{_VERSION}-{key}"
     try:
         manifest = json.loads((entry / "manifest.json").read_text(encoding="utf-8"))
+        if manifest["crc"] != _crc_of(manifest["parts"]):
+            return None
         parts = {}
         for part, matrices in manifest["parts"].items():
             features, labels = (_load(entry, part, name, matrices[name]) for name in _MATRICES)
             parts[part] = (features, labels)
         return parts if "train" in parts else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, RecursionError):
+    except DAMAGE:
         return None
 
 
 def _load(entry: Path, part: str, name: str, about: dict[str, Any]) -> csr_matrix:
     arrays = {}
     for array, dtype in _ARRAYS.items():
-        values = np.load(entry / f"{part}.{name}.{array}.npy", allow_pickle=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a damaged header looks like one of Python 2
+            values = np.load(entry / f"{part}.{name}.{array}.npy", allow_pickle=False)
         if values.dtype != dtype or _fingerprint(values) != about[array]:
             raise ValueError(f"{part}.{name}.{array} is not what was written")
         arrays[array] = values
@@ -76,6 +83,11 @@ def _load(entry: Path, part: str, name: str, about: dict[str, Any]) -> csr_matri
 
 def _fingerprint(values: NDArray[Any]) -> list[int]:
     return [values.size, zlib.crc32(np.ascontiguousarray(values).data)]
+
+
+def _crc_of(parts: dict[str, Any]) -> int:
+    """Of what the manifest says: sizes of matrices follow from nothing else."""
+    return zlib.crc32(json.dumps(parts, sort_keys=True).encode())
 
 
 def write(place: Path, key: str, parts: Parts) -> None:
@@ -95,6 +107,7 @@ def write(place: Path, key: str, parts: Parts) -> None:
                     np.save(Path(beside) / f"{part}.{name}.{array}.npy", values)
                     about[array] = _fingerprint(values)
                 manifest["parts"][part][name] = about
+        manifest["crc"] = _crc_of(manifest["parts"])
         manifest_file = Path(beside) / "manifest.json"
         manifest_file.write_text(json.dumps(manifest), encoding="utf-8")
         # Only an entry that could not be read gets here: what is in the way is damaged.

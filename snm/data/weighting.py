@@ -5,7 +5,7 @@ A fitted weighting belongs to the model: prediction applies the same one.
 
 from __future__ import annotations
 
-import zipfile
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from snm.data.binary_format import DAMAGE
 from snm.errors import InputError
 
 __all__ = ["Kind", "Weighting"]
@@ -103,9 +104,14 @@ class Weighting:
         expected = "a weighting that Weighting.save wrote"
         try:
             # Opened here: NumPy leaves a damaged archive open.
-            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as members:
+            with (
+                warnings.catch_warnings(),
+                Path(path).open("rb") as file,
+                np.load(file, allow_pickle=False) as members,
+            ):
+                warnings.simplefilter("ignore")  # a damaged header looks like one of Python 2
                 kind, idf = members["kind"].item(), members["idf"]
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, TypeError) as error:
+        except DAMAGE as error:
             reason = getattr(error, "strerror", None) or "no weighting"
             raise InputError(str(path), reason.lower(), expected) from error
         if kind not in get_args(Kind) or idf.dtype != np.float32 or idf.ndim != 1:
