@@ -90,7 +90,7 @@ class Steady:
 
     platform = "cpu"
 
-    def rates(self) -> Rates:
+    def rates(self, *, copies: bool = True) -> Rates:
         return Rates(100.0, 10.0)
 
     def peak_memory(self) -> int:

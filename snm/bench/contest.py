@@ -23,11 +23,13 @@ class Contestant:
       name: what ratios to it are called.
       call: does the job, and returns when it is done.
       times: how often a call does it.
+      settle: waits until nothing of the job goes on, so that it does not slow down the others.
     """
 
     name: str
     call: Callable[[], Any]
     times: int = 1
+    settle: Callable[[], Any] | None = None
 
 
 @dataclasses.dataclass
@@ -116,7 +118,9 @@ def held(contest: Contest, repeats: int, told: Callable[[str], None]) -> list[di
             begin = time.perf_counter()
             one.call()
             seconds[one.name].append((time.perf_counter() - begin) / one.times)
-            after = contest.machine.rates()
+            if one.settle is not None:
+                one.settle()
+            after = contest.machine.rates(copies=False)
             if isinstance(one, Ours):
                 floors[one.name].append(one.work.seconds(before.between(after)))
             rates.append(after)

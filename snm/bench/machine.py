@@ -1,7 +1,7 @@
 """What the machine can do at this moment, measured between the things that are timed.
 
 Rates drift by half within a minute on shared machines. A floor taken once would be a floor of
-another machine; so both rates are taken right before and right after every call.
+another machine; so the products' rate is taken right before and right after every call, the copies' in every round.
 """
 
 from __future__ import annotations
@@ -74,22 +74,25 @@ class Machine:
         self._copy = copied.lower(self._target, self._source).compile()
         self.rates()
 
-    def rates(self) -> Rates:
-        """Both, now."""
+    def rates(self, *, copies: bool = True) -> Rates:
+        """Both, now; or that of products alone, with the copies' of before.
+
+        Copies empty every cache, which nothing does between two steps of a training run: they are
+        for the start of a round.
+        """
+        if copies:
+            begin = time.perf_counter()
+            for _ in range(self._copies):
+                self._target = self._copy(self._target, self._source)
+            jax.block_until_ready(self._target)
+            self._bytes = 2 * 4 * _COPIED * self._copies / (time.perf_counter() - begin)
         begin = time.perf_counter()
         for _ in range(self._products):
             product = self._product(self._left, self._right)
         jax.block_until_ready(product)
-        middle = time.perf_counter()
-        for _ in range(self._copies):
-            self._target = self._copy(self._target, self._source)
-        jax.block_until_ready(self._target)
-        end = time.perf_counter()
         rows, dim = self._left.shape
-        return Rates(
-            2 * rows * dim * _COLUMNS * self._products / (middle - begin),
-            2 * 4 * _COPIED * self._copies / (end - middle),
-        )
+        flop = 2 * rows * dim * _COLUMNS * self._products / (time.perf_counter() - begin)
+        return Rates(flop, self._bytes)
 
     def peak_memory(self) -> int:
         """Bytes held at the peak: of the device's memory, or of this process on a CPU.

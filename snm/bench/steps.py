@@ -7,6 +7,7 @@ import functools
 import itertools
 import re
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ __all__ = [
 
 _BATCHES = 4  # in rotation, so that no step finds the rows of the last in the cache
 _STEPS_A_CALL = {"cpu": 1, "gpu": 32}  # an accelerator is told once for many steps, as in training
-_EPOCH_STEPS = 8
+_EPOCH_STEPS = 32  # a call: of them, at most a dispatch was done before the clock began
 _LOOP_STEPS = 20_000  # never reached
 _GROWN = (13_000, 200_000, 3_000_000)  # labels
 
@@ -185,12 +186,15 @@ def epoch_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
         steps = _EPOCH_STEPS if machine.platform == "cpu" else 128
         done = 0
 
+        taken = 0.0
+
         def some_steps() -> None:
-            nonlocal done
-            stop = done + steps
+            nonlocal done, taken
+            begin, stop = time.perf_counter(), done + steps
             while done < stop:
                 event = next(events)
                 done = event.step if isinstance(event, Stepped) else done
+            taken = (time.perf_counter() - begin) / steps
 
         per_step = step_work(shape, 16)
         yield Contest(
@@ -207,6 +211,8 @@ def epoch_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
                     case="a step within the loop",
                     work=per_step,
                     against=("step alone",),
+                    # A dispatch is on its way still, and the loader ahead of it.
+                    settle=lambda: time.sleep(6 * taken),
                     notes={"points": shape.num_points,
                            "steps_per_epoch": -(-shape.num_points // shape.batch)},
                 )
