@@ -389,10 +389,10 @@ def _on_host(ids: Any, values: Any, starts: Any) -> SparseRows:
     return SparseRows(ids, values, starts)
 
 
-def block_of(matrix: csr_matrix, points: np.ndarray) -> SparseRows:
+def block_of(matrix: csr_matrix, points: np.ndarray, at_least: int = 8) -> SparseRows:
     """Rows of a matrix as a block, padded to a power of two entries; -1 gives an empty row."""
     counts = np.append(np.diff(matrix.indptr), 0)[points]
-    return _take(matrix, points, 1 << max(int(counts.sum()), 8).bit_length())
+    return _take(matrix, points, 1 << max(int(counts.sum()), at_least).bit_length())
 
 
 def _gather(matrix: _Csr, points: jax.Array, entries: int) -> SparseRows:

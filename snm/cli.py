@@ -24,6 +24,7 @@ from snm.errors import InputError, StoppedError
 from snm.export.command import Export
 from snm.growing.command import Grow
 from snm.importing.command import Import
+from snm.serving.command import Serve
 
 __all__ = ["STOPPED", "main"]
 
@@ -262,6 +263,7 @@ Command = (
     | Annotated[Bounds, subcommand("bounds")]
     | Annotated[Export, subcommand("export")]
     | Annotated[Grow, subcommand("grow")]
+    | Annotated[Serve, subcommand("serve")]
 )
 
 _DESCRIPTION = """Extreme classification in JAX with Stochastic Negative Mining.
@@ -274,6 +276,7 @@ _DESCRIPTION = """Extreme classification in JAX with Stochastic Negative Mining.
   snm evaluate RUN                 evaluate again, or on other data
   snm predict RUN INPUT --output FILE
   snm grow RUN --labels FILE --output RUN
+  snm serve RUN                    answer over HTTP, with a page to try it
   snm export RUN --to FORMAT --output DIR
   snm compare DATA --out DIR       SNM against negative sampling, with a report
   snm bench [PART ...]             each part against the machine's limits and against peers
@@ -347,6 +350,7 @@ _FLAGS: dict[tuple[str, ...], tuple[type, ...]] = {
     ("bounds",): (Bounds,),
     ("export",): (Export,),
     ("grow",): (Grow,),
+    ("serve",): (Serve,),
 }
 
 

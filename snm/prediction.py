@@ -59,6 +59,8 @@ class Predictor:
       label_names: K names, or None.
       mesh: the devices that the parameters lie on, or None for one.
       vectorizer: what turns texts into features, where the model was trained on texts.
+      block_rows: points scored at once, fewer are padded up to it; each number is compiled once.
+      block_entries: features of a block that padding goes up to at least, for the same reason.
     """
 
     model: Model
@@ -67,6 +69,8 @@ class Predictor:
     label_names: tuple[str, ...] | None = None
     mesh: Mesh | None = None
     vectorizer: Vectorizer | None = None
+    block_rows: int = ROWS
+    block_entries: int = 8
 
     def top(
         self, features: csr_matrix | Sequence[str], k: int
@@ -117,11 +121,11 @@ class Predictor:
         if features.shape[1] != width:
             raise InputError("features", f"{features.shape[1]} columns", f"{width}, as in training")
         features = self.weighting.apply(features)
-        for first in range(0, features.shape[0], ROWS):
-            rows = np.arange(first, min(first + ROWS, features.shape[0]))
-            padded = np.full(ROWS, -1, np.int64)
+        for first in range(0, features.shape[0], self.block_rows):
+            rows = np.arange(first, min(first + self.block_rows, features.shape[0]))
+            padded = np.full(self.block_rows, -1, np.int64)
             padded[: len(rows)] = rows
-            yield len(rows), block_of(features, padded)
+            yield len(rows), block_of(features, padded, self.block_entries)
 
     def _of_texts(self, texts: Sequence[str]) -> csr_matrix:
         if isinstance(texts, str):

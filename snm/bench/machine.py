@@ -1,7 +1,8 @@
 """What the machine can do at this moment, measured between the things that are timed.
 
 Rates drift by half within a minute on shared machines. A floor taken once would be a floor of
-another machine; so the products' rate is taken right before and right after every call, the copies' in every round.
+another machine; so the products' rate is taken right before and right after every call, the
+copies' in every round.
 """
 
 from __future__ import annotations

@@ -1,0 +1,99 @@
+"""Load on `snm serve`: requests a second, median and 99th percentile, at 1, 8 and 64 clients.
+
+    python -m benchmarks.serve RUN [--index DIR] [--seconds 5]
+
+The server runs in a process of its own on this machine, so that both share its cores. Each client
+sends the next point when it has the answer to the last; every answer is compared with the model's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import numpy as np
+
+import snm
+from snm.runs import RunFolder, read_json
+
+_CLIENTS = (1, 8, 64)
+_POINTS = 512
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--index", type=Path)
+    parser.add_argument("--seconds", type=float, default=5.0)
+    options = parser.parse_args()
+    features = snm.load_data(read_json(RunFolder(options.run).facts)["data"]).test.features
+    features = features[:_POINTS]
+    labels, _ = snm.load(options.run).predict(features, k=5)
+    bodies = [
+        json.dumps({"features": [dict(zip(row.indices.tolist(), row.data.tolist(), strict=True))]})
+        for row in features
+    ]
+    command = [sys.executable, "-m", "snm", "serve", str(options.run), "--port", "0"]
+    command += ["--index", str(options.index)] if options.index else []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            address = re.search(r"http://\S+", server.stdout.readline())[0]  # type: ignore[index]
+            while True:
+                try:
+                    httpx.get(f"{address}/health", timeout=60)
+                    break
+                except httpx.TransportError:
+                    time.sleep(0.2)
+            print("clients  requests/s    p50 ms    p99 ms  refused   wrong")
+            for clients in _CLIENTS:
+                found = asyncio.run(_load(address, bodies, labels, clients, options.seconds))
+                times, refused, wrong = found
+                p50, p99 = np.quantile(times, [0.5, 0.99]) * 1000
+                rate = len(times) / options.seconds
+                print(f"{clients:7} {rate:11.0f} {p50:9.1f} {p99:9.1f} {refused:8} {wrong:7}")
+        finally:
+            server.terminate()
+
+
+async def _load(
+    address: str, bodies: list[str], labels: np.ndarray, clients: int, seconds: float
+) -> tuple[list[float], int, int]:
+    times: list[float] = []
+    counts = {"refused": 0, "wrong": 0}
+    host, _, port = address.removeprefix("http://").partition(":")
+    end = time.perf_counter() + seconds
+
+    # By hand over a stream: a client library would take more of the two cores than the server.
+    async def client(number: int) -> None:
+        reader, writer = await asyncio.open_connection(host, int(port))
+        place = number * 7
+        while (begun := time.perf_counter()) < end:
+            place = (place + 1) % len(bodies)
+            body = bodies[place].encode()
+            head = f"POST /predict HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+            writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            answer = (await reader.readuntil(b"\r\n\r\n")).lower()
+            length = int(re.search(rb"content-length: (\d+)", answer)[1])  # type: ignore[index]
+            content = await reader.readexactly(length)
+            times.append(time.perf_counter() - begun)
+            if not answer.startswith(b"http/1.1 200"):
+                counts["refused"] += 1
+            elif set(json.loads(content)["answers"][0]["labels"]) != set(labels[place].tolist()):
+                counts["wrong"] += 1
+        writer.close()
+        await writer.wait_closed()
+
+    await asyncio.gather(*(client(number) for number in range(clients)))
+    return times, counts["refused"], counts["wrong"]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""`snm serve`: a trained run behind HTTP."""

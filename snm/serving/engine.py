@@ -1,0 +1,164 @@
+"""Requests that wait are answered together: one queue, one worker, a few compiled sizes.
+
+While a batch is on the device the next one gathers by itself, so that nobody waits for company: a
+lone request is answered at once, and many share the cost of one pass over the class rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix, vstack
+
+from snm.export.index import IndexedPredictor
+from snm.prediction import Predictor
+
+__all__ = ["Engine", "FullError"]
+
+_SIZES = (1, 8, 64)  # points of a compiled batch
+_FEW = 10  # labels that most ask for: choosing 100 of a batch takes twice the time
+_ENTRIES = 128  # features of a point that the smallest compiled form has room for
+Answer = tuple[NDArray[np.int32], NDArray[np.float32]]
+
+
+class FullError(Exception):
+    """The queue is full, or the server is stopping."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Waiting:
+    rows: csr_matrix
+    k: int
+    future: asyncio.Future[Answer]
+
+
+class Engine:
+    """Answers points in batches.
+
+    Args:
+      predictor: the model, or the model behind an index.
+      most: labels of each answer, at least as many as anybody asks for.
+      queue: requests that may wait.
+      told: hears how many points each batch has.
+    """
+
+    def __init__(
+        self,
+        predictor: Predictor | IndexedPredictor,
+        *,
+        most: int,
+        queue: int,
+        told: Callable[[int], None] = lambda points: None,
+    ):
+        self.most = most
+        self._told = told
+        self._sized = {size: _sized(predictor, size) for size in _SIZES}
+        self._width = predictor.model.num_features
+        self._waiting: asyncio.Queue[_Waiting] = asyncio.Queue(queue)
+        self._thread = concurrent.futures.ThreadPoolExecutor(1, "snm-engine")
+        self._worker: asyncio.Task[None] | None = None
+        self._stopping = False
+
+    @property
+    def waiting(self) -> int:
+        """Requests in the queue."""
+        return self._waiting.qsize()
+
+    def warm(self) -> None:
+        """Compiles every size, for short points and for longer ones."""
+        for size in _SIZES:
+            for factor in (1, 2, 4):
+                entries = min(self._width, _ENTRIES * factor - 1)
+                ids = np.tile(np.arange(entries, dtype=np.int32), size)
+                starts = np.arange(size + 1) * entries
+                values = np.ones(len(ids), np.float32)
+                rows = csr_matrix((values, ids, starts), shape=(size, self._width))
+                self._answer(rows, min(_FEW, self.most))
+                if factor == 1:
+                    self._answer(rows, self.most)
+
+    def start(self) -> None:
+        """Begins to answer; within a running event loop."""
+        self._worker = asyncio.create_task(self._work())
+
+    async def stop(self) -> None:
+        """Answers what waits, takes nothing more, and ends."""
+        self._stopping = True
+        await self._waiting.join()
+        if self._worker is not None:
+            self._worker.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._worker
+        self._thread.shutdown()
+
+    async def answer(self, rows: csr_matrix, k: int) -> Answer:
+        """The best labels of some points: int32 [n, k] and float32 [n, k].
+
+        Args:
+          rows: raw features, CSR [n, d].
+          k: how many labels, up to `most`.
+
+        Raises:
+          FullError: as many requests wait as may.
+        """
+        if self._stopping:
+            raise FullError("the server is stopping")
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        try:
+            self._waiting.put_nowait(_Waiting(rows, k, future))
+        except asyncio.QueueFull as error:
+            raise FullError(f"{self._waiting.maxsize} requests wait already") from error
+        return await future
+
+    async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            batch = [await self._waiting.get()]
+            points = batch[0].rows.shape[0]
+            while points < _SIZES[-1] and not self._waiting.empty():
+                batch.append(self._waiting.get_nowait())
+                points += batch[-1].rows.shape[0]
+            try:
+                # A client that is gone needs no answer.
+                alive = [item for item in batch if not item.future.cancelled()]
+                if alive:
+                    rows = vstack([item.rows for item in alive], format="csr")
+                    k = max(item.k for item in alive)
+                    found = await loop.run_in_executor(self._thread, self._answer, rows, k)
+                    self._told(rows.shape[0])
+                    _share(alive, *found)
+            except Exception as error:
+                for item in batch:
+                    if not item.future.done():
+                        item.future.set_exception(error)
+            finally:
+                for _ in batch:
+                    self._waiting.task_done()
+
+    def _answer(self, rows: csr_matrix, k: int) -> Answer:
+        size = next((size for size in _SIZES if rows.shape[0] <= size), _SIZES[-1])
+        return self._sized[size].predict(rows, _FEW if k <= _FEW < self.most else self.most)
+
+
+def _share(batch: list[_Waiting], labels: NDArray, scores: NDArray) -> None:
+    first = 0
+    for item in batch:
+        last = first + item.rows.shape[0]
+        if not item.future.done():
+            item.future.set_result((labels[first:last, : item.k], scores[first:last, : item.k]))
+        first = last
+
+
+def _sized(predictor: Predictor | IndexedPredictor, size: int) -> Predictor | IndexedPredictor:
+    """The same, scoring `size` points at once."""
+    if isinstance(predictor, IndexedPredictor):
+        inner = _sized(predictor.predictor, size)
+        assert isinstance(inner, Predictor)
+        return dataclasses.replace(predictor, predictor=inner)
+    return dataclasses.replace(predictor, block_rows=size, block_entries=size * _ENTRIES - 1)
