@@ -148,6 +148,7 @@ def test_the_command(run, capsys):
         assert five["theta_l2"] <= lemma2_bound(weights, spec.sampled, spec.num_labels)
         reach = found["class"]["largest_score"]
         assert five["range"] == pytest.approx(2 * (1 + reach), rel=1e-6)
+        assert "known labels are left out" in five["note"] and five["note"] in found["verdicts"][-1]
     text = " ".join(call(capsys, "bounds", run, "--points", "30").out.split())
     assert "margins measured on 30" in text and "vacuous" in text
     assert str(tiny.POINTS) in text

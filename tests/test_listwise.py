@@ -1,5 +1,6 @@
 """Listwise losses against rax, against their definitions, and their gradients."""
 
+import functools
 import itertools
 import math
 
@@ -54,25 +55,30 @@ def likelihood(v, order, psi):
 def test_losses_by_their_definitions(name):
     transformation, psi = PSI[name]
     scores, labels = lists(1, (3, 5))
-    options = dict(transformation=transformation, reduce_fn=None)
+    every = {
+        loss: np.asarray(
+            jax.jit(functools.partial(loss, transformation=transformation, reduce_fn=None))(
+                scores, labels
+            )
+        )
+        for loss in (listnet, listmle, listnet_permutations, rankcosine)
+    }
     for row, (s, y) in enumerate(zip(scores, labels, strict=True)):
         p = [psi(v) / sum(map(psi, y)) for v in y]
         q = [psi(v) / sum(map(psi, s)) for v in s]
         expected = -sum(a * math.log(b) for a, b in zip(p, q, strict=True))
-        assert float(listnet(scores, labels, **options)[row]) == pytest.approx(expected, rel=1e-12)
+        assert every[listnet][row] == pytest.approx(expected, rel=1e-12)
         order = sorted(range(5), key=lambda i, y=y: -y[i])
         expected = -math.log(likelihood(s, order, psi))
-        assert float(listmle(scores, labels, **options)[row]) == pytest.approx(expected, rel=1e-12)
+        assert every[listmle][row] == pytest.approx(expected, rel=1e-12)
         expected = -sum(
             likelihood(y, o, psi) * math.log(likelihood(s, o, psi))
             for o in itertools.permutations(range(5))
         )
-        full = listnet_permutations(scores, labels, **options)[row]
-        assert float(full) == pytest.approx(expected, rel=1e-12)
+        assert every[listnet_permutations][row] == pytest.approx(expected, rel=1e-12)
         a, b = np.array([psi(v) for v in y]), np.array([psi(v) for v in s])
         expected = (1 - a @ b / np.linalg.norm(a) / np.linalg.norm(b)) / 2
-        found = float(rankcosine(scores, labels, **options)[row])
-        assert found == pytest.approx(expected, abs=1e-14)
+        assert every[rankcosine][row] == pytest.approx(expected, abs=1e-14)
 
 
 def test_against_rax():
@@ -100,7 +106,7 @@ def test_ranksvm_and_smoothed_dcg_by_their_definitions():
 
 @pytest.mark.parametrize("name", LISTWISE)
 def test_masked_entries_take_no_part(name):
-    loss = LISTWISE[name]
+    loss = jax.jit(LISTWISE[name], static_argnames="reduce_fn")
     scores, labels = lists(4, (2, 5))
     where = np.array([[1, 0, 1, 1, 0], [0, 0, 0, 0, 0]], bool)
     wild = np.where(where, scores, np.inf)
@@ -108,7 +114,7 @@ def test_masked_entries_take_no_part(name):
     expected = loss(scores[0][where[0]], labels[0][where[0]])
     assert float(found[0]) == pytest.approx(float(expected), rel=1e-12)
     assert abs(float(found[1])) < 1e-12
-    gradient = jax.grad(lambda s: loss(s, labels, where=where))(jnp.asarray(scores))
+    gradient = jax.jit(jax.grad(lambda s: loss(s, labels, where=where)))(jnp.asarray(scores))
     assert np.isfinite(gradient).all() and (np.asarray(gradient)[~where] == 0).all()
     weighed = loss(scores, labels, where=where, weights=[3.0, 1.0], reduce_fn=jnp.sum)
     assert float(weighed) == pytest.approx(3 * float(expected), rel=1e-12)
@@ -117,7 +123,9 @@ def test_masked_entries_take_no_part(name):
 @pytest.mark.parametrize("name", LISTWISE)
 def test_gradients(name):
     scores, labels = lists(5, (2, 4))
-    check_grads(lambda s: LISTWISE[name](s, labels), (jnp.asarray(scores),), order=1, modes=["rev"])
+    check_grads(
+        jax.jit(lambda s: LISTWISE[name](s, labels)), (jnp.asarray(scores),), order=1, modes=["rev"]
+    )
 
 
 @pytest.mark.parametrize("name", LISTWISE)
@@ -137,10 +145,10 @@ def test_extreme_scores_stay_finite():
     labels = jnp.array([[0.0, 2.0, 1.0]])
     for loss in (listnet, listmle, rankcosine):
         for transformation in (exponential(), sigmoid()):
-            value = loss(scores, labels, transformation=transformation)
-            slope = jax.grad(
-                lambda s, loss=loss, t=transformation: loss(s, labels, transformation=t)
-            )(scores)
+            both = jax.jit(
+                jax.value_and_grad(functools.partial(loss, transformation=transformation))
+            )
+            value, slope = both(scores, labels)
             assert np.isfinite(value) and np.isfinite(slope).all()
 
 

@@ -160,7 +160,12 @@ def test_bounds_by_hand():
     assert auc.theorem_3(0.05, 500, 0.4, math.log(3)) == pytest.approx(epsilon)
     assert auc.theorem_2(0.01, 10, 10, 5.0) == 1
     assert math.exp(auc.rank_shatter_bound(2, 2, 2)) == pytest.approx(1 + 2 * 4 + 4 * 6)
-    assert auc.rank_shatter_bound(30, 40, 3) <= 3 * math.log(2 * math.e * 1200 / 3)
+    assert auc.theorem_5(30, 40, 3) == pytest.approx(3 * math.log(2 * math.e * 1200 / 3))
+    for m, n, d in ((30, 40, 3), (2, 2, 4), (5, 1, 1)):
+        assert auc.rank_shatter_bound(m, n, d) <= auc.theorem_5(m, n, d)
+    with pytest.raises(InputError, match="dimension"):
+        auc.theorem_5(1, 1, 20)
+    assert 20 * math.log(2 * math.e / 20) < math.log(3)  # why it is refused there
     with pytest.raises(InputError):
         auc.corollary_1(0.05, 0, 3, 1.0)
 

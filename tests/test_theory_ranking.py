@@ -292,6 +292,39 @@ def test_theorems_5_and_6_hold_in_simulation():
     assert 0 <= np.mean(excess["smooth"]) <= ranking_fit.smooth_bound(1, radius, 1, n, least)
 
 
+def test_uniform_bounds_hold_in_simulation():
+    """ERM over F_2 and F_1 on 40 lists: loss on fresh lists less that on the sample."""
+    n, m, d, delta = 40, 4, 4, 0.05
+    fresh = lists(3000, m, d, 99)
+    constants = ranking.listnet_constants()
+    largest = math.log(m) + 2  # of the cross entropy, for scores in [-1, 1]
+
+    def mean(x, y, w):
+        s = x @ w
+        p = np.exp(y) / np.exp(y).sum(axis=1, keepdims=True)
+        return float((np.log(np.exp(s).sum(axis=1)) - (p * s).sum(axis=1)).mean())
+
+    for seed in range(10):
+        x, y = lists(n, m, d, seed)
+        for ball in ("l2", "l1"):
+            w = ranking_fit.regularised_erm(x, y, listnet, radius=1.0, ball=ball).weights
+            sample = mean(x, y, w)
+            gap = mean(*fresh, w) - sample
+            two, one = constants.lipschitz_l2, constants.lipschitz
+            if ball == "l1":
+                right = [ranking.theorem_12(one, 1, 1, largest, n, m, d, delta)]
+            else:
+                right = [
+                    ranking.theorem_9(one, 1, 1, largest, n, m, delta),
+                    ranking.theorem_17(1.0, 1, 1, largest, n, m, delta, sample),
+                    # For a loss in [0, 1], so scaled.
+                    ranking.chapelle_wu(two / largest, 1, 1, n, m, delta),
+                ]
+            for bound in right[:2]:
+                assert gap <= bound.total
+            assert all(gap <= largest * bound.total for bound in right[2:])
+
+
 # -- Theorem 3 ------------------------------------------------------------------------------------
 
 

@@ -288,9 +288,11 @@ def _theorem_5(
     slope = phi_lipschitz(spec.phi, lowest, rho=spec.ramp_rho)
     constants = lemma_7(kind, l1, l2, slope, phi_largest(spec.phi, lowest, rho=spec.ramp_rho))
     bound = theorem_5(constants, complexity, n, spec.num_labels, delta)
+    left_out = "known labels are left out of the negatives, which theta does not know of: "
     return {
         "loss": spec.loss,
         "phi": spec.phi,
+        **({"note": left_out + "it is that of all other labels"} if spec.exclude == "all" else {}),
         "theta_l1": l1,
         "theta_l2": l2,
         "lipschitz": slope,

@@ -110,6 +110,8 @@ def verdicts(found: dict[str, Any]) -> list[str]:
             f"exceed {five['range']:.3g}; it would take more than {five['points_needed']:.2g} "
             f"points to come below ({n:,} now)."
         )
+    if "note" in five:
+        out.append(f"Theorem 5, beside: {five['note']}.")
     return out
 
 
@@ -153,6 +155,8 @@ def _print(found: dict[str, Any]) -> None:
         table.add_column()
         table.add_column(justify="right")
         for name, value in five.items():
+            if name == "note":
+                continue
             table.add_row(
                 name.replace("_", " "), value if isinstance(value, str) else f"{value:.4g}"
             )

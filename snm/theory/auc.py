@@ -21,6 +21,7 @@ __all__ = [
     "shatter_linear",
     "theorem_2",
     "theorem_3",
+    "theorem_5",
 ]
 
 
@@ -164,6 +165,27 @@ def rank_shatter_bound(m: int, n: int, d: int) -> float:
         for i in range(min(d, pairs) + 1)
     ]
     return float(np.logaddexp.reduce(terms))
+
+
+def theorem_5(m: int, n: int, d: int) -> float:
+    """Ln of (2 e m n / d)^d, Theorem 5's closed form of `rank_shatter_bound`, for d <= mn.
+
+    Args:
+      m: Positives.
+      n: Negatives.
+      d: Dimension.
+
+    Raises:
+      InputError: d above mn, for which it can lie below the truth: at d = 20 and mn = 1 it is
+        e^-26, where two points have 3 rank matrices.
+
+    References:
+      Agarwal et al. (2005), Theorem 5.
+    """
+    _check(m, n)
+    if not 1 <= d <= m * n:
+        raise InputError("dimension", str(d), f"from 1 to mn = {m * n}")
+    return d * math.log(2 * math.e * m * n / d)
 
 
 def freund_bound(delta: float, m: int, n: int, log_s_2m: float, log_s_2n: float) -> float:

@@ -179,7 +179,9 @@ def sampling_l1_norms(
 
     Both weigh each label that enters (K - 1) / (k B): k of them with mining, all B without. The
     bounds of Theorem 5 grow with this norm. They are upper bounds, so the comparison is one of
-    bounds, as the paper says itself.
+    bounds, as the paper says itself. And it is one of losses of different scale: both bound the
+    same retrieval loss, but the range of each grows with its norm too, so that as a share of the
+    range negative sampling's bound is no larger (`experiments.complexity`).
 
     Args:
       sampled: B, int [...], from k to K - 1.

@@ -8,10 +8,11 @@ alike.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -121,16 +122,26 @@ def online_gradient_descent(
       Tewari, Chaudhuri (2015), section 5.
     """
     x, y = _lists(features, labels)
+    with jax.enable_x64(True):
+        run = _descent(loss, ball, radius is not None)
+        return np.asarray(run(x, y, step, 0.0 if radius is None else radius))
+
+
+@functools.lru_cache(maxsize=16)
+def _descent(loss: Loss, ball: Ball, projected: bool) -> Callable[..., jax.Array]:
+    """(X, y, step, radius) -> the mean of the iterates; compiled once a loss."""
     project = _projection(ball)
 
-    def one(w: jax.Array, example: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        inputs, grades = example
-        new = w - step * jax.grad(lambda v: loss(inputs @ v, grades))(w)
-        return (new if radius is None else project(new, radius)), w
+    def run(x: jax.Array, y: jax.Array, step: jax.Array, radius: jax.Array) -> jax.Array:
+        def one(w: jax.Array, example: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            inputs, grades = example
+            new = w - step * jax.grad(lambda v: loss(inputs @ v, grades))(w)
+            return (project(new, radius) if projected else new), w
 
-    with jax.enable_x64(True):
-        _, iterates = jax.jit(lambda a, b: jax.lax.scan(one, jnp.zeros(a.shape[-1]), (a, b)))(x, y)
-        return np.asarray(iterates.mean(axis=0))
+        _, iterates = jax.lax.scan(one, jnp.zeros(x.shape[-1]), (x, y))
+        return iterates.mean(axis=0)
+
+    return jax.jit(run)
 
 
 @dataclass(frozen=True)
@@ -188,16 +199,25 @@ def regularised_erm(
       Tewari, Chaudhuri (2015), equation 3.
     """
     x, y = _lists(features, labels)
-    project = _projection(ball)
-
-    def objective(w: jax.Array) -> jax.Array:
-        return penalty / 2 * (w @ w) + loss(jnp.asarray(x) @ w, y)
-
     with jax.enable_x64(True):
-        evaluate = jax.jit(jax.value_and_grad(objective))
-        shrink = jax.jit(lambda w: project(w, radius))
+        objective, project = _problem(loss, ball)
+        x, y = jax.device_put(x), jax.device_put(y)
         search = _accelerated if smooth else _subgradients
-        return search(evaluate, shrink, x.shape[-1], radius, ball, penalty, steps, tolerance)
+        return search(
+            lambda w: objective(w, x, y, penalty),
+            lambda w: project(w, radius),
+            x.shape[-1], radius, ball, penalty, steps, tolerance,
+        )  # fmt: skip
+
+
+@functools.lru_cache(maxsize=16)
+def _problem(loss: Loss, ball: Ball) -> tuple[Callable[..., Any], Callable[..., jax.Array]]:
+    """(w, X, y, lambda) -> objective and gradient, and the projection; compiled once a loss."""
+
+    def objective(w: jax.Array, x: jax.Array, y: jax.Array, penalty: jax.Array) -> jax.Array:
+        return penalty / 2 * (w @ w) + loss(x @ w, y)
+
+    return jax.jit(jax.value_and_grad(objective)), jax.jit(_projection(ball))
 
 
 def invariant_part(weights: npt.ArrayLike) -> tuple[Vector, Vector]:
@@ -243,13 +263,13 @@ def _lists(features: npt.ArrayLike, labels: npt.ArrayLike) -> tuple[Vector, Vect
     return x, y
 
 
-def _projection(ball: Ball) -> Callable[[jax.Array, float], jax.Array]:
+def _projection(ball: Ball) -> Callable[[jax.Array, jax.Array], jax.Array]:
     if ball == "l2":
         return lambda w, r: w * jnp.minimum(1.0, r / jnp.maximum(jnp.linalg.norm(w), 1e-300))
     if ball != "l1":
         raise InputError("ball", repr(ball), "'l2' or 'l1'")
 
-    def project(w: jax.Array, r: float) -> jax.Array:
+    def project(w: jax.Array, r: jax.Array) -> jax.Array:
         # The threshold at which the shrunk absolute values add up to r (Duchi et al., 2008).
         size = -jnp.sort(-jnp.abs(w))
         over = (jnp.cumsum(size) - r) / jnp.arange(1, w.size + 1)
