@@ -16,7 +16,7 @@ import snm
 from snm.runs import RunFolder
 
 KILLS = 20
-EPOCHS = 700  # a checkpoint each: much of the time goes to writing them
+EPOCHS = 1500  # a checkpoint each: much of the time goes to writing them
 WINDOW = (2.0, 9.0)  # seconds from the start of a process: the imports, compiling, some steps
 
 
