@@ -14,10 +14,10 @@ from scipy.sparse import csr_matrix
 
 from snm.batches import make_source
 from snm.config import Config
+from snm.loop import Progress, Saved, Stepped, run_steps
 from snm.model import Model, TrainState, init_state
 from snm.phases import keeps_on_device, steps_per_dispatch
 from snm.runs import head_stages, make_model
-from snm.training import Progress, Saved, Stepped, run_steps
 
 __all__ = ["MemberFit"]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-from snm.training import Evaluated, Event, Probed, Stepped
+from snm.loop import Evaluated, Event, Probed, Stepped
 
 __all__ = ["EventLog"]
 

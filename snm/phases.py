@@ -25,11 +25,11 @@ from snm.errors import InputError
 from snm.evaluation import evaluate_points, metric_names
 from snm.head import HeadSpec
 from snm.logs import EventLog
+from snm.loop import Event, NonFiniteError, Noted, Progress, run_steps
 from snm.meshes import DATA, initial, make_mesh, parse_mesh, spread
 from snm.model import Model, TrainState, abstract_state, init_state
 from snm.prediction import Predictor
 from snm.runs import RunFolder, head_stages, load_member, make_model, versions
-from snm.training import Event, NonFiniteError, Noted, Progress, run_steps
 
 __all__ = [
     "Phase",

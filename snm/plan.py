@@ -31,13 +31,13 @@ from snm.config import Config
 from snm.data.dataset import Dataset
 from snm.data.weighting import Weighting
 from snm.errors import InputError
+from snm.loop import compiled_steps
 from snm.memory import available_memory, resident_memory
 from snm.model import Model, abstract_state, best_labels, init_state, join
 from snm.phases import first_phase, source_of, steps_per_dispatch
 from snm.prediction import ROWS
 from snm.runs import head_stages, make_model
 from snm.saving import has_room, state_bytes
-from snm.training import compiled_steps
 
 __all__ = [
     "PARTS",

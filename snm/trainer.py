@@ -21,6 +21,7 @@ from snm.data.weighting import Weighting
 from snm.errors import InputError, StoppedError
 from snm.evaluation import evaluate_points
 from snm.locks import LOCK, locked
+from snm.loop import Event
 from snm.phases import Phase, PhaseRun, Started, first_phase, member_seed
 from snm.prediction import Predictor
 from snm.runs import (
@@ -34,7 +35,6 @@ from snm.runs import (
     whole,
     write_json,
 )
-from snm.training import Event
 
 __all__ = ["Finished", "Started", "data_of_run", "evaluate", "train", "training"]
 

@@ -108,8 +108,8 @@ def run_training(
         return
 
     from snm import trainer
+    from snm.loop import Evaluated, Noted, Skipped, Stepped
     from snm.plan_verb import refuse_what_cannot_fit
-    from snm.training import Evaluated, Noted, Skipped, Stepped
 
     with _waiting("planning"):
         refuse_what_cannot_fit(dataset, config, device_memory)

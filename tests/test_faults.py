@@ -22,11 +22,11 @@ from snm.checkpoints import Checkpoints, DamagedError, SavingError, host_copy
 from snm.cli import STOPPED, main
 from snm.errors import InputError, StoppedError
 from snm.locks import LOCK, locked
+from snm.loop import NonFiniteError, Noted, Saved, Skipped, Stepped
 from snm.model import abstract_state
 from snm.runs import RunFolder
 from snm.saving import Writer
 from snm.signals import stop_wished
-from snm.training import NonFiniteError, Noted, Saved, Skipped, Stepped
 
 
 @pytest.fixture(scope="module")
@@ -368,7 +368,7 @@ def test_a_state_over_several_devices_is_copied_whole():
 
 @pytest.mark.parametrize("aside", [False, True])
 def test_training_goes_on_while_a_checkpoint_is_written(data, whole, tmp_path, monkeypatch, aside):
-    monkeypatch.setattr("snm.training.has_room", lambda state: aside)
+    monkeypatch.setattr("snm.loop.has_room", lambda state: aside)
     save, saving = Checkpoints.save, []
 
     def slow(self, *args):
@@ -412,7 +412,7 @@ def last_good(run, whole):
 @pytest.mark.parametrize("aside", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_full_disk_stops_the_run_with_a_clear_line(data, whole, tmp_path, monkeypatch, aside):
     """The second checkpoint finds no room: half of it is written when the disk says so."""
-    monkeypatch.setattr("snm.training.has_room", lambda state: aside)
+    monkeypatch.setattr("snm.loop.has_room", lambda state: aside)
     from snm import checkpoints as module
 
     save = module.ocp.save_checkpointables

@@ -12,12 +12,12 @@ import snm
 from snm import rows as rows_module
 from snm.batches import make_source
 from snm.errors import InputError
+from snm.loop import Stepped, compiled_steps
 from snm.meshes import LABEL, initial, make_mesh, parse_mesh, spread, state_specs
 from snm.model import abstract_state, init_state
 from snm.phases import Started
 from snm.runs import make_model, resolve
 from snm.trainer import training
-from snm.training import Stepped, compiled_steps
 
 # Neither the features nor the labels can be cut into 2, 4 or 8 equal parts.
 DATA = snm.generate(points=320, test_points=160, features=301, labels=203, seed=1)

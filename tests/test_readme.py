@@ -24,3 +24,14 @@ def test_python_of_the_readme_runs(
         assert scope["names"][0, 0] == "tools"  # type: ignore[index]
     if number == 2:
         assert 0 < float(scope["loss"]) < 3  # type: ignore[arg-type]
+
+
+def test_names_of_the_package_are_no_modules() -> None:
+    """Importing a module of the same name would put it in the place of the function."""
+    import importlib.util
+
+    import snm
+
+    for name in snm.__all__:
+        if callable(getattr(snm, name)):
+            assert importlib.util.find_spec(f"snm.{name}") is None, name

@@ -22,11 +22,11 @@ from snm.checkpoints import Checkpoints
 from snm.cli import main
 from snm.errors import InputError
 from snm.evaluation import evaluate_points
+from snm.loop import Evaluated, NonFiniteError, Probed, Saved, Stepped
 from snm.model import abstract_state
 from snm.phases import _initial
 from snm.runs import RunFolder, head_spec, head_stages, load_member, make_model, resolve
 from snm.trainer import Finished, Started, training
-from snm.training import Evaluated, NonFiniteError, Probed, Saved, Stepped
 
 STEPS_PER_EPOCH = 4
 

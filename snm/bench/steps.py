@@ -20,8 +20,8 @@ from snm.bench.contest import Contest, Contestant, Missing, Ours
 from snm.bench.machine import Machine, Work
 from snm.bench.shapes import Shape, model_of, source_of
 from snm.checkpoints import Checkpoints
+from snm.loop import Progress, Stepped, run_steps
 from snm.model import init_state, train_step, train_steps
-from snm.training import Progress, Stepped, run_steps
 
 __all__ = [
     "StepContestants",

@@ -41,8 +41,8 @@ def run_task(task: Path) -> dict[str, Any]:
     """
     from snm.compare.probe import Probe
     from snm.data.dataset import load
+    from snm.loop import Stepped
     from snm.trainer import Finished, Started, training
-    from snm.training import Stepped
 
     asked = read_json(task)
     name = task.name.removesuffix(".task.json")
