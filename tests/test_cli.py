@@ -153,7 +153,7 @@ def test_bad_words(capsys, words, message):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "Expected one of {data, train, evaluate, predict, compare}"),
+        ([], "Expected one of {data, train, evaluate, predict, compare"),
         (["train", "data"], "--run-dir"),
         (["train", "data", "--run-dir"], "--run-dir"),
         (["train", "data", "--run-dir=x", "--dim=2.5"], "--dim"),
