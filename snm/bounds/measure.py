@@ -244,8 +244,7 @@ def bounds_of_run(
 def _complexity(predictor: Predictor, train: Sample, n: int) -> tuple[Complexity, float, float]:
     """Complexities at n points, the longest class row, the longest embedding."""
     head = predictor.state.head
-    rows = np.asarray(head.table.rows, np.float64)
-    radius = float(np.sqrt(np.einsum("ij,ij->i", rows, rows).max()))
+    radius = _longest(np.asarray(head.table.rows))
     squares, gram = train.squares, train.gram
     longest = math.sqrt(float(squares.max()))
     if head.bias is not None and (steep := float(np.abs(np.asarray(head.bias)).max())):
@@ -263,6 +262,12 @@ def _complexity(predictor: Predictor, train: Sample, n: int) -> tuple[Complexity
     scale = math.sqrt(len(squares) / n)
     scaled = Complexity(*(scale * value for value in dataclasses.astuple(found)))
     return scaled, radius, longest
+
+
+def _longest(rows: npt.NDArray[np.float32]) -> float:
+    """The length of the longest row, in blocks: the table may be most of the memory."""
+    blocks = (rows[at : at + 65_536].astype(np.float64) for at in range(0, len(rows), 65_536))
+    return math.sqrt(max(float(np.einsum("ij,ij->i", b, b).max()) for b in blocks))
 
 
 def _terms(bound: Bound) -> dict[str, float]:
