@@ -19,18 +19,17 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from snm import backward, losses, products, softmax, surrogates, thresholds, weights
+from snm.mining import mine
 from snm.rows import RowTable, SparseRows, entry_rows, random_rows
 from snm.sampling import Sample, slots_of
-from snm.scoring import MASKED, Best, Masked, best_scores
+from snm.scoring import MASKED, Best, Masked
 from snm.shards import Shard
 
 __all__ = ["Head", "HeadSpec", "HeadStep", "init_head", "update_head"]
@@ -365,59 +364,7 @@ def _mine(spec: HeadSpec, problem: backward.Problem) -> Best:
     n = problem.queries.shape[0]
     if spec.mines_all:
         return Best(jnp.zeros((n, 0)), jnp.zeros((n, 0), jnp.int32))
-    count = min(spec.mined + (spec.exclude == "positive"), problem.num_slots)
-    shard = problem.shard
-    masked = problem.masked
-    if problem.ids is None and masked is not None:
-        masked = Masked(masked.rows, masked.slots - shard.first_row)
-
-    def best_of(ids: jax.Array | None, first_slot: jax.Array | int) -> Best:
-        places = masked
-        if masked is not None and ids is not None:
-            places = Masked(masked.rows, masked.slots - first_slot)
-        best = best_scores(
-            problem.queries,
-            problem.table.rows,
-            ids,
-            min(count, problem.table.rows.shape[0] if ids is None else ids.shape[0]),
-            masked=places,
-            bias=problem.bias,
-            first_row=shard.first_row,
-            num_valid=shard.num_valid,
-            compute_dtype=problem.compute_dtype,
-        )
-        return Best(best.scores, best.slots + first_slot)
-
-    if shard.axis_name is None:
-        return best_of(problem.ids, 0)
-    if problem.ids is None:
-        best = best_of(None, shard.first_row)
-    else:
-        best = _best_of_own(problem, count, best_of)
-    return shard.agree(best, count)
-
-
-def _best_of_own(problem: backward.Problem, count: int, best_of: Callable[..., Best]) -> Best:
-    """The best of the sampled labels that this shard holds, which stand next to each other.
-
-    A uniform sample puts no more than eight standard deviations above the mean into a shard; a
-    sample that does is searched whole.
-    """
-    ids, shard, size = problem.ids, problem.shard, problem.num_slots
-    assert ids is not None
-    mean = size / shard.parts
-    capacity = math.ceil(mean + 8 * math.sqrt(mean * (1 - 1 / shard.parts)))
-    capacity = max(-(-capacity // 16) * 16, count)
-    if capacity >= size:
-        return best_of(problem.ids, 0)
-    last = shard.first_row + problem.table.rows.shape[0]
-    first, end = jnp.searchsorted(ids, jnp.stack([jnp.asarray(shard.first_row), last]))
-    start = jnp.minimum(first, size - capacity)
-
-    def own() -> Best:
-        return best_of(lax.dynamic_slice(ids, (start,), (capacity,)), start)
-
-    return lax.cond(end - start <= capacity, own, lambda: best_of(problem.ids, 0))
+    return mine(problem, min(spec.mined + (spec.exclude == "positive"), problem.num_slots))
 
 
 def _term_losses(

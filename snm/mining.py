@@ -1,0 +1,74 @@
+"""The best labels of a sample for each point: all of it, or each shard its own and then together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from snm.backward import Problem
+from snm.scoring import Best, Masked, best_scores
+
+__all__ = ["mine"]
+
+
+def mine(problem: Problem, count: int) -> Best:
+    """The `count` best of the sample for each point, the same on every shard.
+
+    Shards agree by exchanging their own best: shards x count scores and slots a point.
+    """
+    shard = problem.shard
+    masked = problem.masked
+    if problem.ids is None and masked is not None:
+        masked = Masked(masked.rows, masked.slots - shard.first_row)
+
+    def best_of(ids: jax.Array | None, first_slot: jax.Array | int) -> Best:
+        places = masked
+        if masked is not None and ids is not None:
+            places = Masked(masked.rows, masked.slots - first_slot)
+        best = best_scores(
+            problem.queries,
+            problem.table.rows,
+            ids,
+            min(count, problem.table.rows.shape[0] if ids is None else ids.shape[0]),
+            masked=places,
+            bias=problem.bias,
+            first_row=shard.first_row,
+            num_valid=shard.num_valid,
+            compute_dtype=problem.compute_dtype,
+        )
+        return Best(best.scores, best.slots + first_slot)
+
+    if shard.axis_name is None:
+        return best_of(problem.ids, 0)
+    if problem.ids is None:
+        best = best_of(None, shard.first_row)
+    else:
+        best = _best_of_own(problem, count, best_of)
+    return shard.agree(best, count)
+
+
+def _best_of_own(problem: Problem, count: int, best_of: Callable[..., Best]) -> Best:
+    """The best of the sampled labels that this shard holds, which stand next to each other.
+
+    A uniform sample puts no more than eight standard deviations above the mean into a shard; a
+    sample that does is searched whole.
+    """
+    ids, shard, size = problem.ids, problem.shard, problem.num_slots
+    assert ids is not None
+    mean = size / shard.parts
+    capacity = math.ceil(mean + 8 * math.sqrt(mean * (1 - 1 / shard.parts)))
+    capacity = max(-(-capacity // 16) * 16, count)
+    if capacity >= size:
+        return best_of(problem.ids, 0)
+    last = shard.first_row + problem.table.rows.shape[0]
+    first, end = jnp.searchsorted(ids, jnp.stack([jnp.asarray(shard.first_row), last]))
+    start = jnp.minimum(first, size - capacity)
+
+    def own() -> Best:
+        return best_of(lax.dynamic_slice(ids, (start,), (capacity,)), start)
+
+    return lax.cond(end - start <= capacity, own, lambda: best_of(problem.ids, 0))
