@@ -1,4 +1,4 @@
-"""The best labels of a sample for each point: all of it, or each shard its own and then together."""
+"""The best labels of a sample for each point: of each shard by itself, then of all together."""
 
 from __future__ import annotations
 
