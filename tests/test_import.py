@@ -262,7 +262,7 @@ def test_from_texts_to_answers(tmp_path, capsys):
         capsys, "predict", tmp_path / "run", objects, "--output", out
     )
     with pytest.raises(InputError, match="found one text, expected a list"):
-        model.predict("a saw")
+        model.predict("a saw", k=1)
 
 
 def test_texts_to_a_model_of_features(tmp_path):
