@@ -293,11 +293,10 @@ def test_a_comparison_killed_five_times_is_the_same_comparison(folder, tmp_path)
     assert metrics(tmp_path / "broken") == metrics(tmp_path / "whole")
 
 
-def test_another_process_in_the_folder_is_refused(tmp_path, capsys):
+def test_another_process_in_the_folder_is_refused(folder, tmp_path, capsys):
     from snm.locks import LOCK, locked
 
-    tiny.write(tmp_path / "data")
-    words = ["compare", str(tmp_path / "data"), "--out", str(tmp_path / "out")]
+    words = command(folder, tmp_path / "out", "--mined", "3", "--seeds", "1")
     with locked(tmp_path / "out" / LOCK, "test"), pytest.raises(SystemExit) as error:
         main(words)
     assert error.value.code == 2
