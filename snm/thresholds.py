@@ -21,6 +21,7 @@ from snm.surrogates import Surrogate
 
 __all__ = ["Mined", "Thresholded", "mined_weights", "mines_by_threshold", "thresholded_loss"]
 
+_FEWEST = 32  # mined; of fewer, blocks that keep the best are as fast, and give ties an order
 _SCORES = 1 << 23  # 32 MB of scores held at once; above that fresh pages cost more than a sort
 _CACHED = (
     1 << 18
@@ -75,7 +76,8 @@ def mines_by_threshold(problem: Problem, mined: int, loss: str) -> bool:
     shared = problem.excluded is None and loss != "powl"
     one = problem.shard.axis_name is None and problem.shard.data_axis is None
     few = problem.queries.shape[0] * problem.num_slots <= _SCORES
-    return one and few and mined < problem.num_slots and (shared or problem.one_term_a_row)
+    some = _FEWEST <= mined < problem.num_slots
+    return one and few and some and (shared or problem.one_term_a_row)
 
 
 def mined_weights(scores: jax.Array, count: int) -> Mined:

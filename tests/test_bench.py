@@ -106,9 +106,9 @@ def clock(monkeypatch):
 
 def rows_of(clock) -> list:
     ours = [
-        Ours("fast", clock.takes(1, 2, 3), case="fast", sampled=64, mined=16, work=Work(flop=50),
-             against=("slow", "absent", "twice"), notes={"size": 3}),
-        Ours("twice", clock.takes(2, 4, 12), times=2, sampled=64, mined="all"),
+        Ours("fast", clock.takes(1, 2, 3, 1, 2, 3), case="fast", sampled=64, mined=16,
+             work=Work(flop=50), against=("slow", "absent", "twice"), notes={"size": 3}),
+        Ours("twice", clock.takes(2, 4, 12, 2, 4, 12), times=2, sampled=64, mined="all"),
     ]  # fmt: skip
     peers = [Contestant("slow", clock.takes(10, 10, 60)), Missing("absent", "not installed")]
     return held(Contest("step", "tiny", Steady(), ours, lambda: peers), 3, lambda text: None)

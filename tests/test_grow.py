@@ -117,7 +117,7 @@ def test_names_of_a_model_of_texts(place):
     model, state = load_member(place / "run", 1)
     words = tuple(f"word{j}" for j in range(tiny.FEATURES))
     texts = Vectorizer("counts", tiny.FEATURES, vocabulary=words)
-    alone = snm.Predictor(model, state, snm.load(place / "run").weighting, None, texts)
+    alone = snm.Predictor(model, state, snm.load(place / "run").weighting, vectorizer=texts)
     rows, origins = new_rows(alone, ["word3 word5", "unknown"], None, seed=0)
     assert (origins.points, origins.names, origins.random) == (0, 1, 1)
     (query,) = next(alone.queries(["word3 word5"]))

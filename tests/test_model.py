@@ -169,14 +169,17 @@ def test_schedules_and_shapes(points):
 def test_dropout_keeps_the_expected_sum(points):
     """At each visit other features are left out; a rate, a seed and a step name them."""
     from snm.model import _dropped_out
+    from snm.shards import Shard
+
+    alone = Shard(0, None, None, None)
 
     model, source = setup(settings(), points)
     model = dataclasses.replace(model, input_dropout=0.25)
     block = batch_of(source, 0).features
     block = block._replace(values=jnp.ones(4000))
-    one, two = (_dropped_out(model, block, jax.random.key(seed)).values for seed in (0, 1))
+    one, two = (_dropped_out(model, block, jax.random.key(seed), alone).values for seed in (0, 1))
     np.testing.assert_allclose(np.unique(one), [0, 4 / 3], rtol=1e-6)
     assert abs(float(one.mean()) - 1) < 4 * np.sqrt(1 / 3 / 4000)
     assert not np.array_equal(one, two)
     plain = dataclasses.replace(model, input_dropout=0.0)
-    assert _dropped_out(plain, block, jax.random.key(0)) is block
+    assert _dropped_out(plain, block, jax.random.key(0), alone) is block

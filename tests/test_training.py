@@ -629,15 +629,12 @@ def test_log_events_and_trace(data, tmp_path):
     assert list((run / "profile").rglob("*.xplane.pb"))
 
 
-def test_streaming_prediction_is_the_whole_prediction(whole, monkeypatch):
-    from snm import prediction
-
+def test_streaming_prediction_is_the_whole_prediction(whole):
     model = snm.load(whole[0])
     features = snm.generate(points=37, test_points=0, features=30, labels=20,
                             labels_per_point=2, nonzeros_per_point=4).train.features  # fmt: skip
     labels, scores = model.predict(features, 3)
-    monkeypatch.setattr(prediction, "ROWS", 16)
-    pieces = list(model.top(features, 3))
+    pieces = list(dataclasses.replace(model, block_rows=16).top(features, 3))
     assert [len(piece[0]) for piece in pieces] == [16, 16, 5]
     np.testing.assert_array_equal(np.concatenate([piece[0] for piece in pieces]), labels)
     np.testing.assert_allclose(np.concatenate([p[1] for p in pieces]), scores, rtol=1e-5)

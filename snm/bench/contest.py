@@ -99,18 +99,34 @@ def held(contest: Contest, repeats: int, told: Callable[[str], None]) -> list[di
         reset_peak()
         mine.call()
         peaks[mine.name] = contest.machine.peak_memory()
+    rounds = min(repeats, contest.repeats)
+    alone = _rounds(contest, contest.ours, rounds, told)
     told(f"{contest.part} {contest.shape}: peers, warm-up")
     invited = list(contest.peers())
     missing = {one.name: one.reason for one in invited if isinstance(one, Missing)}
     peers = [one for one in invited if isinstance(one, Contestant)]
     for peer in peers:
         peer.call()
+    # Again with the peers: what they do to the caches and to the cores is no part of the floor.
+    together = _rounds(contest, [*contest.ours, *peers], rounds, told) if peers else alone
+    return [_row(contest, one, alone, together, peaks[one.name], missing) for one in contest.ours]
 
-    everyone: list[Contestant] = [*contest.ours, *peers]
+
+@dataclasses.dataclass
+class _Times:
+    """Seconds of each contestant round by round, floors of ours, and the rates of the machine."""
+
+    seconds: dict[str, list[float]]
+    floors: dict[str, list[float]]
+    rates: list[Rates]
+
+
+def _rounds(
+    contest: Contest, everyone: Sequence[Contestant], rounds: int, told: Callable[[str], None]
+) -> _Times:
     seconds: dict[str, list[float]] = {one.name: [] for one in everyone}
     floors: dict[str, list[float]] = {one.name: [] for one in contest.ours}
     rates: list[Rates] = []
-    rounds = min(repeats, contest.repeats)
     for number in range(rounds):
         told(f"{contest.part} {contest.shape}: round {number + 1} of {rounds}")
         before = contest.machine.rates()
@@ -125,24 +141,24 @@ def held(contest: Contest, repeats: int, told: Callable[[str], None]) -> list[di
                 floors[one.name].append(one.work.seconds(before.between(after)))
             rates.append(after)
             before = after
-    return [
-        _row(contest, one, seconds, floors[one.name], peaks[one.name], rates, missing)
-        for one in contest.ours
-    ]
+    return _Times(seconds, floors, rates)
 
 
 def _row(
     contest: Contest,
     one: Ours,
-    seconds: dict[str, list[float]],
-    floors: list[float],
+    alone: _Times,
+    together: _Times,
     peak: int,
-    rates: list[Rates],
     missing: dict[str, str],
 ) -> dict[str, Any]:
-    mine = seconds[one.name]
+    mine, floors, rates = alone.seconds[one.name], alone.floors[one.name], alone.rates
     to_floor = ratios(mine, floors) if one.work != Work() else None
-    to_peer = {name: ratios(seconds[name], mine) for name in one.against if name in seconds}
+    to_peer = {}
+    for name in one.against:
+        times = alone if name in alone.seconds else together
+        if name in times.seconds:
+            to_peer[name] = ratios(times.seconds[name], times.seconds[one.name])
     return {
         "part": contest.part,
         "shape": contest.shape,
