@@ -216,8 +216,17 @@ def described() -> dict[str, Any]:
         "versions": versions,
         "malloc": " ".join(f"{name}={os.environ[name]}" for name in sorted(tuned)) or "default",
         "date": datetime.date.today().isoformat(),
-        "command": " ".join(["snm", *sys.argv[1:]]),
+        "command": _command(),
     }
+
+
+def _command() -> str:
+    """What was asked for; where its files lie is nobody else's business."""
+    words = ["snm", *sys.argv[1:]]
+    for flag in ("--json", "--vs"):
+        if flag in words[:-1]:
+            words[words.index(flag) + 1] = "FILE"
+    return " ".join(words)
 
 
 def _bar() -> Progress:
