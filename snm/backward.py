@@ -71,6 +71,13 @@ class Problem:
     row_optimizer: str
     compute_dtype: jnp.dtype
 
+    def own_slots(self) -> tuple[jax.Array, jax.Array]:
+        """The first slot whose label this shard holds, and the end of them: they stand together."""
+        first = jnp.asarray(self.shard.first_row)
+        ends = jnp.stack([first, first + self.table.rows.shape[0]])
+        start, end = jnp.searchsorted(self.ids, ends)  # type: ignore[arg-type]
+        return start, end
+
     def local(self, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Rows of this shard's table that hold `labels` (0 where none), and whether one does."""
         return self.shard.local(labels, self.table.rows.shape[0])

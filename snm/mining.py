@@ -64,8 +64,7 @@ def _best_of_own(problem: Problem, count: int, best_of: Callable[..., Best]) -> 
     capacity = max(-(-capacity // 16) * 16, count)
     if capacity >= size:
         return best_of(problem.ids, 0)
-    last = shard.first_row + problem.table.rows.shape[0]
-    first, end = jnp.searchsorted(ids, jnp.stack([jnp.asarray(shard.first_row), last]))
+    first, end = problem.own_slots()
     start = jnp.minimum(first, size - capacity)
 
     def own() -> Best:

@@ -144,8 +144,7 @@ def _walk(
         return lax.scan(lambda c, start: (one_block(c, start), None), carry, starts)[0]
     # The slots of a shard stand next to each other, and their number is known only now. All parts
     # of the batch walk the same blocks, so that they can add up the rows' gradients.
-    last = shard.first_row + problem.table.rows.shape[0]
-    first, end = jnp.searchsorted(problem.ids, jnp.stack([jnp.asarray(shard.first_row), last]))
+    first, end = problem.own_slots()
     blocks = (end - first + plan.size - 1) // plan.size
     return lax.fori_loop(0, blocks, lambda i, c: one_block(c, first + i * plan.size), carry)
 

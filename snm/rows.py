@@ -104,12 +104,12 @@ def random_rows(
     def block(key: jax.Array) -> jax.Array:
         return normalize(jax.random.normal(key, (size, dim), jnp.float32)) * length
 
-    def fill(number: jax.Array, rows: jax.Array) -> jax.Array:
-        start = jnp.minimum(number * size, count - size)
-        return lax.dynamic_update_slice(rows, block(jax.random.fold_in(key, number)), (start, 0))
-
     def of_number(number: jax.Array) -> jax.Array:
         return block(key if size == count else jax.random.fold_in(key, number))
+
+    def fill(number: jax.Array, rows: jax.Array) -> jax.Array:
+        start = jnp.minimum(number * size, count - size)
+        return lax.dynamic_update_slice(rows, of_number(number), (start, 0))
 
     blocks = -(-count // size)
     if part is None:

@@ -12,11 +12,9 @@ import numpy as np
 from snm.bench import peers
 from snm.bench.contest import Contest, Ours
 from snm.bench.machine import Machine, Work
-from snm.bench.shapes import SEED, Shape, model_of, points_of
+from snm.bench.shapes import Shape, model_of, points_of, queries_of, state_of
 from snm.data.weighting import Weighting
-from snm.model import init_state
 from snm.prediction import Predictor
-from snm.rows import normalize
 from snm.scoring import best_scores
 
 __all__ = ["predict_contest", "retrieval_contest"]
@@ -30,9 +28,7 @@ _FEW = 7
 
 def retrieval_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
     """The exact top 5 over all labels, which evaluation needs, in float32 and bfloat16."""
-    state = jax.jit(init_state, static_argnums=0)(model_of(shape, 16))
-    table = state.head.table.rows
-    queries = normalize(jax.random.normal(jax.random.key(SEED + 2), (_QUERIES, shape.dim)))
+    table, queries = state_of(shape).head.table.rows, queries_of(shape, _QUERIES)
 
     def of(dtype: Any) -> tuple[Callable[[], Any], Any]:
         best = jax.jit(lambda queries, table: best_scores(queries, table, None, _BEST,
@@ -65,7 +61,7 @@ def retrieval_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
 def predict_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
     """Raw points in, labels and scores out on the host: what `snm predict` does with a block."""
     model = model_of(shape, 16)
-    state = jax.jit(init_state, static_argnums=0)(model)
+    state = state_of(shape)
     features, _ = points_of(shape, _POINTS)
     predictor = Predictor(model, state, Weighting.fit("tfidf", features))
     distinct = len(np.unique(features.indices))

@@ -12,12 +12,12 @@ import jax
 from snm.bench import peers
 from snm.bench.contest import Contest, Ours
 from snm.bench.machine import Machine, Work
-from snm.bench.shapes import Shape, model_of, points_of
+from snm.bench.shapes import Shape, model_of, points_of, state_of
 from snm.checkpoints import Checkpoints
 from snm.data import cache
 from snm.data.formats import write_text
 from snm.data.text_format import read_text
-from snm.model import abstract_state, init_state
+from snm.model import abstract_state
 
 __all__ = ["checkpoint_contest", "read_contest"]
 
@@ -60,7 +60,7 @@ def read_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
 def checkpoint_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
     """A checkpoint of all parameters, written until it is whole on disk; and read again."""
     model = model_of(shape, 16)
-    state = jax.jit(init_state, static_argnums=0)(model)
+    state = state_of(shape)
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
     with tempfile.TemporaryDirectory() as folder:
         store = Checkpoints(Path(folder) / "checkpoints", keep=1)

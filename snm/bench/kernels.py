@@ -14,10 +14,9 @@ import numpy as np
 from snm.bench import peers
 from snm.bench.contest import Contest, Contestant, Ours
 from snm.bench.machine import Machine, Work
-from snm.bench.shapes import SEED, Shape, source_of
+from snm.bench.shapes import SEED, Shape, queries_of, source_of, state_of
 from snm.bench.steps import StepContestants
 from snm.columns import sum_columns, update_columns
-from snm.model import init_state
 from snm.rows import RowTable, bag
 from snm.sampling import uniform_device, uniform_host
 from snm.scoring import best_scores
@@ -117,7 +116,7 @@ def bag_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
 
 def score_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
     """Scores of a batch against the sample, and the k' best of them."""
-    queries, table = _scored_arrays(shape)
+    queries, table = queries_of(shape, shape.batch), state_of(shape).head.table.rows
     samples = [
         jnp.asarray(uniform_host(SEED, step, shape.num_labels, shape.sampled + 1).ids)
         for step in range(_BATCHES)
@@ -145,13 +144,3 @@ def score_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
         ],
         lambda: peers.scores(queries, table, samples, counts),
     )  # fmt: skip
-
-
-def _scored_arrays(shape: Shape) -> tuple[jax.Array, jax.Array]:
-    """Queries and class rows of unit length."""
-    from snm.bench.shapes import model_of
-    from snm.rows import normalize
-
-    state = jax.jit(init_state, static_argnums=0)(model_of(shape, 16))
-    queries = normalize(jax.random.normal(jax.random.key(SEED + 2), (shape.batch, shape.dim)))
-    return queries, state.head.table.rows

@@ -7,15 +7,28 @@ a point, features and labels in proportion to 1 / rank, all from one seed.
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Callable
 
+import jax
 import numpy as np
 from scipy.sparse import csr_matrix
 
 from snm.batches import Source, make_source
 from snm.head import HeadSpec
-from snm.model import Model
+from snm.model import Model, TrainState, init_state
+from snm.rows import normalize
 
-__all__ = ["SEED", "SHAPES", "Shape", "model_of", "points_of", "source_of"]
+__all__ = [
+    "SEED",
+    "SHAPES",
+    "Shape",
+    "model_of",
+    "points_of",
+    "queries_of",
+    "source_of",
+    "state_of",
+]
 
 SEED = 0
 _DRAWS = 4  # drawn a feature that is wanted, as some repeat
@@ -126,6 +139,21 @@ def model_of(shape: Shape, mined: int) -> Model:
         total_steps=1,
         seed=SEED,
     )
+
+
+@functools.lru_cache(maxsize=1)
+def _start() -> Callable[[Model], TrainState]:
+    return jax.jit(init_state, static_argnums=0)
+
+
+def state_of(shape: Shape) -> TrainState:
+    """Parameters at the start; they have the same shapes for every k'."""
+    return _start()(model_of(shape, 16))
+
+
+def queries_of(shape: Shape, count: int) -> jax.Array:
+    """Queries of unit length, float32 [count, dim]."""
+    return normalize(jax.random.normal(jax.random.key(SEED + 2), (count, shape.dim)))
 
 
 def source_of(shape: Shape, mined: int, points: int, *, resident: bool = False) -> Source:

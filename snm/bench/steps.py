@@ -18,10 +18,10 @@ import numpy as np
 from snm.bench import peers
 from snm.bench.contest import Contest, Contestant, Missing, Ours
 from snm.bench.machine import Machine, Work
-from snm.bench.shapes import Shape, model_of, source_of
+from snm.bench.shapes import Shape, model_of, source_of, state_of
 from snm.checkpoints import Checkpoints
 from snm.loop import Progress, Stepped, run_steps
-from snm.model import init_state, train_step, train_steps
+from snm.model import train_step, train_steps
 
 __all__ = [
     "StepContestants",
@@ -85,10 +85,9 @@ class StepContestants:
             self._stacks = [jax.tree.map(lambda leaf: leaf[0], stack) for stack in one]
         self._stacks = [jax.device_put(stack) for stack in self._stacks]
         self._materialize = functools.partial(source.materialize, resident, shape=entries)
-        self._source = source
         self._turn = itertools.cycle(self._stacks)
         # All k' share their parameters: a state has the same shape for each of them.
-        self._state = jax.jit(init_state, static_argnums=0)(model_of(shape, shape.sampled))
+        self._state = state_of(shape)
         features = source.features
         order, _ = source.epoch(0)
         self._touched = float(
@@ -175,7 +174,7 @@ def epoch_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
         events = run_steps(
             model,
             source,
-            jax.jit(init_state, static_argnums=0)(model),
+            state_of(shape),
             Progress(),
             last_step=_LOOP_STEPS,
             steps_per_dispatch=2 if machine.platform == "cpu" else 32,
