@@ -102,7 +102,9 @@ class Config:
     scale_learning_rate: float = 0.01
     """Rate of the logarithm of a learned score_scale."""
     compute_dtype: Literal["float32", "bfloat16"] = "float32"
-    """Type of the factors of matrix products; parameters and sums are float32."""
+    """Type of the factors of matrix products; sums are float32."""
+    table_dtype: Literal["float32", "bfloat16"] = "float32"
+    """Type of feature and class rows; bfloat16 halves their memory, rounded stochastically."""
     seed: int = 0
     """Seed of everything that is drawn."""
 

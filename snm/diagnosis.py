@@ -14,6 +14,7 @@ from snm.batches import Batch, Source
 from snm.encoder import apply_tower
 from snm.head import update_head
 from snm.model import Model, TrainState
+from snm.rounding import as_float, noise_of
 from snm.rows import bag, entry_rows
 
 __all__ = ["NonFinite", "diagnose", "points_of_step"]
@@ -96,7 +97,9 @@ def _finite(model: Model, state: TrainState, batch: Batch) -> list[jax.Array]:
     def by_point(entries: jax.Array) -> jax.Array:
         return jax.ops.segment_sum((~entries).astype(jnp.int32), row, n) == 0
 
-    used = jnp.isfinite(state.features.rows[features.ids]).all(axis=1) | (features.values == 0)
+    used = jnp.isfinite(as_float(state.features.rows[features.ids])).all(axis=1) | (
+        features.values == 0
+    )
     sums = bag(state.features.rows, features)
     queries, pull_back = jax.vjp(functools.partial(apply_tower, model.structure), state.tower, sums)
     key = jax.random.fold_in(jax.random.wrap_key_data(batch.key), batch.step)
@@ -110,6 +113,7 @@ def _finite(model: Model, state: TrainState, batch: Batch) -> list[jax.Array]:
         learning_rate=0.0,
         known=batch.known,
         key=jax.random.fold_in(key, 1),
+        noise=noise_of(jax.random.fold_in(key, 2)),
     )
     of_tower, of_sums = pull_back(step.query_gradient)
     head = state.head
@@ -120,7 +124,7 @@ def _finite(model: Model, state: TrainState, batch: Batch) -> list[jax.Array]:
         jnp.isfinite(sums).all(axis=1),
         _all_finite(state.tower),
         jnp.isfinite(queries).all(axis=1),
-        jnp.isfinite(head.table.rows).all(),
+        jnp.isfinite(as_float(head.table.rows)).all(),
         _all_finite(rest),
         jnp.isfinite(step.loss),
         jnp.isfinite(step.query_gradient).all(axis=1),

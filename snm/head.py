@@ -59,7 +59,8 @@ class HeadSpec:
       row_optimizer: a name of `updates.ROW_OPTIMIZERS`.
       bias: add a learned bias a label to its score.
       learn_scale: learn the multiplier of the scores.
-      compute_dtype: type of the factors of matrix products; sums and rows are float32.
+      compute_dtype: type of the factors of matrix products; sums are float32.
+      table_dtype: of the class rows, float32 or bfloat16.
     """
 
     num_labels: int
@@ -81,6 +82,7 @@ class HeadSpec:
     bias: bool = False
     learn_scale: bool = False
     compute_dtype: str = "float32"
+    table_dtype: str = "float32"
 
     @property
     def surrogate(self) -> surrogates.Surrogate:
@@ -128,7 +130,7 @@ class Head:
     """The head's parameters.
 
     Attributes:
-      table: the class rows, float32 [K, dim], each of unit length, and their optimiser's state.
+      table: the class rows [K, dim], each of unit length, and their optimiser's state.
       bias: float32 [K] or None.
       log_scale: float32 scalar, natural logarithm of the multiplier of the scores.
     """
@@ -164,7 +166,7 @@ def init_head(
 
     With `part` = (i, parts), the i-th of so many equal ranges of rows.
     """
-    rows = random_rows(key, spec.num_labels, dim, part=part)
+    rows = random_rows(key, spec.num_labels, dim, part=part, dtype=spec.table_dtype)
     accumulator = jnp.zeros(rows.shape[0]) if spec.row_optimizer == "adagrad" else None
     bias = jnp.zeros(rows.shape[0]) if spec.bias else None
     return Head(RowTable(rows, accumulator), bias, jnp.float32(math.log(score_scale)))
@@ -181,6 +183,7 @@ def update_head(
     scale_learning_rate: jax.Array | float = 0.0,
     known: SparseRows | None = None,
     key: jax.Array | None = None,
+    noise: jax.Array | None = None,
     axis_name: str | None = None,
     data_axis: str | None = None,
 ) -> tuple[Head, HeadStep]:
@@ -199,6 +202,7 @@ def update_head(
       scale_learning_rate: of the logarithm of the score multiplier.
       known: all known labels of the n points as an [n, K] block, for `exclude == "all"`.
       key: consumed by the draws of `vartheta == "subsample"`.
+      noise: uint32 scalar that the rounding of bfloat16 rows follows from, another each step.
       axis_name: mesh axis of the label shards, or None. Call within `jax.shard_map(...,
         check_vma=False)`: the loops over rows start from constants, which its check refuses.
       data_axis: mesh axis that the points are cut over, or None. `queries`, `terms` and `known`
@@ -210,7 +214,7 @@ def update_head(
     shard = Shard.of(head.table.rows, spec.num_labels, axis_name, data_axis)
     scale = jnp.exp(head.log_scale)
     scaled = queries * scale
-    problem = _problem(spec, head, scaled, terms, sample, known, shard)
+    problem = _problem(spec, head, scaled, terms, sample, known, shard, noise)
 
     # Score: the positives by gathered rows, the sample by blocks that keep the best.
     positive_scores = backward.term_scores(problem)
@@ -300,6 +304,7 @@ def _problem(
     sample: Sample | None,
     known: SparseRows | None,
     shard: Shard,
+    noise: jax.Array | None,
 ) -> backward.Problem:
     """Names the slots that each term, or each point, leaves out."""
     if spec.samples_all:
@@ -338,6 +343,7 @@ def _problem(
         shard=shard,
         row_optimizer=spec.row_optimizer,
         compute_dtype=jnp.dtype(spec.compute_dtype),
+        noise=noise,
     )
 
 

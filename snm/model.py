@@ -17,6 +17,7 @@ from snm.batches import Batch
 from snm.columns import sum_columns, update_columns
 from snm.encoder import Tower, apply_tower, init_tower
 from snm.head import Head, HeadSpec, init_head, update_head
+from snm.rounding import noise_of
 from snm.rows import RowTable, SparseRows, bag, random_rows
 from snm.scoring import Best, best_scores
 from snm.shards import Shard
@@ -109,7 +110,7 @@ class TrainState:
     """All parameters and optimiser state.
 
     Attributes:
-      features: the feature rows (W1), float32 [d, dim].
+      features: the feature rows (W1) [d, dim].
       tower: parameters of the dense tower.
       tower_state: its optimiser's state.
       head: class rows, bias, multiplier of the scores.
@@ -137,7 +138,12 @@ def init_state(model: Model, *, part: tuple[jax.Array, int] | None = None) -> Tr
     """
     features_key, head_key = jax.random.split(jax.random.key(model.seed))
     rows = random_rows(
-        features_key, model.num_features, model.dim, length=model.feature_init, part=part
+        features_key,
+        model.num_features,
+        model.dim,
+        length=model.feature_init,
+        part=part,
+        dtype=model.head.table_dtype,
     )
     adagrad = model.head.row_optimizer == "adagrad"
     accumulator = jnp.zeros(rows.shape[0]) if adagrad else None
@@ -180,6 +186,7 @@ def train_step(
     key = jax.random.fold_in(jax.random.wrap_key_data(batch.key), batch.step)
     features = _dropped_out(model, batch.features, key, shard)
     rate = model.learning_rate * model.decay(batch.step)
+    narrow = rows.dtype == jnp.uint16
 
     own = shard.own_entries(features, rows.shape[0])
     if batch.columns is None:
@@ -197,6 +204,7 @@ def train_step(
         scale_learning_rate=model.scale_learning_rate * model.decay(batch.step),
         known=batch.known,
         key=jax.random.fold_in(key, 1),
+        noise=noise_of(jax.random.fold_in(key, 2)) if narrow else None,
         axis_name=label_axis,
         data_axis=data_axis,
     )
@@ -205,7 +213,7 @@ def train_step(
 
     ok = step.ok & jnp.all(jnp.isfinite(of_sums)) & jnp.isfinite(optax.tree.sum(of_tower))
     ok = shard.all(ok)
-    if batch.columns is not None:
+    if batch.columns is not None and not narrow:
         feature_rows = update_columns(
             state.features, batch.columns, features, of_sums, learning_rate=rate, ok=ok
         )
@@ -216,6 +224,7 @@ def train_step(
             optimizer=model.head.row_optimizer,
             learning_rate=rate,
             ok=ok,
+            noise=noise_of(jax.random.fold_in(key, 3)) if narrow else None,
         )
     steps, tower_state = model.tower_optimizer.update(of_tower, state.tower_state, state.tower)
     tower = optax.apply_updates(state.tower, steps)

@@ -29,6 +29,8 @@ from snm.loop import Event, NonFiniteError, Noted, Progress, run_steps
 from snm.meshes import DATA, initial, make_mesh, parse_mesh, spread
 from snm.model import Model, TrainState, abstract_state, init_state
 from snm.prediction import Predictor
+from snm.rounding import as_float, to_nearest
+from snm.rows import RowTable
 from snm.runs import RunFolder, head_stages, load_member, make_model, versions
 
 __all__ = [
@@ -291,16 +293,24 @@ def _initial(
     learned = model.head.learn_scale
     state = dataclasses.replace(
         fresh,
-        features=dataclasses.replace(fresh.features, rows=old.features.rows),
+        features=_with_rows(fresh.features, old.features),
         tower=old.tower,
         head=dataclasses.replace(
             fresh.head,
-            table=dataclasses.replace(fresh.head.table, rows=old.head.table.rows),
+            table=_with_rows(fresh.head.table, old.head.table),
             bias=old.head.bias,
             log_scale=old.head.log_scale if learned else fresh.head.log_scale,
         ),
     )
     return state if mesh is None else spread(state, mesh)
+
+
+def _with_rows(fresh: RowTable, old: RowTable) -> RowTable:
+    """The rows of `old` in the storage of `fresh`, with the optimiser's state of `fresh`."""
+    rows = old.rows
+    if rows.dtype != fresh.rows.dtype:
+        rows = to_nearest(as_float(rows), fresh.rows.dtype)
+    return dataclasses.replace(fresh, rows=rows)
 
 
 def _described(model: Model) -> str:

@@ -133,6 +133,7 @@ def head_spec(config: Config, num_labels: int) -> HeadSpec:
         bias=config.bias,
         learn_scale=config.learn_score_scale,
         compute_dtype=config.compute_dtype,
+        table_dtype=config.table_dtype,
     )
 
 
