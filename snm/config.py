@@ -121,6 +121,9 @@ class Config:
     """A of the propensity model of Jain et al. (2016)."""
     propensity_b: float = 1.5
     """B of the propensity model."""
+    auc: bool = False
+    """Also the AUC of each evaluation, relevant labels against all others; it takes three times as
+    long."""
 
     # -- running
     checkpoint_every: int = 0

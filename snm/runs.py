@@ -55,7 +55,7 @@ __all__ = [
 ]
 
 # Settings that may differ when a run goes on: they do not change the steps already done.
-_MAY_CHANGE = ("epochs", "keep_checkpoints", "mesh", "on_nonfinite")
+_MAY_CHANGE = ("auc", "epochs", "keep_checkpoints", "mesh", "on_nonfinite")
 
 
 def resolve(config: Config, dataset: Dataset) -> Config:
