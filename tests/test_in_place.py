@@ -14,6 +14,7 @@ import pytest
 from jax import lax
 
 from snm.head import Head, HeadSpec, update_head
+from snm.lists import ListLoss
 from snm.rows import RowTable, SparseRows, bag
 from snm.sampling import Sample
 from snm.updates import update_rows
@@ -53,6 +54,10 @@ SPECS = {
     "products of many mined": dict(sampled=SAMPLED, mined=500),
     "pairs of all labels": dict(sampled=K - 1, mined=16),
     "products of all labels": dict(sampled=K - 1, mined=K - 1, bias=True),
+    "pairs, lists": dict(sampled=SAMPLED, mined=16, loss="listmle", list_loss=ListLoss("listmle")),
+    "products, lists of the whole sample": dict(
+        sampled=SAMPLED, mined=SAMPLED, loss="listnet", list_loss=ListLoss("listnet"), bias=True
+    ),
 }
 
 
