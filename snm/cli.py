@@ -199,6 +199,7 @@ class Evaluate:
 
       snm evaluate runs/eurlex
       snm evaluate runs/eurlex --data path/to/another-split --json
+      snm evaluate runs/eurlex --auc
       snm evaluate runs/eurlex --index out/index
     """
 
@@ -210,12 +211,14 @@ class Evaluate:
     """Print one JSON object."""
     index: Path | None = None
     """Index of `snm export`, evaluated beside the exact search over all labels."""
+    auc: bool = False
+    """Also the AUC, relevant labels against all others; it takes three times as long."""
 
     def __call__(self) -> None:
         from snm.verbs import run_evaluation
 
         use_compilation_cache()
-        run_evaluation(self.run, self.data, as_json=self.json, index=self.index)
+        run_evaluation(self.run, self.data, as_json=self.json, index=self.index, auc=self.auc)
 
 
 @dataclasses.dataclass

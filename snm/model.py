@@ -13,13 +13,14 @@ import optax
 from flax import nnx
 from jax import lax
 
+from snm.areas import pairs_in_order
 from snm.batches import Batch
 from snm.columns import sum_columns, update_columns
 from snm.encoder import Tower, apply_tower, init_tower
 from snm.head import Head, HeadSpec, init_head, update_head
 from snm.rounding import noise_of
 from snm.rows import RowTable, SparseRows, bag, random_rows
-from snm.scoring import Best, best_scores
+from snm.scoring import Best, Masked, best_scores
 from snm.shards import Shard
 from snm.updates import update_rows
 
@@ -32,6 +33,7 @@ __all__ = [
     "embed",
     "init_state",
     "join",
+    "labels_in_order",
     "scaled_queries",
     "train_step",
     "train_steps",
@@ -322,6 +324,28 @@ def best_labels(
         compute_dtype=jnp.dtype(model.head.compute_dtype),
     )
     return shard.agree(Best(best.scores, best.slots + shard.first_row), count)
+
+
+def labels_in_order(
+    model: Model,
+    state: TrainState,
+    features: SparseRows,
+    relevant: SparseRows,
+    left_out: Masked,
+    *,
+    label_axis: str | None = None,
+) -> jax.Array:
+    """`areas.pairs_in_order` of the relevant labels of each point, over all K labels."""
+    rows = state.head.table.rows
+    return pairs_in_order(
+        scaled_queries(model, state, features, label_axis=label_axis),
+        rows,
+        relevant,
+        left_out,
+        shard=Shard.of(rows, model.head.num_labels, label_axis),
+        bias=state.head.bias,
+        compute_dtype=jnp.dtype(model.head.compute_dtype),
+    )
 
 
 def train_steps(

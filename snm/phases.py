@@ -209,6 +209,7 @@ class PhaseRun:
             self._dataset.train.num_points,
             propensity_a=self._config.propensity_a,
             propensity_b=self._config.propensity_b,
+            auc=self._config.auc,
         )
         return found["metrics"]
 
@@ -231,7 +232,7 @@ def first_phase(config: Config, dataset: Dataset) -> Phase:
     """
     if not config.validation_fraction:
         return Phase("train", dataset.train, None)
-    known = metric_names(dataset.train.num_labels)
+    known = metric_names(dataset.train.num_labels, auc=config.auc)
     if config.monitor not in known:
         near = difflib.get_close_matches(config.monitor, known, n=1, cutoff=0.0)[0]
         found = f"{config.monitor!r}, no metric"

@@ -33,6 +33,7 @@ from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.head import HeadSpec
+from snm.lists import LIST_LOSSES, ListLoss
 from snm.locks import LOCK
 from snm.memory import peak_memory
 from snm.meshes import spread
@@ -54,8 +55,10 @@ __all__ = [
     "write_json",
 ]
 
+_OFFSET = 1.1  # the linear psi is then 21 times as large at the highest score as at the lowest
+
 # Settings that may differ when a run goes on: they do not change the steps already done.
-_MAY_CHANGE = ("epochs", "keep_checkpoints", "mesh", "on_nonfinite")
+_MAY_CHANGE = ("auc", "epochs", "keep_checkpoints", "mesh", "on_nonfinite")
 
 
 def resolve(config: Config, dataset: Dataset) -> Config:
@@ -91,7 +94,11 @@ def resolve(config: Config, dataset: Dataset) -> Config:
         raise InputError("--mined-start", f"{start}", f"a number from {low} to {most}, or 0")
     scale, epochs = config.score_scale, config.epochs
     if scale == "auto":
-        scale = rules.auto_score_scale(num_labels) if config.loss == "softmax" else 1.0
+        exponentials = rules.takes_exponentials(config.loss, config.transformation)
+        scale = rules.auto_score_scale(num_labels) if exponentials else 1.0
+    rate = config.learning_rate
+    if rate == "auto":
+        rate = rules.auto_learning_rate(config.loss, config.transformation)
     if epochs == "auto":
         epochs = rules.auto_epochs(dataset.train.num_points)
     members = config.members
@@ -104,6 +111,7 @@ def resolve(config: Config, dataset: Dataset) -> Config:
         sampled=sampled,
         mined=mined,
         score_scale=scale,
+        learning_rate=rate,
         epochs=epochs,
         members=members,
     )
@@ -117,7 +125,9 @@ def head_spec(config: Config, num_labels: int) -> HeadSpec:
         num_labels=num_labels,
         sampled=sampled,
         mined=sampled if config.mined == "all" else config.mined,
-        loss=config.loss,
+        # With two grades RankSVM's pairs are POWL's: see `snm.lists`.
+        loss="powl" if config.loss == "ranksvm" else config.loss,
+        list_loss=_list_loss(config),
         phi=config.phi,
         ramp_rho=config.ramp_rho,
         vartheta=config.vartheta,
@@ -134,6 +144,20 @@ def head_spec(config: Config, num_labels: int) -> HeadSpec:
         learn_scale=config.learn_score_scale,
         compute_dtype=config.compute_dtype,
         table_dtype=config.table_dtype,
+    )
+
+
+def _list_loss(config: Config) -> ListLoss | None:
+    if config.loss not in LIST_LOSSES:
+        return None
+    assert config.score_scale != "auto"  # resolved
+    return ListLoss(
+        config.loss,
+        transformation=config.transformation,
+        temperature=config.temperature,
+        grade=config.score_scale,
+        # The largest score is the multiplier, but for rounding; psi is positive above -offset.
+        offset=_OFFSET * config.score_scale / config.temperature,
     )
 
 
@@ -158,6 +182,7 @@ def head_stages(config: Config, num_labels: int, steps: int) -> list[tuple[int, 
 def make_model(config: Config, num_features: int, num_labels: int, total_steps: int) -> Model:
     """The model of a resolved configuration."""
     assert config.score_scale != "auto" and config.dim != "auto"  # resolved
+    assert config.learning_rate != "auto"
     return Model(
         head=head_spec(config, num_labels),
         num_features=num_features,

@@ -187,16 +187,23 @@ def _stopping(stop: Callable[[], bool] | None, step: int) -> Callable[[int], Non
 
 
 def _result_stands(folder: RunFolder, config: Config) -> bool:
-    """Whether there is a result, and it is that of as many epochs as are asked for now."""
+    """Whether there is a result, and it is that of as many epochs as are asked for now.
+
+    One that lacks the AUC that is asked for now does not stand.
+    """
     if not folder.result.exists():
         return False
-    return read_json(folder.result).get("epochs_asked", config.epochs) == config.epochs
+    result = read_json(folder.result)
+    if config.auc and result["metrics"].get("points") and "AUC" not in result["metrics"]:
+        return False
+    return result.get("epochs_asked", config.epochs) == config.epochs
 
 
 def evaluate(
     run: str | Path,
     data: str | Path | Dataset | None = None,
     *,
+    auc: bool | None = None,
     on_progress: Callable[[int], None] | None = None,
     wrap: Callable[[Predictor], Any] | None = None,
 ) -> dict[str, Any]:
@@ -205,6 +212,7 @@ def evaluate(
     Args:
       run: the run's folder.
       data: another data set than the run's.
+      auc: also the AUC; None is as the run was trained.
       on_progress: told the number of points done.
       wrap: what answers in the predictor's place, such as a search index over its class rows.
 
@@ -219,9 +227,13 @@ def evaluate(
     folder = RunFolder(Path(run))
     predictor = load(run)
     data = data_of_run(folder, predictor, data)
+    config = read_config(folder.config)
+    if auc is not None:
+        config = dataclasses.replace(config, auc=auc)
     if wrap is not None:
-        predictor = wrap(predictor)
-    return _score(predictor, read_config(folder.config), data, on_progress)
+        # It answers with the best labels alone.
+        predictor, config = wrap(predictor), dataclasses.replace(config, auc=False)
+    return _score(predictor, config, data, on_progress)
 
 
 def data_of_run(
@@ -267,6 +279,7 @@ def _score(
         propensity_a=config.propensity_a,
         propensity_b=config.propensity_b,
         duplicates=duplicate_test_rows(dataset),
+        auc=config.auc,
         on_progress=on_progress,
     )
 

@@ -13,6 +13,7 @@ import pytest
 from jax import lax
 
 from snm.head import Head, HeadSpec, update_head
+from snm.lists import ListLoss
 from snm.rounding import storage
 from snm.rows import RowTable, SparseRows, bag
 from snm.sampling import Sample
@@ -61,6 +62,10 @@ SPECS = {
     "pairs, bfloat16": dict(sampled=SAMPLED, mined=16, table_dtype="bfloat16"),
     "products of all labels, bfloat16": dict(
         sampled=K - 1, mined=K - 1, bias=True, table_dtype="bfloat16"
+    ),
+    "pairs, lists": dict(sampled=SAMPLED, mined=16, loss="listmle", list_loss=ListLoss("listmle")),
+    "products, lists of the whole sample": dict(
+        sampled=SAMPLED, mined=SAMPLED, loss="listnet", list_loss=ListLoss("listnet"), bias=True
     ),
 }
 

@@ -56,6 +56,8 @@ CASES = {
     "on the device": dict(data_on="device"),
     "learned scale": dict(learn_score_scale=True),
     "two members": dict(members=2),
+    "lists": dict(loss="listmle"),
+    "lists of the whole sample": dict(loss="rankcosine", mined="all", learning_rate=20.0),
 }
 MESHES = ("data=2", "label=2", "data=2,label=4", "label=8")
 EVERYDAY = {("decoupled softmax", "data=2,label=4")}
