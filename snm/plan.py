@@ -299,7 +299,7 @@ def seconds_per_step(programs: Programs) -> float:
 
 def device_memory() -> int:
     """Bytes of the device that trains, or of this machine as far as this process may take them."""
-    limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
+    limit = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
     if jax.default_backend() != "cpu" and limit:
         return int(limit)
     return available_memory() + resident_memory()

@@ -19,6 +19,7 @@ from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.meshes import LABEL, on_mesh, state_specs
 from snm.model import Model, TrainState, best_labels, scaled_queries
+from snm.processes import everywhere
 from snm.rows import SparseRows
 from snm.scoring import Best
 
@@ -93,7 +94,7 @@ class Predictor:
             raise InputError("k", str(k), f"1 to {self.model.head.num_labels} labels")
         score = _compiled(self.model, k, self.mesh)
         for count, block in self._blocks(features):
-            best = score(self.state, block)
+            best = score(self.state, block if self.mesh is None else everywhere(block, self.mesh))
             yield np.asarray(best.slots)[:count], np.asarray(best.scores)[:count]
 
     def queries(self, features: csr_matrix | Sequence[str]) -> Iterator[NDArray[np.float32]]:
