@@ -118,6 +118,10 @@ class Source:
     def _key(self) -> Any:
         return np.asarray(jax.random.key_data(jax.random.key(self.seed)))
 
+    def whole(self) -> Source:
+        """The same batches in one piece."""
+        return dataclasses.replace(self, lanes=1, own=None, _shapes={})
+
     @property
     def num_points(self) -> int:
         """Points with at least one label."""

@@ -227,9 +227,7 @@ def run_steps(
     clock = _Clock()
 
     def where(step: int, loss: float) -> NonFinite:
-        if mesh is not None:
-            return NonFinite.of_loss(loss)  # the walk again is one of a single device
-        return diagnose(model, source, resident, state, step, loss)
+        return diagnose(model, source, resident, state, step, loss, on_mesh=mesh is not None)
 
     def finished() -> Iterator[Event]:
         """Events of the dispatch that has waited longest."""

@@ -22,8 +22,8 @@ from snm.model import Model, TrainState, abstract_state, init_state, join
 from snm.processes import everywhere, on_devices
 
 __all__ = ["DATA", "LABEL", "abstract_on", "gathered", "initial", "joined", "lanes_here",
-           "make_mesh", "on_mesh", "parse_mesh", "spread", "spread_stack", "stack_specs",
-           "state_specs"]  # fmt: skip
+           "make_mesh", "on_mesh", "parse_mesh", "shapes_on", "spread", "spread_stack",
+           "stack_specs", "state_specs"]  # fmt: skip
 
 DATA, LABEL = "data", "label"
 
@@ -168,16 +168,17 @@ def spread(state: TrainState, mesh: Mesh) -> TrainState:
 
         return on_devices(like.shape, like.sharding, part)
 
-    return jax.tree.map(placed, state, _abstract(state, mesh))
+    return jax.tree.map(placed, state, shapes_on(state, mesh))
 
 
 def abstract_on(mesh: Mesh | None, model: Model) -> TrainState:
     """Shapes, types and, on a mesh, places of a state, without its arrays."""
     state = abstract_state(model)
-    return state if mesh is None else _abstract(state, mesh)
+    return state if mesh is None else shapes_on(state, mesh)
 
 
-def _abstract(state: TrainState, mesh: Mesh) -> TrainState:
+def shapes_on(state: TrainState, mesh: Mesh) -> TrainState:
+    """Shapes, types and places on a mesh of a state that is given in shapes or arrays."""
     parts = mesh.shape[LABEL]
 
     def one(x: Any, spec: PartitionSpec) -> jax.ShapeDtypeStruct:

@@ -23,14 +23,15 @@ from snm.processes import everywhere
 from snm.rows import SparseRows
 from snm.scoring import Best
 
-__all__ = ["ROWS", "Predictor"]
+__all__ = ["ROWS", "Predictor", "compiled_top"]
 
 ROWS = 512
 """Points scored at once: a block of scores fits the cache."""
 
 
 @functools.lru_cache(maxsize=8)
-def _compiled(model: Model, count: int, mesh: Mesh | None) -> jax.stages.Wrapped:
+def compiled_top(model: Model, count: int, mesh: Mesh | None) -> jax.stages.Wrapped:
+    """The best labels of a block of points, as one program over one device or a mesh."""
     best = functools.partial(best_labels, model, count=count)
     if mesh is None:
         return jax.jit(best)
@@ -92,7 +93,7 @@ class Predictor:
         """
         if not 1 <= k <= self.model.head.num_labels:
             raise InputError("k", str(k), f"1 to {self.model.head.num_labels} labels")
-        score = _compiled(self.model, k, self.mesh)
+        score = compiled_top(self.model, k, self.mesh)
         for count, block in self._blocks(features):
             best = score(self.state, block if self.mesh is None else everywhere(block, self.mesh))
             yield np.asarray(best.slots)[:count], np.asarray(best.scores)[:count]
