@@ -24,6 +24,7 @@ from snm.errors import InputError, StoppedError
 from snm.export.command import Export
 from snm.growing.command import Grow
 from snm.importing.command import Import
+from snm.peers import Meeting, joined, leave
 from snm.serving.command import Serve
 
 __all__ = ["STOPPED", "main"]
@@ -126,6 +127,7 @@ class Train:
       snm train path/to/eurlex --run-dir runs/eurlex
       snm train synthetic --run-dir runs/ns --preset paper --mined all
       snm train path/to/eurlex --run-dir runs/stop --validation-fraction 0.1 --patience 3
+      srun snm train path/to/amazon3m --run-dir runs/big --mesh data=2,label=8
     """
 
     data: Annotated[Positional[str], arg(metavar="DATA")]
@@ -142,6 +144,15 @@ class Train:
     """Write a profiler trace of a few steps to the run's folder."""
     device_memory: str | None = None
     """Refuse a run that needs more, such as 80GiB; by default what the device reports."""
+    coordinator: str | None = None
+    """HOST:PORT of process 0, where the processes of one run meet; not needed under SLURM, Open MPI
+    and GKE, which tell."""
+    num_processes: int | None = None
+    """How many they are; 1 trains alone, whatever a launcher says."""
+    process_id: int | None = None
+    """Which of them this is, from 0."""
+    peer_timeout: int = 30
+    """Seconds without a word from another process after which all end."""
     settings: OmitArgPrefixes[Config] = dataclasses.field(default_factory=lambda: _base[0])
     """Settings of the run."""
 
@@ -149,15 +160,17 @@ class Train:
         from snm.verbs import run_training
 
         use_compilation_cache()
-        run_training(
-            self.data,
-            self.settings,
-            self.run_dir,
-            warm_start=self.warm_start,
-            dry_run=self.dry_run,
-            profile=self.profile,
-            device_memory=self.device_memory,
-        )
+        meeting = Meeting(self.coordinator, self.num_processes, self.process_id, self.peer_timeout)
+        with joined(meeting):
+            run_training(
+                self.data,
+                self.settings,
+                self.run_dir,
+                warm_start=self.warm_start,
+                dry_run=self.dry_run,
+                profile=self.profile,
+                device_memory=self.device_memory,
+            )
 
 
 @dataclasses.dataclass
@@ -295,8 +308,8 @@ def main(args: Sequence[str] | None = None) -> None:
     """Runs `snm`, and exits with a status.
 
     0: done. 2: input that cannot be used. 1: another error (a full disk, a loss that is not
-    finite). 75: `train` was asked to stop (SIGTERM, SIGINT) and took a checkpoint. 128 + the
-    signal's number: stopped at once.
+    finite). 69: another process of the run is gone. 75: `train` was asked to stop (SIGTERM,
+    SIGINT) and took a checkpoint. 128 + the signal's number: stopped at once.
     """
     words = list(sys.argv[1:] if args is None else args)
     if words in (["--version"], ["-V"]):
@@ -304,7 +317,9 @@ def main(args: Sequence[str] | None = None) -> None:
 
         print(f"snm {snm.__version__}")
         return
-    sys.exit(_guarded(lambda: _run(words)))
+    status = _guarded(lambda: _run(words))
+    leave(status)
+    sys.exit(status)
 
 
 def _run(words: list[str]) -> None:

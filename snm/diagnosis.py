@@ -13,9 +13,12 @@ import numpy as np
 from snm.batches import Batch, Source
 from snm.encoder import apply_tower
 from snm.head import update_head
+from snm.meshes import gathered
 from snm.model import Model, TrainState
+from snm.processes import several
 from snm.rounding import as_float, noise_of
 from snm.rows import bag, entry_rows
+from snm.saving import has_room
 
 __all__ = ["NonFinite", "diagnose", "points_of_step"]
 
@@ -35,7 +38,14 @@ class NonFinite(NamedTuple):
 
 
 def diagnose(
-    model: Model, source: Source, resident: Any, state: TrainState, step: int, loss: float
+    model: Model,
+    source: Source,
+    resident: Any,
+    state: TrainState,
+    step: int,
+    loss: float,
+    *,
+    on_mesh: bool = False,
 ) -> NonFinite:
     """The first tensor of a step that is not finite.
 
@@ -49,7 +59,17 @@ def diagnose(
       state: the parameters now.
       step: counted from 0.
       loss: of that step.
+      on_mesh: the parameters lie on a mesh: they are gathered on the host and walked there, as
+        one device would. Where that has no room, or other processes hold parts of them, the loss
+        is all that is told of.
     """
+    if on_mesh:
+        if several() or not has_room(state):
+            return NonFinite.of_loss(loss)
+        source = source.whole()
+        resident = jax.tree.map(lambda x: np.asarray(x.addressable_shards[0].data), resident)
+        with jax.default_device(jax.local_devices(backend="cpu")[0]):
+            return diagnose(model, source, resident, gathered(state, model), step, loss)
     shape = source.shape_of_step(step)
     item = jax.tree.map(lambda leaf: leaf[0], source.stack(step, 1))
 

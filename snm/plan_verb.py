@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 from typing import Any
 
+import jax
 from rich.console import Console
 from rich.table import Table
 
 from snm.config import Config
 from snm.data.dataset import Dataset, load
 from snm.errors import InputError
+from snm.meshes import parse_mesh
 from snm.plan import (
     PARTS,
     STAGES,
@@ -37,15 +41,19 @@ _BASE = 2 << 30  # bytes that programs and activations of usual settings stay be
 def run_plan(data: str, config: Config, memory: str | None, *, as_json: bool) -> None:
     """Prints what a run will need, by part and stage, and how long an epoch takes."""
     limit = None if memory is None else parse_bytes(memory)
+    _play_devices(config.mesh)
     dataset = load(data)
     config = resolve(config, dataset)
     expected, programs = forecast(dataset, config)
     here = device_memory()
+    played = programs.mesh is not None and jax.default_backend() == "cpu"
+    # What a CPU plays shares its memory, and takes turns.
+    peak = expected.peak_host if played and limit is None else expected.peak_device
     limit = here if limit is None else limit
-    seconds = seconds_per_step(programs) if expected.peak_device <= here else None
+    seconds = seconds_per_step(programs) if not played and peak <= here else None
     assert config.epochs != "auto" and config.members != "auto"
     steps = expected.steps_per_epoch
-    fits = expected.peak_device <= limit
+    fits = peak <= limit
     ways = [] if fits else _ways(expected, config, programs, limit)
     if as_json:
         found: dict[str, Any] = {
@@ -63,11 +71,15 @@ def run_plan(data: str, config: Config, memory: str | None, *, as_json: bool) ->
         }
         print(json.dumps(found))
         return
+    mesh = programs.mesh
     name = "host" if expected.device else "memory"
     _console.print(_table(f"{name}, MiB", expected.host))
     if expected.device:
-        _console.print(_table("device, MiB", expected.device))
-    if seconds is None:
+        each = "device" if mesh is None else f"each of {mesh.size} devices"
+        _console.print(_table(f"{each}, MiB", expected.device))
+    if played:
+        _console.print("time: not measured, since one CPU plays the devices")
+    elif seconds is None:
         _console.print("time: not measured, since the run does not fit this machine")
     else:
         every = config.epochs * config.members * steps
@@ -78,10 +90,19 @@ def run_plan(data: str, config: Config, memory: str | None, *, as_json: bool) ->
             f"(epochs {config.epochs}, members {config.members}), evaluation on top",
             soft_wrap=True,
         )
-    room = f"{_size(expected.peak_device)} at the peak, of {_size(limit)}"
+    room = f"{_size(peak)} at the peak, of {_size(limit)}"
     _console.print(f"fits: {room}" if fits else f"does not fit: {room}", soft_wrap=True)
     for flags, size in ways:
         _console.print(f"  {flags:<24} {_size(size)}")
+
+
+def _play_devices(mesh: str) -> None:
+    """Lets a CPU have as many devices as a mesh wants, so that a plan needs none of them."""
+    data, label = parse_mesh(mesh)
+    told = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
+    if data * label > 1 and not told:
+        with contextlib.suppress(RuntimeError):  # devices are in use already: these must do
+            jax.config.update("jax_num_cpu_devices", data * label)
 
 
 def refuse_what_cannot_fit(dataset: Dataset, config: Config, memory: str | None) -> None:
@@ -111,8 +132,6 @@ def refuse_what_cannot_fit(dataset: Dataset, config: Config, memory: str | None)
 
 def _rough(config: Config, dataset: Dataset) -> int:
     """Bytes of all members' tables, and of a batch against its sample."""
-    import jax
-
     from snm.model import abstract_state
     from snm.runs import make_model
 
@@ -120,6 +139,8 @@ def _rough(config: Config, dataset: Dataset) -> int:
     model = make_model(config, train.num_features, train.num_labels, 1)
     assert config.members != "auto"  # resolved
     tables = state_bytes(jax.eval_shape(lambda: abstract_state(model))) * config.members
+    if jax.default_backend() != "cpu":
+        tables //= parse_mesh(config.mesh)[1]
     return tables + 4 * config.batch_size * (model.head.sampled + 1)
 
 

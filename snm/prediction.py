@@ -21,17 +21,19 @@ from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.meshes import LABEL, on_mesh, state_specs
 from snm.model import Model, TrainState, best_labels, labels_in_order, scaled_queries
+from snm.processes import everywhere
 from snm.rows import SparseRows
 from snm.scoring import Best, Masked
 
-__all__ = ["ROWS", "Predictor"]
+__all__ = ["ROWS", "Predictor", "compiled_top"]
 
 ROWS = 512
 """Points scored at once: a block of scores fits the cache."""
 
 
 @functools.lru_cache(maxsize=8)
-def _compiled(model: Model, count: int, mesh: Mesh | None) -> jax.stages.Wrapped:
+def compiled_top(model: Model, count: int, mesh: Mesh | None) -> jax.stages.Wrapped:
+    """The best labels of a block of points, as one program over one device or a mesh."""
     best = functools.partial(best_labels, model, count=count)
     if mesh is None:
         return jax.jit(best)
@@ -53,10 +55,8 @@ def _compiled_order(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
     order = functools.partial(order, label_axis=LABEL)
 
     def on_all(state: TrainState, *points: Any) -> jax.Array:
-        everywhere = jax.tree.map(lambda _: PartitionSpec(), points)
-        return on_mesh(mesh, order, (state_specs(state), *everywhere), PartitionSpec())(
-            state, *points
-        )
+        whole = jax.tree.map(lambda _: PartitionSpec(), points)
+        return on_mesh(mesh, order, (state_specs(state), *whole), PartitionSpec())(state, *points)
 
     return jax.jit(on_all)
 
@@ -109,10 +109,14 @@ class Predictor:
         """
         if not 1 <= k <= self.model.head.num_labels:
             raise InputError("k", str(k), f"1 to {self.model.head.num_labels} labels")
-        score = _compiled(self.model, k, self.mesh)
+        score = compiled_top(self.model, k, self.mesh)
         for count, block in self._blocks(features):
-            best = score(self.state, block)
+            best = score(self.state, self._placed(block))
             yield np.asarray(best.slots)[:count], np.asarray(best.scores)[:count]
+
+    def _placed(self, points: Any) -> Any:
+        """On every device of the mesh, those of other processes too."""
+        return points if self.mesh is None else everywhere(points, self.mesh)
 
     def pairs_in_order(
         self, features: csr_matrix, labels: csr_matrix, left_out: NDArray
@@ -141,7 +145,8 @@ class Predictor:
             size = 1 << len(pairs).bit_length()
             row, slot = np.zeros(size, np.int32), np.full(size, num_labels, np.int32)
             row[: len(pairs)], slot[: len(pairs)] = pairs[:, 0] - first, pairs[:, 1]
-            found = order(self.state, block, relevant, Masked(jnp.asarray(row), jnp.asarray(slot)))
+            points = (block, relevant, Masked(jnp.asarray(row), jnp.asarray(slot)))
+            found = order(self.state, *self._placed(points))
             yield count, np.asarray(found)[: int(relevant.starts[-1])]
             first += count
 

@@ -36,8 +36,8 @@ from snm.head import HeadSpec
 from snm.lists import LIST_LOSSES, ListLoss
 from snm.locks import LOCK
 from snm.memory import peak_memory
-from snm.meshes import spread
-from snm.model import Model, TrainState, abstract_state, join
+from snm.meshes import abstract_on, joined
+from snm.model import Model, TrainState, join
 from snm.prediction import Predictor
 
 __all__ = [
@@ -328,7 +328,7 @@ def phase_names(member: int) -> tuple[str, str]:
 
 
 def _member(folder: RunFolder, config: Config, model: Model, member: int,
-            finished: bool, *, on_host: bool = False) -> TrainState:  # fmt: skip
+            finished: bool, mesh: Mesh | None = None) -> TrainState:  # fmt: skip
     """Parameters of a member's best checkpoint, or of its last where nothing was watched."""
     train, refit = phase_names(member)
     checkpoints = folder.checkpoints(config.keep_checkpoints, train)
@@ -340,15 +340,15 @@ def _member(folder: RunFolder, config: Config, model: Model, member: int,
             checkpoints, step = again, again.latest()
     if step is None:
         raise InputError(str(folder.path), "no checkpoint", "a run that has saved one")
-    return checkpoints.load(step, abstract_state(model), on_host=on_host)
+    return checkpoints.load(step, abstract_on(mesh, model))
 
 
-def whole(folder: RunFolder, config: Config, model: Model) -> bool:
+def whole(folder: RunFolder, config: Config, model: Model, mesh: Mesh | None) -> bool:
     """Whether what a finished run is made of (each member's checkpoint) is what was written."""
     assert config.members != "auto"  # resolved
     try:
         for member in range(1, config.members + 1):
-            _member(folder, config, model, member, finished=True)
+            _member(folder, config, model, member, finished=True, mesh=mesh)
     except InputError:
         return False
     return True
@@ -366,7 +366,7 @@ def load(run: str | Path) -> Predictor:
     return assemble(folder, config, facts, weighting, names, folder.result.exists())
 
 
-def load_member(run: str | Path, member: int) -> tuple[Model, TrainState]:
+def load_member(run: str | Path, member: int, mesh: Mesh | None = None) -> tuple[Model, TrainState]:
     """One member of a run, counted from 1; its last where it has fewer.
 
     Raises:
@@ -377,7 +377,7 @@ def load_member(run: str | Path, member: int) -> tuple[Model, TrainState]:
     assert config.members != "auto"  # resolved
     member = min(member, config.members if finished else 1)
     model = make_model(config, facts["num_features"], facts["num_labels"], 1)
-    return model, _member(folder, config, model, member, finished)
+    return model, _member(folder, config, model, member, finished, mesh)
 
 
 def _opened(run: str | Path) -> tuple[RunFolder, Config, dict[str, Any]]:
@@ -403,10 +403,10 @@ def assemble(folder: RunFolder, config: Config, facts: dict[str, Any], weighting
     model = make_model(config, facts["num_features"], facts["num_labels"], 1)
     assert config.members != "auto"  # resolved
     members = config.members if finished else 1
-    states = [_member(folder, config, model, member, finished, on_host=mesh is not None)
+    states = [_member(folder, config, model, member, finished, mesh)
               for member in range(1, members + 1)]  # fmt: skip
     model = dataclasses.replace(model, members=members)
-    state = join(states) if mesh is None else spread(join(states), mesh)
+    state = join(states) if mesh is None else joined(states, mesh)
     texts = Vectorizer.read(folder.vectorizer) if folder.vectorizer.exists() else None
     return Predictor(model, state, weighting, names, vectorizer=texts, mesh=mesh)
 
@@ -435,7 +435,7 @@ def write_json(path: Path, value: Any) -> None:
 
 def surroundings() -> dict[str, Any]:
     """Versions, the device, and the peak memory of this process in bytes."""
-    device = jax.devices()[0]
+    device = jax.local_devices()[0]
     stats = device.memory_stats() or {}
     return {
         "peak_memory_bytes": peak_memory(),

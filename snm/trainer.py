@@ -24,6 +24,7 @@ from snm.locks import LOCK, locked
 from snm.loop import Event
 from snm.phases import Phase, PhaseRun, Started, first_phase, member_seed
 from snm.prediction import Predictor
+from snm.processes import AgreedStop, first, several, wait
 from snm.runs import (
     RunFolder,
     assemble,
@@ -107,30 +108,35 @@ def training(
         "num_labels": dataset.train.num_labels,
         "warm_start": None if warm_start is None else _absolute(warm_start),
     }
+    if several() and stop is not None:
+        stop = AgreedStop(stop)
     # All that can be refused is refused before anything is written.
     folder.check(config, facts)
+    wait("the folder was looked at")
     with contextlib.ExitStack() as holding:
         hold = functools.partial(
             holding.enter_context, locked(folder.path / LOCK, f"--run-dir {folder.path}")
         )
         there = folder.path.exists()
-        if there:
+        if there and first():
             hold()
             folder.check(config, facts)  # as it is now that nobody else writes
         weighting = Weighting.fit(config.weighting, dataset.train.features)
-        first = first_phase(config, dataset)
+        opening = first_phase(config, dataset)
         looks: dict[str, Any] = {"probe": probe, "probe_every": probe_every}
-        phase = PhaseRun(folder, config, dataset, weighting, first, warm_start, **looks)
-        if not there:
+        phase = PhaseRun(folder, config, dataset, weighting, opening, warm_start, **looks)
+        if not there and first():
             hold()
             if folder.config.exists():
                 found = "a run that another process began just now"
                 raise InputError(f"--run-dir {folder.path}", found, "the same command again")
-        folder.write(config, facts, weighting, dataset.label_names, dataset.vectorizer)
+        if first():
+            folder.write(config, facts, weighting, dataset.label_names, dataset.vectorizer)
+        wait("the folder is there")
         if (
             phase.done
             and _result_stands(folder, config)
-            and whole(folder, config, dataclasses.replace(phase.model, total_steps=1))
+            and whole(folder, config, dataclasses.replace(phase.model, total_steps=1), phase.mesh)
         ):
             yield Finished(read_json(folder.result))
             return
@@ -140,8 +146,10 @@ def training(
             train_name, refit_name = phase_names(member)
             mine = dataclasses.replace(config, seed=member_seed(config.seed, member))
             if member > 1:
-                first = dataclasses.replace(first, name=train_name)
-                phase = PhaseRun(folder, mine, dataset, weighting, first, warm_start, member=member)
+                opening = dataclasses.replace(opening, name=train_name)
+                phase = PhaseRun(
+                    folder, mine, dataset, weighting, opening, warm_start, member=member
+                )
             yield from phase.run(profile and member == 1, stop)
             if config.refit:
                 every = Phase(refit_name, dataset.train, None)
@@ -172,7 +180,9 @@ def training(
             "examples_per_second": sum(phase.points for phase in done) / seconds,
             **surroundings(),
         }
-        write_json(folder.result, result)
+        if first():
+            write_json(folder.result, result)
+        wait("the result is there")
         yield Finished(result)
 
 

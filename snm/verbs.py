@@ -98,8 +98,14 @@ def run_training(
     profile: bool,
     device_memory: str | None = None,
 ) -> None:
-    """Trains with a progress bar, and prints the metrics on the test points."""
+    """Trains with a progress bar, and prints the metrics on the test points.
+
+    Of several processes the first prints.
+    """
     from snm.data.dataset import load
+    from snm.processes import first
+
+    _console.quiet = not first()
 
     with _waiting(f"reading {data}"):
         dataset = load(data)

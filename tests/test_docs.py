@@ -31,7 +31,7 @@ def test_the_site_builds_strictly(tmp_path):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=quiet)
     assert done.returncode == 0, done.stdout + done.stderr
     pages = {path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob("index.html")}
-    assert pages == {"index.html", "tutorial", "formats", "after"}
+    assert pages == {"index.html", "tutorial", "formats", "after", "devices"}
 
 
 @pytest.mark.slow
