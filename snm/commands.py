@@ -115,6 +115,7 @@ class Train:
       snm train path/to/eurlex --run-dir runs/eurlex
       snm train synthetic --run-dir runs/ns --preset paper --mined all
       snm train path/to/eurlex --run-dir runs/stop --validation-fraction 0.1 --patience 3
+      snm train path/to/eurlex --run-dir runs/eurlex --log-to wandb mlflow
     """
 
     data: Annotated[Positional[str], arg(metavar="DATA")]
@@ -131,6 +132,8 @@ class Train:
     """Write a profiler trace of a few steps to the run's folder."""
     device_memory: str | None = None
     """Refuse a run that needs more, such as 80GiB; by default what the device reports."""
+    log_to: tuple[Literal["wandb", "mlflow"], ...] = ()
+    """Services beside log.jsonl and TensorBoard's files, each an extra of its name."""
     settings: OmitArgPrefixes[Config] = dataclasses.field(default_factory=lambda: base[0])
     """Settings of the run."""
 
@@ -148,6 +151,7 @@ class Train:
             dry_run=self.dry_run,
             profile=self.profile,
             device_memory=self.device_memory,
+            log_to=self.log_to,
         )
 
 
