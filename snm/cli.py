@@ -26,7 +26,7 @@ from snm.growing.command import Grow
 from snm.importing.command import Import
 from snm.serving.command import Serve
 
-__all__ = ["STOPPED", "main"]
+__all__ = ["STOPPED", "main", "parse"]
 
 STOPPED = 75
 """Exit status after a checkpoint was taken on request: EX_TEMPFAIL of sysexits.h, try again."""
@@ -86,6 +86,16 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 def _run(words: list[str]) -> None:
+    parse(words)()
+
+
+def parse(words: list[str]) -> Any:
+    """What a command line asks for, to be called; nothing is done yet.
+
+    Raises:
+      InputError: an unknown command or option; the nearest is named.
+      SystemExit: `--help`, or words that do not fit.
+    """
     base[0] = _settings_base(words)
     said = io.StringIO()
     try:
@@ -100,7 +110,7 @@ def _run(words: list[str]) -> None:
         _refuse_unknown(words)
         print(said.getvalue(), end="", file=sys.stderr)  # anything else tyro says best itself
         raise
-    command()
+    return command
 
 
 def _refuse_unknown(words: Sequence[str]) -> None:

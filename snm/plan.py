@@ -38,6 +38,7 @@ from snm.phases import first_phase, source_of, steps_per_dispatch
 from snm.prediction import ROWS
 from snm.runs import head_stages, make_model
 from snm.saving import has_room, state_bytes
+from snm.updates import has_accumulator
 
 __all__ = [
     "PARTS",
@@ -350,7 +351,7 @@ def ways_to_fit(
 def _changes(needs: Needs, config: Config, model: Model, limit: int) -> Iterator[tuple[str, Needs]]:
     if needs.resident:
         yield "--data-on host", dataclasses.replace(needs, resident=False)
-    if config.row_optimizer == "adagrad":
+    if has_accumulator(config.row_optimizer):
         rows = 4 * (model.num_features + model.head.num_labels)
         less = dataclasses.replace(needs, optimiser=max(needs.optimiser - rows, 0))
         yield "--row-optimizer sgd", less

@@ -19,7 +19,7 @@ from jax import lax
 
 from snm.rows import RowTable, SparseRows, entry_rows, normalize
 
-__all__ = ["ROW_OPTIMIZERS", "add_scatter", "step_rows", "update_rows"]
+__all__ = ["ROW_RULES", "RowRule", "add_scatter", "has_accumulator", "step_rows", "update_rows"]
 
 _UNROLL_ADD = 2  # entries a turn of the updating loop, which writes as much as it reads
 _PROJECT_BLOCK = 256  # rows brought back to unit length at once
@@ -28,7 +28,30 @@ _ADAGRAD_EPSILON = 1e-10
 Gradient = tuple[SparseRows, jax.Array]
 """A sparse [n, N] block and float [n, dim] vectors: the table's gradient is block.T @ vectors."""
 
-RowUpdate = Callable[..., RowTable]
+RowRule = Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
+"""How an optimiser that is not linear in the gradient turns it into a step.
+
+From one accumulator a row, float [m], and the rows' whole gradients, float [m, dim]: the direction,
+float [m, dim], whose multiple by the learning rate is subtracted, and the new accumulators.
+"""
+
+
+def adagrad(accumulator: jax.Array, gradient: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Row-wise Adagrad: a row's accumulator adds up the mean of its squared gradients.
+
+    (Duchi, Hazan and Singer, 2011, with one sum a row.)
+    """
+    accumulator = accumulator + jnp.mean(gradient * gradient, axis=-1)
+    return gradient * lax.rsqrt(accumulator + _ADAGRAD_EPSILON)[:, None], accumulator
+
+
+ROW_RULES: dict[str, RowRule] = {"adagrad": adagrad}
+"""Name -> rule. `sgd` is none: linear in the gradient, it needs no accumulator and no sorting."""
+
+
+def has_accumulator(optimizer: str) -> bool:
+    """Whether an optimiser, `sgd` or a name of ROW_RULES, keeps a number a row."""
+    return optimizer in ROW_RULES
 
 
 def update_rows(
@@ -46,7 +69,7 @@ def update_rows(
     Args:
       table: the table; donate its buffers, and let `ok` depend on all that was read from them.
       gradients: the table's gradient as a sum of `block.T @ vectors`; a row may be named often.
-      optimizer: a name of `ROW_OPTIMIZERS`.
+      optimizer: `sgd`, or a name of `ROW_RULES`.
       learning_rate: scalar.
       ok: bool scalar; where False nothing is written.
       unit_norm: scale the touched rows back to unit length after the step (projected SGD).
@@ -59,8 +82,11 @@ def update_rows(
     gradients = [(block, vectors) for block, vectors in gradients if block.ids.shape[0]]
     if not gradients:
         return table
-    step = ROW_OPTIMIZERS[optimizer]
-    return step(table, gradients, learning_rate, jnp.asarray(ok), unit_norm, touched)
+    ok = jnp.asarray(ok)
+    if has_accumulator(optimizer):
+        # Their sorted entries visit each row once.
+        return _by_rule(table, gradients, learning_rate, ok, unit_norm, optimizer)
+    return _sgd(table, gradients, learning_rate, ok, unit_norm, touched)
 
 
 def _sgd(
@@ -139,15 +165,14 @@ def _project_scatter(rows: jax.Array, ids: jax.Array, count: jax.Array) -> jax.A
     return rows.at[ids].set(normalize(rows[ids]), mode="drop")
 
 
-def _adagrad(
+def _by_rule(
     table: RowTable,
     gradients: Sequence[Gradient],
     learning_rate: jax.Array | float,
     ok: jax.Array,
     unit_norm: bool,
-    touched: jax.Array | None,
+    optimizer: str,
 ) -> RowTable:
-    del touched  # the sorted entries visit each row once
     ids, values, places = _sorted_entries(gradients, table.rows.shape[0])
     vectors = jnp.concatenate([vectors for _, vectors in gradients])
 
@@ -157,7 +182,7 @@ def _adagrad(
         return step_rows(
             RowTable(rows, total),
             gradient,
-            optimizer="adagrad",
+            optimizer=optimizer,
             learning_rate=learning_rate,
             unit_norm=unit_norm,
         )
@@ -180,8 +205,7 @@ def step_rows(
     Args:
       block: rows float [m, dim], each standing once, and their accumulators.
       gradient: float [m, dim].
-      optimizer: sgd, or adagrad: row-wise, one accumulator a row, which adds up the mean of its
-        squared gradients (Duchi, Hazan and Singer, 2011, with one sum a row).
+      optimizer: `sgd`, or a name of `ROW_RULES`.
       learning_rate: scalar.
       unit_norm: scale the rows back to unit length.
 
@@ -189,10 +213,9 @@ def step_rows(
       The rows and accumulators after the step.
     """
     accumulator = block.accumulator
-    if optimizer == "adagrad":
+    if has_accumulator(optimizer):
         assert accumulator is not None
-        accumulator = accumulator + jnp.mean(gradient * gradient, axis=-1)
-        gradient = gradient * lax.rsqrt(accumulator + _ADAGRAD_EPSILON)[:, None]
+        gradient, accumulator = ROW_RULES[optimizer](accumulator, gradient)
     rows = block.rows - jnp.asarray(learning_rate, block.rows.dtype) * gradient
     return (normalize(rows) if unit_norm else rows), accumulator
 
@@ -281,6 +304,3 @@ def _segments_scatter(
         table.rows.at[row].set(new, mode="drop"),
         table.accumulator.at[row].set(total, mode="drop"),
     )
-
-
-ROW_OPTIMIZERS: dict[str, RowUpdate] = {"sgd": _sgd, "adagrad": _adagrad}
