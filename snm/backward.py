@@ -52,7 +52,7 @@ class Problem:
       excluded: int32 [T] or None, the slot that each term leaves out.
       masked: pairs of row and slot that no term of the row may use, or None.
       shard: which label rows are here.
-      row_optimizer: a name of `updates.ROW_OPTIMIZERS`.
+      row_optimizer: `sgd`, or a name of `updates.ROW_RULES`.
       compute_dtype: type of the factors of matrix products.
       noise: what the rounding of a narrow table follows from; see `snm.rounding`.
     """

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import difflib
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -22,31 +19,19 @@ except ImportError as error:
         "SNMClassifier needs scikit-learn: pip install 'snm[sklearn]'", name="sklearn"
     ) from error
 
-from snm.config import PRESETS, Config, preset
+from snm.config import Config
 from snm.data.dataset import Dataset, Points
 from snm.data.weighting import Weighting
 from snm.errors import InputError
-from snm.fitting import MemberFit
+from snm.fitting import Watch, fit_members
 from snm.model import Model, join
-from snm.phases import member_seed
+from snm.parameters import SETTINGS, config_of
 from snm.prediction import Predictor
 from snm.runs import make_model, resolve
 from snm.targets import Targets
 
 __all__ = ["SNMClassifier"]
 
-# Parameters that are settings of the same name; None leaves the preset's.
-_SETTINGS = (
-    "weighting", "input_dropout", "dim", "encoder", "score_scale", "bias", "loss", "phi",
-    "sampled", "mined", "exclude", "positives", "members", "epochs", "batch_size",
-    "learning_rate", "schedule", "row_optimizer", "compute_dtype",
-)  # fmt: skip
-# What a run folder has and a fit in memory has not.
-_OF_RUNS = {
-    "preset", "seed", "validation_fraction", "evaluate_every", "patience", "monitor", "refit",
-    "propensity_a", "propensity_b", "checkpoint_every", "keep_checkpoints",
-}  # fmt: skip
-_SMALLEST_BATCH, _STEPS_AN_EPOCH = 16, 16
 _NEXT_PART = 7_368_787  # from the seed of one `partial_fit` to the next
 
 
@@ -83,6 +68,10 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
       settings: further fields of `snm.Config`, a mapping from name to value.
       labels_per_point: labels that `predict` gives a point of a multi-label problem; `auto` is
         the rounded mean of the training points, at least 1.
+      early_stopping: whether to hold points out, and to stop a member when its precision at 1 on
+        them no longer rises; its best parameters are kept. Not in `partial_fit`.
+      validation_fraction: share of the points that is held out then.
+      n_iter_no_change: epochs without a better score after which to stop.
       random_state: seed; an int gives the same bits again.
       verbose: whether to show a progress bar.
 
@@ -91,6 +80,8 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
       n_features_in_: d.
       config_: the resolved settings.
       loss_curve_: mean loss of each dispatch of a few steps, in order, over all members.
+      validation_scores_: precision at 1 after each epoch, a list a member; empty lists without
+        early stopping.
 
     Example:
       >>> import numpy as np
@@ -127,6 +118,9 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
         compute_dtype: str | None = None,
         settings: dict[str, Any] | None = None,
         labels_per_point: int | str = "auto",
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 3,
         random_state: Any = 0,
         verbose: bool = False,
     ):
@@ -152,6 +146,9 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
         self.compute_dtype = compute_dtype
         self.settings = settings
         self.labels_per_point = labels_per_point
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
         self.random_state = random_state
         self.verbose = verbose
 
@@ -173,7 +170,10 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
         labels = _matched(features, targets.matrix(y))
         self._begin(features, labels, targets)
         assert self.config_.epochs != "auto"  # resolved
-        self._train(features, labels, self.config_.epochs, self.config_)
+        watch = None
+        if self.early_stopping:
+            features, labels, watch = self._held_out(features, labels)
+        self._train(features, labels, self.config_.epochs, self.config_, watch)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> SNMClassifier:
@@ -191,6 +191,9 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
           ValueError: inputs or targets that cannot be used.
           NonFiniteError: a loss was not finite.
         """
+        if self.early_stopping:
+            found, expected = "True in partial_fit", "False: who calls it decides when to stop"
+            raise InputError("early_stopping", found, expected)
         first = not hasattr(self, "_states")
         features = self._inputs(X, y, reset=first)
         if first:
@@ -220,7 +223,7 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
             Dataset("fit", Points(features, labels), None, None, ""),
         )
         # Nothing of an earlier fit is left where this one fails.
-        for name in ("_states", "predictor_", "loss_curve_"):
+        for name in ("_states", "predictor_", "loss_curve_", "validation_scores_"):
             if hasattr(self, name):
                 delattr(self, name)
         self.config_: Config = config
@@ -230,24 +233,49 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
         self._mean_labels = labels.nnz / features.shape[0]
         self._parts = 0
 
-    def _train(self, features: csr_matrix, labels: csr_matrix, epochs: int, config: Config) -> None:
-        weighted = self._fitted_weighting.apply(features)
-        members = self._members()
-        earlier: list[Any] = self.__dict__.pop("_states", [None] * members)
+    def _train(
+        self,
+        features: csr_matrix,
+        labels: csr_matrix,
+        epochs: int,
+        config: Config,
+        watch: Watch | None = None,
+    ) -> None:
+        earlier = self.__dict__.pop("_states", [None] * self._members())
         self.__dict__.pop("predictor_", None)
-        states: list[Any] = []
-        losses: list[float] = []
-        with _progress(self.verbose) as step:
-            for member, state in enumerate(earlier, 1):
-                mine = dataclasses.replace(config, seed=member_seed(config.seed, member))
-                fit = MemberFit(mine, weighted, labels, state, epochs)
-                for event in fit.run():
-                    losses.append(event.loss)
-                    step(f"member {member} of {members}", event.step, fit.num_steps, event.loss)
-                states.append(fit.state)
-        self.loss_curve_ = losses
-        self._states = states
+        fitted = fit_members(
+            config,
+            self._fitted_weighting.apply(features),
+            labels,
+            earlier,
+            epochs,
+            watch=watch,
+            shown=self.verbose,
+        )
+        self.loss_curve_ = fitted.losses
+        self.validation_scores_ = fitted.scores
+        self._states = fitted.states
         self.predictor_ = self._joined()
+
+    def _held_out(
+        self, features: csr_matrix, labels: csr_matrix
+    ) -> tuple[csr_matrix, csr_matrix, Watch]:
+        """Points to train on, and points to watch."""
+        share, patience = self.validation_fraction, self.n_iter_no_change
+        if not 0 < share < 1:
+            raise InputError("validation_fraction", repr(share), "a share above 0 and below 1")
+        if not isinstance(patience, int | np.integer) or patience < 1:
+            raise InputError("n_iter_no_change", repr(patience), "a number of epochs, 1 or more")
+        parts = Dataset("fit", Points(features, labels), None, None, "").split(
+            share, self.config_.seed
+        )
+        assert parts.test is not None
+        if not parts.train.labels.nnz or not parts.test.labels.nnz:
+            found = f"{share} of {features.shape[0]} points"
+            raise InputError("validation_fraction", found, "labels in either part")
+        watched = self._fitted_weighting.apply(parts.test.features)
+        watch = Watch(watched, parts.test.labels, int(patience))
+        return parts.train.features, parts.train.labels, watch
 
     def _joined(self) -> Predictor:
         sizes = self.n_features_in_, len(self.classes_)
@@ -267,29 +295,9 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
         return _csr(validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=reset))
 
     def _config(self, num_points: int) -> Config:
-        if self.preset not in PRESETS:
-            raise InputError("preset", repr(self.preset), f"one of {', '.join(PRESETS)}")
-        start = preset(self.preset)
-        given = {name: getattr(self, name) for name in _SETTINGS}
-        given = {name: value for name, value in given.items() if value is not None}
-        if self.batch_size is None and num_points < start.batch_size * _STEPS_AN_EPOCH:
-            # A step or two an epoch would be a handful of steps in all.
-            given["batch_size"] = min(
-                start.batch_size, max(_SMALLEST_BATCH, num_points // _STEPS_AN_EPOCH)
-            )
-        known = {field.name for field in dataclasses.fields(Config)} - _OF_RUNS
-        for name, value in (self.settings or {}).items():
-            if name in _OF_RUNS:
-                raise InputError(
-                    f"settings: {name}", "a setting of runs", "snm.train, or model selection"
-                )
-            if name not in known:
-                near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
-                raise InputError(f"settings: {name}", "an unknown key", f"for example {near}")
-            if given.get(name, value) != value:
-                raise InputError(f"settings: {name}", "another value than the parameter's", "one")
-            given[name] = value
-        return dataclasses.replace(start, **given, seed=_seed(self.random_state))
+        given = {name: getattr(self, name) for name in SETTINGS}
+        seed = _seed(self.random_state)
+        return config_of(self.preset, given, self.settings, num_points=num_points, seed=seed)
 
     # -- answers -----------------------------------------------------------------------------
 
@@ -391,22 +399,3 @@ def _seed(random_state: Any) -> int:
     if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
-
-
-@contextlib.contextmanager
-def _progress(shown: bool) -> Iterator[Any]:
-    """What is told each dispatch; draws a bar where that is wanted."""
-    if not shown:
-        yield lambda *_: None
-        return
-    from rich.progress import Progress
-
-    with Progress() as bar:
-        tasks: dict[str, Any] = {}
-
-        def step(name: str, done: int, total: int, loss: float) -> None:
-            if name not in tasks:
-                tasks[name] = bar.add_task(name, total=total)
-            bar.update(tasks[name], completed=done, description=f"{name}  loss {loss:.4f}")
-
-        yield step

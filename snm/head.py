@@ -31,6 +31,7 @@ from snm.rows import RowTable, SparseRows, entry_rows, random_rows
 from snm.sampling import Sample, slots_of
 from snm.scoring import MASKED, Best, Masked
 from snm.shards import Shard
+from snm.updates import has_accumulator
 
 __all__ = ["Head", "HeadSpec", "HeadStep", "init_head", "update_head"]
 
@@ -58,7 +59,7 @@ class HeadSpec:
       exclude: positive (the term's own, as in the paper) or all (every known label of the point:
         another loss, in which known positives are never negatives).
       positives: one term a point, or all labels of a point as terms.
-      row_optimizer: a name of `updates.ROW_OPTIMIZERS`.
+      row_optimizer: `sgd`, or a name of `updates.ROW_RULES`.
       bias: add a learned bias a label to its score.
       learn_scale: learn the multiplier of the scores.
       compute_dtype: type of the factors of matrix products; sums are float32.
@@ -171,7 +172,7 @@ def init_head(
     With `part` = (i, parts), the i-th of so many equal ranges of rows.
     """
     rows = random_rows(key, spec.num_labels, dim, part=part, dtype=spec.table_dtype)
-    accumulator = jnp.zeros(rows.shape[0]) if spec.row_optimizer == "adagrad" else None
+    accumulator = jnp.zeros(rows.shape[0]) if has_accumulator(spec.row_optimizer) else None
     bias = jnp.zeros(rows.shape[0]) if spec.bias else None
     return Head(RowTable(rows, accumulator), bias, jnp.float32(math.log(score_scale)))
 

@@ -13,10 +13,7 @@ __all__ = [
     "peak_memory",
     "reset_peak",
     "resident_memory",
-    "training_memory",
 ]
-
-_PROCESS = 950 * 2**20  # Python, jax, its programs and the evaluation, whatever the data
 
 
 def peak_memory() -> int:
@@ -67,17 +64,3 @@ def reset_peak() -> None:
     """Lets `peak_memory` begin again at what is held now, where the kernel can do that."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-
-
-def training_memory(rows: int, dim: int, members: int, entries: int) -> int:
-    """Bytes that a training run takes at its peak on a CPU, to within a third or so.
-
-    Args:
-      rows: features and labels, each with one row.
-      dim: of a row.
-      members: models whose rows are put side by side at the end.
-      entries: non-zero entries of features and labels, train and test.
-    """
-    table = 4 * rows * dim
-    # While training a checkpoint is copied out; at the end each member is there twice.
-    return _PROCESS + 3 * 8 * entries + max(3, 2 * members) * table

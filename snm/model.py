@@ -22,7 +22,7 @@ from snm.rounding import noise_of
 from snm.rows import RowTable, SparseRows, bag, random_rows
 from snm.scoring import Best, Masked, best_scores
 from snm.shards import Shard
-from snm.updates import update_rows
+from snm.updates import has_accumulator, update_rows
 
 __all__ = [
     "Model",
@@ -147,8 +147,8 @@ def init_state(model: Model, *, part: tuple[jax.Array, int] | None = None) -> Tr
         part=part,
         dtype=model.head.table_dtype,
     )
-    adagrad = model.head.row_optimizer == "adagrad"
-    accumulator = jnp.zeros(rows.shape[0]) if adagrad else None
+    keeps = has_accumulator(model.head.row_optimizer)
+    accumulator = jnp.zeros(rows.shape[0]) if keeps else None
     tower = init_tower(model.dim, model.encoder, model.head.compute_dtype, model.seed)[1]
     return TrainState(
         features=RowTable(rows, accumulator),

@@ -40,6 +40,7 @@ from snm.prediction import ROWS, compiled_top
 from snm.processes import everywhere
 from snm.runs import head_stages, make_model
 from snm.saving import has_room, state_bytes
+from snm.updates import has_accumulator
 
 __all__ = [
     "PARTS",
@@ -391,7 +392,7 @@ def ways_to_fit(
 def _changes(needs: Needs, config: Config, model: Model, limit: int) -> Iterator[tuple[str, Needs]]:
     if needs.resident:
         yield "--data-on host", dataclasses.replace(needs, resident=False)
-    if config.row_optimizer == "adagrad":
+    if has_accumulator(config.row_optimizer):
         rows = 4 * (model.num_features + model.head.num_labels)
         less = dataclasses.replace(needs, optimiser=max(needs.optimiser - rows, 0))
         yield "--row-optimizer sgd", less

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 from typing import Any
@@ -30,12 +31,52 @@ from snm.plan import (
 from snm.runs import resolve
 from snm.saving import state_bytes
 
-__all__ = ["refuse_what_cannot_fit", "run_plan"]
+__all__ = ["Room", "refuse_what_cannot_fit", "room", "run_plan", "size_in_words"]
 
 _console = Console(highlight=False, markup=False)
 _WAYS = 3
 _SURE = 6  # times the tables that a run never takes
 _BASE = 2 << 30  # bytes that programs and activations of usual settings stay below
+
+
+@dataclasses.dataclass(frozen=True)
+class Room:
+    """What a run needs of the device that trains, what there is, and what would make it fit.
+
+    Attributes:
+      needed: bytes at the peak.
+      limit: bytes that it may take.
+      ways: flags, and the bytes at the peak with them; empty where it fits.
+    """
+
+    needed: int
+    limit: int
+    ways: list[tuple[str, int]]
+
+    @property
+    def fits(self) -> bool:
+        """Whether it does."""
+        return self.needed <= self.limit
+
+    @property
+    def advice(self) -> str:
+        """The ways in words."""
+        ways = ", ".join(f"{flags} ({size_in_words(size)})" for flags, size in self.ways)
+        return f"what would fit: {ways or 'no single change'}"
+
+
+def room(dataset: Dataset, config: Config, limit: int | None = None) -> Room:
+    """Compiles a run's programs, and compares what it will need with what there is.
+
+    Args:
+      dataset: loaded.
+      config: resolved.
+      limit: bytes; by default what the device has.
+    """
+    limit = device_memory() if limit is None else limit
+    expected, programs = forecast(dataset, config)
+    ways = [] if expected.peak_device <= limit else _ways(expected, config, programs, limit)
+    return Room(expected.peak_device, limit, ways)
 
 
 def run_plan(data: str, config: Config, memory: str | None, *, as_json: bool) -> None:
@@ -90,10 +131,10 @@ def run_plan(data: str, config: Config, memory: str | None, *, as_json: bool) ->
             f"(epochs {config.epochs}, members {config.members}), evaluation on top",
             soft_wrap=True,
         )
-    room = f"{_size(peak)} at the peak, of {_size(limit)}"
+    room = f"{size_in_words(expected.peak_device)} at the peak, of {size_in_words(limit)}"
     _console.print(f"fits: {room}" if fits else f"does not fit: {room}", soft_wrap=True)
     for flags, size in ways:
-        _console.print(f"  {flags:<24} {_size(size)}")
+        _console.print(f"  {flags:<24} {size_in_words(size)}")
 
 
 def _play_devices(mesh: str) -> None:
@@ -118,16 +159,13 @@ def refuse_what_cannot_fit(dataset: Dataset, config: Config, memory: str | None)
     config = resolve(config, dataset)
     if memory is None and _SURE * _rough(config, dataset) + _BASE < limit:
         return
-    expected, programs = forecast(dataset, config)
-    if expected.peak_device <= limit:
-        return
-    ways = ", ".join(f"{flags} ({_size(size)})"
-                     for flags, size in _ways(expected, config, programs, limit))  # fmt: skip
-    raise InputError(
-        "--device-memory",
-        f"a run that needs {_size(expected.peak_device)}",
-        f"at most {_size(limit)}; what would fit: {ways or 'no single change'}",
-    )
+    found = room(dataset, config, limit)
+    if not found.fits:
+        raise InputError(
+            "--device-memory",
+            f"a run that needs {size_in_words(found.needed)}",
+            f"at most {size_in_words(limit)}; {found.advice}",
+        )
 
 
 def _rough(config: Config, dataset: Dataset) -> int:
@@ -172,7 +210,8 @@ def _mebibytes(size: int) -> str:
     return f"{size / 2**20:,.1f}" if size else ""
 
 
-def _size(size: int) -> str:
+def size_in_words(size: int) -> str:
+    """Bytes as people write them: `80.00 GiB`, `12 MiB`."""
     return f"{size / 2**30:.2f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"
 
 

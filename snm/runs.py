@@ -7,6 +7,7 @@
 - `vectorizer.json`: what turns texts into features, where the data were made from texts
 - `log.jsonl`: one line an event
 - `tensorboard/`: the same as event files
+- `trackers.json`: ids of the run in services that it is logged to, where there are any
 - `checkpoints/`: parameters
 - `result.json`: metrics on the test points, time, memory, versions
 """

@@ -5,8 +5,8 @@ promise that XLA keeps only where every read of a table comes before its first w
 dependency*; otherwise it copies the whole table. Callers get this by passing `ok`, which depends
 on everything that was read, and bounds the loops that write.
 
-As in `snm.rows`, CPU and accelerators each have their form. Tables narrower than float32 take the
-form of Adagrad, which adds up all gradients of a row before it steps it: a row is rounded once a
+As in `snm.rows`, CPU and accelerators each have their form. Tables narrower than float32 go the
+way of those rules, which add up all gradients of a row before they step it: a row is rounded once a
 step, and not once an entry.
 """
 
@@ -22,16 +22,39 @@ from jax import lax
 from snm.rounding import as_float, rounded_rows
 from snm.rows import RowTable, SparseRows, entry_rows, normalize
 
-__all__ = ["ROW_OPTIMIZERS", "add_scatter", "step_rows", "update_rows"]
+__all__ = ["ROW_RULES", "RowRule", "add_scatter", "has_accumulator", "step_rows", "update_rows"]
 
 _UNROLL_ADD = 2  # entries a turn of the updating loop, which writes as much as it reads
 _PROJECT_BLOCK = 256  # rows brought back to unit length at once
 _ADAGRAD_EPSILON = 1e-10
 
-RowUpdate = Callable[..., RowTable]
-
 Gradient = tuple[SparseRows, jax.Array]
 """A sparse [n, N] block and float [n, dim] vectors: the table's gradient is block.T @ vectors."""
+
+RowRule = Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
+"""How an optimiser that is not linear in the gradient turns it into a step.
+
+From one accumulator a row, float [m], and the rows' whole gradients, float [m, dim]: the direction,
+float [m, dim], whose multiple by the learning rate is subtracted, and the new accumulators.
+"""
+
+
+def adagrad(accumulator: jax.Array, gradient: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Row-wise Adagrad: a row's accumulator adds up the mean of its squared gradients.
+
+    (Duchi, Hazan and Singer, 2011, with one sum a row.)
+    """
+    accumulator = accumulator + jnp.mean(gradient * gradient, axis=-1)
+    return gradient * lax.rsqrt(accumulator + _ADAGRAD_EPSILON)[:, None], accumulator
+
+
+ROW_RULES: dict[str, RowRule] = {"adagrad": adagrad}
+"""Name -> rule. `sgd` is none: linear in the gradient, it needs no accumulator and no sorting."""
+
+
+def has_accumulator(optimizer: str) -> bool:
+    """Whether an optimiser, `sgd` or a name of ROW_RULES, keeps a number a row."""
+    return optimizer in ROW_RULES
 
 
 def update_rows(
@@ -50,7 +73,7 @@ def update_rows(
     Args:
       table: the table; donate its buffers, and let `ok` depend on all that was read from them.
       gradients: the table's gradient as a sum of `block.T @ vectors`; a row may be named often.
-      optimizer: a name of `ROW_OPTIMIZERS`.
+      optimizer: `sgd`, or a name of `ROW_RULES`.
       learning_rate: scalar.
       ok: bool scalar; where False nothing is written.
       unit_norm: scale the touched rows back to unit length after the step (projected SGD).
@@ -65,8 +88,11 @@ def update_rows(
     gradients = [(block, vectors) for block, vectors in gradients if block.ids.shape[0]]
     if not gradients:
         return table
-    step = ROW_OPTIMIZERS[optimizer]
-    return step(table, gradients, learning_rate, jnp.asarray(ok), unit_norm, touched, noise)
+    ok = jnp.asarray(ok)
+    if has_accumulator(optimizer) or table.rows.dtype == jnp.uint16:
+        # Their sorted entries visit each row once.
+        return _row_by_row(table, gradients, learning_rate, ok, unit_norm, optimizer, noise)
+    return _sgd(table, gradients, learning_rate, ok, unit_norm, touched)
 
 
 def _sgd(
@@ -76,10 +102,7 @@ def _sgd(
     ok: jax.Array,
     unit_norm: bool,
     touched: jax.Array | None,
-    noise: jax.Array | None,
 ) -> RowTable:
-    if table.rows.dtype == jnp.uint16:
-        return _row_by_row(table, gradients, "sgd", learning_rate, ok, unit_norm, noise)
     # Linear in the gradient, so entries of the same row need not be added up first.
     rows = table.rows
     for block, vectors in gradients:
@@ -148,26 +171,13 @@ def _project_scatter(rows: jax.Array, ids: jax.Array, count: jax.Array) -> jax.A
     return rows.at[ids].set(normalize(rows[ids]), mode="drop")
 
 
-def _adagrad(
-    table: RowTable,
-    gradients: Sequence[Gradient],
-    learning_rate: jax.Array | float,
-    ok: jax.Array,
-    unit_norm: bool,
-    touched: jax.Array | None,
-    noise: jax.Array | None,
-) -> RowTable:
-    del touched  # the sorted entries visit each row once
-    return _row_by_row(table, gradients, "adagrad", learning_rate, ok, unit_norm, noise)
-
-
 def _row_by_row(
     table: RowTable,
     gradients: Sequence[Gradient],
-    optimizer: str,
     learning_rate: jax.Array | float,
     ok: jax.Array,
     unit_norm: bool,
+    optimizer: str,
     noise: jax.Array | None,
 ) -> RowTable:
     ids, values, places = _sorted_entries(gradients, table.rows.shape[0])
@@ -203,8 +213,7 @@ def step_rows(
     Args:
       block: rows [m, dim] as a table keeps them, each standing once, and their accumulators.
       gradient: float32 [m, dim].
-      optimizer: sgd, or adagrad: row-wise, one accumulator a row, which adds up the mean of its
-        squared gradients (Duchi, Hazan and Singer, 2011, with one sum a row).
+      optimizer: `sgd`, or a name of `ROW_RULES`.
       learning_rate: scalar.
       unit_norm: scale the rows back to unit length.
 
@@ -212,10 +221,9 @@ def step_rows(
       The rows, in float32, and accumulators after the step.
     """
     accumulator = block.accumulator
-    if optimizer == "adagrad":
+    if has_accumulator(optimizer):
         assert accumulator is not None
-        accumulator = accumulator + jnp.mean(gradient * gradient, axis=-1)
-        gradient = gradient * lax.rsqrt(accumulator + _ADAGRAD_EPSILON)[:, None]
+        gradient, accumulator = ROW_RULES[optimizer](accumulator, gradient)
     rows = as_float(block.rows)
     rows = rows - jnp.asarray(learning_rate, rows.dtype) * gradient
     return (normalize(rows) if unit_norm else rows), accumulator
@@ -306,6 +314,3 @@ def _segments_scatter(
     if accumulator is not None:
         accumulator = accumulator.at[row].set(total, mode="drop")
     return RowTable(table.rows.at[row].set(new, mode="drop"), accumulator)
-
-
-ROW_OPTIMIZERS: dict[str, RowUpdate] = {"sgd": _sgd, "adagrad": _adagrad}

@@ -9,7 +9,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +97,7 @@ def run_training(
     dry_run: bool,
     profile: bool,
     device_memory: str | None = None,
+    log_to: Sequence[str] = (),
 ) -> None:
     """Trains with a progress bar, and prints the metrics on the test points.
 
@@ -104,8 +105,10 @@ def run_training(
     """
     from snm.data.dataset import load
     from snm.processes import first
+    from snm.trackers import check_trackers, tracked
 
     _console.quiet = not first()
+    check_trackers(log_to)
 
     with _waiting(f"reading {data}"):
         dataset = load(data)
@@ -135,7 +138,7 @@ def run_training(
             profile=profile,
             stop=stop,
         )
-        for event in events:
+        for event in tracked(events, log_to if first() else (), run_dir):
             if isinstance(event, trainer.Started):
                 total, per_epoch, begun = event.last_step, event.steps_per_epoch, event.step
                 clock, seen = time.perf_counter(), 0

@@ -2,9 +2,12 @@
 
 import gzip
 import json
+import platform
 import re
+import shutil
 import subprocess
 import sys
+from importlib import metadata
 
 import numpy as np
 import pytest
@@ -14,6 +17,7 @@ from scipy import sparse
 import snm
 from snm.cli import main
 from snm.data.formats import iter_features, read_text
+from snm.doctor import about
 
 HEADER = f"{tiny.POINTS} {tiny.FEATURES} {tiny.LABELS}"
 
@@ -284,6 +288,53 @@ def test_help_is_quick():
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         assert "snm" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("platforms", "said"),
+    [("cpu", r"devices: \d+ x cpu \(cpu\)"), ("no_such", "devices: none, jax cannot start: .*")],
+)
+def test_version_tells_devices_and_survives_broken_ones(monkeypatch, capsys, platforms, said):
+    monkeypatch.setenv("JAX_PLATFORMS", platforms)
+    main(["--version"])
+    first, second, third = capsys.readouterr().out.splitlines()
+    assert first == f"snm {snm.__version__}"
+    assert second.startswith(f"jax {metadata.version('jax')}, jaxlib {metadata.version('jaxlib')}")
+    assert f"Python {platform.python_version()}" in second
+    assert re.fullmatch(said, third)
+
+
+def test_a_device_that_never_answers_does_not_hold_up_the_version(monkeypatch):
+    monkeypatch.setattr(about, "_START", 0.2)
+    monkeypatch.setattr(about, "_LOOK", "import time; time.sleep(60)")
+    assert about.version_lines()[-1] == "devices: jax did not answer within 0.2 s"
+    monkeypatch.setattr(about, "_LOOK", "import os; os.abort()")
+    assert "jax cannot start: exit status -6" in about.version_lines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("snm tr", {"train"}),
+        ("snm data f", {"fetch"}),
+        ("snm train x --learning", {"--learning-rate"}),
+    ],
+)
+def test_completion_of_bash(tmp_path, line, expected):
+    """What the shell would offer, asked of a real one."""
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("there is no bash")
+    script = subprocess.run([sys.executable, "-m", "snm", "--tyro-print-completion", "bash"],
+                            capture_output=True, text=True, check=True).stdout  # fmt: skip
+    (tmp_path / "snm").write_text(script)
+    words = line.split()
+    asked = (
+        f"source {tmp_path / 'snm'}; COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; "
+        f"_tyro_snm snm {words[-1]} {words[-2]}; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    )
+    done = subprocess.run([bash, "-c", asked], capture_output=True, text=True, check=True)
+    assert {word.strip() for word in done.stdout.splitlines()} == expected
 
 
 def test_synth_and_stats(tmp_path, capsys):

@@ -6,13 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pages
 import pytest
-from test_cli import call
 
-ROOT = Path(__file__).resolve().parents[1]
-# In the order in which they build on each other.
-PAGES = ("tutorial.md", "after.md", "formats.md")
-BLOCK = re.compile(r"^```(python|sh)( no-run)?\n(.*?)^```", re.DOTALL | re.MULTILINE)
+DOCS = pages.ROOT / "docs"
+PAGES = sorted(path.name for path in DOCS.glob("*.md"))
+# A chain is run once, by its last page.
+_INNER = {page.name for name in PAGES for page in pages.chain(DOCS / name)[:-1]}
+LAST = [name for name in PAGES if name not in _INNER]
 
 
 def test_the_site_builds_strictly(tmp_path):
@@ -28,31 +29,52 @@ def test_the_site_builds_strictly(tmp_path):
         tmp_path,
     ]
     quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=quiet)
+    done = subprocess.run(command, cwd=pages.ROOT, capture_output=True, text=True, env=quiet)
     assert done.returncode == 0, done.stdout + done.stderr
-    pages = {path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob("index.html")}
-    assert pages == {"index.html", "tutorial", "formats", "after", "devices"}
+    built = {path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob("index.html")}
+    assert built == {"index.html", *(Path(name).stem for name in PAGES if name != "index.md")}
+    # Each page is found from the others, and the plots that it shows are there.
+    listed = (pages.ROOT / "mkdocs.yml").read_text()
+    assert all(f": {name}\n" in listed for name in PAGES)
+
+
+def test_pictures_and_links_of_the_readmes():
+    """Of files that are no part of the site."""
+    for name in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md", "experiments/README.md"):
+        path = pages.ROOT / name
+        for target in re.findall(r"\]\(([^)#\s]+)", path.read_text(encoding="utf-8")):
+            if "://" not in target:
+                assert (path.parent / target).exists(), f"{name}: {target}"
+
+
+@pytest.mark.parametrize("page", ["../README.md", "../CONTRIBUTING.md", *PAGES])
+def test_commands_are_those_that_there_are(page, monkeypatch):
+    monkeypatch.chdir(pages.ROOT)  # files that they name
+    count = pages.read_commands(DOCS / page)
+    assert count >= {"../README.md": 20, "tutorial.md": 4}.get(page, 0)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of modules that the tutorial reads
-def test_every_block_runs(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("page", LAST)
+def test_every_block_runs(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     scope: dict[str, object] = {}
-    ran = {"python": 0, "sh": 0}
-    for page in PAGES:
-        for kind, skipped, text in BLOCK.findall((ROOT / "docs" / page).read_text()):
-            if skipped:
-                continue
-            ran[kind] += 1
-            if kind == "python":
-                exec(compile(text, page, "exec"), scope)
-                continue
-            for line in text.splitlines():
-                program, *words = line.split()
-                assert program == "snm", line
-                call(*words)
-    assert ran == {"python": 3, "sh": 9}
-    shown = capsys.readouterr().out
-    answers = re.findall(r"^\['.*\]$", shown, re.MULTILINE)
-    assert len(answers) == 2 and "path" in answers[0] and "math" in answers[1]
+    for part in pages.chain(DOCS / page):
+        pages.run(part, scope)
+        if part.name == "tutorial.md":
+            answers = re.findall(r"^\['.*\]$", capsys.readouterr().out, re.MULTILINE)
+            assert len(answers) == 2 and "path" in answers[0] and "math" in answers[1]
+
+
+def test_examples_of_contributing_run(tmp_path, monkeypatch):
+    from snm import surrogates, updates
+
+    monkeypatch.chdir(tmp_path)
+    # What the examples add to the tables is taken out again.
+    for table in (surrogates.SURROGATES, updates.ROW_RULES):
+        for name in ("smooth_hinge", "rmsprop"):
+            monkeypatch.setitem(table, name, None)
+    ran = pages.run(pages.ROOT / "CONTRIBUTING.md", {})
+    assert ran == {"python": 3, "toml": 1}
+    assert updates.ROW_RULES["rmsprop"] is not None

@@ -1,5 +1,6 @@
 """`snm doctor` finds what was done to a data set or a run, and says what to do about it."""
 
+import dataclasses
 import gzip
 import json
 import shutil
@@ -10,9 +11,11 @@ import tiny
 from test_cli import call, refused
 
 import snm
+from snm import plan_verb
 from snm.doctor import environment, of_data
 from snm.doctor.of_run import examine_run
-from snm.memory import training_memory
+from snm.plan import account, forecast
+from snm.runs import resolve
 
 
 @pytest.fixture
@@ -153,14 +156,33 @@ def test_names_propensities_and_negative_values(folder, tmp_path):
     assert "1 values are negative" in found(folder, "error")["features"].found
 
 
-def test_memory_that_is_not_there(folder, monkeypatch):
-    rows, entries = 50, 60 * 6 + 20 * 6
-    needed = training_memory(rows, 256, 3, entries)
-    monkeypatch.setattr(of_data, "available_memory", lambda: needed)
-    assert found(folder)["memory"].level == "ok"
-    monkeypatch.setattr(of_data, "available_memory", lambda: needed - 1)
+def test_memory_is_that_of_the_plan(folder, monkeypatch):
+    dataset = snm.load_data(folder)
+    expected, programs = forecast(dataset, resolve(tiny.CONFIG, dataset))
+    big = dataclasses.replace(expected.needs, members=3, tables=100 << 20)
+    host, _ = account(big, on_cpu=True)
+    expected = dataclasses.replace(expected, needs=big, host=host)
+    monkeypatch.setattr(plan_verb, "forecast", lambda *_: (expected, programs))
+    monkeypatch.setattr(plan_verb, "device_memory", lambda: expected.peak_host)
     said = found(folder)["memory"]
-    assert said.level == "error" and said.advice == "--dim 128 --members 1 would fit"
+    assert said.level == "ok" and f"`snm plan {folder}`" in said.found
+    monkeypatch.setattr(plan_verb, "device_memory", lambda: expected.peak_host - 1)
+    said = found(folder)["memory"]
+    assert said.level == "error" and f"see `snm plan {folder}`" in said.advice
+    # Three members of 100 MiB, each beside the three that are put together: one less saves 200.
+    fewer, _ = account(dataclasses.replace(big, members=2), on_cpu=True)
+    less = max(sum(parts.values()) for parts in fewer.values())
+    assert f"--members 2 ({plan_verb.size_in_words(less)})" in said.advice
+
+
+def test_a_jax_that_cannot_start(folder, monkeypatch):
+    def broken():
+        raise AssertionError  # some say nothing
+
+    monkeypatch.setattr("jax.devices", broken)
+    assert "memory" not in found(folder)
+    (said,) = environment._devices()
+    assert said.level == "error" and said.found == "jax cannot start: AssertionError"
 
 
 def test_a_gpu_that_jax_does_not_see(monkeypatch):

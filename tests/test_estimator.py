@@ -124,6 +124,47 @@ def test_a_pickle_answers_with_the_same_bits(fitted, data):
         np.testing.assert_array_equal(mine, theirs)
 
 
+def test_early_stopping_keeps_the_best_epoch(data):
+    """The same bits as training for as many epochs on the points that were not held out."""
+    X, Y = data.train.features, data.train.labels
+    params = {**SMALL, "members": 2, "learning_rate": 4.0}
+    model = SNMClassifier(
+        epochs=30, early_stopping=True, validation_fraction=0.3, n_iter_no_change=2, **params
+    ).fit(X, Y)
+    kept, watched = (parts := data.split(0.3, 0)).train, parts.test
+    best = []
+    for scores in model.validation_scores_:
+        first_best = int(np.argmax(scores))
+        # Two epochs without a better score, and no more.
+        assert len(scores) == first_best + 3 or len(scores) == 30
+        best.append(first_best + 1)
+    assert min(map(len, model.validation_scores_)) < 30
+    alone = {**params, "members": 1}
+    same = SNMClassifier(epochs=best[0], **alone).fit(kept.features, kept.labels)
+    assert same.score(watched.features, watched.labels) == max(model.validation_scores_[0])
+    one = SNMClassifier(
+        epochs=30, early_stopping=True, validation_fraction=0.3, n_iter_no_change=2, **alone
+    ).fit(X, Y)
+    np.testing.assert_array_equal(one.decision_topk(X)[1], same.decision_topk(X)[1])
+    assert one.validation_scores_ == model.validation_scores_[:1]
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"validation_fraction": 0.0}, "validation_fraction: found 0.0, expected a share"),
+        ({"validation_fraction": 1}, "validation_fraction: found 1, expected a share"),
+        ({"n_iter_no_change": 0}, "n_iter_no_change: found 0, expected a number of epochs"),
+    ],
+)
+def test_early_stopping_refuses(data, params, message):
+    model = SNMClassifier(early_stopping=True, **{**SMALL, **params})
+    with pytest.raises(InputError, match=message):
+        model.fit(data.train.features, data.train.labels)
+    with pytest.raises(InputError, match="early_stopping: found True in partial_fit"):
+        model.partial_fit(data.train.features, data.train.labels)
+
+
 def test_partial_fit_goes_on(data):
     X, Y = data.train.features, data.train.labels
     model = SNMClassifier(weighting="l2", **SMALL)

@@ -26,15 +26,15 @@ def run_bounds(command: Bounds) -> None:
     """
     from snm import runs
     from snm.bounds.measure import bounds_of_run, measure
-    from snm.cli import use_compilation_cache
     from snm.config import read_config
+    from snm.programs import keep_programs
     from snm.trainer import data_of_run
 
     if not 0 < command.delta < 1:
         raise InputError("--delta", str(command.delta), "a probability between 0 and 1")
     if command.points is not None and command.points < 1:
         raise InputError("--points", str(command.points), "at least 1")
-    use_compilation_cache()
+    keep_programs()
     folder = runs.RunFolder(command.run)
     with _waiting(f"reading {command.run}"):
         predictor = runs.load(command.run)

@@ -128,9 +128,9 @@ def main() -> int:
     task = Path(sys.argv[1])
     # An earlier worker on the same task may still be on its way out.
     lock = task.with_name(task.name.replace(".task.json", ".lock"))
-    from snm.cli import use_compilation_cache
+    from snm.programs import keep_programs
 
-    use_compilation_cache()
+    keep_programs()
     try:
         with locked(lock, str(lock), wait=True):
             run_task(task)

@@ -10,11 +10,12 @@ import subprocess
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from snm.data.cache import folder as cache_folder
 from snm.doctor.findings import Finding
 
-__all__ = ["examine_environment"]
+__all__ = ["devices", "examine_environment"]
 
 _LITTLE_DISK = 2 * 2**30
 
@@ -67,18 +68,24 @@ def _fits(version: str, bound: str) -> bool:
     }[operator]
 
 
-def _devices() -> Iterator[Finding]:
+def devices() -> list[Any] | str:
+    """The devices that jax sees, or why it cannot start."""
     try:
         import jax
 
-        devices = jax.devices()
+        return jax.devices()
     except Exception as error:  # whatever a broken driver makes jax say
-        said = str(error).splitlines()[0][:200]
-        yield Finding("error", "devices", f"jax cannot start: {said}", "check JAX_PLATFORMS")
+        return (str(error) or type(error).__name__).splitlines()[0][:200]
+
+
+def _devices() -> Iterator[Finding]:
+    seen = devices()
+    if isinstance(seen, str):
+        yield Finding("error", "devices", f"jax cannot start: {seen}", "check JAX_PLATFORMS")
         return
-    kinds = ", ".join(sorted({f"{d.platform} ({d.device_kind})" for d in devices}))
+    kinds = ", ".join(sorted({f"{d.platform} ({d.device_kind})" for d in seen}))
     there = gpus()
-    if there and devices[0].platform == "cpu":
+    if there and seen[0].platform == "cpu":
         forced = os.environ.get("JAX_PLATFORMS", "")
         advice = (
             f"JAX_PLATFORMS is {forced!r}: unset it"
@@ -88,7 +95,7 @@ def _devices() -> Iterator[Finding]:
         found = f"jax sees only the CPU, though there is {', '.join(there)}"
         yield Finding("warning", "devices", found, advice)
     else:
-        yield Finding("ok", "devices", f"jax sees {len(devices)}: {kinds}")
+        yield Finding("ok", "devices", f"jax sees {len(seen)}: {kinds}")
 
 
 def gpus() -> list[str]:

@@ -12,10 +12,10 @@ from snm.config import Config
 from snm.data.dataset import SYNTHETIC, Dataset, fetched, find_files, load
 from snm.data.stats import describe, duplicate_rows
 from snm.datasets.registry import read_registry
+from snm.doctor.environment import devices
 from snm.doctor.findings import Finding
 from snm.doctor.text_scan import Scan, scan, sniff
 from snm.errors import InputError
-from snm.memory import available_memory, training_memory
 
 __all__ = ["examine_data"]
 
@@ -58,7 +58,7 @@ def examine_data(source: str) -> tuple[list[Finding], dict[str, Any]]:
     findings += _labels(dataset, facts)
     findings += _filters(Path(source), dataset)
     findings += _propensities(dataset)
-    findings += _memory(dataset)
+    findings += _memory(source, dataset)
     return findings, facts
 
 
@@ -258,34 +258,24 @@ def _propensities(dataset: Dataset) -> Iterator[Finding]:
         )
 
 
-def _memory(dataset: Dataset) -> Iterator[Finding]:
+def _memory(source: str, dataset: Dataset) -> Iterator[Finding]:
+    """What `snm plan` expects of a run with the default settings."""
+    if isinstance(devices(), str):
+        return  # jax cannot start, which is told with the environment
+    from snm.plan_verb import room, size_in_words
     from snm.runs import resolve
 
     try:
-        config = resolve(Config(), dataset)
+        expected = room(dataset, resolve(Config(), dataset))
     except InputError:
-        return  # said above
-    assert config.dim != "auto" and config.members != "auto"  # resolved
-    rows = dataset.train.num_features + dataset.train.num_labels
-    entries = sum(
-        points.features.nnz + points.labels.nnz
-        for points in (dataset.train, dataset.test)
-        if points
+        return  # data that cannot be trained on with these settings: said above
+    found = (
+        f"{size_in_words(expected.needed)} to train with the default settings, of "
+        f"{size_in_words(expected.limit)}"
     )
-    needed = training_memory(rows, config.dim, config.members, entries)
-    free = available_memory()
-    found = f"about {needed / 2**30:.1f} GiB to train with the default settings"
-    if not free:
-        yield Finding("note", "memory", found)
-        return
-    found += f", {free / 2**30:.1f} GiB free"
-    if needed > free:
-        fits = [
-            dim
-            for dim in (256, 128, 64, 32)
-            if dim < config.dim and training_memory(rows, dim, 1, entries) <= free
-        ]
-        advice = f"--dim {fits[0]} --members 1 would fit" if fits else "a larger machine is needed"
-        yield Finding("error", "memory", found, advice)
+    if expected.fits:
+        yield Finding(
+            "ok", "memory", f"{found} (`snm plan {source}` tells the parts, and the time)"
+        )
     else:
-        yield Finding("ok", "memory", found)
+        yield Finding("error", "memory", found, f"{expected.advice}; see `snm plan {source}`")

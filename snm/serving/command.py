@@ -47,8 +47,8 @@ class Serve:
 
     def __call__(self) -> None:
         """Runs it."""
-        from snm.cli import use_compilation_cache
+        from snm.programs import keep_programs
         from snm.serving.verb import run_server
 
-        use_compilation_cache()
+        keep_programs()
         run_server(self)

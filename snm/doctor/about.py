@@ -1,0 +1,46 @@
+"""What `snm --version` prints; jax is asked in another process, so that this one stays light."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from importlib import metadata
+
+__all__ = ["version_lines"]
+
+_START = 120  # seconds that a device may take to start
+_LOOK = "import jax; print('\\n'.join(f'{d.platform} ({d.device_kind})' for d in jax.devices()))"
+
+
+def version_lines() -> list[str]:
+    """What `snm --version` prints: versions, and the devices that jax finds.
+
+    jax looks for them in a process of its own: a broken driver may end it, or never answer.
+    """
+    said = []
+    for package in ("snm", "jax", "jaxlib"):
+        try:
+            said.append(f"{package} {metadata.version(package)}")
+        except metadata.PackageNotFoundError:
+            said.append(f"{package} not installed")
+    where = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+    return [said[0], ", ".join([*said[1:], where]), f"devices: {_found_devices()}"]
+
+
+def _found_devices() -> str:
+    command = [sys.executable, "-c", _LOOK]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=_START
+        )
+    except subprocess.TimeoutExpired:
+        return f"jax did not answer within {_START} s"
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        forced = os.environ.get("JAX_PLATFORMS")
+        why = f" (JAX_PLATFORMS is {forced!r})" if forced else ""
+        return f"none, jax cannot start: {lines[-1][:200]}{why}"
+    kinds = done.stdout.splitlines()
+    return ", ".join(f"{kinds.count(kind)} x {kind}" for kind in dict.fromkeys(kinds))
