@@ -1,0 +1,108 @@
+"""How long until the score of a peer? Short trainings against a peer's whole training.
+
+A falling learning rate makes a run's score in its middle worthless, so the question is how short a
+whole run may be. Lengths are chosen on a held-out fifth of train: the shortest whose mean P@1 over
+the seeds is at least the peer's, both trained on the other four fifths. Then both train on all of
+train, in turns, and are scored on test. Everything else is the default preset's, but for a single
+member of the dimension that is asked for.
+
+    python -m experiments.time_to_score DATA --out FILE [--peer omikuji] [--dim 256]
+
+Ten minutes on 2 cores for a set of 20 thousand points.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+import snm
+from experiments.arms import scored
+from snm.compare.peers import measure
+from snm.runs import surroundings, write_json
+
+KEYS = ("P@1", "P@3", "P@5")
+EPOCHS = (2, 3, 4, 5, 6, 8, 10, 13, 17)
+
+
+def main(
+    data: tyro.conf.Positional[str],
+    out: Path,
+    peer: str = "omikuji",
+    dim: int = 256,
+    sampled: int = 4096,
+    mined: int = 64,
+    seeds: tuple[int, ...] = (0, 1, 2),
+) -> None:
+    """Finds the shortest training that reaches a peer, and times both.
+
+    Args:
+      data: folder of the data set.
+      out: JSON file to write.
+      peer: a package of `snm compare --peers`.
+      dim: of the only member.
+      sampled: B; K - 1 where there are fewer labels.
+      mined: k'.
+      seeds: of our runs; as many runs of the peer.
+    """
+    dataset = snm.load_data(data)
+    parts = dataset.split(0.2, seed=0)
+    base = dataclasses.replace(
+        snm.preset("default"),
+        members=1,
+        dim=dim,
+        sampled=min(sampled, dataset.train.num_labels - 1),
+        mined=mined,
+        checkpoint_every=10**9,
+    )
+    goal = measure(peer, data, validation_fraction=0.2)["metrics"]["P@1"]
+    print(f"{peer} on the held-out fifth: P@1 {goal:.2f}", flush=True)
+    trials, chosen = [], None
+    for epochs in EPOCHS:
+        runs = [
+            scored(parts, dataclasses.replace(base, epochs=epochs, seed=seed), KEYS)
+            for seed in seeds
+        ]
+        trials.append({"epochs": epochs, "runs": runs})
+        reached = float(np.mean([run["metrics"]["P@1"] for run in runs]))
+        seconds = float(np.median([run["seconds"] for run in runs]))
+        print(f"{epochs} epochs: P@1 {reached:.2f}, {seconds:.1f} s", flush=True)
+        if reached >= goal:
+            chosen = epochs
+            break
+    found: list[dict[str, Any]] = []
+    for seed in seeds if chosen is not None else ():
+        config = dataclasses.replace(base, epochs=chosen, seed=seed)
+        ours, theirs = scored(dataset, config, KEYS), measure(peer, data)
+        theirs = {
+            "metrics": {key: theirs["metrics"][key] for key in KEYS},
+            "seconds": theirs["seconds"],
+        }
+        found.append({"snm": ours, peer: theirs})
+    facts = {k: v for k, v in surroundings().items() if not k.startswith("peak")}
+    asked = {"peer": peer, "dim": dim, "sampled": base.sampled, "mined": mined, "seeds": seeds}
+    write_json(out, {**facts, "data": dataset.name, "sha256": dataset.sha256, **asked,
+                     "goal": goal, "trials": trials, "epochs": chosen, "test": found})  # fmt: skip
+    if not found:
+        print(f"not reached in {EPOCHS[-1]} epochs")
+        return
+    table = Table(title=f"{dataset.name}, test points, {len(found)} runs", title_justify="left")
+    for column in ("", *KEYS, "seconds"):
+        table.add_column(column, justify="right" if column else "left")
+    for name in ("snm", peer):
+        metrics = [np.mean([run[name]["metrics"][key] for run in found]) for key in KEYS]
+        seconds = float(np.median([run[name]["seconds"] for run in found]))
+        table.add_row(name, *(f"{value:.2f}" for value in metrics), f"{seconds:.1f}")
+    ratio = np.median([run["snm"]["seconds"] / run[peer]["seconds"] for run in found])
+    table.add_row("snm over " + peer, "", "", "", f"{ratio:.2f}x")
+    Console(width=90).print(table)
+
+
+if __name__ == "__main__":
+    tyro.cli(main)
