@@ -11,7 +11,7 @@ from test_cli import call
 
 ROOT = Path(__file__).resolve().parents[1]
 # In the order in which they build on each other.
-PAGES = ("tutorial.md", "after.md", "formats.md")
+PAGES = ("tutorial.md", "after.md", "theory.md", "formats.md")
 BLOCK = re.compile(r"^```(python|sh)( no-run)?\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
@@ -31,7 +31,7 @@ def test_the_site_builds_strictly(tmp_path):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=quiet)
     assert done.returncode == 0, done.stdout + done.stderr
     pages = {path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob("index.html")}
-    assert pages == {"index.html", "tutorial", "formats", "after"}
+    assert pages == {"index.html", "tutorial", "formats", "after", "theory"}
 
 
 @pytest.mark.slow
@@ -52,7 +52,7 @@ def test_every_block_runs(tmp_path, monkeypatch, capsys):
                 program, *words = line.split()
                 assert program == "snm", line
                 call(*words)
-    assert ran == {"python": 3, "sh": 9}
+    assert ran == {"python": 7, "sh": 11}
     shown = capsys.readouterr().out
     answers = re.findall(r"^\['.*\]$", shown, re.MULTILINE)
     assert len(answers) == 2 and "path" in answers[0] and "math" in answers[1]
