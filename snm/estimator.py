@@ -52,7 +52,7 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
       encoder: `relu`, `linear` or `residual`.
       score_scale: multiplier of the scores, or `auto`.
       bias: whether each label has a bias.
-      loss: `softmax`, `bowl` or `powl`.
+      loss: `softmax`, `bowl`, `powl` or a listwise one, as `snm train --loss`.
       phi: surrogate of bowl and powl.
       sampled: labels drawn a batch (B), `all` or `auto`.
       mined: how many of them enter the loss (k'), or `all`.

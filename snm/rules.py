@@ -77,13 +77,16 @@ _RATES: dict[tuple[str, str], float] = {
     ("listnet", "linear"): 600.0,
     ("listnet", "sigmoid"): 200.0,
     ("listmle", "linear"): 600.0,
+    ("listmle", "sigmoid"): 600.0,
     ("rankcosine", "exponential"): 120.0,
     ("rankcosine", "linear"): 2500.0,
+    ("rankcosine", "sigmoid"): 1000.0,
     ("smoothed-dcg", "exponential"): 120.0,
     ("ranksvm", "exponential"): 60.0,
 }
 """By loss and transformation: of two or three for each, the best on held out points of
-`citeulike-t-14k`. Where labels are few their rows are stepped more often, and a tenth may suit."""
+`citeulike-t-14k`; `experiments/README.md` has them. Where a label is in one point of ten its row is
+stepped so often that a tenth may suit."""
 
 
 def auto_score_scale(num_labels: int) -> float:
