@@ -27,6 +27,7 @@ from snm.plan import (
     seconds_per_step,
     ways_to_fit,
 )
+from snm.processes import of_first
 from snm.runs import resolve
 from snm.saving import state_bytes
 
@@ -47,8 +48,7 @@ def run_plan(data: str, config: Config, memory: str | None, *, as_json: bool) ->
     expected, programs = forecast(dataset, config)
     here = device_memory()
     played = programs.mesh is not None and jax.default_backend() == "cpu"
-    # What a CPU plays shares its memory, and takes turns.
-    peak = expected.peak_host if played and limit is None else expected.peak_device
+    peak = _peak(expected, programs, memory)
     limit = here if limit is None else limit
     seconds = seconds_per_step(programs) if not played and peak <= here else None
     assert config.epochs != "auto" and config.members != "auto"
@@ -96,6 +96,13 @@ def run_plan(data: str, config: Config, memory: str | None, *, as_json: bool) ->
         _console.print(f"  {flags:<24} {_size(size)}")
 
 
+def _peak(expected: Forecast, programs: Programs, memory: str | None) -> int:
+    """What must fit: a device's part into the memory that was named, or all into this machine's."""
+    played = programs.mesh is not None and jax.default_backend() == "cpu"
+    # What a CPU plays shares its memory, and takes turns.
+    return expected.peak_host if played and memory is None else expected.peak_device
+
+
 def _play_devices(mesh: str) -> None:
     """Lets a CPU have as many devices as a mesh wants, so that a plan needs none of them."""
     data, label = parse_mesh(mesh)
@@ -116,16 +123,18 @@ def refuse_what_cannot_fit(dataset: Dataset, config: Config, memory: str | None)
     """
     limit = device_memory() if memory is None else parse_bytes(memory)
     config = resolve(config, dataset)
-    if memory is None and _SURE * _rough(config, dataset) + _BASE < limit:
+    sure = memory is None and _SURE * _rough(config, dataset) + _BASE < limit
+    if of_first([int(sure)], 1)[0]:  # several processes compile all, or none
         return
     expected, programs = forecast(dataset, config)
-    if expected.peak_device <= limit:
+    peak = _peak(expected, programs, memory)
+    if peak <= limit:
         return
     ways = ", ".join(f"{flags} ({_size(size)})"
                      for flags, size in _ways(expected, config, programs, limit))  # fmt: skip
     raise InputError(
         "--device-memory",
-        f"a run that needs {_size(expected.peak_device)}",
+        f"a run that needs {_size(peak)}",
         f"at most {_size(limit)}; what would fit: {ways or 'no single change'}",
     )
 
