@@ -22,8 +22,8 @@ from snm.model import Model, TrainState, abstract_state, init_state, join
 from snm.processes import everywhere, on_devices
 
 __all__ = ["DATA", "LABEL", "abstract_on", "gathered", "initial", "joined", "lanes_here",
-           "make_mesh", "on_mesh", "parse_mesh", "shapes_on", "spread", "spread_stack",
-           "stack_specs", "state_specs"]  # fmt: skip
+           "make_mesh", "on_mesh", "parse_mesh", "shapes_on", "spread", "spread_lanes",
+           "spread_stack", "stack_specs", "state_specs"]  # fmt: skip
 
 DATA, LABEL = "data", "label"
 
@@ -120,21 +120,24 @@ def stack_specs(stack: Any, lanes: int) -> Any:
 
 def spread_stack(stack: Any, lanes: int, mesh: Mesh) -> Any:
     """A dispatch's batches on a mesh, of which this process has made only its own lanes."""
-    start = lanes_here(mesh).start
-    specs = stack_specs(stack, lanes)
 
     def placed(leaf: Any, spec: PartitionSpec) -> jax.Array:
-        if len(spec) < 2:
-            return everywhere(leaf, mesh)
-        shape = (leaf.shape[0], lanes, *leaf.shape[2:])
+        return spread_lanes(leaf, 1, mesh) if len(spec) == 2 else everywhere(leaf, mesh)
 
-        def part(index: Any) -> np.ndarray:
-            first, last, _ = index[1].indices(lanes)
-            return leaf[:, first - start : last - start]
+    return jax.tree.map(placed, stack, stack_specs(stack, lanes))
 
-        return on_devices(shape, NamedSharding(mesh, spec), part)
 
-    return jax.tree.map(placed, stack, specs)
+def spread_lanes(array: np.ndarray, axis: int, mesh: Mesh) -> jax.Array:
+    """An array on a mesh, of which this process has made its own lanes, along an axis of them."""
+    start, lanes = lanes_here(mesh).start, mesh.shape[DATA]
+    shape = (*array.shape[:axis], lanes, *array.shape[axis + 1 :])
+
+    def part(index: Any) -> np.ndarray:
+        first, last, _ = index[axis].indices(lanes)
+        return array[(slice(None),) * axis + (slice(first - start, last - start),)]
+
+    spec = PartitionSpec(*[None] * axis, DATA)
+    return on_devices(shape, NamedSharding(mesh, spec), part)
 
 
 def on_mesh(mesh: Mesh, run: Callable[..., Any], in_specs: Any, out_specs: Any) -> Any:

@@ -115,7 +115,8 @@ def joined(meeting: Meeting) -> Iterator[None]:
         )
     except (ValueError, RuntimeError) as error:
         found = str(error).strip().splitlines()[0]
-        raise InputError("--coordinator", found, "processes that can meet") from error
+        expected = "processes that can meet, or --num-processes 1 to train alone"
+        raise InputError("--coordinator", found, expected) from error
     _ending["joined"] = True
     _ending["line"] = (
         "another process of this run is gone (JAX names it above); "

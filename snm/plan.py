@@ -33,7 +33,7 @@ from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.loop import compiled_steps
 from snm.memory import available_memory, resident_memory
-from snm.meshes import initial, make_mesh, shapes_on, spread_stack
+from snm.meshes import DATA, initial, make_mesh, shapes_on, spread_stack
 from snm.model import Model, abstract_state, init_state, join
 from snm.phases import first_phase, source_of, steps_per_dispatch
 from snm.prediction import ROWS, compiled_top
@@ -190,9 +190,12 @@ def forecast(dataset: Dataset, config: Config) -> tuple[Forecast, Programs]:
     compile_seconds = time.perf_counter() - begun
     joined = jax.eval_shape(lambda one: join([one] * members), state)
     several = dataclasses.replace(model, members=members)
-    block = block_of(features, np.arange(min(ROWS, features.shape[0])))
+    lanes = 1 if mesh is None else mesh.shape[DATA]
+    block = block_of(features, np.arange(min(-(-ROWS // lanes), features.shape[0])))
     if mesh is not None:
         joined = shapes_on(joined, mesh)
+    if lanes > 1:
+        block = jax.tree.map(lambda x: jax.ShapeDtypeStruct((lanes, *x.shape), x.dtype), block)
     scores = _temporary(compiled_top(several, min(5, num_labels), mesh).lower(joined, block))
     raw = [dataset.train, *([dataset.test] if dataset.test is not None else [])]
     whole = state_bytes(state)

@@ -28,6 +28,7 @@ from snm.plan import (
     seconds_per_step,
     ways_to_fit,
 )
+from snm.processes import of_first
 from snm.runs import resolve
 from snm.saving import state_bytes
 
@@ -71,12 +72,12 @@ def room(dataset: Dataset, config: Config, limit: int | None = None) -> Room:
     Args:
       dataset: loaded.
       config: resolved.
-      limit: bytes; by default what the device has.
+      limit: bytes of a device; by default what this one has.
     """
-    limit = device_memory() if limit is None else limit
     expected, programs = forecast(dataset, config)
-    ways = [] if expected.peak_device <= limit else _ways(expected, config, programs, limit)
-    return Room(expected.peak_device, limit, ways)
+    peak = _peak(expected, programs, limit is not None)
+    limit = device_memory() if limit is None else limit
+    return Room(peak, limit, [] if peak <= limit else _ways(expected, config, programs, limit))
 
 
 def run_plan(data: str, config: Config, memory: str | None, *, as_json: bool) -> None:
@@ -88,8 +89,7 @@ def run_plan(data: str, config: Config, memory: str | None, *, as_json: bool) ->
     expected, programs = forecast(dataset, config)
     here = device_memory()
     played = programs.mesh is not None and jax.default_backend() == "cpu"
-    # What a CPU plays shares its memory, and takes turns.
-    peak = expected.peak_host if played and limit is None else expected.peak_device
+    peak = _peak(expected, programs, limit is not None)
     limit = here if limit is None else limit
     seconds = seconds_per_step(programs) if not played and peak <= here else None
     assert config.epochs != "auto" and config.members != "auto"
@@ -131,10 +131,17 @@ def run_plan(data: str, config: Config, memory: str | None, *, as_json: bool) ->
             f"(epochs {config.epochs}, members {config.members}), evaluation on top",
             soft_wrap=True,
         )
-    room = f"{size_in_words(expected.peak_device)} at the peak, of {size_in_words(limit)}"
-    _console.print(f"fits: {room}" if fits else f"does not fit: {room}", soft_wrap=True)
+    told = f"{size_in_words(peak)} at the peak, of {size_in_words(limit)}"
+    _console.print(f"fits: {told}" if fits else f"does not fit: {told}", soft_wrap=True)
     for flags, size in ways:
         _console.print(f"  {flags:<24} {size_in_words(size)}")
+
+
+def _peak(expected: Forecast, programs: Programs, named: bool) -> int:
+    """What must fit: a device's part into the memory that was named, or all into this machine's."""
+    played = programs.mesh is not None and jax.default_backend() == "cpu"
+    # What a CPU plays shares its memory, and takes turns.
+    return expected.peak_host if played and not named else expected.peak_device
 
 
 def _play_devices(mesh: str) -> None:
@@ -157,9 +164,10 @@ def refuse_what_cannot_fit(dataset: Dataset, config: Config, memory: str | None)
     """
     limit = device_memory() if memory is None else parse_bytes(memory)
     config = resolve(config, dataset)
-    if memory is None and _SURE * _rough(config, dataset) + _BASE < limit:
+    sure = memory is None and _SURE * _rough(config, dataset) + _BASE < limit
+    if of_first([int(sure)], 1)[0]:  # several processes compile all, or none
         return
-    found = room(dataset, config, limit)
+    found = room(dataset, config, None if memory is None else limit)
     if not found.fits:
         raise InputError(
             "--device-memory",

@@ -19,7 +19,7 @@ from snm.batches import block_of
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.errors import InputError
-from snm.meshes import LABEL, on_mesh, state_specs
+from snm.meshes import DATA, LABEL, lanes_here, on_mesh, spread_lanes, state_specs
 from snm.model import Model, TrainState, best_labels, labels_in_order, scaled_queries
 from snm.processes import everywhere
 from snm.rows import SparseRows
@@ -37,12 +37,19 @@ def compiled_top(model: Model, count: int, mesh: Mesh | None) -> jax.stages.Wrap
     best = functools.partial(best_labels, model, count=count)
     if mesh is None:
         return jax.jit(best)
-    best = functools.partial(best, label_axis=LABEL)
+    cut = mesh.shape[DATA] > 1
+
+    def of_part(state: TrainState, block: SparseRows) -> Best:
+        """Of a device's own points and labels; what the devices agree on is on all of them."""
+        if not cut:
+            return best(state, block, label_axis=LABEL)
+        found = best(state, jax.tree.map(lambda x: x[0], block), label_axis=LABEL)
+        return jax.tree.map(lambda x: jax.lax.all_gather(x, DATA, tiled=True), found)
 
     def on_all(state: TrainState, block: SparseRows) -> Best:
-        # Each device scores its own labels for all points; what they agree on is on all of them.
-        inputs = (state_specs(state), jax.tree.map(lambda _: PartitionSpec(), block))
-        return on_mesh(mesh, best, inputs, PartitionSpec())(state, block)
+        spec = PartitionSpec(DATA) if cut else PartitionSpec()
+        inputs = (state_specs(state), jax.tree.map(lambda _: spec, block))
+        return on_mesh(mesh, of_part, inputs, PartitionSpec())(state, block)
 
     return jax.jit(on_all)
 
@@ -110,8 +117,8 @@ class Predictor:
         if not 1 <= k <= self.model.head.num_labels:
             raise InputError("k", str(k), f"1 to {self.model.head.num_labels} labels")
         score = compiled_top(self.model, k, self.mesh)
-        for count, block in self._blocks(features):
-            best = score(self.state, self._placed(block))
+        for count, block in self._blocks(features, self.mesh):
+            best = score(self.state, block)
             yield np.asarray(best.slots)[:count], np.asarray(best.scores)[:count]
 
     def _placed(self, points: Any) -> Any:
@@ -166,8 +173,13 @@ class Predictor:
         for count, block in self._blocks(features):
             yield np.asarray(embed(self.state, block))[:count]
 
-    def _blocks(self, features: csr_matrix | Sequence[str]) -> Iterator[tuple[int, SparseRows]]:
-        """Weighted points, padded to blocks of one size: how many are real, and the block."""
+    def _blocks(
+        self, features: csr_matrix | Sequence[str], mesh: Mesh | None = None
+    ) -> Iterator[tuple[int, SparseRows]]:
+        """Weighted points, padded to blocks of one size: how many are real, and the block.
+
+        On a mesh its points are cut over `data`, each process makes the parts of its own devices.
+        """
         if not sparse.issparse(features) and not isinstance(features, np.ndarray):
             features = self._of_texts(features)
         features = csr_matrix(features)
@@ -175,11 +187,27 @@ class Predictor:
         if features.shape[1] != width:
             raise InputError("features", f"{features.shape[1]} columns", f"{width}, as in training")
         features = self.weighting.apply(features)
-        for first in range(0, features.shape[0], self.block_rows):
-            rows = np.arange(first, min(first + self.block_rows, features.shape[0]))
-            padded = np.full(self.block_rows, -1, np.int64)
+        lanes = 1 if mesh is None else mesh.shape[DATA]
+        each = -(-self.block_rows // lanes)
+        for first in range(0, features.shape[0], lanes * each):
+            rows = np.arange(first, min(first + lanes * each, features.shape[0]))
+            padded = np.full(lanes * each, -1, np.int64)
             padded[: len(rows)] = rows
-            yield len(rows), block_of(features, padded, self.block_entries)
+            if lanes == 1:
+                block = block_of(features, padded, self.block_entries)
+                yield len(rows), block if mesh is None else everywhere(block, mesh)
+            else:
+                assert mesh is not None
+                parts = padded.reshape(lanes, each)
+                yield len(rows), self._laid_out(features, parts, mesh)
+
+    def _laid_out(self, features: csr_matrix, parts: NDArray[np.int64], mesh: Mesh) -> SparseRows:
+        """Blocks of as many entries each, those of this process made and laid out."""
+        counts = np.append(np.diff(features.indptr), 0)  # -1, the padding, counts 0
+        most = max(int(counts[parts].sum(axis=1).max()), self.block_entries)
+        blocks = [block_of(features, parts[lane], most) for lane in lanes_here(mesh)]
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *blocks)
+        return jax.tree.map(lambda leaf: spread_lanes(leaf, 0, mesh), stacked)
 
     def _of_texts(self, texts: Sequence[str]) -> csr_matrix:
         if isinstance(texts, str):

@@ -11,6 +11,7 @@ from jax.sharding import NamedSharding
 import snm
 from snm import rows as rows_module
 from snm.batches import Source, make_source
+from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.loop import NonFiniteError, Stepped, compiled_steps
 from snm.meshes import LABEL, initial, make_mesh, parse_mesh, spread, state_specs
@@ -213,6 +214,22 @@ def exchanged(text):
     for shapes in found:
         for dims in re.findall(r"\w+\[([\d,]*)\]", shapes):
             yield int(np.prod([int(n) for n in dims.split(",") if n], initial=1))
+
+
+@pytest.mark.parametrize("mesh", ["data=3,label=2", "label=2"])
+def test_predictions_are_those_of_one_device(mesh):
+    """Also where the parts of a block are no whole ones, and the last block is short."""
+    model = model_of()
+    state, weighting = init_state(model), Weighting.fit("tfidf", DATA.train.features)
+    devices = make_mesh(mesh, 203, 33)
+    one = snm.Predictor(model, state, weighting)
+    many = snm.Predictor(
+        model, spread(state, devices), weighting, mesh=devices, block_rows=50, block_entries=8
+    )
+    labels, scores = one.predict(DATA.test.features, k=7)
+    found, found_scores = many.predict(DATA.test.features, k=7)
+    np.testing.assert_array_equal(found, labels)
+    np.testing.assert_allclose(found_scores, scores, rtol=1e-5, atol=1e-6)
 
 
 # -- what is not finite ------------------------------------------------------------------------

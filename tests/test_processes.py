@@ -119,15 +119,11 @@ def arrays(run):
 
 
 def test_two_processes_train_evaluate_and_checkpoint_together(data, tmp_path):
-    """And one process goes on from their checkpoint."""
     expected = alone(data, tmp_path / "one")
     assert_same(together(data, tmp_path / "two", "--mesh=data=2"), expected)
     assert not list((tmp_path / "two").glob("**/*.partial"))
     for mine, other in zip(arrays(tmp_path / "two"), arrays(tmp_path / "one"), strict=True):
         np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-5)
-    further = alone(data, tmp_path / "one", epochs=4), alone(data, tmp_path / "two", epochs=4)
-    assert len(further[0][0]) == 8
-    assert_same(*further)
 
 
 @pytest.mark.slow
