@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import socket
 import threading
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -198,6 +199,15 @@ def test_every_mirror_is_named_when_none_works(server, tmp_path):
     # Bytes of a wrong hash are not kept: the next call begins anew.
     kept = {path.name for path in (tmp_path / ".downloads").rglob("*") if path.is_file()}
     assert not any(name.endswith(".part") for name in kept)
+
+
+def test_a_mirror_that_cannot_be_reached_is_told_in_words(tmp_path):
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # and does not listen
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}/x.zip"
+        wanted = Entry("Tiny-20", (Mirror(url=url, files=FILES),))
+        with pytest.raises(InputError, match=rf"\({url}: cannot be reached\)"):
+            fetch(wanted, tmp_path / "a", said)
 
 
 def test_a_proxy_from_the_environment(server, tmp_path, monkeypatch):
