@@ -25,6 +25,7 @@ from snm.loop import Event
 from snm.phases import Phase, PhaseRun, Started, first_phase, member_seed
 from snm.prediction import Predictor
 from snm.processes import AgreedStop, first, several, wait
+from snm.progress import in_notebook, with_bar
 from snm.runs import (
     RunFolder,
     assemble,
@@ -68,6 +69,7 @@ def training(
     probe: Callable[[Predictor], dict[str, Any]] | None = None,
     probe_every: int = 0,
     stop: Callable[[], bool] | None = None,
+    progress: bool | None = None,
 ) -> Iterator[Event | Started | Finished]:
     """Trains a model, and yields what happens.
 
@@ -84,6 +86,7 @@ def training(
       stop: asked after every few steps, and while the test points are scored; where it answers
         True, the run takes a checkpoint and ends with StoppedError. `snm train` asks whether a
         signal came; by default nothing about signals changes.
+      progress: draw a live bar; by default in notebooks.
 
     Yields:
       Started, then Stepped, Evaluated, Saved (where it happens: Skipped, Noted), for each phase;
@@ -95,6 +98,32 @@ def training(
       SavingError: a checkpoint could not be written; those before it are whole.
       StoppedError: `stop` said so.
     """
+    events = _training(
+        data,
+        config,
+        run_dir,
+        source=source,
+        warm_start=warm_start,
+        profile=profile,
+        probe=probe,
+        probe_every=probe_every,
+        stop=stop,
+    )
+    return with_bar(events) if (in_notebook() if progress is None else progress) else events
+
+
+def _training(
+    data: str | Path | Dataset,
+    config: Config,
+    run_dir: str | Path,
+    *,
+    source: str | Path | None,
+    warm_start: str | Path | None,
+    profile: bool,
+    probe: Callable[[Predictor], dict[str, Any]] | None,
+    probe_every: int,
+    stop: Callable[[], bool] | None,
+) -> Iterator[Event | Started | Finished]:
     dataset = data if isinstance(data, Dataset) else load_dataset(data)
     if source is None and not isinstance(data, Dataset):
         source = data

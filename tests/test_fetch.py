@@ -3,22 +3,23 @@
 import hashlib
 import io
 import json
-import tarfile
+import socket
 import threading
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import tiny
+from conftest import real_data_folder
 from test_cli import call, refused
 
 import snm
 from snm.data.cache import folder as cache_folder
+from snm.data.stats import describe
 from snm.datasets import registry
-from snm.datasets.fetch import fetch
+from snm.datasets.fetch import fetch, git_blob_id
 from snm.datasets.registry import Entry, Mirror, find, read_registry
 from snm.datasets.transfer import fetch_archive
-from snm.datasets.unpack import unpack
 from snm.errors import InputError
 
 FILES = {"train.txt": "Tiny/tiny_train.txt", "test.txt": "Tiny/tiny_test.txt"}
@@ -200,6 +201,15 @@ def test_every_mirror_is_named_when_none_works(server, tmp_path):
     assert not any(name.endswith(".part") for name in kept)
 
 
+def test_a_mirror_that_cannot_be_reached_is_told_in_words(tmp_path):
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # and does not listen
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}/x.zip"
+        wanted = Entry("Tiny-20", (Mirror(url=url, files=FILES),))
+        with pytest.raises(InputError, match=rf"\({url}: cannot be reached\)"):
+            fetch(wanted, tmp_path / "a", said)
+
+
 def test_a_proxy_from_the_environment(server, tmp_path, monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", server.root)
     wanted = Entry("Tiny-20", (Mirror(url="http://sets.invalid/good.zip", files=FILES),))
@@ -281,93 +291,6 @@ def test_one_file_of_points_with_splits(tmp_path):
             fetch(wanted, tmp_path / "b", said, archive=archive)
 
 
-# -- archives that mean harm -----------------------------------------------------------------
-
-
-def tarred(*members):
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:gz") as archive:
-        for info, data in members:
-            archive.addfile(info, io.BytesIO(data) if data is not None else None)
-    return out.getvalue()
-
-
-def info(name, data=b"", kind=tarfile.REGTYPE, link=""):
-    found = tarfile.TarInfo(name)
-    found.size, found.type, found.linkname = len(data), kind, link
-    return found, data if kind == tarfile.REGTYPE else None
-
-
-def a_link_in_a_zip():
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        link = zipfile.ZipInfo("Tiny/tiny_train.txt")
-        link.external_attr = 0o120777 << 16
-        archive.writestr(link, "/etc/passwd")
-        archive.writestr("Tiny/tiny_test.txt", "1 1 1\n")
-    return out.getvalue()
-
-
-MALICIOUS = {
-    "a path upwards": (zipped({**texts(), "../escaped.txt": "x"}), "'../escaped.txt'"),
-    "a path upwards, in Windows' way": (zipped({**texts(), "a\\..\\..\\x": "x"}), "paths inside"),
-    "an absolute path": (zipped({**texts(), "/tmp/escaped": "x"}), "'/tmp/escaped'"),
-    "a drive": (zipped({**texts(), "C:\\x": "x"}), "paths inside"),
-    "a path upwards in a tar": (tarred(info("../../x", b"x")), "'../../x'"),
-    "a link in a tar": (
-        tarred(info("Tiny/tiny_train.txt", kind=tarfile.SYMTYPE, link="/etc/passwd")),
-        "no plain file",
-    ),
-    "a hard link in a tar": (
-        tarred(info("Tiny/tiny_train.txt", kind=tarfile.LNKTYPE, link="../x")),
-        "no plain file",
-    ),
-    "a device in a tar": (tarred(info("Tiny/tiny_train.txt", kind=tarfile.CHRTYPE)), "no plain"),
-    "a link in a zip": (a_link_in_a_zip(), "a link, expected a plain file"),
-    "no archive": (b"hello" * 100, "something else, expected a zip or tar archive"),
-    "half a zip": (GOOD[: len(GOOD) // 2], "something else"),
-    "a missing file": (zipped({"Tiny/tiny_train.txt": "1 1 1\n"}), "no file tiny_test.txt"),
-    "two of a name": (
-        zipped({"a/tiny_train.txt": "", "b/tiny_train.txt": "", "tiny_test.txt": ""}),
-        "2 files tiny_train.txt",
-    ),
-}
-
-
-@pytest.mark.parametrize("what", MALICIOUS)
-def test_malicious_archives_write_nothing(tmp_path, what):
-    content, message = MALICIOUS[what]
-    place = tmp_path / "deep" / "place"
-    place.mkdir(parents=True)
-    archive = place / "x.zip"
-    archive.write_bytes(content)
-    wanted = Entry("Tiny-20", (Mirror(url="http://x", files=FILES),))
-    with pytest.raises(InputError) as error:
-        fetch(wanted, place / "out", said, archive=archive)
-    assert message in str(error.value), str(error.value)
-    written = {path for path in tmp_path.rglob("*") if path.is_file()}
-    assert written == {archive}
-
-
-def test_a_bomb(tmp_path, monkeypatch):
-    monkeypatch.setattr("snm.datasets.unpack._ROOM", 1 << 20)
-    archive = tmp_path / "bomb.zip"
-    archive.write_bytes(zipped({"train.txt": "0" * (4 << 20)}, zipfile.ZIP_DEFLATED))
-    assert archive.stat().st_size < 10_000
-    with pytest.raises(InputError, match="a size that its archive can hold"):
-        unpack(archive, {"train.txt": "train.txt"}, {}, tmp_path)
-    assert (tmp_path / "train.txt").stat().st_size < 3 << 20
-
-
-def test_a_damaged_member(tmp_path):
-    content = bytearray(GOOD)
-    content[200] ^= 1
-    archive = tmp_path / "x.zip"
-    archive.write_bytes(bytes(content))
-    with pytest.raises(InputError, match=r"damage in Tiny/tiny_train\.txt"):
-        unpack(archive, FILES, {}, tmp_path)
-
-
 # -- the registry and the command line -------------------------------------------------------
 
 
@@ -383,8 +306,9 @@ def test_the_packages_registry():
         assert one.cite and one.licence and one.mirrors
         a, b = one.propensity
         assert a > 0 and b > 0
-        # What nobody has checked says so.
-        assert not one.statistics_verified and not any(m.verified for m in one.mirrors)
+        # What nobody has checked says so; no mirror was ever reached.
+        assert one.statistics_verified == (one.name == "Delicious")
+        assert not any(mirror.verified for mirror in one.mirrors)
         for mirror in one.mirrors:
             assert mirror.hash is None or len(mirror.hash) in (
                 len("md5:") + 32,
@@ -393,6 +317,30 @@ def test_the_packages_registry():
     assert find("EURLEX").name == "EURLex-4K"
     with pytest.raises(InputError, match="expected for example EURLex-4K"):
         find("eurlex-4")
+
+
+def test_sizes_that_are_called_verified_are_those_of_the_data():
+    """Of a copy beside the checkout; the registry's averages are over train and test."""
+    one = find("Delicious").statistics
+    data = snm.load_data(real_data_folder("delicious"))
+    found = describe(data)
+    assert data.test is not None and len(registry.SIZES) == 4
+    for size in registry.SIZES:
+        assert found[size] == one[size]
+    pairs = data.train.labels.nnz + data.test.labels.nnz
+    assert pairs / found["labels"] == pytest.approx(one["points_per_label"], abs=0.005)
+
+
+def test_blob_ids_are_gits_own(tmp_path):
+    """As `git hash-object` says of five letters and a newline; EUR-Lex-4K's were published."""
+    path = tmp_path / "hello"
+    path.write_bytes(b"hello\n")
+    assert git_blob_id(path) == "ce013625030ba8dba906f756967f9e9ca394464a"
+    for mirror in find("EURLex-4K").mirrors:
+        assert mirror.git_blobs == {
+            "train.txt": "002fcbb4dfe516224f91c311f4940a8be9215188",
+            "test.txt": "57aa8c3f73c1f53fe99d147651e87ecb5ba8ad8f",
+        }
 
 
 @pytest.mark.parametrize(

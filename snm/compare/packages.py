@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -23,6 +23,7 @@ _MOST_REPEATS = 10
 _LARGEST_COUNT = 1000  # whole numbers beyond are years, prices, ids: no counts of a word
 
 Answers = tuple[NDArray[np.int64], float, float]
+Rows = Iterable[Sequence[int]]
 
 
 class TrainAndPredict(Protocol):
@@ -86,17 +87,17 @@ def _omikuji(
         path = Path(folder) / "train.txt"
         some = np.diff(train_features.indptr) > 0  # it refuses a file with a point without features
         write_text(path, train_features[some], train_labels[some])
-        begun = time.perf_counter()
-        settings = omikuji.Model.default_hyper_param()
-        model = omikuji.Model.train_on_data(str(path), settings, n_threads=threads)
-        seconds = time.perf_counter() - begun
-    begun = time.perf_counter()
-    model.init_prediction_thread_pool(threads)
-    answers = (
-        [label for label, _ in model.predict(pairs, top_k=k)] for pairs in _pairs(test_features)
-    )
-    found = _padded(answers, test_features.shape[0], k)
-    return found, seconds, time.perf_counter() - begun
+
+        def train() -> Any:
+            settings = omikuji.Model.default_hyper_param()
+            return omikuji.Model.train_on_data(str(path), settings, n_threads=threads)
+
+        def predict(model: Any) -> Rows:
+            model.init_prediction_thread_pool(threads)
+            for pairs in _pairs(test_features):
+                yield [label for label, _ in model.predict(pairs, top_k=k)]
+
+        return _timed(train, predict, test_features.shape[0], k)
 
 
 def _fasttext(
@@ -119,17 +120,17 @@ def _fasttext(
                 names = [f"{prefix}{label}" for label in train_labels.indices[first:last]]
                 if names:
                     out.write(f"{' '.join(names)} {words}\n")
-        begun = time.perf_counter()
-        model = fasttext.train_supervised(
-            str(path), loss="hs", dim=100, epoch=25, lr=0.5, seed=seed, thread=threads, verbose=0
-        )
-        seconds = time.perf_counter() - begun
-    lines = list(as_words(test_features, counted))
-    begun = time.perf_counter()
-    names, _ = model.predict(lines, k=k)
-    answers = ([int(name.removeprefix(prefix)) for name in row] for row in names)
-    found = _padded(answers, test_features.shape[0], k)
-    return found, seconds, time.perf_counter() - begun
+        lines = list(as_words(test_features, counted))
+
+        def train() -> Any:
+            settings = dict(loss="hs", dim=100, epoch=25, lr=0.5, seed=seed, thread=threads)
+            return fasttext.train_supervised(str(path), **settings, verbose=0)
+
+        def predict(model: Any) -> Rows:
+            for row in model.predict(lines, k=k)[0]:
+                yield [int(name.removeprefix(prefix)) for name in row]
+
+        return _timed(train, predict, test_features.shape[0], k)
 
 
 def _napkinxc(
@@ -143,13 +144,16 @@ def _napkinxc(
 ) -> Answers:
     models: Any = importlib.import_module("napkinxc.models")
     with tempfile.TemporaryDirectory() as folder:
-        begun = time.perf_counter()
-        model = models.PLT(str(Path(folder) / "model"), seed=seed, threads=threads)
-        model.fit(train_features, train_labels)
-        seconds = time.perf_counter() - begun
-        begun = time.perf_counter()
-        found = _padded(model.predict(test_features, top_k=k), test_features.shape[0], k)
-        return found, seconds, time.perf_counter() - begun
+
+        def train() -> Any:
+            model = models.PLT(str(Path(folder) / "model"), seed=seed, threads=threads)
+            model.fit(train_features, train_labels)
+            return model
+
+        def predict(model: Any) -> Rows:
+            return model.predict(test_features, top_k=k)
+
+        return _timed(train, predict, test_features.shape[0], k)
 
 
 PEERS: dict[str, Peer] = {
@@ -208,7 +212,17 @@ def _pairs(features: csr_matrix) -> Iterator[list[tuple[int, float]]]:
         yield list(zip(ids.tolist(), values.tolist(), strict=True))
 
 
-def _padded(answers: Iterable[Sequence[int]], rows: int, k: int) -> NDArray[np.int64]:
+def _timed(train: Callable[[], Any], predict: Callable[[Any], Rows], rows: int, k: int) -> Answers:
+    """Trains and asks by the clock; what was written and prepared before does not count."""
+    begun = time.perf_counter()
+    model = train()
+    seconds = time.perf_counter() - begun
+    begun = time.perf_counter()
+    found = _padded(predict(model), rows, k)
+    return found, seconds, time.perf_counter() - begun
+
+
+def _padded(answers: Rows, rows: int, k: int) -> NDArray[np.int64]:
     """Answers as int64 [rows, k], -1 where there are fewer."""
     found = np.full((rows, k), -1, np.int64)
     for row, answer in enumerate(answers):

@@ -21,7 +21,7 @@ from snm.datasets.transfer import Told, fetch_archive
 from snm.datasets.unpack import unpack
 from snm.errors import InputError
 
-__all__ = ["OtherSizesError", "fetch", "place_of"]
+__all__ = ["OtherSizesError", "fetch", "git_blob_id", "place_of"]
 
 
 class OtherSizesError(InputError):
@@ -154,14 +154,18 @@ def _unpack(archive: Path, mirrors: tuple[Mirror, ...], out: Path) -> None:
 
 def _check_blobs(archive: Path, mirror: Mirror, out: Path) -> None:
     for name, wanted in mirror.git_blobs.items():
-        file = out / name
-        total = hashlib.sha1(f"blob {file.stat().st_size}\0".encode(), usedforsecurity=False)
-        with file.open("rb") as stream:
-            while piece := stream.read(1 << 20):
-                total.update(piece)
-        if total.hexdigest() != wanted:
-            found = f"{name} with git blob id {total.hexdigest()}"
-            raise InputError(str(archive), found, wanted)
+        found = git_blob_id(out / name)
+        if found != wanted:
+            raise InputError(str(archive), f"{name} with git blob id {found}", wanted)
+
+
+def git_blob_id(path: Path) -> str:
+    """What `git hash-object` says of a file: the SHA-1 of its length and content."""
+    total = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
+    with path.open("rb") as stream:
+        while piece := stream.read(1 << 20):
+            total.update(piece)
+    return total.hexdigest()
 
 
 def _split(folder: Path) -> None:

@@ -95,6 +95,10 @@ def _said(error: Exception) -> str:
         return f"HTTP {response.status_code}"
     if isinstance(error, _RefusedError):
         return str(error)
+    # requests' own words for these two are addresses of objects and nested reprs.
+    for kind, words in (("Timeout", "no answer in time"), ("ConnectionError", "cannot be reached")):
+        if any(base.__name__ == kind for base in type(error).__mro__):
+            return words
     return f"{type(error).__name__}: {error}".splitlines()[0][:200]
 
 

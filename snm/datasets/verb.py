@@ -42,20 +42,21 @@ def print_list(*, as_json: bool) -> None:
     table.add_column("verified")
     table.add_column("here")
     for entry in entries:
-        checked = entry.statistics_verified and any(m.verified for m in entry.mirrors)
+        fetched = any(mirror.verified for mirror in entry.mirrors)
+        checked = "sizes" if entry.statistics_verified else "no"
         table.add_row(
             entry.name,
             *(_number(entry.statistics.get(column)) for column in _COLUMNS),
             f"{entry.propensity[0]}, {entry.propensity[1]}",
             str(len(entry.mirrors)),
-            "yes" if checked else "no",
+            "yes" if entry.statistics_verified and fetched else checked,
             "yes" if place_of(entry).is_dir() else "",
         )
     console = _console(wide=True)
     console.print(table)
     console.print(
-        "verified: whether somebody compared address, hash and sizes with the archive itself; what "
-        "is not may be out of date. Citations and licence notes: --json.",
+        "verified: whether somebody compared address, hash and sizes with the archive itself, or "
+        "the sizes with a copy; what is not may be out of date. Citations, licence notes: --json.",
         soft_wrap=True,
     )
 

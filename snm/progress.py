@@ -1,0 +1,55 @@
+"""A live progress bar over the events of a run, in a terminal or a notebook."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from snm.loop import Evaluated, Stepped
+from snm.phases import Started
+
+__all__ = ["in_notebook", "with_bar"]
+
+
+def in_notebook() -> bool:
+    """Whether a bar would live in a Jupyter notebook: rich draws it with ipywidgets there."""
+    return Console().is_jupyter and importlib.util.find_spec("ipywidgets") is not None
+
+
+def with_bar(events: Iterable[Any], console: Console | None = None) -> Iterator[Any]:
+    """Passes the events of `snm.training` on, and draws a bar a phase.
+
+    Args:
+      events: of `snm.training`.
+      console: where to draw; by default the notebook's cell, or the terminal.
+    """
+    columns = [TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
+               TimeElapsedColumn(), TimeRemainingColumn()]  # fmt: skip
+    with Progress(*columns, console=console or Console()) as bar:
+        task, words = None, {"loss": "", "score": ""}
+        phase = ""
+        for event in events:
+            if isinstance(event, Started):
+                phase, words = event.phase, {"loss": "", "score": ""}
+                task = bar.add_task(phase, total=event.last_step, completed=event.step)
+            elif isinstance(event, Stepped) and not math.isnan(event.loss):
+                words["loss"] = f"  loss {event.loss:.4f}"
+            elif isinstance(event, Evaluated):
+                name, value = next(iter(event.metrics.items()))
+                words["score"] = f"  validation {name} {value:.2f}"
+            if task is not None and isinstance(event, Stepped | Evaluated):
+                text = "".join([phase, *words.values()])
+                bar.update(task, completed=event.step, description=text)
+            yield event

@@ -1,0 +1,50 @@
+"""The bar of `snm.training`: drawn where it is asked for, and it takes nothing of the events."""
+
+import io
+
+import tiny
+from rich.console import Console
+
+from snm import progress, trainer
+from snm.loop import Evaluated, Stepped
+from snm.phases import Started
+from snm.progress import with_bar
+from snm.trainer import Finished
+
+EVENTS = [
+    Started("train", 4, 12, 4, 60),
+    Stepped(6, 32, 1.5, 0.1),
+    Stepped(8, 32, float("nan"), 0.1),
+    Evaluated(8, {"P@1": 62.5}, True),
+    Stepped(12, 60, 1.25, 0.1),
+    Finished({"metrics": {}}),
+]
+
+
+def drawn(**options):
+    """What stands on the screen at the end, and the events that came through."""
+    screen = io.StringIO()
+    events = list(with_bar(EVENTS, Console(file=screen, force_terminal=True, width=100, **options)))
+    return screen.getvalue().rsplit("\r", 1)[-1], events
+
+
+def test_the_bar_and_the_events():
+    last, events = drawn()
+    assert events == EVENTS
+    assert "train  loss 1.2500  validation P@1 62.50" in last and "12/12" in last
+
+
+def test_in_a_notebook_it_is_there_unasked(tmp_path, monkeypatch):
+    assert not progress.in_notebook()
+    seen = []
+    monkeypatch.setattr(trainer, "with_bar", lambda events: seen.append(1) or events)
+    data = tiny.dataset(tmp_path / "data")
+    trainer.training(data, tiny.CONFIG, tmp_path / "run")
+    assert seen == []
+    trainer.training(data, tiny.CONFIG, tmp_path / "run", progress=True)
+    monkeypatch.setattr(trainer, "in_notebook", lambda: True)
+    trainer.training(data, tiny.CONFIG, tmp_path / "run")
+    trainer.training(data, tiny.CONFIG, tmp_path / "run", progress=False)
+    assert (
+        seen == [1, 1] and not (tmp_path / "run").exists()
+    )  # nothing begins before the first event

@@ -1,0 +1,97 @@
+"""Archives that mean harm, and those that are damaged: nothing is written outside their place."""
+
+import io
+import tarfile
+import zipfile
+
+import pytest
+from test_fetch import FILES, GOOD, said, texts, zipped
+
+from snm.datasets.fetch import fetch
+from snm.datasets.registry import Entry, Mirror
+from snm.datasets.unpack import unpack
+from snm.errors import InputError
+
+
+def tarred(*members):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as archive:
+        for info, data in members:
+            archive.addfile(info, io.BytesIO(data) if data is not None else None)
+    return out.getvalue()
+
+
+def info(name, data=b"", kind=tarfile.REGTYPE, link=""):
+    found = tarfile.TarInfo(name)
+    found.size, found.type, found.linkname = len(data), kind, link
+    return found, data if kind == tarfile.REGTYPE else None
+
+
+def a_link_in_a_zip():
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        link = zipfile.ZipInfo("Tiny/tiny_train.txt")
+        link.external_attr = 0o120777 << 16
+        archive.writestr(link, "/etc/passwd")
+        archive.writestr("Tiny/tiny_test.txt", "1 1 1\n")
+    return out.getvalue()
+
+
+MALICIOUS = {
+    "a path upwards": (zipped({**texts(), "../escaped.txt": "x"}), "'../escaped.txt'"),
+    "a path upwards, in Windows' way": (zipped({**texts(), "a\\..\\..\\x": "x"}), "paths inside"),
+    "an absolute path": (zipped({**texts(), "/tmp/escaped": "x"}), "'/tmp/escaped'"),
+    "a drive": (zipped({**texts(), "C:\\x": "x"}), "paths inside"),
+    "a path upwards in a tar": (tarred(info("../../x", b"x")), "'../../x'"),
+    "a link in a tar": (
+        tarred(info("Tiny/tiny_train.txt", kind=tarfile.SYMTYPE, link="/etc/passwd")),
+        "no plain file",
+    ),
+    "a hard link in a tar": (
+        tarred(info("Tiny/tiny_train.txt", kind=tarfile.LNKTYPE, link="../x")),
+        "no plain file",
+    ),
+    "a device in a tar": (tarred(info("Tiny/tiny_train.txt", kind=tarfile.CHRTYPE)), "no plain"),
+    "a link in a zip": (a_link_in_a_zip(), "a link, expected a plain file"),
+    "no archive": (b"hello" * 100, "something else, expected a zip or tar archive"),
+    "half a zip": (GOOD[: len(GOOD) // 2], "something else"),
+    "a missing file": (zipped({"Tiny/tiny_train.txt": "1 1 1\n"}), "no file tiny_test.txt"),
+    "two of a name": (
+        zipped({"a/tiny_train.txt": "", "b/tiny_train.txt": "", "tiny_test.txt": ""}),
+        "2 files tiny_train.txt",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", MALICIOUS)
+def test_malicious_archives_write_nothing(tmp_path, what):
+    content, message = MALICIOUS[what]
+    place = tmp_path / "deep" / "place"
+    place.mkdir(parents=True)
+    archive = place / "x.zip"
+    archive.write_bytes(content)
+    wanted = Entry("Tiny-20", (Mirror(url="http://x", files=FILES),))
+    with pytest.raises(InputError) as error:
+        fetch(wanted, place / "out", said, archive=archive)
+    assert message in str(error.value), str(error.value)
+    written = {path for path in tmp_path.rglob("*") if path.is_file()}
+    assert written == {archive}
+
+
+def test_a_bomb(tmp_path, monkeypatch):
+    monkeypatch.setattr("snm.datasets.unpack._ROOM", 1 << 20)
+    archive = tmp_path / "bomb.zip"
+    archive.write_bytes(zipped({"train.txt": "0" * (4 << 20)}, zipfile.ZIP_DEFLATED))
+    assert archive.stat().st_size < 10_000
+    with pytest.raises(InputError, match="a size that its archive can hold"):
+        unpack(archive, {"train.txt": "train.txt"}, {}, tmp_path)
+    assert (tmp_path / "train.txt").stat().st_size < 3 << 20
+
+
+def test_a_damaged_member(tmp_path):
+    content = bytearray(GOOD)
+    content[200] ^= 1
+    archive = tmp_path / "x.zip"
+    archive.write_bytes(bytes(content))
+    with pytest.raises(InputError, match=r"damage in Tiny/tiny_train\.txt"):
+        unpack(archive, FILES, {}, tmp_path)
