@@ -13,6 +13,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from snm.rounding import as_float
 from snm.rows import RowTable, SparseRows, bag
 from snm.scoring import Masked
 from snm.shards import Shard
@@ -53,6 +54,7 @@ class Problem:
       shard: which label rows are here.
       row_optimizer: `sgd`, or a name of `updates.ROW_RULES`.
       compute_dtype: type of the factors of matrix products.
+      noise: what the rounding of a narrow table follows from; see `snm.rounding`.
     """
 
     table: RowTable
@@ -70,6 +72,7 @@ class Problem:
     shard: Shard
     row_optimizer: str
     compute_dtype: jnp.dtype
+    noise: jax.Array | None = None
 
     def own_slots(self) -> tuple[jax.Array, jax.Array]:
         """The first slot whose label this shard holds, and the end of them: they stand together."""
@@ -113,7 +116,7 @@ def term_scores(problem: Problem) -> jax.Array:
     queries = problem.queries
     if not problem.one_term_a_row:
         queries = queries[problem.term_rows]
-    scores = jnp.sum(queries * problem.table.rows[place], axis=-1)
+    scores = jnp.sum(queries * as_float(problem.table.rows[place]), axis=-1)
     if problem.bias is not None:
         scores = scores + problem.bias[place]
     return problem.shard.sum(jnp.where(here, scores, 0))
@@ -157,6 +160,7 @@ def by_pairs(
         ok=ok,
         unit_norm=True,
         touched=touched,
+        noise=problem.noise,
     )
     bias = problem.bias
     if bias is not None:

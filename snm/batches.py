@@ -94,6 +94,7 @@ class Source:
       num_frequent: features that a batch takes together (`columns`); None sorts no entries.
       lanes: parts that the points of a batch are cut into, one behind the other; from 2 on, what
         belongs to points has a leading axis of lanes.
+      own: the lanes that this process makes, None for all; the batches are the same whatever it is.
     """
 
     spec: HeadSpec
@@ -108,6 +109,7 @@ class Source:
     in_batch_weights: np.ndarray | None = None
     num_frequent: int | None = None
     lanes: int = 1
+    own: range | None = None
     _lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
     _epochs: dict[int, tuple[np.ndarray, np.ndarray]] = dataclasses.field(default_factory=dict)
     _shapes: dict[int, tuple[int, int]] = dataclasses.field(default_factory=dict)
@@ -115,6 +117,10 @@ class Source:
     @functools.cached_property
     def _key(self) -> Any:
         return np.asarray(jax.random.key_data(jax.random.key(self.seed)))
+
+    def whole(self) -> Source:
+        """The same batches in one piece."""
+        return dataclasses.replace(self, lanes=1, own=None, _shapes={})
 
     @property
     def num_points(self) -> int:
@@ -190,7 +196,7 @@ class Source:
         positives = np.where(real, (draw[points] * counts[points]).astype(np.int64), 0)
         if self.resident:
             sample = self._sample(step, None)
-            points, drawn = self._cut(points), self._cut(positives)
+            points, drawn = self._owned(points), self._owned(positives)
             rows = points.astype(np.int32), drawn.astype(np.int32)
             return _Rows(*rows, sample, counter, self._key)
         shape = self.shape(number)
@@ -199,14 +205,26 @@ class Source:
             sample = self._sample(step, terms)
             columns = None if self.num_frequent is None else columns_of(features, self.num_frequent)
             return Batch(features, terms, known, sample, counter, self._key, columns)
-        cut = zip(self._cut(points), self._cut(positives), strict=True)
+        cut = zip(self._owned(points), self._owned(positives), strict=True)
         lanes = [self._blocks(*lane, shape) for lane in cut]
         features, terms, known = jax.tree.map(lambda *leaves: np.stack(leaves), *lanes)
-        joined = _on_host(terms.ids.reshape(-1), terms.values.reshape(-1), None)
-        return Batch(features, terms, known, self._sample(step, joined), counter, self._key)
+        sample = self._sample(step, self._candidates(points, positives, shape[1]))
+        return Batch(features, terms, known, sample, counter, self._key)
 
-    def _cut(self, of_points: np.ndarray) -> np.ndarray:
-        return of_points if self.lanes == 1 else of_points.reshape(self.lanes, -1)
+    def _owned(self, of_points: np.ndarray) -> np.ndarray:
+        if self.lanes == 1:
+            return of_points
+        cut = of_points.reshape(self.lanes, -1)
+        return cut if self.own is None else cut[self.own.start : self.own.stop]
+
+    def _candidates(
+        self, points: np.ndarray, positives: np.ndarray, entries: int
+    ) -> SparseRows | None:
+        """The positives of a whole batch, which all processes need where they are the sample."""
+        if self.sampler != "in-batch":
+            return None
+        known = _take(self.labels, points, self.lanes * entries)
+        return self._terms(known, positives, points >= 0)
 
     def _blocks(
         self, points: np.ndarray, positives: np.ndarray, shape: tuple[int, int]
@@ -313,6 +331,7 @@ def make_source(
     sampler: str,
     frequency_power: float,
     lanes: int | None = None,
+    own: range | None = None,
 ) -> Source:
     """The training points with at least one label, ready to be cut into steps.
 
@@ -327,6 +346,7 @@ def make_source(
       sampler: uniform, frequency or in-batch.
       frequency_power: of the frequency sampler.
       lanes: parts that a batch is cut into on a mesh; a divisor of `batch_size`.
+      own: those that this process makes; None for all.
     """
     labelled = np.flatnonzero(np.diff(labels.indptr))
     if len(labelled) < labels.shape[0]:
@@ -360,6 +380,7 @@ def make_source(
         ),
         num_frequent=num_frequent,
         lanes=parts,
+        own=own,
     )
 
 

@@ -5,6 +5,10 @@ manifest: the loop's own numbers, what the run was (data, library versions), and
 every file. The manifest comes last, so a folder without one was never finished. With one it is
 read by nobody before it is checked: a damaged file never gets as far as orbax. The checksums take
 a tenth to a sixth of the time of the writing.
+
+Several processes write one checkpoint together, each the parts that it holds, into a folder that
+all of them see; process 0 adds the manifest. Reading, each checks its share of the files and takes
+the parts that it will hold.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ import numpy as np
 from orbax.checkpoint import v1 as ocp
 
 from snm.errors import InputError
+from snm.processes import first, first_to_say, of_first, several, wait
 
 __all__ = ["Checkpoints", "DamagedError", "Note", "SavingError", "host_copy"]
 
@@ -36,6 +41,7 @@ _DROPPED = ".dropped"
 _MANIFEST = "manifest.json"
 _LATE_SECONDS = 0.5
 _SPARE = 1 << 16  # bytes of a checkpoint beside its arrays
+_MOST_LISTED = 64  # checkpoints that several processes tell each other of
 _PIECE = 1 << 22  # bytes read at once: few enough for the cache
 
 
@@ -60,12 +66,14 @@ class Note:
       score: higher is better; None where nothing was measured.
       about: what it belongs to.
       files: size and CRC-32 of each file, by its path in the folder.
+      padded: whether tables have rows at their ends that only make parts equal.
     """
 
     progress: dict[str, Any]
     score: float | None
     about: dict[str, Any]
     files: dict[str, list[int]]
+    padded: bool = False
 
 
 class Checkpoints:
@@ -91,7 +99,7 @@ class Checkpoints:
 
         Args:
           step: steps done.
-          state: a pytree of arrays of jax or NumPy.
+          state: a pytree of arrays of jax or NumPy; of several processes, of jax over all.
           progress: JSON values of the loop.
           score: higher is better; None where nothing was measured.
 
@@ -99,27 +107,34 @@ class Checkpoints:
           SavingError: a full disk, say; what was there before is still there.
         """
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            # What a killed run left; only a run that is alive writes here, and it holds the lock.
-            self._sweep()
-            _require_room(self._folder, sum(leaf.nbytes for leaf in jax.tree.leaves(state)))
+            if first():
+                self._folder.mkdir(parents=True, exist_ok=True)
+                # What a killed run left; only a run that is alive writes here: it holds the lock.
+                self._sweep()
+                _require_room(self._folder, sum(leaf.nbytes for leaf in jax.tree.leaves(state)))
+            wait("a checkpoint begins")
             context = ocp.Context()
             # Parameters do not compress; trying takes longer than the writing.
             context.array.saving.use_compression = False
             context.memory.deepcopy_host_arrays = False
             with _quiet(), context:
                 ocp.save_checkpointables(str(self.path(step)), dict(state=state), overwrite=True)
-            note = Note(progress, score, self._about, _fingerprints(self.path(step)))
-            _write_manifest(self.path(step) / _MANIFEST, dataclasses.asdict(note))
+            if first():
+                files = _fingerprints(self.path(step))
+                note = Note(progress, score, self._about, files, padded=several())
+                _write_manifest(self.path(step) / _MANIFEST, dataclasses.asdict(note))
+            wait("a checkpoint ends")
         except Exception as error:
-            self._sweep()
+            if first():
+                self._sweep()
             if (reason := _disk_trouble(error)) is None:
                 raise
             raise SavingError(
                 f"{self.path(step)}: {reason}; the checkpoint was not written, and {self._left()}"
             ) from error
-        for old in self._superseded(step, progress.get("best_step")):
-            self._drop(old)
+        if first():
+            for old in self._superseded(step, progress.get("best_step")):
+                self._drop(old)
 
     def _left(self) -> str:
         newest = self.latest()
@@ -200,33 +215,40 @@ class Checkpoints:
         """The loop's numbers in a checkpoint."""
         return self.read(step).progress
 
-    def load(self, step: int, like: Any, *, on_host: bool = False) -> Any:
+    def load(self, step: int, like: Any) -> Any:
         """The arrays of a checkpoint, in the structure, shapes and types of `like`.
 
-        On the first device, or on the host, from where they can be spread over a mesh.
+        They lie where `like` says, on the first device where it says nothing. Spread over a mesh,
+        a table may have more rows than was written, which are zeros.
 
         Raises:
           DamagedError: it is not what was written; which file differs is said.
         """
         said, path = self.read(step), self.path(step)
         try:
-            found = _fingerprints(path)
+            found = _fingerprints(path, said.files if several() else None)
         except OSError as error:
             raise DamagedError(path, _first_line(error)) from error
-        for name in sorted(said.files.keys() | found.keys()):
-            wrong = _difference(said.files.get(name), found.get(name))
-            if wrong is not None:
-                raise DamagedError(path, f"{name} {wrong}")
-        place = jax.devices("cpu" if on_host else None)[0]
-        device = jax.sharding.SingleDeviceSharding(place)
+        names = sorted(said.files.keys() | found.keys())
+        wrong = [_difference(said.files.get(name), found.get(name)) for name in names]
+        worst = first_to_say(next((i for i, what in enumerate(wrong) if what), len(names)))
+        if worst < len(names):
+            what = wrong[worst] or "differs, as another process found"
+            raise DamagedError(path, f"{names[worst]} {what}")
+        device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+        spread = any(getattr(leaf, "sharding", None) is not None for leaf in jax.tree.leaves(like))
         abstract = jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device), like
+            lambda x: jax.ShapeDtypeStruct(
+                x.shape, x.dtype, sharding=getattr(x, "sharding", None) or device
+            ),
+            like,
         )
-        return ocp.load_checkpointables(str(path), dict(state=abstract))["state"]
+        context = ocp.Context()
+        context.array.loading.enable_padding_and_truncation = spread or said.padded
+        with context:
+            return ocp.load_checkpointables(str(path), dict(state=abstract))["state"]
 
-    def newest_whole(
-        self, like: Any, *, on_host: bool = False
-    ) -> tuple[Any, Note | None, list[DamagedError]]:
+    def newest_whole(self, like: Any) -> tuple[Any, Note | None, list[DamagedError]]:
         """The newest checkpoint that is what was written, and what is wrong with newer ones.
 
         Returns:
@@ -236,10 +258,10 @@ class Checkpoints:
           InputError: there are checkpoints, and all are damaged.
         """
         damaged: list[DamagedError] = []
-        steps = self._listed()
+        steps = of_first(self._listed(), _MOST_LISTED)
         for step in reversed(steps):
             try:
-                return self.load(step, like, on_host=on_host), self.read(step), damaged
+                return self.load(step, like), self.read(step), damaged
             except DamagedError as error:
                 damaged.append(error)
         if damaged:
@@ -320,16 +342,23 @@ def _view(leaf: Any) -> np.ndarray:
     return whole
 
 
-def _fingerprints(folder: Path) -> dict[str, list[int]]:
-    """Size and CRC-32 of every file in a folder but its manifest, by its path there."""
+def _fingerprints(folder: Path, said: dict[str, list[int]] | None = None) -> dict[str, list[int]]:
+    """Size and CRC-32 of every file in a folder but its manifest, by its path there.
+
+    Where several processes share the work, `said` is believed of the files of the others.
+    """
     found = {}
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.name != _MANIFEST:
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    for number, path in enumerate(path for path in files if path.name != _MANIFEST):
+        name = path.relative_to(folder).as_posix()
+        if said is not None and number % jax.process_count() != jax.process_index():
+            found[name] = said.get(name, [])
+        else:
             size = crc = 0
             with path.open("rb", buffering=0) as file:
                 while piece := file.read(_PIECE):
                     size, crc = size + len(piece), zlib.crc32(piece, crc)
-            found[path.relative_to(folder).as_posix()] = [size, crc]
+            found[name] = [size, crc]
     return found
 
 

@@ -24,6 +24,7 @@ from snm.errors import InputError, StoppedError
 from snm.export.command import Export
 from snm.growing.command import Grow
 from snm.importing.command import Import
+from snm.peers import leave
 from snm.serving.command import Serve
 
 __all__ = ["STOPPED", "main", "parse"]
@@ -73,8 +74,8 @@ def main(args: Sequence[str] | None = None) -> None:
     """Runs `snm`, and exits with a status.
 
     0: done. 2: input that cannot be used. 1: another error (a full disk, a loss that is not
-    finite). 75: `train` was asked to stop (SIGTERM, SIGINT) and took a checkpoint. 128 + the
-    signal's number: stopped at once.
+    finite). 69: another process of the run is gone. 75: `train` was asked to stop (SIGTERM,
+    SIGINT) and took a checkpoint. 128 + the signal's number: stopped at once.
     """
     words = list(sys.argv[1:] if args is None else args)
     if words in (["--version"], ["-V"]):
@@ -82,7 +83,9 @@ def main(args: Sequence[str] | None = None) -> None:
 
         print("\n".join(version_lines()))
         return
-    sys.exit(_guarded(lambda: _run(words)))
+    status = _guarded(lambda: _run(words))
+    leave(status)
+    sys.exit(status)
 
 
 def _run(words: list[str]) -> None:

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from snm.rounding import as_float
 from snm.rows import RowTable, SparseRows, bag_gather, bag_loop
 from snm.updates import add_scatter
 
@@ -137,7 +138,7 @@ def sum_columns(table: jax.Array, columns: Columns, block: SparseRows) -> jax.Ar
     """`rows.bag`, with the rows that the block names often in a matrix product.
 
     Args:
-      table: float32 [N, dim].
+      table: [N, dim] rows as a table keeps them.
       columns: of the block.
       block: sparse [n, N]; its values may have changed since `columns` was made, its ids not.
 
@@ -151,7 +152,7 @@ def _sum_loop(table: jax.Array, columns: Columns, block: SparseRows) -> jax.Arra
     rest = SparseRows(block.ids[columns.rest], block.values[columns.rest], columns.rest_starts)
     sums = bag_loop(table, rest)
     if columns.frequent.shape[0]:
-        sums += _matrix(columns, block) @ table[columns.frequent]
+        sums += _matrix(columns, block) @ as_float(table[columns.frequent])
     return sums
 
 

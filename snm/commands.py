@@ -14,6 +14,7 @@ from tyro.conf import OmitArgPrefixes, OmitSubcommandPrefixes, Positional, arg, 
 from snm.config import Config
 from snm.datasets.command import Fetch, List
 from snm.importing.command import Import
+from snm.peers import Meeting, joined
 
 __all__ = ["Data", "Evaluate", "Plan", "Predict", "Stats", "Synth", "Train", "base"]
 
@@ -116,6 +117,7 @@ class Train:
       snm train synthetic --run-dir runs/ns --preset paper --mined all
       snm train path/to/eurlex --run-dir runs/stop --validation-fraction 0.1 --patience 3
       snm train path/to/eurlex --run-dir runs/eurlex --log-to wandb mlflow
+      srun snm train path/to/amazon3m --run-dir runs/big --mesh data=2,label=8
     """
 
     data: Annotated[Positional[str], arg(metavar="DATA")]
@@ -134,6 +136,15 @@ class Train:
     """Refuse a run that needs more, such as 80GiB; by default what the device reports."""
     log_to: tuple[Literal["wandb", "mlflow"], ...] = ()
     """Services beside log.jsonl and TensorBoard's files, each an extra of its name."""
+    coordinator: str | None = None
+    """HOST:PORT of process 0, where the processes of one run meet; not needed under SLURM, Open MPI
+    and GKE, which tell."""
+    num_processes: int | None = None
+    """How many they are; 1 trains alone, whatever a launcher says."""
+    process_id: int | None = None
+    """Which of them this is, from 0."""
+    peer_timeout: int = 30
+    """Seconds without a word from another process after which all end."""
     settings: OmitArgPrefixes[Config] = dataclasses.field(default_factory=lambda: base[0])
     """Settings of the run."""
 
@@ -143,16 +154,18 @@ class Train:
         from snm.verbs import run_training
 
         keep_programs()
-        run_training(
-            self.data,
-            self.settings,
-            self.run_dir,
-            warm_start=self.warm_start,
-            dry_run=self.dry_run,
-            profile=self.profile,
-            device_memory=self.device_memory,
-            log_to=self.log_to,
-        )
+        meeting = Meeting(self.coordinator, self.num_processes, self.process_id, self.peer_timeout)
+        with joined(meeting):
+            run_training(
+                self.data,
+                self.settings,
+                self.run_dir,
+                warm_start=self.warm_start,
+                dry_run=self.dry_run,
+                profile=self.profile,
+                device_memory=self.device_memory,
+                log_to=self.log_to,
+            )
 
 
 @dataclasses.dataclass
@@ -196,6 +209,7 @@ class Evaluate:
 
       snm evaluate runs/eurlex
       snm evaluate runs/eurlex --data path/to/another-split --json
+      snm evaluate runs/eurlex --auc
       snm evaluate runs/eurlex --index out/index
     """
 
@@ -207,6 +221,8 @@ class Evaluate:
     """Print one JSON object."""
     index: Path | None = None
     """Index of `snm export`, evaluated beside the exact search over all labels."""
+    auc: bool = False
+    """Also the AUC, relevant labels against all others; it takes three times as long."""
 
     def __call__(self) -> None:
         """Runs it."""
@@ -214,7 +230,7 @@ class Evaluate:
         from snm.verbs import run_evaluation
 
         keep_programs()
-        run_evaluation(self.run, self.data, as_json=self.json, index=self.index)
+        run_evaluation(self.run, self.data, as_json=self.json, index=self.index, auc=self.auc)
 
 
 @dataclasses.dataclass

@@ -11,7 +11,12 @@ from typing import Any, Literal, get_args, get_type_hints
 
 from snm.errors import InputError
 
-__all__ = ["PRESETS", "Config", "preset", "read_config", "write_config"]
+__all__ = ["LISTWISE", "PRESETS", "Config", "Loss", "preset", "read_config", "write_config"]
+
+
+Loss = Literal[
+    "bowl", "powl", "softmax", "listnet", "listmle", "rankcosine", "smoothed-dcg", "ranksvm"
+]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,16 +41,21 @@ class Config:
     feature_init: float = 1.0
     """Length of a feature row at the start."""
     score_scale: float | Literal["auto"] = "auto"
-    """Multiplier of the inner products, at the start where it is learned; auto is 1 + ln K for a
-    softmax, 1 otherwise."""
+    """Multiplier of the inner products, at the start where it is learned; auto is 1 + ln K for
+    losses that take exponentials of scores (softmax, listwise), 1 otherwise."""
     learn_score_scale: bool = False
     """Learn the multiplier of the scores."""
     bias: bool = True
     """Add a learned bias a label to its score: unit rows cannot tell how frequent a label is."""
 
     # -- loss
-    loss: Literal["bowl", "powl", "softmax"] = "softmax"
-    """Binary or pairwise ordered weighted loss, or sampled softmax cross-entropy."""
+    loss: Loss = "softmax"
+    """Binary or pairwise ordered weighted loss, sampled softmax cross-entropy, or a listwise loss
+    on a point's positives and its mined negatives."""
+    transformation: Literal["exponential", "linear", "sigmoid"] = "exponential"
+    """What listnet, listmle and rankcosine do to scores; linear needs --no-bias."""
+    temperature: float = 1.0
+    """Divides the scores in listnet, listmle, rankcosine and smoothed-dcg."""
     phi: Literal["hinge", "logistic", "squared_hinge", "exponential", "ramp"] = "hinge"
     """Surrogate of bowl and powl."""
     ramp_rho: float = 1.0
@@ -89,8 +99,8 @@ class Config:
     """Passes over the training points, may be raised on a finished run; auto suits their number."""
     batch_size: int = 256
     """Points a step."""
-    learning_rate: float = 20.0
-    """Rate of feature and class rows, on the mean loss of a batch."""
+    learning_rate: float | Literal["auto"] = "auto"
+    """Rate of feature and class rows, on the mean loss of a batch; auto suits the loss."""
     schedule: Literal["constant", "linear", "cosine"] = "linear"
     """How the rates fall over the run."""
     row_optimizer: Literal["sgd", "adagrad"] = "sgd"
@@ -102,7 +112,9 @@ class Config:
     scale_learning_rate: float = 0.01
     """Rate of the logarithm of a learned score_scale."""
     compute_dtype: Literal["float32", "bfloat16"] = "float32"
-    """Type of the factors of matrix products; parameters and sums are float32."""
+    """Type of the factors of matrix products; sums are float32."""
+    table_dtype: Literal["float32", "bfloat16"] = "float32"
+    """Type of feature and class rows; bfloat16 halves their memory, rounded stochastically."""
     seed: int = 0
     """Seed of everything that is drawn."""
 
@@ -121,6 +133,9 @@ class Config:
     """A of the propensity model of Jain et al. (2016)."""
     propensity_b: float = 1.5
     """B of the propensity model."""
+    auc: bool = False
+    """Also the AUC of each evaluation, relevant labels against all others; it takes three times as
+    long."""
 
     # -- running
     checkpoint_every: int = 0
@@ -168,7 +183,48 @@ class Config:
         if isinstance(sampled, int) and isinstance(mined, int) and mined > sampled:
             found = f"{mined} mined of {sampled} sampled labels"
             raise InputError("--mined", found, "at most as many as --sampled")
+        self._check_loss()
         return self
+
+    def _check_loss(self) -> None:
+        """Refuses settings of one family of losses beside a loss of another."""
+        loss = self.loss
+        transformed = loss in ("listnet", "listmle", "rankcosine")
+        if self.transformation != "exponential" and not transformed:
+            found = f"{self.transformation} with --loss {loss}"
+            raise InputError("--transformation", found, "--loss listnet, listmle or rankcosine")
+        if self.temperature != 1.0 and not transformed and loss != "smoothed-dcg":
+            found = f"{self.temperature} with --loss {loss}"
+            expected = "--loss listnet, listmle, rankcosine or smoothed-dcg, or --score-scale"
+            raise InputError("--temperature", found, expected)
+        if self.transformation == "linear" and (self.bias or self.learn_score_scale):
+            found = "a learned bias" if self.bias else "--learn-score-scale"
+            expected = (
+                f"--no-{'bias' if self.bias else 'learn-score-scale'}: psi must stay positive"
+            )
+            raise InputError("--transformation linear", found, expected)
+        if loss not in LISTWISE:
+            return
+        for name, plain in _OF_ORDERED:
+            value = getattr(self, name)
+            if value != plain:
+                found = f"{value} with --loss {loss}"
+                raise InputError(_flag(name), found, f"{plain}: it belongs to bowl and powl")
+        if self.positives == "all" and self.exclude == "positive":
+            found = f"positive with --loss {loss} and all positives"
+            expected = "all, or --positives one: a label is a positive or a negative of a list"
+            raise InputError("--exclude", found, expected)
+
+
+LISTWISE = ("listnet", "listmle", "rankcosine", "smoothed-dcg", "ranksvm")
+"""Losses whose unit is a list: the positives of a visit and their mined negatives."""
+
+_OF_ORDERED: tuple[tuple[str, Any], ...] = (
+    ("phi", "hinge"),
+    ("vartheta", "top"),
+    ("weight_scale", "mean"),
+    ("negative_weight", 1.0),
+)
 
 
 _MOST = 2**31 - 1
@@ -202,6 +258,7 @@ _POSITIVE = (
     "learning_rate",
     "tower_learning_rate",
     "score_scale",
+    "temperature",
     "feature_init",
     "ramp_rho",
     "propensity_a",

@@ -13,8 +13,12 @@ import numpy as np
 from snm.batches import Batch, Source
 from snm.encoder import apply_tower
 from snm.head import update_head
+from snm.meshes import gathered
 from snm.model import Model, TrainState
+from snm.processes import several
+from snm.rounding import as_float, noise_of
 from snm.rows import bag, entry_rows
+from snm.saving import has_room
 
 __all__ = ["NonFinite", "diagnose", "points_of_step"]
 
@@ -34,7 +38,14 @@ class NonFinite(NamedTuple):
 
 
 def diagnose(
-    model: Model, source: Source, resident: Any, state: TrainState, step: int, loss: float
+    model: Model,
+    source: Source,
+    resident: Any,
+    state: TrainState,
+    step: int,
+    loss: float,
+    *,
+    on_mesh: bool = False,
 ) -> NonFinite:
     """The first tensor of a step that is not finite.
 
@@ -48,7 +59,17 @@ def diagnose(
       state: the parameters now.
       step: counted from 0.
       loss: of that step.
+      on_mesh: the parameters lie on a mesh: they are gathered on the host and walked there, as
+        one device would. Where that has no room, or other processes hold parts of them, the loss
+        is all that is told of.
     """
+    if on_mesh:
+        if several() or not has_room(state):
+            return NonFinite.of_loss(loss)
+        source = source.whole()
+        resident = jax.tree.map(lambda x: np.asarray(x.addressable_shards[0].data), resident)
+        with jax.default_device(jax.local_devices(backend="cpu")[0]):
+            return diagnose(model, source, resident, gathered(state, model), step, loss)
     shape = source.shape_of_step(step)
     item = jax.tree.map(lambda leaf: leaf[0], source.stack(step, 1))
 
@@ -96,7 +117,9 @@ def _finite(model: Model, state: TrainState, batch: Batch) -> list[jax.Array]:
     def by_point(entries: jax.Array) -> jax.Array:
         return jax.ops.segment_sum((~entries).astype(jnp.int32), row, n) == 0
 
-    used = jnp.isfinite(state.features.rows[features.ids]).all(axis=1) | (features.values == 0)
+    used = jnp.isfinite(as_float(state.features.rows[features.ids])).all(axis=1) | (
+        features.values == 0
+    )
     sums = bag(state.features.rows, features)
     queries, pull_back = jax.vjp(functools.partial(apply_tower, model.structure), state.tower, sums)
     key = jax.random.fold_in(jax.random.wrap_key_data(batch.key), batch.step)
@@ -110,6 +133,7 @@ def _finite(model: Model, state: TrainState, batch: Batch) -> list[jax.Array]:
         learning_rate=0.0,
         known=batch.known,
         key=jax.random.fold_in(key, 1),
+        noise=noise_of(jax.random.fold_in(key, 2)),
     )
     of_tower, of_sums = pull_back(step.query_gradient)
     head = state.head
@@ -120,7 +144,7 @@ def _finite(model: Model, state: TrainState, batch: Batch) -> list[jax.Array]:
         jnp.isfinite(sums).all(axis=1),
         _all_finite(state.tower),
         jnp.isfinite(queries).all(axis=1),
-        jnp.isfinite(head.table.rows).all(),
+        jnp.isfinite(as_float(head.table.rows)).all(),
         _all_finite(rest),
         jnp.isfinite(step.loss),
         jnp.isfinite(step.query_gradient).all(axis=1),

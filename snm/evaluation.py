@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from snm.areas import Areas
 from snm.data.dataset import Points
 from snm.errors import InputError
-from snm.filters import apply_filter, most_filtered
+from snm.filters import apply_filter, most_filtered, without_filtered
 from snm.metrics import Metrics, frequency_groups, propensities
 from snm.prediction import Predictor
 
@@ -20,9 +21,10 @@ KS = (1, 3, 5)
 MEASURES = ("P", "R", "nDCG", "PSP", "PSnDCG", "coverage")
 
 
-def metric_names(num_labels: int) -> list[str]:
-    """The names of the metrics over that many labels: a measure and a k."""
-    return [f"{measure}@{k}" for k in KS if k <= num_labels for measure in MEASURES]
+def metric_names(num_labels: int, *, auc: bool = False) -> list[str]:
+    """The names of the metrics over that many labels: a measure and a k, and the AUC if asked."""
+    names = [f"{measure}@{k}" for k in KS if k <= num_labels for measure in MEASURES]
+    return [*names, "AUC"] if auc else names
 
 
 def evaluate_points(
@@ -34,6 +36,7 @@ def evaluate_points(
     propensity_a: float = 0.55,
     propensity_b: float = 1.5,
     duplicates: NDArray[np.bool_] | None = None,
+    auc: bool = False,
     on_progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Scores a model on labelled points, with sums and counts over all of them.
@@ -47,6 +50,8 @@ def evaluate_points(
       propensity_b: B.
       duplicates: bool [n], points whose features repeat a training point's: a second set of
         metrics leaves them out.
+      auc: also the mean over points of the AUC, relevant labels against all others; all scores are
+        computed twice more for it.
       on_progress: told the number of points done.
 
     Returns:
@@ -86,6 +91,36 @@ def evaluate_points(
         "metrics": counted.result(),
         "by_label_frequency": counted.by_group(max(ks)),
     }
-    if duplicates is not None and duplicates.any():
+    repeats = duplicates is not None and bool(duplicates.any())
+    if repeats:
         found["without_repeats"] = fresh.result()
+    if auc:
+        every, others = _areas(predictor, points, duplicates, on_progress)
+        found["metrics"] |= every.result()
+        if repeats:
+            found["without_repeats"] |= others.result()
     return found
+
+
+def _areas(
+    predictor: Predictor,
+    points: Points,
+    duplicates: NDArray[np.bool_] | None,
+    on_progress: Callable[[int], None] | None,
+) -> tuple[Areas, Areas]:
+    """The areas over all points, and over those that are not `duplicates`."""
+    pairs = (
+        np.zeros((0, 2), np.int64) if points.filter is None else np.unique(points.filter, axis=0)
+    )
+    labels = without_filtered(points.labels, pairs)
+    filtered = np.bincount(pairs[:, 0], minlength=labels.shape[0])
+    every, others, row = Areas(), Areas(), 0
+    for count, twice in predictor.pairs_in_order(points.features, labels, pairs):
+        rows = slice(row, row + count)
+        every = every.update(twice, labels[rows], filtered[rows])
+        if duplicates is not None:
+            others = others.update(twice, labels[rows], filtered[rows], leave_out=duplicates[rows])
+        row = rows.stop
+        if on_progress:
+            on_progress(row)
+    return every, others

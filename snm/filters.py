@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-__all__ = ["apply_filter", "canonical", "most_filtered"]
+__all__ = ["apply_filter", "canonical", "most_filtered", "without_filtered"]
 
 NDArray = np.ndarray[Any, Any]
 CSR = Any  # scipy.sparse.csr_array or csr_matrix; SciPy has no types
@@ -57,10 +57,18 @@ def apply_filter(
     kept = np.where(
         np.take_along_axis(gone, order, axis=1), -1, np.take_along_axis(ids, order, axis=1)
     )
+    pairs = pairs - np.array([first_row, 0])
+    return kept, without_filtered(labels, pairs)
+
+
+def without_filtered(labels: CSR, pairs: NDArray) -> CSR:
+    """The true labels, CSR [n, K], less the (row, label) pairs, int [f, 2]; canonical."""
+    labels = canonical(labels)
+    num_rows, num_labels = labels.shape
     rows = np.repeat(np.arange(num_rows), np.diff(labels.indptr))
-    stay = ~np.isin(rows * num_labels + labels.indices, banned)
+    stay = ~np.isin(rows * num_labels + labels.indices, pairs[:, 0] * num_labels + pairs[:, 1])
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows[stay], minlength=num_rows))])
-    return kept, sp.csr_array((labels.data[stay], labels.indices[stay], indptr), shape=labels.shape)
+    return sp.csr_array((labels.data[stay], labels.indices[stay], indptr), shape=labels.shape)
 
 
 def canonical(labels: CSR) -> CSR:

@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from snm import backward, losses, products, softmax, surrogates, thresholds, weights
+from snm import backward, lists, losses, products, softmax, surrogates, thresholds, weights
 from snm.mining import mine
 from snm.rows import RowTable, SparseRows, entry_rows, random_rows
 from snm.sampling import Sample, slots_of
@@ -44,7 +44,9 @@ class HeadSpec:
       num_labels: K.
       sampled: B, the negatives drawn for each term; K - 1 stands for all other labels.
       mined: k', how many of them enter the loss; B is negative sampling.
-      loss: bowl (Definition 4), powl (Definition 3) or softmax.
+      loss: bowl (Definition 4), powl (Definition 3), softmax, or a name of `lists.LIST_LOSSES`:
+        then the positives of a point and its mined negatives are one list.
+      list_loss: what a loss of lists takes besides; None for the others.
       phi: surrogate of the ordered weighted losses, a name of `surrogates.SURROGATES`.
       ramp_rho: margin of the ramp surrogate.
       vartheta: shape of the weights over ranks: top, power-law, epsilon-tail or subsample.
@@ -60,13 +62,15 @@ class HeadSpec:
       row_optimizer: `sgd`, or a name of `updates.ROW_RULES`.
       bias: add a learned bias a label to its score.
       learn_scale: learn the multiplier of the scores.
-      compute_dtype: type of the factors of matrix products; sums and rows are float32.
+      compute_dtype: type of the factors of matrix products; sums are float32.
+      table_dtype: of the class rows, float32 or bfloat16.
     """
 
     num_labels: int
     sampled: int
     mined: int
     loss: str = "bowl"
+    list_loss: lists.ListLoss | None = None
     phi: str = "hinge"
     ramp_rho: float = 1.0
     vartheta: str = "top"
@@ -82,6 +86,7 @@ class HeadSpec:
     bias: bool = False
     learn_scale: bool = False
     compute_dtype: str = "float32"
+    table_dtype: str = "float32"
 
     @property
     def surrogate(self) -> surrogates.Surrogate:
@@ -98,7 +103,8 @@ class HeadSpec:
     @property
     def mines_all(self) -> bool:
         """Whether the loss takes all of the sample with one weight: no ranks, so no mining."""
-        return self.mined == self.sampled and self.vartheta in ("top", "epsilon-tail")
+        alike = self.list_loss is None and self.vartheta in ("top", "epsilon-tail")
+        return self.mined == self.sampled and alike
 
     def rank_weights(self) -> tuple[np.ndarray, float]:
         """The weights of the mined ranks, and the weight that every sampled negative has besides.
@@ -129,7 +135,7 @@ class Head:
     """The head's parameters.
 
     Attributes:
-      table: the class rows, float32 [K, dim], each of unit length, and their optimiser's state.
+      table: the class rows [K, dim], each of unit length, and their optimiser's state.
       bias: float32 [K] or None.
       log_scale: float32 scalar, natural logarithm of the multiplier of the scores.
     """
@@ -165,7 +171,7 @@ def init_head(
 
     With `part` = (i, parts), the i-th of so many equal ranges of rows.
     """
-    rows = random_rows(key, spec.num_labels, dim, part=part)
+    rows = random_rows(key, spec.num_labels, dim, part=part, dtype=spec.table_dtype)
     accumulator = jnp.zeros(rows.shape[0]) if has_accumulator(spec.row_optimizer) else None
     bias = jnp.zeros(rows.shape[0]) if spec.bias else None
     return Head(RowTable(rows, accumulator), bias, jnp.float32(math.log(score_scale)))
@@ -182,6 +188,7 @@ def update_head(
     scale_learning_rate: jax.Array | float = 0.0,
     known: SparseRows | None = None,
     key: jax.Array | None = None,
+    noise: jax.Array | None = None,
     axis_name: str | None = None,
     data_axis: str | None = None,
 ) -> tuple[Head, HeadStep]:
@@ -200,6 +207,7 @@ def update_head(
       scale_learning_rate: of the logarithm of the score multiplier.
       known: all known labels of the n points as an [n, K] block, for `exclude == "all"`.
       key: consumed by the draws of `vartheta == "subsample"`.
+      noise: uint32 scalar that the rounding of bfloat16 rows follows from, another each step.
       axis_name: mesh axis of the label shards, or None. Call within `jax.shard_map(...,
         check_vma=False)`: the loops over rows start from constants, which its check refuses.
       data_axis: mesh axis that the points are cut over, or None. `queries`, `terms` and `known`
@@ -211,10 +219,13 @@ def update_head(
     shard = Shard.of(head.table.rows, spec.num_labels, axis_name, data_axis)
     scale = jnp.exp(head.log_scale)
     scaled = queries * scale
-    problem = _problem(spec, head, scaled, terms, sample, known, shard)
+    problem = _problem(spec, head, scaled, terms, sample, known, shard, noise)
 
     # Score: the positives by gathered rows, the sample by blocks that keep the best.
     positive_scores = backward.term_scores(problem)
+    if spec.list_loss is not None and spec.mined == spec.sampled and shard.alone:
+        result = _step_on_whole_lists(spec.list_loss, problem, positive_scores, learning_rate)
+        return _stepped(spec, head, scaled, result, scale, scale_learning_rate, shard)
     if _by_threshold(spec, problem):
         result = _step_by_threshold(spec, problem, positive_scores, learning_rate)
         return _stepped(spec, head, scaled, result, scale, scale_learning_rate, shard)
@@ -222,6 +233,9 @@ def update_head(
 
     # Loss: of the terms as a function of the positive and the mined scores, and of nothing else.
     def mined_loss(positive: jax.Array, mined: jax.Array) -> jax.Array:
+        if spec.list_loss is not None:
+            where = _where_mined(spec, problem, mined, best.slots)
+            return spec.list_loss(_lists_of(problem, positive, mined, where))
         values = _term_losses(spec, problem, positive, mined, best.slots, key)
         return jnp.sum(jnp.where(terms.values != 0, terms.values * values, 0))
 
@@ -263,7 +277,7 @@ def _stepped(
 def _by_threshold(spec: HeadSpec, problem: backward.Problem) -> bool:
     """Whether many are mined, all with one weight, of scores that fit into the cache."""
     many = spec.mined * backward.PAIRS_LIMIT > problem.num_slots
-    if not many or spec.mines_all or spec.vartheta != "top":
+    if not many or spec.mines_all or spec.vartheta != "top" or spec.list_loss is not None:
         return False
     return thresholds.mines_by_threshold(problem, spec.mined, spec.loss)
 
@@ -293,6 +307,37 @@ def _step_by_threshold(
     )
 
 
+def _step_on_whole_lists(
+    loss: lists.ListLoss,
+    problem: backward.Problem,
+    positive_scores: jax.Array,
+    learning_rate: jax.Array | float,
+) -> backward.Result:
+    """The step with the whole sample in each list.
+
+    Nothing is sorted, and the gradient of the scores is a matrix from the start.
+    """
+    scores = thresholds.every_score(problem)
+
+    def whole_loss(positive: jax.Array, negative: jax.Array) -> jax.Array:
+        return loss(_lists_of(problem, positive, negative, negative > MASKED / 2))
+
+    value, (of_positive, of_scores) = jax.value_and_grad(whole_loss, argnums=(0, 1))(
+        positive_scores, scores
+    )
+    n = problem.queries.shape[0]
+    none = backward.ScoreGradients(of_positive, jnp.zeros((n, 0)), jnp.zeros((n, 0), jnp.int32))
+    return products.by_products(
+        problem, positive_scores, none, value, None, learning_rate, of_scores=of_scores
+    )
+
+
+def _lists_of(
+    problem: backward.Problem, positive: jax.Array, negative: jax.Array, where: jax.Array
+) -> lists.Lists:
+    return lists.Lists(positive, problem.term_rows, problem.terms.values, negative, where)
+
+
 def _problem(
     spec: HeadSpec,
     head: Head,
@@ -301,6 +346,7 @@ def _problem(
     sample: Sample | None,
     known: SparseRows | None,
     shard: Shard,
+    noise: jax.Array | None,
 ) -> backward.Problem:
     """Names the slots that each term, or each point, leaves out."""
     if spec.samples_all:
@@ -316,6 +362,8 @@ def _problem(
 
     masked, excluded = None, None
     if spec.exclude == "positive":
+        if spec.list_loss is not None and spec.positives == "all":
+            raise ValueError("lists of all positives need exclude='all': no label is both")
         excluded = jnp.where(term_slots >= 0, term_slots, drop)
     else:
         if known is None:
@@ -339,6 +387,7 @@ def _problem(
         shard=shard,
         row_optimizer=spec.row_optimizer,
         compute_dtype=jnp.dtype(spec.compute_dtype),
+        noise=noise,
     )
 
 
@@ -368,6 +417,19 @@ def _mine(spec: HeadSpec, problem: backward.Problem) -> Best:
     return mine(problem, min(spec.mined + (spec.exclude == "positive"), problem.num_slots))
 
 
+def _where_mined(
+    spec: HeadSpec, problem: backward.Problem, mined: jax.Array, slots: jax.Array
+) -> jax.Array:
+    """Which of the mined are negatives of each term, or each list: bool, as `mined`."""
+    where = mined > MASKED / 2
+    if problem.excluded is not None:
+        where &= slots != problem.excluded[:, None]
+    if spec.loss in ("powl", "bowl"):  # whose weights have as many ranks as they need
+        return where
+    # Of k' + 1 mined, a term that left none of them out compares with the k' hardest.
+    return where & (jnp.cumsum(where, axis=1) <= spec.mined)
+
+
 def _term_losses(
     spec: HeadSpec,
     problem: backward.Problem,
@@ -382,12 +444,8 @@ def _term_losses(
         return spec.surrogate(positive) if bowl else jnp.zeros_like(positive)
     if not problem.one_term_a_row:
         mined, slots = mined[problem.term_rows], slots[problem.term_rows]
-    where = mined > MASKED / 2
-    if problem.excluded is not None:
-        where &= slots != problem.excluded[:, None]
+    where = _where_mined(spec, problem, mined, slots)
     if spec.loss == "softmax":
-        # Of k' + 1 mined, a term that left none of them out compares with the k' hardest.
-        where &= jnp.cumsum(where, axis=1) <= spec.mined
         log_weights = None if problem.log_weights is None else problem.log_weights[slots]
         return softmax.sampled_softmax(
             positive, mined, where=where, log_weights=log_weights, reduce_fn=None

@@ -25,8 +25,9 @@ from snm.batches import Source
 from snm.diagnosis import NonFinite, diagnose, points_of_step
 from snm.errors import StoppedError
 from snm.head import HeadSpec
-from snm.meshes import DATA, LABEL, gathered, on_mesh, stack_specs, state_specs
+from snm.meshes import DATA, LABEL, gathered, on_mesh, spread_stack, stack_specs, state_specs
 from snm.model import Model, TrainState, train_steps
+from snm.processes import everywhere, several
 from snm.saving import Store, Writer, has_room
 
 __all__ = [
@@ -213,6 +214,8 @@ def run_steps(
       StoppedError: `stop` said so.
     """
     resident = source.resident_arrays()
+    if mesh is not None:
+        resident = everywhere(resident, mesh)
     marks = [checkpoint_every] + ([evaluate_every] if evaluate else [])
     marks += [probe_every] if probe else []
     cuts = [step for step, _ in heads]
@@ -224,9 +227,7 @@ def run_steps(
     clock = _Clock()
 
     def where(step: int, loss: float) -> NonFinite:
-        if mesh is not None:
-            return NonFinite.of_loss(loss)  # the walk again is one of a single device
-        return diagnose(model, source, resident, state, step, loss)
+        return diagnose(model, source, resident, state, step, loss, on_mesh=mesh is not None)
 
     def finished() -> Iterator[Event]:
         """Events of the dispatch that has waited longest."""
@@ -251,7 +252,7 @@ def run_steps(
         yield Stepped(first + count, source.points_of(first, count), loss, seconds)
 
     with Writer(checkpoints, aside=mesh is None and has_room(state)) as writer:
-        for first, count, stack in _ahead(source, plan):
+        for first, count, stack in _ahead(source, plan, mesh):
             shape = source.shape_of_step(first)
             stage = bisect.bisect_right(cuts, first) - 1
             if (shape, stage) not in compiled:
@@ -284,7 +285,8 @@ def run_steps(
                 assert probe is not None
                 yield Probed(done, progress.seconds, probe(state))
             if saving or best or progress.stopped or stopping:
-                kept = state if mesh is None else gathered(state, model)
+                # Several processes write their own parts, one writes what it has gathered.
+                kept = state if mesh is None or several() else gathered(state, model)
                 writer.save(done, kept, dataclasses.asdict(progress), score)
                 yield from map(Saved, writer.written())
             clock.restart()
@@ -344,19 +346,26 @@ def _dispatches(
         first = stop
 
 
-def _ahead(source: Source, plan: list[tuple[int, int]]) -> Iterator[tuple[int, int, Any]]:
+def _ahead(
+    source: Source, plan: list[tuple[int, int]], mesh: Mesh | None
+) -> Iterator[tuple[int, int, Any]]:
     """Stacks of the plan, made by a thread while the device works on the one before."""
+
+    def made(first: int, count: int) -> Any:
+        stack = source.stack(first, count)
+        return stack if mesh is None else spread_stack(stack, source.lanes, mesh)
+
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         futures: collections.deque[concurrent.futures.Future] = collections.deque()
         rest = iter(plan)
         for first, count in [next(rest, (0, 0)), next(rest, (0, 0))]:
             if count:
-                futures.append(pool.submit(source.stack, first, count))
+                futures.append(pool.submit(made, first, count))
         for first, count in plan:
             stack = futures.popleft().result()
             following = next(rest, None)
             if following:
-                futures.append(pool.submit(source.stack, *following))
+                futures.append(pool.submit(made, *following))
             yield first, count, stack
 
 

@@ -18,9 +18,11 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from snm.batches import OF_POINTS
 from snm.errors import InputError
 from snm.head import Head
-from snm.model import Model, TrainState, abstract_state, init_state
+from snm.model import Model, TrainState, abstract_state, init_state, join
+from snm.processes import everywhere, on_devices
 
-__all__ = ["DATA", "LABEL", "gathered", "initial", "make_mesh", "on_mesh", "parse_mesh", "spread",
+__all__ = ["DATA", "LABEL", "abstract_on", "gathered", "initial", "joined", "lanes_here",
+           "make_mesh", "on_mesh", "parse_mesh", "shapes_on", "spread", "spread_stack",
            "stack_specs", "state_specs"]  # fmt: skip
 
 DATA, LABEL = "data", "label"
@@ -48,27 +50,47 @@ def parse_mesh(text: str) -> tuple[int, int]:
 
 
 def make_mesh(text: str, num_labels: int, batch_size: int) -> Mesh | None:
-    """The mesh of a setting, over the first devices; None for one device.
+    """The mesh of a setting, over the first devices of each process; None for one device.
+
+    The devices of a process stand together, first along `label`, so that where `label` divides
+    them all that crosses it stays within the process.
 
     Raises:
-      InputError: more devices than there are, fewer labels than parts, a batch that the parts
-        do not divide.
+      InputError: more devices than there are, or a number that the processes cannot share
+        equally; fewer labels than parts, a batch that the parts do not divide.
     """
     data, label = parse_mesh(text)
-    if data * label == 1:
+    processes = jax.process_count()
+    if data * label == 1 and processes == 1:
         return None
-    if data * label > len(jax.devices()):
+    if data * label % processes:
+        expected = f"a multiple of the {processes} processes, for example data={processes}"
+        raise InputError(f"--mesh {text}".rstrip(), f"{data * label} devices", expected)
+    each = data * label // processes
+    of_process = [
+        [device for device in jax.devices() if device.process_index == number][:each]
+        for number in range(processes)
+    ]
+    chosen = [device for devices in of_process for device in devices]
+    if len(chosen) < data * label:
         hint = " (on a CPU, XLA_FLAGS=--xla_force_host_platform_device_count=N makes N)"
         more = hint if jax.default_backend() == "cpu" else ""
+        where = "here" if processes == 1 else f"of {processes} processes"
         found = f"{data * label} devices"
-        raise InputError(f"--mesh {text}", found, f"at most the {len(jax.devices())} here{more}")
+        raise InputError(f"--mesh {text}", found, f"at most the {len(jax.devices())} {where}{more}")
     if num_labels < label:
         raise InputError(f"--mesh {text}", f"{num_labels} labels", f"at least one a part ({label})")
     if batch_size % data:
         expected = f"a multiple of data={data}"
         raise InputError(f"--mesh {text}", f"--batch-size {batch_size}", expected)
-    devices = np.asarray(jax.devices()[: data * label]).reshape(data, label)
-    return Mesh(devices, (DATA, LABEL))
+    return Mesh(np.asarray(chosen).reshape(data, label), (DATA, LABEL))
+
+
+def lanes_here(mesh: Mesh) -> range:
+    """The parts of a batch that devices of this process hold."""
+    mine = [place[0] for place, device in np.ndenumerate(mesh.devices)
+            if device.process_index == jax.process_index()]  # fmt: skip
+    return range(min(mine), max(mine) + 1)
 
 
 def state_specs(state: TrainState) -> TrainState:
@@ -96,6 +118,25 @@ def stack_specs(stack: Any, lanes: int) -> Any:
     return type(stack)(**{name: of(name) for name in stack._fields})
 
 
+def spread_stack(stack: Any, lanes: int, mesh: Mesh) -> Any:
+    """A dispatch's batches on a mesh, of which this process has made only its own lanes."""
+    start = lanes_here(mesh).start
+    specs = stack_specs(stack, lanes)
+
+    def placed(leaf: Any, spec: PartitionSpec) -> jax.Array:
+        if len(spec) < 2:
+            return everywhere(leaf, mesh)
+        shape = (leaf.shape[0], lanes, *leaf.shape[2:])
+
+        def part(index: Any) -> np.ndarray:
+            first, last, _ = index[1].indices(lanes)
+            return leaf[:, first - start : last - start]
+
+        return on_devices(shape, NamedSharding(mesh, spec), part)
+
+    return jax.tree.map(placed, stack, specs)
+
+
 def on_mesh(mesh: Mesh, run: Callable[..., Any], in_specs: Any, out_specs: Any) -> Any:
     """`run` on every device of a mesh, each with its part."""
     # The loops over rows start from constants, which the check of varying axes refuses.
@@ -114,15 +155,48 @@ def initial(model: Model, mesh: Mesh) -> TrainState:
 
 def spread(state: TrainState, mesh: Mesh) -> TrainState:
     """A state of the host or of one device, laid out on a mesh."""
+
+    def placed(x: Any, like: Any) -> jax.Array:
+        x = np.asarray(x)
+
+        def part(index: Any) -> np.ndarray:
+            rows = x[index]
+            if not index:
+                return rows
+            first, last, _ = index[0].indices(like.shape[0])
+            return np.pad(rows, [(0, last - first - len(rows))] + [(0, 0)] * (x.ndim - 1))
+
+        return on_devices(like.shape, like.sharding, part)
+
+    return jax.tree.map(placed, state, shapes_on(state, mesh))
+
+
+def abstract_on(mesh: Mesh | None, model: Model) -> TrainState:
+    """Shapes, types and, on a mesh, places of a state, without its arrays."""
+    state = abstract_state(model)
+    return state if mesh is None else shapes_on(state, mesh)
+
+
+def shapes_on(state: TrainState, mesh: Mesh) -> TrainState:
+    """Shapes, types and places on a mesh of a state that is given in shapes or arrays."""
     parts = mesh.shape[LABEL]
 
-    def placed(x: Any, spec: PartitionSpec) -> jax.Array:
-        x = np.asarray(x)
+    def one(x: Any, spec: PartitionSpec) -> jax.ShapeDtypeStruct:
+        shape = list(x.shape)
         if len(spec) and spec[0] == LABEL:
-            x = np.pad(x, [(0, -len(x) % parts)] + [(0, 0)] * (x.ndim - 1))
-        return jax.device_put(x, NamedSharding(mesh, spec))
+            shape[0] += -shape[0] % parts
+        return jax.ShapeDtypeStruct(tuple(shape), x.dtype, sharding=NamedSharding(mesh, spec))
 
-    return jax.tree.map(placed, state, state_specs(state))
+    return jax.tree.map(one, state, state_specs(state))
+
+
+def joined(states: list[TrainState], mesh: Mesh) -> TrainState:
+    """`join` of states that lie on a mesh, where they lie."""
+    if len(states) == 1:
+        return states[0]
+    specs = state_specs(jax.eval_shape(join, states))
+    places = jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs)
+    return jax.jit(join, out_shardings=places)(states)
 
 
 def gathered(state: TrainState, model: Model) -> TrainState:

@@ -13,12 +13,14 @@ import optax
 from flax import nnx
 from jax import lax
 
+from snm.areas import pairs_in_order
 from snm.batches import Batch
 from snm.columns import sum_columns, update_columns
 from snm.encoder import Tower, apply_tower, init_tower
 from snm.head import Head, HeadSpec, init_head, update_head
+from snm.rounding import noise_of
 from snm.rows import RowTable, SparseRows, bag, random_rows
-from snm.scoring import Best, best_scores
+from snm.scoring import Best, Masked, best_scores
 from snm.shards import Shard
 from snm.updates import has_accumulator, update_rows
 
@@ -31,6 +33,7 @@ __all__ = [
     "embed",
     "init_state",
     "join",
+    "labels_in_order",
     "scaled_queries",
     "train_step",
     "train_steps",
@@ -109,7 +112,7 @@ class TrainState:
     """All parameters and optimiser state.
 
     Attributes:
-      features: the feature rows (W1), float32 [d, dim].
+      features: the feature rows (W1) [d, dim].
       tower: parameters of the dense tower.
       tower_state: its optimiser's state.
       head: class rows, bias, multiplier of the scores.
@@ -137,7 +140,12 @@ def init_state(model: Model, *, part: tuple[jax.Array, int] | None = None) -> Tr
     """
     features_key, head_key = jax.random.split(jax.random.key(model.seed))
     rows = random_rows(
-        features_key, model.num_features, model.dim, length=model.feature_init, part=part
+        features_key,
+        model.num_features,
+        model.dim,
+        length=model.feature_init,
+        part=part,
+        dtype=model.head.table_dtype,
     )
     keeps = has_accumulator(model.head.row_optimizer)
     accumulator = jnp.zeros(rows.shape[0]) if keeps else None
@@ -180,6 +188,7 @@ def train_step(
     key = jax.random.fold_in(jax.random.wrap_key_data(batch.key), batch.step)
     features = _dropped_out(model, batch.features, key, shard)
     rate = model.learning_rate * model.decay(batch.step)
+    narrow = rows.dtype == jnp.uint16
 
     own = shard.own_entries(features, rows.shape[0])
     if batch.columns is None:
@@ -197,6 +206,7 @@ def train_step(
         scale_learning_rate=model.scale_learning_rate * model.decay(batch.step),
         known=batch.known,
         key=jax.random.fold_in(key, 1),
+        noise=noise_of(jax.random.fold_in(key, 2)) if narrow else None,
         axis_name=label_axis,
         data_axis=data_axis,
     )
@@ -205,7 +215,7 @@ def train_step(
 
     ok = step.ok & jnp.all(jnp.isfinite(of_sums)) & jnp.isfinite(optax.tree.sum(of_tower))
     ok = shard.all(ok)
-    if batch.columns is not None:
+    if batch.columns is not None and not narrow:
         feature_rows = update_columns(
             state.features, batch.columns, features, of_sums, learning_rate=rate, ok=ok
         )
@@ -216,6 +226,7 @@ def train_step(
             optimizer=model.head.row_optimizer,
             learning_rate=rate,
             ok=ok,
+            noise=noise_of(jax.random.fold_in(key, 3)) if narrow else None,
         )
     steps, tower_state = model.tower_optimizer.update(of_tower, state.tower_state, state.tower)
     tower = optax.apply_updates(state.tower, steps)
@@ -313,6 +324,28 @@ def best_labels(
         compute_dtype=jnp.dtype(model.head.compute_dtype),
     )
     return shard.agree(Best(best.scores, best.slots + shard.first_row), count)
+
+
+def labels_in_order(
+    model: Model,
+    state: TrainState,
+    features: SparseRows,
+    relevant: SparseRows,
+    left_out: Masked,
+    *,
+    label_axis: str | None = None,
+) -> jax.Array:
+    """`areas.pairs_in_order` of the relevant labels of each point, over all K labels."""
+    rows = state.head.table.rows
+    return pairs_in_order(
+        scaled_queries(model, state, features, label_axis=label_axis),
+        rows,
+        relevant,
+        left_out,
+        shard=Shard.of(rows, model.head.num_labels, label_axis),
+        bias=state.head.bias,
+        compute_dtype=jnp.dtype(model.head.compute_dtype),
+    )
 
 
 def train_steps(

@@ -5,6 +5,7 @@ A run has one phase, or two where it trains again on all of train after early st
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import itertools
@@ -26,9 +27,12 @@ from snm.evaluation import evaluate_points, metric_names
 from snm.head import HeadSpec
 from snm.logs import EventLog
 from snm.loop import Event, NonFiniteError, Noted, Progress, run_steps
-from snm.meshes import DATA, initial, make_mesh, parse_mesh, spread
+from snm.meshes import DATA, abstract_on, initial, lanes_here, make_mesh, parse_mesh
 from snm.model import Model, TrainState, abstract_state, init_state
 from snm.prediction import Predictor
+from snm.processes import first, of_first
+from snm.rounding import as_float, to_nearest
+from snm.rows import RowTable
 from snm.runs import RunFolder, head_stages, load_member, make_model, versions
 
 __all__ = [
@@ -93,8 +97,7 @@ class PhaseRun:
         labels = phase.points.labels
         self.mesh = make_mesh(config.mesh, labels.shape[1], config.batch_size)
         schedule_model = make_model(config, features.shape[1], labels.shape[1], 1)
-        lanes = None if self.mesh is None else self.mesh.shape[DATA]
-        self.source: Source = source_of(config, schedule_model.head, features, labels, lanes)
+        self.source: Source = source_of(config, schedule_model.head, features, labels, self.mesh)
         assert config.epochs != "auto"  # resolved
         total = config.epochs * self.source.steps_per_epoch
         self.last_step = (
@@ -108,14 +111,12 @@ class PhaseRun:
             "versions": versions(),
         }
         self._checkpoints = folder.checkpoints(config.keep_checkpoints, phase.name, about)
-        state, note, damaged = self._checkpoints.newest_whole(
-            abstract_state(self.model), on_host=self.mesh is not None
-        )
+        state, note, damaged = self._checkpoints.newest_whole(abstract_on(self.mesh, self.model))
         if note is None:
             self.state = _initial(self.model, warm_start, member, self.mesh)
             self.progress = Progress()
         else:
-            self.state = state if self.mesh is None else spread(state, self.mesh)
+            self.state = state
             self.progress = Progress(**note.progress)
             _refuse_another(self._checkpoints.path(self.progress.step), note.about, about)
         self._notes = [f"{error}; going on from the one before it" for error in damaged]
@@ -169,8 +170,8 @@ class PhaseRun:
             stop=stop,
         )
         del self.state  # its buffers are donated to the first step
-        trace = self._folder.path / "profile" if profile else None
-        with EventLog(self._folder.path, phase.name, self.progress.step) as log:
+        trace = self._folder.path / "profile" if profile and first() else None
+        with _log(self._folder.path, phase.name, self.progress.step) as log:
             notes = [Noted(self.progress.step, text) for text in self._notes]
             try:
                 for event in itertools.chain(notes, _traced(events, trace)):
@@ -207,8 +208,27 @@ class PhaseRun:
             self._dataset.train.num_points,
             propensity_a=self._config.propensity_a,
             propensity_b=self._config.propensity_b,
+            auc=self._config.auc,
         )
         return found["metrics"]
+
+
+@contextlib.contextmanager
+def _log(folder: Path, phase: str, step: int) -> Iterator[Any]:
+    """The run's log; of several processes the first keeps it."""
+    if not first():
+        yield _NoLog()
+        return
+    with EventLog(folder, phase, step) as log:
+        yield log
+
+
+class _NoLog:
+    def write(self, event: Event) -> None:
+        """Writes nothing."""
+
+    def line(self, **values: Any) -> None:
+        """Writes nothing."""
 
 
 def member_seed(seed: int, member: int) -> int:
@@ -229,7 +249,7 @@ def first_phase(config: Config, dataset: Dataset) -> Phase:
     """
     if not config.validation_fraction:
         return Phase("train", dataset.train, None)
-    known = metric_names(dataset.train.num_labels)
+    known = metric_names(dataset.train.num_labels, auc=config.auc)
     if config.monitor not in known:
         near = difflib.get_close_matches(config.monitor, known, n=1, cutoff=0.0)[0]
         found = f"{config.monitor!r}, no metric"
@@ -256,7 +276,7 @@ def source_of(
     spec: HeadSpec,
     features: csr_matrix,
     labels: csr_matrix,
-    lanes: int | None = None,
+    mesh: Mesh | None = None,
 ) -> Source:
     """The loader of a resolved configuration over weighted features."""
     return make_source(
@@ -269,7 +289,8 @@ def source_of(
         resident=keeps_on_device(config, features.nnz, labels.nnz),
         sampler=config.sampler,
         frequency_power=config.frequency_power,
-        lanes=lanes,
+        lanes=None if mesh is None else mesh.shape[DATA],
+        own=None if mesh is None else lanes_here(mesh),
     )
 
 
@@ -280,27 +301,34 @@ def _initial(
         return (
             jax.jit(init_state, static_argnums=0)(model) if mesh is None else initial(model, mesh)
         )
-    other, old = load_member(warm_start, member)
-    wanted = abstract_state(model)
+    # On the mesh from the start: no process holds the whole of it.
+    other, old = load_member(warm_start, member, mesh)
     shapes = [jax.tree.map(np.shape, (s.features.rows, s.tower, s.head.table.rows, s.head.bias))
-              for s in (old, wanted)]  # fmt: skip
+              for s in map(abstract_state, (other, model))]  # fmt: skip
     if shapes[0] != shapes[1]:
         raise InputError(f"--warm-start {warm_start}", _described(other), _described(model))
-    fresh = init_state(model)
+    fresh = init_state(model) if mesh is None else initial(model, mesh)
     # A fixed multiplier is a setting, a learned one a parameter.
     learned = model.head.learn_scale
-    state = dataclasses.replace(
+    return dataclasses.replace(
         fresh,
-        features=dataclasses.replace(fresh.features, rows=old.features.rows),
+        features=_with_rows(fresh.features, old.features),
         tower=old.tower,
         head=dataclasses.replace(
             fresh.head,
-            table=dataclasses.replace(fresh.head.table, rows=old.head.table.rows),
+            table=_with_rows(fresh.head.table, old.head.table),
             bias=old.head.bias,
             log_scale=old.head.log_scale if learned else fresh.head.log_scale,
         ),
     )
-    return state if mesh is None else spread(state, mesh)
+
+
+def _with_rows(fresh: RowTable, old: RowTable) -> RowTable:
+    """The rows of `old` in the storage of `fresh`, with the optimiser's state of `fresh`."""
+    rows = old.rows
+    if rows.dtype != fresh.rows.dtype:
+        rows = to_nearest(as_float(rows), fresh.rows.dtype)
+    return dataclasses.replace(fresh, rows=rows)
 
 
 def _described(model: Model) -> str:
@@ -324,8 +352,9 @@ def keeps_on_device(config: Config, *entries: int) -> bool:
         return config.data_on == "device"
     if jax.default_backend() == "cpu":
         return False  # the host's memory is the device's: nothing to gain
-    limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit", 0)
-    return 8 * sum(entries) < _RESIDENT_SHARE * limit
+    limit = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit", 0)
+    fits = 8 * sum(entries) < _RESIDENT_SHARE * limit
+    return bool(of_first([int(fits)], 1)[0])  # what devices report may differ a little
 
 
 def _traced(events: Iterator[Event], folder: Path | None) -> Iterator[Event]:

@@ -16,7 +16,6 @@ A run has four stages, and its peak is that of the largest:
 from __future__ import annotations
 
 import dataclasses
-import functools
 import re
 import time
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 from scipy.sparse import csr_matrix
 
 from snm.batches import Source, block_of
@@ -33,9 +33,11 @@ from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.loop import compiled_steps
 from snm.memory import available_memory, resident_memory
-from snm.model import Model, abstract_state, best_labels, init_state, join
+from snm.meshes import initial, make_mesh, shapes_on, spread_stack
+from snm.model import Model, abstract_state, init_state, join
 from snm.phases import first_phase, source_of, steps_per_dispatch
-from snm.prediction import ROWS
+from snm.prediction import ROWS, compiled_top
+from snm.processes import everywhere
 from snm.runs import head_stages, make_model
 from snm.saving import has_room, state_bytes
 from snm.updates import has_accumulator
@@ -73,6 +75,8 @@ Bytes = dict[str, dict[str, int]]
 class Needs:
     """What the bytes follow from: sizes that were counted, compiled or measured once.
 
+    On a mesh those of devices are of each of them.
+
     Attributes:
       tables: of one member: feature rows, class rows, biases, tower.
       optimiser: of one member.
@@ -86,6 +90,8 @@ class Needs:
       aside: checkpoints are written from a copy.
       watches: a part is held out and scored while training.
       members: models.
+      devices: of this process.
+      whole: tables and optimiser's state of one member, uncut.
     """
 
     tables: int
@@ -101,6 +107,8 @@ class Needs:
     aside: bool
     watches: bool
     members: int
+    devices: int = 1
+    whole: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,8 +116,8 @@ class Forecast:
     """What a run will need.
 
     Attributes:
-      host: bytes by stage and part; on a CPU it holds the device's too.
-      device: of an accelerator; empty on a CPU.
+      host: bytes by stage and part; on a CPU it holds the devices' too.
+      device: of an accelerator, or of each device of a mesh; empty for one device on a CPU.
       needs: what these follow from.
       steps_per_epoch: of one member.
     """
@@ -141,6 +149,7 @@ class Programs:
     step: Any
     count: int
     compile_seconds: float
+    mesh: Mesh | None = None
 
 
 def forecast(dataset: Dataset, config: Config) -> tuple[Forecast, Programs]:
@@ -157,31 +166,38 @@ def forecast(dataset: Dataset, config: Config) -> tuple[Forecast, Programs]:
     features = weighting.apply(phase.points.features)
     num_features, num_labels = dataset.train.num_features, dataset.train.num_labels
     first_model = make_model(config, num_features, num_labels, 1)
-    source = source_of(config, first_model.head, features, phase.points.labels)
+    mesh = make_mesh(config.mesh, num_labels, config.batch_size)
+    source = source_of(config, first_model.head, features, phase.points.labels, mesh)
     assert config.epochs != "auto" and config.members != "auto"  # resolved
     total = config.epochs * source.steps_per_epoch
     # The first k' is the largest, and the seed is data of the batch.
     head = head_stages(config, num_labels, total)[0][1]
     model = dataclasses.replace(first_model, head=head, total_steps=total, seed=0)
-    state = abstract_state(model)
+    state = shapes = abstract_state(model)
+    if mesh is not None:
+        shapes = shapes_on(state, mesh)
     count = min(config.steps_per_dispatch or steps_per_dispatch(), source.steps_per_epoch)
     stack = source.stack(0, count)
     resident = jax.eval_shape(source.resident_arrays)
 
-    start = _temporary(jax.jit(init_state, static_argnums=0).lower(model))
+    start = _temporary(_starting(model, mesh))
     begun = time.perf_counter()
-    step = compiled_steps(model, source, source.shape(0)).lower(state, resident, stack).compile()
+    if mesh is not None:
+        stack = spread_stack(stack, source.lanes, mesh)
+    program = compiled_steps(model, source, source.shape(0), mesh)
+    step = program.lower(shapes, resident, stack).compile()
     members = config.members
     compile_seconds = time.perf_counter() - begun
     joined = jax.eval_shape(lambda one: join([one] * members), state)
     several = dataclasses.replace(model, members=members)
     block = block_of(features, np.arange(min(ROWS, features.shape[0])))
-    scores = _temporary(
-        jax.jit(functools.partial(best_labels, several, count=min(5, num_labels))).lower(
-            joined, block
-        )
-    )
+    if mesh is not None:
+        joined = shapes_on(joined, mesh)
+    scores = _temporary(compiled_top(several, min(5, num_labels), mesh).lower(joined, block))
     raw = [dataset.train, *([dataset.test] if dataset.test is not None else [])]
+    whole = state_bytes(state)
+    if mesh is not None:
+        state = jax.tree.map(_part_of, shapes)
     optimiser = state_bytes((state.features.accumulator, state.head.table.accumulator))
     optimiser += state_bytes(state.tower_state)
     read = sum(_csr_bytes(matrix) for part in raw for matrix in (part.features, part.labels))
@@ -192,24 +208,42 @@ def forecast(dataset: Dataset, config: Config) -> tuple[Forecast, Programs]:
         read=read,
         weighted=weighted,
         programs=max(before - read, 0),
-        stack=sum(leaf.nbytes for leaf in jax.tree.leaves(stack)),
+        stack=sum(_bytes_here(leaf) for leaf in jax.tree.leaves(stack)),
         start=start,
         step=int(step.memory_analysis().temp_size_in_bytes),
         scores=scores,
         resident=source.resident,
-        aside=has_room(state),
+        aside=mesh is None and has_room(state),
         watches=phase.held_out is not None,
         members=config.members,
+        devices=1 if mesh is None else len(mesh.local_devices),
+        whole=whole,
     )
     host, device = account(needs, on_cpu)
     return Forecast(host, device, needs, source.steps_per_epoch), Programs(
-        model, source, step, count, compile_seconds
+        model, source, step, count, compile_seconds, mesh
     )
 
 
+def _starting(model: Model, mesh: Mesh | None) -> Any:
+    if mesh is None:
+        return jax.jit(init_state, static_argnums=0).lower(model)
+    return jax.jit(lambda: initial(model, mesh)).lower()
+
+
+def _part_of(leaf: Any) -> jax.ShapeDtypeStruct:
+    """What one device holds of an array."""
+    return jax.ShapeDtypeStruct(leaf.sharding.shard_shape(leaf.shape), leaf.dtype)
+
+
+def _bytes_here(leaf: Any) -> int:
+    return state_bytes(_part_of(leaf)) if isinstance(leaf, jax.Array) else leaf.nbytes
+
+
 def account(needs: Needs, on_cpu: bool) -> tuple[Bytes, Bytes]:
-    """Bytes by stage and part, of the host and of the device; on a CPU all are the host's."""
-    one, m = needs.tables + needs.optimiser, needs.members
+    """Bytes by stage and part, of the host and of a device; on a CPU all are the host's."""
+    on_mesh = needs.devices > 1
+    one, m = needs.whole if on_mesh else needs.tables + needs.optimiser, needs.members
     data = needs.read + needs.weighted
     step = max(needs.step, needs.scores if needs.watches else 0)
     training = needs.programs + _STARTED + _TRAINED + (m - 1) * _MEMBER
@@ -221,7 +255,8 @@ def account(needs: Needs, on_cpu: bool) -> tuple[Bytes, Bytes]:
             "programs": training,
             "data": data,
             "batches": _AHEAD * needs.stack,
-            "checkpoint": one if needs.aside else 0,
+            # A mesh's is gathered before it is written.
+            "checkpoint": one if needs.aside or on_mesh else 0,
         },
         "loading": {"programs": training, "data": data, "checkpoint": file},
         "evaluation": {"programs": training + _SCORED, "data": data},
@@ -245,7 +280,7 @@ def account(needs: Needs, on_cpu: bool) -> tuple[Bytes, Bytes]:
             "activations": needs.scores,
         },
     }
-    if on_cpu and joined:
+    if on_cpu and joined and not on_mesh:
         host["loading"]["checkpoint"] = max(file - joined, 0)  # gone before they are joined
     if needs.resident:
         device["training"]["data"] = needs.weighted
@@ -253,8 +288,8 @@ def account(needs: Needs, on_cpu: bool) -> tuple[Bytes, Bytes]:
         device["training"]["batches"] = 0  # the host's own
         for stage, parts in device.items():
             for part, size in parts.items():
-                host[stage][part] = host[stage].get(part, 0) + size
-        return host, {}
+                host[stage][part] = host[stage].get(part, 0) + size * needs.devices
+        return host, device if on_mesh else {}
     return host, device
 
 
@@ -277,14 +312,20 @@ def seconds_per_step(programs: Programs) -> float:
     The loader works beside the device, so the slower of both counts.
     """
     source, count = programs.source, programs.count
-    state = jax.jit(init_state, static_argnums=0)(programs.model)
+    mesh = programs.mesh
     resident = source.resident_arrays()
+    if mesh is None:
+        state = jax.jit(init_state, static_argnums=0)(programs.model)
+    else:
+        state, resident = initial(programs.model, mesh), everywhere(resident, mesh)
     loading, stepping = [], []
     begun = time.perf_counter()
     last = max(source.steps_per_epoch - count + 1, 1)
     for number in range(_TIMED + 1):
         clock = time.perf_counter()
         stack = source.stack(number * count % last, count)
+        if mesh is not None:
+            stack = spread_stack(stack, source.lanes, mesh)
         ready = time.perf_counter()
         state, metrics = programs.step(state, resident, stack)
         jax.block_until_ready(metrics)
@@ -300,7 +341,7 @@ def seconds_per_step(programs: Programs) -> float:
 
 def device_memory() -> int:
     """Bytes of the device that trains, or of this machine as far as this process may take them."""
-    limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
+    limit = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
     if jax.default_backend() != "cpu" and limit:
         return int(limit)
     return available_memory() + resident_memory()

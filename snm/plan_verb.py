@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import os
 from typing import Any
 
+import jax
 from rich.console import Console
 from rich.table import Table
 
 from snm.config import Config
 from snm.data.dataset import Dataset, load
 from snm.errors import InputError
+from snm.meshes import parse_mesh
 from snm.plan import (
     PARTS,
     STAGES,
@@ -78,15 +82,19 @@ def room(dataset: Dataset, config: Config, limit: int | None = None) -> Room:
 def run_plan(data: str, config: Config, memory: str | None, *, as_json: bool) -> None:
     """Prints what a run will need, by part and stage, and how long an epoch takes."""
     limit = None if memory is None else parse_bytes(memory)
+    _play_devices(config.mesh)
     dataset = load(data)
     config = resolve(config, dataset)
     expected, programs = forecast(dataset, config)
     here = device_memory()
+    played = programs.mesh is not None and jax.default_backend() == "cpu"
+    # What a CPU plays shares its memory, and takes turns.
+    peak = expected.peak_host if played and limit is None else expected.peak_device
     limit = here if limit is None else limit
-    seconds = seconds_per_step(programs) if expected.peak_device <= here else None
+    seconds = seconds_per_step(programs) if not played and peak <= here else None
     assert config.epochs != "auto" and config.members != "auto"
     steps = expected.steps_per_epoch
-    fits = expected.peak_device <= limit
+    fits = peak <= limit
     ways = [] if fits else _ways(expected, config, programs, limit)
     if as_json:
         found: dict[str, Any] = {
@@ -104,11 +112,15 @@ def run_plan(data: str, config: Config, memory: str | None, *, as_json: bool) ->
         }
         print(json.dumps(found))
         return
+    mesh = programs.mesh
     name = "host" if expected.device else "memory"
     _console.print(_table(f"{name}, MiB", expected.host))
     if expected.device:
-        _console.print(_table("device, MiB", expected.device))
-    if seconds is None:
+        each = "device" if mesh is None else f"each of {mesh.size} devices"
+        _console.print(_table(f"{each}, MiB", expected.device))
+    if played:
+        _console.print("time: not measured, since one CPU plays the devices")
+    elif seconds is None:
         _console.print("time: not measured, since the run does not fit this machine")
     else:
         every = config.epochs * config.members * steps
@@ -123,6 +135,15 @@ def run_plan(data: str, config: Config, memory: str | None, *, as_json: bool) ->
     _console.print(f"fits: {room}" if fits else f"does not fit: {room}", soft_wrap=True)
     for flags, size in ways:
         _console.print(f"  {flags:<24} {size_in_words(size)}")
+
+
+def _play_devices(mesh: str) -> None:
+    """Lets a CPU have as many devices as a mesh wants, so that a plan needs none of them."""
+    data, label = parse_mesh(mesh)
+    told = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
+    if data * label > 1 and not told:
+        with contextlib.suppress(RuntimeError):  # devices are in use already: these must do
+            jax.config.update("jax_num_cpu_devices", data * label)
 
 
 def refuse_what_cannot_fit(dataset: Dataset, config: Config, memory: str | None) -> None:
@@ -149,8 +170,6 @@ def refuse_what_cannot_fit(dataset: Dataset, config: Config, memory: str | None)
 
 def _rough(config: Config, dataset: Dataset) -> int:
     """Bytes of all members' tables, and of a batch against its sample."""
-    import jax
-
     from snm.model import abstract_state
     from snm.runs import make_model
 
@@ -158,6 +177,8 @@ def _rough(config: Config, dataset: Dataset) -> int:
     model = make_model(config, train.num_features, train.num_labels, 1)
     assert config.members != "auto"  # resolved
     tables = state_bytes(jax.eval_shape(lambda: abstract_state(model))) * config.members
+    if jax.default_backend() != "cpu":
+        tables //= parse_mesh(config.mesh)[1]
     return tables + 4 * config.batch_size * (model.head.sampled + 1)
 
 

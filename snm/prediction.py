@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 from numpy.typing import NDArray
@@ -18,18 +20,20 @@ from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.meshes import LABEL, on_mesh, state_specs
-from snm.model import Model, TrainState, best_labels, scaled_queries
+from snm.model import Model, TrainState, best_labels, labels_in_order, scaled_queries
+from snm.processes import everywhere
 from snm.rows import SparseRows
-from snm.scoring import Best
+from snm.scoring import Best, Masked
 
-__all__ = ["ROWS", "Predictor"]
+__all__ = ["ROWS", "Predictor", "compiled_top"]
 
 ROWS = 512
 """Points scored at once: a block of scores fits the cache."""
 
 
 @functools.lru_cache(maxsize=8)
-def _compiled(model: Model, count: int, mesh: Mesh | None) -> jax.stages.Wrapped:
+def compiled_top(model: Model, count: int, mesh: Mesh | None) -> jax.stages.Wrapped:
+    """The best labels of a block of points, as one program over one device or a mesh."""
     best = functools.partial(best_labels, model, count=count)
     if mesh is None:
         return jax.jit(best)
@@ -39,6 +43,20 @@ def _compiled(model: Model, count: int, mesh: Mesh | None) -> jax.stages.Wrapped
         # Each device scores its own labels for all points; what they agree on is on all of them.
         inputs = (state_specs(state), jax.tree.map(lambda _: PartitionSpec(), block))
         return on_mesh(mesh, best, inputs, PartitionSpec())(state, block)
+
+    return jax.jit(on_all)
+
+
+@functools.lru_cache(maxsize=8)
+def _compiled_order(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
+    order = functools.partial(labels_in_order, model)
+    if mesh is None:
+        return jax.jit(order)
+    order = functools.partial(order, label_axis=LABEL)
+
+    def on_all(state: TrainState, *points: Any) -> jax.Array:
+        whole = jax.tree.map(lambda _: PartitionSpec(), points)
+        return on_mesh(mesh, order, (state_specs(state), *whole), PartitionSpec())(state, *points)
 
     return jax.jit(on_all)
 
@@ -91,10 +109,46 @@ class Predictor:
         """
         if not 1 <= k <= self.model.head.num_labels:
             raise InputError("k", str(k), f"1 to {self.model.head.num_labels} labels")
-        score = _compiled(self.model, k, self.mesh)
+        score = compiled_top(self.model, k, self.mesh)
         for count, block in self._blocks(features):
-            best = score(self.state, block)
+            best = score(self.state, self._placed(block))
             yield np.asarray(best.slots)[:count], np.asarray(best.scores)[:count]
+
+    def _placed(self, points: Any) -> Any:
+        """On every device of the mesh, those of other processes too."""
+        return points if self.mesh is None else everywhere(points, self.mesh)
+
+    def pairs_in_order(
+        self, features: csr_matrix, labels: csr_matrix, left_out: NDArray
+    ) -> Iterator[tuple[int, NDArray]]:
+        """How many irrelevant labels each relevant one beats, times two, over all K labels.
+
+        Args:
+          features: as in `top`.
+          labels: CSR [n, K], the relevant ones, canonical.
+          left_out: int [f, 2], (row, label), neither relevant nor irrelevant.
+
+        Yields:
+          m, points of the block, and int32 [entries], for the entries of their rows of `labels`.
+
+        Raises:
+          InputError: as in `top`.
+        """
+        order = _compiled_order(self.model, self.mesh)
+        num_labels, first = self.model.head.num_labels, 0
+        for count, block in self._blocks(features):
+            rows = np.full(self.block_rows, -1, np.int64)
+            rows[:count] = np.arange(first, first + count)
+            relevant = block_of(labels, rows, self.block_entries)
+            pairs = left_out[(left_out[:, 0] >= first) & (left_out[:, 0] < first + count)]
+            # Padded to a power of two, with a slot of no label: each length is compiled once.
+            size = 1 << len(pairs).bit_length()
+            row, slot = np.zeros(size, np.int32), np.full(size, num_labels, np.int32)
+            row[: len(pairs)], slot[: len(pairs)] = pairs[:, 0] - first, pairs[:, 1]
+            points = (block, relevant, Masked(jnp.asarray(row), jnp.asarray(slot)))
+            found = order(self.state, *self._placed(points))
+            yield count, np.asarray(found)[: int(relevant.starts[-1])]
+            first += count
 
     def queries(self, features: csr_matrix | Sequence[str]) -> Iterator[NDArray[np.float32]]:
         """Queries whose inner products with class rows are the scores, less the bias.

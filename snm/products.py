@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from snm.backward import Problem, Result, ScoreGradients, positive_block
+from snm.rounding import rounded_rows
 from snm.rows import RowTable, bag
 from snm.scoring import MASKED, BlockPlan, block_plan, read_block, score_block
 from snm.updates import step_rows, update_rows
@@ -121,6 +122,7 @@ def by_products(
             learning_rate=learning_rate,
             ok=ok,
             unit_norm=True,
+            noise=problem.noise,
         )
         if bias is not None:
             step = jnp.where(ok, -learning_rate * positives.values, 0)
@@ -310,6 +312,7 @@ def _write_block(
         learning_rate=learning_rate,
         unit_norm=True,
     )
+    new = rounded_rows(new, table.rows.dtype, place, problem.noise)
     finite = jnp.isfinite(jnp.sum(gradient, axis=1))
     place = jnp.where(ok & finite, place, table.rows.shape[0])
     if accumulator is not None:

@@ -18,6 +18,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from snm.rounding import as_float, storage, to_nearest
+
 __all__ = [
     "RowTable",
     "SparseRows",
@@ -57,7 +59,7 @@ class RowTable:
     """Rows and the state of their optimiser.
 
     Attributes:
-      rows: float32 [N, dim].
+      rows: [N, dim], float32 or, as uint16, the bits of bfloat16; see `snm.rounding`.
       accumulator: float32 [N], the row-wise Adagrad sum of mean squared gradients, or None.
     """
 
@@ -83,6 +85,7 @@ def random_rows(
     *,
     length: float = 1.0,
     part: tuple[jax.Array, int] | None = None,
+    dtype: str = "float32",
 ) -> jax.Array:
     """Rows uniform on a sphere; `key` is consumed.
 
@@ -95,14 +98,16 @@ def random_rows(
       dim: numbers a row.
       length: of each row.
       part: (i, parts) for the i-th of so many equal ranges of rows; zeros where it passes the end.
+      dtype: float32 or bfloat16, to the nearest.
 
     Returns:
-      float32 [count, dim], or [ceil(count / parts), dim].
+      [count, dim], or [ceil(count / parts), dim], as a table keeps them.
     """
     size = min(count, _RANDOM_ROWS)
 
     def block(key: jax.Array) -> jax.Array:
-        return normalize(jax.random.normal(key, (size, dim), jnp.float32)) * length
+        rows = normalize(jax.random.normal(key, (size, dim), jnp.float32)) * length
+        return to_nearest(rows, storage(dtype))
 
     def of_number(number: jax.Array) -> jax.Array:
         return block(key if size == count else jax.random.fold_in(key, number))
@@ -115,7 +120,7 @@ def random_rows(
     if part is None:
         if blocks == 1:
             return block(key)
-        return lax.fori_loop(0, blocks, fill, jnp.zeros((count, dim), jnp.float32))
+        return lax.fori_loop(0, blocks, fill, jnp.zeros((count, dim), storage(dtype)))
 
     num = -(-count // part[1])
     first = part[0] * num
@@ -129,18 +134,18 @@ def random_rows(
 
     last = jnp.where(first + num > count - size, blocks - 1, (first + num - 1) // size)
     start = jnp.minimum(first // size, blocks)
-    return lax.fori_loop(start, last + 1, fill_part, jnp.zeros((num, dim), jnp.float32))
+    return lax.fori_loop(start, last + 1, fill_part, jnp.zeros((num, dim), storage(dtype)))
 
 
 def bag(table: jax.Array, block: SparseRows) -> jax.Array:
     """Weighted sums of table rows: out[i] = sum over entries p of row i of value_p * table[id_p].
 
     Args:
-      table: float [N, dim].
+      table: [N, dim] rows as a table keeps them.
       block: sparse [n, N] matrix.
 
     Returns:
-      float [n, dim].
+      float32 [n, dim].
     """
     return lax.platform_dependent(table, block, cpu=bag_loop, default=bag_gather)
 
@@ -150,7 +155,7 @@ def bag_loop(table: jax.Array, block: SparseRows) -> jax.Array:
     ids, values, starts = block
     n, dim = starts.shape[0] - 1, table.shape[1]
     if ids.shape[0] == 0:
-        return jnp.zeros((n, dim), table.dtype)
+        return jnp.zeros((n, dim), values.dtype)
 
     def one_row(i: jax.Array, out: jax.Array) -> jax.Array:
         end = starts[i + 1]
@@ -160,19 +165,20 @@ def bag_loop(table: jax.Array, block: SparseRows) -> jax.Array:
             for u in range(_UNROLL_SUM):
                 entry = jnp.minimum(p + u, end - 1)
                 value = jnp.where(p + u < end, values[entry], 0)
-                total += value * lax.dynamic_slice(table, (ids[entry], 0), (1, dim))
+                row = lax.dynamic_slice(table, (ids[entry], 0), (1, dim))
+                total += value * as_float(row)
             return p + _UNROLL_SUM, total
 
-        start = (starts[i], jnp.zeros((1, dim), table.dtype))
+        start = (starts[i], jnp.zeros((1, dim), values.dtype))
         _, total = lax.while_loop(lambda carry: carry[0] < end, some_entries, start)
         return lax.dynamic_update_slice(out, total, (i, 0))
 
-    return lax.fori_loop(0, n, one_row, jnp.zeros((n, dim), table.dtype))
+    return lax.fori_loop(0, n, one_row, jnp.zeros((n, dim), values.dtype))
 
 
 def bag_gather(table: jax.Array, block: SparseRows) -> jax.Array:
     """`bag` as an accelerator likes it: all rows written out, then added up."""
-    terms = block.values[:, None] * table[block.ids]
+    terms = block.values[:, None] * as_float(table[block.ids])
     n = block.starts.shape[0] - 1
     return jax.ops.segment_sum(terms, entry_rows(block), n, indices_are_sorted=True)
 

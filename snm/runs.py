@@ -34,10 +34,11 @@ from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.head import HeadSpec
+from snm.lists import LIST_LOSSES, ListLoss
 from snm.locks import LOCK
 from snm.memory import peak_memory
-from snm.meshes import spread
-from snm.model import Model, TrainState, abstract_state, join
+from snm.meshes import abstract_on, joined
+from snm.model import Model, TrainState, join
 from snm.prediction import Predictor
 
 __all__ = [
@@ -55,8 +56,10 @@ __all__ = [
     "write_json",
 ]
 
+_OFFSET = 1.1  # the linear psi is then 21 times as large at the highest score as at the lowest
+
 # Settings that may differ when a run goes on: they do not change the steps already done.
-_MAY_CHANGE = ("epochs", "keep_checkpoints", "mesh", "on_nonfinite")
+_MAY_CHANGE = ("auc", "epochs", "keep_checkpoints", "mesh", "on_nonfinite")
 
 
 def resolve(config: Config, dataset: Dataset) -> Config:
@@ -92,7 +95,11 @@ def resolve(config: Config, dataset: Dataset) -> Config:
         raise InputError("--mined-start", f"{start}", f"a number from {low} to {most}, or 0")
     scale, epochs = config.score_scale, config.epochs
     if scale == "auto":
-        scale = rules.auto_score_scale(num_labels) if config.loss == "softmax" else 1.0
+        exponentials = rules.takes_exponentials(config.loss, config.transformation)
+        scale = rules.auto_score_scale(num_labels) if exponentials else 1.0
+    rate = config.learning_rate
+    if rate == "auto":
+        rate = rules.auto_learning_rate(config.loss, config.transformation)
     if epochs == "auto":
         epochs = rules.auto_epochs(dataset.train.num_points)
     members = config.members
@@ -105,6 +112,7 @@ def resolve(config: Config, dataset: Dataset) -> Config:
         sampled=sampled,
         mined=mined,
         score_scale=scale,
+        learning_rate=rate,
         epochs=epochs,
         members=members,
     )
@@ -118,7 +126,9 @@ def head_spec(config: Config, num_labels: int) -> HeadSpec:
         num_labels=num_labels,
         sampled=sampled,
         mined=sampled if config.mined == "all" else config.mined,
-        loss=config.loss,
+        # With two grades RankSVM's pairs are POWL's: see `snm.lists`.
+        loss="powl" if config.loss == "ranksvm" else config.loss,
+        list_loss=_list_loss(config),
         phi=config.phi,
         ramp_rho=config.ramp_rho,
         vartheta=config.vartheta,
@@ -134,6 +144,21 @@ def head_spec(config: Config, num_labels: int) -> HeadSpec:
         bias=config.bias,
         learn_scale=config.learn_score_scale,
         compute_dtype=config.compute_dtype,
+        table_dtype=config.table_dtype,
+    )
+
+
+def _list_loss(config: Config) -> ListLoss | None:
+    if config.loss not in LIST_LOSSES:
+        return None
+    assert config.score_scale != "auto"  # resolved
+    return ListLoss(
+        config.loss,
+        transformation=config.transformation,
+        temperature=config.temperature,
+        grade=config.score_scale,
+        # The largest score is the multiplier, but for rounding; psi is positive above -offset.
+        offset=_OFFSET * config.score_scale / config.temperature,
     )
 
 
@@ -158,6 +183,7 @@ def head_stages(config: Config, num_labels: int, steps: int) -> list[tuple[int, 
 def make_model(config: Config, num_features: int, num_labels: int, total_steps: int) -> Model:
     """The model of a resolved configuration."""
     assert config.score_scale != "auto" and config.dim != "auto"  # resolved
+    assert config.learning_rate != "auto"
     return Model(
         head=head_spec(config, num_labels),
         num_features=num_features,
@@ -303,7 +329,7 @@ def phase_names(member: int) -> tuple[str, str]:
 
 
 def _member(folder: RunFolder, config: Config, model: Model, member: int,
-            finished: bool, *, on_host: bool = False) -> TrainState:  # fmt: skip
+            finished: bool, mesh: Mesh | None = None) -> TrainState:  # fmt: skip
     """Parameters of a member's best checkpoint, or of its last where nothing was watched."""
     train, refit = phase_names(member)
     checkpoints = folder.checkpoints(config.keep_checkpoints, train)
@@ -315,15 +341,15 @@ def _member(folder: RunFolder, config: Config, model: Model, member: int,
             checkpoints, step = again, again.latest()
     if step is None:
         raise InputError(str(folder.path), "no checkpoint", "a run that has saved one")
-    return checkpoints.load(step, abstract_state(model), on_host=on_host)
+    return checkpoints.load(step, abstract_on(mesh, model))
 
 
-def whole(folder: RunFolder, config: Config, model: Model) -> bool:
+def whole(folder: RunFolder, config: Config, model: Model, mesh: Mesh | None) -> bool:
     """Whether what a finished run is made of (each member's checkpoint) is what was written."""
     assert config.members != "auto"  # resolved
     try:
         for member in range(1, config.members + 1):
-            _member(folder, config, model, member, finished=True)
+            _member(folder, config, model, member, finished=True, mesh=mesh)
     except InputError:
         return False
     return True
@@ -341,7 +367,7 @@ def load(run: str | Path) -> Predictor:
     return assemble(folder, config, facts, weighting, names, folder.result.exists())
 
 
-def load_member(run: str | Path, member: int) -> tuple[Model, TrainState]:
+def load_member(run: str | Path, member: int, mesh: Mesh | None = None) -> tuple[Model, TrainState]:
     """One member of a run, counted from 1; its last where it has fewer.
 
     Raises:
@@ -352,7 +378,7 @@ def load_member(run: str | Path, member: int) -> tuple[Model, TrainState]:
     assert config.members != "auto"  # resolved
     member = min(member, config.members if finished else 1)
     model = make_model(config, facts["num_features"], facts["num_labels"], 1)
-    return model, _member(folder, config, model, member, finished)
+    return model, _member(folder, config, model, member, finished, mesh)
 
 
 def _opened(run: str | Path) -> tuple[RunFolder, Config, dict[str, Any]]:
@@ -378,10 +404,10 @@ def assemble(folder: RunFolder, config: Config, facts: dict[str, Any], weighting
     model = make_model(config, facts["num_features"], facts["num_labels"], 1)
     assert config.members != "auto"  # resolved
     members = config.members if finished else 1
-    states = [_member(folder, config, model, member, finished, on_host=mesh is not None)
+    states = [_member(folder, config, model, member, finished, mesh)
               for member in range(1, members + 1)]  # fmt: skip
     model = dataclasses.replace(model, members=members)
-    state = join(states) if mesh is None else spread(join(states), mesh)
+    state = join(states) if mesh is None else joined(states, mesh)
     texts = Vectorizer.read(folder.vectorizer) if folder.vectorizer.exists() else None
     return Predictor(model, state, weighting, names, vectorizer=texts, mesh=mesh)
 
@@ -410,7 +436,7 @@ def write_json(path: Path, value: Any) -> None:
 
 def surroundings() -> dict[str, Any]:
     """Versions, the device, and the peak memory of this process in bytes."""
-    device = jax.devices()[0]
+    device = jax.local_devices()[0]
     stats = device.memory_stats() or {}
     return {
         "peak_memory_bytes": peak_memory(),

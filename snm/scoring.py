@@ -16,6 +16,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from snm.rounding import as_float
+
 __all__ = [
     "MASKED",
     "Best",
@@ -86,7 +88,7 @@ def read_block(
     """Rows of the slots start .. start + size - 1.
 
     Args:
-      table: float [N, dim], the rows first_row .. first_row + N - 1 of all labels.
+      table: [N, dim] as a table keeps them, the rows first_row .. first_row + N - 1 of all labels.
       ids: int32 [S], the label of each slot, or None where slot j is row j of the table.
       start: int32 scalar.
       size: slots to read, static.
@@ -94,7 +96,7 @@ def read_block(
       num_valid: how many of its rows belong to labels; None where all do.
 
     Returns:
-      float [size, dim] rows, int32 [size] table rows (N where the slot holds none of them), and
+      float32 [size, dim] rows, int32 [size] table rows (N where the slot holds none of them), and
       int32 scalar, the slot that the block begins with: earlier than `start` where the last
       block of a table would pass its end. The slots read twice come out as N.
     """
@@ -104,13 +106,13 @@ def read_block(
         begin = jnp.clip(start, 0, max(num_rows - size, 0))
         if size > num_rows:
             table = jnp.pad(table, ((0, size - num_rows), (0, 0)))
-        rows = lax.dynamic_slice(table, (begin, 0), (size, table.shape[1]))
+        rows = as_float(lax.dynamic_slice(table, (begin, 0), (size, table.shape[1])))
         place = begin + jnp.arange(size, dtype=jnp.int32)
         return rows, jnp.where((place >= start) & (place < valid), place, num_rows), begin
     slots = start + jnp.arange(size, dtype=jnp.int32)
     place = ids.at[slots].get(mode="fill", fill_value=-1) - first_row
     place = jnp.where((place >= 0) & (place < valid), place, num_rows)
-    return table.at[place].get(mode="clip"), place, start
+    return as_float(table.at[place].get(mode="clip")), place, start
 
 
 def score_block(

@@ -49,6 +49,11 @@ class Shard(NamedTuple):
         return cls(first, jnp.clip(total - first, 0, rows.shape[0]), axis_name, data_axis)
 
     @property
+    def alone(self) -> bool:
+        """Whether this device holds all rows and all points."""
+        return self.axis_name is None and self.data_axis is None
+
+    @property
     def parts(self) -> int:
         """Parts that the rows are cut into."""
         return 1 if self.axis_name is None else lax.axis_size(self.axis_name)

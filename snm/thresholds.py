@@ -19,7 +19,14 @@ from snm.backward import Problem
 from snm.scoring import MASKED, block_plan, read_block, score_block
 from snm.surrogates import Surrogate
 
-__all__ = ["Mined", "Thresholded", "mined_weights", "mines_by_threshold", "thresholded_loss"]
+__all__ = [
+    "Mined",
+    "Thresholded",
+    "every_score",
+    "mined_weights",
+    "mines_by_threshold",
+    "thresholded_loss",
+]
 
 _FEWEST = 32  # mined; of fewer, blocks that keep the best are as fast, and give ties an order
 _SCORES = 1 << 23  # 32 MB of scores held at once; above that fresh pages cost more than a sort
@@ -160,21 +167,7 @@ def thresholded_loss(
       phi: surrogate of bowl and powl.
       weight: of each mined negative, in bowl and powl.
     """
-    size = block_plan(problem.num_slots, problem.num_slots).size
-    rows, place, begin = read_block(problem.table.rows, problem.ids, jnp.int32(0), size, 0)
-    scores = score_block(
-        problem.queries,
-        rows,
-        place,
-        begin,
-        num_rows=problem.table.rows.shape[0],
-        masked=problem.masked,
-        bias=problem.bias,
-        compute_dtype=problem.compute_dtype,
-    )
-    if problem.excluded is not None:  # one term a point
-        every = jnp.arange(scores.shape[0], dtype=jnp.int32)
-        scores = scores.at[every, problem.excluded].set(MASKED, mode="drop")
+    scores = every_score(problem)
     found, sums = _by_rows(problem, scores, mined, loss, phi, positive_scores)
     chosen = found.weights(scores)
     of_term, term_rows = problem.terms.values, problem.term_rows
@@ -209,6 +202,29 @@ def thresholded_loss(
     else:
         of_positive = weights * jnp.sum(slopes, axis=1)  # one term a point
     return Thresholded(value, of_positive, -weights[:, None] * slopes)
+
+
+def every_score(problem: Problem) -> jax.Array:
+    """The scores of all slots for each point: float32 [n, size], MASKED where none may be chosen.
+
+    On one device, and where terms share what their point leaves out, or each point has one term.
+    """
+    size = block_plan(problem.num_slots, problem.num_slots).size
+    rows, place, begin = read_block(problem.table.rows, problem.ids, jnp.int32(0), size, 0)
+    scores = score_block(
+        problem.queries,
+        rows,
+        place,
+        begin,
+        num_rows=problem.table.rows.shape[0],
+        masked=problem.masked,
+        bias=problem.bias,
+        compute_dtype=problem.compute_dtype,
+    )
+    if problem.excluded is not None:  # one term a point
+        every = jnp.arange(scores.shape[0], dtype=jnp.int32)
+        scores = scores.at[every, problem.excluded].set(MASKED, mode="drop")
+    return scores
 
 
 def _by_rows(

@@ -24,6 +24,7 @@ from snm.locks import LOCK, locked
 from snm.loop import Event
 from snm.phases import Phase, PhaseRun, Started, first_phase, member_seed
 from snm.prediction import Predictor
+from snm.processes import AgreedStop, first, several, wait
 from snm.progress import in_notebook, with_bar
 from snm.runs import (
     RunFolder,
@@ -136,30 +137,35 @@ def _training(
         "num_labels": dataset.train.num_labels,
         "warm_start": None if warm_start is None else _absolute(warm_start),
     }
+    if several() and stop is not None:
+        stop = AgreedStop(stop)
     # All that can be refused is refused before anything is written.
     folder.check(config, facts)
+    wait("the folder was looked at")
     with contextlib.ExitStack() as holding:
         hold = functools.partial(
             holding.enter_context, locked(folder.path / LOCK, f"--run-dir {folder.path}")
         )
         there = folder.path.exists()
-        if there:
+        if there and first():
             hold()
             folder.check(config, facts)  # as it is now that nobody else writes
         weighting = Weighting.fit(config.weighting, dataset.train.features)
-        first = first_phase(config, dataset)
+        opening = first_phase(config, dataset)
         looks: dict[str, Any] = {"probe": probe, "probe_every": probe_every}
-        phase = PhaseRun(folder, config, dataset, weighting, first, warm_start, **looks)
-        if not there:
+        phase = PhaseRun(folder, config, dataset, weighting, opening, warm_start, **looks)
+        if not there and first():
             hold()
             if folder.config.exists():
                 found = "a run that another process began just now"
                 raise InputError(f"--run-dir {folder.path}", found, "the same command again")
-        folder.write(config, facts, weighting, dataset.label_names, dataset.vectorizer)
+        if first():
+            folder.write(config, facts, weighting, dataset.label_names, dataset.vectorizer)
+        wait("the folder is there")
         if (
             phase.done
             and _result_stands(folder, config)
-            and whole(folder, config, dataclasses.replace(phase.model, total_steps=1))
+            and whole(folder, config, dataclasses.replace(phase.model, total_steps=1), phase.mesh)
         ):
             yield Finished(read_json(folder.result))
             return
@@ -169,8 +175,10 @@ def _training(
             train_name, refit_name = phase_names(member)
             mine = dataclasses.replace(config, seed=member_seed(config.seed, member))
             if member > 1:
-                first = dataclasses.replace(first, name=train_name)
-                phase = PhaseRun(folder, mine, dataset, weighting, first, warm_start, member=member)
+                opening = dataclasses.replace(opening, name=train_name)
+                phase = PhaseRun(
+                    folder, mine, dataset, weighting, opening, warm_start, member=member
+                )
             yield from phase.run(profile and member == 1, stop)
             if config.refit:
                 every = Phase(refit_name, dataset.train, None)
@@ -201,7 +209,9 @@ def _training(
             "examples_per_second": sum(phase.points for phase in done) / seconds,
             **surroundings(),
         }
-        write_json(folder.result, result)
+        if first():
+            write_json(folder.result, result)
+        wait("the result is there")
         yield Finished(result)
 
 
@@ -216,16 +226,23 @@ def _stopping(stop: Callable[[], bool] | None, step: int) -> Callable[[int], Non
 
 
 def _result_stands(folder: RunFolder, config: Config) -> bool:
-    """Whether there is a result, and it is that of as many epochs as are asked for now."""
+    """Whether there is a result, and it is that of as many epochs as are asked for now.
+
+    One that lacks the AUC that is asked for now does not stand.
+    """
     if not folder.result.exists():
         return False
-    return read_json(folder.result).get("epochs_asked", config.epochs) == config.epochs
+    result = read_json(folder.result)
+    if config.auc and result["metrics"].get("points") and "AUC" not in result["metrics"]:
+        return False
+    return result.get("epochs_asked", config.epochs) == config.epochs
 
 
 def evaluate(
     run: str | Path,
     data: str | Path | Dataset | None = None,
     *,
+    auc: bool | None = None,
     on_progress: Callable[[int], None] | None = None,
     wrap: Callable[[Predictor], Any] | None = None,
 ) -> dict[str, Any]:
@@ -234,6 +251,7 @@ def evaluate(
     Args:
       run: the run's folder.
       data: another data set than the run's.
+      auc: also the AUC; None is as the run was trained.
       on_progress: told the number of points done.
       wrap: what answers in the predictor's place, such as a search index over its class rows.
 
@@ -248,9 +266,13 @@ def evaluate(
     folder = RunFolder(Path(run))
     predictor = load(run)
     data = data_of_run(folder, predictor, data)
+    config = read_config(folder.config)
+    if auc is not None:
+        config = dataclasses.replace(config, auc=auc)
     if wrap is not None:
-        predictor = wrap(predictor)
-    return _score(predictor, read_config(folder.config), data, on_progress)
+        # It answers with the best labels alone.
+        predictor, config = wrap(predictor), dataclasses.replace(config, auc=False)
+    return _score(predictor, config, data, on_progress)
 
 
 def data_of_run(
@@ -296,6 +318,7 @@ def _score(
         propensity_a=config.propensity_a,
         propensity_b=config.propensity_b,
         duplicates=duplicate_test_rows(dataset),
+        auc=config.auc,
         on_progress=on_progress,
     )
 

@@ -5,7 +5,9 @@ promise that XLA keeps only where every read of a table comes before its first w
 dependency*; otherwise it copies the whole table. Callers get this by passing `ok`, which depends
 on everything that was read, and bounds the loops that write.
 
-As in `snm.rows`, CPU and accelerators each have their form.
+As in `snm.rows`, CPU and accelerators each have their form. Tables narrower than float32 go the
+way of those rules, which add up all gradients of a row before they step it: a row is rounded once a
+step, and not once an entry.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from snm.rounding import as_float, rounded_rows
 from snm.rows import RowTable, SparseRows, entry_rows, normalize
 
 __all__ = ["ROW_RULES", "RowRule", "add_scatter", "has_accumulator", "step_rows", "update_rows"]
@@ -63,6 +66,7 @@ def update_rows(
     ok: jax.Array | bool = True,
     unit_norm: bool = False,
     touched: jax.Array | None = None,
+    noise: jax.Array | None = None,
 ) -> RowTable:
     """Step the rows that the gradients name, and no other; equal to the dense gradient's step.
 
@@ -75,6 +79,8 @@ def update_rows(
       unit_norm: scale the touched rows back to unit length after the step (projected SGD).
       touched: int32 ids that hold every named row, where the caller knows a shorter list than
         the blocks' own; projecting a unit row again changes nothing but its rounding.
+      noise: uint32 scalar that the rounding of tables narrower than float32 follows from, another
+        at every step; not used for float32.
 
     Returns:
       The table after the step.
@@ -83,9 +89,9 @@ def update_rows(
     if not gradients:
         return table
     ok = jnp.asarray(ok)
-    if has_accumulator(optimizer):
+    if has_accumulator(optimizer) or table.rows.dtype == jnp.uint16:
         # Their sorted entries visit each row once.
-        return _by_rule(table, gradients, learning_rate, ok, unit_norm, optimizer)
+        return _row_by_row(table, gradients, learning_rate, ok, unit_norm, optimizer, noise)
     return _sgd(table, gradients, learning_rate, ok, unit_norm, touched)
 
 
@@ -165,27 +171,29 @@ def _project_scatter(rows: jax.Array, ids: jax.Array, count: jax.Array) -> jax.A
     return rows.at[ids].set(normalize(rows[ids]), mode="drop")
 
 
-def _by_rule(
+def _row_by_row(
     table: RowTable,
     gradients: Sequence[Gradient],
     learning_rate: jax.Array | float,
     ok: jax.Array,
     unit_norm: bool,
     optimizer: str,
+    noise: jax.Array | None,
 ) -> RowTable:
     ids, values, places = _sorted_entries(gradients, table.rows.shape[0])
     vectors = jnp.concatenate([vectors for _, vectors in gradients])
 
     def stepped(
-        rows: jax.Array, total: jax.Array, gradient: jax.Array
+        named: jax.Array, rows: jax.Array, total: jax.Array | None, gradient: jax.Array
     ) -> tuple[jax.Array, jax.Array | None]:
-        return step_rows(
+        new, total = step_rows(
             RowTable(rows, total),
             gradient,
             optimizer=optimizer,
             learning_rate=learning_rate,
             unit_norm=unit_norm,
         )
+        return rounded_rows(new, table.rows.dtype, named, noise), total
 
     cpu = functools.partial(_segments_loop, stepped)
     default = functools.partial(_segments_scatter, stepped)
@@ -203,20 +211,21 @@ def step_rows(
     """The step of each row by its whole gradient.
 
     Args:
-      block: rows float [m, dim], each standing once, and their accumulators.
-      gradient: float [m, dim].
+      block: rows [m, dim] as a table keeps them, each standing once, and their accumulators.
+      gradient: float32 [m, dim].
       optimizer: `sgd`, or a name of `ROW_RULES`.
       learning_rate: scalar.
       unit_norm: scale the rows back to unit length.
 
     Returns:
-      The rows and accumulators after the step.
+      The rows, in float32, and accumulators after the step.
     """
     accumulator = block.accumulator
     if has_accumulator(optimizer):
         assert accumulator is not None
         gradient, accumulator = ROW_RULES[optimizer](accumulator, gradient)
-    rows = block.rows - jnp.asarray(learning_rate, block.rows.dtype) * gradient
+    rows = as_float(block.rows)
+    rows = rows - jnp.asarray(learning_rate, rows.dtype) * gradient
     return (normalize(rows) if unit_norm else rows), accumulator
 
 
@@ -245,18 +254,18 @@ def _segments_loop(
     vectors: jax.Array,
     ok: jax.Array,
 ) -> RowTable:
-    assert table.accumulator is not None
     num_rows, dim = table.rows.shape
     last = ids.shape[0] - 1
     count = jnp.where(ok, jnp.searchsorted(ids, num_rows), 0).astype(jnp.int32)
     # Read ahead of the loop, where each row comes once: read within it, the totals feed two
     # writes that no dependency orders, and XLA copied all of them at every row.
-    old_totals = table.accumulator.at[ids].get(mode="clip")
+    accumulator = table.accumulator
+    old_totals = None if accumulator is None else accumulator.at[ids].get(mode="clip")
 
     def same_row(p: jax.Array, row: jax.Array) -> jax.Array:
         return (p < count) & (ids[jnp.minimum(p, last)] == row)
 
-    Carry = tuple[jax.Array, jax.Array, jax.Array]  # place among the entries, rows, totals
+    Carry = tuple[jax.Array, jax.Array, jax.Array | None]  # place among the entries, rows, totals
 
     def one_row(carry: Carry) -> Carry:
         first, rows, totals = carry
@@ -267,15 +276,17 @@ def _segments_loop(
             vector = lax.dynamic_slice(vectors, (places[p], 0), (1, dim))
             return p + 1, gradient + values[p] * vector
 
-        zero = jnp.zeros((1, dim), table.rows.dtype)
+        zero = jnp.zeros((1, dim), vectors.dtype)
         p, gradient = lax.while_loop(lambda c: same_row(c[0], row), one_entry, (first, zero))
         old = lax.dynamic_slice(rows, (row, 0), (1, dim))
-        old_total = lax.dynamic_slice(old_totals, (first,), (1,))
-        new, total = stepped(old, old_total, gradient)
+        old_total = None if old_totals is None else lax.dynamic_slice(old_totals, (first,), (1,))
+        new, total = stepped(row[None], old, old_total, gradient)
         rows = lax.dynamic_update_slice(rows, new, (row, 0))
-        return p, rows, lax.dynamic_update_slice(totals, total, (row,))
+        if totals is not None:
+            totals = lax.dynamic_update_slice(totals, total, (row,))
+        return p, rows, totals
 
-    start = (jnp.int32(0), table.rows, table.accumulator)
+    start = (jnp.int32(0), table.rows, accumulator)
     return RowTable(*lax.while_loop(lambda carry: carry[0] < count, one_row, start)[1:])
 
 
@@ -288,7 +299,6 @@ def _segments_scatter(
     vectors: jax.Array,
     ok: jax.Array,
 ) -> RowTable:
-    assert table.accumulator is not None
     entries, num_rows = ids.shape[0], table.rows.shape[0]
     segment = jnp.cumsum(jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.diff(ids) != 0]))
     gradient = jax.ops.segment_sum(
@@ -298,9 +308,9 @@ def _segments_scatter(
     row = jnp.full(entries, num_rows, ids.dtype).at[segment].set(ids)
     row = jnp.where(ok, row, num_rows)
     old = table.rows.at[row].get(mode="fill", fill_value=0)
-    old_total = table.accumulator.at[row].get(mode="fill", fill_value=0)
-    new, total = stepped(old, old_total, gradient)
-    return RowTable(
-        table.rows.at[row].set(new, mode="drop"),
-        table.accumulator.at[row].set(total, mode="drop"),
-    )
+    accumulator = table.accumulator
+    old_total = None if accumulator is None else accumulator.at[row].get(mode="fill", fill_value=0)
+    new, total = stepped(row, old, old_total, gradient)
+    if accumulator is not None:
+        accumulator = accumulator.at[row].set(total, mode="drop")
+    return RowTable(table.rows.at[row].set(new, mode="drop"), accumulator)

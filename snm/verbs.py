@@ -99,10 +99,15 @@ def run_training(
     device_memory: str | None = None,
     log_to: Sequence[str] = (),
 ) -> None:
-    """Trains with a progress bar, and prints the metrics on the test points."""
+    """Trains with a progress bar, and prints the metrics on the test points.
+
+    Of several processes the first prints.
+    """
     from snm.data.dataset import load
+    from snm.processes import first
     from snm.trackers import check_trackers, tracked
 
+    _console.quiet = not first()
     check_trackers(log_to)
 
     with _waiting(f"reading {data}"):
@@ -133,7 +138,7 @@ def run_training(
             profile=profile,
             stop=stop,
         )
-        for event in tracked(events, log_to, run_dir):
+        for event in tracked(events, log_to if first() else (), run_dir):
             if isinstance(event, trainer.Started):
                 total, per_epoch, begun = event.last_step, event.steps_per_epoch, event.step
                 clock, seen = time.perf_counter(), 0
@@ -224,7 +229,7 @@ def _print_plan(dataset: Any, config: Config) -> None:
 
 
 def run_evaluation(
-    run: Path, data: str | None, *, as_json: bool, index: Path | None = None
+    run: Path, data: str | None, *, as_json: bool, index: Path | None = None, auc: bool = False
 ) -> None:
     """Evaluates a run and prints its metrics; with an index, also what the search loses."""
     from snm import trainer
@@ -236,7 +241,7 @@ def run_evaluation(
         # Opened first: an index of another run is refused before the long part.
         searched = IndexedPredictor.open(index, load(run))
     with _waiting(f"evaluating {run}"):
-        found = trainer.evaluate(run, data)
+        found = trainer.evaluate(run, data, auc=auc or None)
     if index is not None:
         with _waiting(f"searching {index}"):
             found["by_index"] = trainer.evaluate(run, data, wrap=lambda _: searched)["metrics"]
@@ -260,6 +265,11 @@ def _print_metrics(found: dict[str, Any], title: str) -> None:
         left = found["metrics"]["points"] - fresh["points"]
         repeats = f"without the {left} test points that repeat a training point"
         _console.print(metrics_table(fresh, repeats))
+    if "AUC" in found["metrics"]:
+        area = found["metrics"]["AUC"]
+        _console.print(
+            f"AUC {area:.2f} %: a relevant label above an irrelevant one, mean of points"
+        )
     unlabelled = found["metrics"]["points_without_labels"]
     if unlabelled:
         _console.print(f"{unlabelled} points without labels were left out")

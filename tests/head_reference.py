@@ -1,5 +1,6 @@
 """The head's step by dense autodiff in float64: all scores at once, whole sorts, whole tables."""
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -142,6 +143,8 @@ class Wanted(NamedTuple):
 def loss_of(case: Case, rows, bias, queries, log_scale, *, ranks=None):
     """The weighted sum of the terms' losses; float64 in, float64 out."""
     spec, terms, sample = case.spec, case.terms, case.sample
+    if spec.list_loss is not None:
+        return lists_of(case, rows, bias, queries, log_scale)
     row = row_of_term(case)
     kept = jnp.asarray(negatives_of(case))
     scores = (queries * jnp.exp(log_scale)) @ rows.T + bias[None, :]
@@ -170,6 +173,48 @@ def loss_of(case: Case, rows, bias, queries, log_scale, *, ranks=None):
         if spec.loss == "bowl":
             values = values + phi(positive)
     return jnp.sum(np.asarray(terms.values, np.float64) * values)
+
+
+PSI = {
+    "linear": lambda x, of: x / of.temperature + of.offset,
+    "exponential": lambda x, of: jnp.exp(x / of.temperature),
+    "sigmoid": lambda x, of: 1 / (1 + jnp.exp(-x / of.temperature)),
+}
+
+
+def lists_of(case: Case, rows, bias, queries, log_scale):
+    """The losses of lists, point by point, each list written out and summed as it is defined."""
+    spec, of = case.spec, case.spec.list_loss
+    ids, weights = np.asarray(case.terms.ids), np.asarray(case.terms.values, np.float64)
+    of_row, kept = row_of_term(case), negatives_of(case)
+    scores = (queries * jnp.exp(log_scale)) @ rows.T + bias[None, :]
+    total = 0.0
+    for i in range(len(queries)):
+        mine = [t for t in range(len(ids)) if of_row[t] == i and weights[t] != 0]
+        if not mine:
+            continue
+        positive = scores[i, ids[mine]]
+        rivals = scores[i, np.flatnonzero(kept[mine[0]])]
+        rivals = jnp.sort(rivals)[::-1][: spec.mined]
+        every = jnp.concatenate([positive, rivals])
+        share = jnp.exp(every / of.temperature)
+        psi = functools.partial(PSI[of.transformation], of=of)
+        grades = psi(np.r_[np.full(len(mine), of.grade), np.zeros(len(rivals))])
+        if spec.loss == "smoothed-dcg":
+            value = -share[: len(mine)].sum() / share.sum()
+        elif spec.loss == "listnet":
+            value = -(grades / grades.sum()) @ jnp.log(psi(every) / psi(every).sum())
+        elif spec.loss == "rankcosine":
+            cosine = grades @ psi(every) / jnp.sqrt((grades @ grades) * (psi(every) @ psi(every)))
+            value = (1 - cosine) / 2
+        else:  # listmle: one place after the other, the best positive that is left
+            order = jnp.argsort(-positive)
+            placed = psi(positive[order])
+            rest = jnp.stack([placed[p:].sum() for p in range(len(mine))]) + psi(rivals).sum()
+            total = total + jnp.asarray(weights[mine])[order] @ -jnp.log(placed / rest)
+            continue
+        total = total + weights[mine].sum() * value
+    return total
 
 
 def reference(case: Case, *, ranks=None, project: bool = True) -> Wanted:

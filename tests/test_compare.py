@@ -19,7 +19,7 @@ from snm.compare.jobs import Job, result_of, run_jobs
 from snm.compare.probe import Probe
 from snm.compare.summary import interval, summarized
 from snm.compare.tables import markdown, sheets
-from snm.config import read_config
+from snm.config import LISTWISE, read_config
 from snm.runs import read_json, resolve
 
 TOML = """
@@ -88,6 +88,27 @@ def test_arms_have_names_and_baselines():
     assert by_name["top-16-exclude-all"].config.exclude == "all"
     plain = by_name["top-16"].config
     assert plain == dataclasses.replace(base, mined=16)
+
+
+def test_listwise_losses_are_arms_of_their_own(folder):
+    base = snm.preset("paper")
+    losses = ("bowl", *LISTWISE)
+    arms = plan_arms(base, mined=(2,), losses=losses, exclude_all=True)
+    # Their lists leave all known labels out already: no such arm twice.
+    assert [arm.name for arm in arms] == [
+        BASELINE, "top-2", f"{BASELINE}-exclude-all", "top-2-exclude-all",
+        *(f"{loss}-{name}" for loss in LISTWISE for name in (BASELINE, "top-2")),
+    ]  # fmt: skip
+    by_name = {arm.name: arm for arm in arms}
+    arm = by_name["listmle-top-2"]
+    assert arm.baseline == "listmle-negative-sampling" and "lists of all positives" in arm.about
+    assert (arm.config.positives, arm.config.exclude, arm.config.mined) == ("all", "all", 2)
+    dataset = snm.load_data(folder / "tiny")
+    for arm in arms:
+        config = resolve(dataclasses.replace(arm.config, sampled=8, epochs=1), dataset)
+        trials = [dataclasses.replace(config, **trial).check() for trial in grid_of(config)]
+        assert len(trials) == 6
+    assert resolve(by_name["listnet-top-2"].config, dataset).learning_rate == 20.0
 
 
 def test_every_extra_fits_a_data_set_and_every_arm_has_as_many_trials(folder):

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 import snm
 from snm import rules
 from snm.cli import _settings_base
-from snm.config import PRESETS, Config, preset, read_config, write_config
+from snm.config import LISTWISE, PRESETS, Config, preset, read_config, write_config
 from snm.errors import InputError
-from snm.runs import resolve
+from snm.runs import head_spec, resolve
 
 
 def toml(folder: Path, text: str) -> Path:
@@ -66,8 +66,11 @@ def test_a_preset_flag_lies_under_the_file(tmp_path):
         ("dim = true", r"dim: found True, expected a whole number or auto$"),
         ('dim = "8"', r"dim: found '8', expected a whole number or auto$"),
         ("bias = 1", r"bias: found 1, expected true or false$"),
-        ('learning_rate = "fast"', r"learning_rate: found 'fast', expected a number$"),
-        ('loss = "bowls"', r"loss: found 'bowls', expected bowl or powl or softmax$"),
+        ('learning_rate = "fast"', r"learning_rate: found 'fast', expected a number or auto$"),
+        (
+            'loss = "bowls"',
+            r"loss: found 'bowls', expected bowl or powl or softmax or listnet or .* ranksvm$",
+        ),
         ('sampled = "most"', r"sampled: found 'most', expected a whole number or all or auto$"),
         ("monitor = 3", r"monitor: found 3, expected a text$"),
         ('preset = "big"', r"preset: found 'big', expected default or paper$"),
@@ -111,6 +114,27 @@ def test_no_file(tmp_path):
         (dict(refit=True), "--refit: found no validation set"),
         (dict(refit=True, validation_fraction=0.1), "--refit: found --patience 0"),
         (dict(validation_fraction=1.0), "--validation-fraction: found 1.0"),
+        (
+            dict(temperature=0.0, loss="listnet"),
+            "--temperature: found 0.0, expected a number above",
+        ),
+        (dict(temperature=2.0), "--temperature: found 2.0 with --loss softmax, expected --loss li"),
+        (dict(transformation="sigmoid", loss="ranksvm"), "--transformation: found sigmoid with"),
+        (
+            dict(transformation="linear", loss="listnet"),
+            "--transformation linear: found a learned bias, expected --no-bias: psi must stay pos",
+        ),
+        (
+            dict(transformation="linear", loss="listnet", bias=False, learn_score_scale=True),
+            "--transformation linear: found --learn-score-scale",
+        ),
+        (dict(loss="listmle", phi="logistic"), "--phi: found logistic with --loss listmle"),
+        (dict(loss="ranksvm", negative_weight=2.0), "--negative-weight: found 2.0 with --loss ra"),
+        (dict(loss="rankcosine", vartheta="power-law"), "--vartheta: found power-law with --loss"),
+        (
+            dict(loss="smoothed-dcg", exclude="positive"),
+            "--exclude: found positive with --loss smoothed-dcg and all positives, expected all",
+        ),
     ],
 )
 def test_values_that_no_data_makes_right(values, message):
@@ -136,6 +160,27 @@ def test_auto_becomes_what_the_rules_say():
     other = resolve(dataclasses.replace(preset("default"), loss="bowl", epochs=2, mined=8), data)
     assert (other.score_scale, other.epochs, other.mined) == (1.0, 2, 8)
     assert resolve(found, data) == found
+
+
+@pytest.mark.parametrize("loss", LISTWISE)
+def test_what_a_listwise_loss_is_trained_with(loss):
+    data = snm.generate(points=100, test_points=0, features=60, labels=50, seed=0,
+                        labels_per_point=2, nonzeros_per_point=5)  # fmt: skip
+    found = resolve(dataclasses.replace(preset("default"), loss=loss, mined=8), data)
+    assert found.learning_rate == rules.auto_learning_rate(loss, "exponential")
+    assert found.score_scale == (1.0 if loss == "ranksvm" else rules.auto_score_scale(50))
+    spec = head_spec(found, 50)
+    if loss == "ranksvm":
+        assert (spec.loss, spec.phi, spec.list_loss) == ("powl", "hinge", None)
+        assert spec.rank_weights()[0] == pytest.approx(np.full(8, 1 / 8))
+        return
+    assert spec.loss == loss and spec.list_loss.grade == found.score_scale
+    # Of a linear psi every score in [-1, 1] times the multiplier is above -offset.
+    if loss != "smoothed-dcg":
+        other = dataclasses.replace(found, transformation="linear", bias=False, temperature=2.0,
+                                    score_scale="auto")  # fmt: skip
+        psi = head_spec(resolve(other, data), 50).list_loss.psi
+        assert (psi.a, psi.b) == (0.5, pytest.approx(0.55))
 
 
 def test_a_number_may_stand_where_auto_may(tmp_path):

@@ -20,6 +20,7 @@ from head_reference import (
 
 from snm import weights
 from snm.head import Head, update_head
+from snm.lists import ListLoss
 from snm.rows import RowTable
 from snm.sampling import FrequencySampler, in_batch
 
@@ -74,6 +75,7 @@ def batch_sample(size):
 
 
 ALL = K - 1
+LISTS = dict(positives="all", exclude="all")
 CASES = {
     # bowl: pairs, products of mined pairs, products of everything
     "bowl hinge pairs": dict(sampled=200, mined=3),
@@ -123,6 +125,36 @@ CASES = {
     "threshold powl": dict(loss="powl", sampled=200, mined=40, phi="logistic"),
     "softmax all in-batch, known left out": dict(
         loss="softmax", sampled=12, mined=12, sample=batch_sample(12), exclude="all"
+    ),
+    # lists: pairs, products, the whole sample, all labels; one positive or all of a point's
+    "listnet pairs, bias": dict(
+        loss="listnet", list_loss=ListLoss("listnet", grade=2.0, temperature=0.5),
+        sampled=200, mined=3, bias=True, **LISTS,
+    ),
+    "listmle many mined": dict(
+        loss="listmle", list_loss=ListLoss("listmle", "sigmoid"), sampled=200, mined=40,
+        row_optimizer="adagrad", **LISTS,
+    ),
+    "listmle of the whole sample": dict(
+        loss="listmle", list_loss=ListLoss("listmle"), sampled=150, mined=150, bias=True, **LISTS
+    ),
+    "rankcosine of all labels, linear": dict(
+        loss="rankcosine", list_loss=ListLoss("rankcosine", "linear", grade=2.0, offset=2.2),
+        sampled=ALL, mined=ALL, **LISTS,
+    ),
+    "rankcosine, one positive, its own left out": dict(
+        loss="rankcosine", list_loss=ListLoss("rankcosine", grade=2.0), sampled=200, mined=5
+    ),
+    "smoothed-dcg of the whole sample, one positive": dict(
+        loss="smoothed-dcg", list_loss=ListLoss("smoothed-dcg", temperature=0.3),
+        sampled=200, mined=200, bias=True,
+    ),
+    "smoothed-dcg of all labels, mined": dict(
+        loss="smoothed-dcg", list_loss=ListLoss("smoothed-dcg"), sampled=ALL, mined=4, **LISTS
+    ),
+    "listnet of few in-batch candidates": dict(
+        loss="listnet", list_loss=ListLoss("listnet", "sigmoid"), sampled=12, mined=8,
+        sample=batch_sample(12), **LISTS,
     ),
 }  # fmt: skip
 
@@ -289,6 +321,8 @@ def test_bfloat16_is_close(name):
         "powl epsilon-tail, all terms",
         pytest.param("softmax all sampled, logQ", marks=pytest.mark.slow),
         pytest.param("bowl squared all labels, all known left out", marks=pytest.mark.slow),
+        "listmle of the whole sample",
+        pytest.param("rankcosine of all labels, linear", marks=pytest.mark.slow),
     ],
 )
 def test_two_shards_are_one_device(name):

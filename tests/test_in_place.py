@@ -5,7 +5,6 @@ data dependency. One careless line costs a copy of gigabytes a step and changes 
 nothing but the compiled program can tell.
 """
 
-import functools
 import re
 
 import jax
@@ -14,6 +13,8 @@ import pytest
 from jax import lax
 
 from snm.head import Head, HeadSpec, update_head
+from snm.lists import ListLoss
+from snm.rounding import storage
 from snm.rows import RowTable, SparseRows, bag
 from snm.sampling import Sample
 from snm.updates import update_rows
@@ -30,14 +31,19 @@ def ints(*dims: int) -> jax.ShapeDtypeStruct:
     return shape(*dims, dtype=jnp.int32)
 
 
-def check_in_place(compiled, most: float = 0.5) -> None:
+def check_in_place(compiled, most: float = 0.5, narrow: bool = False) -> None:
     """No copy of a table's shape, and temporaries well below a table."""
     text = compiled.as_text()
-    copies = re.findall(rf"= f32\[{K}(?:,{DIM})?\]\S* copy(?:-start)?\(.*", text)
+    kind = "u16" if narrow else "f32"
+    copies = re.findall(rf"= (?:f32|u16)\[{K}(?:,{DIM})?\]\S* copy(?:-start)?\(.*", text)
     assert not copies, copies[:3]
+    # A table that is narrow must not be widened as a whole.
+    others = set(re.findall(rf" = (\w+)\[{K},{DIM}\]", text)) - {kind}
+    assert not others, others
+    table = TABLE_BYTES // 2 if narrow else TABLE_BYTES
     memory = compiled.memory_analysis()
-    assert memory.temp_size_in_bytes < most * TABLE_BYTES
-    assert memory.alias_size_in_bytes >= TABLE_BYTES
+    assert memory.temp_size_in_bytes < most * table
+    assert memory.alias_size_in_bytes >= table
 
 
 SPECS = {
@@ -53,12 +59,21 @@ SPECS = {
     "products of many mined": dict(sampled=SAMPLED, mined=500),
     "pairs of all labels": dict(sampled=K - 1, mined=16),
     "products of all labels": dict(sampled=K - 1, mined=K - 1, bias=True),
+    "pairs, bfloat16": dict(sampled=SAMPLED, mined=16, table_dtype="bfloat16"),
+    "products of all labels, bfloat16": dict(
+        sampled=K - 1, mined=K - 1, bias=True, table_dtype="bfloat16"
+    ),
+    "pairs, lists": dict(sampled=SAMPLED, mined=16, loss="listmle", list_loss=ListLoss("listmle")),
+    "products, lists of the whole sample": dict(
+        sampled=SAMPLED, mined=SAMPLED, loss="listnet", list_loss=ListLoss("listnet"), bias=True
+    ),
 }
 
 
 def arguments(spec: HeadSpec) -> tuple:
     adagrad = shape(K) if spec.row_optimizer == "adagrad" else None
-    head = Head(RowTable(shape(K, DIM), adagrad), shape(K) if spec.bias else None, shape())
+    rows = shape(K, DIM, dtype=storage(spec.table_dtype))
+    head = Head(RowTable(rows, adagrad), shape(K) if spec.bias else None, shape())
     entries = BATCH if spec.positives == "one" else 3 * BATCH
     terms = SparseRows(ints(entries), shape(entries), ints(BATCH + 1))
     sample = None if spec.samples_all else Sample(ints(spec.sampled + 1), ints())
@@ -66,7 +81,8 @@ def arguments(spec: HeadSpec) -> tuple:
 
 
 # A compilation takes seconds: the others are kin of these.
-EVERYDAY = {"pairs, powl, all terms, bias", "pairs, adagrad", "products of all labels"}
+EVERYDAY = {"pairs, powl, all terms, bias", "pairs, adagrad", "products of all labels",
+            "pairs, bfloat16"}  # fmt: skip
 
 
 def some_slow(names, everyday):
@@ -76,8 +92,13 @@ def some_slow(names, everyday):
 @pytest.mark.parametrize("name", some_slow(SPECS, EVERYDAY))
 def test_a_step_of_the_head(name):
     spec = HeadSpec(num_labels=K, **SPECS[name])
-    step = functools.partial(update_head, spec, learning_rate=0.1)
-    check_in_place(jax.jit(step, donate_argnums=0).lower(*arguments(spec)).compile())
+
+    def step(noise, *batch):
+        return update_head(spec, *batch, learning_rate=0.1, noise=noise)
+
+    noise = shape(dtype=jnp.uint32)
+    compiled = jax.jit(step, donate_argnums=1).lower(noise, *arguments(spec)).compile()
+    check_in_place(compiled, narrow=spec.table_dtype == "bfloat16")
 
 
 @pytest.mark.parametrize("name", some_slow(["pairs, adagrad", "products", "pairs"], {"products"}))

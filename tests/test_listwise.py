@@ -86,7 +86,10 @@ def test_against_rax():
     ours = listnet(scores, labels, reduce_fn=None)
     theirs = rax.softmax_loss(scores, jax.nn.softmax(labels, axis=-1), reduce_fn=None)
     np.testing.assert_allclose(ours, theirs, rtol=1e-12)
-    # It has no ListMLE, RankCosine or smoothed DCG.
+    # It has no RankCosine or smoothed DCG. Grades all differ here, so that no tie is broken.
+    grades = np.argsort(scores[:, ::-1], axis=-1).astype(float)
+    ours = listmle(scores, grades, reduce_fn=None)
+    np.testing.assert_allclose(ours, rax.listmle_loss(scores, grades, reduce_fn=None), rtol=1e-12)
     # rax sums or averages pairs by its own rule: only the sum over pairs is the same.
     pairs = rax.pairwise_hinge_loss(scores, labels, reduce_fn=jnp.sum)
     assert float(ranksvm(scores, labels, reduce_fn=jnp.sum)) == pytest.approx(float(pairs))

@@ -10,9 +10,9 @@ from jax.sharding import NamedSharding
 
 import snm
 from snm import rows as rows_module
-from snm.batches import make_source
+from snm.batches import Source, make_source
 from snm.errors import InputError
-from snm.loop import Stepped, compiled_steps
+from snm.loop import NonFiniteError, Stepped, compiled_steps
 from snm.meshes import LABEL, initial, make_mesh, parse_mesh, spread, state_specs
 from snm.model import abstract_state, init_state
 from snm.phases import Started
@@ -56,6 +56,8 @@ CASES = {
     "on the device": dict(data_on="device"),
     "learned scale": dict(learn_score_scale=True),
     "two members": dict(members=2),
+    "lists": dict(loss="listmle"),
+    "lists of the whole sample": dict(loss="rankcosine", mined="all", learning_rate=20.0),
 }
 MESHES = ("data=2", "label=2", "data=2,label=4", "label=8")
 EVERYDAY = {("decoupled softmax", "data=2,label=4")}
@@ -211,6 +213,35 @@ def exchanged(text):
     for shapes in found:
         for dims in re.findall(r"\w+\[([\d,]*)\]", shapes):
             yield int(np.prod([int(n) for n in dims.split(",") if n], initial=1))
+
+
+# -- what is not finite ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "mesh",
+    ["data=2,label=4", pytest.param("label=2", marks=pytest.mark.slow)],
+)
+def test_a_mesh_names_the_tensor_and_the_row(mesh, tmp_path, monkeypatch):
+    stack = Source.stack
+
+    def broken(self, first, count):
+        """The third point of step 3 has features that are no numbers."""
+        batch = stack(self, first, count)
+        if first == 3:
+            values, starts = batch.features.values[0], batch.features.starts[0]
+            if self.lanes > 1:
+                values, starts = values[0], starts[0]
+            values[starts[2] : starts[3]] = np.nan
+        return batch
+
+    monkeypatch.setattr(Source, "stack", broken)
+    with pytest.raises(NonFiniteError) as error:
+        run(tmp_path / "run", mesh=mesh, epochs=1)
+    points = np.random.default_rng(np.random.SeedSequence([0, 1, 0])).permutation(320)[96:128]
+    assert error.value.points == points.tolist()
+    assert error.value.tensor == "the feature values are"
+    assert error.value.culprits == [points[2]]
 
 
 # -- what is refused ---------------------------------------------------------------------------

@@ -89,6 +89,22 @@ def test_tables_and_optimiser_by_hand(folder):
         )
 
 
+def test_a_mesh_divides_tables_and_batches(folder, planned):
+    """30 features and 20 labels in four parts of 8 and 5 rows, the dense layer in each."""
+    dataset = snm.load_data(folder)
+    settings = dataclasses.replace(tiny.CONFIG, encoder="relu", mesh="data=2,label=4")
+    found, programs = forecast(dataset, resolve(settings, dataset))
+    needs = found.needs
+    assert programs.mesh.size == needs.devices == 8
+    assert needs.tables == 4 * ((8 + 5) * 8 + 5 + 1 + 64)
+    assert needs.optimiser == 4 * (64 + 1)
+    assert needs.whole == 4 * ((30 + 20) * 8 + 20 + 1 + 64 + 64 + 1)
+    assert needs.stack < planned[0].needs.stack  # of points half, of the sample all
+    assert found.device["training"]["tables"] == needs.tables
+    assert found.host["training"]["tables"] == 8 * needs.tables  # which one CPU plays
+    assert found.host["training"]["checkpoint"] == needs.whole
+
+
 def test_stages_by_hand():
     host, device = account(needs(), on_cpu=False)
     assert device["start"] == {"tables": 100 * MIB, "optimiser": 10 * MIB, "activations": 50 * MIB}
@@ -142,6 +158,9 @@ def test_plan_on_the_command_line(folder, tmp_path, capsys):
     assert code == 0 and not found["fits"] and found["limit_bytes"] == MIB
     assert found["peak_host_bytes"] == max(sum(s.values()) for s in found["host_bytes"].values())
     assert found["seconds_per_epoch"] == pytest.approx(4 * found["seconds_per_step"])
+    code, out, _ = call(capsys, *words, "--mesh=label=2", "--device-memory", "1GiB")
+    assert code == 0 and "each of 2 devices, MiB" in out and "one CPU plays the devices" in out
+    assert "fits: " in out
     code, _, said = call(capsys, *words, "--device-memory", "much")
     assert code == 2 and "--device-memory: found 'much', expected a size such as" in said
 

@@ -25,6 +25,7 @@ from snm.evaluation import evaluate_points
 from snm.loop import Evaluated, NonFiniteError, Probed, Saved, Stepped
 from snm.model import abstract_state
 from snm.phases import _initial
+from snm.rules import auto_learning_rate
 from snm.runs import RunFolder, head_spec, head_stages, load_member, make_model, resolve
 from snm.trainer import Finished, Started, training
 
@@ -239,6 +240,31 @@ def test_a_probe_looks_and_changes_nothing(data, whole, tmp_path):
     assert seconds[0] == 0
     assert same(arrays(run), arrays(whole[0]))
     assert [line["step"] for line in log(run) if line["event"] == "probed"] == [0, 5, 10, 12]
+
+
+@pytest.mark.parametrize(
+    ("loss", "changes"),
+    [
+        ("listmle", {}),
+        pytest.param("listnet", dict(mined="all"), marks=pytest.mark.slow),
+        pytest.param("listnet", dict(transformation="sigmoid"), marks=pytest.mark.slow),
+        pytest.param("listmle", dict(transformation="linear", bias=False), marks=pytest.mark.slow),
+        pytest.param("rankcosine", {}, marks=pytest.mark.slow),
+        # Every tenth point has a label here: rows are stepped a hundred times as often as in sets
+        # of ten thousand labels, which the rules are made for.
+        pytest.param("smoothed-dcg", dict(mined="all", learning_rate=20.0), marks=pytest.mark.slow),
+        pytest.param("ranksvm", dict(learning_rate=6.0), marks=pytest.mark.slow),
+    ],
+)
+def test_listwise_losses_learn(loss, changes, data, tmp_path):
+    """A chance answer is right for 2 of 20 labels."""
+    settings = {"learning_rate": "auto", "epochs": 25, "schedule": "linear", **changes}
+    asked = config(loss=loss, **settings)
+    result = snm.train(data, asked, tmp_path / "run")
+    assert result["metrics"]["P@1"] >= 40
+    if asked.learning_rate == "auto":
+        rate = snm.load(tmp_path / "run").model.learning_rate
+        assert rate == auto_learning_rate(loss, asked.transformation)
 
 
 def test_mined_labels_fall_by_halves(data):

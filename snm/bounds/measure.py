@@ -26,6 +26,7 @@ from snm.errors import InputError
 from snm.head import HeadSpec
 from snm.model import Model, TrainState, best_labels, embed
 from snm.prediction import Predictor
+from snm.rounding import as_float
 from snm.rows import SparseRows
 from snm.theory.complexity import linear_closed_form
 from snm.theory.constants import lemma_7, phi_largest, phi_lipschitz
@@ -109,7 +110,7 @@ def measure(
         raise InputError("points", "none with a label", "at least one")
     features = predictor.weighting.apply(csr_matrix(points.features[kept]))
     labels = csr_matrix(points.labels[kept])
-    table = np.asarray(state.head.table.rows)
+    table = np.asarray(as_float(state.head.table.rows))
     bias = None if state.head.bias is None else np.asarray(state.head.bias, np.float64)
     look = _compiled(model, k + 1)
     width = table.shape[1]
@@ -244,7 +245,7 @@ def bounds_of_run(
 def _complexity(predictor: Predictor, train: Sample, n: int) -> tuple[Complexity, float, float]:
     """Complexities at n points, the longest class row, the longest embedding."""
     head = predictor.state.head
-    radius = _longest(np.asarray(head.table.rows))
+    radius = _longest(np.asarray(as_float(head.table.rows)))
     squares, gram = train.squares, train.gram
     longest = math.sqrt(float(squares.max()))
     if head.bias is not None and (steep := float(np.abs(np.asarray(head.bias)).max())):

@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from snm.config import Config
+from snm.config import LISTWISE, Config
 from snm.errors import InputError
 
 __all__ = ["BASELINE", "EXTRAS", "Arm", "grid_of", "plan_arms"]
@@ -18,6 +18,16 @@ BASELINE = "negative-sampling"
 _SOFTMAX: dict[str, Any] = {"score_scale": "auto", "learning_rate": 20.0}
 """What a softmax takes from the default preset where the other settings are the paper's, whose
 scores in [-1, 1] and rate are made for margins."""
+
+
+_LISTS: dict[str, Any] = {
+    "score_scale": "auto",
+    "learning_rate": "auto",
+    "positives": "all",
+    "exclude": "all",
+}
+"""What a listwise loss takes: its own scale and rate, and whole lists, for a list of one positive
+is no list."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +114,8 @@ def plan_arms(
     Args:
       base: settings that all arms share.
       mined: every k'.
-      losses: of bowl, powl and softmax.
+      losses: of bowl, powl, softmax and the listwise ones, whose lists hold all positives of a
+        point, whatever `base` says.
       extras: names of `EXTRAS`; they use the k' of `mined` nearest to 16.
       exclude_all: also every top-k' with all known labels of a point left out of its negatives.
 
@@ -120,6 +131,8 @@ def plan_arms(
         changes: Changes = {} if loss == base.loss else {"loss": loss}
         if loss == "softmax" and base.loss != "softmax":
             changes |= _SOFTMAX
+        if loss in LISTWISE:
+            changes |= _LISTS
         prefix = f"{loss}-" if number else ""
         arms += _of_loss(dataclasses.replace(base, **changes), prefix, mined, exclude_all)
     middle = min(mined, key=lambda k: abs(k - 16)) if mined else 16
@@ -137,12 +150,13 @@ def plan_arms(
 def _of_loss(base: Config, prefix: str, mined: Sequence[int], exclude_all: bool) -> list[Arm]:
     baseline = prefix + BASELINE
     whole = dataclasses.replace(base, mined="all")
-    arms = [Arm(baseline, whole, baseline, f"{base.loss}, all sampled labels are negatives")]
+    of = f"{base.loss} over lists of all positives" if base.loss in LISTWISE else base.loss
+    arms = [Arm(baseline, whole, baseline, f"{of}, all sampled labels are negatives")]
     for k in mined:
         config = dataclasses.replace(base, mined=k)
-        about = f"{base.loss}, the {k} highest scoring of the sample are negatives"
+        about = f"{of}, the {k} highest scoring of the sample are negatives"
         arms.append(Arm(f"{prefix}top-{k}", config, baseline, about))
-    if exclude_all:
+    if exclude_all and base.exclude != "all":
         arms += [
             dataclasses.replace(
                 arm,
@@ -158,13 +172,14 @@ def _of_loss(base: Config, prefix: str, mined: Sequence[int], exclude_all: bool)
 def grid_of(config: Config) -> list[Changes]:
     """The settings that tuning tries: as many for every arm.
 
-    Three rates around the arm's own, times two weights of the negatives; a softmax has no such
-    weight, and tries two score scales instead.
+    Three rates around the arm's own, times two weights of the negatives; a softmax and the listwise
+    losses have no such weight, and try two score scales instead.
     """
     second: list[Changes] = [{"negative_weight": 1.0}, {"negative_weight": 4.0}]
-    if config.loss == "softmax":
+    if config.loss not in ("bowl", "powl"):
         scale = config.score_scale
         assert scale != "auto"
         second = [{"score_scale": scale}, {"score_scale": round(scale * 0.7, 3)}]
+    assert config.learning_rate != "auto"
     rates = [round(config.learning_rate * factor, 6) for factor in (1 / 3, 1.0, 3.0)]
     return [{"learning_rate": rate, **other} for other in second for rate in rates]

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from snm.config import Config, preset, read_config
+from snm.config import Config, Loss, preset, read_config
 
 __all__ = ["Compare"]
 
@@ -26,6 +26,7 @@ class Compare:
       snm compare path/to/eurlex --out out/tuned --mined 1 16 64 --seeds 5 --tune --jobs 2
       snm compare synthetic --out out/quick --epochs 2 --dim 64 --no-equal-seconds
       snm compare path/to/eurlex --out out/more --losses bowl softmax --extras anneal in-batch
+      snm compare path/to/eurlex --out out/lists --losses bowl listnet listmle ranksvm
       snm compare path/to/eurlex --out out/peers --peers omikuji fasttext
     """
 
@@ -39,8 +40,9 @@ class Compare:
     """B, the labels sampled for each batch; all, or auto, a size that suits K."""
     seeds: int = 3
     """Runs of each arm, with seeds from 0."""
-    losses: tuple[Literal["bowl", "powl", "softmax"], ...] = ()
-    """Losses to compare in; the preset's by default."""
+    losses: tuple[Loss, ...] = ()
+    """Losses to compare in; the preset's by default. The listwise ones take all positives of a
+    point at each visit."""
     extras: tuple[str, ...] = ()
     """More arms: power-law, epsilon-tail, subsample, all-labels, anneal, logistic, squared-hinge,
     frequency, in-batch, full-softmax."""

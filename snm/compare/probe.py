@@ -24,6 +24,7 @@ from snm.head import HeadSpec, update_head
 from snm.metrics import frequency_groups
 from snm.model import embed
 from snm.prediction import Predictor
+from snm.rounding import as_float
 from snm.rows import SparseRows
 from snm.runs import head_spec
 from snm.sampling import uniform_host
@@ -171,7 +172,7 @@ _embedded = jax.jit(embed, static_argnums=0)
 def _scores(predictor: Predictor, queries: jax.Array, labels: np.ndarray) -> jax.Array:
     """Scores of the same labels for all queries, int [B], or of each one's own, int [n, k]."""
     head = predictor.state.head
-    rows, queries = head.table.rows[labels], queries * jnp.exp(head.log_scale)
+    rows, queries = as_float(head.table.rows[labels]), queries * jnp.exp(head.log_scale)
     scores = queries @ rows.T if labels.ndim == 1 else jnp.einsum("nd,nkd->nk", queries, rows)
     return scores if head.bias is None else scores + jnp.atleast_2d(head.bias[labels])
 

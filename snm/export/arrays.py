@@ -11,6 +11,7 @@ import numpy as np
 
 from snm.errors import InputError
 from snm.prediction import Predictor
+from snm.rounding import as_float
 
 __all__ = ["arrays_of", "fingerprint", "manifest_of", "write_arrays"]
 
@@ -36,8 +37,8 @@ def arrays_of(predictor: Predictor) -> dict[str, np.ndarray]:
     head = state.head
     bias = np.zeros(model.head.num_labels, np.float32) if head.bias is None else head.bias
     found = {
-        "feature_rows": state.features.rows,
-        "class_rows": head.table.rows,
+        "feature_rows": as_float(state.features.rows),
+        "class_rows": as_float(head.table.rows),
         "bias": bias,
         "multipliers": np.exp(np.atleast_1d(np.asarray(head.log_scale))),
     }

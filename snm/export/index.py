@@ -22,6 +22,7 @@ from snm.errors import InputError
 from snm.export.arrays import FORMAT, fingerprint
 from snm.model import Model
 from snm.prediction import Predictor
+from snm.rounding import as_float
 
 __all__ = ["LIBRARIES", "IndexedPredictor", "Settings", "build_index"]
 
@@ -70,7 +71,7 @@ _MORE = 2  # columns beside those of a class row
 def _long_rows(predictor: Predictor) -> NDArray[np.float32]:
     """Class rows, their bias, and what makes them equally long: [K, members * dim + 2]."""
     head = predictor.state.head
-    rows = np.asarray(head.table.rows, np.float32)
+    rows = np.asarray(as_float(head.table.rows), np.float32)
     bias = np.zeros(len(rows), np.float32) if head.bias is None else np.asarray(head.bias)
     squares = (rows.astype(np.float64) ** 2).sum(axis=1) + bias.astype(np.float64) ** 2
     rest = np.sqrt(squares.max() - squares)

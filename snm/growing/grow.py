@@ -14,6 +14,7 @@ from scipy.sparse import csr_matrix
 from snm.data.dataset import Dataset
 from snm.model import TrainState
 from snm.prediction import Predictor
+from snm.rounding import to_nearest
 from snm.rows import RowTable, random_rows
 
 __all__ = ["Origins", "bias_of", "grow_state", "new_rows"]
@@ -91,7 +92,8 @@ def grow_state(
     accumulator = table.accumulator
     if accumulator is not None:
         accumulator = jnp.concatenate([accumulator, jnp.zeros(len(rows), accumulator.dtype)])
-    grown = RowTable(jnp.concatenate([table.rows, jnp.asarray(rows)]), accumulator)
+    more = to_nearest(jnp.asarray(rows), table.rows.dtype)
+    grown = RowTable(jnp.concatenate([table.rows, more]), accumulator)
     biases = head.bias
     if biases is not None:
         assert bias is not None

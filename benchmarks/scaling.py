@@ -1,0 +1,246 @@
+"""What a step over many devices exchanges, counted, and what it would take on many GPUs, on paper.
+
+python -m benchmarks.scaling count           # compiles steps, counts their collectives: minutes
+python -m benchmarks.scaling plan            # arithmetic only; assumptions are at the top
+
+Both print the tables of `benchmarks/SCALING.md`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+DIM = 512
+MINED = 256
+SAMPLED = 32_768
+FEATURES_A_POINT = 50
+LABELS_A_POINT = 5
+
+# -- counting ----------------------------------------------------------------------------------
+
+COUNTED = [  # labels, features, batch, mesh
+    (100_000, 100_000, 256, "data=2,label=4"),
+    (1_000_000, 100_000, 256, "data=2,label=4"),
+    (10_000_000, 100_000, 256, "data=2,label=4"),
+    (10_000_000, 10_000_000, 256, "data=2,label=4"),
+    (1_000_000, 100_000, 256, "label=2"),
+    (1_000_000, 100_000, 256, "label=8"),
+    (1_000_000, 100_000, 256, "label=32"),
+    (1_000_000, 100_000, 256, "data=8"),
+    (1_000_000, 100_000, 256, "data=8,label=4"),
+    (1_000_000, 100_000, 1024, "data=8,label=4"),
+]
+
+_KINDS = "all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter"
+_BYTES = {"f32": 4, "s32": 4, "u32": 4, "pred": 1, "s64": 8, "u8": 1, "bf16": 2}
+
+
+@dataclasses.dataclass(frozen=True)
+class Exchange:
+    """A collective: its kind, the devices of a group, and the bytes of its result on a device."""
+
+    kind: str
+    group: int
+    size: int
+
+    @property
+    def sent(self) -> float:
+        """Bytes that a device sends where the devices of a group stand in a ring."""
+        share = (self.group - 1) / self.group
+        return self.size * share * (2 if self.kind == "all-reduce" else 1)
+
+
+def exchanges(module: str) -> Iterator[Exchange]:
+    """The collectives of a compiled module, each once."""
+    pattern = re.compile(rf"= (.*?) ({_KINDS})(?:-start)?\((.*)")
+    for shapes, kind, rest in pattern.findall(module):
+        sizes = re.findall(r"(\w+)\[([\d,]*)\]", shapes)
+        size = sum(
+            _BYTES[dtype] * math.prod(int(n) for n in dims.split(",") if n) for dtype, dims in sizes
+        )
+        groups = re.search(r"replica_groups=(?:\{\{([\d,]+)\}|\[\d+,(\d+)\])", rest)
+        assert groups is not None, rest
+        group = len(groups[1].split(",")) if groups[1] else int(groups[2])
+        if group > 1:
+            yield Exchange(kind, group, size)
+
+
+def compiled(labels: int, features: int, batch: int, mesh_text: str) -> str:
+    """The module of one step of the default preset; of the tables there are only shapes."""
+    import snm
+    from snm.batches import make_source
+    from snm.loop import compiled_steps
+    from snm.meshes import DATA, abstract_on, make_mesh, spread_stack
+    from snm.runs import make_model, resolve
+
+    data = snm.generate(
+        points=batch, test_points=1, features=2000, labels=1000, seed=0,
+        labels_per_point=LABELS_A_POINT, nonzeros_per_point=FEATURES_A_POINT,
+    )  # fmt: skip
+    config = dataclasses.replace(
+        snm.preset("default"), dim=DIM, members=1, batch_size=batch, sampled=900, mined=MINED
+    )
+    config = dataclasses.replace(resolve(config, data), sampled=SAMPLED, score_scale=15.0)
+    model = make_model(config, features, labels, 100)
+    matrices = data.train.features.copy(), data.train.labels.copy()
+    for matrix, width in zip(matrices, (features, labels), strict=True):
+        matrix.resize(matrix.shape[0], width)
+    mesh = make_mesh(mesh_text, labels, batch)
+    assert mesh is not None
+    source = make_source(
+        model.head, *matrices, batch_size=batch, seed=0, weight_of_term="mean", resident=False,
+        sampler="uniform", frequency_power=0.75, lanes=mesh.shape[DATA],
+    )  # fmt: skip
+    stack = spread_stack(source.stack(0, 1), source.lanes, mesh)
+    step = compiled_steps(model, source, source.shape(0), mesh)
+    return step.lower(abstract_on(mesh, model), (), stack).compile().as_text()
+
+
+def count() -> None:
+    """Prints what a device sends in a step, by kind of collective, and the largest of them."""
+    import jax
+
+    jax.config.update("jax_platforms", "cpu")
+    jax.config.update("jax_num_cpu_devices", 32)
+    print("| labels | features | batch | mesh | collectives | gathered MiB | reduced MiB | largest "
+          "MiB | sent a device, MiB | by formula |")  # fmt: skip
+    print("|---:|---:|---:|---|---:|---:|---:|---:|---:|---:|")
+    for labels, features, batch, mesh in COUNTED:
+        found = list(exchanges(compiled(labels, features, batch, mesh)))
+        gathered = sum(one.size for one in found if one.kind == "all-gather")
+        reduced = sum(one.size for one in found if one.kind == "all-reduce")
+        parts = dict(part.split("=") for part in mesh.split(","))
+        data, label = int(parts.get("data", 1)), int(parts.get("label", 1))
+        formula = sum(sent_bytes(batch, data, label).values())
+        cells = (gathered, reduced, max(one.size for one in found),
+                 sum(one.sent for one in found), formula)  # fmt: skip
+        shown = " | ".join(f"{cell / 2**20:.2f}" for cell in cells)
+        print(f"| {labels:,} | {features:,} | {batch} | `{mesh}` | {len(found)} | {shown} |",
+              flush=True)  # fmt: skip
+
+
+# -- on paper ----------------------------------------------------------------------------------
+
+
+def sent_bytes(batch: int, data: int, label: int) -> dict[str, float]:
+    """Bytes that a device sends in a step over each axis, rings: nothing here knows K."""
+    own = batch / data
+    vector = 4 * DIM
+    across = (label - 1) / label
+    over_label = across * (
+        2 * own * vector * 2  # sums of feature rows, gradients of queries: reduced
+        + 2 * own * LABELS_A_POINT * 4  # scores of positives: reduced
+        + label * own * MINED * 8  # the best of each part, scores and ids: gathered
+    )
+    across = (data - 1) / data
+    over_data = across * (
+        batch * vector * 2  # queries, gradients of feature sums: gathered
+        + batch * (LABELS_A_POINT + MINED + FEATURES_A_POINT) * 8  # ids and values of updates
+        + 2 * DIM * DIM * 4  # the dense layer's gradient: reduced
+    )
+    return {"label": over_label, "data": over_data}
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """What is assumed of the GPUs; none of it was measured here."""
+
+    memory: float = 80e9  # bytes a GPU
+    used: float = 0.75  # of them, for tables
+    streamed: float = 2.3e12  # bytes a second: 70% of an H100's 3.35e12
+    scattered: float = 1.0e12  # the same for rows of 2 KiB in no order
+    products: float = 100e12  # operations a second in TF32, in blocks of these shapes
+    near: float = 300e9  # bytes a second that a GPU sends within a host of 8
+    far: float = 40e9  # and between hosts: one 400 Gbit/s port a GPU, 80%
+    near_wait: float = 15e-6  # seconds a collective takes at least
+    far_wait: float = 40e-6
+    host: int = 8
+
+
+COLLECTIVES = {"label": 6, "data": 9}
+SIZES = [  # labels, features, batch
+    (3_000_000, 340_000, 1024),
+    (100_000_000, 10_000_000, 4096),
+    (1_000_000_000, 10_000_000, 4096),
+]
+POINTS_A_GPU = 128
+GPUS = (8, 16, 32, 64, 128, 256)
+
+
+def planned(labels: int, features: int, batch: int, gpus: int, on: Machine) -> dict[str, Any]:
+    """Memory, bytes and seconds of a step; tables are cut into as few parts as hold them."""
+    tables = 4.0 * (labels * (DIM + 1) + features * DIM)
+    label = 1
+    while tables / label > on.memory * on.used:
+        label *= 2
+    if label > gpus:
+        return {"label": label, "data": 0, "tables": tables}
+    data = gpus // label
+    own = batch / data
+    row = 4 * DIM
+    sampled = SAMPLED / label
+    operations = 2 * own * sampled * DIM + 3 * 2 * own * DIM * DIM
+    streamed = sampled * row + own * sampled * 4  # the sample's rows, and their scores once
+    pairs = own * MINED * row / label  # mined rows, for the gradient of queries
+    # Updates: every device of a part steps the same rows, from the points of the whole batch.
+    touched = min(batch * MINED, SAMPLED) / label * 2 * row
+    features_read = own * FEATURES_A_POINT * row / label
+    features_written = batch * FEATURES_A_POINT * 2 * row / label
+    scattered = pairs + touched + features_read + features_written
+    sent = sent_bytes(batch, data, label)
+    wait = 0.0
+    for axis, parts, span in (("label", label, label), ("data", data, label * data)):
+        if parts > 1:
+            far = span > on.host
+            rate, least = (on.far, on.far_wait) if far else (on.near, on.near_wait)
+            wait += sent[axis] / rate + COLLECTIVES[axis] * least * math.log2(parts)
+    compute = operations / on.products
+    memory = streamed / on.streamed + scattered / on.scattered
+    return {
+        "label": label, "data": data, "tables": tables / label, "batch": own * row * 6
+        + own * label * MINED * 8 + batch * (2 * row + MINED * 8), "sent": sum(sent.values()),
+        "compute": compute, "memory": memory, "network": wait,
+        "step": compute + memory + wait, "rate": batch / (compute + memory + wait),
+    }  # fmt: skip
+
+
+def plan() -> None:
+    """Prints the tables of what steps would take: batches of one size, and of one size a GPU."""
+    for title, per_gpu in (("Strong", 0), ("Weak", POINTS_A_GPU)):
+        fixed = "a batch of 1,024 points for 3 M labels, of 4,096 beyond"
+        print(f"{title} scaling: {f'{per_gpu} points a GPU' if per_gpu else fixed}\n")
+        print(f"| {' | '.join(_PLANNED)} |\n|{'---:|' * len(_PLANNED)}")
+        for labels, features, batch in SIZES:
+            for gpus in GPUS:
+                found = planned(labels, features, per_gpu * gpus or batch, gpus, Machine())
+                print(f"| {labels // 10**6:,} M | {gpus} | {' | '.join(_cells(found))} |")
+        print()
+
+
+_PLANNED = ("labels", "GPUs", "data x label", "tables, GB", "exchange, MB", "sent, MB",
+            "products, ms", "memory, ms", "network, ms", "step, ms", "points/s")  # fmt: skip
+
+
+def _cells(found: dict[str, Any]) -> list[str]:
+    if not found["data"]:
+        return [f"{found['label']} GPUs at least", *[""] * 8]
+    times = [f"{1e3 * found[name]:.2f}" for name in ("compute", "memory", "network", "step")]
+    return [
+        f"{found['data']} x {found['label']}",
+        f"{found['tables'] / 1e9:.1f}",
+        f"{found['batch'] / 1e6:.0f}",
+        f"{found['sent'] / 1e6:.1f}",
+        *times,
+        f"{found['rate']:,.0f}",
+    ]
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("count", "plan"))
+    {"count": count, "plan": plan}[parser.parse_args().what]()

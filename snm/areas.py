@@ -1,0 +1,163 @@
+"""The area under the ROC curve of each point: its relevant labels against all irrelevant ones.
+
+A relevant and an irrelevant label of a point are in order where the relevant one scores higher; a
+tie counts half. The share of such pairs is the point's AUC (Agarwal et al., 2005, equation 1, with
+labels as instances), and the metric is its mean over points. It is about the whole ranking, where
+P@k sees its head.
+
+All K scores of a point are compared, and are never there at once: blocks of labels are scored
+twice, first for the relevant labels' own scores, then to compare. That the bits are the same both
+times is what makes ties exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from snm.filters import canonical
+from snm.rows import SparseRows, entry_rows
+from snm.scoring import MASKED, Masked, block_plan, read_block, score_block
+from snm.shards import Shard
+
+__all__ = ["Areas", "pairs_in_order"]
+
+NDArray = np.ndarray[Any, Any]
+_BLOCK = 4096  # labels scored together: with 512 points 8 MB, as when the best are looked for
+_COMPARED = 64  # relevant labels compared at a time with a block of their points' scores
+
+
+def pairs_in_order(
+    queries: jax.Array,
+    table: jax.Array,
+    relevant: SparseRows,
+    left_out: Masked,
+    *,
+    shard: Shard,
+    bias: jax.Array | None = None,
+    compute_dtype: jnp.dtype = jnp.float32,
+) -> jax.Array:
+    """How many irrelevant labels each relevant one beats, times two; a tie counts once.
+
+    Costs twice 2 n K dim floating-point operations and a comparison for each relevant label and
+    each of the K; memory is a block of scores.
+
+    Args:
+      queries: float32 [n, dim], times the multiplier of the scores.
+      table: float32 [N, dim], this shard's class rows.
+      relevant: the relevant labels as an [n, K] block; entries past the last start are padding.
+      left_out: pairs of row and label that are neither relevant nor irrelevant.
+      shard: which labels the rows belong to.
+      bias: float32 [N].
+      compute_dtype: type of the factors of the product.
+
+    Returns:
+      int32 [entries], the same on every shard; for padding, anything.
+    """
+    num_rows = table.shape[0]
+    plan = block_plan(num_rows, _BLOCK)
+    starts = jnp.arange(plan.num_blocks, dtype=jnp.int32) * plan.size
+    rows = entry_rows(relevant)
+    entries = rows.shape[0]
+    real = jnp.arange(entries) < relevant.starts[-1]
+    place = relevant.ids - shard.first_row
+    here = real & (place >= 0) & (place < num_rows)
+    none = jnp.int32(num_rows + plan.size)  # a slot of no block
+    masked = Masked(
+        jnp.concatenate([rows, left_out.rows]),
+        jnp.concatenate([jnp.where(here, place, none), left_out.slots - shard.first_row]),
+    )
+
+    def block(start: jax.Array, masked: Masked | None) -> tuple[jax.Array, jax.Array]:
+        parts = read_block(table, None, start, plan.size, 0, shard.num_valid)
+        scores = score_block(
+            queries,
+            *parts,
+            num_rows=num_rows,
+            masked=masked,
+            bias=bias,
+            compute_dtype=compute_dtype,
+        )
+        return scores, parts[2]
+
+    def own(found: jax.Array, start: jax.Array) -> tuple[jax.Array, None]:
+        scores, begin = block(start, None)
+        slot = place - begin
+        score = scores[rows, jnp.clip(slot, 0, plan.size - 1)]
+        inside = here & (slot >= 0) & (slot < plan.size) & (score > MASKED / 2)
+        return jnp.where(inside, score, found), None
+
+    found, _ = lax.scan(own, jnp.zeros(entries, queries.dtype), starts)
+    found = shard.sum(jnp.where(here, found, 0))
+
+    def beaten(count: jax.Array, start: jax.Array) -> tuple[jax.Array, None]:
+        scores, _ = block(start, masked)
+        scores = jnp.where(scores > MASKED / 2, scores, jnp.inf)  # beaten by none, tied with none
+
+        def of_one(entry: tuple[jax.Array, jax.Array]) -> jax.Array:
+            row, score = entry
+            rivals = scores[row]
+            below = jnp.sum(rivals < score, dtype=jnp.int32)
+            return below + jnp.sum(rivals <= score, dtype=jnp.int32)
+
+        return count + lax.map(of_one, (rows, found), batch_size=_COMPARED), None
+
+    count, _ = lax.scan(beaten, jnp.zeros(entries, jnp.int32), starts)
+    return shard.sum(count)
+
+
+@dataclass(frozen=True)
+class Areas:
+    """Counts over the points seen so far; `update` returns the next.
+
+    They are integers by the numbers of relevant and irrelevant labels, so cutting the test set into
+    batches changes nothing, to the last bit.
+
+    Attributes:
+      counts: (relevant, irrelevant) -> points, and twice their pairs in order.
+    """
+
+    counts: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
+
+    def update(
+        self, twice: NDArray, labels: Any, filtered: NDArray, *, leave_out: NDArray | None = None
+    ) -> Areas:
+        """Adds a batch of points.
+
+        Args:
+          twice: int [entries], of `pairs_in_order`, for the entries of `labels`.
+          labels: CSR [n, K], the relevant labels, canonical.
+          filtered: int [n], labels of each point that are neither.
+          leave_out: bool [n] or None, points that do not count.
+
+        Returns:
+          The counts with the batch. Points without a pair to compare are left out.
+        """
+        labels = canonical(labels)
+        relevant = np.diff(labels.indptr)
+        irrelevant = labels.shape[1] - relevant - filtered
+        point = np.repeat(np.arange(len(relevant)), relevant)
+        of_point = np.zeros(len(relevant), np.int64)
+        np.add.at(of_point, point, np.asarray(twice, np.int64)[: len(point)])
+        counts = dict(self.counts)
+        keep = (relevant > 0) & (irrelevant > 0)
+        if leave_out is not None:
+            keep &= ~np.asarray(leave_out, bool)
+        for i in np.flatnonzero(keep):
+            key = int(relevant[i]), int(irrelevant[i])
+            points, total = counts.get(key, (0, 0))
+            counts[key] = points + 1, total + int(of_point[i])
+        return Areas(counts)
+
+    def result(self) -> dict[str, float]:
+        """`AUC` in percent, the mean over points; nothing where there are none."""
+        points = sum(points for points, _ in self.counts.values())
+        if not points:
+            return {}
+        each = [twice / (2 * m * n) for (m, n), (_, twice) in sorted(self.counts.items())]
+        return {"AUC": 100.0 * sum(each) / points}

@@ -1,0 +1,100 @@
+"""What the processes of a run do together: agree, wait for each other, make arrays of all.
+
+With one process every function hands back what it was given, and waits for nobody. All processes
+must call them in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
+
+__all__ = ["AgreedStop", "everywhere", "first", "first_to_say", "of_first", "on_devices",
+           "several", "wait"]  # fmt: skip
+
+
+def several() -> bool:
+    """Whether the run has more processes than this one."""
+    return jax.process_count() > 1
+
+
+def first() -> bool:
+    """Whether this process writes what is written once."""
+    return jax.process_index() == 0
+
+
+def wait(what: str) -> None:
+    """Goes on when all processes are here; `what` must be the same word for all."""
+    if several():
+        multihost_utils.sync_global_devices(what)
+
+
+def of_first(numbers: list[int], room: int) -> list[int]:
+    """The numbers of process 0, from 0 to 2**31 - 1 and at most `room` of them."""
+    if not several():
+        return numbers
+    row = np.full(room, -1, np.int32)
+    kept = numbers[-room:]
+    row[: len(kept)] = kept
+    row = np.asarray(multihost_utils.broadcast_one_to_all(row))
+    return row[row >= 0].tolist()
+
+
+def first_to_say(number: int) -> int:
+    """The lowest of the processes' numbers, each from 0 to 2**31 - 1."""
+    if not several():
+        return number
+    return int(np.min(multihost_utils.process_allgather(np.asarray(number, np.int32))))
+
+
+def on_devices(
+    shape: tuple[int, ...], sharding: Sharding, part: Callable[[Any], np.ndarray]
+) -> jax.Array:
+    """An array over devices of all processes, each of which asks `part` for what it holds."""
+    return jax.make_array_from_callback(shape, sharding, part)
+
+
+def everywhere(tree: Any, mesh: Mesh) -> Any:
+    """Arrays that every process has whole, on all devices of a mesh."""
+    sharding = NamedSharding(mesh, PartitionSpec())
+
+    def one(leaf: Any) -> jax.Array:
+        whole = np.asarray(leaf)
+        return on_devices(whole.shape, sharding, lambda index: whole[index])
+
+    return jax.tree.map(one, tree)
+
+
+class AgreedStop:
+    """Whether any process wishes to stop, the same answer for all at the same question.
+
+    A question is answered with what the processes wished at the one before it: like the losses, it
+    is read when the device has long finished, so that the host never waits.
+
+    Args:
+      wished: of this process.
+    """
+
+    def __init__(self, wished: Callable[[], bool]):
+        self._wished = wished
+        self._agreed = False
+        self._asked: jax.Array | None = None
+        devices = Mesh(np.asarray(jax.devices()), ("all",))
+        self._sharding = NamedSharding(devices, PartitionSpec("all"))
+        self._any = jax.jit(
+            lambda wishes: wishes.any(), out_shardings=NamedSharding(devices, PartitionSpec())
+        )
+
+    def __call__(self) -> bool:
+        """Asks; all processes must."""
+        if not self._agreed:
+            self._agreed = self._asked is not None and bool(np.asarray(self._asked))
+            mine = np.asarray([self._wished()])
+            shape = (jax.device_count(),)
+            self._asked = self._any(on_devices(shape, self._sharding, lambda _: mine))
+        return self._agreed

@@ -1,0 +1,145 @@
+"""Losses of sampled lists against the losses of whole lists, rax, and their gradients."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import rax
+from head_reference import QUICK
+from jax.test_util import check_grads
+
+from snm import losses
+from snm.lists import LIST_LOSSES, ListLoss, Lists
+from snm.listwise import LISTWISE
+
+
+@pytest.fixture(autouse=True, scope="module")
+def in_float64():
+    with jax.enable_x64(True):
+        yield
+
+
+# Seed 5: four lists of 2, 1, 0 and 3 positives, one term of padding, and 5 negatives of which some
+# are masked; the second list has none left.
+rng = np.random.default_rng(5)
+COUNTS = (2, 1, 0, 3)
+ROWS = np.array([0, 0, 1, 3, 3, 3, 3])
+WEIGHTS = np.array([0.3, 0.3, 0.5, 0.2, 0.2, 0.2, 0.0])
+POSITIVE = rng.uniform(-1, 1, 7)
+NEGATIVE = rng.uniform(-1, 1, (4, 5))
+WHERE = rng.random((4, 5)) < 0.7
+WHERE[1] = False
+
+
+def lists(positive=POSITIVE, negative=NEGATIVE):
+    return Lists(jnp.asarray(positive), ROWS, jnp.asarray(WEIGHTS), jnp.asarray(negative), WHERE)
+
+
+FORMS = [
+    ListLoss(name, transformation, temperature=0.7, grade=1.3, offset=2.0)
+    for name in LIST_LOSSES
+    for transformation in ("exponential", "linear", "sigmoid")
+    if name != "smoothed-dcg" or transformation == "exponential"
+]
+
+
+@pytest.mark.parametrize("loss", FORMS, ids=lambda loss: f"{loss.name} {loss.transformation}")
+def test_a_sampled_list_is_the_whole_list_of_its_entries(loss):
+    expected = 0.0
+    for i, count in enumerate(COUNTS):
+        mine = np.flatnonzero((i == ROWS) & (WEIGHTS != 0))
+        assert len(mine) == count
+        if not count:
+            continue
+        # Best positive first: ListMLE takes equal grades as they stand.
+        best_first = np.sort(POSITIVE[mine])[::-1]
+        scores = np.r_[best_first, NEGATIVE[i, WHERE[i]]]
+        relevant = np.arange(len(scores)) < count
+        weight = WEIGHTS[mine].sum()
+        if loss.name == "smoothed-dcg":
+            value = LISTWISE[loss.name](scores, relevant, sigma=0.7)
+        elif loss.name == "listmle":
+            # The whole list's likelihood over that of the negatives' own order.
+            whole = LISTWISE[loss.name](scores, 2.0 * relevant, transformation=loss.psi)
+            value = whole
+            if len(scores) > count:
+                rest = np.zeros(len(scores) - count)
+                value -= LISTWISE[loss.name](scores[count:], rest, transformation=loss.psi)
+            weight /= count
+        else:
+            value = LISTWISE[loss.name](scores, 1.3 * relevant, transformation=loss.psi)
+        expected += weight * float(value)
+    assert float(jax.jit(loss, compiler_options=QUICK)(lists())) == pytest.approx(
+        expected, rel=1e-12
+    )
+
+
+@pytest.mark.parametrize("loss", FORMS, ids=lambda loss: f"{loss.name} {loss.transformation}")
+def test_gradients(loss):
+    of_scores = jax.jit(lambda *scores: loss(lists(*scores)))
+    check_grads(of_scores, (POSITIVE, NEGATIVE), order=1, modes=["rev"])
+    of_positive, of_negative = jax.grad(of_scores, argnums=(0, 1))(POSITIVE, NEGATIVE)
+    assert of_positive[-1] == 0  # padding
+    assert (np.asarray(of_negative)[~WHERE] == 0).all()
+    assert (np.asarray(of_negative)[2] == 0).all()  # a list without a positive
+
+
+def test_listmle_of_one_positive_is_the_sampled_softmax():
+    one = Lists(jnp.asarray(POSITIVE[:4]), np.arange(4), jnp.ones(4), jnp.asarray(NEGATIVE), WHERE)
+    softmax = losses.sampled_softmax(POSITIVE[:4], NEGATIVE, where=WHERE, reduce_fn=jnp.sum)
+    assert float(ListLoss("listmle")(one)) == pytest.approx(float(softmax), rel=1e-12)
+
+
+def test_listnet_of_sure_grades_is_the_softmax_loss_of_rax():
+    """With grades far apart the target is uniform over the positives: rax's, over their number."""
+    loss = ListLoss("listnet", grade=200.0)
+    for i in (0, 3):
+        mine = np.flatnonzero((i == ROWS) & (WEIGHTS != 0))
+        scores = np.r_[POSITIVE[mine], NEGATIVE[i]]
+        labels = (np.arange(len(scores)) < len(mine)).astype(float)
+        where = np.r_[np.ones(len(mine), bool), WHERE[i]]
+        theirs = rax.softmax_loss(scores, labels, where=where) / len(mine)
+        one = Lists(
+            jnp.asarray(POSITIVE[mine]),
+            np.zeros(len(mine), int),
+            np.full(len(mine), 1 / len(mine)),
+            jnp.asarray(NEGATIVE[i : i + 1]),
+            WHERE[i : i + 1],
+        )
+        assert float(loss(one)) == pytest.approx(float(theirs), rel=1e-12)
+
+
+def test_ranksvm_is_powl_of_every_positive():
+    """Sum over the pairs of two grades: POWL with weights 1, which the head divides by k'."""
+    for i in (0, 3):
+        mine = np.flatnonzero((i == ROWS) & (WEIGHTS != 0))
+        scores = np.r_[POSITIVE[mine], NEGATIVE[i]]
+        pairs = LISTWISE["ranksvm"](scores, np.arange(len(scores)) < len(mine))
+        each = losses.sampled_powl(
+            POSITIVE[mine],
+            np.broadcast_to(NEGATIVE[i], (len(mine), 5)),
+            vartheta=np.ones(5),
+            reduce_fn=jnp.sum,
+        )
+        assert float(each) == pytest.approx(float(pairs), rel=1e-12)
+        labels = (np.arange(len(scores)) < len(mine)).astype(float)
+        theirs = rax.pairwise_hinge_loss(scores, labels, reduce_fn=jnp.sum)
+        assert float(pairs) == pytest.approx(float(theirs), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", LIST_LOSSES)
+def test_extreme_scores_and_empty_lists_stay_finite(name):
+    of_scores = functools.partial(_float32, ListLoss(name, grade=10.0))
+    both = jax.jit(jax.value_and_grad(of_scores), compiler_options=QUICK)
+    for scale in (0.0, 1e3):
+        value, slopes = both((jnp.float32(scale * POSITIVE), jnp.float32(scale * NEGATIVE)))
+        assert np.isfinite(value) and all(np.isfinite(slope).all() for slope in slopes)
+    nothing = Lists(jnp.zeros(3), np.zeros(3, int), jnp.zeros(3), jnp.zeros((2, 0)),
+                    np.zeros((2, 0), bool))  # fmt: skip
+    assert float(ListLoss(name)(nothing)) == 0
+
+
+def _float32(loss, scores):
+    return loss(Lists(scores[0], ROWS, jnp.float32(WEIGHTS), scores[1], WHERE))

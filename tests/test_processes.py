@@ -1,0 +1,391 @@
+"""Several processes on one machine: they train one model together, stop together, and end together.
+
+The processes are real, and meet over loopback. One such test is quick, the others are slow.
+"""
+
+import dataclasses
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+import tiny
+from hypothesis import given
+from hypothesis import strategies as st
+
+import snm
+from snm.batches import make_source
+from snm.errors import InputError
+from snm.meshes import lanes_here, make_mesh, spread_stack
+from snm.peers import GONE, Meeting, launched
+from snm.runs import RunFolder, make_model, resolve
+from snm.trainer import train
+
+STOPPED = 75
+TIMEOUT = 6  # seconds of silence after which a process counts as dead
+LEEWAY = 20  # for the machine to do so while others use it
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return tiny.write(tmp_path_factory.mktemp("data") / "tiny")
+
+
+def free_port():
+    with socket.socket() as place:
+        place.bind(("127.0.0.1", 0))
+        return place.getsockname()[1]
+
+
+def start(data, run, *flags, processes=2, devices=1, launcher=None):
+    """The processes of a run; `launcher` gives what one would put into their environments."""
+    port = free_port()
+    found = []
+    for number in range(processes):
+        words = [
+            "train",
+            str(data),
+            "--run-dir",
+            str(run),
+            *tiny.FLAGS,
+            f"--peer-timeout={TIMEOUT}",
+        ]
+        given = {} if launcher is None else launcher(number, processes)
+        if launcher is None:
+            words += [f"--coordinator=127.0.0.1:{port}", f"--num-processes={processes}",
+                      f"--process-id={number}"]  # fmt: skip
+        environment = {**os.environ, "JAX_NUM_CPU_DEVICES": str(devices), **given}
+        found.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "snm", *words, *flags],
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+    return found
+
+
+def ended(processes, within=400):
+    """Statuses and last words of processes; those that hang are killed, and told of."""
+    last = time.monotonic() + within
+    found = []
+    try:
+        for process in processes:
+            _, said = process.communicate(timeout=max(last - time.monotonic(), 1))
+            found.append((process.returncode, said))
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+    return found
+
+
+def together(data, run, *flags, **options):
+    for status, said in ended(start(data, run, *flags, **options)):
+        assert status == 0, said
+    return told(run), json.loads((run / "result.json").read_text())["metrics"]
+
+
+def told(run, event="stepped", field="loss"):
+    lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    return [line[field] for line in lines if line["event"] == event]
+
+
+def alone(data, run, **changes):
+    result = train(data, dataclasses.replace(tiny.CONFIG, **changes), run)
+    return told(run), result["metrics"]
+
+
+def assert_same(found, expected):
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-4)
+    for name, value in expected[1].items():
+        assert found[1][name] == pytest.approx(value, abs=0.3), name
+
+
+def arrays(run):
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(snm.load(run).state)]
+
+
+# -- the same run ------------------------------------------------------------------------------
+
+
+def test_two_processes_train_evaluate_and_checkpoint_together(data, tmp_path):
+    """And one process goes on from their checkpoint."""
+    expected = alone(data, tmp_path / "one")
+    assert_same(together(data, tmp_path / "two", "--mesh=data=2"), expected)
+    assert not list((tmp_path / "two").glob("**/*.partial"))
+    for mine, other in zip(arrays(tmp_path / "two"), arrays(tmp_path / "one"), strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-5)
+    further = alone(data, tmp_path / "one", epochs=4), alone(data, tmp_path / "two", epochs=4)
+    assert len(further[0][0]) == 8
+    assert_same(*further)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mesh", "devices", "changes"),
+    [
+        ("data=2,label=2", 2, {}),
+        ("label=8", 4, {}),  # 20 labels and 30 features: no part is full
+        ("data=4", 2, dict(sampler="in-batch", mined="all")),
+        ("data=2,label=2", 2, dict(row_optimizer="adagrad", learning_rate=0.1)),
+        ("label=2", 1, dict(members=2)),
+        ("data=2", 1, dict(validation_fraction=0.3, patience=2, refit=True)),
+        ("data=2,label=2", 2, dict(data_on="device", sampled="all", mined="all")),
+    ],
+)
+def test_so_do_they_on_other_meshes(mesh, devices, changes, data, tmp_path):
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in changes.items()
+             if value is not True]  # fmt: skip
+    flags += [f"--{name}" for name, value in changes.items() if value is True]
+    found = together(data, tmp_path / "two", f"--mesh={mesh}", *flags, devices=devices)
+    assert_same(found, alone(data, tmp_path / "one", **changes))
+
+
+@pytest.mark.slow
+def test_a_checkpoint_goes_on_with_another_number_of_processes(data, tmp_path):
+    """One process, then two, then four, then one again."""
+    run = tmp_path / "run"
+    alone(data, run, epochs=1, mesh="label=8")
+    together(data, run, "--mesh=data=2,label=2", "--epochs=2", devices=2)
+    together(data, run, "--mesh=data=2,label=2", "--epochs=3", processes=4)
+    found = alone(data, run, epochs=4)
+    assert_same(found, alone(data, tmp_path / "whole", epochs=4))
+
+
+@pytest.mark.slow
+def test_a_process_starts_from_another_run(data, tmp_path):
+    alone(data, tmp_path / "old")
+    start_from = f"--warm-start={tmp_path / 'old'}"
+    found = together(data, tmp_path / "two", "--mesh=label=2", start_from)
+    train(data, tiny.CONFIG, tmp_path / "one", warm_start=tmp_path / "old")
+    np.testing.assert_allclose(found[0], told(tmp_path / "one"), rtol=1e-4)
+
+
+# -- what each process makes -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("resident", [False, True])
+@pytest.mark.parametrize("sampler", ["uniform", "in-batch"])
+def test_a_process_makes_its_own_lanes_of_the_same_batches(sampler, resident, data):
+    if resident and sampler == "in-batch":
+        pytest.skip("in-batch candidates come from the host")
+    dataset = snm.load_data(data)
+    config = resolve(dataclasses.replace(tiny.CONFIG, sampler=sampler), dataset)
+    model = make_model(config, tiny.FEATURES, tiny.LABELS, 1)
+
+    def source(own):
+        return make_source(
+            model.head, dataset.train.features, dataset.train.labels, batch_size=16, seed=3,
+            weight_of_term="mean", resident=resident, sampler=sampler, frequency_power=0.75,
+            lanes=4, own=own,
+        )  # fmt: skip
+
+    whole = source(None).stack(4, 3)
+    for own in (range(0, 2), range(2, 4), range(1, 2)):
+        mine = source(own).stack(4, 3)
+        for name in whole._fields:
+            cut = slice(own.start, own.stop) if name in snm.batches.OF_POINTS else slice(None)
+            for part, every in zip(
+                jax.tree.leaves(getattr(mine, name)),
+                jax.tree.leaves(getattr(whole, name)),
+                strict=True,
+            ):
+                expected = every[:, cut] if name in snm.batches.OF_POINTS else every
+                np.testing.assert_array_equal(part, expected)
+
+
+def test_what_is_laid_out_is_what_was_made(data):
+    dataset = snm.load_data(data)
+    config = resolve(tiny.CONFIG, dataset)
+    mesh = make_mesh("data=2,label=4", tiny.LABELS, 16)
+    assert lanes_here(mesh) == range(2)
+    source = make_source(
+        make_model(config, tiny.FEATURES, tiny.LABELS, 1).head, dataset.train.features,
+        dataset.train.labels, batch_size=16, seed=0, weight_of_term="mean", resident=False,
+        sampler="uniform", frequency_power=0.75, lanes=2,
+    )  # fmt: skip
+    stack = source.stack(0, 2)
+    laid = spread_stack(stack, 2, mesh)
+    for mine, made in zip(jax.tree.leaves(laid), jax.tree.leaves(stack), strict=True):
+        np.testing.assert_array_equal(np.asarray(mine), made)
+    assert laid.features.ids.addressable_shards[0].data.shape[1] == 1  # a lane a device
+
+
+# -- faults ------------------------------------------------------------------------------------
+
+
+def wait_for(run, step, processes):
+    """Until a checkpoint of that step or a later one is there."""
+    checkpoints = RunFolder(run).checkpoints(2)
+    last = time.monotonic() + 300
+    while (checkpoints.latest() or 0) < step:
+        assert all(process.poll() is None for process in processes), "ended too early"
+        assert time.monotonic() < last
+        time.sleep(0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dead", [0, 1])
+def test_a_dead_process_ends_the_other_and_the_run_goes_on(dead, data, tmp_path):
+    run = tmp_path / "run"
+    processes = start(data, run, "--mesh=data=2", "--epochs=4000")
+    wait_for(run, 8, processes)
+    processes[dead].send_signal(signal.SIGKILL)
+    begun = time.monotonic()
+    found = ended([processes[1 - dead]], within=TIMEOUT + LEEWAY)
+    took = time.monotonic() - begun
+    assert found[0][0] == GONE
+    assert "another process of this run is gone" in found[0][1].splitlines()[-1]
+    processes[dead].communicate()
+    print(f"\nprocess {dead} killed, the other ended after {took:.1f} s")
+    # On with fewer epochs than asked at first: what the run was told of is done already.
+    newest = RunFolder(run).checkpoints(2).latest()
+    epochs = -(-newest // 4) + 2
+    together(data, run, "--mesh=data=2", f"--epochs={epochs}")
+    assert told(run, field="step")[-1] == 4 * epochs
+    whole = alone(data, tmp_path / "whole", epochs=epochs)
+    assert told(run)[-1] == pytest.approx(whole[0][-1], rel=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("asked", [0, 1])
+def test_one_that_is_asked_to_stop_stops_all(asked, data, tmp_path):
+    run = tmp_path / "run"
+    processes = start(data, run, "--mesh=data=2", "--epochs=4000")
+    wait_for(run, 8, processes)
+    processes[asked].send_signal(signal.SIGTERM)
+    found = ended(processes, within=60)
+    newest = RunFolder(run).checkpoints(2).latest()
+    for status, said in found:
+        assert status == STOPPED, said
+        assert said.splitlines()[-1].startswith(
+            f"snm: error: stopped as asked, with a checkpoint of step {newest}"
+        )
+    epochs = -(-newest // 4) + 1
+    found = together(data, run, "--mesh=data=2", f"--epochs={epochs}")
+    whole = alone(data, tmp_path / "whole", epochs=epochs)
+    np.testing.assert_allclose(found[0], whole[0], rtol=1e-3)
+
+
+@pytest.mark.slow
+def test_a_folder_in_use_ends_all(data, tmp_path):
+    run = tmp_path / "run"
+    busy = start(data, run, "--epochs=4000", processes=1)
+    try:
+        wait_for(run, 4, busy)
+        found = ended(start(data, run, "--mesh=data=2", "--epochs=4000"), within=120)
+    finally:
+        busy[0].kill()
+        busy[0].communicate()
+    assert found[0][0] == 2 and "in use by process" in found[0][1].splitlines()[-1]
+    assert found[1][0] == GONE
+
+
+@pytest.mark.slow
+def test_a_damaged_checkpoint_is_passed_over_by_all(data, tmp_path):
+    run = tmp_path / "run"
+    together(data, run, "--mesh=label=2", "--epochs=2")
+    checkpoints = RunFolder(run).checkpoints(2)
+    files = [path for path in checkpoints.path(8).rglob("*") if path.is_file()]
+    largest = max((path for path in files if path.name != "manifest.json"),
+                  key=lambda path: path.stat().st_size)  # fmt: skip
+    content = bytearray(largest.read_bytes())
+    content[len(content) // 2] ^= 1
+    largest.write_bytes(content)
+    found = together(data, run, "--mesh=label=2", "--epochs=3")
+    assert any("a damaged checkpoint" in text for text in told(run, "noted", "text"))
+    whole = alone(data, tmp_path / "whole", epochs=3)
+    assert found[1]["P@1"] == pytest.approx(whole[1]["P@1"], abs=0.3)
+
+
+# -- the options -------------------------------------------------------------------------------
+
+
+def open_mpi(number, processes):
+    """What mpirun tells: JAX takes address and port from the first."""
+    return {
+        "OMPI_MCA_orte_hnp_uri": f"{free_port() * 4096}.0;tcp://127.0.0.1:1234",
+        "OMPI_COMM_WORLD_SIZE": str(processes),
+        "OMPI_COMM_WORLD_RANK": str(number),
+        "OMPI_COMM_WORLD_LOCAL_RANK": str(number),
+    }
+
+
+def slurm(number, processes):
+    return {
+        "SLURM_JOB_ID": "31415",
+        "SLURM_STEP_NODELIST": "localhost",
+        "SLURM_STEP_NUM_TASKS": str(processes),
+        "SLURM_NTASKS": str(processes),
+        "SLURM_PROCID": str(number),
+        "SLURM_LOCALID": str(number),
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", [open_mpi, slurm])
+def test_launchers_are_heard(launcher, data, tmp_path):
+    given = [launcher(number, 2) for number in range(2)]
+    for one in given:  # one job, so one address
+        one.update({key: given[0][key] for key in one if "uri" in key})
+    found = together(data, tmp_path / "two", "--mesh=data=2", launcher=lambda n, _: given[n])
+    assert_same(found, alone(data, tmp_path / "one"))
+
+
+def test_a_batch_script_is_no_step_and_one_task_is_alone():
+    assert launched(slurm(0, 2)) and launched(open_mpi(1, 2))
+    assert launched({"TPU_WORKER_HOSTNAMES": "a,b"})
+    assert not launched({**slurm(0, 1), **open_mpi(0, 1)})
+    assert not launched({"SLURM_NTASKS": "4", "SLURM_JOB_ID": "1"})
+
+
+WHOLE = dict(coordinator="host:1234", num_processes=4, process_id=3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (dict(coordinator="host"), "--coordinator: found 'host', expected HOST:PORT"),
+        (dict(coordinator="host:0"), "--coordinator"),
+        (dict(coordinator="host:70000"), "--coordinator"),
+        (dict(process_id=4), "--process-id: found 4, expected 0 to 3"),
+        (dict(process_id=-1), "--process-id"),
+        (dict(num_processes=0), "--num-processes: found 0, expected 1 or more"),
+        (dict(process_id=None), "--process-id: found nothing"),
+        (dict(coordinator=None, process_id=None), "--coordinator, --process-id: found nothing"),
+        (dict(timeout=0), "--peer-timeout"),
+    ],
+)
+def test_meetings_that_cannot_be_are_refused(changes, said):
+    with pytest.raises(InputError) as error:
+        Meeting(**{**WHOLE, **changes}).check(launched=False)
+    assert str(error.value).startswith(said)
+
+
+@given(st.text(max_size=12))
+def test_an_address_is_taken_or_refused(text):
+    try:
+        Meeting(**{**WHOLE, "coordinator": text}).check(launched=False)
+    except InputError:
+        return
+    host, port = text.rsplit(":", 1)
+    assert host and 0 < int(port) < 65536
+
+
+@pytest.mark.slow
+def test_a_mesh_that_the_processes_cannot_share_is_refused_by_all(data, tmp_path):
+    for mesh in ("--mesh=data=1", "--mesh=label=3"):
+        for status, said in ended(start(data, tmp_path / "run", mesh), within=120):
+            assert status == 2
+            assert "a multiple of the 2 processes, for example data=2" in said.splitlines()[-1]
+    assert not (tmp_path / "run").exists()
