@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from snm.data.synthetic import generate
     from snm.errors import InputError
     from snm.estimator import SNMClassifier
-    from snm.head import Head, HeadSpec, init_head, update_head
+    from snm.head import Head, init_head, update_head
     from snm.prediction import Predictor
     from snm.rows import normalize
     from snm.runs import load
+    from snm.spec import HeadSpec
     from snm.trainer import evaluate, train, training
 
 __version__ = "0.1.0"
@@ -38,7 +39,7 @@ _HOMES = {
     "generate": "data.synthetic",
     "InputError": "errors",
     "Head": "head",
-    "HeadSpec": "head",
+    "HeadSpec": "spec",
     "init_head": "head",
     "update_head": "head",
     "Predictor": "prediction",

@@ -23,9 +23,9 @@ from scipy.sparse import csr_matrix
 
 from snm import sampling
 from snm.columns import Columns, columns_of, count_frequent
-from snm.head import HeadSpec
 from snm.rows import SparseRows
 from snm.sampling import Sample
+from snm.spec import HeadSpec
 
 __all__ = ["OF_POINTS", "Batch", "Source", "block_of", "make_source"]
 

@@ -24,11 +24,11 @@ from jax.sharding import Mesh, PartitionSpec
 from snm.batches import Source
 from snm.diagnosis import NonFinite, diagnose, points_of_step
 from snm.errors import StoppedError
-from snm.head import HeadSpec
 from snm.meshes import DATA, LABEL, gathered, on_mesh, spread_stack, stack_specs, state_specs
 from snm.model import Model, TrainState, train_steps
 from snm.processes import everywhere, several
 from snm.saving import Store, Writer, has_room
+from snm.spec import HeadSpec
 
 __all__ = [
     "Evaluated",

@@ -17,11 +17,12 @@ from snm.areas import pairs_in_order
 from snm.batches import Batch
 from snm.columns import sum_columns, update_columns
 from snm.encoder import Tower, apply_tower, init_tower
-from snm.head import Head, HeadSpec, init_head, update_head
+from snm.head import Head, init_head, update_head
 from snm.rounding import noise_of
 from snm.rows import RowTable, SparseRows, bag, random_rows
 from snm.scoring import Best, Masked, best_scores
 from snm.shards import Shard
+from snm.spec import HeadSpec
 from snm.updates import has_accumulator, update_rows
 
 __all__ = [

@@ -24,7 +24,6 @@ from snm.data.dataset import Dataset, Points
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.evaluation import evaluate_points, metric_names
-from snm.head import HeadSpec
 from snm.logs import EventLog
 from snm.loop import Event, NonFiniteError, Noted, Progress, run_steps
 from snm.meshes import DATA, abstract_on, initial, lanes_here, make_mesh, parse_mesh
@@ -34,6 +33,7 @@ from snm.processes import first, of_first
 from snm.rounding import as_float, to_nearest
 from snm.rows import RowTable
 from snm.runs import RunFolder, head_stages, load_member, make_model, versions
+from snm.spec import HeadSpec
 
 __all__ = [
     "Phase",

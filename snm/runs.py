@@ -33,13 +33,13 @@ from snm.data.formats import read_names
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.errors import InputError
-from snm.head import HeadSpec
 from snm.lists import LIST_LOSSES, ListLoss
 from snm.locks import LOCK
 from snm.memory import peak_memory
 from snm.meshes import abstract_on, joined
 from snm.model import Model, TrainState, join
 from snm.prediction import Predictor
+from snm.spec import HeadSpec
 
 __all__ = [
     "RunFolder",

@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from snm.head import Head, HeadSpec, init_head
+from snm.head import Head, init_head
 from snm.rows import RowTable, SparseRows
 from snm.sampling import Sample, uniform_host
+from snm.spec import HeadSpec
 
 LEARNING_RATE, SCALE_RATE = 0.3, 0.1
 QUICK = {"xla_backend_optimization_level": 0}  # compiling is most of what these tests do

@@ -12,11 +12,12 @@ import jax.numpy as jnp
 import pytest
 from jax import lax
 
-from snm.head import Head, HeadSpec, update_head
+from snm.head import Head, update_head
 from snm.lists import ListLoss
 from snm.rounding import storage
 from snm.rows import RowTable, SparseRows, bag
 from snm.sampling import Sample
+from snm.spec import HeadSpec
 from snm.updates import update_rows
 
 K, DIM, BATCH, SAMPLED = 200_000, 64, 64, 8192

@@ -15,9 +15,9 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from snm.batches import Source, make_source
-from snm.head import HeadSpec
 from snm.model import Model, TrainState, init_state
 from snm.rows import normalize
+from snm.spec import HeadSpec
 
 __all__ = [
     "SEED",

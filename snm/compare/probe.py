@@ -20,7 +20,7 @@ from snm.batches import block_of
 from snm.config import Config
 from snm.data.dataset import Dataset, Points
 from snm.evaluation import evaluate_points
-from snm.head import HeadSpec, update_head
+from snm.head import update_head
 from snm.metrics import frequency_groups
 from snm.model import embed
 from snm.prediction import Predictor
@@ -28,6 +28,7 @@ from snm.rounding import as_float
 from snm.rows import SparseRows
 from snm.runs import head_spec
 from snm.sampling import uniform_host
+from snm.spec import HeadSpec
 
 __all__ = ["QUANTILES", "Probe"]
 
