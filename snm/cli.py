@@ -24,7 +24,7 @@ from snm.errors import InputError, StoppedError
 from snm.export.command import Export
 from snm.growing.command import Grow
 from snm.importing.command import Import
-from snm.peers import leave
+from snm.meeting import leave
 from snm.serving.command import Serve
 
 __all__ = ["STOPPED", "main", "parse"]

@@ -14,7 +14,7 @@ from tyro.conf import OmitArgPrefixes, OmitSubcommandPrefixes, Positional, arg, 
 from snm.config import Config
 from snm.datasets.command import Fetch, List
 from snm.importing.command import Import
-from snm.peers import Meeting, joined
+from snm.meeting import Meeting, joined
 
 __all__ = ["Data", "Evaluate", "Plan", "Predict", "Stats", "Synth", "Train", "base"]
 

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 import snm
 from snm.batches import make_source
 from snm.errors import InputError
+from snm.meeting import GONE, Meeting, launched
 from snm.meshes import lanes_here, make_mesh, spread_stack
-from snm.peers import GONE, Meeting, launched
 from snm.runs import RunFolder, make_model, resolve
 from snm.trainer import train
 
