@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -25,7 +25,7 @@ from snm.processes import everywhere
 from snm.rows import SparseRows
 from snm.scoring import Best, Masked
 
-__all__ = ["ROWS", "Predictor", "compiled_top"]
+__all__ = ["ROWS", "Predictor", "compiled_top", "stacked"]
 
 ROWS = 512
 """Points scored at once: a block of scores fits the cache."""
@@ -71,6 +71,15 @@ def _compiled_order(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
 @functools.lru_cache(maxsize=8)
 def _compiled_queries(model: Model) -> jax.stages.Wrapped:
     return jax.jit(functools.partial(scaled_queries, model))
+
+
+def stacked(blocks: Iterable[tuple[NDArray, NDArray]], k: int) -> tuple[NDArray, NDArray]:
+    """Blocks of answers as one: int32 [n, k] labels and float32 [n, k] scores, n of 0 too."""
+    found = list(blocks)
+    if not found:
+        return np.zeros((0, k), np.int32), np.zeros((0, k), np.float32)
+    labels, scores = zip(*found, strict=True)
+    return np.concatenate(labels), np.concatenate(scores)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -218,8 +227,4 @@ class Predictor:
 
     def predict(self, features: csr_matrix | Sequence[str], k: int = 5) -> tuple[NDArray, NDArray]:
         """The best labels of all points (or texts): int32 [n, k] labels, float32 [n, k] scores."""
-        blocks = list(self.top(features, k))
-        if not blocks:
-            return np.zeros((0, k), np.int32), np.zeros((0, k), np.float32)
-        labels, scores = zip(*blocks, strict=True)
-        return np.concatenate(labels), np.concatenate(scores)
+        return stacked(self.top(features, k), k)

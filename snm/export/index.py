@@ -21,7 +21,7 @@ from scipy.sparse import csr_matrix
 from snm.errors import InputError
 from snm.export.arrays import FORMAT, fingerprint
 from snm.model import Model
-from snm.prediction import Predictor
+from snm.prediction import Predictor, stacked
 from snm.rounding import as_float
 
 __all__ = ["LIBRARIES", "IndexedPredictor", "Settings", "build_index"]
@@ -195,8 +195,4 @@ class IndexedPredictor:
 
     def predict(self, features: csr_matrix | Sequence[str], k: int = 5) -> tuple[NDArray, NDArray]:
         """As `Predictor.predict`, but approximate."""
-        blocks = list(self.top(features, k))
-        if not blocks:
-            return np.zeros((0, k), np.int32), np.zeros((0, k), np.float32)
-        labels, scores = zip(*blocks, strict=True)
-        return np.concatenate(labels), np.concatenate(scores)
+        return stacked(self.top(features, k), k)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from snm.export.arrays import arrays_of, manifest_of, write_arrays
 from snm.export.command import Export
 from snm.export.index import LIBRARIES, IndexedPredictor, Settings, build_index
 from snm.export.measure import measure
+from snm.folders import made_whole
 from snm.prediction import Predictor
 from snm.runs import RunFolder, load, read_json, write_json
 
@@ -36,9 +36,8 @@ def run_export(command: Export) -> None:
     indexed = command.to in LIBRARIES
     points = _points(command) if indexed else None
     predictor = load(command.run)
-    beside = out.with_name(f".{os.getpid()}.{out.name}")
     manifest = manifest_of(predictor, command.run)
-    try:
+    with made_whole("--output", out) as beside:
         beside.mkdir(parents=True)
         with console.status(Text(f"writing {out}")):
             if indexed:
@@ -50,12 +49,6 @@ def run_export(command: Export) -> None:
                 if extra.exists():
                     shutil.copyfile(extra, beside / extra.name)
             write_json(beside / "manifest.json", manifest)
-        beside.rename(out)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise InputError(f"--output {out}", reason, "a folder that can be made") from error
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
     if indexed:
         console.print(_table(manifest["index"]))
     size = sum(file.stat().st_size for file in out.iterdir())

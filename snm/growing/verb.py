@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from snm.data.dataset import Dataset
 from snm.data.dataset import load as load_data
 from snm.data.formats import read_lines
 from snm.errors import InputError
+from snm.folders import made_whole
 from snm.growing.command import Grow
 from snm.growing.grow import Origins, bias_of, grow_state, new_rows
 from snm.loop import Progress
@@ -48,16 +47,8 @@ def run_grow(command: Grow) -> None:
     if dataset is not None:
         _check(dataset, predictor, before + names, known=predictor.label_names is not None)
     console = Console(highlight=False, markup=False)
-    beside = out.with_name(f".{os.getpid()}.{out.name}")
-    try:
-        with console.status(Text(f"growing {command.run}")):
-            origins = _write(old, RunFolder(beside), predictor, before + names, dataset, command)
-        beside.rename(out)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise InputError(f"--output {out}", reason, "a folder that can be made") from error
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
+    with made_whole("--output", out) as beside, console.status(Text(f"growing {command.run}")):
+        origins = _write(old, RunFolder(beside), predictor, before + names, dataset, command)
     console.print(
         f"{len(names):,} labels after the {first:,} of {command.run}: {origins.points:,} start at "
         f"their points, {origins.names:,} at their name, {origins.random:,} at random; in {out}",

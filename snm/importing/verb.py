@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from scipy.sparse import csr_matrix
 
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
+from snm.folders import made_whole
 from snm.importing.build import Counts, Told, build, fit_vectorizer, index_base
 from snm.importing.command import Import
 from snm.importing.readers import Row, detect, read_rows
@@ -32,16 +31,9 @@ def run_import(command: Import) -> None:
     """
     _check(command)
     out = command.out
-    beside = out.with_name(f".{os.getpid()}.{out.name}")
-    try:
+    with made_whole("--out", out) as beside:
         beside.mkdir(parents=True)
         counts, vectorizer = _import(command, beside)
-        beside.rename(out)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise InputError(f"--out {out}", reason, "a folder that can be made") from error
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
     _tell(command, counts, vectorizer)
 
 
