@@ -73,10 +73,10 @@ def exchanges(module: str) -> Iterator[Exchange]:
 def compiled(labels: int, features: int, batch: int, mesh_text: str) -> str:
     """The module of one step of the default preset; of the tables there are only shapes."""
     import snm
-    from snm.batches import make_source
     from snm.loop import compiled_steps
     from snm.meshes import DATA, abstract_on, make_mesh, spread_stack
     from snm.runs import make_model, resolve
+    from snm.sources import make_source
 
     data = snm.generate(
         points=batch, test_points=1, features=2000, labels=1000, seed=0,

@@ -5,15 +5,15 @@ sends for them, with one entry a step; `source.materialize(resident, item)` turn
 `Batch` inside the compiled step. A streaming source sends the batch itself; a resident one keeps
 the training set on the device and sends row numbers.
 
-The order of the points, the positives drawn and the sampled labels are functions of (seed, step)
-alone, so there is nothing of them to checkpoint.
+The order of the points (`snm.order`), the positives drawn and the sampled labels are functions of
+(seed, step) alone, so there is nothing of them to checkpoint. A source makes the batches of a run,
+or only some parts of each, and needs no other points than stand in those.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import threading
 from typing import Any, NamedTuple
 
 import jax
@@ -22,18 +22,17 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from snm import sampling
-from snm.columns import Columns, columns_of, count_frequent
+from snm.blocks import Csr, gather, padded, part_of, take
+from snm.columns import Columns, columns_of
+from snm.order import Order
 from snm.rows import SparseRows
 from snm.sampling import Sample
 from snm.spec import HeadSpec
 
-__all__ = ["OF_POINTS", "Batch", "Source", "block_of", "make_source"]
+__all__ = ["OF_POINTS", "Batch", "Source"]
 
 OF_POINTS = ("features", "terms", "known", "points", "positives")
 """The fields of what the host sends that belong to points, and are cut into lanes."""
-
-_STREAM_ORDER = 1
-_STREAM_POSITIVES = 2
 
 
 class Batch(NamedTuple):
@@ -68,24 +67,18 @@ class _Rows(NamedTuple):
     key: Any
 
 
-class _Csr(NamedTuple):
-    """A sparse matrix as three arrays, on the host or on the device."""
-
-    starts: Any
-    ids: Any
-    values: Any
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Source:
     """The training points, cut into steps.
 
     Attributes:
       spec: the head, which says what is drawn.
-      features: float32 CSR [N, d], weighted; rows without labels are already left out.
-      labels: CSR [N, K].
-      batch_size: points a step.
-      seed: of order, positives and samples.
+      order: of the points with labels, all N of them.
+      features: float32 CSR [m, d], weighted: points first .. first + m - 1, all that `own` has.
+      labels: CSR [m, K] of the same.
+      first: the number of the first of these.
+      feature_counts: int [N], features of each point.
+      label_counts: int [N], its labels.
       weight_of_term: sum or mean over the positives of a point.
       resident: keep the points on the device.
       sampler: uniform, frequency or in-batch.
@@ -95,13 +88,16 @@ class Source:
       lanes: parts that the points of a batch are cut into, one behind the other; from 2 on, what
         belongs to points has a leading axis of lanes.
       own: the lanes that this process makes, None for all; the batches are the same whatever it is.
+      candidates: CSR [N, K], the labels of all points, where the sampler is in-batch.
     """
 
     spec: HeadSpec
+    order: Order
     features: csr_matrix
     labels: csr_matrix
-    batch_size: int
-    seed: int
+    first: int
+    feature_counts: np.ndarray
+    label_counts: np.ndarray
     weight_of_term: str
     resident: bool
     sampler: str = "uniform"
@@ -110,8 +106,7 @@ class Source:
     num_frequent: int | None = None
     lanes: int = 1
     own: range | None = None
-    _lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
-    _epochs: dict[int, tuple[np.ndarray, np.ndarray]] = dataclasses.field(default_factory=dict)
+    candidates: csr_matrix | None = None
     _shapes: dict[int, tuple[int, int]] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
@@ -124,62 +119,72 @@ class Source:
 
     @property
     def num_points(self) -> int:
-        """Points with at least one label."""
-        return self.features.shape[0]
+        """Points with at least one label, those of other processes too."""
+        return self.order.num_points
+
+    @property
+    def batch_size(self) -> int:
+        """Points a step."""
+        return self.order.batch_size
+
+    @property
+    def seed(self) -> int:
+        """Of order, positives and samples."""
+        return self.order.seed
 
     @property
     def steps_per_epoch(self) -> int:
         """Steps of one pass; the last is shorter where the batch size does not divide."""
-        return -(-self.num_points // self.batch_size)
-
-    def epoch(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """The order of an epoch, int [steps, batch_size] (-1 pads), and a draw for each point."""
-        with self._lock:
-            if number not in self._epochs:
-                # The loader's thread is ahead of the one that trains, by two epochs at most.
-                for old in [other for other in self._epochs if abs(other - number) > 2]:
-                    del self._epochs[old]
-                self._epochs[number] = self._new_epoch(number)
-            return self._epochs[number]
-
-    def _new_epoch(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        order = np.full(self.steps_per_epoch * self.batch_size, -1, np.int64)
-        order[: self.num_points] = self._rng(_STREAM_ORDER, number).permutation(self.num_points)
-        draw = self._rng(_STREAM_POSITIVES, number).random(self.num_points)
-        return order.reshape(-1, self.batch_size), draw
-
-    def _rng(self, stream: int, number: int) -> np.random.Generator:
-        return np.random.default_rng(np.random.SeedSequence([self.seed, stream, number]))
+        return self.order.steps
 
     def shape(self, number: int) -> tuple[int, int]:
         """Entries of features and of labels that hold any batch of an epoch, rounded up."""
         if number not in self._shapes:
-            order = self.epoch(number)[0].reshape(-1, self.batch_size // self.lanes)
-            self._shapes[number] = _padded(self.features, order), _padded(self.labels, order)
+            order = self.order.epoch(number)[0].reshape(-1, self.batch_size // self.lanes)
+            self._shapes[number] = (
+                padded(self.feature_counts, order),
+                padded(self.label_counts, order),
+            )
         return self._shapes[number]
 
     def shape_of_step(self, step: int) -> tuple[int, int]:
         """`shape` of the epoch that a step belongs to."""
         return self.shape(step // self.steps_per_epoch)
 
-    def points_of(self, first: int, count: int) -> int:
-        """Points in steps first .. first + count - 1 of one epoch."""
-        begin = first % self.steps_per_epoch * self.batch_size
-        return min(begin + count * self.batch_size, self.num_points) - begin
+    def points_of_lane(self, lane: int) -> range:
+        """The points that a lane of any batch may have."""
+        width = self.batch_size // self.lanes
+        return self.order.points_at(lane * width, (lane + 1) * width)
 
     def resident_arrays(self) -> Any:
-        """What stays on the device: the training set, or nothing."""
+        """What stays on the device: the training set, or nothing.
+
+        From two lanes on each has its own points, in arrays that are stacked and equally long.
+        """
         if not self.resident:
             return ()
-        features, labels = (
-            _Csr(
-                jnp.asarray(matrix.indptr, jnp.int32),
-                jnp.asarray(matrix.indices, jnp.int32),
-                jnp.asarray(matrix.data, jnp.float32),
+        matrices = (self.features, self.labels)
+        if self.lanes == 1:
+            return tuple(
+                Csr(
+                    jnp.asarray(matrix.indptr, jnp.int32),
+                    jnp.asarray(matrix.indices, jnp.int32),
+                    jnp.asarray(matrix.data, jnp.float32),
+                )
+                for matrix in matrices
             )
-            for matrix in (self.features, self.labels)
-        )
-        return features, labels
+        ranges = [self.points_of_lane(lane) for lane in range(self.lanes)]
+        points = max(len(lane) for lane in ranges)
+        found = []
+        for matrix, counts in zip(matrices, (self.feature_counts, self.label_counts), strict=True):
+            entries = max(int(counts[lane.start : lane.stop].sum()) for lane in ranges)
+            own = ranges if self.own is None else ranges[self.own.start : self.own.stop]
+            parts = [
+                part_of(matrix, lane.start - self.first, lane.stop - self.first, points, entries)
+                for lane in own
+            ]
+            found.append(jax.tree.map(lambda *leaves: np.stack(leaves), *parts))
+        return tuple(found)
 
     def stack(self, first: int, count: int) -> Any:
         """What the host sends for steps first .. first + count - 1 of one epoch, stacked."""
@@ -188,16 +193,15 @@ class Source:
         return jax.tree.map(lambda *leaves: np.stack(leaves), *items)
 
     def _item(self, number: int, step: int) -> Any:
-        order, draw = self.epoch(number)
+        order, draw = self.order.epoch(number)
         points = order[step % self.steps_per_epoch]
-        counts = np.diff(self.labels.indptr)
         real = points >= 0
         counter: Any = np.asarray(step, np.int32)
-        positives = np.where(real, (draw[points] * counts[points]).astype(np.int64), 0)
+        counts = self.label_counts[points]
+        positives = np.where(real, (draw[points] * counts).astype(np.int64), 0)
         if self.resident:
             sample = self._sample(step, None)
-            points, drawn = self._owned(points), self._owned(positives)
-            rows = points.astype(np.int32), drawn.astype(np.int32)
+            rows = self._numbers_on_device(points), self._owned(positives).astype(np.int32)
             return _Rows(*rows, sample, counter, self._key)
         shape = self.shape(number)
         if self.lanes == 1:
@@ -217,21 +221,30 @@ class Source:
         cut = of_points.reshape(self.lanes, -1)
         return cut if self.own is None else cut[self.own.start : self.own.stop]
 
+    def _numbers_on_device(self, points: np.ndarray) -> np.ndarray:
+        """Numbers of points as `resident_arrays` has them: each lane counts its own."""
+        if self.lanes == 1:
+            return points.astype(np.int32)
+        begin = np.array([self.points_of_lane(lane).start for lane in range(self.lanes)])
+        every = points.reshape(self.lanes, -1)
+        return self._owned(np.where(every >= 0, every - begin[:, None], -1)).astype(np.int32)
+
     def _candidates(
         self, points: np.ndarray, positives: np.ndarray, entries: int
     ) -> SparseRows | None:
         """The positives of a whole batch, which all processes need where they are the sample."""
-        if self.sampler != "in-batch":
+        if self.candidates is None:
             return None
-        known = _take(self.labels, points, self.lanes * entries)
+        known = take(self.candidates, points, self.lanes * entries)
         return self._terms(known, positives, points >= 0)
 
     def _blocks(
         self, points: np.ndarray, positives: np.ndarray, shape: tuple[int, int]
     ) -> tuple[SparseRows, SparseRows, SparseRows | None]:
         """Features, terms and, where they are needed, known labels of some points."""
-        features = _take(self.features, points, shape[0])
-        known = _take(self.labels, points, shape[1])
+        here = np.where(points >= 0, points - self.first, -1)
+        features = take(self.features, here, shape[0])
+        known = take(self.labels, here, shape[1])
         terms = self._terms(known, positives, points >= 0)
         return features, terms, known if self.spec.exclude == "all" else None
 
@@ -278,6 +291,7 @@ class Source:
         """
         if self.lanes > 1:
             # On its device a lane is alone.
+            resident = jax.tree.map(lambda x: x[0], resident)
             item = item._replace(
                 **{name: jax.tree.map(lambda x: x[0], getattr(item, name)) for name in OF_POINTS
                    if hasattr(item, name)}
@@ -285,8 +299,8 @@ class Source:
         if not self.resident:
             return item
         features, labels = resident
-        block = _gather(features, item.points, shape[0])
-        known = _gather(labels, item.points, shape[1])
+        block = gather(features, item.points, shape[0])
+        known = gather(labels, item.points, shape[1])
         terms = self._device_terms(known, item)
         spec = self.spec
         sample = item.sample
@@ -319,115 +333,9 @@ class Source:
         return SparseRows(known.ids, weights, known.starts)
 
 
-def make_source(
-    spec: HeadSpec,
-    features: csr_matrix,
-    labels: csr_matrix,
-    *,
-    batch_size: int,
-    seed: int,
-    weight_of_term: str,
-    resident: bool,
-    sampler: str,
-    frequency_power: float,
-    lanes: int | None = None,
-    own: range | None = None,
-) -> Source:
-    """The training points with at least one label, ready to be cut into steps.
-
-    Args:
-      spec: the head.
-      features: float32 CSR [N, d], weighted.
-      labels: CSR [N, K].
-      batch_size: points a step; at most all of them.
-      seed: of order, positives and samples.
-      weight_of_term: sum or mean.
-      resident: keep the points on the device.
-      sampler: uniform, frequency or in-batch.
-      frequency_power: of the frequency sampler.
-      lanes: parts that a batch is cut into on a mesh; a divisor of `batch_size`.
-      own: those that this process makes; None for all.
-    """
-    labelled = np.flatnonzero(np.diff(labels.indptr))
-    if len(labelled) < labels.shape[0]:
-        features, labels = features[labelled], labels[labelled]
-    frequency = np.bincount(labels.indices, minlength=spec.num_labels)
-    parts = lanes or 1
-    batch_size = min(batch_size, -(-labels.shape[0] // parts) * parts)
-    num_frequent = None
-    on_cpu = lanes is None and not resident and jax.default_backend() == "cpu"
-    if on_cpu and spec.row_optimizer == "sgd":
-        counts = np.bincount(features.indices, minlength=features.shape[1])
-        num_frequent = count_frequent(counts, features.shape[0])
-    return Source(
-        spec=spec,
-        features=features,
-        labels=labels,
-        batch_size=batch_size,
-        seed=seed,
-        weight_of_term=weight_of_term,
-        resident=resident,
-        sampler=sampler,
-        frequency=(
-            sampling.FrequencySampler(frequency, frequency_power)
-            if sampler == "frequency"
-            else None
-        ),
-        in_batch_weights=(
-            sampling.in_batch_log_weights(frequency, labels.shape[0], batch_size)
-            if sampler == "in-batch"
-            else None
-        ),
-        num_frequent=num_frequent,
-        lanes=parts,
-        own=own,
-    )
-
-
-def _padded(matrix: csr_matrix, order: np.ndarray) -> int:
-    """The most entries that a batch has, rounded up by at most an eighth, so that epochs share."""
-    counts = np.append(np.diff(matrix.indptr), 0)  # -1, the padding, counts 0
-    most = max(int(counts[order].sum(axis=1).max()), 8)
-    unit = 1 << max(most.bit_length() - 4, 3)
-    return -(-most // unit) * unit
-
-
-def _take(matrix: csr_matrix, points: np.ndarray, entries: int) -> SparseRows:
-    """Rows of a matrix as a padded block; -1 gives an empty row."""
-    begin = matrix.indptr[points]
-    counts = np.where(points >= 0, matrix.indptr[points + 1] - begin, 0)
-    starts = np.zeros(len(points) + 1, np.int32)
-    np.cumsum(counts, out=starts[1:])
-    total = int(starts[-1])
-    place = np.arange(total) + np.repeat(begin - starts[:-1], counts)
-    ids, values = np.zeros(entries, np.int32), np.zeros(entries, np.float32)
-    ids[:total], values[:total] = matrix.indices[place], matrix.data[place]
-    return _on_host(ids, values, starts)
-
-
 def _on_host(ids: Any, values: Any, starts: Any) -> SparseRows:
     """A block of NumPy arrays, which turn into jax's where it enters a compiled step."""
     return SparseRows(ids, values, starts)
-
-
-def block_of(matrix: csr_matrix, points: np.ndarray, at_least: int = 8) -> SparseRows:
-    """Rows of a matrix as a block, padded to a power of two entries; -1 gives an empty row."""
-    counts = np.append(np.diff(matrix.indptr), 0)[points]
-    return _take(matrix, points, 1 << max(int(counts.sum()), at_least).bit_length())
-
-
-def _gather(matrix: _Csr, points: jax.Array, entries: int) -> SparseRows:
-    """`_take` on the device."""
-    begin = matrix.starts[points]
-    counts = jnp.where(points >= 0, matrix.starts[points + 1] - begin, 0)
-    starts = jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(counts, dtype=jnp.int32)])
-    shift = jnp.repeat(begin - starts[:-1], counts, total_repeat_length=entries)
-    entry = jnp.arange(entries, dtype=jnp.int32)
-    real = entry < starts[-1]
-    place = jnp.where(real, entry + shift, 0)
-    return SparseRows(
-        jnp.where(real, matrix.ids[place], 0), jnp.where(real, matrix.values[place], 0), starts
-    )
 
 
 def _in_batch_host(

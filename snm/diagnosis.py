@@ -67,8 +67,8 @@ def diagnose(
         if several() or not has_room(state):
             return NonFinite.of_loss(loss)
         source = source.whole()
-        resident = jax.tree.map(lambda x: np.asarray(x.addressable_shards[0].data), resident)
         with jax.default_device(jax.local_devices(backend="cpu")[0]):
+            resident = source.resident_arrays()
             return diagnose(model, source, resident, gathered(state, model), step, loss)
     shape = source.shape_of_step(step)
     item = jax.tree.map(lambda leaf: leaf[0], source.stack(step, 1))
@@ -87,7 +87,7 @@ def diagnose(
 
 def points_of_step(source: Source, step: int, rows: np.ndarray | None) -> list[int]:
     """The points of a step's batch, by the numbers in `rows` (int [N]) where there are any."""
-    order, _ = source.epoch(step // source.steps_per_epoch)
+    order, _ = source.order.epoch(step // source.steps_per_epoch)
     points = order[step % source.steps_per_epoch]
     points = points[points >= 0]
     return (points if rows is None else rows[points]).tolist()

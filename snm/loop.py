@@ -24,9 +24,19 @@ from jax.sharding import Mesh, PartitionSpec
 from snm.batches import Source
 from snm.diagnosis import NonFinite, diagnose, points_of_step
 from snm.errors import StoppedError
-from snm.meshes import DATA, LABEL, gathered, on_mesh, spread_stack, stack_specs, state_specs
+from snm.meshes import (
+    DATA,
+    LABEL,
+    gathered,
+    on_mesh,
+    points_specs,
+    spread_points,
+    spread_stack,
+    stack_specs,
+    state_specs,
+)  # fmt: skip
 from snm.model import Model, TrainState, train_steps
-from snm.processes import everywhere, several
+from snm.processes import several
 from snm.saving import Store, Writer, has_room
 from snm.spec import HeadSpec
 
@@ -215,7 +225,7 @@ def run_steps(
     """
     resident = source.resident_arrays()
     if mesh is not None:
-        resident = everywhere(resident, mesh)
+        resident = spread_points(resident, source.lanes, mesh)
     marks = [checkpoint_every] + ([evaluate_every] if evaluate else [])
     marks += [probe_every] if probe else []
     cuts = [step for step, _ in heads]
@@ -249,7 +259,7 @@ def run_steps(
         progress.step = first + count
         progress.seconds += seconds
         loss = math.fsum(losses[ok]) / ok.sum() if ok.any() else math.nan
-        yield Stepped(first + count, source.points_of(first, count), loss, seconds)
+        yield Stepped(first + count, source.order.points_in(first, count), loss, seconds)
 
     with Writer(checkpoints, aside=mesh is None and has_room(state)) as writer:
         for first, count, stack in _ahead(source, plan, mesh):
@@ -386,9 +396,9 @@ def compiled_steps(
 
         def on_all(state: TrainState, resident: Any, stack: Any) -> Any:
             specs = state_specs(state)
-            everywhere = jax.tree.map(lambda _: PartitionSpec(), resident)
+            of_points = points_specs(resident, source.lanes)
             of_stack = stack_specs(stack, source.lanes)
-            inputs, outputs = (specs, everywhere, of_stack), (specs, PartitionSpec())
+            inputs, outputs = (specs, of_points, of_stack), (specs, PartitionSpec())
             return on_mesh(here, steps, inputs, outputs)(state, resident, stack)
 
         return jax.jit(on_all, donate_argnums=0)

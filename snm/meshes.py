@@ -22,8 +22,9 @@ from snm.model import Model, TrainState, abstract_state, init_state, join
 from snm.processes import everywhere, on_devices
 
 __all__ = ["DATA", "LABEL", "abstract_on", "gathered", "initial", "joined", "lanes_here",
-           "make_mesh", "on_mesh", "parse_mesh", "shapes_on", "spread", "spread_lanes",
-           "spread_stack", "stack_specs", "state_specs"]  # fmt: skip
+           "make_mesh", "on_mesh", "parse_mesh", "points_specs", "shapes_on", "spread",
+           "spread_lanes", "spread_points", "spread_stack", "stack_specs",
+           "state_specs"]  # fmt: skip
 
 DATA, LABEL = "data", "label"
 
@@ -116,6 +117,19 @@ def stack_specs(stack: Any, lanes: int) -> Any:
         return jax.tree.map(lambda _: spec, getattr(stack, name))
 
     return type(stack)(**{name: of(name) for name in stack._fields})
+
+
+def spread_points(resident: Any, lanes: int, mesh: Mesh) -> Any:
+    """The points that stay on the devices: each has those of its lane."""
+    if lanes == 1:
+        return everywhere(resident, mesh)
+    return jax.tree.map(lambda leaf: spread_lanes(leaf, 0, mesh), resident)
+
+
+def points_specs(resident: Any, lanes: int) -> Any:
+    """How they lie."""
+    spec = PartitionSpec(DATA) if lanes > 1 else PartitionSpec()
+    return jax.tree.map(lambda _: spec, resident)
 
 
 def spread_stack(stack: Any, lanes: int, mesh: Mesh) -> Any:

@@ -16,9 +16,8 @@ from typing import Any
 import jax
 import numpy as np
 from jax.sharding import Mesh
-from scipy.sparse import csr_matrix
 
-from snm.batches import Source, make_source
+from snm.batches import Source
 from snm.config import Config
 from snm.data.dataset import Dataset, Points
 from snm.data.weighting import Weighting
@@ -26,23 +25,22 @@ from snm.errors import InputError
 from snm.evaluation import evaluate_points, metric_names
 from snm.logs import EventLog
 from snm.loop import Event, NonFiniteError, Noted, Progress, run_steps
-from snm.meshes import DATA, abstract_on, initial, lanes_here, make_mesh, parse_mesh
+from snm.meshes import abstract_on, initial, make_mesh
 from snm.model import Model, TrainState, abstract_state, init_state
 from snm.prediction import Predictor
-from snm.processes import first, of_first
+from snm.processes import first
 from snm.rounding import as_float, to_nearest
 from snm.rows import RowTable
 from snm.runs import RunFolder, head_stages, load_member, make_model, versions
-from snm.spec import HeadSpec
+from snm.shares import label_frequency
+from snm.sources import labelled_rows, source_of
 
 __all__ = [
     "Phase",
     "PhaseRun",
     "Started",
     "first_phase",
-    "keeps_on_device",
     "member_seed",
-    "source_of",
     "steps_per_dispatch",
 ]
 
@@ -50,7 +48,6 @@ _CPU_STEPS = 4  # a dispatch; more gained nothing on a CPU
 _ACCELERATOR_STEPS = 32  # a step takes less time there than a word with the host
 _PROFILED = (1, 5)  # events between which the profiler looks: the first step is compiled
 _NEXT_SEED = 1_000_003  # from one member to the next: far from the seeds that people choose
-_RESIDENT_SHARE = 0.3  # of the device's memory that the training set may take
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,11 +63,16 @@ class Started:
 
 @dataclasses.dataclass(frozen=True)
 class Phase:
-    """What a phase trains on, and what it watches; `rows` are its points in train, None for all."""
+    """What a phase trains on, and what it watches.
+
+    Attributes:
+      name: train, refit, or of another member.
+      held_out: points to watch, or None.
+      rows: int [n], ascending, the points of train that it trains on; None is all.
+    """
 
     name: str
-    points: Points
-    held_out: Points | None
+    held_out: Points | None = None
     rows: np.ndarray | None = None
 
 
@@ -93,11 +95,12 @@ class PhaseRun:
     ):
         self._folder, self._config, self._phase = folder, config, phase
         self._dataset, self._weighting = dataset, weighting
-        features = weighting.apply(phase.points.features)
-        labels = phase.points.labels
-        self.mesh = make_mesh(config.mesh, labels.shape[1], config.batch_size)
-        schedule_model = make_model(config, features.shape[1], labels.shape[1], 1)
-        self.source: Source = source_of(config, schedule_model.head, features, labels, self.mesh)
+        train = dataset.train
+        self.mesh = make_mesh(config.mesh, train.num_labels, config.batch_size)
+        schedule_model = make_model(config, train.num_features, train.num_labels, 1)
+        self.source: Source = source_of(
+            config, schedule_model.head, train, phase.rows, weighting, self.mesh
+        )
         assert config.epochs != "auto"  # resolved
         total = config.epochs * self.source.steps_per_epoch
         self.last_step = (
@@ -184,9 +187,7 @@ class PhaseRun:
 
     def _rows(self) -> np.ndarray:
         """The row of train (counted from 0) that each of the source's points is."""
-        rows = self._phase.rows
-        labelled = np.flatnonzero(np.diff(self._phase.points.labels.indptr))
-        return labelled if rows is None else rows[labelled]
+        return labelled_rows(self._dataset.train, self._phase.rows)
 
     @property
     def points(self) -> float:
@@ -200,7 +201,7 @@ class PhaseRun:
     def _validate(self, state: TrainState) -> dict[str, float]:
         assert self._phase.held_out is not None
         predictor = Predictor(self.model, state, self._weighting, mesh=self.mesh)
-        frequency = self._dataset.label_frequency()
+        frequency = label_frequency(self._dataset)
         found = evaluate_points(
             predictor,
             self._phase.held_out,
@@ -248,19 +249,18 @@ def first_phase(config: Config, dataset: Dataset) -> Phase:
       InputError: a metric to monitor that there is none of, or a part without labels.
     """
     if not config.validation_fraction:
-        return Phase("train", dataset.train, None)
+        return Phase("train")
     known = metric_names(dataset.train.num_labels, auc=config.auc)
     if config.monitor not in known:
         near = difflib.get_close_matches(config.monitor, known, n=1, cutoff=0.0)[0]
         found = f"{config.monitor!r}, no metric"
         raise InputError("--monitor", found, f"for example {near}")
-    parts = dataset.split(config.validation_fraction, config.seed)
-    assert parts.test is not None
-    if not parts.train.labels.nnz or not parts.test.labels.nnz:
+    kept, held = dataset.rows_of_split(config.validation_fraction, config.seed)
+    counts = np.diff(dataset.train.labels.indptr)
+    if not counts[kept].any() or not counts[held].any():
         found = f"{config.validation_fraction} of {dataset.train.num_points} points"
         raise InputError("--validation-fraction", found, "labels in either part")
-    kept, _ = dataset.split_rows(parts.test.num_points, config.seed)
-    return Phase("train", parts.train, parts.test, kept)
+    return Phase("train", dataset.train.take(held), kept)
 
 
 def _refuse_another(path: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
@@ -269,29 +269,6 @@ def _refuse_another(path: Path, before: dict[str, Any], now: dict[str, Any]) -> 
         if before[name] != now[name]:
             found = f"a checkpoint of a run with {name} {before[name]}"
             raise InputError(str(path), found, f"{now[name]}, as in this run")
-
-
-def source_of(
-    config: Config,
-    spec: HeadSpec,
-    features: csr_matrix,
-    labels: csr_matrix,
-    mesh: Mesh | None = None,
-) -> Source:
-    """The loader of a resolved configuration over weighted features."""
-    return make_source(
-        spec,
-        features,
-        labels,
-        batch_size=config.batch_size,
-        seed=config.seed,
-        weight_of_term=config.positive_weights,
-        resident=keeps_on_device(config, features.nnz, labels.nnz),
-        sampler=config.sampler,
-        frequency_power=config.frequency_power,
-        lanes=None if mesh is None else mesh.shape[DATA],
-        own=None if mesh is None else lanes_here(mesh),
-    )
 
 
 def _initial(
@@ -342,19 +319,6 @@ def _described(model: Model) -> str:
 def steps_per_dispatch() -> int:
     """Steps between two words with the device, where the settings leave it open."""
     return _CPU_STEPS if jax.default_backend() == "cpu" else _ACCELERATOR_STEPS
-
-
-def keeps_on_device(config: Config, *entries: int) -> bool:
-    """Whether the training set lives on the device: where it is an accelerator with room."""
-    if config.sampler == "in-batch" and parse_mesh(config.mesh)[0] > 1:
-        return False  # the candidates come from the whole batch, which the host sees
-    if config.data_on != "auto":
-        return config.data_on == "device"
-    if jax.default_backend() == "cpu":
-        return False  # the host's memory is the device's: nothing to gain
-    limit = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit", 0)
-    fits = 8 * sum(entries) < _RESIDENT_SHARE * limit
-    return bool(of_first([int(fits)], 1)[0])  # what devices report may differ a little
 
 
 def _traced(events: Iterator[Event], folder: Path | None) -> Iterator[Event]:

@@ -26,20 +26,21 @@ import numpy as np
 from jax.sharding import Mesh
 from scipy.sparse import csr_matrix
 
-from snm.batches import Source, block_of
+from snm.batches import Source
+from snm.blocks import block_of
 from snm.config import Config
 from snm.data.dataset import Dataset
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.loop import compiled_steps
 from snm.memory import available_memory, resident_memory
-from snm.meshes import DATA, initial, make_mesh, shapes_on, spread_stack
+from snm.meshes import DATA, initial, make_mesh, shapes_on, spread_points, spread_stack
 from snm.model import Model, abstract_state, init_state, join
-from snm.phases import first_phase, source_of, steps_per_dispatch
+from snm.phases import first_phase, steps_per_dispatch
 from snm.prediction import ROWS, compiled_top
-from snm.processes import everywhere
 from snm.runs import head_stages, make_model
 from snm.saving import has_room, state_bytes
+from snm.sources import source_of
 from snm.updates import has_accumulator
 
 __all__ = [
@@ -86,7 +87,7 @@ class Needs:
       stack: batches of a dispatch.
       start, step, scores: what drawing tables, a step, and scoring a block take beside their
         arguments and results.
-      resident: the training data lies on the device.
+      resident: training data that lies on a device; 0 where the host keeps it.
       aside: checkpoints are written from a copy.
       watches: a part is held out and scored while training.
       members: models.
@@ -103,7 +104,7 @@ class Needs:
     start: int
     step: int
     scores: int
-    resident: bool
+    resident: int
     aside: bool
     watches: bool
     members: int
@@ -163,11 +164,10 @@ def forecast(dataset: Dataset, config: Config) -> tuple[Forecast, Programs]:
     before = resident_memory()
     phase = first_phase(config, dataset)
     weighting = Weighting.fit(config.weighting, dataset.train.features)
-    features = weighting.apply(phase.points.features)
     num_features, num_labels = dataset.train.num_features, dataset.train.num_labels
     first_model = make_model(config, num_features, num_labels, 1)
     mesh = make_mesh(config.mesh, num_labels, config.batch_size)
-    source = source_of(config, first_model.head, features, phase.points.labels, mesh)
+    source = source_of(config, first_model.head, dataset.train, phase.rows, weighting, mesh)
     assert config.epochs != "auto" and config.members != "auto"  # resolved
     total = config.epochs * source.steps_per_epoch
     # The first k' is the largest, and the seed is data of the batch.
@@ -191,7 +191,7 @@ def forecast(dataset: Dataset, config: Config) -> tuple[Forecast, Programs]:
     joined = jax.eval_shape(lambda one: join([one] * members), state)
     several = dataclasses.replace(model, members=members)
     lanes = 1 if mesh is None else mesh.shape[DATA]
-    block = block_of(features, np.arange(min(-(-ROWS // lanes), features.shape[0])))
+    block = block_of(source.features, np.arange(min(-(-ROWS // lanes), source.features.shape[0])))
     if mesh is not None:
         joined = shapes_on(joined, mesh)
     if lanes > 1:
@@ -204,7 +204,7 @@ def forecast(dataset: Dataset, config: Config) -> tuple[Forecast, Programs]:
     optimiser = state_bytes((state.features.accumulator, state.head.table.accumulator))
     optimiser += state_bytes(state.tower_state)
     read = sum(_csr_bytes(matrix) for part in raw for matrix in (part.features, part.labels))
-    weighted = _csr_bytes(features)
+    weighted = _csr_bytes(source.features)
     needs = Needs(
         tables=state_bytes(state) - optimiser,
         optimiser=optimiser,
@@ -215,7 +215,7 @@ def forecast(dataset: Dataset, config: Config) -> tuple[Forecast, Programs]:
         start=start,
         step=int(step.memory_analysis().temp_size_in_bytes),
         scores=scores,
-        resident=source.resident,
+        resident=state_bytes(resident) // source.lanes,
         aside=mesh is None and has_room(state),
         watches=phase.held_out is not None,
         members=config.members,
@@ -286,7 +286,7 @@ def account(needs: Needs, on_cpu: bool) -> tuple[Bytes, Bytes]:
     if on_cpu and joined and not on_mesh:
         host["loading"]["checkpoint"] = max(file - joined, 0)  # gone before they are joined
     if needs.resident:
-        device["training"]["data"] = needs.weighted
+        device["training"]["data"] = needs.resident
     if on_cpu:
         device["training"]["batches"] = 0  # the host's own
         for stage, parts in device.items():
@@ -320,7 +320,7 @@ def seconds_per_step(programs: Programs) -> float:
     if mesh is None:
         state = jax.jit(init_state, static_argnums=0)(programs.model)
     else:
-        state, resident = initial(programs.model, mesh), everywhere(resident, mesh)
+        state, resident = initial(programs.model, mesh), spread_points(resident, source.lanes, mesh)
     loading, stepping = [], []
     begun = time.perf_counter()
     last = max(source.steps_per_epoch - count + 1, 1)
@@ -394,7 +394,7 @@ def ways_to_fit(
 
 def _changes(needs: Needs, config: Config, model: Model, limit: int) -> Iterator[tuple[str, Needs]]:
     if needs.resident:
-        yield "--data-on host", dataclasses.replace(needs, resident=False)
+        yield "--data-on host", dataclasses.replace(needs, resident=0)
     if has_accumulator(config.row_optimizer):
         rows = 4 * (model.num_features + model.head.num_labels)
         less = dataclasses.replace(needs, optimiser=max(needs.optimiser - rows, 0))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csr_matrix
 
-from snm.batches import block_of
+from snm.blocks import block_of
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.errors import InputError
@@ -195,26 +195,34 @@ class Predictor:
         width = self.model.num_features
         if features.shape[1] != width:
             raise InputError("features", f"{features.shape[1]} columns", f"{width}, as in training")
-        features = self.weighting.apply(features)
         lanes = 1 if mesh is None else mesh.shape[DATA]
         each = -(-self.block_rows // lanes)
         for first in range(0, features.shape[0], lanes * each):
-            rows = np.arange(first, min(first + lanes * each, features.shape[0]))
-            padded = np.full(lanes * each, -1, np.int64)
-            padded[: len(rows)] = rows
+            last = min(first + lanes * each, features.shape[0])
             if lanes == 1:
-                block = block_of(features, padded, self.block_entries)
-                yield len(rows), block if mesh is None else everywhere(block, mesh)
+                block = self._block(features, first, last, self.block_entries)
+                yield last - first, block if mesh is None else everywhere(block, mesh)
             else:
                 assert mesh is not None
-                parts = padded.reshape(lanes, each)
-                yield len(rows), self._laid_out(features, parts, mesh)
+                edges = np.minimum(np.arange(lanes + 1) * each + first, last)
+                yield last - first, self._laid_out(features, edges, each, mesh)
 
-    def _laid_out(self, features: csr_matrix, parts: NDArray[np.int64], mesh: Mesh) -> SparseRows:
-        """Blocks of as many entries each, those of this process made and laid out."""
-        counts = np.append(np.diff(features.indptr), 0)  # -1, the padding, counts 0
-        most = max(int(counts[parts].sum(axis=1).max()), self.block_entries)
-        blocks = [block_of(features, parts[lane], most) for lane in lanes_here(mesh)]
+    def _block(
+        self, features: csr_matrix, first: int, last: int, entries: int, rows: int | None = None
+    ) -> SparseRows:
+        """Rows first .. last - 1, weighted, padded to `rows` (by default `block_rows`)."""
+        weighted = self.weighting.apply(features[first:last], first_row=first)
+        padded = np.full(rows or self.block_rows, -1, np.int64)
+        padded[: last - first] = np.arange(last - first)
+        return block_of(weighted, padded, entries)
+
+    def _laid_out(
+        self, features: csr_matrix, edges: NDArray[np.int64], each: int, mesh: Mesh
+    ) -> SparseRows:
+        """Blocks of as many entries, a lane each: those of this process are read and laid out."""
+        most = max(int(np.diff(features.indptr[edges]).max()), self.block_entries)
+        lanes = [(int(edges[lane]), int(edges[lane + 1])) for lane in lanes_here(mesh)]
+        blocks = [self._block(features, *lane, most, each) for lane in lanes]
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *blocks)
         return jax.tree.map(lambda leaf: spread_lanes(leaf, 0, mesh), stacked)
 

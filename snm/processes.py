@@ -15,7 +15,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
 __all__ = ["AgreedStop", "everywhere", "first", "first_to_say", "of_first", "on_devices",
-           "several", "wait"]  # fmt: skip
+           "several", "summed", "wait"]  # fmt: skip
 
 
 def several() -> bool:
@@ -50,6 +50,20 @@ def first_to_say(number: int) -> int:
     if not several():
         return number
     return int(np.min(multihost_utils.process_allgather(np.asarray(number, np.int32))))
+
+
+def summed(counts: np.ndarray) -> np.ndarray:
+    """The sum of the processes' arrays: int64 [n] each, of sums from 0 to 2**31 - 1."""
+    if not several():
+        return counts
+    # One device of each process, the first, holds its array.
+    firsts = {device.process_index: device for device in reversed(jax.devices())}
+    mesh = Mesh(np.asarray([firsts[number] for number in sorted(firsts)]), ("process",))
+    mine = counts.astype(np.int32)[None]
+    by_process = NamedSharding(mesh, PartitionSpec("process"))
+    parts = on_devices((len(firsts), *counts.shape), by_process, lambda _: mine)
+    total = jax.jit(lambda x: x.sum(axis=0), out_shardings=NamedSharding(mesh, PartitionSpec()))
+    return np.asarray(total(parts)).astype(np.int64)
 
 
 def on_devices(

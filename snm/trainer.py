@@ -16,8 +16,6 @@ from typing import Any
 from snm.config import Config
 from snm.data.dataset import Dataset
 from snm.data.dataset import load as load_dataset
-from snm.data.stats import duplicate_test_rows
-from snm.data.weighting import Weighting
 from snm.errors import InputError, StoppedError
 from snm.evaluation import evaluate_points
 from snm.locks import LOCK, locked
@@ -37,6 +35,7 @@ from snm.runs import (
     whole,
     write_json,
 )
+from snm.shares import duplicate_test_rows, fit_weighting, label_frequency, load_together
 
 __all__ = ["Finished", "Started", "data_of_run", "evaluate", "train", "training"]
 
@@ -124,7 +123,7 @@ def _training(
     probe_every: int,
     stop: Callable[[], bool] | None,
 ) -> Iterator[Event | Started | Finished]:
-    dataset = data if isinstance(data, Dataset) else load_dataset(data)
+    dataset = data if isinstance(data, Dataset) else load_together(data)
     if source is None and not isinstance(data, Dataset):
         source = data
     source_name = dataset.name if source is None else _absolute(source)
@@ -150,7 +149,7 @@ def _training(
         if there and first():
             hold()
             folder.check(config, facts)  # as it is now that nobody else writes
-        weighting = Weighting.fit(config.weighting, dataset.train.features)
+        weighting = fit_weighting(config.weighting, dataset.train.features)
         opening = first_phase(config, dataset)
         looks: dict[str, Any] = {"probe": probe, "probe_every": probe_every}
         phase = PhaseRun(folder, config, dataset, weighting, opening, warm_start, **looks)
@@ -181,7 +180,7 @@ def _training(
                 )
             yield from phase.run(profile and member == 1, stop)
             if config.refit:
-                every = Phase(refit_name, dataset.train, None)
+                every = Phase(refit_name)
                 share = phase.progress.best_step / phase.source.steps_per_epoch
                 phase = PhaseRun(
                     folder, mine, dataset, weighting, every, warm_start, share, member=member
@@ -313,7 +312,7 @@ def _score(
     return evaluate_points(
         predictor,
         dataset.test,
-        dataset.label_frequency(),
+        label_frequency(dataset),
         dataset.train.num_points,
         propensity_a=config.propensity_a,
         propensity_b=config.propensity_b,

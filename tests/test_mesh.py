@@ -10,14 +10,16 @@ from jax.sharding import NamedSharding
 
 import snm
 from snm import rows as rows_module
-from snm.batches import Source, make_source
+from snm.batches import Source
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.loop import NonFiniteError, Stepped, compiled_steps
 from snm.meshes import LABEL, initial, make_mesh, parse_mesh, spread, state_specs
 from snm.model import abstract_state, init_state
+from snm.order import Order
 from snm.phases import Started
 from snm.runs import make_model, resolve
+from snm.sources import make_source
 from snm.trainer import training
 
 # Neither the features nor the labels can be cut into 2, 4 or 8 equal parts.
@@ -255,7 +257,7 @@ def test_a_mesh_names_the_tensor_and_the_row(mesh, tmp_path, monkeypatch):
     monkeypatch.setattr(Source, "stack", broken)
     with pytest.raises(NonFiniteError) as error:
         run(tmp_path / "run", mesh=mesh, epochs=1)
-    points = np.random.default_rng(np.random.SeedSequence([0, 1, 0])).permutation(320)[96:128]
+    points = Order.of(320, 32, seed=0).epoch(0)[0][3]
     assert error.value.points == points.tolist()
     assert error.value.tensor == "the feature values are"
     assert error.value.culprits == [points[2]]

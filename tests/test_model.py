@@ -10,11 +10,12 @@ import pytest
 import tiny
 from scipy import sparse
 
-from snm.batches import block_of, make_source
+from snm.blocks import block_of
 from snm.encoder import ENCODERS, apply_tower
 from snm.model import abstract_state, best_labels, init_state, train_step
 from snm.rows import normalize
 from snm.runs import head_spec, make_model
+from snm.sources import make_source
 
 POINTS, FEATURES, LABELS, SAMPLED, MINED = 6, 11, 9, 5, 2
 
@@ -84,7 +85,7 @@ def test_two_steps_equal_dense_steps(points, encoder):
 
     for number in range(2):
         batch = batch_of(source, number)
-        order, _ = source.epoch(number)
+        order, _ = source.order.epoch(number)
         positives = np.asarray(batch.terms.ids)
         drawn, drop = np.asarray(batch.sample.ids), int(batch.sample.drop)
         negatives = np.stack([

@@ -49,7 +49,7 @@ def needs(**changes):
         start=50 * MIB,
         step=20 * MIB,
         scores=30 * MIB,
-        resident=False,
+        resident=0,
         aside=True,
         watches=False,
         members=1,
@@ -117,7 +117,7 @@ def test_stages_by_hand():
     assert device["loading"]["tables"] == 600 * MIB
     assert device["evaluation"] == {"tables": 300 * MIB, "optimiser": 0, "activations": 30 * MIB}
     # Data on the device, and a part to watch whose scores take more than a step.
-    _, device = account(needs(resident=True, watches=True), on_cpu=False)
+    _, device = account(needs(resident=2 * MIB, watches=True), on_cpu=False)
     assert device["training"]["data"] == 2 * MIB
     assert device["training"]["activations"] == 30 * MIB
     # On a CPU both are one memory.

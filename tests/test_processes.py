@@ -13,18 +13,22 @@ import sys
 import time
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiny
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import sparse
 
 import snm
-from snm.batches import make_source
+from snm.data.formats import write_text
+from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.meeting import GONE, Meeting, launched
 from snm.meshes import lanes_here, make_mesh, spread_stack
 from snm.runs import RunFolder, make_model, resolve
+from snm.sources import make_source, source_of
 from snm.trainer import train
 
 STOPPED = 75
@@ -171,33 +175,73 @@ def test_a_process_starts_from_another_run(data, tmp_path):
 
 
 @pytest.mark.parametrize("resident", [False, True])
-@pytest.mark.parametrize("sampler", ["uniform", "in-batch"])
-def test_a_process_makes_its_own_lanes_of_the_same_batches(sampler, resident, data):
+@pytest.mark.parametrize("sampler", ["uniform", "frequency", "in-batch"])
+def test_a_process_makes_its_own_lanes_of_the_same_batches(sampler, resident, data, monkeypatch):
+    """Whatever lanes it has: from their points alone, and those are few."""
     if resident and sampler == "in-batch":
         pytest.skip("in-batch candidates come from the host")
     dataset = snm.load_data(data)
-    config = resolve(dataclasses.replace(tiny.CONFIG, sampler=sampler), dataset)
+    data_on = "device" if resident else "host"
+    config = resolve(dataclasses.replace(tiny.CONFIG, sampler=sampler, data_on=data_on), dataset)
     model = make_model(config, tiny.FEATURES, tiny.LABELS, 1)
+    weighting = Weighting.fit("tfidf", dataset.train.features)
+    rows = np.arange(5, tiny.POINTS)  # the rest is held out, say
+    mesh = make_mesh("data=4", tiny.LABELS, tiny.CONFIG.batch_size)
 
     def source(own):
-        return make_source(
-            model.head, dataset.train.features, dataset.train.labels, batch_size=16, seed=3,
-            weight_of_term="mean", resident=resident, sampler=sampler, frequency_power=0.75,
-            lanes=4, own=own,
-        )  # fmt: skip
+        monkeypatch.setattr("snm.sources.lanes_here", lambda _: own)
+        return source_of(config, model.head, dataset.train, rows, weighting, mesh)
 
-    whole = source(None).stack(4, 3)
+    def same(mine, every, own, axis):
+        cut = (slice(None),) * axis + (slice(own.start, own.stop),)
+        for part, whole in zip(jax.tree.leaves(mine), jax.tree.leaves(every), strict=True):
+            np.testing.assert_array_equal(part, whole[cut])
+
+    of_all = source(range(4))
+    assert of_all.features.shape[0] == of_all.num_points == len(rows)
+    whole = of_all.stack(4, 3)
     for own in (range(0, 2), range(2, 4), range(1, 2)):
-        mine = source(own).stack(4, 3)
+        mine = source(own)
+        assert mine.num_points == len(rows)
+        assert abs(mine.features.shape[0] - len(own) * len(rows) / 4) < 1
+        stack = mine.stack(4, 3)
         for name in whole._fields:
-            cut = slice(own.start, own.stop) if name in snm.batches.OF_POINTS else slice(None)
-            for part, every in zip(
-                jax.tree.leaves(getattr(mine, name)),
-                jax.tree.leaves(getattr(whole, name)),
-                strict=True,
-            ):
-                expected = every[:, cut] if name in snm.batches.OF_POINTS else every
-                np.testing.assert_array_equal(part, expected)
+            of_points = name in snm.batches.OF_POINTS
+            part = own if of_points else range(4)
+            same(getattr(stack, name), getattr(whole, name), part, int(of_points))
+        same(mine.resident_arrays(), of_all.resident_arrays(), own, 0)
+
+
+@pytest.mark.parametrize("positives", ["one", "all"])
+def test_a_batch_from_the_device_is_that_from_the_host(positives, data):
+    """In four lanes, each of which knows its own points by numbers of its own."""
+    dataset = snm.load_data(data)
+    changes = dict(positives=positives, exclude="all")
+    config = resolve(dataclasses.replace(tiny.CONFIG, **changes), dataset)
+    model = make_model(config, tiny.FEATURES, tiny.LABELS, 1)
+    weighting = Weighting.fit("tfidf", dataset.train.features)
+    mesh = make_mesh("data=4", tiny.LABELS, tiny.CONFIG.batch_size)
+    found = []
+    for data_on in ("host", "device"):
+        settings = dataclasses.replace(config, data_on=data_on)
+        source = source_of(settings, model.head, dataset.train, None, weighting, mesh)
+        resident = source.resident_arrays()
+        assert len(jax.tree.leaves(resident)) == (6 if data_on == "device" else 0)
+        for step in range(source.steps_per_epoch):
+            item = jax.tree.map(lambda leaf: leaf[0], source.stack(step, 1))
+            for lane in range(4):
+                # What a device is handed has its own lane alone.
+                points = {
+                    name: jax.tree.map(lambda x, n=lane: x[n : n + 1], getattr(item, name))
+                    for name in snm.batches.OF_POINTS if hasattr(item, name)
+                }  # fmt: skip
+                own = jax.tree.map(lambda x, n=lane: jnp.asarray(x[n : n + 1]), resident)
+                batch = source.materialize(own, item._replace(**points), source.shape(0))
+                found.append((batch.features, batch.terms, batch.known))
+    half = len(found) // 2
+    for host, device in zip(found[:half], found[half:], strict=True):
+        for one, other in zip(jax.tree.leaves(host), jax.tree.leaves(device), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
 def test_what_is_laid_out_is_what_was_made(data):
@@ -215,6 +259,93 @@ def test_what_is_laid_out_is_what_was_made(data):
     for mine, made in zip(jax.tree.leaves(laid), jax.tree.leaves(stack), strict=True):
         np.testing.assert_array_equal(np.asarray(mine), made)
     assert laid.features.ids.addressable_shards[0].data.shape[1] == 1  # a lane a device
+
+
+READS = """
+import json, sys
+import numpy as np
+import snm
+from snm.meeting import Meeting, joined, leave
+from snm.meshes import make_mesh
+from snm.processes import wait
+from snm.runs import make_model, resolve
+from snm.shares import duplicate_test_rows, fit_weighting, label_frequency, load_together
+from snm.sources import source_of
+
+folder, port, number, processes = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+with joined(Meeting(f"127.0.0.1:{port}", processes, number, 20)):
+    data = load_together(folder)
+    config = resolve(snm.preset("default"), data)
+    mesh = make_mesh(f"data={processes}", data.train.num_labels, config.batch_size)
+    weighting = fit_weighting("tfidf", data.train.features)
+    head = make_model(config, data.train.num_features, data.train.num_labels, 1).head
+    source = source_of(config, head, data.train, None, weighting, mesh)
+    source.stack(0, 1)
+    mapped = {}
+    for line in open("/proc/self/smaps"):
+        if line[0].isalnum() and line.split()[-1].endswith(".npy"):
+            name = line.split()[-1].rsplit("/", 1)[-1]
+        elif line.startswith("Rss:"):
+            mapped[name] = mapped.get(name, 0) + int(line.split()[1]) * 1024
+        elif not line[0].isalpha():
+            name = "other"
+    told = {
+        "points": source.features.shape[0], "first": source.first, "mapped": mapped,
+        "frequency": label_frequency(data).tolist(), "idf": weighting.idf.tolist(),
+        "duplicates": np.flatnonzero(duplicate_test_rows(data)).tolist(),
+        "features": float(source.features.sum()),
+    }
+    print(json.dumps(told))
+    wait("the end")
+    leave(0)
+"""
+
+
+def readers(folder, processes):
+    port = str(free_port())
+    words = [sys.executable, "-c", READS, str(folder), port]
+    started = [
+        subprocess.Popen([*words, str(number), str(processes)], stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE, text=True)
+        for number in range(processes)
+    ]  # fmt: skip
+    found = [process.communicate(timeout=300) for process in started]
+    assert all(process.returncode == 0 for process in started), [said[-2000:] for _, said in found]
+    return [json.loads(told.strip().splitlines()[-1]) for told, _ in found]
+
+
+@pytest.mark.slow
+def test_each_process_reads_its_share(tmp_path):
+    """Whoever makes half of each batch holds half of the points, and has read half of the cache."""
+    points = 36_000
+    data = snm.generate(points=points, test_points=300, features=3000, labels=500, seed=4,
+                        nonzeros_per_point=120)  # fmt: skip
+    rows = np.r_[0, points - 1]  # repeated in test, from either half
+    test = snm.Points(
+        sparse.vstack([data.test.features, data.train.features[rows]]).tocsr(),
+        sparse.vstack([data.test.labels, data.train.labels[rows]]).tocsr(),
+    )
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for name, part in (("train", data.train), ("test", test)):
+        write_text(folder / f"{name}.txt", part.features, part.labels)
+    first, second = readers(folder, 2)
+    assert (first["first"], second["first"]) == (0, points // 2)
+    assert first["points"] == second["points"] == points // 2
+    whole = snm.load_data(folder)
+    weighting = Weighting.fit("tfidf", whole.train.features)
+    weighted = weighting.apply(whole.train.features)
+    for told, half in ((first, weighted[: points // 2]), (second, weighted[points // 2 :])):
+        assert told["features"] == pytest.approx(half.sum(), rel=1e-5)
+        assert told["frequency"] == whole.label_frequency().tolist()
+        np.testing.assert_array_equal(np.float32(told["idf"]), weighting.idf)
+        assert told["duplicates"][-2:] == [300, 301]
+        for matrix, array in (("features", "data"), ("features", "indices"), ("labels", "indices")):
+            size = getattr(getattr(whole.train, matrix), array).nbytes
+            read = told["mapped"][f"train.{matrix}.{array}.npy"]
+            # Pages around what is read come along, 2 MiB at once at either end.
+            assert 0.4 * size < read < 0.51 * size + (4 << 20), (matrix, array, read, size)
+            assert matrix == "labels" or read < 0.8 * size
 
 
 # -- faults ------------------------------------------------------------------------------------

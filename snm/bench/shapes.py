@@ -14,9 +14,10 @@ import jax
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from snm.batches import Source, make_source
+from snm.batches import Source
 from snm.model import Model, TrainState, init_state
 from snm.rows import normalize
+from snm.sources import make_source
 from snm.spec import HeadSpec
 
 __all__ = [

@@ -89,7 +89,7 @@ class StepContestants:
         # All k' share their parameters: a state has the same shape for each of them.
         self._state = state_of(shape)
         features = source.features
-        order, _ = source.epoch(0)
+        order, _ = source.order.epoch(0)
         self._touched = float(
             np.mean([len(np.unique(features[rows[rows >= 0]].indices)) for rows in order])
         )

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_matrix
 
-from snm.batches import block_of
+from snm.blocks import block_of
 from snm.data.dataset import Points
 from snm.errors import InputError
 from snm.model import Model, TrainState, best_labels, embed

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from snm.batches import block_of
+from snm.blocks import block_of
 from snm.config import Config
 from snm.data.dataset import Dataset, Points
 from snm.evaluation import evaluate_points

@@ -7,12 +7,14 @@ under another name and then renamed, with a manifest of what must be in it.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
 import tempfile
 import warnings
 import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,12 +24,13 @@ from scipy.sparse import csr_matrix
 
 from snm.data.binary_format import DAMAGE
 
-__all__ = ["folder", "read", "write"]
+__all__ = ["Parts", "folder", "read", "write"]
 
 Parts = dict[str, tuple[csr_matrix, csr_matrix]]
 
 _VERSION = "v1"
 _MATRICES = ("features", "labels")
+_PIECE = 1 << 22  # bytes read at once
 _ARRAYS = {"data": np.float32, "indices": np.int32, "indptr": np.int64}
 
 
@@ -45,10 +48,19 @@ def folder(cache: Path | Literal["default"] | None) -> Path | None:
         return None
 
 
-def read(place: Path, key: str) -> Parts | None:
+def read(
+    place: Path, key: str, *, mapped: bool = False, checks: Callable[[int], bool] = lambda _: True
+) -> Parts | None:
     """The matrices (features, labels) by part, or None where no whole entry is found.
 
     Every array is checked against the manifest: dtype, length and CRC-32.
+
+    Args:
+      place: the cache's folder.
+      key: SHA-256 of the source.
+      mapped: leave entries on the disk, to be read where they are used.
+      checks: of which arrays, by number, to read the whole for its CRC-32: several processes may
+        share that work.
     """
     entry = place / f"{_VERSION}-{key}"
     try:
@@ -56,21 +68,41 @@ def read(place: Path, key: str) -> Parts | None:
         if manifest["crc"] != _crc_of(manifest["parts"]):
             return None
         parts = {}
+        numbers = itertools.count()
         for part, matrices in manifest["parts"].items():
-            features, labels = (_load(entry, part, name, matrices[name]) for name in _MATRICES)
+            features, labels = (
+                _load(entry, part, name, matrices[name], mapped, checks, numbers)
+                for name in _MATRICES
+            )
             parts[part] = (features, labels)
         return parts if "train" in parts else None
     except DAMAGE:
         return None
 
 
-def _load(entry: Path, part: str, name: str, about: dict[str, Any]) -> csr_matrix:
+def _load(
+    entry: Path,
+    part: str,
+    name: str,
+    about: dict[str, Any],
+    mapped: bool,
+    checks: Callable[[int], bool],
+    numbers: Iterator[int],
+) -> csr_matrix:
     arrays = {}
     for array, dtype in _ARRAYS.items():
+        file = entry / f"{part}.{name}.{array}.npy"
+        size, crc = about[array]
+        map_mode: Literal["r"] | None = "r" if mapped and size else None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a damaged header looks like one of Python 2
-            values = np.load(entry / f"{part}.{name}.{array}.npy", allow_pickle=False)
-        if values.dtype != dtype or _fingerprint(values) != about[array]:
+            values = np.load(file, mmap_mode=map_mode, allow_pickle=False)
+        wrong = values.dtype != dtype or values.shape != (size,)
+        if checks(next(numbers)) and not wrong:
+            # Through the file, where mapped: pages that are read through the map would stay.
+            found = _crc_of_end(file, values.nbytes) if mapped else _fingerprint(values)[1]
+            wrong = found != crc
+        if wrong:
             raise ValueError(f"{part}.{name}.{array} is not what was written")
         arrays[array] = values
     rows, columns = about["shape"]
@@ -83,6 +115,16 @@ def _load(entry: Path, part: str, name: str, about: dict[str, Any]) -> csr_matri
 
 def _fingerprint(values: NDArray[Any]) -> list[int]:
     return [values.size, zlib.crc32(np.ascontiguousarray(values).data)]
+
+
+def _crc_of_end(file: Path, size: int) -> int:
+    """CRC-32 of the last bytes of a file, read by pieces."""
+    crc = 0
+    with file.open("rb", buffering=0) as stream:
+        stream.seek(-size, os.SEEK_END)
+        while piece := stream.read(_PIECE):
+            crc = zlib.crc32(piece, crc)
+    return crc
 
 
 def _crc_of(parts: dict[str, Any]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -16,7 +17,7 @@ from snm.data import cache as binary_cache
 from snm.data import formats
 from snm.errors import InputError
 
-__all__ = ["Dataset", "Points", "fetched", "find_files", "load"]
+__all__ = ["Dataset", "Points", "fetched", "find_files", "key_of", "load", "load_mapped"]
 
 SYNTHETIC = "synthetic"
 
@@ -97,14 +98,16 @@ class Dataset:
         Raises:
           InputError: a fraction that leaves one part empty.
         """
+        kept, held_out = self.rows_of_split(fraction, seed)
+        return replace(self, train=self.train.take(kept), test=self.train.take(held_out))
+
+    def rows_of_split(
+        self, fraction: float, seed: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The rows of train that `split` keeps, and those that it holds out, ascending."""
         points = self.train.num_points
         if not 0 < fraction < 1 or not 0 < (held := round(fraction * points)) < points:
             raise InputError("validation fraction", f"{fraction} of {points} points", "two parts")
-        kept, held_out = self.split_rows(held, seed)
-        return replace(self, train=self.train.take(kept), test=self.train.take(held_out))
-
-    def split_rows(self, held: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The rows of train that `split` keeps, and the `held` that it holds out, ascending."""
         order = np.random.default_rng(seed).permutation(self.train.num_points)
         return np.sort(order[held:]), np.sort(order[:held])
 
@@ -160,46 +163,98 @@ def load(source: str | Path, *, cache: Path | Literal["default"] | None = "defau
         from snm.data.synthetic import default
 
         return default()
+    files = _files_of(source)
+    key = _sha256(files.all)
+    place = binary_cache.folder(cache)
+    parts = binary_cache.read(place, key) if place else None
+    if parts is None:
+        parts = {"train": _read_part(files.train)}
+        if files.test:
+            parts["test"] = _read_part(files.test)
+        if place:
+            binary_cache.write(place, key, parts)
+    return _assembled(files, parts, key)
+
+
+def key_of(source: str | Path) -> str:
+    """SHA-256 of the files of a data set, under which the cache keeps it.
+
+    Raises:
+      InputError: as `load`, for folders and files that cannot be read.
+    """
+    return _sha256(_files_of(source).all)
+
+
+def load_mapped(source: str | Path, key: str, checks: Callable[[int], bool]) -> Dataset | None:
+    """A data set that the cache has, its entries left on the disk until they are used.
+
+    Args:
+      source: as for `load`.
+      key: what `key_of` says of it.
+      checks: which of the cache's arrays to read whole for their checksum, by number.
+
+    Returns:
+      The data set; None where the cache does not have it, or what is checked is damaged.
+
+    Raises:
+      InputError: as `load`.
+    """
+    files = _files_of(source)
+    place = binary_cache.folder("default")
+    parts = binary_cache.read(place, key, mapped=True, checks=checks) if place else None
+    return None if parts is None else _assembled(files, parts, key)
+
+
+@dataclass(frozen=True)
+class _Files:
+    """The files of a data set: of its parts, by their readers' order, and what may lie beside."""
+
+    folder: Path
+    train: list[Path]
+    test: list[Path]
+    names: Path | None
+    filters: tuple[Path | None, ...]
+
+    @property
+    def all(self) -> list[Path]:
+        beside = [file for file in (self.names, *self.filters) if file]
+        return [*self.train, *self.test, *beside]
+
+
+def _files_of(source: str | Path) -> _Files:
     folder = fetched(source) or Path(source)
     if not folder.is_dir():
         found = "a file" if folder.exists() else "no such folder"
         raise InputError(str(source), found, "a folder of data, a fetched set, or `synthetic`")
     _, train, test = find_files(folder)
-    extras = {name: _find(folder, name) for name in (*_NAMES, *_FILTERS)}
-    if all(extras[name] for name in _NAMES):
+    names = [file for file in (_find(folder, name) for name in _NAMES) if file]
+    if len(names) > 1:
         raise InputError(str(folder), " and ".join(_NAMES), "one file of label names")
-    names_file = extras[_NAMES[0]] or extras[_NAMES[1]]
+    filters = tuple(_find(folder, name) for name in _FILTERS)
+    return _Files(folder, train, test, names[0] if names else None, filters)
 
-    files = [*train, *test, *(file for file in extras.values() if file)]
-    key = _sha256(files)
-    place = binary_cache.folder(cache)
-    parts = binary_cache.read(place, key) if place else None
-    if parts is None:
-        parts = {"train": _read_part(train)}
-        if test:
-            parts["test"] = _read_part(test)
-        if place:
-            binary_cache.write(place, key, parts)
+
+def _assembled(files: _Files, parts: binary_cache.Parts, key: str) -> Dataset:
+    """The matrices of a data set with all that belongs to them, if they fit together."""
+    test = files.test
     for what, axis in (("features", 0), ("labels", 1)):
         if test and parts["test"][axis].shape[1] != parts["train"][axis].shape[1]:
             wrong = test[axis % len(test)]
             where = str(wrong) if wrong.suffix in (".npz", ".npy") else f"{wrong}:1"
             found = f"{parts['test'][axis].shape[1]} {what}"
             raise InputError(where, found, f"{parts['train'][axis].shape[1]}, as in train")
-
     points = {}
-    for (part, (features, labels)), filter_name in zip(parts.items(), _FILTERS, strict=False):
-        file = extras[filter_name]
+    for (part, (features, labels)), file in zip(parts.items(), files.filters, strict=False):
         pairs = formats.read_filter(file, *labels.shape) if file else None
         points[part] = Points(features, labels, pairs)
     num_labels = points["train"].num_labels
     return Dataset(
-        name=folder.resolve().name,
+        name=files.folder.resolve().name,
         train=points["train"],
         test=points.get("test"),
-        label_names=formats.read_names(names_file, num_labels) if names_file else None,
+        label_names=formats.read_names(files.names, num_labels) if files.names else None,
         sha256=key,
-        vectorizer=_find(folder, _VECTORIZER, gzipped=False),
+        vectorizer=_find(files.folder, _VECTORIZER, gzipped=False),
     )
 
 

@@ -17,7 +17,7 @@ from scipy.sparse import csr_matrix
 from snm.data.binary_format import DAMAGE
 from snm.errors import InputError
 
-__all__ = ["Kind", "Weighting"]
+__all__ = ["Kind", "Weighting", "document_counts"]
 
 Kind = Literal["none", "l2", "tfidf"]
 
@@ -55,14 +55,18 @@ class Weighting:
             raise InputError("weighting", repr(kind), f"one of {', '.join(get_args(Kind))}")
         if kind != "tfidf":
             return cls(kind)
-        _refuse_negative(features)
-        points, width = features.shape
-        present = np.bincount(features.indices[features.data > 0], minlength=width)
-        idf = np.log((1.0 + points) / (1.0 + present)) + 1.0
-        return cls(kind, idf.astype(np.float32))
+        return cls.of_counts(features.shape[0], document_counts(features))
 
-    def apply(self, features: csr_matrix) -> csr_matrix:
+    @classmethod
+    def of_counts(cls, points: int, present: NDArray[np.int64]) -> Weighting:
+        """The `tfidf` of so many points, of which int [d] have each feature (`document_counts`)."""
+        idf = np.log((1.0 + points) / (1.0 + present)) + 1.0
+        return cls("tfidf", idf.astype(np.float32))
+
+    def apply(self, features: csr_matrix, *, first_row: int = 0) -> csr_matrix:
         """Weights features, CSR [n, d], into a new float32 CSR [n, d].
+
+        Errors count rows from `first_row`.
 
         Raises:
           InputError: another width than the fitted one; a negative value under `tfidf`.
@@ -72,7 +76,7 @@ class Weighting:
         if self.idf is not None:
             if features.shape[1] != self.idf.size:
                 raise InputError("features", f"{features.shape[1]} columns", f"{self.idf.size}")
-            _refuse_negative(features)
+            _refuse_negative(features, first_row)
             values = np.where(values < 1, values, 1 + np.log(np.maximum(values, 1)))
             values *= self.idf[features.indices]
         if self.kind != "none":
@@ -121,8 +125,18 @@ class Weighting:
         return cls(kind, idf if kind == "tfidf" else None)
 
 
-def _refuse_negative(features: csr_matrix) -> None:
+def document_counts(features: csr_matrix, *, first_row: int = 0) -> NDArray[np.int64]:
+    """How many rows of CSR [n, d] have a value above 0 of each feature, int64 [d].
+
+    Raises:
+      InputError: a negative value; its row is counted from `first_row`.
+    """
+    _refuse_negative(features, first_row)
+    return np.bincount(features.indices[features.data > 0], minlength=features.shape[1])
+
+
+def _refuse_negative(features: csr_matrix, first_row: int = 0) -> None:
     if (bad := np.flatnonzero(features.data < 0)).size:
-        row = int(np.searchsorted(features.indptr, bad[0], side="right")) - 1
+        row = int(np.searchsorted(features.indptr, bad[0], side="right")) - 1 + first_row
         found = f"the negative value {features.data[bad[0]]} in row {row}"
         raise InputError("features", found, "counts of at least 0 (tfidf weighting)")

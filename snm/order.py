@@ -1,0 +1,105 @@
+"""The order of the points in each epoch, the same on any number of machines.
+
+The points are cut into strips: equal ranges, one behind the other. A batch takes as many points of
+each strip, in an order of the strip's own, and a point always stands at its strip's places. So
+whoever makes some of the places of all batches needs the points of some strips only. How many
+strips there are depends on nothing but the batch size.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import threading
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["MOST_STRIPS", "Order"]
+
+MOST_STRIPS = 64
+"""Strips of a batch size that this divides; with more, two points of one would meet in fewer
+batches."""
+
+_STREAM_ORDER = 1
+_STREAM_POSITIVES = 2
+_AHEAD = 2  # epochs that the loader's thread may be ahead of the one that trains
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Order:
+    """Which point stands where, as a function of the seed and the epoch alone.
+
+    Attributes:
+      num_points: N.
+      batch_size: places of a batch.
+      seed: of the permutations and the draws.
+    """
+
+    num_points: int
+    batch_size: int
+    seed: int
+    _lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
+    _epochs: dict[int, tuple[NDArray, NDArray]] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, num_points: int, batch_size: int, seed: int, lanes: int = 1) -> Order:
+        """With no more places than the points fill, and as many for each of `lanes`."""
+        return cls(num_points, min(batch_size, -(-num_points // lanes) * lanes), seed)
+
+    @property
+    def strips(self) -> int:
+        """How many strips there are.
+
+        Example:
+          >>> [Order(1000, size, 0).strips for size in (256, 1024, 100, 33)]
+          [64, 64, 4, 1]
+        """
+        return math.gcd(self.batch_size, MOST_STRIPS)
+
+    @property
+    def steps(self) -> int:
+        """Steps of an epoch; where the batch size does not divide N, the last has empty places."""
+        return -(-self.num_points // self.batch_size)
+
+    def points_at(self, first: int, last: int) -> range:
+        """The points that may stand at places first .. last - 1 of a batch: whole strips.
+
+        Example:
+          >>> order = Order(num_points=1000, batch_size=128, seed=0)
+          >>> order.points_at(0, 64), order.points_at(64, 128)
+          (range(0, 500), range(500, 1000))
+        """
+        width = self.batch_size // self.strips
+        return range(self._bound(first // width), self._bound(-(-last // width)))
+
+    def _bound(self, strip: int) -> int:
+        return strip * self.num_points // self.strips
+
+    def points_in(self, step: int, count: int) -> int:
+        """Points of so many steps of one epoch, beginning at a step of the run."""
+        begin = step % self.steps * self.batch_size
+        return min(begin + count * self.batch_size, self.num_points) - begin
+
+    def epoch(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The points of an epoch, int [steps, batch_size] (-1 is nobody), and a draw for each."""
+        with self._lock:
+            if number not in self._epochs:
+                for old in [other for other in self._epochs if abs(other - number) > _AHEAD]:
+                    del self._epochs[old]
+                self._epochs[number] = self._new_epoch(number)
+            return self._epochs[number]
+
+    def _new_epoch(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        rng = self._rng(_STREAM_ORDER, number)
+        # Strips differ by a point at most, so that the longest ends in the last step.
+        places = np.full((self.strips, self.steps * (self.batch_size // self.strips)), -1, np.int64)
+        for strip in range(self.strips):
+            first, last = self._bound(strip), self._bound(strip + 1)
+            places[strip, : last - first] = first + rng.permutation(last - first)
+        steps = places.reshape(self.strips, self.steps, -1).swapaxes(0, 1)
+        draws = self._rng(_STREAM_POSITIVES, number).random(self.num_points)
+        return steps.reshape(self.steps, self.batch_size), draws
+
+    def _rng(self, stream: int, number: int) -> np.random.Generator:
+        return np.random.default_rng(np.random.SeedSequence([self.seed, stream, number]))

@@ -1,0 +1,71 @@
+"""The order of points: each once an epoch, each in its strip, the same whoever asks."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from snm.order import Order
+
+
+@settings(deadline=None)
+@given(
+    points=st.integers(1, 400),
+    batch=st.integers(1, 200),
+    lanes=st.sampled_from([1, 2, 3, 8]),
+    seed=st.integers(0, 5),
+)
+def test_every_point_stands_once_in_an_epoch_at_a_place_of_its_strip(points, batch, lanes, seed):
+    order = Order.of(points, batch * lanes, seed, lanes)
+    steps, draws = order.epoch(3)
+    assert steps.shape == (order.steps, order.batch_size)
+    assert order.steps == -(-points // order.batch_size)
+    assert sorted(steps[steps >= 0]) == list(range(points))
+    assert draws.shape == (points,) and (draws >= 0).all() and (draws < 1).all()
+    # Whatever the parts that machines take: who makes the places has their points.
+    for parts in {1, 2, lanes, order.batch_size} & set(range(1, order.batch_size + 1)):
+        edges = np.linspace(0, order.batch_size, parts + 1).astype(int)
+        for first, last in pairwise(edges):
+            seen = steps[:, first:last]
+            own = order.points_at(int(first), int(last))
+            assert np.isin(seen[seen >= 0], own).all()
+    counts = [order.points_in(7 * order.steps + step, 1) for step in range(order.steps)]
+    assert counts == (steps >= 0).sum(axis=1).tolist()
+
+
+def test_a_share_is_no_more_than_the_places_need():
+    order = Order.of(1000, 128, 0)
+    assert [len(order.points_at(16 * part, 16 * part + 16)) for part in range(8)] == [125] * 8
+    # With an odd batch there is one strip, which all need.
+    assert order.of(1000, 33, 0).points_at(0, 1) == range(1000)
+
+
+def test_points_meet_each_other():
+    """Two points of any two strips, and of one, meet as often as chance has it (within 5 sigma)."""
+    order = Order.of(256, 128, seed=1)  # 4 points a strip, of which a batch takes 2
+    meetings = np.zeros((256, 256))
+    epochs = 400
+    for number in range(epochs):
+        for batch in order.epoch(number)[0]:
+            meetings[np.ix_(batch, batch)] += 1
+    apart, together = meetings[:4, 4:], meetings[:4, :4][~np.eye(4, dtype=bool)]
+    for found, chance in ((apart, 1 / 2), (together, 1 / 3)):
+        sigma = np.sqrt(epochs * chance * (1 - chance))
+        assert np.abs(found - epochs * chance).max() < 5 * sigma
+
+
+def test_epochs_and_seeds_differ_and_repeat():
+    first, again = Order.of(500, 64, seed=2), Order.of(500, 64, seed=2)
+    np.testing.assert_array_equal(first.epoch(4)[0], again.epoch(4)[0])
+    assert (first.epoch(4)[0] != first.epoch(5)[0]).mean() > 0.8
+    assert (first.epoch(4)[0] != Order.of(500, 64, seed=3).epoch(4)[0]).mean() > 0.8
+
+
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_few_epochs_are_kept(ahead):
+    order = Order.of(500, 64, seed=2)
+    for number in range(10):
+        order.epoch(number + ahead)
+    assert len(order._epochs) <= 4
