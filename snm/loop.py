@@ -26,7 +26,6 @@ from snm.diagnosis import NonFinite, diagnose, points_of_step
 from snm.errors import StoppedError
 from snm.meshes import (
     DATA,
-    LABEL,
     gathered,
     on_mesh,
     points_specs,
@@ -34,6 +33,7 @@ from snm.meshes import (
     spread_stack,
     stack_specs,
     state_specs,
+    table_axes,
 )  # fmt: skip
 from snm.model import Model, TrainState, train_steps
 from snm.processes import several
@@ -385,7 +385,7 @@ def compiled_steps(
     """Several steps as one program, whose parameters change in place."""
     if not source.resident and mesh is None:
         return _compiled_stream(model)
-    axes = {} if mesh is None else {"label_axis": LABEL, "data_axis": DATA}
+    axes = {} if mesh is None else {**table_axes(mesh), "data_axis": DATA}
 
     def steps(state: TrainState, resident: Any, stack: Any) -> Any:
         materialize = functools.partial(source.materialize, resident, shape=shape)
@@ -395,7 +395,7 @@ def compiled_steps(
         here = mesh
 
         def on_all(state: TrainState, resident: Any, stack: Any) -> Any:
-            specs = state_specs(state)
+            specs = state_specs(state, here)
             of_points = points_specs(resident, source.lanes)
             of_stack = stack_specs(stack, source.lanes)
             inputs, outputs = (specs, of_points, of_stack), (specs, PartitionSpec())

@@ -1,8 +1,9 @@
 """Meshes: parsing `--mesh`, laying parameters and batches out over devices, and back onto one.
 
-Both tables are cut by rows over `label`, everything else of the parameters is on every device.
-Tables get as many rows more as make the parts equal; the rows that were added are zeros, are no
-label or feature, and never change. What is kept in files has none of them.
+Class rows are cut over `label`, feature rows over the longer axis, everything else of the
+parameters is on every device. Tables get as many rows more as make the parts equal; the rows that
+were added are zeros, are no label or feature, and never change. What is kept in files has none of
+them.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from snm.head import Head
 from snm.model import Model, TrainState, abstract_state, init_state, join
 from snm.processes import everywhere, on_devices
 
-__all__ = ["DATA", "LABEL", "abstract_on", "gathered", "initial", "joined", "lanes_here",
-           "make_mesh", "on_mesh", "parse_mesh", "points_specs", "shapes_on", "spread",
-           "spread_lanes", "spread_points", "spread_stack", "stack_specs",
-           "state_specs"]  # fmt: skip
+__all__ = ["DATA", "LABEL", "abstract_on", "feature_axis", "gathered", "initial", "joined",
+           "lanes_here", "make_mesh", "on_mesh", "parse_mesh", "points_specs", "shapes_on",
+           "spread", "spread_lanes", "spread_points", "spread_stack", "stack_specs",
+           "state_specs", "table_axes"]  # fmt: skip
 
 DATA, LABEL = "data", "label"
 
@@ -87,6 +88,25 @@ def make_mesh(text: str, num_labels: int, batch_size: int) -> Mesh | None:
     return Mesh(np.asarray(chosen).reshape(data, label), (DATA, LABEL))
 
 
+def feature_axis(data: int, label: int) -> str:
+    """The axis that the feature table is cut over, by their sizes: the longer one.
+
+    The more parts, the fewer rows a device holds, and steps. Of equal sizes it is `label`: its
+    parts have the same points and add up their sums, where those of `data` must also tell each
+    other their points.
+
+    Example:
+      >>> feature_axis(data=8, label=1), feature_axis(data=2, label=4), feature_axis(2, 2)
+      ('data', 'label', 'label')
+    """
+    return DATA if data > label else LABEL
+
+
+def table_axes(mesh: Mesh) -> dict[str, str]:
+    """The axes that the tables are cut over, as the functions of `snm.model` want to be told."""
+    return {"label_axis": LABEL, "feature_axis": feature_axis(mesh.shape[DATA], mesh.shape[LABEL])}
+
+
 def lanes_here(mesh: Mesh) -> range:
     """The parts of a batch that devices of this process hold."""
     mine = [place[0] for place, device in np.ndenumerate(mesh.devices)
@@ -94,15 +114,16 @@ def lanes_here(mesh: Mesh) -> range:
     return range(min(mine), max(mine) + 1)
 
 
-def state_specs(state: TrainState) -> TrainState:
+def state_specs(state: TrainState, mesh: Mesh) -> TrainState:
     """How parameters lie on a mesh: a partition for each array, in the state's structure."""
     everywhere = PartitionSpec()
+    axes = table_axes(mesh)
 
-    def by_rows(of: Any) -> Any:
-        return jax.tree.map(lambda x: PartitionSpec(LABEL, *[None] * (len(x.shape) - 1)), of)
+    def by_rows(of: Any, axis: str = axes["label_axis"]) -> Any:
+        return jax.tree.map(lambda x: PartitionSpec(axis, *[None] * (len(x.shape) - 1)), of)
 
     return TrainState(
-        features=by_rows(state.features),
+        features=by_rows(state.features, axes["feature_axis"]),
         tower=jax.tree.map(lambda _: everywhere, state.tower),
         tower_state=jax.tree.map(lambda _: everywhere, state.tower_state),
         head=Head(by_rows(state.head.table), by_rows(state.head.bias), everywhere),  # type: ignore[arg-type]
@@ -162,12 +183,16 @@ def on_mesh(mesh: Mesh, run: Callable[..., Any], in_specs: Any, out_specs: Any) 
 
 def initial(model: Model, mesh: Mesh) -> TrainState:
     """`init_state` on a mesh, the same numbers: every device makes its own rows, and no other."""
-    parts = mesh.shape[LABEL]
+    axes = table_axes(mesh)
 
     def own() -> TrainState:
-        return init_state(model, part=(jax.lax.axis_index(LABEL), parts))
+        part, feature_part = (
+            (jax.lax.axis_index(axis), mesh.shape[axis])
+            for axis in (axes["label_axis"], axes["feature_axis"])
+        )
+        return init_state(model, part=part, feature_part=feature_part)
 
-    return jax.jit(on_mesh(mesh, own, (), state_specs(abstract_state(model))))()
+    return jax.jit(on_mesh(mesh, own, (), state_specs(abstract_state(model), mesh)))()
 
 
 def spread(state: TrainState, mesh: Mesh) -> TrainState:
@@ -196,22 +221,21 @@ def abstract_on(mesh: Mesh | None, model: Model) -> TrainState:
 
 def shapes_on(state: TrainState, mesh: Mesh) -> TrainState:
     """Shapes, types and places on a mesh of a state that is given in shapes or arrays."""
-    parts = mesh.shape[LABEL]
 
     def one(x: Any, spec: PartitionSpec) -> jax.ShapeDtypeStruct:
         shape = list(x.shape)
-        if len(spec) and spec[0] == LABEL:
-            shape[0] += -shape[0] % parts
+        if len(spec):
+            shape[0] += -shape[0] % mesh.shape[spec[0]]
         return jax.ShapeDtypeStruct(tuple(shape), x.dtype, sharding=NamedSharding(mesh, spec))
 
-    return jax.tree.map(one, state, state_specs(state))
+    return jax.tree.map(one, state, state_specs(state, mesh))
 
 
 def joined(states: list[TrainState], mesh: Mesh) -> TrainState:
     """`join` of states that lie on a mesh, where they lie."""
     if len(states) == 1:
         return states[0]
-    specs = state_specs(jax.eval_shape(join, states))
+    specs = state_specs(jax.eval_shape(join, states), mesh)
     places = jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs)
     return jax.jit(join, out_shardings=places)(states)
 

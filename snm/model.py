@@ -19,7 +19,7 @@ from snm.columns import sum_columns, update_columns
 from snm.encoder import Tower, apply_tower, init_tower
 from snm.head import Head, init_head, update_head
 from snm.rounding import noise_of
-from snm.rows import RowTable, SparseRows, bag, random_rows
+from snm.rows import RowTable, SparseRows, random_rows
 from snm.scoring import Best, Masked, best_scores
 from snm.shards import Shard
 from snm.spec import HeadSpec
@@ -132,12 +132,18 @@ class StepMetrics(NamedTuple):
     ok: jax.Array
 
 
-def init_state(model: Model, *, part: tuple[jax.Array, int] | None = None) -> TrainState:
+def init_state(
+    model: Model,
+    *,
+    part: tuple[jax.Array, int] | None = None,
+    feature_part: tuple[jax.Array, int] | None = None,
+) -> TrainState:
     """Parameters at the start: rows on spheres, the dense layer by its own rule.
 
     Args:
       model: what is trained.
-      part: (i, parts) for the i-th of so many equal ranges of rows of both tables.
+      part: (i, parts) for the i-th of so many equal ranges of class rows.
+      feature_part: the same of the feature rows.
     """
     features_key, head_key = jax.random.split(jax.random.key(model.seed))
     rows = random_rows(
@@ -145,7 +151,7 @@ def init_state(model: Model, *, part: tuple[jax.Array, int] | None = None) -> Tr
         model.num_features,
         model.dim,
         length=model.feature_init,
-        part=part,
+        part=feature_part,
         dtype=model.head.table_dtype,
     )
     keeps = has_accumulator(model.head.row_optimizer)
@@ -171,6 +177,7 @@ def train_step(
     *,
     label_axis: str | None = None,
     data_axis: str | None = None,
+    feature_axis: str | None = None,
 ) -> tuple[TrainState, StepMetrics]:
     """One step: embed, mine, take the loss, step every row that the batch touched.
 
@@ -178,22 +185,23 @@ def train_step(
       model: what is trained.
       state: parameters; donate them.
       batch: the points.
-      label_axis: mesh axis that the rows of both tables are cut over, or None.
+      label_axis: mesh axis that the class rows are cut over, or None.
       data_axis: mesh axis that the points are cut over, or None; see `snm.shards`.
+      feature_axis: mesh axis that the feature rows are cut over, either of these, or None.
 
     Returns:
       The parameters after the step, and what it tells, the same on every device.
     """
     rows = state.features.rows
-    shard = Shard.of(rows, model.num_features, label_axis, data_axis)
+    shard = Shard.of(rows, model.num_features, feature_axis, data_axis)
     key = jax.random.fold_in(jax.random.wrap_key_data(batch.key), batch.step)
     features = _dropped_out(model, batch.features, key, shard)
     rate = model.learning_rate * model.decay(batch.step)
     narrow = rows.dtype == jnp.uint16
 
-    own = shard.own_entries(features, rows.shape[0])
+    entries = shard.of_batch(features, rows.shape[0])
     if batch.columns is None:
-        sums = shard.sum(bag(rows, own))
+        sums = shard.row_sums(rows, features, entries)
     else:
         sums = sum_columns(rows, batch.columns, features)
     queries, pull_back = jax.vjp(functools.partial(apply_tower, model.structure), state.tower, sums)
@@ -215,7 +223,7 @@ def train_step(
     of_tower = jax.tree.map(shard.data_sum, of_tower)
 
     ok = step.ok & jnp.all(jnp.isfinite(of_sums)) & jnp.isfinite(optax.tree.sum(of_tower))
-    ok = shard.all(ok)
+    ok = Shard.of(head.table.rows, model.head.num_labels, label_axis, data_axis).all(ok)
     if batch.columns is not None and not narrow:
         feature_rows = update_columns(
             state.features, batch.columns, features, of_sums, learning_rate=rate, ok=ok
@@ -223,7 +231,7 @@ def train_step(
     else:
         feature_rows = update_rows(
             state.features,
-            [(shard.gather_block(own), shard.gather(of_sums))],
+            [(entries, shard.gather(of_sums))],
             optimizer=model.head.row_optimizer,
             learning_rate=rate,
             ok=ok,
@@ -273,15 +281,21 @@ def join(states: Sequence[TrainState]) -> TrainState:
 
 
 def embed(
-    model: Model, state: TrainState, features: SparseRows, *, label_axis: str | None = None
+    model: Model,
+    state: TrainState,
+    features: SparseRows,
+    *,
+    data_axis: str | None = None,
+    feature_axis: str | None = None,
 ) -> jax.Array:
     """Queries float32 [n, members * dim] of weighted features, without dropout.
 
-    Those of each member have unit length; they are not yet times its multiplier.
+    Those of each member have unit length; they are not yet times its multiplier. The axes are
+    those of `train_step`; without `data_axis` the points are the same on every device.
     """
     rows = state.features.rows
-    shard = Shard.of(rows, model.num_features, label_axis)
-    sums = shard.sum(bag(rows, shard.own_entries(features, rows.shape[0])))
+    shard = Shard.of(rows, model.num_features, feature_axis, data_axis)
+    sums = shard.row_sums(rows, features)
     if model.members == 1:
         return apply_tower(model.structure, state.tower, sums)
     towers = [jax.tree.map(lambda leaf, m=m: leaf[m], state.tower) for m in range(model.members)]
@@ -293,14 +307,15 @@ def embed(
 
 
 def scaled_queries(
-    model: Model, state: TrainState, features: SparseRows, *, label_axis: str | None = None
+    model: Model, state: TrainState, features: SparseRows, **axes: str | None
 ) -> jax.Array:
     """Queries float32 [n, members * dim] whose inner products with class rows are the scores.
 
-    All but the bias, that is: each member's part is times its own multiplier.
+    All but the bias, that is: each member's part is times its own multiplier. The axes are those
+    of `embed`.
     """
     multipliers = jnp.repeat(jnp.exp(jnp.atleast_1d(state.head.log_scale)), model.dim)
-    return embed(model, state, features, label_axis=label_axis) * multipliers[None, :]
+    return embed(model, state, features, **axes) * multipliers[None, :]
 
 
 def best_labels(
@@ -310,12 +325,16 @@ def best_labels(
     count: int,
     *,
     label_axis: str | None = None,
+    **axes: str | None,
 ) -> Best:
-    """The `count` best labels of each point over all K, exactly, ties to the lowest label."""
+    """The `count` best labels of each point over all K, exactly, ties to the lowest label.
+
+    The axes are those of `train_step` and of `embed`.
+    """
     rows = state.head.table.rows
     shard = Shard.of(rows, model.head.num_labels, label_axis)
     best = best_scores(
-        scaled_queries(model, state, features, label_axis=label_axis),
+        scaled_queries(model, state, features, **axes),
         rows,
         None,
         min(count, rows.shape[0]),
@@ -335,11 +354,15 @@ def labels_in_order(
     left_out: Masked,
     *,
     label_axis: str | None = None,
+    **axes: str | None,
 ) -> jax.Array:
-    """`areas.pairs_in_order` of the relevant labels of each point, over all K labels."""
+    """`areas.pairs_in_order` of the relevant labels of each point, over all K labels.
+
+    The axes are those of `train_step` and of `embed`; the points are the same on every device.
+    """
     rows = state.head.table.rows
     return pairs_in_order(
-        scaled_queries(model, state, features, label_axis=label_axis),
+        scaled_queries(model, state, features, **axes),
         rows,
         relevant,
         left_out,

@@ -19,7 +19,7 @@ from snm.blocks import block_of
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.errors import InputError
-from snm.meshes import DATA, LABEL, lanes_here, on_mesh, spread_lanes, state_specs
+from snm.meshes import DATA, lanes_here, on_mesh, spread_lanes, state_specs, table_axes
 from snm.model import Model, TrainState, best_labels, labels_in_order, scaled_queries
 from snm.processes import everywhere
 from snm.rows import SparseRows
@@ -37,18 +37,19 @@ def compiled_top(model: Model, count: int, mesh: Mesh | None) -> jax.stages.Wrap
     best = functools.partial(best_labels, model, count=count)
     if mesh is None:
         return jax.jit(best)
+    best = functools.partial(best, **table_axes(mesh))
     cut = mesh.shape[DATA] > 1
 
     def of_part(state: TrainState, block: SparseRows) -> Best:
         """Of a device's own points and labels; what the devices agree on is on all of them."""
         if not cut:
-            return best(state, block, label_axis=LABEL)
-        found = best(state, jax.tree.map(lambda x: x[0], block), label_axis=LABEL)
+            return best(state, block)
+        found = best(state, jax.tree.map(lambda x: x[0], block), data_axis=DATA)
         return jax.tree.map(lambda x: jax.lax.all_gather(x, DATA, tiled=True), found)
 
     def on_all(state: TrainState, block: SparseRows) -> Best:
         spec = PartitionSpec(DATA) if cut else PartitionSpec()
-        inputs = (state_specs(state), jax.tree.map(lambda _: spec, block))
+        inputs = (state_specs(state, mesh), jax.tree.map(lambda _: spec, block))
         return on_mesh(mesh, of_part, inputs, PartitionSpec())(state, block)
 
     return jax.jit(on_all)
@@ -59,11 +60,12 @@ def _compiled_order(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
     order = functools.partial(labels_in_order, model)
     if mesh is None:
         return jax.jit(order)
-    order = functools.partial(order, label_axis=LABEL)
+    order = functools.partial(order, **table_axes(mesh))
 
     def on_all(state: TrainState, *points: Any) -> jax.Array:
         whole = jax.tree.map(lambda _: PartitionSpec(), points)
-        return on_mesh(mesh, order, (state_specs(state), *whole), PartitionSpec())(state, *points)
+        inputs = (state_specs(state, mesh), *whole)
+        return on_mesh(mesh, order, inputs, PartitionSpec())(state, *points)
 
     return jax.jit(on_all)
 

@@ -1,9 +1,10 @@
 """Which part of the tables and of the batch a device holds, and how the parts agree.
 
-A mesh has two axes. `label` cuts the rows of the class table and of the feature table into equal
-ranges; `data` cuts the points of a batch. What crosses `label` are scores and ids of the best and
-sums of queries, what crosses `data` are queries and the entries of updates: never a score matrix,
-and never anything as long as a table.
+A mesh has two axes. `label` cuts the rows of the class table into equal ranges, `data` the points
+of a batch; the feature table's rows are cut over the longer one (`snm.meshes.feature_axis`). What
+crosses `label` are scores and ids of the best and sums of queries, what crosses `data` are queries
+and the entries of updates; sums of feature rows cross the axis that these are cut over. Never a
+score matrix, and never anything as long as a table.
 
 With no axes (one device) every method hands back what it was given.
 """
@@ -16,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm.rows import SparseRows
+from snm.rows import SparseRows, bag
 from snm.scoring import Best
 
 __all__ = ["Shard"]
@@ -30,7 +31,8 @@ class Shard(NamedTuple):
       num_valid: how many of its rows are rows of the whole table; the rest only makes the parts
         equal. None where all are.
       axis_name: the mesh axis that rows are cut over, or None.
-      data_axis: the mesh axis that points are cut over, or None.
+      data_axis: the mesh axis that points are cut over, or None; feature rows may be cut over it
+        too.
     """
 
     first_row: jax.Array | int
@@ -64,11 +66,11 @@ class Shard(NamedTuple):
         return 1 if self.data_axis is None else lax.axis_size(self.data_axis)
 
     def sum(self, x: jax.Array) -> jax.Array:
-        """The sum over the label parts."""
+        """The sum over the parts of the rows."""
         return x if self.axis_name is None else lax.psum(x, self.axis_name)
 
     def max(self, x: jax.Array) -> jax.Array:
-        """The maximum over the label parts."""
+        """The maximum over the parts of the rows."""
         return x if self.axis_name is None else lax.pmax(x, self.axis_name)
 
     def data_sum(self, x: jax.Array) -> jax.Array:
@@ -77,7 +79,7 @@ class Shard(NamedTuple):
 
     def all(self, x: jax.Array) -> jax.Array:
         """Whether x, a bool, holds on every device."""
-        axes = tuple(axis for axis in (self.axis_name, self.data_axis) if axis is not None)
+        axes = tuple(dict.fromkeys(filter(None, (self.axis_name, self.data_axis))))
         return lax.pmin(x.astype(jnp.int32), axes) > 0 if axes else x
 
     def gather(self, x: jax.Array) -> jax.Array:
@@ -118,7 +120,7 @@ class Shard(NamedTuple):
         return lax.dynamic_slice_in_dim(drawn, first, drawn.shape[0] // self.data_parts)
 
     def agree(self, best: Best, count: int) -> Best:
-        """The best of all label parts, from the best of each: parts * count numbers a point.
+        """The best of all parts of the rows, from the best of each: parts * count numbers a point.
 
         Ties go to the lowest slot, as the parts come in order.
         """
@@ -141,3 +143,28 @@ class Shard(NamedTuple):
             return block
         place, here = self.local(block.ids, num_rows)
         return SparseRows(place, jnp.where(here, block.values, 0), block.starts)
+
+    def of_batch(self, block: SparseRows, num_rows: int) -> SparseRows:
+        """`own_entries` of the block of the whole batch."""
+        return self.own_entries(self.gather_block(block), num_rows)
+
+    def row_sums(
+        self, rows: jax.Array, block: SparseRows, of_batch: SparseRows | None = None
+    ) -> jax.Array:
+        """`rows.bag` of this device's points over the whole table, of which it holds some rows.
+
+        Args:
+          rows: [N, dim], those that this device holds.
+          block: sparse [n, total] block of its points.
+          of_batch: `of_batch` of the block, where the caller has it.
+
+        Returns:
+          float32 [n, dim].
+        """
+        num_rows = rows.shape[0]
+        if self.axis_name is None or self.axis_name != self.data_axis:
+            return self.sum(bag(rows, self.own_entries(block, num_rows)))
+        # The devices along the axis have other points too: each adds up what its rows give to the
+        # points of all, and of the parts' sums each gets those of its own points.
+        of_batch = self.of_batch(block, num_rows) if of_batch is None else of_batch
+        return lax.psum_scatter(bag(rows, of_batch), self.axis_name, tiled=True)

@@ -6,7 +6,7 @@ import re
 import jax
 import numpy as np
 import pytest
-from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec
 
 import snm
 from snm import rows as rows_module
@@ -14,11 +14,25 @@ from snm.batches import Source
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.loop import NonFiniteError, Stepped, compiled_steps
-from snm.meshes import LABEL, initial, make_mesh, parse_mesh, spread, state_specs
-from snm.model import abstract_state, init_state
+from snm.meshes import DATA as OVER_DATA
+from snm.meshes import (
+    LABEL,
+    abstract_on,
+    feature_axis,
+    initial,
+    make_mesh,
+    on_mesh,
+    parse_mesh,
+    spread,
+    table_axes,
+)
+from snm.model import init_state
 from snm.order import Order
 from snm.phases import Started
+from snm.prediction import compiled_top
+from snm.rows import SparseRows
 from snm.runs import make_model, resolve
+from snm.shards import Shard
 from snm.sources import make_source
 from snm.trainer import training
 
@@ -62,8 +76,11 @@ CASES = {
     "lists": dict(loss="listmle"),
     "lists of the whole sample": dict(loss="rankcosine", mined="all", learning_rate=20.0),
 }
+# Feature rows lie over `data` in the first, and in those beside them.
 MESHES = ("data=2", "label=2", "data=2,label=4", "label=8")
-EVERYDAY = {("decoupled softmax", "data=2,label=4")}
+MORE = ("data=8", "data=4,label=2")
+OF_FEATURES = ("decoupled softmax", "adagrad", "two members")  # what concerns their rows
+EVERYDAY = {("decoupled softmax", "data=4,label=2")}
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +101,7 @@ def on_one(tmp_path_factory):
     [
         pytest.param(case, mesh, marks=[] if (case, mesh) in EVERYDAY else pytest.mark.slow)
         for case in CASES
-        for mesh in MESHES
+        for mesh in (MESHES + MORE if case in OF_FEATURES else MESHES)
     ],
 )
 def test_a_mesh_computes_what_one_device_does(case, mesh, on_one, tmp_path):
@@ -98,7 +115,7 @@ def test_a_mesh_computes_what_one_device_does(case, mesh, on_one, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mesh", MESHES)
+@pytest.mark.parametrize("mesh", MESHES + MORE)
 def test_points_on_the_device_are_cut_too(mesh, on_one, tmp_path):
     losses, metrics, _ = on_one("on the device")
     here, found, _ = run(tmp_path / "run", mesh=mesh, data_on="device")
@@ -112,6 +129,8 @@ def test_points_on_the_device_are_cut_too(mesh, on_one, tmp_path):
         ("", "label=8"),
         pytest.param("label=8", "data=2", marks=pytest.mark.slow),
         pytest.param("data=2,label=4", "", marks=pytest.mark.slow),
+        pytest.param("data=8", "data=2,label=4", marks=pytest.mark.slow),
+        pytest.param("label=2", "data=8", marks=pytest.mark.slow),
     ],
 )
 def test_a_checkpoint_goes_on_under_another_mesh(first, then, tmp_path):
@@ -122,7 +141,32 @@ def test_a_checkpoint_goes_on_under_another_mesh(first, then, tmp_path):
     np.testing.assert_allclose(np.concatenate([half, rest]), whole, rtol=1e-4)
     assert found["P@1"] == pytest.approx(metrics["P@1"], abs=0.3)
     # What was kept has no added rows: it loads on one device.
-    assert snm.load(tmp_path / "run").state.head.table.rows.shape == (203, 16)
+    loaded = snm.load(tmp_path / "run").state
+    assert loaded.head.table.rows.shape == (203, 16)
+    assert loaded.features.rows.shape == (301, 16)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mesh", ["data=8", "label=8"])
+def test_narrow_rows_over_either_axis(mesh, tmp_path):
+    """Each device rounds by draws of its own, so that the losses of the first steps are close."""
+    losses, metrics, _ = run(tmp_path / "one", table_dtype="bfloat16")
+    here, found, _ = run(tmp_path / "run", mesh=mesh, table_dtype="bfloat16")
+    np.testing.assert_allclose(here[:4], losses[:4], rtol=5e-3)
+    np.testing.assert_allclose(here, losses, rtol=0.05)
+    assert found["P@1"] == pytest.approx(metrics["P@1"], abs=10)
+
+
+@pytest.mark.slow
+def test_another_run_is_where_a_mesh_begins(tmp_path):
+    old = dataclasses.replace(SMALL, epochs=1)
+    list(training(DATA, old, tmp_path / "old"))
+    found = []
+    for mesh in ("", "data=8"):
+        events = training(DATA, dataclasses.replace(SMALL, mesh=mesh), tmp_path / f"new{mesh}",
+                          warm_start=tmp_path / "old")  # fmt: skip
+        found.append([event.loss for event in events if isinstance(event, Stepped)])
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-4)
 
 
 # -- the start ---------------------------------------------------------------------------------
@@ -133,29 +177,89 @@ def model_of(**changes):
     return make_model(config, DATA.train.num_features, DATA.train.num_labels, 100)
 
 
-@pytest.mark.parametrize("block", [16, 64, 1 << 16])
-def test_every_device_starts_with_its_own_rows(block, monkeypatch):
+@pytest.mark.parametrize(
+    ("text", "block", "of_features", "of_labels"),
+    [
+        ("data=2,label=4", 16, 4, 4),
+        ("data=2,label=4", 64, 4, 4),
+        ("data=2,label=4", 1 << 16, 4, 4),
+        ("data=4,label=2", 64, 4, 2),
+        ("data=8", 64, 8, 1),
+    ],
+)
+def test_every_device_starts_with_its_own_rows(text, block, of_features, of_labels, monkeypatch):
     monkeypatch.setattr(rows_module, "_RANDOM_ROWS", block)
-    mesh = make_mesh("data=2,label=4", 203, 32)
-    model = model_of()
+    mesh = make_mesh(text, 203, 32)
+    model = model_of(row_optimizer="adagrad")
     whole = init_state(model)
     cut = initial(model, mesh)
-    for mine, rows in (
-        (cut.features.rows, whole.features.rows),
-        (cut.head.table.rows, whole.head.table.rows),
+    for mine, rows, parts in (
+        (cut.features.rows, whole.features.rows, of_features),
+        (cut.features.accumulator, whole.features.accumulator, of_features),
+        (cut.head.table.rows, whole.head.table.rows, of_labels),
+        (cut.head.bias, whole.head.bias, of_labels),
     ):
-        assert len(mine) % 4 == 0
+        assert len(mine) == -(-len(rows) // parts) * parts
         np.testing.assert_allclose(np.asarray(mine)[: len(rows)], rows, rtol=1e-6)
         assert not np.asarray(mine)[len(rows) :].any()
-        assert {shard.data.shape[0] for shard in mine.addressable_shards} == {len(mine) // 4}
+        firsts = [part.index[0].indices(len(mine))[0] for part in mine.addressable_shards]
+        assert {part.data.shape[0] for part in mine.addressable_shards} == {len(mine) // parts}
+        assert len(firsts) == 8 and len(set(firsts)) == parts
 
 
-def test_spreading_a_state_adds_rows_of_zeros():
-    mesh = make_mesh("label=8", 203, 32)
+@pytest.mark.parametrize(
+    ("text", "axis", "rows"), [("label=8", LABEL, 304), ("data=3,label=2", OVER_DATA, 303)]
+)
+def test_spreading_a_state_adds_rows_of_zeros(text, axis, rows):
+    mesh = make_mesh(text, 203, 33)
     state = spread(init_state(model_of()), mesh)
-    assert state.head.table.rows.shape == (208, 16)
-    assert state.head.bias.shape == (208,)
-    assert state.features.rows.sharding.spec == jax.P(LABEL, None)
+    labels = mesh.shape[LABEL]
+    assert state.head.table.rows.shape == (203 + -203 % labels, 16)
+    assert state.head.bias.shape == (203 + -203 % labels,)
+    assert state.features.rows.sharding.spec == jax.P(axis, None)
+    assert state.features.rows.shape == (rows, 16)
+    assert not np.asarray(state.features.rows)[301:].any()
+
+
+def test_features_lie_over_the_longer_axis():
+    for data in range(1, 9):
+        for label in range(1, 9):
+            sizes = {OVER_DATA: data, LABEL: label}
+            assert sizes[feature_axis(data, label)] == max(data, label)
+    assert feature_axis(4, 4) == LABEL
+
+
+@pytest.mark.parametrize("data_axis", [None, OVER_DATA])
+@pytest.mark.parametrize("axis", [OVER_DATA, LABEL])
+def test_sums_of_rows_over_either_axis(axis, data_axis):
+    """Of 6 points over 11 rows in 4 or 2 parts, against a product of dense float64 matrices."""
+    rng = np.random.default_rng(0)
+    mesh = make_mesh("data=4,label=2", 203, 32)
+    parts, lanes = mesh.shape[axis], 4
+    table = rng.normal(size=(11, 3)).astype(np.float32)
+    padded = np.pad(table, [(0, -11 % parts), (0, 0)])
+    dense = rng.normal(size=(lanes, 6, 11)) * (rng.random((lanes, 6, 11)) < 0.4)
+    if data_axis is None:
+        dense = np.broadcast_to(dense[:1], dense.shape)
+
+    def block(matrix):
+        points, ids = np.nonzero(matrix)
+        spare = 66 - len(ids)  # padding names a row of the first part
+        return SparseRows(
+            np.pad(ids, (0, spare)).astype(np.int32),
+            np.pad(matrix[points, ids], (0, spare)).astype(np.float32),
+            np.searchsorted(points, np.arange(7)).astype(np.int32),
+        )
+
+    def own(rows, block):
+        shard = Shard.of(rows, 11, axis, data_axis)
+        return shard.row_sums(rows, jax.tree.map(lambda x: x[0], block))[None]
+
+    blocks = jax.tree.map(lambda *leaves: np.stack(leaves), *map(block, dense))
+    rows_spec, lane = PartitionSpec(axis, None), PartitionSpec(OVER_DATA)
+    sums = on_mesh(mesh, own, (rows_spec, lane), lane)
+    found = jax.jit(sums)(padded, blocks)
+    np.testing.assert_allclose(found, dense @ table.astype(np.float64), rtol=1e-5, atol=1e-5)
 
 
 # -- what a step moves and holds ---------------------------------------------------------------
@@ -174,35 +278,32 @@ def compiled_step(mesh, num_labels=200_000, features=100_000, **changes):
     source = make_source(model.head, matrix, labels, batch_size=32, seed=0, weight_of_term="mean",
                          resident=False, sampler="uniform", frequency_power=0.75,
                          lanes=mesh.shape["data"])  # fmt: skip
-    parts = mesh.shape[LABEL]
-    state = abstract_state(model)
-
-    def on_device(x, spec):
-        shape = list(x.shape)
-        if len(spec) and spec[0] == LABEL:
-            shape[0] += -shape[0] % parts
-        return jax.ShapeDtypeStruct(shape, x.dtype, sharding=NamedSharding(mesh, spec))
-
-    state = jax.tree.map(on_device, state, state_specs(state))
     step = compiled_steps(model, source, source.shape(0), mesh)
-    return step.lower(state, (), source.stack(0, 1)).compile()
+    return step.lower(abstract_on(mesh, model), (), source.stack(0, 1)).compile()
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("text", "changes"),
     [
-        {},
-        pytest.param(dict(loss="bowl", mined=4096), marks=pytest.mark.slow),
-        pytest.param(dict(row_optimizer="adagrad"), marks=pytest.mark.slow),
+        ("data=4,label=2", {}),
+        pytest.param("data=2,label=2", {}, marks=pytest.mark.slow),
+        pytest.param("data=8", {}, marks=pytest.mark.slow),
+        pytest.param("data=2,label=2", dict(loss="bowl", mined=4096), marks=pytest.mark.slow),
+        pytest.param("data=2,label=2", dict(row_optimizer="adagrad"), marks=pytest.mark.slow),
+        pytest.param("data=4,label=2", dict(row_optimizer="adagrad"), marks=pytest.mark.slow),
     ],
 )
-def test_no_table_is_copied_and_none_is_sent(changes):
-    mesh = make_mesh("data=2,label=2", 200_000, 32)
-    compiled = compiled_step(mesh, **changes)
+def test_no_table_is_copied_and_none_is_sent(text, changes):
+    mesh = make_mesh(text, 200_000, 32)
+    of_features = 800_000 // mesh.shape[table_axes(mesh)["feature_axis"]]
+    of_labels = 200_000 // mesh.shape[LABEL]
+    compiled = compiled_step(mesh, features=800_000, **changes)
     text = compiled.as_text()
-    copies = re.findall(r"= f32\[(?:100000|50000)(?:,64)?\]\S* copy(?:-start)?\(.*", text)
+    parts = f"(?:{of_features}|{of_labels})(?:,64)?"
+    assert re.search(rf"= f32\[{parts}\]", text)
+    copies = re.findall(rf"= f32\[{parts}\]\S* copy(?:-start)?\(.*", text)
     assert not copies, copies[:3]
-    table = 4 * 64 * 100_000  # this device's half of the class rows
+    table = 4 * 64 * 100_000  # the smaller of this device's parts
     assert compiled.memory_analysis().temp_size_in_bytes < 0.7 * table
     for numbers in exchanged(text):
         assert numbers < 100_000, "an exchange as long as a part of a table"
@@ -234,12 +335,46 @@ def test_predictions_are_those_of_one_device(mesh):
     np.testing.assert_allclose(found_scores, scores, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("mesh", ["data=8", "data=4,label=2", "data=2,label=4"])
+def test_pairs_in_order_are_those_of_one_device(mesh):
+    model = model_of()
+    state, weighting = init_state(model), Weighting.fit("tfidf", DATA.train.features)
+    devices = make_mesh(mesh, 203, 32)
+    points = DATA.test.features, DATA.test.labels, np.zeros((0, 2), np.int64)
+    one = snm.Predictor(model, state, weighting, block_rows=50)
+    many = snm.Predictor(model, spread(state, devices), weighting, mesh=devices, block_rows=50)
+    for (m, found), (n, expected) in zip(
+        many.pairs_in_order(*points), one.pairs_in_order(*points), strict=True
+    ):
+        assert m == n
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.slow
+def test_a_part_of_the_features_may_be_empty():
+    """Three features over eight devices: five of them hold none."""
+    model = dataclasses.replace(model_of(), num_features=3)
+    state, devices = init_state(model), make_mesh("data=8", 203, 32)
+    dense = np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32)
+    ids, starts = np.tile(np.arange(3, dtype=np.int32), 8), np.arange(0, 25, 3, dtype=np.int32)
+    whole = compiled_top(model, 5, None)(state, SparseRows(ids, dense.reshape(-1), starts))
+    lanes = SparseRows(ids.reshape(8, 3), dense, np.tile(np.int32([0, 3]), (8, 1)))
+    found = compiled_top(model, 5, devices)(spread(state, devices), lanes)
+    np.testing.assert_array_equal(found.slots, whole.slots)
+    np.testing.assert_allclose(found.scores, whole.scores, rtol=1e-5, atol=1e-6)
+
+
 # -- what is not finite ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "mesh",
-    ["data=2,label=4", pytest.param("label=2", marks=pytest.mark.slow)],
+    [
+        "data=2,label=4",
+        pytest.param("label=2", marks=pytest.mark.slow),
+        pytest.param("data=8", marks=pytest.mark.slow),
+    ],
 )
 def test_a_mesh_names_the_tensor_and_the_row(mesh, tmp_path, monkeypatch):
     stack = Source.stack

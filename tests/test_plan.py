@@ -89,16 +89,23 @@ def test_tables_and_optimiser_by_hand(folder):
         )
 
 
-def test_a_mesh_divides_tables_and_batches(folder, planned):
-    """30 features and 20 labels in four parts of 8 and 5 rows, the dense layer in each."""
+@pytest.mark.parametrize(
+    ("mesh", "of_features", "of_labels"),
+    [("data=2,label=4", 8, 5), pytest.param("data=8", 4, 20, marks=pytest.mark.slow),
+     pytest.param("data=4,label=2", 8, 10, marks=pytest.mark.slow)],
+)  # fmt: skip
+def test_a_mesh_divides_tables_and_batches(mesh, of_features, of_labels, folder, planned):
+    """30 features over the longer axis, 20 labels over `label`, the dense layer in each."""
     dataset = snm.load_data(folder)
-    settings = dataclasses.replace(tiny.CONFIG, encoder="relu", mesh="data=2,label=4")
+    settings = dataclasses.replace(
+        tiny.CONFIG, encoder="relu", mesh=mesh, row_optimizer="adagrad", learning_rate=0.1
+    )
     found, programs = forecast(dataset, resolve(settings, dataset))
     needs = found.needs
     assert programs.mesh.size == needs.devices == 8
-    assert needs.tables == 4 * ((8 + 5) * 8 + 5 + 1 + 64)
-    assert needs.optimiser == 4 * (64 + 1)
-    assert needs.whole == 4 * ((30 + 20) * 8 + 20 + 1 + 64 + 64 + 1)
+    assert needs.tables == 4 * ((of_features + of_labels) * 8 + of_labels + 1 + 64)
+    assert needs.optimiser == 4 * (of_features + of_labels + 64 + 1)
+    assert needs.whole == 4 * ((30 + 20) * (8 + 1) + 20 + 1 + 64 + 64 + 1)
     assert needs.stack < planned[0].needs.stack  # of points half, of the sample all
     assert found.device["training"]["tables"] == needs.tables
     assert found.host["training"]["tables"] == 8 * needs.tables  # which one CPU plays

@@ -163,10 +163,11 @@ def test_a_checkpoint_goes_on_with_another_number_of_processes(data, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_process_starts_from_another_run(data, tmp_path):
+@pytest.mark.parametrize("mesh", ["label=2", "data=2"])
+def test_a_process_starts_from_another_run(mesh, data, tmp_path):
     alone(data, tmp_path / "old")
     start_from = f"--warm-start={tmp_path / 'old'}"
-    found = together(data, tmp_path / "two", "--mesh=label=2", start_from)
+    found = together(data, tmp_path / "two", f"--mesh={mesh}", start_from)
     train(data, tiny.CONFIG, tmp_path / "one", warm_start=tmp_path / "old")
     np.testing.assert_allclose(found[0], told(tmp_path / "one"), rtol=1e-4)
 
