@@ -32,6 +32,7 @@ COUNTED = [  # labels, features, batch, mesh
     (1_000_000, 100_000, 256, "label=8"),
     (1_000_000, 100_000, 256, "label=32"),
     (1_000_000, 100_000, 256, "data=8"),
+    (1_000_000, 10_000_000, 256, "data=8"),
     (1_000_000, 100_000, 256, "data=8,label=4"),
     (1_000_000, 100_000, 1024, "data=8,label=4"),
 ]
@@ -51,6 +52,8 @@ class Exchange:
     @property
     def sent(self) -> float:
         """Bytes that a device sends where the devices of a group stand in a ring."""
+        if self.kind == "reduce-scatter":  # the result is its part of what was added up
+            return self.size * (self.group - 1.0)
         share = (self.group - 1) / self.group
         return self.size * share * (2 if self.kind == "all-reduce" else 1)
 
@@ -113,7 +116,7 @@ def count() -> None:
     for labels, features, batch, mesh in COUNTED:
         found = list(exchanges(compiled(labels, features, batch, mesh)))
         gathered = sum(one.size for one in found if one.kind == "all-gather")
-        reduced = sum(one.size for one in found if one.kind == "all-reduce")
+        reduced = sum(one.size for one in found if one.kind in ("all-reduce", "reduce-scatter"))
         parts = dict(part.split("=") for part in mesh.split(","))
         data, label = int(parts.get("data", 1)), int(parts.get("label", 1))
         formula = sum(sent_bytes(batch, data, label).values())
@@ -128,18 +131,23 @@ def count() -> None:
 
 
 def sent_bytes(batch: int, data: int, label: int) -> dict[str, float]:
-    """Bytes that a device sends in a step over each axis, rings: nothing here knows K."""
+    """Bytes that a device sends in a step over each axis, rings: nothing here knows K or d."""
+    from snm.meshes import DATA, feature_axis
+
     own = batch / data
     vector = 4 * DIM
+    by_data = feature_axis(data, label) == DATA
     across = (label - 1) / label
     over_label = across * (
-        2 * own * vector * 2  # sums of feature rows, gradients of queries: reduced
+        2 * own * vector  # gradients of queries: reduced
+        + (0 if by_data else 2 * own * vector)  # sums of feature rows: reduced
         + 2 * own * LABELS_A_POINT * 4  # scores of positives: reduced
         + label * own * MINED * 8  # the best of each part, scores and ids: gathered
     )
     across = (data - 1) / data
     over_data = across * (
         batch * vector * 2  # queries, gradients of feature sums: gathered
+        + (batch * vector if by_data else 0)  # sums of feature rows: reduced, each device its part
         + batch * (LABELS_A_POINT + MINED + FEATURES_A_POINT) * 8  # ids and values of updates
         + 2 * DIM * DIM * 4  # the dense layer's gradient: reduced
     )
@@ -162,7 +170,7 @@ class Machine:
     host: int = 8
 
 
-COLLECTIVES = {"label": 6, "data": 9}
+COLLECTIVES = {"label": 5, "data": 9}  # and one more over the axis of the feature rows
 SIZES = [  # labels, features, batch
     (3_000_000, 340_000, 1024),
     (100_000_000, 10_000_000, 4096),
@@ -173,13 +181,17 @@ GPUS = (8, 16, 32, 64, 128, 256)
 
 
 def planned(labels: int, features: int, batch: int, gpus: int, on: Machine) -> dict[str, Any]:
-    """Memory, bytes and seconds of a step; tables are cut into as few parts as hold them."""
-    tables = 4.0 * (labels * (DIM + 1) + features * DIM)
+    """Memory, bytes and seconds of a step; class rows are cut into as few parts as leave room."""
+    from snm.meshes import feature_axis
+
+    def tables_of(data: int, label: int) -> float:
+        return 4.0 * (labels * (DIM + 1) / label + features * DIM / max(data, label))
+
     label = 1
-    while tables / label > on.memory * on.used:
+    while tables_of(gpus // label, label) > on.memory * on.used:
         label *= 2
     if label > gpus:
-        return {"label": label, "data": 0, "tables": tables}
+        return {"label": label, "data": 0, "tables": tables_of(0, label)}
     data = gpus // label
     own = batch / data
     row = 4 * DIM
@@ -189,8 +201,9 @@ def planned(labels: int, features: int, batch: int, gpus: int, on: Machine) -> d
     pairs = own * MINED * row / label  # mined rows, for the gradient of queries
     # Updates: every device of a part steps the same rows, from the points of the whole batch.
     touched = min(batch * MINED, SAMPLED) / label * 2 * row
-    features_read = own * FEATURES_A_POINT * row / label
-    features_written = batch * FEATURES_A_POINT * 2 * row / label
+    # Of feature rows each reads those it holds: of its points, or, cut over data, of all points.
+    features_read = own * FEATURES_A_POINT * row / (label if label >= data else 1)
+    features_written = batch * FEATURES_A_POINT * 2 * row / max(data, label)
     scattered = pairs + touched + features_read + features_written
     sent = sent_bytes(batch, data, label)
     wait = 0.0
@@ -198,12 +211,14 @@ def planned(labels: int, features: int, batch: int, gpus: int, on: Machine) -> d
         if parts > 1:
             far = span > on.host
             rate, least = (on.far, on.far_wait) if far else (on.near, on.near_wait)
-            wait += sent[axis] / rate + COLLECTIVES[axis] * least * math.log2(parts)
+            count = COLLECTIVES[axis] + (feature_axis(data, label) == axis)
+            wait += sent[axis] / rate + count * least * math.log2(parts)
     compute = operations / on.products
     memory = streamed / on.streamed + scattered / on.scattered
     return {
-        "label": label, "data": data, "tables": tables / label, "batch": own * row * 6
-        + own * label * MINED * 8 + batch * (2 * row + MINED * 8), "sent": sum(sent.values()),
+        "label": label, "data": data, "tables": tables_of(data, label), "batch": own * row * 6
+        + own * label * MINED * 8 + batch * ((2 + (data > label)) * row + MINED * 8),
+        "sent": sum(sent.values()),
         "compute": compute, "memory": memory, "network": wait,
         "step": compute + memory + wait, "rate": batch / (compute + memory + wait),
     }  # fmt: skip

@@ -3,21 +3,25 @@
 import pytest
 
 from benchmarks import scaling
+from snm.meshes import parse_mesh
 
 MODULE = """
   %a = f32[256,512]{1,0} all-gather(%q), channel_id=1, replica_groups={{0,4},{1,5}}, dimensions={0}
   %b = (f32[128,512]{1,0}, s32[]) all-reduce(%s, %t), replica_groups=[2,4]<=[8], to_apply=%add
   %c = f32[9]{0} all-reduce(%s), replica_groups={{0},{1}}, to_apply=%add
   %d = f32[9]{0} add(%s, %s)
+  %e = f32[32,512]{1,0} reduce-scatter(%s), replica_groups=[2,4]<=[8], dimensions={0}, to_apply=%add
 """
 
 
 def test_collectives_are_read_from_a_module():
-    gathered, reduced = scaling.exchanges(MODULE)
+    gathered, reduced, scattered = scaling.exchanges(MODULE)
     assert gathered == scaling.Exchange("all-gather", 2, 256 * 512 * 4)
     assert reduced == scaling.Exchange("all-reduce", 4, 128 * 512 * 4 + 4)
     assert gathered.sent == 256 * 512 * 4 / 2
     assert reduced.sent == 2 * (128 * 512 * 4 + 4) * 3 / 4
+    assert scattered == scaling.Exchange("reduce-scatter", 4, 32 * 512 * 4)
+    assert scattered.sent == 128 * 512 * 4 * 3 / 4  # of what each had: all parts but its own
 
 
 def test_one_device_sends_nothing_and_parts_send_their_best():
@@ -34,12 +38,25 @@ def test_a_plan_needs_memory_first():
     assert (found["data"], found["label"]) == (2, 64)
     rows = 4 * (10**9 * 513 + 10**7 * 512)
     assert found["tables"] == pytest.approx(rows / 64)
+    found = scaling.planned(3 * 10**6, 340_000, 1024, 8, machine)
+    assert (found["data"], found["label"]) == (8, 1)  # feature rows in eight, class rows whole
+    assert found["tables"] == pytest.approx(4 * (3 * 10**6 * 513 + 340_000 / 8 * 512))
+
+
+def test_sums_of_features_cross_the_axis_that_their_rows_lie_over():
+    """With 4 x 2 over `data`, with 4 x 4 over `label`: by hand, one vector a point each."""
+    vector, best = 4 * scaling.DIM, scaling.MINED * 8
+    others = 2 * 64 * scaling.LABELS_A_POINT * 4
+    by_data, by_label = scaling.sent_bytes(256, 4, 2), scaling.sent_bytes(256, 4, 4)
+    assert by_data["label"] == (2 * 64 * vector + others + 2 * 64 * best) / 2
+    assert by_label["label"] == (2 * 64 * vector * 2 + others + 4 * 64 * best) * 3 / 4
+    assert by_data["data"] - by_label["data"] == 256 * vector * 3 / 4
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mesh", ["data=2,label=4", "label=8"])
+@pytest.mark.parametrize("mesh", ["data=2,label=4", "label=8", "data=8", "data=4,label=2"])
 def test_the_count_is_the_formula(mesh):
-    data, label = (2, 4) if "data" in mesh else (1, 8)
+    data, label = parse_mesh(mesh)
     text = scaling.compiled(100_000, 100_000, 256, mesh)
     counted = sum(one.sent for one in scaling.exchanges(text))
     formula = sum(scaling.sent_bytes(256, data, label).values())
