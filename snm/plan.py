@@ -34,7 +34,17 @@ from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.loop import compiled_steps
 from snm.memory import available_memory, resident_memory
-from snm.meshes import DATA, initial, make_mesh, shapes_on, spread_points, spread_stack
+from snm.meshes import (
+    DATA,
+    LABEL,
+    feature_axis,
+    initial,
+    make_mesh,
+    parse_mesh,
+    shapes_on,
+    spread_points,
+    spread_stack,
+)
 from snm.model import Model, abstract_state, init_state, join
 from snm.phases import first_phase, steps_per_dispatch
 from snm.prediction import ROWS, compiled_top
@@ -396,7 +406,9 @@ def _changes(needs: Needs, config: Config, model: Model, limit: int) -> Iterator
     if needs.resident:
         yield "--data-on host", dataclasses.replace(needs, resident=0)
     if has_accumulator(config.row_optimizer):
-        rows = 4 * (model.num_features + model.head.num_labels)
+        data, label = parse_mesh(config.mesh)
+        of_features = {DATA: data, LABEL: label}[feature_axis(data, label)]
+        rows = 4 * (-(-model.num_features // of_features) + -(-model.head.num_labels // label))
         less = dataclasses.replace(needs, optimiser=max(needs.optimiser - rows, 0))
         yield "--row-optimizer sgd", less
     for members in range(needs.members - 1, 0, -1):

@@ -152,6 +152,18 @@ def test_ways_to_fit_do_and_cost_little_first(planned):
     assert not list(ways_to_fit(expected, settings, model, 100 * MIB))
 
 
+@pytest.mark.parametrize(("mesh", "rows"), [("", 50), ("data=8", 4 + 20), ("data=2,label=4", 13)])
+def test_without_accumulators_a_device_saves_its_own(mesh, rows, planned):
+    """Of 30 features over the longer axis and 20 labels over `label`, one number each."""
+    settings = dataclasses.replace(tiny.CONFIG, row_optimizer="adagrad", mesh=mesh)
+    expected = dataclasses.replace(planned[0], device=account(planned[0].needs, on_cpu=False)[1])
+    big = dataclasses.replace(expected.needs, optimiser=MIB, devices=8 if mesh else 1)
+    ways = dict(ways_to_fit(dataclasses.replace(expected, needs=big), settings,
+                            planned[1].model, 1 << 40))  # fmt: skip
+    _, device = account(dataclasses.replace(big, optimiser=MIB - 4 * rows), on_cpu=False)
+    assert ways["--row-optimizer sgd"] == max(sum(parts.values()) for parts in device.values())
+
+
 def test_a_step_is_timed(planned):
     assert 0 < seconds_per_step(planned[1]) < 5
 
