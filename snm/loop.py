@@ -24,10 +24,18 @@ from jax.sharding import Mesh, PartitionSpec
 from snm.batches import Source
 from snm.diagnosis import NonFinite, diagnose, points_of_step
 from snm.errors import StoppedError
-from snm.meshes import DATA, LABEL, gathered, on_mesh, spread_stack, stack_specs, state_specs
+from snm.meshes import (
+    DATA,
+    LABEL,
+    on_mesh,
+    spread_stack,
+    stack_specs,
+    state_specs,
+    without_added,
+)
 from snm.model import Model, TrainState, train_steps
-from snm.processes import everywhere, several
-from snm.saving import Store, Writer, has_room
+from snm.processes import everywhere
+from snm.saving import Store, writer_for
 from snm.spec import HeadSpec
 
 __all__ = [
@@ -251,7 +259,8 @@ def run_steps(
         loss = math.fsum(losses[ok]) / ok.sum() if ok.any() else math.nan
         yield Stepped(first + count, source.points_of(first, count), loss, seconds)
 
-    with Writer(checkpoints, aside=mesh is None and has_room(state)) as writer:
+    kept = None if mesh is None else functools.partial(without_added, model=model)
+    with writer_for(checkpoints, state, kept) as writer:
         for first, count, stack in _ahead(source, plan, mesh):
             shape = source.shape_of_step(first)
             stage = bisect.bisect_right(cuts, first) - 1
@@ -285,9 +294,7 @@ def run_steps(
                 assert probe is not None
                 yield Probed(done, progress.seconds, probe(state))
             if saving or best or progress.stopped or stopping:
-                # Several processes write their own parts, one writes what it has gathered.
-                kept = state if mesh is None or several() else gathered(state, model)
-                writer.save(done, kept, dataclasses.asdict(progress), score)
+                writer.save(done, state, dataclasses.asdict(progress), score)
                 yield from map(Saved, writer.written())
             clock.restart()
             if progress.stopped or stopping:

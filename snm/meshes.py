@@ -16,6 +16,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from snm.batches import OF_POINTS
+from snm.copies import host_copy
 from snm.errors import InputError
 from snm.head import Head
 from snm.model import Model, TrainState, abstract_state, init_state, join
@@ -23,7 +24,7 @@ from snm.processes import everywhere, on_devices
 
 __all__ = ["DATA", "LABEL", "abstract_on", "gathered", "initial", "joined", "lanes_here",
            "make_mesh", "on_mesh", "parse_mesh", "shapes_on", "spread", "spread_lanes",
-           "spread_stack", "stack_specs", "state_specs"]  # fmt: skip
+           "spread_stack", "stack_specs", "state_specs", "without_added"]  # fmt: skip
 
 DATA, LABEL = "data", "label"
 
@@ -204,7 +205,11 @@ def joined(states: list[TrainState], mesh: Mesh) -> TrainState:
 
 def gathered(state: TrainState, model: Model) -> TrainState:
     """A state as it is kept in files: on the host, without the rows that a mesh added."""
-    whole = jax.tree.map(_on_host, state)
+    return without_added(host_copy(state), model)
+
+
+def without_added(whole: TrainState, model: Model) -> TrainState:
+    """A state of the host without the rows that a mesh added: views, no copies."""
 
     def cut(table: Any, count: int) -> Any:
         return jax.tree.map(lambda x: x[:count], table)
@@ -214,11 +219,3 @@ def gathered(state: TrainState, model: Model) -> TrainState:
         whole.head, table=cut(whole.head.table, labels), bias=cut(whole.head.bias, labels)
     )
     return dataclasses.replace(whole, features=cut(whole.features, model.num_features), head=head)
-
-
-def _on_host(x: jax.Array) -> np.ndarray:
-    """From the parts themselves: an array keeps a view of its whole, and cannot be donated then."""
-    out = np.empty(x.shape, x.dtype)
-    for part in x.addressable_shards:
-        out[part.index] = np.asarray(part.data)
-    return out

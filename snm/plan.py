@@ -28,6 +28,7 @@ from scipy.sparse import csr_matrix
 
 from snm.batches import Source, block_of
 from snm.config import Config
+from snm.copies import state_bytes
 from snm.data.dataset import Dataset
 from snm.data.weighting import Weighting
 from snm.errors import InputError
@@ -39,7 +40,7 @@ from snm.phases import first_phase, source_of, steps_per_dispatch
 from snm.prediction import ROWS, compiled_top
 from snm.processes import everywhere
 from snm.runs import head_stages, make_model
-from snm.saving import has_room, state_bytes
+from snm.saving import has_room
 from snm.updates import has_accumulator
 
 __all__ = [
@@ -216,7 +217,7 @@ def forecast(dataset: Dataset, config: Config) -> tuple[Forecast, Programs]:
         step=int(step.memory_analysis().temp_size_in_bytes),
         scores=scores,
         resident=source.resident,
-        aside=mesh is None and has_room(state),
+        aside=has_room(shapes),
         watches=phase.held_out is not None,
         members=config.members,
         devices=1 if mesh is None else len(mesh.local_devices),
