@@ -2,6 +2,7 @@
 
 import pytest
 
+import snm
 from benchmarks import scaling
 
 MODULE = """
@@ -34,6 +35,28 @@ def test_a_plan_needs_memory_first():
     assert (found["data"], found["label"]) == (2, 64)
     rows = 4 * (10**9 * 513 + 10**7 * 512)
     assert found["tables"] == pytest.approx(rows / 64)
+
+
+def test_calls_are_timed_in_turn():
+    called = []
+    clock = iter([0, 1, 10, 14, 20, 22, 30, 37])
+
+    def call(name):
+        return lambda: called.append(name)
+
+    found = scaling.interleaved({"a": call("a"), "b": call("b")}, 2, (lambda: next(clock),))
+    assert called == ["a", "b", "a", "b"]
+    assert found == {"a": [[1, 2]], "b": [[4, 7]]}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mesh", ["", "data=2,label=4"])
+def test_a_step_that_is_timed_is_taken(mesh, monkeypatch):
+    monkeypatch.setattr(scaling, "TIMED_SETTINGS", dict(dim=8, members=1, sampled=64))
+    data = snm.generate(points=64, test_points=1, features=60, labels=100, seed=0)
+    call = scaling.stepper(data, 16, mesh, 8)
+    call()
+    call()  # the parameters that the first left
 
 
 @pytest.mark.slow
