@@ -1,7 +1,7 @@
 """How often a mesh mines another label than one device does: flips at near ties.
 
-python -m benchmarks.flips --out benchmarks/results/flips.json           # generated data: minutes
-python -m benchmarks.flips path/to/data --out FILE                       # data of yours
+python -m benchmarks.flips                                      # generated data: ten minutes
+python -m benchmarks.flips generated path/to/data --out FILE    # data of yours beside it
 
 The same steps are taken on one device and on meshes that a CPU plays. Scores are sums in float32,
 whose order a mesh changes, so that of two labels whose scores are nearly the same the other one may
@@ -250,11 +250,11 @@ _COLUMNS = (
 
 
 def main() -> None:
-    """Prints a table, and writes it as JSON."""
+    """Prints a table a data set, and writes them as JSON."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("data", nargs="?", help="a data set; without one, generated data")
+    parser.add_argument("data", nargs="*", help="data sets; `generated` is the default")
     parser.add_argument("--out", type=Path, help="a JSON file to write")
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--mined", type=int, nargs="+", default=[64, 256], help="k'")
@@ -264,11 +264,21 @@ def main() -> None:
 
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_num_cpu_devices", 8)
-    from rich.console import Console
-
     import snm
 
-    data = snm.generate(**GENERATED) if given.data is None else snm.load_data(given.data)
+    found = []
+    for name in given.data or ["generated"]:
+        data = snm.generate(**GENERATED) if name == "generated" else snm.load_data(name)
+        found.append(measured(name if name == "generated" else data.name, data, given))
+    if given.out is not None:
+        given.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def measured(name: str, data: Any, given: argparse.Namespace) -> dict[str, Any]:
+    """Prints the table of a data set; JSON values of it."""
+    import jax
+    from rich.console import Console
+
     train = data.train
     rows = []
     with Console(stderr=True).status("compiling") as bar:
@@ -281,10 +291,6 @@ def main() -> None:
                     {"mesh": mesh, "from": what, "mined_a_point": count, "rate": flips.rate,
                      **dataclasses.asdict(flips)}
                 )  # fmt: skip
-    name = "generated" if given.data is None else data.name
-    about = {"data": name, "points": train.num_points, "features": train.num_features,
-             "labels": train.num_labels, "steps": given.steps, **SETTINGS,
-             "jax": jax.__version__}  # fmt: skip
     print(f"{name}: {train.num_points:,} points, {train.num_labels:,} labels, {given.steps} steps")
     print(f"| {' | '.join(_COLUMNS)} |\n|---|---|{'---:|' * (len(_COLUMNS) - 2)}")
     for row in rows:
@@ -294,9 +300,10 @@ def main() -> None:
             f"{row['first_in_spacings']:.0f}", f"{row['widest']:.1e}", row["tied"],
             f"{row['scores']:.1e}", f"{row['loss']:.1e}",
         )  # fmt: skip
-        print(f"| {' | '.join(map(str, cells))} |")
-    if given.out is not None:
-        given.out.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n", encoding="utf-8")
+        print(f"| {' | '.join(map(str, cells))} |", flush=True)
+    return {"data": name, "points": train.num_points, "features": train.num_features,
+            "labels": train.num_labels, "steps": given.steps, **SETTINGS,
+            "jax": jax.__version__, "rows": rows}  # fmt: skip
 
 
 if __name__ == "__main__":
