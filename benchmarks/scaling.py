@@ -1,9 +1,10 @@
 """What a step over many devices exchanges, counted, and what it would take on many GPUs, on paper.
 
 python -m benchmarks.scaling count           # compiles steps, counts their collectives: minutes
+python -m benchmarks.scaling time            # steps cut over devices, against one device: minutes
 python -m benchmarks.scaling plan            # arithmetic only; assumptions are at the top
 
-Both print the tables of `benchmarks/SCALING.md`.
+All print tables of `benchmarks/SCALING.md`.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import math
+import os
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 DIM = 512
@@ -125,6 +128,111 @@ def count() -> None:
         shown = " | ".join(f"{cell / 2**20:.2f}" for cell in cells)
         print(f"| {labels:,} | {features:,} | {batch} | `{mesh}` | {len(found)} | {shown} |",
               flush=True)  # fmt: skip
+
+
+# -- timing ------------------------------------------------------------------------------------
+
+TIMED = {  # batch -> meshes, each against one device with that batch
+    256: ("label=2", "label=8", "data=2,label=4", "data=8"),
+    128: ("data=4",),
+    64: ("data=2",),
+}
+TIMED_MINED = (16, 256)
+TIMED_DATA = dict(points=1024, test_points=1, features=20_000, labels=50_000, seed=0,
+                  labels_per_point=LABELS_A_POINT, nonzeros_per_point=FEATURES_A_POINT)  # fmt: skip
+TIMED_SETTINGS = dict(dim=128, members=1, sampled=4096)
+STEPS = 4  # a dispatch, as training on a CPU
+ROUNDS = 12
+_CLOCKS = (time.perf_counter, time.process_time)
+
+
+def stepper(data: Any, batch: int, mesh_text: str, mined: int) -> Callable[[], None]:
+    """Takes `STEPS` steps of the default preset on a mesh, `""` for one device, per call."""
+    import jax
+
+    import snm
+    from snm.data.weighting import Weighting
+    from snm.loop import compiled_steps
+    from snm.meshes import initial, make_mesh, spread_stack
+    from snm.model import init_state
+    from snm.runs import make_model, resolve
+    from snm.sources import source_of
+
+    config = dataclasses.replace(
+        snm.preset("default"), batch_size=batch, mined=mined, **TIMED_SETTINGS
+    )
+    train = data.train
+    model = make_model(resolve(config, data), train.num_features, train.num_labels, 100)
+    mesh = make_mesh(mesh_text, train.num_labels, batch)
+    as_they_are = Weighting("none")
+    source = source_of(resolve(config, data), model.head, train, None, as_they_are, mesh)
+    stack = source.stack(0, STEPS)
+    stack = stack if mesh is None else spread_stack(stack, source.lanes, mesh)
+    state = jax.jit(lambda: init_state(model))() if mesh is None else initial(model, mesh)
+    step = compiled_steps(model, source, source.shape(0), mesh)
+
+    def call() -> None:
+        nonlocal state
+        state, metrics = step(state, (), stack)
+        jax.block_until_ready((state, metrics))
+
+    return call
+
+
+def interleaved(
+    calls: dict[str, Callable[[], None]],
+    rounds: int,
+    clocks: tuple[Callable[[], float], ...] = _CLOCKS,
+) -> dict[str, list[list[float]]]:
+    """What each call takes by each clock, round by round; in a round all are called in turn.
+
+    Returns:
+      For each name, a list a clock of as many numbers as rounds.
+    """
+    found: dict[str, list[list[float]]] = {name: [[] for _ in clocks] for name in calls}
+    for _ in range(rounds):
+        for name, call in calls.items():
+            begun = [clock() for clock in clocks]
+            call()
+            for numbers, clock, before in zip(found[name], clocks, begun, strict=True):
+                numbers.append(clock() - before)
+    return found
+
+
+def timed() -> None:
+    """Prints what steps take that are cut, as ratios to the same steps on one device."""
+    import jax
+
+    jax.config.update("jax_platforms", "cpu")
+    jax.config.update("jax_num_cpu_devices", 8)
+    from rich.console import Console
+
+    import snm
+    from snm.bench.contest import quartiles, ratios
+
+    data = snm.generate(**TIMED_DATA)
+    print(f"load average {os.getloadavg()[1]:.1f} on {os.cpu_count()} cores; {ROUNDS} rounds\n")
+    print(f"| {' | '.join(_TIMED)} |\n|---:|---:|---:|---|---:|---|---:|---|---:|")
+    for mined in TIMED_MINED:
+        for batch, meshes in TIMED.items():
+            with Console(stderr=True).status(f"k' {mined}, batch {batch}"):
+                calls = {name: stepper(data, batch, name, mined) for name in ("", *meshes)}
+                interleaved(calls, 2)  # compiles, and warms up
+                found = interleaved(calls, ROUNDS)
+            for mesh in meshes:
+                cells = []
+                for mine, one in zip(found[mesh], found[""], strict=True):
+                    low, middle, high = ratios(mine, one)
+                    cells += [f"{middle:.2f}", f"{low:.2f} to {high:.2f}"]
+                lanes = int(dict(part.split("=") for part in mesh.split(",")).get("data", 1))
+                alone = 1e3 * quartiles(found[""][0])[1] / STEPS
+                print(f"| {mined} | {batch} | {batch // lanes} | `{mesh}` | {' | '.join(cells)} "
+                      f"| {alone:.0f} |", flush=True)  # fmt: skip
+    print(f"\nload average {os.getloadavg()[1]:.1f} at the end")
+
+
+_TIMED = ("k'", "batch", "points a lane", "mesh", "time to one device's", "(quartiles)",
+          "processor time", "(quartiles)", "one device, ms")  # fmt: skip
 
 
 # -- on paper ----------------------------------------------------------------------------------
@@ -257,5 +365,5 @@ def _cells(found: dict[str, Any]) -> list[str]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("count", "plan"))
-    {"count": count, "plan": plan}[parser.parse_args().what]()
+    parser.add_argument("what", choices=("count", "time", "plan"))
+    {"count": count, "time": timed, "plan": plan}[parser.parse_args().what]()

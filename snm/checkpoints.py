@@ -7,15 +7,15 @@ read by nobody before it is checked: a damaged file never gets as far as orbax. 
 a tenth to a sixth of the time of the writing.
 
 Several processes write one checkpoint together, each the parts that it holds, into a folder that
-all of them see; process 0 adds the manifest. Reading, each checks its share of the files and takes
-the parts that it will hold.
+all of them see; process 0 adds the manifest. It is begun by all in their main threads, and ended on
+the side: there they meet at JAX's coordinator alone, since what crosses devices must be in the same
+order everywhere. Reading, each checks its share of the files and takes the parts that it will hold.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import errno
 import json
 import logging
 import os
@@ -23,24 +23,23 @@ import shutil
 import sys
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 from orbax.checkpoint import v1 as ocp
 
+from snm.disk import REASONS, disk_trouble, reason_number, require_room
 from snm.errors import InputError
-from snm.processes import first, first_to_say, of_first, several, wait
+from snm.processes import first, first_to_say, of_first, several
 
-__all__ = ["Checkpoints", "DamagedError", "Note", "SavingError", "host_copy"]
+__all__ = ["Checkpoints", "DamagedError", "Note", "SavingError"]
 
 _UNFINISHED = ".orbax-checkpoint-tmp"
 _DROPPED = ".dropped"
 _MANIFEST = "manifest.json"
 _LATE_SECONDS = 0.5
-_SPARE = 1 << 16  # bytes of a checkpoint beside its arrays
 _MOST_LISTED = 64  # checkpoints that several processes tell each other of
 _PIECE = 1 << 22  # bytes read at once: few enough for the cache
 
@@ -106,35 +105,82 @@ class Checkpoints:
         Raises:
           SavingError: a full disk, say; what was there before is still there.
         """
-        try:
-            if first():
-                self._folder.mkdir(parents=True, exist_ok=True)
-                # What a killed run left; only a run that is alive writes here: it holds the lock.
-                self._sweep()
-                _require_room(self._folder, sum(leaf.nbytes for leaf in jax.tree.leaves(state)))
-            wait("a checkpoint begins")
+        self.begin(step, state, progress, score)()
+
+    def begin(
+        self, step: int, state: Any, progress: dict[str, Any], score: float | None
+    ) -> Callable[[], None]:
+        """Begins a checkpoint, as `save`; what this returns ends it, and may be called on the side.
+
+        Of several processes all must call it, at the same point of their main threads, and all
+        must end what was begun. On the side nothing is waited for but each other, at the
+        coordinator; the arrays of jax that the state has may be donated in the meantime: what is
+        to be written of them is on the host by then.
+
+        Raises:
+          SavingError: as `save`; the same for all where there is no room.
+        """
+        with self._told(step):
+            self._make_room(step, state)
             context = ocp.Context()
             # Parameters do not compress; trying takes longer than the writing.
             context.array.saving.use_compression = False
             context.memory.deepcopy_host_arrays = False
             with _quiet(), context:
-                ocp.save_checkpointables(str(self.path(step)), dict(state=state), overwrite=True)
+                writing = ocp.save_checkpointables_async(
+                    str(self.path(step)), dict(state=state), overwrite=True
+                )
+
+        def end() -> None:
+            with self._told(step):
+                with _quiet():
+                    writing.result()
+                if first():
+                    files = _fingerprints(self.path(step))
+                    note = Note(progress, score, self._about, files, padded=several())
+                    _write_manifest(self.path(step) / _MANIFEST, dataclasses.asdict(note))
             if first():
-                files = _fingerprints(self.path(step))
-                note = Note(progress, score, self._about, files, padded=several())
-                _write_manifest(self.path(step) / _MANIFEST, dataclasses.asdict(note))
-            wait("a checkpoint ends")
+                for old in self._superseded(step, progress.get("best_step")):
+                    self._drop(old)
+
+        return end
+
+    def _make_room(self, step: int, state: Any) -> None:
+        """Process 0 looks whether the disk has room, and tells all."""
+        trouble: OSError | None = None
+        if first():
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                # What a killed run left; only a run that is alive writes here: it holds the lock.
+                self._sweep()
+                require_room(self._folder, sum(leaf.nbytes for leaf in jax.tree.leaves(state)))
+            except OSError as error:
+                trouble = error
+        number = first_to_say(len(REASONS) if trouble is None else reason_number(trouble))
+        if trouble is not None:
+            raise trouble
+        if number < len(REASONS):
+            raise self.failure(step, REASONS[number])
+
+    @contextlib.contextmanager
+    def _told(self, step: int) -> Iterator[None]:
+        """What the disk has to say becomes a SavingError, and what is half-written goes."""
+        try:
+            yield
+        except SavingError:
+            raise
         except Exception as error:
             if first():
                 self._sweep()
-            if (reason := _disk_trouble(error)) is None:
+            if (reason := disk_trouble(error)) is None:
                 raise
-            raise SavingError(
-                f"{self.path(step)}: {reason}; the checkpoint was not written, and {self._left()}"
-            ) from error
-        if first():
-            for old in self._superseded(step, progress.get("best_step")):
-                self._drop(old)
+            raise self.failure(step, reason) from error
+
+    def failure(self, step: int, reason: str) -> SavingError:
+        """The error of a checkpoint that could not be written, for one of `REASONS`."""
+        return SavingError(
+            f"{self.path(step)}: {reason}; the checkpoint was not written, and {self._left()}"
+        )
 
     def _left(self) -> str:
         newest = self.latest()
@@ -271,12 +317,6 @@ class Checkpoints:
         return None, None, []
 
 
-def _require_room(folder: Path, size: int) -> None:
-    """Finds a full disk before half of a checkpoint is written to it."""
-    if shutil.disk_usage(folder).free < size + _SPARE:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Keeps what is raised here from being told many times over.
@@ -301,45 +341,6 @@ def _quiet() -> Iterator[None]:
     finally:
         logger.setLevel(level)
         sys.unraisablehook = hook
-
-
-def host_copy(state: Any, into: Any = None) -> Any:
-    """The arrays of a state in the host's own memory, which no later step can write to.
-
-    Args:
-      state: a pytree of arrays.
-      into: what an earlier call returned: its memory is used again.
-    """
-
-    def copied(leaf: Any, old: Any) -> np.ndarray:
-        view = _view(leaf)
-        if old is None:
-            return np.array(view, copy=True)
-        np.copyto(old, view)
-        return old
-
-    if into is None:
-        return jax.tree.map(lambda leaf: copied(leaf, None), state)
-    return jax.tree.map(copied, state, into)
-
-
-def _view(leaf: Any) -> np.ndarray:
-    """A leaf on the host; what it holds there is let go with the view.
-
-    An array of jax keeps the view of itself that it once gave, and is then copied, not donated, by
-    the next step; its shards are arrays of their own.
-    """
-    if not isinstance(leaf, jax.Array):
-        return np.asarray(leaf)
-    if not leaf.is_fully_addressable:
-        raise ValueError("a state that other processes hold parts of has no copy on one host")
-    shards = leaf.addressable_shards
-    if leaf.is_fully_replicated:
-        return np.asarray(shards[0].data)
-    whole = np.empty(leaf.shape, leaf.dtype)
-    for shard in shards:
-        whole[shard.index] = np.asarray(shard.data)
-    return whole
 
 
 def _fingerprints(folder: Path, said: dict[str, list[int]] | None = None) -> dict[str, list[int]]:
@@ -388,22 +389,3 @@ def _first_line(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     text = lines[0] if lines else type(error).__name__
     return text if len(text) <= 160 else f"{text[:160]} ..."
-
-
-_DISK = {
-    code: os.strerror(code).lower()
-    for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS, errno.EPERM,
-                 errno.EIO)
-}  # fmt: skip
-
-
-def _disk_trouble(error: BaseException | None) -> str | None:
-    """What the disk said, if that is what an error is about: tensorstore tells it in words."""
-    while error is not None:
-        if isinstance(error, OSError) and error.errno in _DISK:
-            return _DISK[error.errno]
-        for reason in _DISK.values():
-            if reason in str(error).lower():
-                return reason
-        error = error.__cause__ or error.__context__
-    return None

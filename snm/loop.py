@@ -26,7 +26,6 @@ from snm.diagnosis import NonFinite, diagnose, points_of_step
 from snm.errors import StoppedError
 from snm.meshes import (
     DATA,
-    gathered,
     on_mesh,
     points_specs,
     spread_points,
@@ -34,10 +33,10 @@ from snm.meshes import (
     stack_specs,
     state_specs,
     table_axes,
-)  # fmt: skip
+    without_added,
+)
 from snm.model import Model, TrainState, train_steps
-from snm.processes import several
-from snm.saving import Store, Writer, has_room
+from snm.saving import Store, writer_for
 from snm.spec import HeadSpec
 
 __all__ = [
@@ -261,7 +260,8 @@ def run_steps(
         loss = math.fsum(losses[ok]) / ok.sum() if ok.any() else math.nan
         yield Stepped(first + count, source.order.points_in(first, count), loss, seconds)
 
-    with Writer(checkpoints, aside=mesh is None and has_room(state)) as writer:
+    kept = None if mesh is None else functools.partial(without_added, model=model)
+    with writer_for(checkpoints, state, kept) as writer:
         for first, count, stack in _ahead(source, plan, mesh):
             shape = source.shape_of_step(first)
             stage = bisect.bisect_right(cuts, first) - 1
@@ -295,9 +295,7 @@ def run_steps(
                 assert probe is not None
                 yield Probed(done, progress.seconds, probe(state))
             if saving or best or progress.stopped or stopping:
-                # Several processes write their own parts, one writes what it has gathered.
-                kept = state if mesh is None or several() else gathered(state, model)
-                writer.save(done, kept, dataclasses.asdict(progress), score)
+                writer.save(done, state, dataclasses.asdict(progress), score)
                 yield from map(Saved, writer.written())
             clock.restart()
             if progress.stopped or stopping:

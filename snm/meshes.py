@@ -17,6 +17,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from snm.batches import OF_POINTS
+from snm.copies import host_copy
 from snm.errors import InputError
 from snm.head import Head
 from snm.model import Model, TrainState, abstract_state, init_state, join
@@ -25,7 +26,8 @@ from snm.processes import everywhere, on_devices
 __all__ = ["DATA", "LABEL", "abstract_on", "feature_axis", "gathered", "initial", "joined",
            "lanes_here", "make_mesh", "on_mesh", "parse_mesh", "points_specs", "shapes_on",
            "spread", "spread_lanes", "spread_points", "spread_stack", "stack_specs",
-           "state_specs", "table_axes"]  # fmt: skip
+           "state_specs", "table_axes",
+           "without_added"]  # fmt: skip
 
 DATA, LABEL = "data", "label"
 
@@ -242,7 +244,11 @@ def joined(states: list[TrainState], mesh: Mesh) -> TrainState:
 
 def gathered(state: TrainState, model: Model) -> TrainState:
     """A state as it is kept in files: on the host, without the rows that a mesh added."""
-    whole = jax.tree.map(_on_host, state)
+    return without_added(host_copy(state), model)
+
+
+def without_added(whole: TrainState, model: Model) -> TrainState:
+    """A state of the host without the rows that a mesh added: views, no copies."""
 
     def cut(table: Any, count: int) -> Any:
         return jax.tree.map(lambda x: x[:count], table)
@@ -252,11 +258,3 @@ def gathered(state: TrainState, model: Model) -> TrainState:
         whole.head, table=cut(whole.head.table, labels), bias=cut(whole.head.bias, labels)
     )
     return dataclasses.replace(whole, features=cut(whole.features, model.num_features), head=head)
-
-
-def _on_host(x: jax.Array) -> np.ndarray:
-    """From the parts themselves: an array keeps a view of its whole, and cannot be donated then."""
-    out = np.empty(x.shape, x.dtype)
-    for part in x.addressable_shards:
-        out[part.index] = np.asarray(part.data)
-    return out

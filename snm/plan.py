@@ -29,6 +29,7 @@ from scipy.sparse import csr_matrix
 from snm.batches import Source
 from snm.blocks import block_of
 from snm.config import Config
+from snm.copies import state_bytes
 from snm.data.dataset import Dataset
 from snm.data.weighting import Weighting
 from snm.errors import InputError
@@ -49,7 +50,7 @@ from snm.model import Model, abstract_state, init_state, join
 from snm.phases import first_phase, steps_per_dispatch
 from snm.prediction import ROWS, compiled_top
 from snm.runs import head_stages, make_model
-from snm.saving import has_room, state_bytes
+from snm.saving import has_room
 from snm.sources import source_of
 from snm.updates import has_accumulator
 
@@ -226,7 +227,7 @@ def forecast(dataset: Dataset, config: Config) -> tuple[Forecast, Programs]:
         step=int(step.memory_analysis().temp_size_in_bytes),
         scores=scores,
         resident=state_bytes(resident) // source.lanes,
-        aside=mesh is None and has_room(state),
+        aside=has_room(shapes),
         watches=phase.held_out is not None,
         members=config.members,
         devices=1 if mesh is None else len(mesh.local_devices),

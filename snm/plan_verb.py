@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from snm.config import Config
+from snm.copies import state_bytes
 from snm.data.dataset import Dataset, load
 from snm.errors import InputError
 from snm.meshes import parse_mesh
@@ -30,7 +31,6 @@ from snm.plan import (
 )
 from snm.processes import of_first
 from snm.runs import resolve
-from snm.saving import state_bytes
 
 __all__ = ["Room", "refuse_what_cannot_fit", "room", "run_plan", "size_in_words"]
 

@@ -14,7 +14,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
-__all__ = ["AgreedStop", "everywhere", "first", "first_to_say", "of_first", "on_devices",
+__all__ = ["Agreed", "AgreedStop", "everywhere", "first", "first_to_say", "of_first", "on_devices",
            "several", "summed", "wait"]  # fmt: skip
 
 
@@ -84,11 +84,37 @@ def everywhere(tree: Any, mesh: Mesh) -> Any:
     return jax.tree.map(one, tree)
 
 
-class AgreedStop:
-    """Whether any process wishes to stop, the same answer for all at the same question.
+class Agreed:
+    """The lowest of the processes' numbers, the same answer for all at the same question.
 
-    A question is answered with what the processes wished at the one before it: like the losses, it
+    A question is answered with what the processes said at the one before it: like the losses, it
     is read when the device has long finished, so that the host never waits.
+    """
+
+    def __init__(self) -> None:
+        self._asked: jax.Array | None = None
+        devices = Mesh(np.asarray(jax.devices()), ("all",))
+        self._sharding = NamedSharding(devices, PartitionSpec("all"))
+        self._lowest = jax.jit(
+            lambda numbers: numbers.min(), out_shardings=NamedSharding(devices, PartitionSpec())
+        )
+
+    def __call__(self, number: int) -> int | None:
+        """Asks, as all processes must in their main threads; the first question has no answer."""
+        answer = None if self._asked is None else int(np.asarray(self._asked))
+        mine = np.asarray([number], np.int32)
+        self._asked = self._lowest(
+            on_devices((jax.device_count(),), self._sharding, lambda _: mine)
+        )
+        return answer
+
+    def forget(self) -> None:
+        """Makes the next question a first one."""
+        self._asked = None
+
+
+class AgreedStop:
+    """Whether any process wishes to stop: `Agreed`, and yes for good.
 
     Args:
       wished: of this process.
@@ -97,18 +123,10 @@ class AgreedStop:
     def __init__(self, wished: Callable[[], bool]):
         self._wished = wished
         self._agreed = False
-        self._asked: jax.Array | None = None
-        devices = Mesh(np.asarray(jax.devices()), ("all",))
-        self._sharding = NamedSharding(devices, PartitionSpec("all"))
-        self._any = jax.jit(
-            lambda wishes: wishes.any(), out_shardings=NamedSharding(devices, PartitionSpec())
-        )
+        self._ask = Agreed()
 
     def __call__(self) -> bool:
         """Asks; all processes must."""
         if not self._agreed:
-            self._agreed = self._asked is not None and bool(np.asarray(self._asked))
-            mine = np.asarray([self._wished()])
-            shape = (jax.device_count(),)
-            self._asked = self._any(on_devices(shape, self._sharding, lambda _: mine))
+            self._agreed = self._ask(int(not self._wished())) == 0
         return self._agreed

@@ -6,10 +6,12 @@ The processes are real, and meet over loopback. One such test is quick, the othe
 import dataclasses
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import jax
@@ -22,12 +24,15 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import snm
+from snm.checkpoints import Checkpoints, SavingError
 from snm.data.formats import write_text
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.meeting import GONE, Meeting, launched
 from snm.meshes import lanes_here, make_mesh, spread_stack
+from snm.processes import Agreed
 from snm.runs import RunFolder, make_model, resolve
+from snm.saving import TogetherWriter
 from snm.sources import make_source, source_of
 from snm.trainer import train
 
@@ -47,7 +52,7 @@ def free_port():
         return place.getsockname()[1]
 
 
-def start(data, run, *flags, processes=2, devices=1, launcher=None):
+def start(data, run, *flags, processes=2, devices=1, launcher=None, program=("-m", "snm")):
     """The processes of a run; `launcher` gives what one would put into their environments."""
     port = free_port()
     found = []
@@ -67,7 +72,7 @@ def start(data, run, *flags, processes=2, devices=1, launcher=None):
         environment = {**os.environ, "JAX_NUM_CPU_DEVICES": str(devices), **given}
         found.append(
             subprocess.Popen(
-                [sys.executable, "-m", "snm", *words, *flags],
+                [sys.executable, *program, *words, *flags],
                 env=environment,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -434,6 +439,134 @@ def test_a_damaged_checkpoint_is_passed_over_by_all(data, tmp_path):
     assert any("a damaged checkpoint" in text for text in told(run, "noted", "text"))
     whole = alone(data, tmp_path / "whole", epochs=3)
     assert found[1]["P@1"] == pytest.approx(whole[1]["P@1"], abs=0.3)
+
+
+# -- checkpoints on the side -------------------------------------------------------------------
+
+SLOW_SECONDS = 3
+SLOW = f"""
+import sys, time
+from snm.checkpoints import Checkpoints
+from snm.cli import main
+
+begin = Checkpoints.begin
+
+def slow(self, *args):
+    end = begin(self, *args)
+
+    def later():
+        time.sleep({SLOW_SECONDS})
+        end()
+
+    return later
+
+Checkpoints.begin = slow
+main(sys.argv[1:])
+"""
+ASIDE = ("--mesh=data=2", "--epochs=30", "--checkpoint-every=40")  # of 120 steps
+
+
+@pytest.fixture(scope="module")
+def undisturbed(data, tmp_path_factory):
+    run = tmp_path_factory.mktemp("undisturbed") / "run"
+    together(data, run, *ASIDE)
+    return arrays(run)
+
+
+@pytest.mark.slow
+def test_all_go_on_while_a_checkpoint_is_written(data, undisturbed, tmp_path):
+    run = tmp_path / "run"
+    together(data, run, *ASIDE, program=("-c", SLOW))
+    events = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    names = [(event["event"], event.get("step")) for event in events]
+    assert [step for name, step in names if name == "saved"] == [40, 80, 120]
+    # All steps up to the next checkpoint, which waits for this one, were taken before it was whole.
+    assert names.index(("stepped", 80)) < names.index(("saved", 40))
+    assert names.index(("stepped", 120)) < names.index(("saved", 80))
+    for mine, other in zip(arrays(run), undisturbed, strict=True):
+        np.testing.assert_array_equal(mine, other)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dead", [0, 1])
+def test_a_process_killed_while_a_checkpoint_is_written(dead, data, undisturbed, tmp_path):
+    run = tmp_path / "run"
+    processes = start(data, run, *ASIDE, program=("-c", SLOW))
+    checkpoints = RunFolder(run).checkpoints(2)
+    wait_for(run, 40, processes)
+    last = time.monotonic() + 60
+    while not checkpoints.path(80).is_dir():  # as orbax leaves it; the manifest comes later
+        assert time.monotonic() < last
+        time.sleep(0.02)
+    processes[dead].send_signal(signal.SIGKILL)
+    found = ended([processes[1 - dead]], within=TIMEOUT + LEEWAY)
+    processes[dead].communicate()
+    assert found[0][0] == GONE
+    # Where process 0 is left, and all parts are, it may still make that one whole.
+    assert checkpoints.latest() in ((40,) if dead == 0 else (40, 80))
+    together(data, run, *ASIDE)
+    for mine, other in zip(arrays(run), undisturbed, strict=True):
+        np.testing.assert_array_equal(mine, other)
+
+
+@pytest.mark.slow
+def test_one_that_cannot_write_its_part_ends_all_with_one_line(data, tmp_path):
+    run = tmp_path / "run"
+    processes = start(data, run, "--mesh=label=2", "--epochs=4000")
+    wait_for(run, 8, processes)
+    # Nothing that it writes may grow past a few bytes: the file system says so to it alone.
+    resource.prlimit(processes[1].pid, resource.RLIMIT_FSIZE, (16, resource.RLIM_INFINITY))
+    begun = time.monotonic()
+    found = ended(processes, within=60)
+    newest = RunFolder(run).checkpoints(2).latest()
+    print(f"\nprocess 1 found no room, both ended after {time.monotonic() - begun:.1f} s")
+    for status, said in found:
+        line = said.splitlines()[-1]
+        assert status == 1, said
+        assert f"file too large; the checkpoint was not written, and that of step {newest}" in line
+    epochs = -(-newest // 4) + 1
+    together(data, run, "--mesh=label=2", f"--epochs={epochs}")
+    assert told(run, field="step")[-1] == 4 * epochs
+
+
+def test_what_one_process_says_all_hear_one_question_later(tmp_path, monkeypatch):
+    """With one process, whose word is that of all."""
+    gate = threading.Event()
+    checkpoints = Checkpoints(tmp_path / "checkpoints")
+    begin = Checkpoints.begin
+
+    def held(self, *args):
+        end = begin(self, *args)
+        return lambda: (gate.wait(60), end())
+
+    monkeypatch.setattr(Checkpoints, "begin", held)
+    state = {"rows": jax.numpy.arange(1000.0)}
+    with TogetherWriter(checkpoints, aside=True) as writer:
+        writer.save(1, state, {}, None)
+        assert [writer.written() for _ in range(3)] == [[], [], []]
+        assert checkpoints.latest() is None
+        gate.set()
+        writer.wait()
+        assert writer.written() == [1]
+        assert checkpoints.latest() == 1
+        # An old answer is no answer to a new question.
+        gate.clear()
+        writer.save(2, state, {}, None)
+        assert [writer.written() for _ in range(3)] == [[], [], []]
+        gate.set()
+
+
+def test_another_process_is_believed(tmp_path, monkeypatch):
+    gate = threading.Event()
+    monkeypatch.setattr(Checkpoints, "begin", lambda self, *args: lambda: gate.wait(60))
+    writer = TogetherWriter(Checkpoints(tmp_path / "checkpoints"), aside=True)
+    writer.save(7, {}, {}, None)
+    monkeypatch.setattr(Agreed, "__call__", lambda self, mine: 0)  # the first of the reasons
+    with pytest.raises(SavingError, match=r"7: no space left on device; .*there is none before"):
+        writer.wait()
+    writer.close()  # which does not wait for what will never end
+    assert not gate.is_set()
+    gate.set()
 
 
 # -- the options -------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import pytest
 
+import snm
 from benchmarks import scaling
 from snm.meshes import parse_mesh
 
@@ -51,6 +52,28 @@ def test_sums_of_features_cross_the_axis_that_their_rows_lie_over():
     assert by_data["label"] == (2 * 64 * vector + others + 2 * 64 * best) / 2
     assert by_label["label"] == (2 * 64 * vector * 2 + others + 4 * 64 * best) * 3 / 4
     assert by_data["data"] - by_label["data"] == 256 * vector * 3 / 4
+
+
+def test_calls_are_timed_in_turn():
+    called = []
+    clock = iter([0, 1, 10, 14, 20, 22, 30, 37])
+
+    def call(name):
+        return lambda: called.append(name)
+
+    found = scaling.interleaved({"a": call("a"), "b": call("b")}, 2, (lambda: next(clock),))
+    assert called == ["a", "b", "a", "b"]
+    assert found == {"a": [[1, 2]], "b": [[4, 7]]}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mesh", ["", "data=2,label=4"])
+def test_a_step_that_is_timed_is_taken(mesh, monkeypatch):
+    monkeypatch.setattr(scaling, "TIMED_SETTINGS", dict(dim=8, members=1, sampled=64))
+    data = snm.generate(points=64, test_points=1, features=60, labels=100, seed=0)
+    call = scaling.stepper(data, 16, mesh, 8)
+    call()
+    call()  # the parameters that the first left
 
 
 @pytest.mark.slow
