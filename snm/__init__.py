@@ -7,7 +7,7 @@ Example:
   >>> import snm
   >>> config = snm.preset("default")
   >>> config.loss, config.mined
-  ('softmax', 256)
+  ('softmax', 'auto')
 """
 
 from __future__ import annotations

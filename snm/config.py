@@ -34,8 +34,8 @@ class Config:
     """Share of an example's features left out at each visit, in [0, 1)."""
 
     # -- model
-    dim: int | Literal["auto"] = "auto"
-    """Dimension of embeddings and class rows; auto is 512, or 256 each for several members."""
+    dim: int = 512
+    """Dimension of embeddings and class rows."""
     encoder: Literal["relu", "linear", "residual"] = "residual"
     """Layers over the feature embedding: ReLU and linear (the paper's), none, or both added."""
     feature_init: float = 1.0
@@ -62,8 +62,9 @@ class Config:
     """Margin of the ramp surrogate."""
     sampled: int | Literal["all", "auto"] = "auto"
     """B, the negatives drawn for each batch: a number, all other labels, or a size that suits K."""
-    mined: int | Literal["all"] = 256
-    """k', how many of them, the highest scoring, enter the loss; all is negative sampling."""
+    mined: int | Literal["all", "auto"] = "auto"
+    """k', how many of them, the highest scoring, enter the loss: a number, all, which is negative
+    sampling, or one that suits K."""
     mined_start: int | Literal["all"] = 0
     """Let k' fall from this to `mined` over the run, by halves; 0 keeps it constant."""
     exclude: Literal["positive", "all"] = "all"
@@ -269,7 +270,6 @@ PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
     "paper": {
         "input_dropout": 0.0,
-        "dim": 512,
         "encoder": "relu",
         "score_scale": 1.0,
         "bias": False,

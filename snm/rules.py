@@ -9,16 +9,17 @@ from __future__ import annotations
 import math
 
 __all__ = [
-    "auto_dim",
     "auto_epochs",
     "auto_learning_rate",
     "auto_members",
+    "auto_mined",
     "auto_score_scale",
     "takes_exponentials",
 ]
 
 _VISITS = 250_000
 _FEWEST, _MOST = 3, 30
+_MINED_LABELS = 1 << 18
 
 
 def auto_epochs(num_points: int) -> int:
@@ -36,7 +37,7 @@ def auto_epochs(num_points: int) -> int:
 def auto_members(num_points: int) -> int:
     """Models for `--members auto`: 3 where the visits allow more than the fewest passes, else 1.
 
-    Three of dimension 256 cost minutes at this size, and answer better than one of 512.
+    Three cost minutes at this size, and answer better than one.
 
     Example:
       >>> [auto_members(n) for n in (4_880, 83_333, 83_334)]
@@ -45,14 +46,19 @@ def auto_members(num_points: int) -> int:
     return 3 if num_points * _FEWEST <= _VISITS else 1
 
 
-def auto_dim(members: int) -> int:
-    """The dimension for `--dim auto`: 512, as the paper's, for one model; 256 each for several.
+def auto_mined(num_labels: int) -> int:
+    """K' for `--mined auto`: 32, or more where there are few labels, up to 256.
+
+    The hardest of many negatives are labels that a point does not have, and few of them teach the
+    most. Of a thousand labels they are often labels that it should have, or that were left out;
+    more of them, down to easier ones, outweigh these.
 
     Example:
-      >>> [auto_dim(members) for members in (1, 3)]
-      [512, 256]
+      >>> [auto_mined(k) for k in (150, 983, 3_993, 13_330, 670_091)]
+      [256, 256, 64, 32, 32]
     """
-    return 512 if members == 1 else 256
+    power = round(math.log2(_MINED_LABELS / num_labels))
+    return 1 << min(8, max(5, power))
 
 
 def takes_exponentials(loss: str, transformation: str = "exponential") -> bool:

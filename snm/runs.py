@@ -74,8 +74,14 @@ def resolve(config: Config, dataset: Dataset) -> Config:
         raise InputError("data", f"{num_labels} label", "at least 2: there are no negatives")
     if not dataset.train.labels.nnz:
         raise InputError("data", "no training point with a label", "at least one")
+    members = config.members
+    if members == "auto":
+        members = rules.auto_members(dataset.train.num_points)
     sampled: int | Literal["all"]
-    sampled = sampling.auto_size(num_labels) if config.sampled == "auto" else config.sampled
+    if config.sampled == "auto":
+        sampled = sampling.auto_size(num_labels, members=members)
+    else:
+        sampled = config.sampled
     if config.sampler == "in-batch":
         # The candidates are the batch's own positives; one label more would mean "all others".
         sampled = min(config.batch_size, max(1, num_labels - 2))
@@ -83,8 +89,13 @@ def resolve(config: Config, dataset: Dataset) -> Config:
         found = f"{sampled} of {num_labels} labels"
         raise InputError("--sampled", found, f"at most {num_labels - 1}, or `all` others")
     most = num_labels - 1 if sampled == "all" else sampled
-    mined: int | Literal["all"] = config.mined
-    # The default k' is meant for many labels; asked for by the user, it is refused instead.
+    mined: int | Literal["all"]
+    if config.mined == "auto":
+        suits = rules.auto_mined(num_labels)
+        mined = "all" if suits >= most else suits
+    else:
+        mined = config.mined
+    # The k' of a preset is meant for many labels; asked for by the user, it is refused instead.
     if isinstance(mined, int) and mined > most:
         if mined != preset(config.preset).mined or isinstance(config.sampled, int):
             raise InputError("--mined", f"{mined} of {most} sampled labels", f"at most {most}")
@@ -102,13 +113,8 @@ def resolve(config: Config, dataset: Dataset) -> Config:
         rate = rules.auto_learning_rate(config.loss, config.transformation)
     if epochs == "auto":
         epochs = rules.auto_epochs(dataset.train.num_points)
-    members = config.members
-    if members == "auto":
-        members = rules.auto_members(dataset.train.num_points)
-    dim = rules.auto_dim(members) if config.dim == "auto" else config.dim
     return dataclasses.replace(
         config,
-        dim=dim,
         sampled=sampled,
         mined=mined,
         score_scale=scale,
@@ -121,7 +127,7 @@ def resolve(config: Config, dataset: Dataset) -> Config:
 def head_spec(config: Config, num_labels: int) -> HeadSpec:
     """The head of a resolved configuration."""
     sampled = num_labels - 1 if config.sampled == "all" else config.sampled
-    assert isinstance(sampled, int)
+    assert isinstance(sampled, int) and config.mined != "auto"  # resolved
     return HeadSpec(
         num_labels=num_labels,
         sampled=sampled,
@@ -182,7 +188,7 @@ def head_stages(config: Config, num_labels: int, steps: int) -> list[tuple[int, 
 
 def make_model(config: Config, num_features: int, num_labels: int, total_steps: int) -> Model:
     """The model of a resolved configuration."""
-    assert config.score_scale != "auto" and config.dim != "auto"  # resolved
+    assert config.score_scale != "auto"  # resolved
     assert config.learning_rate != "auto"
     return Model(
         head=head_spec(config, num_labels),

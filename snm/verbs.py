@@ -214,7 +214,7 @@ def _print_plan(dataset: Any, config: Config) -> None:
         table.add_row(name, str(value))
     _console.print(table)
     rows = dataset.train.num_features + dataset.train.num_labels
-    assert config.members != "auto" and config.dim != "auto"  # resolved
+    assert config.members != "auto"  # resolved
     parameters = config.dim * (rows + (config.dim if config.encoder != "linear" else 0))
     parameters *= config.members
     held = round(dataset.train.num_points * config.validation_fraction)
