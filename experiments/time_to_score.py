@@ -4,7 +4,7 @@ A falling learning rate makes a run's score in its middle worthless, so the ques
 whole run may be. Lengths are chosen on a held-out fifth of train: the shortest whose mean P@1 over
 the seeds is at least the peer's, both trained on the other four fifths. Then both train on all of
 train, in turns, and are scored on test. Everything else is the default preset's, but for a single
-member of the dimension that is asked for.
+member of the dimension, the sample and the k' that are asked for.
 
     python -m experiments.time_to_score DATA --out FILE [--peer omikuji] [--dim 256]
 
@@ -37,7 +37,7 @@ def main(
     peer: str = "omikuji",
     dim: int = 256,
     sampled: int = 4096,
-    mined: int = 64,
+    mined: int = 16,
     seeds: tuple[int, ...] = (0, 1, 2),
 ) -> None:
     """Finds the shortest training that reaches a peer, and times both.
