@@ -142,11 +142,11 @@ def stack_specs(stack: Any, lanes: int) -> Any:
     return type(stack)(**{name: of(name) for name in stack._fields})
 
 
-def spread_points(resident: Any, lanes: int, mesh: Mesh) -> Any:
-    """The points that stay on the devices: each has those of its lane."""
+def spread_points(points: Any, lanes: int, mesh: Mesh) -> Any:
+    """Arrays of points, stacked by lane, on the devices: each has those of its lane."""
     if lanes == 1:
-        return everywhere(resident, mesh)
-    return jax.tree.map(lambda leaf: spread_lanes(leaf, 0, mesh), resident)
+        return everywhere(points, mesh)
+    return jax.tree.map(lambda leaf: spread_lanes(leaf, 0, mesh), points)
 
 
 def points_specs(resident: Any, lanes: int) -> Any:

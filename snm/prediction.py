@@ -19,7 +19,7 @@ from snm.blocks import block_of
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.errors import InputError
-from snm.meshes import DATA, lanes_here, on_mesh, spread_lanes, state_specs, table_axes
+from snm.meshes import DATA, lanes_here, on_mesh, spread_points, state_specs, table_axes
 from snm.model import Model, TrainState, best_labels, labels_in_order, scaled_queries
 from snm.processes import everywhere
 from snm.rows import SparseRows
@@ -225,8 +225,8 @@ class Predictor:
         most = max(int(np.diff(features.indptr[edges]).max()), self.block_entries)
         lanes = [(int(edges[lane]), int(edges[lane + 1])) for lane in lanes_here(mesh)]
         blocks = [self._block(features, *lane, most, each) for lane in lanes]
-        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *blocks)
-        return jax.tree.map(lambda leaf: spread_lanes(leaf, 0, mesh), stacked)
+        of_lanes = jax.tree.map(lambda *leaves: np.stack(leaves), *blocks)
+        return spread_points(of_lanes, mesh.shape[DATA], mesh)
 
     def _of_texts(self, texts: Sequence[str]) -> csr_matrix:
         if isinstance(texts, str):
