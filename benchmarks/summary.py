@@ -17,14 +17,20 @@ Rows = list[dict[str, Any]]
 
 
 def markdown(rows: Rows) -> Iterator[str]:
-    """A table a part."""
-    for part in dict.fromkeys(row["part"] for row in rows):
-        yield f"### {part}\n"
+    """A table a part, and one more a part for each allocator that was tuned."""
+    titled = [(_title(row), row) for row in rows]
+    for title in dict.fromkeys(title for title, _ in titled):
+        yield f"### {title}\n"
         yield "| shape | job | ms | / floor | times faster than | peak MB |"
         yield "|---|---|---:|---:|---|---:|"
-        for row in (row for row in rows if row["part"] == part):
+        for row in (row for found, row in titled if found == title):
             yield f"| {' | '.join(_cells(row))} |"
         yield ""
+
+
+def _title(row: dict[str, Any]) -> str:
+    malloc = row["on"]["malloc"]
+    return row["part"] if malloc == "default" else f"{row['part']}, with {malloc}"
 
 
 def _cells(row: dict[str, Any]) -> Iterator[str]:

@@ -94,7 +94,7 @@ def steps(shape: Shape, mined: int, batches: Sequence[Any]) -> Peers:
         from snm.bench.peers_torch import TorchStep
 
         plain = TorchStep(shape, mined, batches, mine_first=False)
-        first = TorchStep(shape, mined, batches, mine_first=True)
+        first = TorchStep(shape, mined, batches, mine_first=True, like=plain)
         return [
             Contestant("torch sparse", plain),
             Contestant("torch sparse, mining first", first),

@@ -76,16 +76,28 @@ class TorchStep:
       mined: k'.
       batches: of ours.
       mine_first: score without gradient, and differentiate through the mined rows alone.
+      like: a step whose parameters to take turns on; its own by default.
     """
 
-    def __init__(self, shape: Shape, mined: int, batches: Sequence[Any], *, mine_first: bool):
+    def __init__(
+        self,
+        shape: Shape,
+        mined: int,
+        batches: Sequence[Any],
+        *,
+        mine_first: bool,
+        like: TorchStep | None = None,
+    ):
         torch.manual_seed(SEED)
-        self.features = nn.EmbeddingBag(shape.num_features, shape.dim, mode="sum", sparse=True)
-        self.linear = nn.Linear(shape.dim, shape.dim, bias=False)
-        self.classes = nn.Embedding(shape.num_labels, shape.dim, sparse=True)
-        with torch.no_grad():
-            for table in (self.features.weight, self.classes.weight):
-                table.copy_(functional.normalize(table))
+        if like is None:
+            self.features = nn.EmbeddingBag(shape.num_features, shape.dim, mode="sum", sparse=True)
+            self.linear = nn.Linear(shape.dim, shape.dim, bias=False)
+            self.classes = nn.Embedding(shape.num_labels, shape.dim, sparse=True)
+            with torch.no_grad():
+                for table in (self.features.weight, self.classes.weight):
+                    table.div_(table.norm(dim=1, keepdim=True))  # in place: tables of 6 GB
+        else:
+            self.features, self.linear, self.classes = like.features, like.linear, like.classes
         tables = [self.features.weight, self.classes.weight]
         self._optimizers = [
             torch.optim.SGD(tables, lr=1.0),

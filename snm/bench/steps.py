@@ -22,6 +22,7 @@ from snm.bench.shapes import Shape, model_of, source_of, state_of
 from snm.checkpoints import Checkpoints
 from snm.loop import Progress, Stepped, run_steps
 from snm.model import train_step, train_steps
+from snm.phases import steps_per_dispatch
 
 __all__ = [
     "StepContestants",
@@ -177,7 +178,7 @@ def epoch_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
             state_of(shape),
             Progress(),
             last_step=_LOOP_STEPS,
-            steps_per_dispatch=2 if machine.platform == "cpu" else 32,
+            steps_per_dispatch=steps_per_dispatch(),
             checkpoints=Checkpoints(Path(folder) / "checkpoints"),
             checkpoint_every=_LOOP_STEPS,
         )
