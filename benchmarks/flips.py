@@ -161,7 +161,7 @@ def compared(
     from snm.data.weighting import Weighting
     from snm.meshes import initial, make_mesh, spread, spread_stack
     from snm.model import init_state
-    from snm.runs import make_model, resolve
+    from snm.resolution import make_model, resolve
     from snm.sources import source_of
 
     config = resolve(dataclasses.replace(snm.preset("default"), **settings), data)

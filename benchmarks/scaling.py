@@ -81,7 +81,7 @@ def compiled(labels: int, features: int, batch: int, mesh_text: str) -> str:
     import snm
     from snm.loop import compiled_steps
     from snm.meshes import DATA, abstract_on, make_mesh, spread_stack
-    from snm.runs import make_model, resolve
+    from snm.resolution import make_model, resolve
     from snm.sources import make_source
 
     data = snm.generate(
@@ -155,7 +155,7 @@ def stepper(data: Any, batch: int, mesh_text: str, mined: int) -> Callable[[], N
     from snm.loop import compiled_steps
     from snm.meshes import initial, make_mesh, spread_stack
     from snm.model import init_state
-    from snm.runs import make_model, resolve
+    from snm.resolution import make_model, resolve
     from snm.sources import source_of
 
     config = dataclasses.replace(

@@ -27,7 +27,7 @@ from snm.fitting import Watch, fit_members
 from snm.model import Model, join
 from snm.parameters import SETTINGS, config_of
 from snm.prediction import Predictor
-from snm.runs import make_model, resolve
+from snm.resolution import make_model, resolve
 from snm.targets import Targets
 
 __all__ = ["SNMClassifier"]

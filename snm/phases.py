@@ -23,15 +23,17 @@ from snm.data.dataset import Dataset, Points
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.evaluation import evaluate_points, metric_names
+from snm.events import Event, NonFiniteError, Noted, Progress
 from snm.logs import EventLog
-from snm.loop import Event, NonFiniteError, Noted, Progress, run_steps
+from snm.loop import run_steps
 from snm.meshes import abstract_on, initial, make_mesh
 from snm.model import Model, TrainState, abstract_state, init_state
 from snm.prediction import Predictor
 from snm.processes import first
+from snm.resolution import head_stages, make_model
 from snm.rounding import as_float, to_nearest
 from snm.rows import RowTable
-from snm.runs import RunFolder, head_stages, load_member, make_model, versions
+from snm.runs import RunFolder, load_member, versions
 from snm.shares import label_frequency
 from snm.sources import labelled_rows, source_of
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 import dataclasses
 import re
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -37,11 +36,8 @@ from snm.loop import compiled_steps
 from snm.memory import available_memory, resident_memory
 from snm.meshes import (
     DATA,
-    LABEL,
-    feature_axis,
     initial,
     make_mesh,
-    parse_mesh,
     shapes_on,
     spread_points,
     spread_stack,
@@ -49,10 +45,9 @@ from snm.meshes import (
 from snm.model import Model, abstract_state, init_state, join
 from snm.phases import first_phase, steps_per_dispatch
 from snm.prediction import ROWS, compiled_top
-from snm.runs import head_stages, make_model
+from snm.resolution import head_stages, make_model
 from snm.saving import has_room
 from snm.sources import source_of
-from snm.updates import has_accumulator
 
 __all__ = [
     "PARTS",
@@ -63,7 +58,6 @@ __all__ = [
     "forecast",
     "parse_bytes",
     "seconds_per_step",
-    "ways_to_fit",
 ]
 
 PARTS = ("programs", "data", "tables", "optimiser", "activations", "batches", "checkpoint")
@@ -380,57 +374,3 @@ def parse_bytes(text: str) -> int:
     if found is None or found[2] not in _UNITS or not float(found[1]):
         raise InputError("--device-memory", repr(text), "a size such as 80GiB, 16GB or 500MiB")
     return int(float(found[1]) * _UNITS[found[2]])
-
-
-def ways_to_fit(
-    expected: Forecast, config: Config, model: Model, limit: int
-) -> Iterator[tuple[str, int]]:
-    """Changes that make a run fit, each alone, those that cost least first.
-
-    Args:
-      expected: of the run as it is.
-      config: resolved.
-      model: of one member.
-      limit: bytes of the device.
-
-    Yields:
-      The flags, and the bytes at the peak with them. Activations are taken in proportion.
-    """
-    for flags, changed in _changes(expected.needs, config, model, limit):
-        host, device = account(changed, on_cpu=not expected.device)
-        now = Forecast(host, device, changed, expected.steps_per_epoch)
-        if now.peak_device <= limit:
-            yield flags, now.peak_device
-
-
-def _changes(needs: Needs, config: Config, model: Model, limit: int) -> Iterator[tuple[str, Needs]]:
-    if needs.resident:
-        yield "--data-on host", dataclasses.replace(needs, resident=0)
-    if has_accumulator(config.row_optimizer):
-        data, label = parse_mesh(config.mesh)
-        of_features = {DATA: data, LABEL: label}[feature_axis(data, label)]
-        rows = 4 * (-(-model.num_features // of_features) + -(-model.head.num_labels // label))
-        less = dataclasses.replace(needs, optimiser=max(needs.optimiser - rows, 0))
-        yield "--row-optimizer sgd", less
-    for members in range(needs.members - 1, 0, -1):
-        yield f"--members {members}", dataclasses.replace(needs, members=members)
-    for batch in (config.batch_size // 2, config.batch_size // 4, config.batch_size // 8):
-        if batch:
-            share = batch / config.batch_size
-            less = dataclasses.replace(
-                needs, step=round(needs.step * share), stack=round(needs.stack * share)
-            )
-            yield f"--batch-size {batch}", less
-    for dim in _smaller(model.dim):
-        share = dim / model.dim
-        scaled = {
-            name: round(getattr(needs, name) * share)
-            for name in ("tables", "optimiser", "start", "step", "scores")
-        }
-        yield f"--dim {dim}", dataclasses.replace(needs, **scaled)
-
-
-def _smaller(dim: int) -> Iterator[int]:
-    """Smaller dimensions that suit the hardware: multiples of 32, then of 8."""
-    yield from range((dim - 1) // 32 * 32, 31, -32)
-    yield from range(min(24, (dim - 1) // 8 * 8), 7, -8)

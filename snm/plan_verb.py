@@ -27,10 +27,10 @@ from snm.plan import (
     forecast,
     parse_bytes,
     seconds_per_step,
-    ways_to_fit,
 )
 from snm.processes import of_first
-from snm.runs import resolve
+from snm.resolution import resolve
+from snm.ways import ways_to_fit
 
 __all__ = ["Room", "refuse_what_cannot_fit", "room", "run_plan", "size_in_words"]
 
@@ -179,7 +179,7 @@ def refuse_what_cannot_fit(dataset: Dataset, config: Config, memory: str | None)
 def _rough(config: Config, dataset: Dataset) -> int:
     """Bytes of all members' tables, and of a batch against its sample."""
     from snm.model import abstract_state
-    from snm.runs import make_model
+    from snm.resolution import make_model
 
     train = dataset.train
     model = make_model(config, train.num_features, train.num_labels, 1)

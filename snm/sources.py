@@ -145,11 +145,14 @@ def make_source(
         labelled = np.flatnonzero(np.diff(labels.indptr))
         if len(labelled) < labels.shape[0]:
             features, labels = features[labelled], labels[labelled]
+        frequency = None
+        if sampler in ("frequency", "in-batch"):
+            frequency = np.bincount(labels.indices, minlength=spec.num_labels)
         share = Share(
             first=0,
             feature_counts=np.diff(features.indptr),
             label_counts=np.diff(labels.indptr),
-            label_frequency=np.bincount(labels.indices, minlength=spec.num_labels),
+            label_frequency=frequency,
             labels=labels if sampler == "in-batch" else None,
         )
     order = Order.of(len(share.label_counts), batch_size, seed, parts)
@@ -158,10 +161,10 @@ def make_source(
     if on_cpu and spec.row_optimizer == "sgd":
         counts = np.bincount(features.indices, minlength=features.shape[1])
         num_frequent = count_frequent(counts, features.shape[0])
-    frequency = in_batch = None
+    by_frequency = in_batch = None
     if sampler == "frequency":
         assert share.label_frequency is not None
-        frequency = sampling.FrequencySampler(share.label_frequency, frequency_power)
+        by_frequency = sampling.FrequencySampler(share.label_frequency, frequency_power)
     if sampler == "in-batch":
         assert share.label_frequency is not None
         in_batch = sampling.in_batch_log_weights(
@@ -178,7 +181,7 @@ def make_source(
         weight_of_term=weight_of_term,
         resident=resident,
         sampler=sampler,
-        frequency=frequency,
+        frequency=by_frequency,
         in_batch_weights=in_batch,
         num_frequent=num_frequent,
         lanes=parts,

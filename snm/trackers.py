@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol
 
 from snm.config import read_config
 from snm.errors import InputError, StoppedError
-from snm.loop import Evaluated, Noted, Stepped
+from snm.events import Evaluated, Noted, Stepped
 from snm.phases import Started
 from snm.runs import RunFolder, read_json, write_json
 from snm.trainer import Finished

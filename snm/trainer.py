@@ -18,19 +18,19 @@ from snm.data.dataset import Dataset
 from snm.data.dataset import load as load_dataset
 from snm.errors import InputError, StoppedError
 from snm.evaluation import evaluate_points
+from snm.events import Event
 from snm.locks import LOCK, locked
-from snm.loop import Event
 from snm.phases import Phase, PhaseRun, Started, first_phase, member_seed
 from snm.prediction import Predictor
 from snm.processes import AgreedStop, first, several, wait
 from snm.progress import in_notebook, with_bar
+from snm.resolution import resolve
 from snm.runs import (
     RunFolder,
     assemble,
     load,
     phase_names,
     read_json,
-    resolve,
     surroundings,
     whole,
     write_json,

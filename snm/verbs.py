@@ -117,7 +117,7 @@ def run_training(
         return
 
     from snm import trainer
-    from snm.loop import Evaluated, Noted, Skipped, Stepped
+    from snm.events import Evaluated, Noted, Skipped, Stepped
     from snm.plan_verb import refuse_what_cannot_fit
 
     with _waiting("planning"):
@@ -206,7 +206,7 @@ def _stop_wished() -> Iterator[Callable[[], bool]]:
 def _print_plan(dataset: Any, config: Config) -> None:
     import dataclasses
 
-    from snm.runs import resolve
+    from snm.resolution import resolve
 
     config = resolve(config, dataset)
     table = Table(title="settings", title_justify="left", show_header=False)

@@ -20,7 +20,8 @@ from snm.compare.probe import Probe
 from snm.compare.summary import interval, summarized
 from snm.compare.tables import markdown, sheets
 from snm.config import LISTWISE, read_config
-from snm.runs import read_json, resolve
+from snm.resolution import resolve
+from snm.runs import read_json
 
 TOML = """
 epochs = 2

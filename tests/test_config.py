@@ -16,7 +16,7 @@ from snm import rules
 from snm.cli import _settings_base
 from snm.config import LISTWISE, PRESETS, Config, preset, read_config, write_config
 from snm.errors import InputError
-from snm.runs import head_spec, resolve
+from snm.resolution import head_spec, resolve
 
 
 def toml(folder: Path, text: str) -> Path:

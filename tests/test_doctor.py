@@ -15,7 +15,7 @@ from snm import plan_verb
 from snm.doctor import environment, of_data
 from snm.doctor.of_run import examine_run
 from snm.plan import account, forecast
-from snm.runs import resolve
+from snm.resolution import resolve
 
 
 @pytest.fixture

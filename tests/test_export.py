@@ -20,7 +20,7 @@ from snm.export.index import IndexedPredictor, Settings, build_index
 from snm.export.measure import measure
 from snm.model import init_state
 from snm.prediction import Predictor
-from snm.runs import make_model
+from snm.resolution import make_model
 
 
 @pytest.fixture(scope="module")

@@ -23,8 +23,8 @@ from snm.checkpoints import Checkpoints, DamagedError, SavingError
 from snm.cli import STOPPED, main
 from snm.copies import host_copy
 from snm.errors import InputError, StoppedError
+from snm.events import NonFiniteError, Noted, Saved, Skipped, Stepped
 from snm.locks import LOCK, locked
-from snm.loop import NonFiniteError, Noted, Saved, Skipped, Stepped
 from snm.model import abstract_state
 from snm.order import Order
 from snm.runs import RunFolder

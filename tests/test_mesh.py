@@ -13,7 +13,8 @@ from snm import rows as rows_module
 from snm.batches import Source
 from snm.data.weighting import Weighting
 from snm.errors import InputError
-from snm.loop import NonFiniteError, Stepped, compiled_steps
+from snm.events import NonFiniteError, Stepped
+from snm.loop import compiled_steps
 from snm.meshes import DATA as OVER_DATA
 from snm.meshes import (
     LABEL,
@@ -30,8 +31,8 @@ from snm.model import init_state
 from snm.order import Order
 from snm.phases import Started
 from snm.prediction import compiled_top
+from snm.resolution import make_model, resolve
 from snm.rows import SparseRows
-from snm.runs import make_model, resolve
 from snm.shards import Shard
 from snm.sources import make_source
 from snm.trainer import training

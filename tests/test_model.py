@@ -13,8 +13,8 @@ from scipy import sparse
 from snm.blocks import block_of
 from snm.encoder import ENCODERS, apply_tower
 from snm.model import abstract_state, best_labels, init_state, train_step
+from snm.resolution import head_spec, make_model
 from snm.rows import normalize
-from snm.runs import head_spec, make_model
 from snm.sources import make_source
 
 POINTS, FEATURES, LABELS, SAMPLED, MINED = 6, 11, 9, 5, 2

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 import snm
 from snm.cli import main
 from snm.errors import InputError
-from snm.plan import Needs, account, forecast, parse_bytes, seconds_per_step, ways_to_fit
-from snm.runs import resolve
+from snm.plan import Needs, account, forecast, parse_bytes, seconds_per_step
+from snm.resolution import resolve
+from snm.ways import ways_to_fit
 
 MIB = 1 << 20
 

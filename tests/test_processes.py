@@ -31,7 +31,8 @@ from snm.errors import InputError
 from snm.meeting import GONE, Meeting, launched
 from snm.meshes import lanes_here, make_mesh, spread_stack
 from snm.processes import Agreed
-from snm.runs import RunFolder, make_model, resolve
+from snm.resolution import make_model, resolve
+from snm.runs import RunFolder
 from snm.saving import TogetherWriter
 from snm.sources import make_source, source_of
 from snm.trainer import train
@@ -274,7 +275,7 @@ import snm
 from snm.meeting import Meeting, joined, leave
 from snm.meshes import make_mesh
 from snm.processes import wait
-from snm.runs import make_model, resolve
+from snm.resolution import make_model, resolve
 from snm.shares import duplicate_test_rows, fit_weighting, label_frequency, load_together
 from snm.sources import source_of
 

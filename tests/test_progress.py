@@ -6,7 +6,7 @@ import tiny
 from rich.console import Console
 
 from snm import progress, trainer
-from snm.loop import Evaluated, Stepped
+from snm.events import Evaluated, Stepped
 from snm.phases import Started
 from snm.progress import with_bar
 from snm.trainer import Finished

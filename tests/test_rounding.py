@@ -9,8 +9,8 @@ import pytest
 import tiny
 
 import snm
+from snm.events import Stepped
 from snm.export.arrays import arrays_of
-from snm.loop import Stepped
 from snm.rounding import as_float, rounded_rows, storage, to_nearest
 from snm.rows import RowTable, SparseRows, bag_gather, bag_loop
 from snm.updates import _segments_loop, _segments_scatter, update_rows

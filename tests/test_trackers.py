@@ -13,8 +13,8 @@ from test_cli import call, refused
 from snm import trackers
 from snm.config import write_config
 from snm.errors import InputError, StoppedError
+from snm.events import Evaluated, Noted, Stepped
 from snm.logs import EventLog
-from snm.loop import Evaluated, Noted, Stepped
 from snm.phases import Started
 from snm.runs import write_json
 from snm.trackers import tracked

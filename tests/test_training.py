@@ -22,11 +22,12 @@ from snm.checkpoints import Checkpoints
 from snm.cli import main
 from snm.errors import InputError
 from snm.evaluation import evaluate_points
-from snm.loop import Evaluated, NonFiniteError, Probed, Saved, Stepped
+from snm.events import Evaluated, NonFiniteError, Probed, Saved, Stepped
 from snm.model import abstract_state
 from snm.phases import _initial
+from snm.resolution import head_spec, head_stages, make_model, resolve
 from snm.rules import auto_learning_rate
-from snm.runs import RunFolder, head_spec, head_stages, load_member, make_model, resolve
+from snm.runs import RunFolder, load_member
 from snm.sources import make_source
 from snm.trainer import Finished, Started, training
 

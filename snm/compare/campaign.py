@@ -17,7 +17,8 @@ from snm.compare.arms import Arm, grid_of
 from snm.compare.jobs import Job, Running, result_of, run_jobs
 from snm.compare.summary import summarized
 from snm.data.dataset import Dataset
-from snm.runs import read_json, resolve, write_json
+from snm.resolution import resolve
+from snm.runs import read_json, write_json
 
 __all__ = ["WATCH", "Campaign", "Plan"]
 

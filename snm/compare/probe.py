@@ -24,9 +24,9 @@ from snm.head import update_head
 from snm.metrics import frequency_groups
 from snm.model import embed
 from snm.prediction import Predictor
+from snm.resolution import head_spec
 from snm.rounding import as_float
 from snm.rows import SparseRows
-from snm.runs import head_spec
 from snm.sampling import uniform_host
 from snm.spec import HeadSpec
 

@@ -41,7 +41,7 @@ def run_task(task: Path) -> dict[str, Any]:
     """
     from snm.compare.probe import Probe
     from snm.data.dataset import load
-    from snm.loop import Stepped
+    from snm.events import Stepped
     from snm.trainer import Finished, Started, training
 
     asked = read_json(task)

@@ -263,7 +263,7 @@ def _memory(source: str, dataset: Dataset) -> Iterator[Finding]:
     if isinstance(devices(), str):
         return  # jax cannot start, which is told with the environment
     from snm.plan_verb import room, size_in_words
-    from snm.runs import resolve
+    from snm.resolution import resolve
 
     try:
         expected = room(dataset, resolve(Config(), dataset))

@@ -15,10 +15,10 @@ from snm.data.dataset import Dataset
 from snm.data.dataset import load as load_data
 from snm.data.formats import read_lines
 from snm.errors import InputError
+from snm.events import Progress
 from snm.folders import made_whole
 from snm.growing.command import Grow
 from snm.growing.grow import Origins, bias_of, grow_state, new_rows
-from snm.loop import Progress
 from snm.phases import member_seed
 from snm.prediction import Predictor
 from snm.runs import RunFolder, load, load_member, phase_names, read_json, write_json
