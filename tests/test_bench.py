@@ -1,7 +1,9 @@
 """The harness: its arithmetic, its files, its verdicts. What it measures is for its reader."""
 
+import dataclasses
 import json
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from snm.bench import contest as contest_module
 from snm.bench import shapes, steps
 from snm.bench.contest import Contest, Contestant, Missing, Ours, held, quartiles, ratios
 from snm.bench.machine import Machine, Rates, Work
+from snm.bench.parts import PARTS
 from snm.bench.shapes import SHAPES, Shape, points_of
 from snm.bench.steps import copies_table, step_work
 from snm.bench.verb import slower, table_of
@@ -107,7 +110,8 @@ def clock(monkeypatch):
 def rows_of(clock) -> list:
     ours = [
         Ours("fast", clock.takes(1, 2, 3, 1, 2, 3), case="fast", sampled=64, mined=16,
-             work=Work(flop=50), against=("slow", "absent", "twice"), notes={"size": 3}),
+             work=Work(flop=50), points=100, against=("slow", "absent", "twice"),
+             notes={"size": 3}),
         Ours("twice", clock.takes(2, 4, 12, 2, 4, 12), times=2, sampled=64, mined="all"),
     ]  # fmt: skip
     peers = [Contestant("slow", clock.takes(10, 10, 60)), Missing("absent", "not installed")]
@@ -122,6 +126,9 @@ def test_rows_of_a_contest(clock):
     assert fast["ratio_to_floor"] == 4
     assert fast["ratio_to_peer"] == {"slow": 10, "twice": 1}  # of 10, 5, 20; of 1, 1, 2
     assert fast["peers_missing"] == {"absent": "not installed"}
+    assert fast["examples_per_s"] == 50  # 100 in 2 seconds
+    assert fast["share_of_products"] == 0.25  # 50 in 2 seconds, of 100 a second
+    assert "share_of_copies" not in fast
     assert fast["peak_bytes"] == 4096
     assert fast["size"] == 3
     assert twice["median_s"] == 2  # of 1, 2, 6: a call does the job twice
@@ -220,6 +227,8 @@ def exit_of(*words: str) -> int:
     [
         (["nosuch"], "nosuch: found an unknown part, expected one of read, sample"),
         (["step", "--repeats", "1"], "--repeats: found 1, expected 2 or more"),
+        (["step", "--sampled", "0"], "--sampled: found 0, expected 1 or more"),
+        (["step", "--mined", "-3"], "--mined: found -3, expected 1 or more"),
         (["step", "--vs", "nowhere.json"], "--vs nowhere.json: found no such file"),
         (["step", "--json", "no/such/a.json"], "found no such folder"),
     ],
@@ -265,6 +274,29 @@ def test_parts_write_their_rows(parts, tmp_path, monkeypatch, capsys):
         assert row["on"]["versions"]["jax"]
         assert row["peak_bytes"] > 0
     assert "eurlex" in capsys.readouterr().out
+
+
+def test_steps_of_several_samples_and_k(tmp_path, monkeypatch):
+    monkeypatch.setitem(shapes.SHAPES, "eurlex", TINY)
+    path = tmp_path / "rows.json"
+    words = ["--sampled", "20", "all", "--mined", "4", "16", "--repeats", "2", "--no-peers"]
+    assert exit_of("step", *words, "--json", str(path)) in (0, None)
+    found = [(row["sampled"], row["mined"]) for row in json.loads(path.read_text())]
+    rest = TINY.num_labels - 1
+    assert found == [(20, 4), (20, 16), (20, "all"), (rest, 4), (rest, 16), (rest, "all")]
+
+
+@pytest.mark.parametrize("part", ["sample", "step", "epoch"])
+def test_what_runs_on_a_gpu_runs_here(part):
+    """Data on the device, many steps a dispatch, bfloat16 factors: the branches of a GPU."""
+    machine = Machine(TINY.batch, TINY.dim, jnp.bfloat16)
+    machine.platform = "gpu"
+    size = dataclasses.replace(TINY, compute_dtype="bfloat16")
+    for contest in PARTS[part](size, machine):
+        contest.peers = tuple
+        for row in held(contest, 2, lambda text: None):
+            assert row["median_s"] > 0
+            assert row["device"] == "gpu"
 
 
 def test_shapes_are_those_of_the_papers_table():

@@ -24,6 +24,8 @@ class Bench:
       snm bench step --shape amazon670k
       snm bench step sample --shape eurlex amazoncat --json before.json
       snm bench step sample --shape eurlex amazoncat --vs before.json
+      snm bench step epoch --shape eurlex --sampled 1024 all --mined 1 16 64 256
+      snm bench step epoch --shape amazon3m --sampled 32768 all --mined 16 256 --device gpu
     """
 
     parts: Annotated[Positional[tuple[str, ...]], arg(metavar="[PART ...]")] = ()
@@ -35,6 +37,10 @@ class Bench:
     """Data sets whose sizes to take; the data themselves are synthetic."""
     device: Literal["cpu", "gpu"] = "cpu"
     """Where to run; where no GPU is to be had, `gpu` is skipped and says so."""
+    sampled: tuple[int | Literal["all"], ...] = ()
+    """Of the parts step and epoch: labels drawn a batch, B; by default the shape's."""
+    mined: tuple[int, ...] = ()
+    """Of the same: the k' to time besides all; by default the shape's."""
     repeats: int = 15
     """Rounds; parts that take long take fewer."""
     peers: bool = True

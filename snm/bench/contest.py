@@ -41,6 +41,7 @@ class Ours(Contestant):
       sampled: B, or None where nothing is sampled.
       mined: k', `all`, or None.
       work: what the job cannot avoid.
+      points: of the data that it takes each time it is done, or 0.
       against: names of the contestants that it is compared with.
       notes: more to say of it, JSON values.
     """
@@ -49,6 +50,7 @@ class Ours(Contestant):
     sampled: int | None = None
     mined: int | str | None = None
     work: Work = dataclasses.field(default_factory=Work)
+    points: int = 0
     against: tuple[str, ...] = ()
     notes: dict[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -176,10 +178,23 @@ def _row(
         "peers_missing": {name: missing[name] for name in one.against if name in missing},
         "peak_bytes": peak,
         "rounds": len(mine),
+        **_rates(one, quartiles(mine)[1], rates),
         "flop_per_s": float(np.median([rate.flop for rate in rates])),
         "copy_bytes_per_s": float(np.median([rate.bytes for rate in rates])),
         **one.notes,
     }
+
+
+def _rates(one: Ours, seconds: float, rates: Sequence[Rates]) -> dict[str, float]:
+    """Points a second, and the shares of the machine's rates that the unavoidable work is."""
+    found = {"examples_per_s": one.points / seconds} if one.points else {}
+    if one.work.flop:
+        median = float(np.median([rate.flop for rate in rates]))
+        found["share_of_products"] = one.work.flop / seconds / median
+    if one.work.bytes:
+        median = float(np.median([rate.bytes for rate in rates]))
+        found["share_of_copies"] = one.work.bytes / seconds / median
+    return found
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float, float]:

@@ -49,7 +49,9 @@ class Shape:
       batch: points a step.
       sampled: B.
       mined: the k' to time besides `sampled`, which is negative sampling.
+      looped: those of the whole training loop.
       dim: of rows and queries.
+      compute_dtype: of the factors of products.
     """
 
     name: str
@@ -61,7 +63,24 @@ class Shape:
     batch: int
     sampled: int
     mined: tuple[int, ...]
+    looped: tuple[int, ...] = (16,)
     dim: int = 512
+    compute_dtype: str = "float32"
+
+    @property
+    def samples_all(self) -> bool:
+        """Whether every other label is a negative, so that nothing is drawn."""
+        return self.sampled == self.num_labels - 1
+
+    def but(self, sampled: int | None, mined: tuple[int, ...]) -> Shape:
+        """With another B (None keeps it) and other k' (none keeps them), those below B.
+
+        A B of K or more is all other labels.
+        """
+        size = self.sampled if sampled is None else min(sampled, self.num_labels - 1)
+        kept = tuple(count for count in mined or self.mined if count < size)
+        looped = kept if mined else self.looped
+        return dataclasses.replace(self, sampled=size, mined=kept, looped=looped)
 
 
 # Sizes and B of Reddi et al. (2019), Table 1 and section 5; features and labels a point as the
@@ -123,7 +142,12 @@ def _drawn(rng: np.random.Generator, count: int, width: int, mean: float) -> csr
 
 def model_of(shape: Shape, mined: int) -> Model:
     """The paper's model: relu encoder, BOWL hinge, one positive a point, SGD."""
-    head = HeadSpec(num_labels=shape.num_labels, sampled=shape.sampled, mined=mined)
+    head = HeadSpec(
+        num_labels=shape.num_labels,
+        sampled=shape.sampled,
+        mined=mined,
+        compute_dtype=shape.compute_dtype,
+    )
     return Model(
         head=head,
         num_features=shape.num_features,

@@ -37,6 +37,7 @@ __all__ = [
 _BATCHES = 4  # in rotation, so that no step finds the rows of the last in the cache
 _STEPS_A_CALL = {"cpu": 1, "gpu": 32}  # an accelerator is told once for many steps, as in training
 _EPOCH_STEPS = 32  # a call: of them, at most a dispatch was done before the clock began
+_EPOCH_BATCHES = 64  # of data
 _LOOP_STEPS = 20_000  # never reached
 _GROWN = (13_000, 200_000, 3_000_000)  # labels
 
@@ -132,6 +133,7 @@ class StepContestants:
             sampled=shape.sampled,
             mined=shown,
             work=step_work(shape, mined, self._touched),
+            points=shape.batch,
             against=against,
             notes=notes,
         )
@@ -147,7 +149,11 @@ def step_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
         one.notes["negative_sampling"] = one.mined == "all"
 
     def invited() -> Sequence[Contestant | Missing]:
-        return [] if machine.platform != "cpu" else peers.steps(shape, 16, steps.batches)
+        if machine.platform != "cpu" or 16 not in shape.mined:
+            return []
+        if shape.samples_all:
+            return [Missing(name, "made for a sample") for name in everyone[1:]]
+        return peers.steps(shape, 16, steps.batches)
 
     yield Contest("step", shape.name, machine, ours, invited)
 
@@ -168,13 +174,16 @@ def growth_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
 
 def epoch_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
     """The training loop with its loader, its steps a dispatch, its losses; no checkpoints."""
+    for mined in shape.looped:
+        yield from _loop_contest(shape, machine, mined)
+
+
+def _loop_contest(shape: Shape, machine: Machine, mined: int) -> Iterator[Contest]:
     resident = machine.platform != "cpu"
-    points = 64 * shape.batch
-    source = source_of(shape, 16, points, resident=resident)
-    model = model_of(shape, 16)
+    source = source_of(shape, mined, _EPOCH_BATCHES * shape.batch, resident=resident)
     with tempfile.TemporaryDirectory() as folder:
         events = run_steps(
-            model,
+            model_of(shape, mined),
             source,
             state_of(shape),
             Progress(),
@@ -183,11 +192,8 @@ def epoch_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
             checkpoints=Checkpoints(Path(folder) / "checkpoints"),
             checkpoint_every=_LOOP_STEPS,
         )
-
         steps = _EPOCH_STEPS if machine.platform == "cpu" else 128
-        done = 0
-
-        taken = 0.0
+        done, taken = 0, 0.0
 
         def some_steps() -> None:
             nonlocal done, taken
@@ -197,34 +203,27 @@ def epoch_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
                 done = event.step if isinstance(event, Stepped) else done
             taken = (time.perf_counter() - begin) / steps
 
-        per_step = step_work(shape, 16)
-        yield Contest(
-            "epoch",
-            shape.name,
-            machine,
-            [
-                Ours(
-                    "loop",
-                    some_steps,
-                    steps,
-                    sampled=shape.sampled,
-                    mined=16,
-                    case="a step within the loop",
-                    work=per_step,
-                    against=("step alone",),
-                    # A dispatch is on its way still, and the loader ahead of it.
-                    settle=lambda: time.sleep(6 * taken),
-                    notes={"points": shape.num_points,
-                           "steps_per_epoch": -(-shape.num_points // shape.batch)},
-                )
-            ],
-            lambda: [_alone(shape, machine)],
+        loop = Ours(
+            "loop",
+            some_steps,
+            steps,
+            sampled=shape.sampled,
+            mined=mined,
+            case="a step within the loop",
+            work=step_work(shape, mined),
+            points=shape.batch,
+            against=("step alone",),
+            # A dispatch is on its way still, and the loader ahead of it.
+            settle=lambda: time.sleep(6 * taken),
+            notes={"points": shape.num_points,
+                   "steps_per_epoch": -(-shape.num_points // shape.batch)},
         )  # fmt: skip
+        yield Contest("epoch", shape.name, machine, [loop], lambda: [_alone(shape, machine, mined)])
 
 
-def _alone(shape: Shape, machine: Machine) -> Contestant:
+def _alone(shape: Shape, machine: Machine, mined: int) -> Contestant:
     """The compiled step without the loop."""
-    one = StepContestants(shape, machine).ours(16)
+    one = StepContestants(shape, machine).ours(mined)
     return Contestant("step alone", one.call, one.times)
 
 

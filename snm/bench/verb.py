@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
 import os
@@ -26,6 +27,7 @@ _WIDTH = 110  # of a table that goes to a file
 _console = Console(highlight=False, markup=False)
 if not _console.is_terminal:
     _console.width = _WIDTH
+_OF_SAMPLES = ("step", "epoch")  # the parts that have a B and several k'
 _WORSE = 1.3  # times a former ratio, where the quartiles also lie apart
 
 
@@ -45,6 +47,10 @@ def run_bench(asked: Bench) -> None:
             raise InputError(part, "an unknown part", f"one of {', '.join(PARTS)}")
     if asked.repeats < 2:
         raise InputError("--repeats", str(asked.repeats), "2 or more")
+    for name, counts in (("--sampled", asked.sampled), ("--mined", asked.mined)):
+        for count in counts:
+            if count != "all" and count < 1:
+                raise InputError(name, str(count), "1 or more")
     before = None if asked.vs is None else _read(asked.vs)
     if asked.json is not None and not asked.json.resolve().parent.is_dir():
         raise InputError(f"--json {asked.json}", "no such folder", "a file in a folder that exists")
@@ -83,15 +89,23 @@ def _run(part: str, shape: str, asked: Bench, told: Any) -> list[dict[str, Any]]
     from snm.bench.parts import PARTS
     from snm.bench.shapes import SHAPES
 
-    size = SHAPES[shape]
+    whole = SHAPES[shape]
     told(f"{part} {shape}: preparing")
-    dtype = jnp.float32 if asked.device == "cpu" else jnp.bfloat16
-    machine = Machine(size.batch, size.dim, dtype)
+    dtype = "float32" if asked.device == "cpu" else "bfloat16"
+    whole = dataclasses.replace(whole, compute_dtype=dtype)
+    machine = Machine(whole.batch, whole.dim, jnp.dtype(dtype))
+    sizes = [whole]
+    if part in _OF_SAMPLES:
+        sizes = [
+            whole.but(whole.num_labels if count == "all" else count, asked.mined)
+            for count in asked.sampled or (None,)
+        ]
     rows = []
-    for contest in PARTS[part](size, machine):
-        if not asked.peers:
-            contest.peers = tuple
-        rows += held(contest, asked.repeats, told)
+    for size in sizes:
+        for contest in PARTS[part](size, machine):
+            if not asked.peers:
+                contest.peers = tuple
+            rows += held(contest, asked.repeats, told)
     return rows
 
 
