@@ -71,6 +71,7 @@ BLOCKS = {
     "usual": random_block(1, [3, 1, 9, 2, 6, 9]),
     "empty rows": random_block(2, [0, 7, 0, 0, 23, 0]),
     "padding": random_block(3, [5, 0, 2, 1, 1, 1], padding=20),
+    "a long row": random_block(9, [17, 2, 90, 16, 0, 33]),
     "only empty rows": random_block(4, [0] * 6, padding=30),
     "no entries": random_block(5, [0, 0, 0]),
 }
@@ -95,6 +96,16 @@ def test_bag_is_a_sparse_product(form, name):
     got = compiled_bag(form)(table, block)
     assert got.dtype == jnp.float32
     np.testing.assert_allclose(got, dense(block) @ np.asarray(table, np.float64), atol=1e-5)
+
+
+def test_a_row_that_is_no_number_stays_with_those_that_name_it(form):
+    lengths = [0, 3, 0, 40, 0, 2]
+    block, table = random_block(10, lengths), random_table().rows
+    ids = np.asarray(block.ids).copy()
+    ids[2] = 0  # the last entry of the second row, beside the empty third; nobody else names row 0
+    got = np.asarray(compiled_bag(form)(table.at[0].set(jnp.nan), block._replace(ids=ids)))
+    assert np.isnan(got).all(axis=1).tolist() == [False, True, False, False, False, False]
+    assert np.isfinite(got[[0, 2, 3, 4, 5]]).all()
 
 
 def dense_step(table, gradients, optimizer, unit_norm):
