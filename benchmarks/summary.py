@@ -62,7 +62,7 @@ def draw(rows: Rows, path: Path) -> None:
     matplotlib.use("svg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(6, 3.4), layout="constrained")
+    figure, axes = pyplot.subplots(figsize=(6, 4), layout="constrained")
     for shape in dict.fromkeys(row["shape"] for row in rows if row["part"] == "growth"):
         of_shape = [row for row in rows if (row["part"], row["shape"]) == ("growth", shape)]
         labels = [row["labels"] for row in of_shape]
@@ -72,7 +72,7 @@ def draw(rows: Rows, path: Path) -> None:
         axes.errorbar(labels, median, around, marker="o", capsize=3, label=name)
     axes.set(xscale="log", xlabel="labels K", ylabel="ms a training step (k' 16)")
     axes.set_ylim(bottom=0)
-    axes.legend(frameon=False)
+    figure.legend(frameon=False, loc="outside upper left")
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, metadata={"Date": None})
 
