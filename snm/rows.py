@@ -155,9 +155,9 @@ def bag(table: jax.Array, block: SparseRows) -> jax.Array:
 def bag_loop(table: jax.Array, block: SparseRows) -> jax.Array:
     """`bag` as a CPU likes it: rows of the table through the cache, each read where it is added.
 
-    As long as most rows of the block have entries left, all of them take some in one fused
-    operation, which the cores share; what is left of long rows is added row after row by one core,
-    as loops are. Either way a row's entries are added in their order.
+    As long as some rows in a hundred have entries left, all take sixteen at once in one fused
+    operation, which the cores share; what is left of long rows is added by a loop, which one core
+    runs. Either way a row's entries are added in their order.
     """
     ids, values, starts = block
     n, dim = starts.shape[0] - 1, table.shape[1]
@@ -165,7 +165,7 @@ def bag_loop(table: jax.Array, block: SparseRows) -> jax.Array:
         return jnp.zeros((n, dim), values.dtype)
     begin, end = starts[:-1], starts[1:]
 
-    def most_have_some(carry: tuple[jax.Array, jax.Array]) -> jax.Array:
+    def enough_left(carry: tuple[jax.Array, jax.Array]) -> jax.Array:
         left = jnp.clip(end - begin - carry[0], 0, _TOGETHER)
         return jnp.sum(left) > _ENOUGH * _TOGETHER * n
 
@@ -195,7 +195,7 @@ def bag_loop(table: jax.Array, block: SparseRows) -> jax.Array:
         return lax.dynamic_update_slice(out, total, (i, 0))
 
     start = (jnp.int32(0), jnp.zeros((n, dim), values.dtype))
-    done, out = lax.while_loop(most_have_some, all_rows, start)
+    done, out = lax.while_loop(enough_left, all_rows, start)
     # A row without entries repeated another's last; 0 times a NaN there would spoil it.
     out = jnp.where((begin < end)[:, None], out, 0)
     last = jnp.where(jnp.max(end - begin) > done, n, 0)
