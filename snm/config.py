@@ -30,8 +30,9 @@ class Config:
     # -- input
     weighting: Literal["tfidf", "l2", "none"] = "tfidf"
     """Feature weighting, fitted on train and kept with the model."""
-    input_dropout: float = 0.5
-    """Share of an example's features left out at each visit, in [0, 1)."""
+    input_dropout: float | Literal["auto"] = "auto"
+    """Share of an example's features left out at each visit, in [0, 1); auto suits the points that
+    a label has."""
 
     # -- model
     dim: int = 512

@@ -47,7 +47,7 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
       preset: `default` or `paper`.
       weighting: of the features: `l2` divides rows by their length, which leaves the output of a
         TfidfVectorizer as it is; `tfidf` is for counts; `none`.
-      input_dropout: share of the features left out at each visit, in [0, 1).
+      input_dropout: share of the features left out at each visit, in [0, 1), or `auto`.
       dim: dimension of embeddings and class rows.
       encoder: `relu`, `linear` or `residual`.
       score_scale: multiplier of the scores, or `auto`.
@@ -98,7 +98,7 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
         *,
         preset: str = "default",
         weighting: str = "l2",
-        input_dropout: float | None = None,
+        input_dropout: float | str | None = None,
         dim: int | str | None = None,
         encoder: str | None = None,
         score_scale: float | str | None = None,

@@ -69,10 +69,14 @@ def resolve(config: Config, dataset: Dataset) -> Config:
         rate = rules.auto_learning_rate(config.loss, config.transformation)
     if epochs == "auto":
         epochs = rules.auto_epochs(dataset.train.num_points)
+    dropout = config.input_dropout
+    if dropout == "auto":
+        dropout = rules.auto_input_dropout(dataset.train.labels.nnz / num_labels)
     return dataclasses.replace(
         config,
         sampled=sampled,
         mined=mined,
+        input_dropout=dropout,
         score_scale=scale,
         learning_rate=rate,
         epochs=epochs,
@@ -145,7 +149,7 @@ def head_stages(config: Config, num_labels: int, steps: int) -> list[tuple[int, 
 def make_model(config: Config, num_features: int, num_labels: int, total_steps: int) -> Model:
     """The model of a resolved configuration."""
     assert config.score_scale != "auto"  # resolved
-    assert config.learning_rate != "auto"
+    assert config.learning_rate != "auto" and config.input_dropout != "auto"
     return Model(
         head=head_spec(config, num_labels),
         num_features=num_features,

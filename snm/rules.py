@@ -10,6 +10,7 @@ import math
 
 __all__ = [
     "auto_epochs",
+    "auto_input_dropout",
     "auto_learning_rate",
     "auto_members",
     "auto_mined",
@@ -20,6 +21,7 @@ __all__ = [
 _VISITS = 250_000
 _FEWEST, _MOST = 3, 30
 _MINED_LABELS = 1 << 18
+_MANY_POINTS = 100
 
 
 def auto_epochs(num_points: int) -> int:
@@ -59,6 +61,22 @@ def auto_mined(num_labels: int) -> int:
     """
     power = round(math.log2(_MINED_LABELS / num_labels))
     return 1 << min(8, max(5, power))
+
+
+def auto_input_dropout(points_of_label: float) -> float:
+    """The share for `--input-dropout auto`: 0.5, or 0.3 where a label has a hundred points.
+
+    What is learned of a label from a few points is soon what these points happen to share; from
+    hundreds it is not, and features left out are then missed.
+
+    Args:
+      points_of_label: the mean over labels of the training points that have it.
+
+    Example:
+      >>> [auto_input_dropout(points) for points in (4.3, 14.0, 250.2)]
+      [0.5, 0.5, 0.3]
+    """
+    return 0.3 if points_of_label >= _MANY_POINTS else 0.5
 
 
 def takes_exponentials(loss: str, transformation: str = "exponential") -> bool:

@@ -150,6 +150,10 @@ def test_auto_becomes_what_the_rules_say():
     assert found.score_scale == rules.auto_score_scale(50)
     assert (found.sampled, found.mined) == (49, "all")
     assert (found.members, found.dim) == (3, 512)
+    # 3000 points of 2 labels: 120 of each of 50.
+    assert data.train.labels.nnz / 50 >= 100
+    assert found.input_dropout == 0.3
+    assert resolve(preset("paper"), data).input_dropout == 0
     alone = resolve(dataclasses.replace(preset("default"), members=1), data)
     assert (alone.members, alone.dim) == (1, 512)
     small = resolve(dataclasses.replace(preset("default"), dim=8), data)
