@@ -9,7 +9,7 @@ dropout, only holds up a run of two.
 
     python -m experiments.time_to_score DATA --out FILE [--peer omikuji] [--dim 256]
 
-Two minutes on 2 cores for a set of 20 thousand points.
+Three minutes on 2 cores for a set of 20 thousand points.
 """
 
 from __future__ import annotations

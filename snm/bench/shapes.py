@@ -78,9 +78,16 @@ class Shape:
         A B of K or more is all other labels.
         """
         size = self.sampled if sampled is None else min(sampled, self.num_labels - 1)
-        kept = tuple(count for count in mined or self.mined if count < size)
-        looped = kept if mined else self.looped
-        return dataclasses.replace(self, sampled=size, mined=kept, looped=looped)
+
+        def below(counts: tuple[int, ...]) -> tuple[int, ...]:
+            return tuple(count for count in counts if count < size)
+
+        return dataclasses.replace(
+            self,
+            sampled=size,
+            mined=below(mined or self.mined),
+            looped=below(mined or self.looped),
+        )
 
 
 # Sizes and B of Reddi et al. (2019), Table 1 and section 5; features and labels a point as the
