@@ -210,6 +210,7 @@ def _step(model: Any, source: Any, shape: Any, mesh: Any) -> Any:
 
     from snm import head, thresholds
     from snm.meshes import DATA, on_mesh, stack_specs, state_specs, table_axes
+    from snm.mining import mine
     from snm.model import train_step
 
     axes = {} if mesh is None else {**table_axes(mesh), "data_axis": DATA}
@@ -221,7 +222,7 @@ def _step(model: Any, source: Any, shape: Any, mesh: Any) -> Any:
         # The step as it is: what it makes its problem of is looked at on the way.
         def looked(spec: Any, *args: Any) -> Any:
             problem = problem_of(spec, *args)
-            best = head._mine(spec, problem)
+            best = mine(spec, problem)
             handed.append(
                 (best.slots, best.scores, thresholds.every_score(problem) if mesh is None else None)
             )

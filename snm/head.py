@@ -29,7 +29,7 @@ from snm import backward, lists, losses, products, softmax, thresholds, weights
 from snm.mining import mine
 from snm.rows import RowTable, SparseRows, entry_rows, random_rows
 from snm.sampling import Sample, slots_of
-from snm.scoring import MASKED, Best, Masked
+from snm.scoring import MASKED, Masked
 from snm.shards import Shard
 from snm.spec import HeadSpec
 from snm.updates import has_accumulator
@@ -139,7 +139,7 @@ def update_head(
     if _by_threshold(spec, problem):
         result = _step_by_threshold(spec, problem, positive_scores, learning_rate)
         return _stepped(spec, head, scaled, result, scale, scale_learning_rate, shard)
-    best = _mine(spec, problem)
+    best = mine(spec, problem)
 
     # Loss: of the terms as a function of the positive and the mined scores, and of nothing else.
     def mined_loss(positive: jax.Array, mined: jax.Array) -> jax.Array:
@@ -317,14 +317,6 @@ def _known_slots(
         jnp.concatenate([rows, jnp.arange(n, dtype=jnp.int32)]),
         jnp.concatenate([jnp.where(found, slots, num_slots), jnp.where(hits, num_slots, drop)]),
     )
-
-
-def _mine(spec: HeadSpec, problem: backward.Problem) -> Best:
-    """The k' best of the sample for each point; one more where a term then leaves one out."""
-    n = problem.queries.shape[0]
-    if spec.mines_all:
-        return Best(jnp.zeros((n, 0)), jnp.zeros((n, 0), jnp.int32))
-    return mine(problem, min(spec.mined + (spec.exclude == "positive"), problem.num_slots))
 
 
 def _where_mined(

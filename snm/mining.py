@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 
@@ -11,11 +12,32 @@ from jax import lax
 
 from snm.backward import Problem
 from snm.scoring import Best, Masked, best_scores
+from snm.spec import HeadSpec
 
 __all__ = ["mine"]
 
+_MANY = 64  # from here on, ordering the mined takes longer than finding them
 
-def mine(problem: Problem, count: int) -> Best:
+
+def mine(spec: HeadSpec, problem: Problem) -> Best:
+    """The k' best of the sample for each point; one more where a term then leaves one out.
+
+    They come in falling order only where the loss asks for it.
+    """
+    n = problem.queries.shape[0]
+    if spec.mines_all:
+        return Best(jnp.zeros((n, 0)), jnp.zeros((n, 0), jnp.int32))
+    excluded = problem.excluded
+    if excluded is not None and problem.one_term_a_row and spec.mined >= _MANY:
+        # What the point's only term leaves out is not mined at all, and no order is needed.
+        own = Masked(jnp.arange(n, dtype=jnp.int32), excluded)
+        problem, excluded = dataclasses.replace(problem, masked=own), None
+    ordered = excluded is not None or spec.vartheta != "top"
+    count = min(spec.mined + (excluded is not None), problem.num_slots)
+    return _best(problem, count, ordered)
+
+
+def _best(problem: Problem, count: int, ordered: bool) -> Best:
     """The `count` best of the sample for each point, the same on every shard.
 
     Shards agree by exchanging their own best: shards x count scores and slots a point.
@@ -39,6 +61,7 @@ def mine(problem: Problem, count: int) -> Best:
             first_row=shard.first_row,
             num_valid=shard.num_valid,
             compute_dtype=problem.compute_dtype,
+            ordered=ordered,
         )
         return Best(best.scores, best.slots + first_slot)
 

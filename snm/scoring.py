@@ -8,7 +8,6 @@ because blocks come in ascending order and `lax.top_k` prefers the earlier entry
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,6 +15,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from snm.counting import MASKED
+from snm.quotas import Share, joined, quota_of, share_of
 from snm.rounding import as_float
 
 __all__ = [
@@ -29,14 +30,9 @@ __all__ = [
     "score_block",
 ]
 
-MASKED = -1e30
-"""The score of a label that must not be chosen. Finite, so that no gradient becomes 0 * inf;
-every surrogate and softmax give it the loss 0 and the gradient 0."""
-
 _CPU_BLOCK = 4096  # 512 x 4096 float32 scores are 8 MB: above 32 MB fresh pages cost more than sums
 _ACCELERATOR_SCORES = 1 << 26  # scores in a block, 256 MB of float32
 _WIDTH = 16  # labels a block maximum stands for
-_QUOTA_BLOCKS = 4  # from so many blocks on, a block's share is far below the count
 
 
 class Masked(NamedTuple):
@@ -55,7 +51,8 @@ class Best(NamedTuple):
     """The highest scores of each row.
 
     Attributes:
-      scores: float32 [n, count], non-increasing along the last axis; MASKED where fewer exist.
+      scores: float32 [n, count], MASKED where fewer exist; non-increasing along the last axis, but
+        where the caller needs no order.
       slots: int32 [n, count], places in the sample, or label rows where there is no sample.
     """
 
@@ -172,6 +169,7 @@ def best_scores(
     first_row: jax.Array | int = 0,
     num_valid: jax.Array | None = None,
     compute_dtype: jnp.dtype = jnp.float32,
+    ordered: bool = True,
 ) -> Best:
     """The `count` best of the sampled labels for each query, exactly, ties to the lowest slot.
 
@@ -187,6 +185,8 @@ def best_scores(
       first_row: the label that the table's first row belongs to.
       num_valid: how many of its rows belong to labels; None where all do.
       compute_dtype: type of the factors of the product; sums are float32.
+      ordered: whether the best have to come in falling order. Ordering hundreds takes a CPU longer
+        than finding them.
 
     Returns:
       The best scores and their slots.
@@ -195,7 +195,12 @@ def best_scores(
     def form(longest: int, on_cpu: bool) -> functools.partial[Best]:
         plan = block_plan(table.shape[0] if ids is None else ids.shape[0], longest)
         return functools.partial(
-            _best, count=count, plan=plan, on_cpu=on_cpu, compute_dtype=compute_dtype
+            _best,
+            count=count,
+            plan=plan,
+            on_cpu=on_cpu,
+            compute_dtype=compute_dtype,
+            ordered=ordered,
         )
 
     cpu = form(_CPU_BLOCK, on_cpu=True)
@@ -219,6 +224,7 @@ def _best(
     plan: BlockPlan,
     on_cpu: bool,
     compute_dtype: jnp.dtype,
+    ordered: bool,
 ) -> Best:
     n = queries.shape[0]
 
@@ -244,11 +250,6 @@ def _best(
     def folded(best: _Folds, start: jax.Array) -> tuple[_Folds, None]:
         return _merge_folds(best, *scores_of(start)), None
 
-    def share(_: None, start: jax.Array) -> tuple[None, Best]:
-        scores, begin = scores_of(start)
-        top, place = lax.top_k(scores, quota)
-        return None, Best(top, begin + place)
-
     starts = jnp.arange(plan.num_blocks, dtype=jnp.int32) * plan.size
     none = Best(jnp.full((n, count), MASKED), jnp.zeros((n, count), jnp.int32))
     if count * 4 <= plan.size // _WIDTH:
@@ -258,11 +259,15 @@ def _best(
     def by_merging() -> Best:
         return _scanned(merged, none, starts)[0]
 
-    quota = _quota(count, plan.num_blocks)
-    if ids is None or plan.num_blocks < _QUOTA_BLOCKS or quota >= min(count, plan.size):
+    quota = quota_of(count, plan.num_blocks, plan.size)
+    if not on_cpu or ids is None or quota is None:
         return by_merging()
-    shares = _scanned(share, None, starts)[1]
-    best, complete = _joined(shares, count)
+
+    def given(_: None, start: jax.Array) -> tuple[None, Share]:
+        return None, share_of(*scores_of(start), quota)
+
+    scores, slots, complete = joined(_scanned(given, None, starts)[1], count, ordered=ordered)
+    best = Best(scores, slots)
     return lax.cond(complete, lambda: best, by_merging)
 
 
@@ -271,31 +276,6 @@ def _scanned(one_block: Callable, start: Any, starts: jax.Array) -> tuple[Any, A
         carry, out = one_block(start, starts[0])
         return carry, jax.tree.map(lambda x: x[None], out)
     return lax.scan(one_block, start, starts)
-
-
-def _quota(count: int, num_blocks: int) -> int:
-    """More of the best than a block is likely to hold: the mean and six standard deviations.
-
-    The sample is drawn at random, so a block holds about count / num_blocks of a point's best;
-    where neighbouring labels resemble each other it may hold more.
-    """
-    mean = count / num_blocks
-    return math.ceil(mean + 6 * math.sqrt(mean))
-
-
-def _joined(shares: Best, count: int) -> tuple[Best, jax.Array]:
-    """The best of what each block gave, and whether no block had more to give.
-
-    Args:
-      shares: [num_blocks, n, quota] each.
-      count: how many to keep.
-    """
-    scores, slots = (jnp.moveaxis(x, 0, 1).reshape(x.shape[1], -1) for x in shares)
-    top, place = lax.top_k(scores, count)
-    # As minima, not as top[:, -1]: XLA:CPU sorts whole rows where a slice of a top-k is taken.
-    given, needed = jnp.min(shares.scores, axis=2), jnp.min(top, axis=1)[None, :]
-    complete = jnp.all((given < needed) | (given <= MASKED))
-    return Best(top, jnp.take_along_axis(slots, place, axis=1)), complete
 
 
 def _merge(best: Best, scores: jax.Array, begin: jax.Array) -> Best:

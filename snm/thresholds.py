@@ -8,7 +8,6 @@ sort on a CPU, and the gradient comes out as a matrix, with nothing to scatter.
 
 from __future__ import annotations
 
-from statistics import NormalDist
 from typing import NamedTuple
 
 import jax
@@ -16,14 +15,13 @@ import jax.numpy as jnp
 from jax import lax
 
 from snm.backward import Problem
-from snm.scoring import MASKED, block_plan, read_block, score_block
+from snm.counting import MASKED, Mined, mined_weights
+from snm.scoring import block_plan, read_block, score_block
 from snm.surrogates import Surrogate
 
 __all__ = [
-    "Mined",
     "Thresholded",
     "every_score",
-    "mined_weights",
     "mines_by_threshold",
     "thresholded_loss",
 ]
@@ -33,8 +31,6 @@ _SCORES = 1 << 23  # 32 MB of scores held at once; above that fresh pages cost m
 _CACHED = (
     1 << 18
 )  # scores looked at together, 1 MB: every pass but the first finds them in the cache
-_HALVINGS = 64  # more than a float32 interval can take
-_FIRST_STEP = 0.25  # standard deviations about the first guess
 
 
 class Thresholded(NamedTuple):
@@ -52,26 +48,6 @@ class Thresholded(NamedTuple):
     of_scores: jax.Array
 
 
-class Mined(NamedTuple):
-    """Which scores of each row are among its k highest.
-
-    Attributes:
-      low: float32 [n]; scores from here on are, or are as high as the k-th.
-      high: float32 [n]; scores from here on certainly are.
-      share: float32 [n], the weight of scores in between, which are all equal: so much of each
-        that the weights add up to k.
-    """
-
-    low: jax.Array
-    high: jax.Array
-    share: jax.Array
-
-    def weights(self, scores: jax.Array) -> jax.Array:
-        """1 for mined scores, 0 for others, a share for those that tie for the last places."""
-        tied = jnp.where(scores >= self.low[:, None], self.share[:, None], 0)
-        return jnp.where(scores >= self.high[:, None], 1.0, tied)
-
-
 def mines_by_threshold(problem: Problem, mined: int, loss: str) -> bool:
     """Whether a batch's scores fit, and its terms can share what is mined for their point.
 
@@ -85,64 +61,6 @@ def mines_by_threshold(problem: Problem, mined: int, loss: str) -> bool:
     few = problem.queries.shape[0] * problem.num_slots <= _SCORES
     some = _FEWEST <= mined < problem.num_slots
     return one and few and some and (shared or problem.one_term_a_row)
-
-
-def mined_weights(scores: jax.Array, count: int) -> Mined:
-    """Finds the `count` highest of each row by halving; all of them where a row has fewer.
-
-    Args:
-      scores: float32 [n, S]; MASKED ones are never among them.
-      count: at least 1, below S.
-    """
-    real = scores > MASKED / 2
-    total = jnp.sum(real, axis=1, dtype=jnp.int32)
-    least = jnp.min(jnp.where(real, scores, jnp.inf), axis=1)
-    most = jnp.max(scores, axis=1)
-    # Nothing is from here on; beside 0 the next float may count as 0 itself.
-    above = jnp.maximum(jnp.nextafter(most, jnp.inf), most + 1e-30)
-
-    # First guesses as if the scores were normal: the interval is then small from the start.
-    mean = jnp.sum(jnp.where(real, scores, 0), axis=1) / jnp.maximum(total, 1)
-    centred = jnp.where(real, scores - mean[:, None], 0)
-    deviation = jnp.sqrt(jnp.sum(centred * centred, axis=1) / jnp.maximum(total, 1))
-    middle = mean + deviation * NormalDist().inv_cdf(1 - count / scores.shape[1])
-
-    def at(point: jax.Array) -> jax.Array:
-        return jnp.sum(scores >= point[:, None], axis=1, dtype=jnp.int32)
-
-    def narrowed(low: jax.Array, high: jax.Array, point: jax.Array) -> tuple:
-        found = at(point)
-        # Where it is exactly `count`, both ends meet there and the row is done.
-        return jnp.where(found >= count, point, low), jnp.where(found <= count, point, high)
-
-    few = total <= count
-    low, high = least, jnp.where(few, least, above)
-    for side in (-_FIRST_STEP, _FIRST_STEP):
-        point = jnp.clip(middle + side * deviation, low, high)
-        low, high = narrowed(low, high, jnp.where(few, low, point))
-    # A row whose every score may be mined is done before it begins.
-    low, high = jnp.where(few, least, low), jnp.where(few, least, high)
-
-    def open_rows(low: jax.Array, high: jax.Array) -> jax.Array:
-        middle = 0.5 * (low + high)
-        return (low < high) & (middle > low) & (middle < high)
-
-    def halve(carry: tuple) -> tuple:
-        low, high, turn = carry
-        point = jnp.where(open_rows(low, high), 0.5 * (low + high), low)
-        new_low, new_high = narrowed(low, high, point)
-        going = open_rows(low, high)
-        low, high = jnp.where(going, new_low, low), jnp.where(going, new_high, high)
-        return low, high, turn + 1
-
-    def going(carry: tuple) -> jax.Array:
-        low, high, turn = carry
-        return (turn < _HALVINGS) & jnp.any(open_rows(low, high))
-
-    low, high, _ = lax.while_loop(going, halve, (low, high, jnp.int32(0)))
-    certain, possible = at(high), at(low)
-    share = (jnp.minimum(total, count) - certain) / jnp.maximum(possible - certain, 1)
-    return Mined(low, high, share.astype(jnp.float32))
 
 
 def thresholded_loss(

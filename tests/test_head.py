@@ -18,7 +18,7 @@ from head_reference import (
     reference,
 )
 
-from snm import weights
+from snm import backward, quotas, scoring, weights
 from snm.head import Head, update_head
 from snm.lists import ListLoss
 from snm.rows import RowTable
@@ -163,6 +163,30 @@ CASES = {
 def test_step_is_the_dense_step(name):
     case = make_case(num_labels=K, **CASES[name])
     check(case, stepped(case))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(loss="powl", phi="logistic"),
+        dict(loss="powl", vartheta="power-law"),
+        dict(loss="softmax", positives="all", exclude="all", bias=True),
+    ],
+    ids=["own left out", "ordered", "known left out"],
+)
+def test_many_mined_of_several_blocks(monkeypatch, options):
+    """Each block gives a share, found by counting; only a loss of ranks puts them in order."""
+    monkeypatch.setattr(scoring, "_CPU_BLOCK", 160)
+    monkeypatch.setattr(backward, "PAIRS_LIMIT", 1)
+    joins = []
+    monkeypatch.setattr(
+        scoring,
+        "joined",
+        lambda *args, **named: joins.append(named) or quotas.joined(*args, **named),
+    )
+    case = make_case(num_labels=1000, sampled=800, mined=64, **options)
+    check(case, stepped(case))
+    assert joins == [{"ordered": "vartheta" in options}]
 
 
 def test_subsampled_ranks_are_those_of_the_key():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from snm import scoring
+from snm.quotas import Share, joined, quota_of
 from snm.scoring import MASKED, Masked, best_scores, block_plan
 
 N, DIM = 5, 4
@@ -69,38 +70,62 @@ def test_best_scores_are_the_head_of_a_stable_sort(longest, sampled, with_bias):
         check(best, brute_force(queries, table, ids, count, masked=PAIRS, bias=bias))
 
 
-@pytest.mark.parametrize("kind", ["spread", "clustered", "ties"])
-def test_shares_of_blocks_give_the_best_of_a_large_count(monkeypatch, kind):
-    """100 of 1024 in 16 blocks: a block may give 22, of 6.25 that it should hold."""
-    monkeypatch.setattr(scoring, "_CPU_BLOCK", 64)
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("kind", ["spread", "clustered", "ties", "few"])
+def test_shares_of_blocks_give_the_best_of_a_large_count(monkeypatch, kind, ordered):
+    """100 of 1024 in 8 blocks: a block may give 34 to 64, of 12.5 that it should hold."""
+    monkeypatch.setattr(scoring, "_CPU_BLOCK", 128)
+    assert quota_of(100, 8, 128) == (34, 64)
     rng = np.random.default_rng(6)
     queries, table = rng.normal(size=(N, DIM)), rng.normal(size=(1100, DIM))
+    masked = None
     if kind == "clustered":
         table[:, 0] += np.linspace(40, 0, 1100)  # the best labels of a query are neighbours
         queries[:, 0] = np.abs(queries[:, 0]) + 1
     if kind == "ties":
         queries, table = integers(7, N, DIM), integers(8, 1100, DIM)
+    if kind == "few":  # the last query has 37 left: the first 30, and 7 more
+        masked = [(N - 1, slot) for slot in range(30, 1024) if slot % 150]
     queries, table = queries.astype(np.float32), table.astype(np.float32)
     ids = np.sort(rng.choice(1100, 1024, replace=False)).astype(np.int32)
-    best = best_scores(jnp.asarray(queries), jnp.asarray(table), jnp.asarray(ids), 100)
-    want = brute_force(queries, table, ids, 100)
+    best = best_scores(
+        jnp.asarray(queries),
+        jnp.asarray(table),
+        jnp.asarray(ids),
+        100,
+        masked=masked and Masked(*(jnp.array(part) for part in zip(*masked, strict=True))),
+        ordered=ordered,
+    )
+    if not ordered:  # whatever their order, they are those
+        order = np.lexsort((best.slots, -best.scores), axis=1)
+        best = scoring.Best(*(np.take_along_axis(np.asarray(x), order, axis=1) for x in best))
+    want = brute_force(queries, table, ids, 100, masked=masked or ())
     np.testing.assert_allclose(best.scores, want[0], rtol=1e-4, atol=1e-5)
-    np.testing.assert_array_equal(best.slots, want[1])
+    real = want[0] > MASKED / 2
+    np.testing.assert_array_equal(np.where(real, best.slots, -1), np.where(real, want[1], -1))
 
 
-def test_shares_know_when_a_block_had_more_to_give():
-    def shares(scores: list[list[float]]) -> scoring.Best:
+@pytest.mark.parametrize("ordered", [True, False])
+def test_shares_know_when_a_block_had_more_to_give(ordered):
+    def complete(scores: list[list[float]], floors: list[float], count: int) -> bool:
         given = jnp.asarray(scores, jnp.float32)[:, None, :]  # two blocks, one query
-        return scoring.Best(given, jnp.arange(given.size, dtype=jnp.int32).reshape(given.shape))
+        slots = jnp.arange(given.size, dtype=jnp.int32).reshape(given.shape)
+        share = Share(given, slots, jnp.asarray(floors, jnp.float32)[:, None])
+        best, where, whole = joined(share, count, ordered=ordered)
+        flat, best, where = np.ravel(np.float32(scores)), np.asarray(best[0]), np.asarray(where[0])
+        real = best > MASKED / 2
+        np.testing.assert_array_equal(best[real], flat[where[real]])
+        if whole:
+            np.testing.assert_array_equal(np.sort(best)[::-1], np.sort(flat)[::-1][:count])
+        return bool(whole)
 
-    best, complete = scoring._joined(shares([[9, 2, 1], [8, 7, 3]]), 3)
-    assert complete
-    assert best.scores.tolist() == [[9, 8, 7]]
-    assert best.slots.tolist() == [[0, 3, 4]]
-    assert not scoring._joined(shares([[9, 8, 7], [6, 2, 1]]), 3)[1]  # a fourth of 6.5 may be left
-    assert not scoring._joined(shares([[9, 8, 6], [6, 2, 1]]), 3)[1]  # or a tie with the last
+    assert complete([[9, 2, 1], [8, 7, 3]], [1, 3], 3)
+    assert not complete([[9, 8, 7], [6, 2, 1]], [7, 1], 4)  # a fourth of 6.5 may be left
+    assert complete([[9, 8, 7], [6, 2, 1]], [7, 1], 3)  # or another 7, of a higher slot
+    assert not complete([[9, 8, 7], [6, 2, 1]], [np.inf, 1], 3)
     few = [[9, 8, MASKED], [7, MASKED, MASKED]]
-    assert scoring._joined(shares(few), 5)[1]  # nothing was left out
+    assert complete(few, [MASKED, MASKED], 5)  # nothing was left out
+    assert not complete(few, [8, MASKED], 5)
 
 
 @pytest.mark.parametrize("num_labels", [2, 16, 20, 24])

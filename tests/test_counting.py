@@ -1,0 +1,94 @@
+"""Counting finds what a sort finds."""
+
+import functools
+
+import jax
+import numpy as np
+import pytest
+
+from snm.counting import MASKED, collect, interval, mined_weights
+
+S = 97
+
+
+@functools.cache
+def weights_of(count):
+    return jax.jit(lambda scores: mined_weights(scores, count).weights(scores))
+
+
+def by_sorting(row, count):
+    """1 above the count-th highest, and an equal share of the places left for those equal to it."""
+    real = row > MASKED / 2
+    if real.sum() <= count:
+        return real.astype(float)
+    last = np.sort(row[real])[-count]
+    above, equal = row > last, row == last
+    return above + equal * (count - above.sum()) / equal.sum()
+
+
+ROWS = {
+    "normal": lambda rng: rng.normal(size=S),
+    "tiny": lambda rng: 1e-20 * rng.normal(size=S),
+    "far from zero": lambda rng: 1e4 + 1e-2 * rng.normal(size=S),
+    "one far away": lambda rng: np.where(np.arange(S) == 5, 1e8, rng.normal(size=S)),
+    "skewed": lambda rng: -np.exp(5 * rng.normal(size=S)),
+    "few values": lambda rng: rng.integers(-2, 3, S).astype(float),
+    "zeros": lambda rng: np.zeros(S),
+    "half masked": lambda rng: np.where(np.arange(S) % 2, MASKED, rng.normal(size=S)),
+    "all masked": lambda rng: np.full(S, MASKED),
+    "one left": lambda rng: np.where(np.arange(S) == 7, 0.5, MASKED),
+}
+
+
+@pytest.mark.parametrize("count", [1, 2, 40, 96])
+def test_thresholds_mine_what_a_sort_does(count):
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        scores = np.array([make(rng) for make in ROWS.values()], np.float32)
+        found = np.asarray(weights_of(count)(scores))
+        for name, row, weights in zip(ROWS, scores, found, strict=True):
+            weights = np.where(row > MASKED / 2, weights, 0)
+            np.testing.assert_allclose(weights, by_sorting(row, count), atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize(("size", "fewest", "most"), [(97, 3, 5), (1024, 40, 64), (96, 95, 95)])
+def test_as_many_reach_the_threshold_as_are_wanted(size, fewest, most):
+    """Where it says so, and else equal scores stand in the way."""
+    found = jax.jit(lambda scores: interval(scores, fewest, most))
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        rows = {name: np.resize(make(rng), size) for name, make in ROWS.items()}
+        rows["wide"] = rng.standard_cauchy(size)
+        scores = np.array(list(rows.values()), np.float32)
+        low, high = map(np.asarray, found(scores))
+        real = scores > MASKED / 2
+        reach = ((scores >= low[:, None]) & real).sum(axis=1)
+        above = ((scores >= high[:, None]) & real).sum(axis=1)
+        assert (reach >= np.minimum(real.sum(axis=1), fewest)).all(), seed
+        assert (above <= most).all(), seed
+        for name, row, few, between in zip(rows, scores, low == high, reach - above, strict=True):
+            assert few == (between == 0), name
+            if not few:  # and it is no excuse
+                values = np.sort(row[row > MASKED / 2])[::-1]
+                assert values[fewest - 1] == values[most], name
+
+
+@pytest.mark.parametrize("size", [16, 97, 128, 1056])
+@pytest.mark.parametrize("room", [1, 7, 40])
+def test_what_reaches_the_floor_is_collected_in_order(size, room):
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(40, size)).astype(np.float32)
+    scores[::3, ::2] = MASKED
+    floors = rng.normal(1, 1.5, size=40).astype(np.float32)
+    floors[0], floors[1], floors[2] = 2 * MASKED, 100, scores[2].max()
+    found, places = jax.jit(lambda scores, floor: collect(scores, floor, room))(scores, floors)
+    for row, floor, values, where in zip(scores, floors, found, places, strict=True):
+        expected = np.nonzero((row >= floor) & (row > MASKED / 2))[0][:room]
+        np.testing.assert_array_equal(where[: len(expected)], expected)
+        np.testing.assert_array_equal(values[: len(expected)], row[expected])
+        np.testing.assert_array_equal(values[len(expected) :], np.float32(MASKED))
+
+
+def test_a_row_that_is_no_number_ends():
+    scores = np.full((2, S), np.nan, np.float32)
+    weights_of(40)(scores).block_until_ready()
