@@ -30,7 +30,7 @@ test: check
 	$(BIN)/pytest -n 2
 
 test-all: check
-	$(BIN)/pytest -n 2 -m ''
+	XLA_FLAGS= $(BIN)/pytest -n 2 -m ''
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .

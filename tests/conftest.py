@@ -8,6 +8,8 @@ import pytest
 
 # Read once, when jax starts: the tests want float64 references beside float32 code.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# Compiling dominates the tests, and a third of it is optimising. `make test-all` leaves that on.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 import jax
 

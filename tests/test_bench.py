@@ -276,6 +276,7 @@ def test_parts_write_their_rows(parts, tmp_path, monkeypatch, capsys):
     assert "eurlex" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_steps_of_several_samples_and_k(tmp_path, monkeypatch):
     monkeypatch.setitem(shapes.SHAPES, "eurlex", TINY)
     path = tmp_path / "rows.json"
@@ -286,7 +287,7 @@ def test_steps_of_several_samples_and_k(tmp_path, monkeypatch):
     assert found == [(20, 4), (20, 16), (20, "all"), (rest, 4), (rest, 16), (rest, "all")]
 
 
-@pytest.mark.parametrize("part", ["sample", "step", "epoch"])
+@pytest.mark.parametrize("part", ["sample", "step", pytest.param("epoch", marks=pytest.mark.slow)])
 def test_what_runs_on_a_gpu_runs_here(part):
     """Data on the device, many steps a dispatch, bfloat16 factors: the branches of a GPU."""
     machine = Machine(TINY.batch, TINY.dim, jnp.bfloat16)

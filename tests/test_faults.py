@@ -409,6 +409,7 @@ def test_what_was_begun_is_written_whatever_becomes_of_the_arrays(axes, tmp_path
     assert not np.asarray(store.load(1, {"rows": like})["rows"]).any()
 
 
+@pytest.mark.slow
 def test_so_it_does_on_a_mesh(data, tmp_path, monkeypatch):
     """Of 20 labels in eight parts; what is kept has no added rows, and the same bits."""
     begin, during, found = Checkpoints.begin, 0, {}

@@ -84,7 +84,10 @@ def stop_after(events, count):
         dict(),
         dict(mined_start="all"),
         dict(input_dropout=0.5, schedule="linear", encoder="residual", row_optimizer="adagrad"),
-        dict(loss="bowl", vartheta="subsample", positives="one", checkpoint_every=2),
+        pytest.param(
+            dict(loss="bowl", vartheta="subsample", positives="one", checkpoint_every=2),
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=[
         "mined softmax",
