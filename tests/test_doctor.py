@@ -103,6 +103,12 @@ def test_ids_that_start_at_1(folder, capsys, packed):
     assert "label ids run from 1 to 20 under a header of 20: they start at 1" in shown
 
 
+def test_damaged_gzip(folder):
+    (folder / "train.txt").unlink()
+    (folder / "train.txt.gz").write_bytes(gzip.compress(b"")[:10] + b"\xff" * 20)
+    assert "damaged gzip data" in found(folder, "error")["reading"].found
+
+
 def test_a_header_of_other_numbers(folder):
     write_lines(folder, ["59 30 20", *lines_of(folder)[1:]])
     said = found(folder, "error")["reading"]

@@ -31,6 +31,8 @@ def documents(count=60, seed=0):
 
 
 TEXTS, LABELS = documents()
+DAMAGED = gzip.compress(b"", mtime=0)[:10] + b"\xff" * 20
+"""Begins as gzip does; what follows is nothing that could be unpacked."""
 
 
 def write(folder, form, texts=TEXTS, labels=LABELS):
@@ -213,6 +215,7 @@ def test_labels_are_kept_by_name(tmp_path):
         ("a.jsonl", "{}", ["--test-fraction=1"], "--test-fraction: found 1.0"),
         ("a.jsonl", "{}", ["--ngrams", "2", "1"], "--ngrams: found 2 1"),
         ("a.jsonl.gz", gzip.compress(b'{"text"' * 99, mtime=0)[:-9], [], "truncated gzip"),
+        ("a.jsonl.gz", DAMAGED, [], "damaged gzip data"),
         ("a.jsonl", b'{"text": "\xff"}', [], "a.jsonl:1: found bytes that are not text"),
     ],
 )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import re
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
 from snm.data.binary_format import iter_npy, iter_npz, read_npy, read_npz
+from snm.data.packed import UNREADABLE, unreadable
 from snm.data.text_errors import FEATURES, ONE_FILE, shown
 from snm.data.text_format import TextReader, read_pair, read_text, to_csr
 from snm.data.text_writer import write_text
@@ -105,11 +105,8 @@ def read_lines(path: Path) -> list[str]:
                 found = f"more than {_MOST_TIMES} times its size unpacked"
                 raise InputError(str(path), found, "names or pairs of indices")
         text = raw.decode("utf-8")
-    except EOFError as error:
-        raise InputError(str(path), "a truncated gzip file", "a whole one") from error
-    except (OSError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(str(path), reason.lower(), "a readable file") from error
+    except UNREADABLE as error:
+        raise unreadable(path, error) from error
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         bad = shown(raw[error.start : error.start + 8])

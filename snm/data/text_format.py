@@ -14,7 +14,6 @@ it again line by line, only to name what is wrong.
 from __future__ import annotations
 
 import gzip
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -23,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from snm.data.packed import UNREADABLE, is_damage, open_bytes, unreadable
 from snm.data.text_errors import FEATURES, LABELS, ONE_FILE, Form, Header, explain, read_header
 from snm.data.text_parser import Block, parse_block
 from snm.errors import InputError
@@ -32,7 +32,6 @@ __all__ = ["TextReader", "read_pair", "read_text", "to_csr"]
 # Small enough that a block's temporaries (some 30 bytes a byte) stay near the processor's cache.
 _BLOCK_BYTES = 1 << 20
 _LONGEST_LINE = 1 << 28  # a file of rubbish may never end one
-_UNREADABLE = (EOFError, gzip.BadGzipFile, zlib.error)
 
 
 class TextReader:
@@ -60,24 +59,16 @@ class TextReader:
 
     def _open(self) -> BinaryIO:
         try:
-            if self.path.suffix == ".gz":
-                return gzip.open(self.path, "rb")  # type: ignore[return-value]
-            return self.path.open("rb")
+            return open_bytes(self.path)
         except OSError as error:
-            reason = error.strerror or str(error)
-            raise InputError(str(self.path), reason.lower(), "a readable file") from error
+            raise unreadable(self.path, error) from error
 
     def _read(self, stream: BinaryIO, size: int) -> bytes:
         try:
             return stream.read(size)
-        except _UNREADABLE as error:
-            where = f"{self.path}:{self._last_readable_line()}"
-            if isinstance(error, EOFError):
-                raise InputError(where, "the end of a truncated gzip file", "more data") from error
-            raise InputError(where, f"damaged gzip data ({error})", "a whole file") from error
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise InputError(str(self.path), reason.lower(), "a readable file") from error
+        except UNREADABLE as error:
+            line = f":{self._last_readable_line()}" if is_damage(error) else ""
+            raise unreadable(f"{self.path}{line}", error) from error
 
     def _last_readable_line(self) -> int:
         """The line in which a gzip file breaks off: read again, as far as each call gets."""
@@ -86,7 +77,7 @@ class TextReader:
             try:
                 while piece := stream.read1(4096):
                     line += piece.count(b"\n")
-            except _UNREADABLE:
+            except UNREADABLE:
                 pass
         return line
 

@@ -6,11 +6,12 @@ a damaged line only by reading on: ids that start at 1, and a header of other nu
 
 from __future__ import annotations
 
-import gzip
 import itertools
 import re
 from dataclasses import dataclass
 from pathlib import Path
+
+from snm.data.packed import UNREADABLE, open_bytes
 
 __all__ = ["Scan", "scan", "sniff"]
 
@@ -39,12 +40,11 @@ class Scan:
 
 def scan(path: Path) -> Scan | None:
     """Reads the first lines of a text file tolerantly; None if it cannot be read as text."""
-    opener = gzip.open if path.suffix == ".gz" else open
     entries: list[int] = []
     labels: list[int] = []
     rows, whole = 0, False
     try:
-        with opener(path, "rb") as stream:
+        with open_bytes(path) as stream:
             first = stream.readline(4096).split()
             for line in itertools.islice(stream, _LINES):
                 rows += 1
@@ -55,7 +55,7 @@ def scan(path: Path) -> Scan | None:
                     named = [int(part) for part in front.split(b",") if part.isdigit()]
                     labels += [min(named), max(named)] if named else []
             whole = not stream.read(1)
-    except (OSError, EOFError, ValueError):
+    except (*UNREADABLE, ValueError):
         return None
     header = tuple(int(word) for word in first) if all(w.isdigit() for w in first) else ()
     return Scan(
@@ -78,10 +78,9 @@ _SNIFFED = (
 
 def sniff(path: Path) -> str | None:
     """Which format a file's first line speaks for, or None."""
-    opener = gzip.open if path.suffix == ".gz" else open
     try:
-        with opener(path, "rb") as stream:
+        with open_bytes(path) as stream:
             line = stream.readline(1 << 16)
-    except (OSError, EOFError):
+    except UNREADABLE:
         return None
     return next((name for pattern, name in _SNIFFED if pattern.search(line)), None)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import itertools
 import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from snm.data.packed import UNREADABLE, open_bytes, unreadable
 from snm.errors import InputError
 
 __all__ = ["FORMATS", "Row", "detect", "read_rows", "read_texts"]
@@ -125,7 +125,7 @@ def read_texts(path: Path) -> Iterator[str]:
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Numbered lines of UTF-8, without their ends."""
     try:
-        with _opened(path) as stream:
+        with open_bytes(path) as stream:
             for number, line in enumerate(stream, 1):
                 try:
                     yield number, line.decode("utf-8").rstrip("\r\n")
@@ -133,17 +133,8 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
                     bad = ascii(line[error.start : error.start + 8])
                     where = f"{path}:{number}"
                     raise InputError(where, f"bytes that are not text ({bad})", "UTF-8") from error
-    except EOFError as error:
-        raise InputError(str(path), "a truncated gzip file", "a whole one") from error
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise InputError(str(path), reason, "a readable file") from error
-
-
-def _opened(path: Path) -> IO[bytes]:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rb")  # type: ignore[return-value]
-    return path.open("rb")
+    except UNREADABLE as error:
+        raise unreadable(path, error) from error
 
 
 def _once(names: Iterator[str]) -> tuple[str, ...]:
