@@ -58,11 +58,8 @@ def source_of(
     width = order.batch_size // lanes
     own = order.points_at(here.start * width, here.stop * width)
     mine = labelled[own.start : own.stop]
-    counts = [np.diff(matrix.indptr)[labelled] for matrix in (points.features, points.labels)]
-    needs_all = config.sampler == "in-batch"
-    frequency = None
-    if config.sampler in ("frequency", "in-batch"):
-        frequency = column_counts(points.labels, labelled)
+    share = Share.of(points.features, points.labels, labelled, own.start, config.sampler)
+    entries = [int(of_points.sum()) for of_points in (share.feature_counts, share.label_counts)]
     return make_source(
         spec,
         weighting.apply(_rows_of(points.features, mine)),
@@ -70,18 +67,12 @@ def source_of(
         batch_size=config.batch_size,
         seed=config.seed,
         weight_of_term=config.positive_weights,
-        resident=keeps_on_device(config, *(int(of_points.sum()) // lanes for of_points in counts)),
+        resident=keeps_on_device(config, *(count // lanes for count in entries)),
         sampler=config.sampler,
         frequency_power=config.frequency_power,
         lanes=None if mesh is None else lanes,
         own=None if mesh is None else here,
-        share=Share(
-            first=own.start,
-            feature_counts=counts[0],
-            label_counts=counts[1],
-            label_frequency=frequency,
-            labels=_rows_of(points.labels, labelled) if needs_all else None,
-        ),
+        share=share,
     )
 
 
@@ -107,6 +98,33 @@ class Share:
     label_counts: np.ndarray
     label_frequency: np.ndarray | None
     labels: csr_matrix | None
+
+    @classmethod
+    def of(
+        cls,
+        features: csr_matrix,
+        labels: csr_matrix,
+        rows: NDArray[np.int64],
+        first: int,
+        sampler: str,
+    ) -> Share:
+        """What the points of some rows have, for a process whose own begin at the `first` of them.
+
+        Args:
+          features: CSR [n, d].
+          labels: CSR [n, K].
+          rows: int64 [N], those with a label.
+          first: from 0 to N - 1.
+          sampler: uniform, frequency or in-batch.
+        """
+        asks = sampler in ("frequency", "in-batch")
+        return cls(
+            first=first,
+            feature_counts=np.diff(features.indptr)[rows],
+            label_counts=np.diff(labels.indptr)[rows],
+            label_frequency=column_counts(labels, rows) if asks else None,
+            labels=_rows_of(labels, rows) if sampler == "in-batch" else None,
+        )
 
 
 def make_source(
@@ -143,18 +161,8 @@ def make_source(
     parts = lanes or 1
     if share is None:
         labelled = np.flatnonzero(np.diff(labels.indptr))
-        if len(labelled) < labels.shape[0]:
-            features, labels = features[labelled], labels[labelled]
-        frequency = None
-        if sampler in ("frequency", "in-batch"):
-            frequency = np.bincount(labels.indices, minlength=spec.num_labels)
-        share = Share(
-            first=0,
-            feature_counts=np.diff(features.indptr),
-            label_counts=np.diff(labels.indptr),
-            label_frequency=frequency,
-            labels=labels if sampler == "in-batch" else None,
-        )
+        share = Share.of(features, labels, labelled, 0, sampler)
+        features, labels = _rows_of(features, labelled), _rows_of(labels, labelled)
     order = Order.of(len(share.label_counts), batch_size, seed, parts)
     num_frequent = None
     on_cpu = lanes is None and not resident and jax.default_backend() == "cpu"
