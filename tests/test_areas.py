@@ -108,6 +108,7 @@ def test_counts_of_batches_add_up_to_the_last_bit():
     assert Areas().result() == {}
 
 
+@pytest.mark.slow
 def test_a_run_tells_it_where_asked(tmp_path):
     import dataclasses
 

@@ -154,7 +154,7 @@ def test_data_without_test_points(tmp_path, capsys):
 # -- the probe -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("exclude", ["positive", "all"])
+@pytest.mark.parametrize("exclude", [pytest.param("positive", marks=pytest.mark.slow), "all"])
 def test_the_probe_counts_what_brute_force_counts(folder, tmp_path, exclude):
     dataset = snm.load_data(folder / "tiny")
     settings = dataclasses.replace(tiny.CONFIG, exclude=exclude, sampled="all", score_scale=2.0)

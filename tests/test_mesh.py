@@ -369,14 +369,8 @@ def test_a_part_of_the_features_may_be_empty():
 # -- what is not finite ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "mesh",
-    [
-        "data=2,label=4",
-        pytest.param("label=2", marks=pytest.mark.slow),
-        pytest.param("data=8", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("mesh", ["data=2,label=4", "label=2", "data=8"])
 def test_a_mesh_names_the_tensor_and_the_row(mesh, tmp_path, monkeypatch):
     stack = Source.stack
 

@@ -138,6 +138,7 @@ def test_sums_of_narrow_rows_are_float32(form):
     )
 
 
+@pytest.mark.slow
 def test_training_in_half_the_memory(tmp_path):
     """The losses of float32 at first, its score at the end; saved and loaded as bfloat16."""
     data = tiny.dataset(tmp_path / "data")

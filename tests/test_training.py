@@ -82,7 +82,7 @@ def stop_after(events, count):
     "changes",
     [
         dict(),
-        dict(mined_start="all"),
+        pytest.param(dict(mined_start="all"), marks=pytest.mark.slow),
         dict(input_dropout=0.5, schedule="linear", encoder="residual", row_optimizer="adagrad"),
         pytest.param(
             dict(loss="bowl", vartheta="subsample", positives="one", checkpoint_every=2),
@@ -183,7 +183,10 @@ def test_members_are_runs_of_their_own_and_their_scores_add_up(data, whole, tmp_
     )
 
 
-@pytest.mark.parametrize("events", [5, 13, 15])
+@pytest.mark.parametrize(
+    "events",
+    [13, pytest.param(5, marks=pytest.mark.slow), pytest.param(15, marks=pytest.mark.slow)],
+)
 def test_members_go_on_where_they_stopped(data, tmp_path, events):
     settings = config(members=2, learn_score_scale=True, encoder="residual")
     result = snm.train(data, settings, tmp_path / "whole")
