@@ -66,27 +66,27 @@ def averaged(parts: Dataset, schedule: str, seed: int) -> dict[str, dict[str, fl
     """Metrics of the last parameters, and of the means over the ends of the run."""
     settings = {**START, "schedule": schedule, "seed": seed, "checkpoint_every": 10**9}
     config = dataclasses.replace(snm.preset("default"), **settings)
-    looks: list[list[np.ndarray]] = []
-    last: list[Predictor] = []
+    looks: list[Predictor] = []
 
     def look(predictor: Predictor) -> dict[str, Any]:
-        looks.append([np.array(leaf) for leaf in jax.tree.leaves(predictor.state)])
-        last[:] = [dataclasses.replace(predictor, state=jax.tree.map(np.array, predictor.state))]
+        # A copy: the next step writes into the parameters themselves.
+        state = jax.tree.map(np.array, predictor.state)
+        looks.append(dataclasses.replace(predictor, state=state))
         return {}
 
     every = max(1, math.ceil(parts.train.num_points / config.batch_size) // 2)
     with tempfile.TemporaryDirectory() as folder:
         for _ in snm.training(parts, config, f"{folder}/run", probe=look, probe_every=every):
             pass
-    found = {"last": _scores(last[0], parts)}
+    found = {"last": _scores(looks[-1], parts)}
     for share in LAST:
         chosen = looks[-max(1, round(share * (len(looks) - 1))) :]
-        means = [np.mean(leaves, axis=0) for leaves in zip(*chosen, strict=True)]
-        state = jax.tree.unflatten(jax.tree.structure(last[0].state), means)
+        states = [predictor.state for predictor in chosen]
+        state = jax.tree.map(lambda *leaves: np.mean(leaves, axis=0), *states)
         table = dataclasses.replace(state.head.table, rows=normalize(state.head.table.rows))
         state = dataclasses.replace(state, head=dataclasses.replace(state.head, table=table))
         found[f"mean of the last {share:.0%}"] = _scores(
-            dataclasses.replace(last[0], state=state), parts
+            dataclasses.replace(looks[-1], state=state), parts
         )
     return found
 

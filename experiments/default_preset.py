@@ -70,6 +70,15 @@ GENERATED: dict[str, dict[str, int]] = {
 """Three sizes of the embedded generator, seed 0."""
 
 
+_HEAD = """# One idea at a time, against `start`
+
+`python -m experiments.default_preset DATA ... --out FILE --table FILE`, from
+`default-preset-ideas.json`: differences to `start` with the same seed on a held-out fifth of train,
+the mean of the seeds (the worst to the best). Seconds are medians of runs on two cores and of runs
+on one, beside another: of their size only.
+"""
+
+
 def main(
     data: tyro.conf.Positional[list[str]],
     out: Path,
@@ -151,29 +160,25 @@ def show(cells: list[dict[str, Any]]) -> None:
 
 def markdown(cells: list[dict[str, Any]]) -> Iterator[str]:
     """Each idea's difference to `start` with the same seed: the mean, the worst and the best."""
+    yield _HEAD
     for name in dict.fromkeys(cell["data"] for cell in cells):
         yield f"### {name}\n"
         yield "| idea | seeds | P@1 | P@5 | PSP@5 | seconds |"
         yield "|---|---:|---|---|---|---:|"
         of_data = [cell for cell in cells if cell["data"] == name]
-        start = {cell["seed"]: cell["metrics"] for cell in of_data if cell["idea"] == "start"}
+        start = [cell for cell in of_data if cell["idea"] == "start"]
         for idea in dict.fromkeys(["start", *(cell["idea"] for cell in of_data)]):
             runs = [cell for cell in of_data if cell["idea"] == idea]
             if not runs or idea.startswith("{"):  # changes another preset than `start`
                 continue
             row = [idea, str(len(runs))]
             for key in ("P@1", "P@5", "PSP@5"):
-                if idea == "start":
-                    values = [run["metrics"][key] for run in runs]
-                    shown = f"{np.mean(values):.1f} ({min(values):.1f} to {max(values):.1f})"
-                else:
-                    values = [
-                        run["metrics"][key] - start[run["seed"]][key]
-                        for run in runs
-                        if run["seed"] in start
-                    ]
-                    shown = f"{np.mean(values):+.1f} ({min(values):+.1f} to {max(values):+.1f})"
-                row.append(shown)
+                form, values = "+.1f", _differences(runs, start, key)
+                if idea == "start" or not values:
+                    form, values = ".1f", [run["metrics"][key] for run in runs]
+                row.append(
+                    f"{np.mean(values):{form}} ({min(values):{form}} to {max(values):{form}})"
+                )
             seconds = f"{np.median([run['seconds'] for run in runs]):.0f}"
             yield f"| {' | '.join([*row, seconds])} |"
         yield ""
@@ -182,11 +187,14 @@ def markdown(cells: list[dict[str, Any]]) -> Iterator[str]:
 def _with_difference(runs: list[dict[str, Any]], start: list[dict[str, Any]], key: str) -> str:
     """The mean, and the mean of the differences to `start` with the same seed."""
     mean = np.mean([run["metrics"][key] for run in runs])
-    of_seed = {run["seed"]: run["metrics"][key] for run in start}
-    differences = [
-        run["metrics"][key] - of_seed[run["seed"]] for run in runs if run["seed"] in of_seed
-    ]
+    differences = _differences(runs, start, key)
     return f"{mean:.2f} ({np.mean(differences):+.2f})" if differences else f"{mean:.2f}"
+
+
+def _differences(runs: list[dict[str, Any]], start: list[dict[str, Any]], key: str) -> list[float]:
+    """To `start` with the same seed, where that was run."""
+    of_seed = {run["seed"]: run["metrics"][key] for run in start}
+    return [run["metrics"][key] - of_seed[run["seed"]] for run in runs if run["seed"] in of_seed]
 
 
 if __name__ == "__main__":

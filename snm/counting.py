@@ -72,8 +72,8 @@ def mined_weights(scores: jax.Array, count: int) -> Mined:
     """
     low, high = interval(scores, count, count)
     certain, possible = _reach(scores, high), _reach(scores, low)
-    wanted = jnp.minimum(_reach(scores, jnp.full_like(low, MASKED / 2)), count)
-    share = (wanted - certain) / jnp.maximum(possible - certain, 1)
+    # Where both are the same, as where a row has fewer, none is in between to take a share.
+    share = (count - certain) / jnp.maximum(possible - certain, 1)
     return Mined(low, high, share.astype(jnp.float32))
 
 

@@ -107,7 +107,12 @@ def test_shares_of_blocks_give_the_best_of_a_large_count(monkeypatch, kind, orde
 
 @pytest.mark.parametrize("ordered", [True, False])
 def test_shares_know_when_a_block_had_more_to_give(ordered):
-    def complete(scores: list[list[float]], floors: list[float], count: int) -> bool:
+    def complete(
+        scores: list[list[float]],
+        floors: list[float],
+        count: int,
+        slots_in_order: list[int] | None = None,
+    ) -> bool:
         given = jnp.asarray(scores, jnp.float32)[:, None, :]  # two blocks, one query
         slots = jnp.arange(given.size, dtype=jnp.int32).reshape(given.shape)
         share = Share(given, slots, jnp.asarray(floors, jnp.float32)[:, None])
@@ -117,9 +122,13 @@ def test_shares_know_when_a_block_had_more_to_give(ordered):
         np.testing.assert_array_equal(best[real], flat[where[real]])
         if whole:
             np.testing.assert_array_equal(np.sort(best)[::-1], np.sort(flat)[::-1][:count])
+        if ordered and slots_in_order is not None:
+            assert where.tolist() == slots_in_order
         return bool(whole)
 
-    assert complete([[9, 2, 1], [8, 7, 3]], [1, 3], 3)
+    assert complete([[9, 2, 1], [8, 7, 3]], [1, 3], 3, [0, 3, 4])
+    # A tie for the last place: the lower slot where they are sorted, seen where they are counted.
+    assert complete([[9, 8, 6], [6, 2, 1]], [6, 1], 3, [0, 1, 2]) == ordered
     assert not complete([[9, 8, 7], [6, 2, 1]], [7, 1], 4)  # a fourth of 6.5 may be left
     assert complete([[9, 8, 7], [6, 2, 1]], [7, 1], 3)  # or another 7, of a higher slot
     assert not complete([[9, 8, 7], [6, 2, 1]], [np.inf, 1], 3)
