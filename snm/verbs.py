@@ -103,15 +103,15 @@ def run_training(
 
     Of several processes the first prints.
     """
-    from snm.data.dataset import load
     from snm.processes import first
+    from snm.shares import load_together
     from snm.trackers import check_trackers, tracked
 
     _console.quiet = not first()
     check_trackers(log_to)
 
     with _waiting(f"reading {data}"):
-        dataset = load(data)
+        dataset = load_together(data)
     if dry_run:
         _print_plan(dataset, config)
         return
