@@ -28,6 +28,7 @@ import snm
 from experiments.arms import scored
 from snm.compare.peers import measure
 from snm.data.dataset import Dataset
+from snm.resolution import resolve
 from snm.runs import surroundings, write_json
 
 KEYS = ("P@1", "P@3", "P@5")
@@ -68,7 +69,8 @@ def main(
         "input_dropout": input_dropout,
     }
     base = dataclasses.replace(snm.preset("default"), members=1, checkpoint_every=10**9, **settings)
-    goal = measure(peer, data, validation_fraction=0.2)["metrics"]["P@1"]
+    seen = resolve(base, dataset).seen  # what ours may not answer, the peer need not either
+    goal = measure(peer, data, validation_fraction=0.2, seen=seen)["metrics"]["P@1"]
     print(f"{peer} on the held-out fifth: P@1 {goal:.2f}", flush=True)
     trials, chosen = [], None
     for epochs in EPOCHS:
@@ -86,14 +88,14 @@ def main(
     found: list[dict[str, Any]] = []
     for seed in seeds if chosen is not None else ():
         config = dataclasses.replace(base, epochs=chosen, seed=seed)
-        ours, theirs = _scored_afresh(dataset, config), measure(peer, data)
+        ours, theirs = _scored_afresh(dataset, config), measure(peer, data, seen=seen)
         theirs = {
             "metrics": {key: theirs["metrics"][key] for key in KEYS},
             "seconds": theirs["seconds"],
         }
         found.append({"snm": ours, peer: theirs})
     facts = {k: v for k, v in surroundings().items() if not k.startswith("peak")}
-    asked = {"peer": peer, "settings": settings, "seeds": seeds}
+    asked = {"peer": peer, "settings": settings, "seeds": seeds, "seen": seen}
     write_json(out, {**facts, "data": dataset.name, "sha256": dataset.sha256, **asked,
                      "goal": goal, "trials": trials, "epochs": chosen, "test": found})  # fmt: skip
     if not found:

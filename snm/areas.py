@@ -39,6 +39,7 @@ def pairs_in_order(
     left_out: Masked,
     *,
     shard: Shard,
+    last: Masked | None = None,
     bias: jax.Array | None = None,
     compute_dtype: jnp.dtype = jnp.float32,
 ) -> jax.Array:
@@ -53,6 +54,7 @@ def pairs_in_order(
       relevant: the relevant labels as an [n, K] block; entries past the last start are padding.
       left_out: pairs of row and label that are neither relevant nor irrelevant.
       shard: which labels the rows belong to.
+      last: pairs of row and this shard's row whose labels come last, all tied.
       bias: float32 [N].
       compute_dtype: type of the factors of the product.
 
@@ -83,7 +85,13 @@ def pairs_in_order(
             bias=bias,
             compute_dtype=compute_dtype,
         )
-        return scores, parts[2]
+        begin = parts[2]
+        if last is not None:
+            slots = last.slots - begin
+            slots = jnp.where(slots < 0, plan.size, slots)  # an index below 0 counts from the end
+            # Below all scores, but no lower than what counts as one: what is masked stays so.
+            scores = scores.at[last.rows, slots].min(MASKED / 4, mode="drop")
+        return scores, begin
 
     def own(found: jax.Array, start: jax.Array) -> tuple[jax.Array, None]:
         scores, begin = block(start, None)

@@ -44,8 +44,9 @@ class Config:
     score_scale: float | Literal["auto"] = "auto"
     """Multiplier of the inner products, at the start where it is learned; auto is 1 + ln K for
     losses that take exponentials of scores (softmax, listwise), 1 otherwise."""
-    learn_score_scale: bool = False
-    """Learn the multiplier of the scores."""
+    learn_score_scale: bool | Literal["auto"] = "auto"
+    """Learn the multiplier of the scores; auto does where a label has a hundred points and
+    score_scale is auto."""
     bias: bool = True
     """Add a learned bias a label to its score: unit rows cannot tell how frequent a label is."""
 
@@ -92,6 +93,9 @@ class Config:
     """How negatives are drawn; frequency and in-batch correct a softmax by log Q."""
     frequency_power: float = 0.75
     """The frequency sampler draws in proportion to frequency to this power."""
+    seen: Literal["auto", "keep", "drop"] = "auto"
+    """Labels with the numbers of a point's own features, where both are a recommender's items: drop
+    never answers with them; auto drops them where no training point has one."""
 
     # -- optimisation
     members: int | Literal["auto"] = "auto"
@@ -199,12 +203,11 @@ class Config:
             found = f"{self.temperature} with --loss {loss}"
             expected = "--loss listnet, listmle, rankcosine or smoothed-dcg, or --score-scale"
             raise InputError("--temperature", found, expected)
-        if self.transformation == "linear" and (self.bias or self.learn_score_scale):
-            found = "a learned bias" if self.bias else "--learn-score-scale"
-            expected = (
-                f"--no-{'bias' if self.bias else 'learn-score-scale'}: psi must stay positive"
-            )
-            raise InputError("--transformation linear", found, expected)
+        learned = self.learn_score_scale is True
+        if self.transformation == "linear" and (self.bias or learned):
+            found = "a learned bias" if self.bias else "--learn-score-scale True"
+            instead = "--no-bias" if self.bias else "--learn-score-scale False"
+            raise InputError("--transformation linear", found, f"{instead}: psi must stay positive")
         if loss not in LISTWISE:
             return
         for name, plain in _OF_ORDERED:
@@ -273,12 +276,14 @@ PRESETS: dict[str, dict[str, Any]] = {
         "input_dropout": 0.0,
         "encoder": "relu",
         "score_scale": 1.0,
+        "learn_score_scale": False,
         "bias": False,
         "members": 1,
         "loss": "bowl",
         "mined": 16,
         "exclude": "positive",
         "positives": "one",
+        "seen": "keep",
         "epochs": 20,
         "learning_rate": 50.0,
     },

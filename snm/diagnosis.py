@@ -132,6 +132,7 @@ def _finite(model: Model, state: TrainState, batch: Batch) -> list[jax.Array]:
         batch.sample,
         learning_rate=0.0,
         known=batch.known,
+        seen=batch.features if model.drop_seen else None,
         key=jax.random.fold_in(key, 1),
         noise=noise_of(jax.random.fold_in(key, 2)),
     )

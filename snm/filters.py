@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
-__all__ = ["apply_filter", "canonical", "most_filtered", "without_filtered"]
+__all__ = ["apply_filter", "canonical", "kept_first", "most_filtered", "pairs_of",
+           "without_filtered"]  # fmt: skip
 
-NDArray = np.ndarray[Any, Any]
 CSR = Any  # scipy.sparse.csr_array or csr_matrix; SciPy has no types
 
 
@@ -50,23 +51,46 @@ def apply_filter(
     if len(pairs) and not 0 <= pairs[:, 1].min() <= pairs[:, 1].max() < num_labels:
         raise ValueError(f"a filtered label is not in 0 .. {num_labels - 1}")
     pairs = pairs[(pairs[:, 0] >= first_row) & (pairs[:, 0] < first_row + num_rows)]
-    banned = (pairs[:, 0] - first_row) * num_labels + pairs[:, 1]
-
-    gone = (ids < 0) | np.isin(np.arange(num_rows)[:, None] * num_labels + ids, banned)
-    order = np.argsort(gone, axis=1, kind="stable")[:, :k]
-    kept = np.where(
-        np.take_along_axis(gone, order, axis=1), -1, np.take_along_axis(ids, order, axis=1)
-    )
     pairs = pairs - np.array([first_row, 0])
-    return kept, without_filtered(labels, pairs)
+    places, kept = kept_first(ids, pairs, num_labels, k)
+    answers = np.where(kept, np.take_along_axis(ids, places, axis=1), -1)
+    return answers, without_filtered(labels, pairs)
+
+
+def kept_first(
+    ids: NDArray, pairs: NDArray, num_labels: int, k: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Where the first k answers stand that are none of some pairs.
+
+    Args:
+      ids: int [n, at least k], answers, best first, -1 for none.
+      pairs: int64 [f, 2], (row of `ids`, label), in any order.
+      num_labels: K.
+      k: answers to keep.
+
+    Returns:
+      int64 [n, k], places in the rows of `ids`, ascending; and bool [n, k], False from where on
+      there are no more answers.
+    """
+    banned = pairs[:, 0] * num_labels + pairs[:, 1]
+    gone = (ids < 0) | np.isin(np.arange(len(ids))[:, None] * num_labels + ids, banned)
+    places = np.argsort(gone, axis=1, kind="stable")[:, :k]
+    return places, ~np.take_along_axis(gone, places, axis=1)
+
+
+def pairs_of(matrix: CSR) -> NDArray[np.int64]:
+    """Row and column of each entry of a CSR matrix, int64 [entries, 2]."""
+    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    return np.stack([rows, matrix.indices], axis=1).astype(np.int64)
 
 
 def without_filtered(labels: CSR, pairs: NDArray) -> CSR:
     """The true labels, CSR [n, K], less the (row, label) pairs, int [f, 2]; canonical."""
     labels = canonical(labels)
     num_rows, num_labels = labels.shape
-    rows = np.repeat(np.arange(num_rows), np.diff(labels.indptr))
-    stay = ~np.isin(rows * num_labels + labels.indices, pairs[:, 0] * num_labels + pairs[:, 1])
+    own = pairs_of(labels)
+    rows = own[:, 0]
+    stay = ~np.isin(rows * num_labels + own[:, 1], pairs[:, 0] * num_labels + pairs[:, 1])
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows[stay], minlength=num_rows))])
     return sp.csr_array((labels.data[stay], labels.indices[stay], indptr), shape=labels.shape)
 

@@ -97,6 +97,7 @@ def update_head(
     learning_rate: jax.Array | float,
     scale_learning_rate: jax.Array | float = 0.0,
     known: SparseRows | None = None,
+    seen: SparseRows | None = None,
     key: jax.Array | None = None,
     noise: jax.Array | None = None,
     axis_name: str | None = None,
@@ -116,6 +117,8 @@ def update_head(
       learning_rate: of the class rows (and of the bias).
       scale_learning_rate: of the logarithm of the score multiplier.
       known: all known labels of the n points as an [n, K] block, for `exclude == "all"`.
+      seen: labels that are no answers to the n points, and with `exclude == "all"` no negatives
+        either, as an [n, K] block whose values mean nothing.
       key: consumed by the draws of `vartheta == "subsample"`.
       noise: uint32 scalar that the rounding of bfloat16 rows follows from, another each step.
       axis_name: mesh axis of the label shards, or None. Call within `jax.shard_map(...,
@@ -129,7 +132,7 @@ def update_head(
     shard = Shard.of(head.table.rows, spec.num_labels, axis_name, data_axis)
     scale = jnp.exp(head.log_scale)
     scaled = queries * scale
-    problem = _problem(spec, head, scaled, terms, sample, known, shard, noise)
+    problem = _problem(spec, head, scaled, terms, sample, known, seen, shard, noise)
 
     # Score: the positives by gathered rows, the sample by blocks that keep the best.
     positive_scores = backward.term_scores(problem)
@@ -255,6 +258,7 @@ def _problem(
     terms: SparseRows,
     sample: Sample | None,
     known: SparseRows | None,
+    seen: SparseRows | None,
     shard: Shard,
     noise: jax.Array | None,
 ) -> backward.Problem:
@@ -278,7 +282,7 @@ def _problem(
     else:
         if known is None:
             raise ValueError("update_head needs `known` labels for exclude='all'")
-        masked = _known_slots(known, ids, drop, num_slots)
+        masked = _slots_left_out(known, seen, ids, drop, num_slots)
     n = scaled.shape[0]
     one = spec.positives == "one"
     return backward.Problem(
@@ -301,22 +305,30 @@ def _problem(
     )
 
 
-def _known_slots(
-    known: SparseRows, ids: jax.Array | None, drop: jax.Array, num_slots: int
+def _slots_left_out(
+    known: SparseRows,
+    seen: SparseRows | None,
+    ids: jax.Array | None,
+    drop: jax.Array,
+    num_slots: int,
 ) -> Masked:
-    """Pairs that mask all known labels of a point, or the slot `drop` where none was drawn."""
-    rows = entry_rows(known)
-    real = known.values != 0
-    if ids is None:
-        return Masked(rows, jnp.where(real, known.ids, num_slots))
-    slots = slots_of(ids, known.ids)
-    found = real & (slots >= 0)
+    """Pairs that mask what is no negative of a point, or the slot `drop` where none was drawn."""
     n = known.starts.shape[0] - 1
-    hits = jax.ops.segment_sum(found.astype(jnp.int32), rows, n, indices_are_sorted=True)
-    return Masked(
-        jnp.concatenate([rows, jnp.arange(n, dtype=jnp.int32)]),
-        jnp.concatenate([jnp.where(found, slots, num_slots), jnp.where(hits, num_slots, drop)]),
-    )
+    rows, slots = [], []
+    hits = jnp.zeros(n, jnp.int32)
+    # Entries of `known` may have no weight; those of `seen` count whatever theirs is.
+    for block, real in ((known, known.values != 0), (seen, True)):
+        if block is None:
+            continue
+        places = block.ids if ids is None else slots_of(ids, block.ids)
+        found = real & (places >= 0) & (jnp.arange(places.shape[0]) < block.starts[-1])
+        rows.append(entry_rows(block))
+        slots.append(jnp.where(found, places, num_slots))
+        hits += jax.ops.segment_sum(found.astype(jnp.int32), rows[-1], n, indices_are_sorted=True)
+    if ids is not None:
+        rows.append(jnp.arange(n, dtype=jnp.int32))
+        slots.append(jnp.where(hits, num_slots, drop))
+    return Masked(jnp.concatenate(rows), jnp.concatenate(slots))
 
 
 def _where_mined(

@@ -19,7 +19,7 @@ from snm.columns import sum_columns, update_columns
 from snm.encoder import Tower, apply_tower, init_tower
 from snm.head import Head, init_head, update_head
 from snm.rounding import noise_of
-from snm.rows import RowTable, SparseRows, random_rows
+from snm.rows import RowTable, SparseRows, entry_rows, random_rows
 from snm.scoring import Best, Masked, best_scores
 from snm.shards import Shard
 from snm.spec import HeadSpec
@@ -61,6 +61,8 @@ class Model:
       total_steps: over which the schedule falls.
       seed: of initial values.
       members: models trained apart whose scores are added; 1 while training. See `join`.
+      drop_seen: labels with the numbers of a point's own features are never its answers, nor its
+        negatives where the head leaves out all known labels.
     """
 
     head: HeadSpec
@@ -78,6 +80,7 @@ class Model:
     total_steps: int
     seed: int
     members: int = 1
+    drop_seen: bool = False
 
     @functools.cached_property
     def structure(self) -> nnx.GraphDef[Tower]:
@@ -214,6 +217,7 @@ def train_step(
         learning_rate=rate,
         scale_learning_rate=model.scale_learning_rate * model.decay(batch.step),
         known=batch.known,
+        seen=batch.features if model.drop_seen else None,
         key=jax.random.fold_in(key, 1),
         noise=noise_of(jax.random.fold_in(key, 2)) if narrow else None,
         axis_name=label_axis,
@@ -338,12 +342,22 @@ def best_labels(
         rows,
         None,
         min(count, rows.shape[0]),
+        masked=_seen(model, features, shard),
         bias=state.head.bias,
         first_row=shard.first_row,
         num_valid=shard.num_valid,
         compute_dtype=jnp.dtype(model.head.compute_dtype),
     )
     return shard.agree(Best(best.scores, best.slots + shard.first_row), count)
+
+
+def _seen(model: Model, features: SparseRows, shard: Shard) -> Masked | None:
+    """This shard's rows of the labels that are a point's own features, where they are dropped."""
+    if not model.drop_seen:
+        return None
+    real = jnp.arange(features.ids.shape[0]) < features.starts[-1]
+    slots = jnp.where(real, features.ids, model.head.num_labels) - shard.first_row
+    return Masked(entry_rows(features), slots)
 
 
 def labels_in_order(
@@ -361,12 +375,14 @@ def labels_in_order(
     The axes are those of `train_step` and of `embed`; the points are the same on every device.
     """
     rows = state.head.table.rows
+    shard = Shard.of(rows, model.head.num_labels, label_axis)
     return pairs_in_order(
         scaled_queries(model, state, features, **axes),
         rows,
         relevant,
         left_out,
-        shard=Shard.of(rows, model.head.num_labels, label_axis),
+        last=_seen(model, features, shard),
+        shard=shard,
         bias=state.head.bias,
         compute_dtype=jnp.dtype(model.head.compute_dtype),
     )

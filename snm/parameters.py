@@ -21,7 +21,7 @@ SETTINGS = (
 # What a run folder has and a fit in memory has not.
 _OF_RUNS = {
     "preset", "seed", "validation_fraction", "evaluate_every", "patience", "monitor", "refit",
-    "propensity_a", "propensity_b", "checkpoint_every", "keep_checkpoints",
+    "propensity_a", "propensity_b", "checkpoint_every", "keep_checkpoints", "seen",
 }  # fmt: skip
 _SMALLEST_BATCH, _STEPS_AN_EPOCH = 16, 16
 
@@ -66,4 +66,5 @@ def config_of(
         if values.get(key, value) != value:
             raise InputError(f"settings: {key}", "another value than the parameter's", "one")
         values[key] = value
-    return dataclasses.replace(start, **values, seed=seed)
+    # Classes are numbered by their order, so they are no features, whatever the numbers say.
+    return dataclasses.replace(start, **values, seed=seed, seen="keep")

@@ -130,6 +130,9 @@ class PhaseRun:
         if changed:
             told = ", ".join(f"{name} {before.get(name)}" for name in changed)
             self._notes.append(f"this run began with {told}: its bits may differ from here on")
+        if config.seen == "drop" and note is None and member == 1:
+            told = "labels that are among a point's own features are never its answers"
+            self._notes.append(f"{told} (--seen keep allows them)")
         if self.progress.step > self.last_step:
             found = f"{self.progress.step} steps done"
             raise InputError("--epochs", found, f"no fewer than these ({self.last_step} asked)")

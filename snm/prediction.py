@@ -23,7 +23,7 @@ from snm.meshes import DATA, lanes_here, on_mesh, spread_points, state_specs, ta
 from snm.model import Model, TrainState, best_labels, labels_in_order, scaled_queries
 from snm.processes import everywhere
 from snm.rows import SparseRows
-from snm.scoring import Best, Masked
+from snm.scoring import MASKED, Best, Masked
 
 __all__ = ["ROWS", "Predictor", "compiled_top", "stacked"]
 
@@ -119,7 +119,8 @@ class Predictor:
           k: how many labels.
 
         Yields:
-          int32 [m, k] labels and float32 [m, k] scores, in the order of the points.
+          int32 [m, k] labels and float32 [m, k] scores, in the order of the points. Where a point's
+          own features are no answers (`Model.drop_seen`) and fewer than k labels are left: -1.
 
         Raises:
           InputError: another number of features, or k that is not from 1 to K; texts, where the
@@ -130,7 +131,10 @@ class Predictor:
         score = compiled_top(self.model, k, self.mesh)
         for count, block in self._blocks(features, self.mesh):
             best = score(self.state, block)
-            yield np.asarray(best.slots)[:count], np.asarray(best.scores)[:count]
+            labels, scores = np.asarray(best.slots)[:count], np.asarray(best.scores)[:count]
+            if self.model.drop_seen:
+                labels = np.where(scores > MASKED / 2, labels, -1)
+            yield labels, scores
 
     def _placed(self, points: Any) -> Any:
         """On every device of the mesh, those of other processes too."""
@@ -184,12 +188,11 @@ class Predictor:
         for count, block in self._blocks(features):
             yield np.asarray(embed(self.state, block))[:count]
 
-    def _blocks(
-        self, features: csr_matrix | Sequence[str], mesh: Mesh | None = None
-    ) -> Iterator[tuple[int, SparseRows]]:
-        """Weighted points, padded to blocks of one size: how many are real, and the block.
+    def as_rows(self, features: csr_matrix | Sequence[str]) -> csr_matrix:
+        """Features as CSR [n, d], those of texts too, not weighted.
 
-        On a mesh its points are cut over `data`, each process makes the parts of its own devices.
+        Raises:
+          InputError: as in `top`.
         """
         if not sparse.issparse(features) and not isinstance(features, np.ndarray):
             features = self._of_texts(features)
@@ -197,6 +200,16 @@ class Predictor:
         width = self.model.num_features
         if features.shape[1] != width:
             raise InputError("features", f"{features.shape[1]} columns", f"{width}, as in training")
+        return features
+
+    def _blocks(
+        self, features: csr_matrix | Sequence[str], mesh: Mesh | None = None
+    ) -> Iterator[tuple[int, SparseRows]]:
+        """Weighted points, padded to blocks of one size: how many are real, and the block.
+
+        On a mesh its points are cut over `data`, each process makes the parts of its own devices.
+        """
+        features = self.as_rows(features)
         lanes = 1 if mesh is None else mesh.shape[DATA]
         each = -(-self.block_rows // lanes)
         for first in range(0, features.shape[0], lanes * each):

@@ -11,6 +11,7 @@ from snm.data.dataset import Dataset
 from snm.errors import InputError
 from snm.lists import LIST_LOSSES, ListLoss
 from snm.model import Model
+from snm.shares import seen_labels
 from snm.spec import HeadSpec
 
 __all__ = ["head_spec", "head_stages", "make_model", "resolve"]
@@ -60,28 +61,47 @@ def resolve(config: Config, dataset: Dataset) -> Config:
     if start and (mined == "all" or (isinstance(start, int) and not mined <= start <= most)):
         low = "--mined, which is all" if mined == "all" else f"{mined} (--mined)"
         raise InputError("--mined-start", f"{start}", f"a number from {low} to {most}, or 0")
-    scale, epochs = config.score_scale, config.epochs
+    points_of_label = dataset.train.labels.nnz / num_labels
+    exponentials = rules.takes_exponentials(config.loss, config.transformation)
+    scale, learned = config.score_scale, config.learn_score_scale
+    if learned == "auto":
+        learned = scale == "auto" and exponentials and rules.auto_learn_scale(points_of_label)
     if scale == "auto":
-        exponentials = rules.takes_exponentials(config.loss, config.transformation)
         scale = rules.auto_score_scale(num_labels) if exponentials else 1.0
-    rate = config.learning_rate
+    rate, epochs = config.learning_rate, config.epochs
     if rate == "auto":
         rate = rules.auto_learning_rate(config.loss, config.transformation)
     if epochs == "auto":
         epochs = rules.auto_epochs(dataset.train.num_points)
     dropout = config.input_dropout
     if dropout == "auto":
-        dropout = rules.auto_input_dropout(dataset.train.labels.nnz / num_labels)
+        dropout = rules.auto_input_dropout(points_of_label)
     return dataclasses.replace(
         config,
+        seen=_seen(config, dataset),
         sampled=sampled,
         mined=mined,
         input_dropout=dropout,
         score_scale=scale,
+        learn_score_scale=learned,
         learning_rate=rate,
         epochs=epochs,
         members=members,
     )
+
+
+def _seen(config: Config, dataset: Dataset) -> Literal["keep", "drop"]:
+    num_features, num_labels = dataset.train.num_features, dataset.train.num_labels
+    if config.seen == "keep":
+        return "keep"
+    if num_features != num_labels:
+        if config.seen == "drop":
+            found = f"drop, with {num_features} features and {num_labels} labels"
+            raise InputError("--seen", found, "as many of both, the same items in the same order")
+        return "keep"
+    if config.seen == "drop":
+        return "drop"
+    return "drop" if rules.auto_drops_seen(*seen_labels(dataset)) else "keep"
 
 
 def head_spec(config: Config, num_labels: int) -> HeadSpec:
@@ -108,7 +128,7 @@ def head_spec(config: Config, num_labels: int) -> HeadSpec:
         positives=config.positives,
         row_optimizer=config.row_optimizer,
         bias=config.bias,
-        learn_scale=config.learn_score_scale,
+        learn_scale=config.learn_score_scale is True,
         compute_dtype=config.compute_dtype,
         table_dtype=config.table_dtype,
     )
@@ -165,4 +185,5 @@ def make_model(config: Config, num_features: int, num_labels: int, total_steps: 
         schedule=config.schedule,
         total_steps=total_steps,
         seed=config.seed,
+        drop_seen=config.seen == "drop",  # `auto` where a run is older than the setting
     )

@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 
 __all__ = [
+    "auto_drops_seen",
     "auto_epochs",
     "auto_input_dropout",
+    "auto_learn_scale",
     "auto_learning_rate",
     "auto_members",
     "auto_mined",
@@ -22,6 +24,7 @@ _VISITS = 250_000
 _FEWEST, _MOST = 3, 30
 _MINED_LABELS = 1 << 18
 _MANY_POINTS = 100
+_SURELY_SEEN = 20
 
 
 def auto_epochs(num_points: int) -> int:
@@ -77,6 +80,40 @@ def auto_input_dropout(points_of_label: float) -> float:
       [0.5, 0.5, 0.3]
     """
     return 0.3 if points_of_label >= _MANY_POINTS else 0.5
+
+
+def auto_learn_scale(points_of_label: float) -> bool:
+    """Whether `--learn-score-scale auto` learns the multiplier: where a label has a hundred points.
+
+    It grows for as long as that fits the training points better. With hundreds of points a label
+    it grows to what the labels are worth; with a few, until these few are learned by heart.
+
+    Args:
+      points_of_label: the mean over labels of the training points that have it.
+
+    Example:
+      >>> [auto_learn_scale(points) for points in (4.3, 14.0, 250.2)]
+      [False, False, True]
+    """
+    return points_of_label >= _MANY_POINTS
+
+
+def auto_drops_seen(together: int, expected: float) -> bool:
+    """Whether `--seen auto` drops labels that are among a point's own features.
+
+    Where both are the same items, such as the places that somebody has been to and those that come
+    next, no point may have a label that is among its features. A sparse linear model learns that
+    item by item; embeddings put an item next to itself, and would answer with it first.
+
+    Args:
+      together: entries (point, item) of the training set that are a feature and a label.
+      expected: how many chance would make, were features and labels drawn apart.
+
+    Example:
+      >>> auto_drops_seen(0, 536.1), auto_drops_seen(1, 536.1), auto_drops_seen(0, 3.0)
+      (True, False, False)
+    """
+    return together == 0 and expected >= _SURELY_SEEN
 
 
 def takes_exponentials(loss: str, transformation: str = "exponential") -> bool:

@@ -24,7 +24,7 @@ from snm.errors import InputError
 from snm.processes import first, first_to_say, of_first, several, summed, wait
 
 __all__ = ["column_counts", "duplicate_test_rows", "fit_weighting", "label_frequency",
-           "load_together"]  # fmt: skip
+           "load_together", "seen_labels"]  # fmt: skip
 
 
 def load_together(source: str | Path) -> Dataset:
@@ -84,6 +84,27 @@ def column_counts(matrix: csr_matrix, rows: NDArray[np.int64] | None = None) -> 
 def label_frequency(dataset: Dataset) -> NDArray[np.int64]:
     """Number of training points of each label, int64 [K]."""
     return column_counts(dataset.train.labels)
+
+
+def seen_labels(dataset: Dataset) -> tuple[int, float]:
+    """Entries that are a feature and, by number, a label of a training point; what chance makes.
+
+    Returns:
+      How many there are, and how many there would be if the points had drawn features and labels
+      apart: the sum over j of (points with feature j) (points with label j) / points.
+    """
+    train = dataset.train
+    part = _equal_part(train.num_points)
+    both = _ones(train.features[part]).multiply(_ones(train.labels[part]))
+    together = summed(np.array([both.nnz], np.int64))
+    chances = column_counts(train.features).astype(float) @ column_counts(train.labels)
+    return int(together[0]), float(chances) / train.num_points
+
+
+def _ones(matrix: csr_matrix) -> csr_matrix:
+    """The same entries, all of them 1."""
+    ones = np.ones(len(matrix.indices), np.int8)
+    return csr_matrix((ones, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
 def fit_weighting(kind: str, features: csr_matrix) -> Weighting:

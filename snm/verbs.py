@@ -355,7 +355,8 @@ def _inputs(source: Path, num_features: int, texts: bool) -> Iterator[Any]:
 def _lines(
     labels: np.ndarray, scores: np.ndarray, names: tuple[str, ...] | None, form: str
 ) -> Iterator[str]:
-    for row, row_scores in zip(labels.tolist(), scores.tolist(), strict=True):
+    for ids, of_ids in zip(labels, scores, strict=True):
+        row, row_scores = ids[ids >= 0].tolist(), of_ids[ids >= 0].tolist()
         if form == "sparse":
             pairs = sorted(zip(row, row_scores, strict=True))
             yield " ".join(f"{label}:{score:.6g}" for label, score in pairs) + "\n"

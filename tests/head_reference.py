@@ -25,6 +25,7 @@ class Case(NamedTuple):
     terms: SparseRows
     sample: Sample | None
     known: SparseRows
+    seen: SparseRows | None = None
 
 
 def csr(ids: Any, values: Any, starts: Any) -> SparseRows:
@@ -42,9 +43,13 @@ def make_case(
     seed: int = 0,
     padding: int = 3,
     sample: Any = None,
+    seen: bool = False,
     **options: Any,
 ) -> Case:
-    """A random batch; `padding` entries of weight 0 end the terms where there may be several."""
+    """A random batch; `padding` entries of weight 0 end the terms where there may be several.
+
+    `seen` labels are no point's own, a fifth of all; some of their values are 0 too.
+    """
     spec = HeadSpec(**{"learn_scale": True, **options})
     num_labels = spec.num_labels
     rng = np.random.default_rng(seed)
@@ -72,7 +77,14 @@ def make_case(
         sample = uniform_host(seed, 0, num_labels, spec.sampled + 1)
     if callable(sample):
         sample = sample(np.asarray(terms.ids))
-    return Case(spec, head, jnp.asarray(queries, jnp.float32), terms, sample, known)
+    barred = None
+    if seen:
+        marks = rng.random((n, num_labels)) < 0.2
+        marks[np.repeat(np.arange(n), lengths), ids] = False
+        row, label = np.nonzero(marks)
+        starts = np.r_[0, np.cumsum(np.bincount(row, minlength=n))]
+        barred = csr(np.r_[label, pad_ids], np.r_[rng.random(len(label)) < 0.9, zeros], starts)
+    return Case(spec, head, jnp.asarray(queries, jnp.float32), terms, sample, known, barred)
 
 
 def rank_weights(spec: HeadSpec, ranks: Any = None) -> np.ndarray:
@@ -116,6 +128,9 @@ def negatives_of(case: Case) -> np.ndarray:
         if spec.exclude == "all":
             part = slice(starts[row], starts[row + 1])
             leave_out = set(ids[part][values[part] != 0].tolist())
+            if case.seen is not None:
+                begin = np.asarray(case.seen.starts)
+                leave_out |= set(np.asarray(case.seen.ids)[begin[row] : begin[row + 1]].tolist())
         leave_out &= set(drawn)
         if not leave_out and sample is not None and drop is not None:
             leave_out = {drop}

@@ -126,7 +126,7 @@ def test_no_file(tmp_path):
         ),
         (
             dict(transformation="linear", loss="listnet", bias=False, learn_score_scale=True),
-            "--transformation linear: found --learn-score-scale",
+            "--transformation linear: found --learn-score-scale True",
         ),
         (dict(loss="listmle", phi="logistic"), "--phi: found logistic with --loss listmle"),
         (dict(loss="ranksvm", negative_weight=2.0), "--negative-weight: found 2.0 with --loss ra"),
@@ -152,8 +152,13 @@ def test_auto_becomes_what_the_rules_say():
     assert (found.members, found.dim) == (3, 512)
     # 3000 points of 2 labels: 120 of each of 50.
     assert data.train.labels.nnz / 50 >= 100
-    assert found.input_dropout == 0.3
+    assert (found.input_dropout, found.learn_score_scale) == (0.3, True)
     assert resolve(preset("paper"), data).input_dropout == 0
+    rare = snm.generate(points=1000, test_points=0, features=60, labels=50, seed=0,
+                        labels_per_point=2, nonzeros_per_point=5)  # fmt: skip
+    assert rare.train.labels.nnz / 50 < 100
+    few = resolve(preset("default"), rare)
+    assert (few.input_dropout, few.learn_score_scale) == (0.5, False)
     alone = resolve(dataclasses.replace(preset("default"), members=1), data)
     assert (alone.members, alone.dim) == (1, 512)
     small = resolve(dataclasses.replace(preset("default"), dim=8), data)
@@ -163,6 +168,15 @@ def test_auto_becomes_what_the_rules_say():
     assert weights[0] / weights.sum() == pytest.approx(math.e / (math.e + 1 - 1 / 50))
     other = resolve(dataclasses.replace(preset("default"), loss="bowl", epochs=2, mined=8), data)
     assert (other.score_scale, other.epochs, other.mined) == (1.0, 2, 8)
+    assert other.learn_score_scale is False  # no exponentials
+    # What the user says stands: a number is not moved from, unless learning is asked for.
+    for asked, learned in [
+        (dict(score_scale=5.0), False),
+        (dict(score_scale=5.0, learn_score_scale=True), True),
+        (dict(learn_score_scale=False), False),
+    ]:
+        told = resolve(dataclasses.replace(preset("default"), **asked), data)
+        assert told.learn_score_scale is learned
     assert resolve(found, data) == found
 
 

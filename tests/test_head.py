@@ -30,7 +30,7 @@ K = 301
 @functools.cache
 def compiled(spec, axis_name=None):
     return jax.jit(
-        lambda head, queries, terms, sample, known, key: update_head(
+        lambda head, queries, terms, sample, known, seen, key: update_head(
             spec,
             head,
             queries,
@@ -39,6 +39,7 @@ def compiled(spec, axis_name=None):
             learning_rate=LEARNING_RATE,
             scale_learning_rate=SCALE_RATE,
             known=known,
+            seen=seen,
             key=key,
             axis_name=axis_name,
         ),
@@ -125,6 +126,16 @@ CASES = {
     "threshold powl": dict(loss="powl", sampled=200, mined=40, phi="logistic"),
     "softmax all in-batch, known left out": dict(
         loss="softmax", sampled=12, mined=12, sample=batch_sample(12), exclude="all"
+    ),
+    # with labels that are no negatives though they are not known
+    "softmax pairs, seen left out": dict(
+        loss="softmax", sampled=200, mined=3, seen=True, bias=True, **LISTS
+    ),
+    "threshold softmax of all labels, seen left out": dict(
+        loss="softmax", sampled=ALL, mined=40, seen=True, **LISTS
+    ),
+    "bowl of few, of which some points have seen none": dict(
+        sampled=4, mined=2, seen=True, exclude="all", positives="one"
     ),
     # lists: pairs, products, the whole sample, all labels; one positive or all of a point's
     "listnet pairs, bias": dict(
@@ -346,6 +357,7 @@ def test_bfloat16_is_close(name):
         pytest.param("softmax all sampled, logQ", marks=pytest.mark.slow),
         pytest.param("bowl squared all labels, all known left out", marks=pytest.mark.slow),
         "listmle of the whole sample",
+        "softmax pairs, seen left out",
         pytest.param("rankcosine of all labels, linear", marks=pytest.mark.slow),
     ],
 )
@@ -370,7 +382,7 @@ def test_two_shards_are_one_device(name):
     run = jax.shard_map(
         on_shard,
         mesh=mesh,
-        in_specs=(labels, *[jax.P()] * 5),
+        in_specs=(labels, *[jax.P()] * 6),
         out_specs=(labels, jax.P(), jax.P("label")),
         check_vma=False,
     )

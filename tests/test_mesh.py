@@ -320,10 +320,12 @@ def exchanged(text):
             yield int(np.prod([int(n) for n in dims.split(",") if n], initial=1))
 
 
-@pytest.mark.parametrize("mesh", ["data=3,label=2", "label=2"])
-def test_predictions_are_those_of_one_device(mesh):
+@pytest.mark.parametrize(
+    ("mesh", "drop"), [("data=3,label=2", False), ("label=2", False), ("data=3,label=2", True)]
+)
+def test_predictions_are_those_of_one_device(mesh, drop):
     """Also where the parts of a block are no whole ones, and the last block is short."""
-    model = model_of()
+    model = dataclasses.replace(model_of(), drop_seen=drop)
     state, weighting = init_state(model), Weighting.fit("tfidf", DATA.train.features)
     devices = make_mesh(mesh, 203, 33)
     one = snm.Predictor(model, state, weighting)

@@ -135,6 +135,31 @@ def test_filtered_labels_are_neither_right_nor_wrong(
     assert asked == [6]
 
 
+def test_what_a_point_has_already_is_no_answer(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    test = load(data).test
+    assert test is not None
+    own = [test.features[row].indices.tolist() for row in range(2)]
+    others = [[label for label in range(6) if label not in of_row] for of_row in own]
+    asked: list[int] = []
+
+    def answer(x: Any, y: Any, x_test: Any, *, k: int, seed: int, threads: int) -> Answers:
+        asked.append(k)
+        rows = [of_row + rest for of_row, rest in zip(own, others, strict=True)]
+        return np.array([(row + [-1] * 6)[:6] for row in rows]), 0.0, 0.0
+
+    _answering(monkeypatch, answer)
+    told: list[np.ndarray] = []
+    scored = peers._scored
+    monkeypatch.setattr(
+        peers, "_scored", lambda found, *rest: told.append(found) or scored(found, *rest)
+    )
+    measure("fake", data, seen="drop")
+    measure("fake", data)
+    assert asked == [min(5 + max(map(len, own)), 6), 5]
+    assert [row[row >= 0].tolist() for row in told[0]] == [rest[:5] for rest in others]
+    assert told[1][:, 0].tolist() == [of_row[0] for of_row in own]
+
+
 def test_what_a_package_is_given(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[Any, ...]] = []
 

@@ -32,7 +32,7 @@ from snm.compare.packages import PEERS, Peer
 from snm.data.dataset import Points, load
 from snm.data.weighting import Weighting
 from snm.errors import InputError
-from snm.filters import apply_filter, most_filtered
+from snm.filters import apply_filter, kept_first, most_filtered, pairs_of
 from snm.memory import peak_memory, resident_memory
 from snm.metrics import Metrics, propensities
 
@@ -41,6 +41,7 @@ __all__ = ["PEERS", "Peer", "check", "main", "measure", "run_peer"]
 KS = (1, 3, 5)
 """As `snm.evaluation.KS`, which would bring jax."""
 _INSTALL = "pip install 'snm[peers]'"
+_MOST_SEEN = 100  # answers asked for beyond those that count; packages rank few of the labels
 
 
 def check(names: Iterable[str]) -> dict[str, str | None]:
@@ -73,6 +74,7 @@ def measure(
     seed: int = 0,
     threads: int | None = None,
     validation_fraction: float = 0.0,
+    seen: str = "keep",
 ) -> dict[str, Any]:
     """Trains a package in this process and scores it.
 
@@ -83,6 +85,8 @@ def measure(
       seed: of the package, and of the split.
       threads: None takes all processors.
       validation_fraction: above 0, this part of train is held out and scored instead of test.
+      seen: drop takes labels that are among a point's own features out of the answers, as
+        `Config.seen` does out of ours.
 
     Returns:
       `name`, `package` (what was installed), `version`, `settings`; `metrics` as in
@@ -98,7 +102,7 @@ def measure(
     if threads is not None and threads < 1:
         raise InputError("--threads", f"{threads}", "1 or more")
     peer = PEERS[name]
-    asked = _asked(name, data, weighting, seed, threads, validation_fraction)
+    asked = _asked(name, data, weighting, seed, threads, validation_fraction, seen)
     dataset = load(data)
     frequency, num_train = dataset.label_frequency(), dataset.train.num_points
     about = {"name": dataset.name, "sha256": dataset.sha256}
@@ -113,6 +117,9 @@ def measure(
     if peer.weighted:
         fitted = Weighting.fit(weighting, x)  # type: ignore[arg-type]  # it refuses others itself
         x, x_test = fitted.apply(x), fitted.apply(x_test)
+    own = pairs_of(test.features) if seen == "drop" else np.zeros((0, 2), np.int64)
+    wanted = max(ks) + extra
+    most_answers = min(wanted + min(most_filtered(own), _MOST_SEEN), y.shape[1])
     test = Points(x_test, test.labels, test.filter)
     del dataset, train  # what the package does not need is not to count as its memory
 
@@ -122,11 +129,14 @@ def measure(
             x,
             y,
             x_test,
-            k=min(max(ks) + extra, y.shape[1]),
+            k=most_answers,
             seed=seed,
             threads=threads or os.cpu_count() or 1,
         )
     peak = peak_memory()
+    if seen == "drop":
+        places, kept = kept_first(answers, own, y.shape[1], min(wanted, y.shape[1]))
+        answers = np.where(kept, np.take_along_axis(answers, places, axis=1), -1)
     package = metadata.packages_distributions().get(peer.package, [peer.package])[0]
     return {
         "name": name,
@@ -162,7 +172,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _asked(name: str, *arguments: Any) -> dict[str, Any]:
-    keys = ("data", "weighting", "seed", "threads", "validation_fraction")
+    keys = ("data", "weighting", "seed", "threads", "validation_fraction", "seen")
     given = dict(zip(keys, arguments, strict=True))
     return {**given, "settings": PEERS[name].settings}
 
@@ -203,6 +213,7 @@ def run_peer(
     seed: int = 0,
     threads: int | None = None,
     validation_fraction: float = 0.0,
+    seen: str = "keep",
 ) -> dict[str, Any]:
     """`measure` in a process of its own.
 
@@ -215,6 +226,7 @@ def run_peer(
       seed: as there.
       threads: as there.
       validation_fraction: as there.
+      seen: as there.
 
     Returns:
       What `measure` does; or `name` and `failed`, the reason in one line.
@@ -225,7 +237,7 @@ def run_peer(
     from snm.runs import read_json
 
     reason = check([name])[name]
-    asked = _asked(name, data, weighting, seed, threads, validation_fraction)
+    asked = _asked(name, data, weighting, seed, threads, validation_fraction, seen)
     if out.exists() and (found := read_json(out)).get("asked") == asked:
         return found
     if reason is not None:
@@ -233,7 +245,7 @@ def run_peer(
     _make_place(out)
     out.unlink(missing_ok=True)
     options = {"weighting": weighting, "seed": seed, "threads": threads,
-               "validation-fraction": validation_fraction}  # fmt: skip
+               "validation-fraction": validation_fraction, "seen": seen}  # fmt: skip
     words = [f"--{key}={value}" for key, value in options.items() if value is not None]
     errors, scratch = out.with_suffix(".stderr"), out.with_suffix(".scratch")
     shutil.rmtree(scratch, ignore_errors=True)
@@ -306,6 +318,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, help="all processors by default")
     parser.add_argument("--validation-fraction", type=float, default=0.0)
+    parser.add_argument("--seen", choices=("keep", "drop"), default="keep")
     parser.add_argument("--with-parent", action="store_true", help="end when standard input does")
     asked = vars(parser.parse_args(words))
     name, out = asked["name"], asked.pop("out")

@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from snm.blocks import block_of
 from snm.config import Config
@@ -64,6 +65,10 @@ class Probe:
         first = labels.indptr[:-1]
         place = first + (rng.random(len(rows)) * np.diff(labels.indptr)).astype(np.int64)
         self._positives = labels.indices[place].astype(np.int32)
+        # What is no negative where all known labels are left out.
+        self._left_out = csr_matrix(labels != 0)
+        if config.seen == "drop":
+            self._left_out = csr_matrix(self._left_out + (self._points.features != 0))
         self._deciles = frequency_groups(dataset.label_frequency())
         self._test: Points | None = None
         if dataset.test is not None:
@@ -115,7 +120,9 @@ class Probe:
         ids = np.sort(np.asarray(self._sample(0, self._sampled).ids))
         scores = np.asarray(_scores(predictor, queries, ids)).astype(np.float64) / scale
         known = self._points.labels[:, ids].toarray() != 0
-        barred = known if self._spec.exclude == "all" else ids == self._positives[:, None]
+        barred = ids == self._positives[:, None]
+        if self._spec.exclude == "all":
+            barred = self._left_out[:, ids].toarray()
         scores[barred] = -np.inf
         allowed = ~barred
         mined = min(self._spec.mined, len(ids))
@@ -142,11 +149,10 @@ class Probe:
             jnp.full(n, 1 / n, jnp.float32),
             jnp.arange(n + 1, dtype=jnp.int32),
         )
-        labels = self._points.labels
         known = SparseRows(
-            jnp.asarray(labels.indices, jnp.int32),
-            jnp.ones(labels.nnz, jnp.float32),
-            jnp.asarray(labels.indptr, jnp.int32),
+            jnp.asarray(self._left_out.indices, jnp.int32),
+            jnp.ones(self._left_out.nnz, jnp.float32),
+            jnp.asarray(self._left_out.indptr, jnp.int32),
         )
         draws = 1 if spec.samples_all else _GRADIENT_DRAWS
         found = []

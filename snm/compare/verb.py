@@ -21,6 +21,7 @@ from snm.compare.campaign import Campaign, Plan
 from snm.compare.command import Compare
 from snm.compare.jobs import Running
 from snm.compare.tables import Sheet, markdown, sheets
+from snm.config import Config
 from snm.data.dataset import Dataset, load
 from snm.errors import InputError
 from snm.locks import LOCK, locked
@@ -98,7 +99,7 @@ def run_comparison(asked: Compare) -> None:
         with told.bar:
             for found in campaign.run():
                 write_json(asked.out / "results.json", {**about, **found})
-            found["peers"] = _peers(asked, dataset, base.weighting, told)
+            found["peers"] = _peers(asked, campaign.arms[0].config, told)
         found["published"] = _published(dataset)
         results = {**about, **found}
         _write(asked.out, results)
@@ -153,7 +154,7 @@ def _about(asked: Compare, dataset: Dataset, plan: dict[str, Any]) -> dict[str, 
     }
 
 
-def _peers(asked: Compare, dataset: Dataset, weighting: str, told: _Told) -> list[dict[str, Any]]:
+def _peers(asked: Compare, config: Config, told: _Told) -> list[dict[str, Any]]:
     """Each package on the same split; one that fails is a line with its reason."""
     if not asked.peers:
         return []
@@ -163,7 +164,7 @@ def _peers(asked: Compare, dataset: Dataset, weighting: str, told: _Told) -> lis
     for number, name in enumerate(asked.peers):
         told("peers", Running(number, len(asked.peers), {name: (0, 0)}))
         path = asked.out / "peers" / f"{name}.json"
-        result = run_peer(name, asked.data, path, weighting=weighting)
+        result = run_peer(name, asked.data, path, weighting=config.weighting, seen=config.seen)
         result.pop("asked", None)  # where the data lie is nobody else's business
         found.append(result)
     told("peers", Running(len(asked.peers), len(asked.peers), {}))

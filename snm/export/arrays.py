@@ -86,6 +86,9 @@ def manifest_of(predictor: Predictor, run: Path) -> dict[str, Any]:
             "score": "sum over members of multiplier * (q @ class_rows.T), plus bias; the columns "
             "of feature_rows and class_rows are the members' side by side",
         },
+        "seen": "drop: a label with the number of a point's own feature is no answer to it"
+        if model.drop_seen
+        else "keep",
         "versions": surroundings()["versions"],
     }
 

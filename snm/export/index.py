@@ -20,6 +20,7 @@ from scipy.sparse import csr_matrix
 
 from snm.errors import InputError
 from snm.export.arrays import FORMAT, fingerprint
+from snm.filters import kept_first, most_filtered, pairs_of
 from snm.model import Model
 from snm.prediction import Predictor, stacked
 from snm.rounding import as_float
@@ -190,8 +191,22 @@ class IndexedPredictor:
         """
         if not 1 <= k <= self.model.head.num_labels:
             raise InputError("k", str(k), f"1 to {self.model.head.num_labels} labels")
-        for queries in self.predictor.queries(features):
-            yield self.search(queries, k)
+        if not self.model.drop_seen:
+            for queries in self.predictor.queries(features):
+                yield self.search(queries, k)
+            return
+        rows, first = self.predictor.as_rows(features), 0
+        for queries in self.predictor.queries(rows):
+            yield self._unseen(queries, rows[first : first + len(queries)], k)
+            first += len(queries)
+
+    def _unseen(self, queries: NDArray[np.float32], rows: csr_matrix, k: int) -> tuple:
+        """The best k of what the index finds that are not among a point's own features."""
+        seen, num_labels = pairs_of(rows), self.model.head.num_labels
+        labels, scores = self.search(queries, min(k + most_filtered(seen), num_labels))
+        places, kept = kept_first(labels, seen, num_labels, k)
+        labels = np.where(kept, np.take_along_axis(labels, places, axis=1), -1)
+        return labels, np.take_along_axis(scores, places, axis=1)
 
     def predict(self, features: csr_matrix | Sequence[str], k: int = 5) -> tuple[NDArray, NDArray]:
         """As `Predictor.predict`, but approximate."""

@@ -1,0 +1,186 @@
+"""Labels that a point has seen, being among its features: when they are dropped, and everywhere."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import tiny
+from scipy import sparse
+
+import snm
+from snm import areas, scoring
+from snm.cli import main
+from snm.config import preset
+from snm.data.dataset import Points
+from snm.errors import InputError
+from snm.events import Stepped
+from snm.export.index import IndexedPredictor, Settings, build_index
+from snm.export.measure import measure
+from snm.prediction import _compiled_order, compiled_top
+from snm.resolution import resolve
+from snm.shares import seen_labels
+from snm.theory.auc import empirical_auc
+
+ITEMS = 40
+CONFIG = dataclasses.replace(tiny.CONFIG, mined=5, epochs=4, learning_rate=5.0)
+
+
+def visits(*, again=False):
+    """Points that have been to some of 40 places next to each other; labels are others there."""
+    rng = np.random.default_rng(0)
+
+    def part(count):
+        been, next_ = np.zeros((2, count, ITEMS), np.float32)
+        for row in range(count):
+            places = (rng.integers(ITEMS) + rng.permutation(7)) % ITEMS
+            been[row, places[:5]] = next_[row, places[5:]] = 1
+            if again and not row:
+                next_[row, places[0]] = 1
+        return Points(sparse.csr_matrix(been), sparse.csr_matrix(next_))
+
+    data = snm.generate(points=10, test_points=0, features=ITEMS, labels=ITEMS, seed=0)
+    return dataclasses.replace(data, train=part(200), test=part(30))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("seen") / "run"
+    snm.train(visits(), CONFIG, folder)
+    return folder
+
+
+def unmasked(predictor):
+    """The same model, answering with whatever scores best."""
+    return dataclasses.replace(
+        predictor, model=dataclasses.replace(predictor.model, drop_seen=False)
+    )
+
+
+def all_scores(predictor, features):
+    labels, scores = unmasked(predictor).predict(features, ITEMS)
+    whole = np.empty((features.shape[0], ITEMS), np.float32)
+    np.put_along_axis(whole, labels, scores, axis=1)
+    return whole
+
+
+def test_auto_drops_what_no_point_has_though_chance_would_make_it():
+    data = visits()
+    been, next_ = (x.toarray() != 0 for x in (data.train.features, data.train.labels))
+    together, expected = seen_labels(data)
+    assert (together, (been & next_).sum()) == (0, 0)
+    assert expected == pytest.approx((been.mean(axis=0) * next_.mean(axis=0)).sum() * 200)
+    assert expected > 20
+    assert resolve(preset("default"), data).seen == "drop"
+    assert resolve(dataclasses.replace(preset("default"), seen="keep"), data).seen == "keep"
+    assert resolve(preset("paper"), data).seen == "keep"
+    once = visits(again=True)
+    assert seen_labels(once)[0] == 1
+    assert resolve(preset("default"), once).seen == "keep"
+    told = dataclasses.replace(preset("default"), seen="drop")
+    assert resolve(told, once).seen == "drop"
+    # Of 10 points chance makes too few to tell.
+    few = dataclasses.replace(data, train=data.train.take(np.arange(10)))
+    assert seen_labels(few)[0] == 0 and resolve(preset("default"), few).seen == "keep"
+
+
+def test_it_asks_for_as_many_features_as_labels():
+    data = snm.generate(points=60, test_points=0, features=30, labels=20, seed=0)
+    assert resolve(preset("default"), data).seen == "keep"
+    with pytest.raises(InputError, match="--seen: found drop, with 30 features and 20 labels"):
+        resolve(dataclasses.replace(preset("default"), seen="drop"), data)
+    with pytest.raises(InputError, match="settings: seen: found a setting of runs"):
+        from snm.parameters import config_of
+
+        config_of("default", {}, {"seen": "drop"}, num_points=10, seed=0)
+
+
+@pytest.mark.parametrize("block", [4096, 16], ids=["one block", "three, the last overlapping"])
+def test_answers_are_the_best_of_the_others(trained, monkeypatch, block):
+    monkeypatch.setattr(scoring, "_CPU_BLOCK", block)
+    compiled_top.cache_clear()
+    predictor, test = snm.load(trained), visits().test
+    assert predictor.model.drop_seen
+    whole = all_scores(predictor, test.features)
+    whole[test.features.toarray() != 0] = -np.inf
+    labels, scores = predictor.predict(test.features, ITEMS)
+    expected = np.argsort(-whole, axis=1, kind="stable")
+    left = ITEMS - 5
+    np.testing.assert_array_equal(labels[:, :left], expected[:, :left])
+    np.testing.assert_array_equal(labels[:, left:], -1)
+    np.testing.assert_allclose(
+        scores[:, :left], np.take_along_axis(whole, expected, axis=1)[:, :left], rtol=1e-5
+    )
+    compiled_top.cache_clear()
+
+
+@pytest.mark.parametrize("block", [4096, 16], ids=["one block", "three, the last overlapping"])
+def test_the_area_counts_them_below_all_others(trained, monkeypatch, block):
+    """Also where one is relevant after all: it then ties with the rest of them."""
+    monkeypatch.setattr(areas, "_BLOCK", block)
+    _compiled_order.cache_clear()
+    predictor, test = snm.load(trained), visits().test
+    truth = test.labels.toarray()
+    truth[0, test.features[0].indices[:2]] = 1
+    whole = all_scores(predictor, test.features)
+    whole[test.features.toarray() != 0] = -1e9
+    expected = np.mean([empirical_auc(whole[i], truth[i] > 0) for i in range(30)])
+    points = Points(test.features, sparse.csr_matrix(truth))
+    found = snm.evaluation.evaluate_points(
+        predictor, points, np.ones(ITEMS, np.int64), 200, auc=True
+    )
+    assert found["metrics"]["AUC"] == pytest.approx(100 * expected, rel=1e-9)
+    _compiled_order.cache_clear()
+
+
+@pytest.mark.parametrize("library", ["faiss", "hnswlib"])
+def test_an_index_is_asked_for_more_and_drops_them(trained, tmp_path, library):
+    predictor, test = snm.load(trained), visits().test
+    name = build_index(predictor, library, Settings(16, 200, ITEMS), tmp_path)
+    if library == "faiss":
+        import faiss
+
+        index = faiss.read_index(str(tmp_path / name))
+    else:
+        import hnswlib
+
+        index = hnswlib.Index(space="ip", dim=predictor.state.head.table.rows.shape[1] + 2)
+        index.load_index(str(tmp_path / name))
+    searched = IndexedPredictor(predictor, library, index, ITEMS)
+    labels, scores = predictor.predict(test.features, 6)
+    found, found_scores = searched.predict(test.features, 6)
+    np.testing.assert_array_equal(found, labels)
+    np.testing.assert_allclose(found_scores, scores, rtol=1e-4)
+    assert measure(searched, test.features)["recall"][5] == 1
+
+
+def test_training_gains_and_the_command_line_writes_what_is_left(trained, tmp_path, capsys):
+    data = visits()
+    kept = snm.train(data, dataclasses.replace(CONFIG, seen="keep"), tmp_path / "kept")
+    dropped = json.loads((trained / "result.json").read_text())
+    assert dropped["metrics"]["P@1"] > kept["metrics"]["P@1"]
+    source, out = tmp_path / "points.txt", tmp_path / "out.jsonl"
+    rows = [" ".join(f"{j}:1" for j in row.indices) for row in data.test.features]
+    source.write_text(f"30 {ITEMS}\n" + "\n".join(rows) + "\n")
+    with pytest.raises(SystemExit) as ended:
+        main(["predict", str(trained), str(source), "--k", str(ITEMS), "--output", str(out)])
+    assert ended.value.code in (0, None)
+    answers = [json.loads(line) for line in out.read_text().splitlines()]
+    for answer, row in zip(answers, data.test.features, strict=True):
+        assert len(answer["labels"]) == len(answer["scores"]) == ITEMS - 5
+        assert not set(answer["labels"]) & set(row.indices.tolist())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mesh", ["data=2,label=2", "label=4"])
+def test_a_mesh_computes_what_one_device_does(mesh, tmp_path):
+    """The seen are left out of the negatives by the device that has the point."""
+    one, many = (
+        [
+            event.loss
+            for event in snm.training(visits(), dataclasses.replace(CONFIG, mesh=cut), folder)
+            if isinstance(event, Stepped)
+        ]
+        for cut, folder in (("", tmp_path / "one"), (mesh, tmp_path / "many"))
+    )
+    np.testing.assert_allclose(many, one, rtol=1e-4)
