@@ -28,7 +28,7 @@ from snm.data.dataset import Dataset
 from snm.evaluation import evaluate_points
 from snm.prediction import Predictor
 from snm.rows import normalize
-from snm.runs import surroundings, write_json
+from snm.runs import machine, write_json
 from snm.shares import label_frequency
 
 KEYS = ("P@1", "P@3", "P@5", "PSP@5")
@@ -55,8 +55,7 @@ def main(
                 runs.append(
                     {"data": parts.name, "schedule": schedule, "seed": seed, "scores": scores}
                 )
-                facts = {k: v for k, v in surroundings().items() if not k.startswith("peak")}
-                write_json(out, {**facts, "start": START, "runs": runs})
+                write_json(out, {**machine(), "start": START, "runs": runs})
                 for name, metrics in scores.items():
                     shown = "  ".join(f"{metrics[key]:.2f}" for key in KEYS)
                     print(f"{parts.name:<16} {schedule:<9} {seed}  {name:<22} {shown}", flush=True)

@@ -14,7 +14,6 @@ Half a minute to a minute a cell on 2 busy cores, some 25 cells a data set and s
 from __future__ import annotations
 
 import dataclasses
-import platform
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -23,7 +22,7 @@ import tyro
 
 import snm
 from experiments.arms import scored
-from snm.runs import read_json, surroundings, write_json
+from snm.runs import machine, read_json, write_json
 
 KEYS = ("P@1", "P@3", "P@5", "R@1", "R@5", "PSP@1", "PSP@5")
 BASE: dict[str, Any] = {"dim": 128, "members": 1, "epochs": 4, "checkpoint_every": 10**9}
@@ -89,8 +88,7 @@ def main(
                     found = {"metrics": {}, "error": str(error).split(";")[0], "seconds": None}
                 cells.append({"data": dataset.name, "num_labels": num_labels, "seed": seed,
                               "question": question, "settings": settings, **found})  # fmt: skip
-                facts = {k: v for k, v in surroundings().items() if not k.startswith("peak")}
-                write_json(out, {**facts, "machine": platform.machine(), "base": BASE,
+                write_json(out, {**machine(), "base": BASE,
                                  "cells": cells})  # fmt: skip
                 shown = ", ".join(f"{key} {value}" for key, value in settings.items())
                 print(f"{dataset.name:<18} {shown:<66} seed {seed}  "

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import platform
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,14 +29,17 @@ from rich.table import Table
 import snm
 from experiments.arms import scored
 from snm.data.dataset import Dataset
-from snm.runs import read_json, surroundings, write_json
+from snm.folders import write_whole
+from snm.runs import machine, read_json, write_json
 
 KEYS = ("P@1", "P@3", "P@5", "R@1", "R@5", "PSP@1", "PSP@5")
 SHOWN = ("P@1", "P@3", "P@5", "PSP@5")
 
-START: dict[str, Any] = {"members": 1, "dim": 256, "input_dropout": 0.5}
-"""One small member of the default preset, so that a cell takes half a minute; of the dropout that
-the preset had on all sets when this search began."""
+START: dict[str, Any] = {
+    "members": 1, "dim": 256, "input_dropout": 0.5, "learn_score_scale": False, "seen": "keep",
+}  # fmt: skip
+"""One small member of the default preset, so that a cell takes half a minute; of the dropout and
+the other settings that the preset had on all sets when this search began."""
 
 IDEAS: dict[str, dict[str, Any]] = {
     "start": {},
@@ -51,6 +53,7 @@ IDEAS: dict[str, dict[str, Any]] = {
     "dropout 0.3": {"input_dropout": 0.3},
     "dropout 0.7": {"input_dropout": 0.7},
     "learned scale": {"learn_score_scale": True},
+    "seen dropped, by the rule": {"seen": "auto"},
     "batch 128": {"batch_size": 128},
     "rate 30": {"learning_rate": 30.0},
     "cosine schedule": {"schedule": "cosine"},
@@ -112,14 +115,13 @@ def main(
                 )
                 found = scored(parts, config, KEYS)
                 cells.append({"data": dataset.name, "idea": idea, "seed": seed, **found})
-                facts = {k: v for k, v in surroundings().items() if not k.startswith("peak")}
-                write_json(out, {**facts, "machine": platform.machine(), "start": START,
+                write_json(out, {**machine(), "start": START,
                                  "ideas": IDEAS, "cells": cells})  # fmt: skip
                 shown = f"P@1 {found['metrics']['P@1']:.2f}  {found['seconds']:.0f} s"
                 print(f"{dataset.name:<18} {idea:<30} seed {seed}  {shown}", flush=True)
     show(cells)
     if table is not None:
-        table.write_text("\n".join(markdown(cells)) + "\n", encoding="utf-8")
+        write_whole(table, "\n".join(markdown(cells)) + "\n")
 
 
 def dataset_of(folder: str) -> Dataset:

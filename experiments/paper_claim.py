@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import platform
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from rich.table import Table
 
 import snm
 from experiments.arms import KEYS, Arm, scored, tuned
-from snm.runs import read_json, surroundings, write_json
+from snm.runs import machine, read_json, write_json
 
 RATES = (30.0, 100.0, 300.0)
 MINED = (1, 8, 16, 64)
@@ -84,10 +83,9 @@ def main(
         found = tuned(dataset, arm.but(epochs=tune_epochs), grid, WATCH)
         final = scored(dataset, arm.but(epochs=epochs, **found["best"]).config)
         rows.append({"name": arm.name, **found, **final})
-        about = {k: v for k, v in surroundings().items() if not k.startswith("peak")}
         sizes = {"preset": "paper", "dim": dim, "tune_epochs": tune_epochs, "epochs": epochs}
-        facts = {"data": dataset.name, "sha256": dataset.sha256, **sizes, **about}
-        write_json(out, {**facts, "machine": platform.machine(), "arms": rows})
+        facts = {"data": dataset.name, "sha256": dataset.sha256, **sizes, **machine()}
+        write_json(out, {**facts, "arms": rows})
     show(rows)
 
 

@@ -29,7 +29,7 @@ from experiments.arms import scored
 from snm.compare.peers import measure
 from snm.data.dataset import Dataset
 from snm.resolution import resolve
-from snm.runs import surroundings, write_json
+from snm.runs import machine, write_json
 
 KEYS = ("P@1", "P@3", "P@5")
 EPOCHS = (1, 2, 3, 4, 5, 6, 8, 10, 13, 17)
@@ -94,9 +94,8 @@ def main(
             "seconds": theirs["seconds"],
         }
         found.append({"snm": ours, peer: theirs})
-    facts = {k: v for k, v in surroundings().items() if not k.startswith("peak")}
     asked = {"peer": peer, "settings": settings, "seeds": seeds, "seen": seen}
-    write_json(out, {**facts, "data": dataset.name, "sha256": dataset.sha256, **asked,
+    write_json(out, {**machine(), "data": dataset.name, "sha256": dataset.sha256, **asked,
                      "goal": goal, "trials": trials, "epochs": chosen, "test": found})  # fmt: skip
     if not found:
         print(f"not reached in {EPOCHS[-1]} epochs")

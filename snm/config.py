@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
 
 from snm.errors import InputError
+from snm.folders import write_whole
 
 __all__ = ["LISTWISE", "PRESETS", "Config", "Loss", "preset", "read_config", "write_config"]
 
@@ -349,9 +350,7 @@ def write_config(path: Path, config: Config) -> None:
     """Writes every setting as TOML, beside and renamed."""
     import tomli_w
 
-    beside = path.with_suffix(".partial")
-    beside.write_text(tomli_w.dumps(dataclasses.asdict(config)), encoding="utf-8")
-    beside.replace(path)
+    write_whole(path, tomli_w.dumps(dataclasses.asdict(config)))
 
 
 def _flag(name: str) -> str:

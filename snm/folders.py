@@ -1,4 +1,4 @@
-"""New folders appear whole, or not at all."""
+"""Files and new folders appear whole, or not at all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from pathlib import Path
 
 from snm.errors import InputError
 
-__all__ = ["made_whole"]
+__all__ = ["made_whole", "write_whole"]
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Writes a text beside a file, in UTF-8 with ends of lines as they are, and renames it."""
+    beside = path.with_suffix(".partial")
+    beside.write_text(text, encoding="utf-8", newline="\n")
+    beside.replace(path)
 
 
 @contextlib.contextmanager

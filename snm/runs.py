@@ -31,6 +31,7 @@ from snm.data.formats import read_names
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.errors import InputError
+from snm.folders import write_whole
 from snm.locks import LOCK
 from snm.memory import peak_memory
 from snm.meshes import abstract_on, joined
@@ -43,6 +44,7 @@ __all__ = [
     "assemble",
     "load",
     "load_member",
+    "machine",
     "phase_names",
     "versions",
     "whole",
@@ -140,10 +142,7 @@ class RunFolder:
             weighting.save(beside)
             beside.replace(self.fitted_weighting)
             if names is not None:
-                beside = self.path / "labels.partial"
-                text = "".join(f"{name}\n" for name in names)
-                beside.write_text(text, encoding="utf-8", newline="\n")
-                beside.replace(self.names)
+                write_whole(self.names, "".join(f"{name}\n" for name in names))
             if vectorizer is not None:
                 beside = self.path / "vectorizer.partial"
                 beside.write_bytes(vectorizer.read_bytes())
@@ -279,21 +278,27 @@ def read_json(path: Path) -> Any:
 
 def write_json(path: Path, value: Any) -> None:
     """Writes beside and renames; arrays and NumPy scalars become lists and numbers."""
-    beside = path.with_suffix(".partial")
     text = json.dumps(value, indent=1, default=lambda x: np.asarray(x).tolist())
-    beside.write_text(text + "\n", encoding="utf-8")
-    beside.replace(path)
+    write_whole(path, text + "\n")
 
 
 def surroundings() -> dict[str, Any]:
     """Versions, the device, and the peak memory of this process in bytes."""
-    device = jax.local_devices()[0]
-    stats = device.memory_stats() or {}
+    stats = jax.local_devices()[0].memory_stats() or {}
     return {
         "peak_memory_bytes": peak_memory(),
         "peak_device_memory_bytes": stats.get("peak_bytes_in_use"),
+        **machine(),
+    }
+
+
+def machine() -> dict[str, Any]:
+    """Versions, the device, and the architecture of the processor."""
+    device = jax.local_devices()[0]
+    return {
         "versions": versions(),
         "device": f"{device.platform}: {device.device_kind}",
+        "machine": platform.machine(),
     }
 
 

@@ -363,6 +363,19 @@ def test_dry_run_writes_nothing(data, tmp_path, capsys, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_training_loads_as_several_processes_do(data, tmp_path, monkeypatch):
+    """By what leaves on the disk the points that belong to others."""
+    from snm import shares
+
+    asked = []
+    load = shares.load_together
+    monkeypatch.setattr(
+        shares, "load_together", lambda source: asked.append(source) or load(source)
+    )
+    call("train", data, "--run-dir", tmp_path / "run", *tiny.FLAGS, "--dry-run")
+    assert asked == [str(data)]
+
+
 def test_what_a_run_leaves_behind(run, data):
     names = {path.name for path in run.iterdir()}
     assert names == {"config.toml", "run.json", "weighting.npz", "labels.txt", "log.jsonl",

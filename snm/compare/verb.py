@@ -24,6 +24,7 @@ from snm.compare.tables import Sheet, markdown, sheets
 from snm.config import Config
 from snm.data.dataset import Dataset, load
 from snm.errors import InputError
+from snm.folders import write_whole
 from snm.locks import LOCK, locked
 from snm.runs import read_json, surroundings, write_json
 
@@ -182,9 +183,7 @@ def _write(out: Path, results: dict[str, Any]) -> None:
 
     write_json(out / "results.json", results)
     for name, text in (("table.md", markdown(results)), ("report.html", page(results))):
-        beside = out / f"{name}.partial"
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(out / name)
+        write_whole(out / name, text)
 
 
 def _table(sheet: Sheet) -> Table:
