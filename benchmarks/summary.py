@@ -29,8 +29,10 @@ def markdown(rows: Rows) -> Iterator[str]:
 
 
 def _title(row: dict[str, Any]) -> str:
-    malloc = row["on"]["malloc"]
-    return row["part"] if malloc == "default" else f"{row['part']}, with {malloc}"
+    malloc, part = row["on"]["malloc"], row["part"]
+    if row["device"] == "cpu" and row.get("compute_dtype") == "bfloat16":
+        part = f"{part}, factors of bfloat16"
+    return part if malloc == "default" else f"{part}, with {malloc}"
 
 
 def _cells(row: dict[str, Any]) -> Iterator[str]:

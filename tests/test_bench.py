@@ -273,7 +273,22 @@ def test_parts_write_their_rows(parts, tmp_path, monkeypatch, capsys):
         assert row["median_s"] > 0
         assert row["on"]["versions"]["jax"]
         assert row["peak_bytes"] > 0
+        assert row["compute_dtype"] == "float32"
     assert "eurlex" in capsys.readouterr().out
+
+
+def test_other_factors_are_another_job(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(shapes.SHAPES, "eurlex", TINY)
+    path = tmp_path / "rows.json"
+    words = ["step", "--mined", "4", "--repeats", "2", "--no-peers", "--compute-dtype", "bfloat16"]
+    assert exit_of(*words, "--json", str(path)) in (0, None)
+    rows = json.loads(path.read_text())
+    assert {row["compute_dtype"] for row in rows} == {"bfloat16"}
+    slow = [{**row, "ratio_to_floor": 10 * row["ratio_to_floor"],
+             "ratio_to_floor_quartiles": [9e9, 9e9]} for row in rows]  # fmt: skip
+    assert len(slower(slow, rows)) == len(rows)
+    old = [{k: v for k, v in row.items() if k != "compute_dtype"} for row in rows]
+    assert slower(slow, old) == []  # on a CPU those were float32
 
 
 @pytest.mark.slow

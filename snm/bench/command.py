@@ -41,6 +41,8 @@ class Bench:
     """Of the parts step and epoch: labels drawn a batch, B; by default the shape's."""
     mined: tuple[int, ...] = ()
     """Of the same: the k' to time besides all; by default the shape's."""
+    compute_dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Factors of products, in ours and in the floor; auto is bfloat16 on a GPU."""
     repeats: int = 15
     """Rounds; parts that take long take fewer."""
     peers: bool = True

@@ -28,6 +28,7 @@ _console = Console(highlight=False, markup=False)
 if not _console.is_terminal:
     _console.width = _WIDTH
 _OF_SAMPLES = ("step", "epoch")  # the parts that have a B and several k'
+_DTYPES = {"cpu": "float32", "gpu": "bfloat16"}
 _WORSE = 1.3  # times a former ratio, where the quartiles also lie apart
 
 
@@ -91,7 +92,7 @@ def _run(part: str, shape: str, asked: Bench, told: Any) -> list[dict[str, Any]]
 
     whole = SHAPES[shape]
     told(f"{part} {shape}: preparing")
-    dtype = "float32" if asked.device == "cpu" else "bfloat16"
+    dtype = _DTYPES[asked.device] if asked.compute_dtype == "auto" else asked.compute_dtype
     whole = dataclasses.replace(whole, compute_dtype=dtype)
     machine = Machine(whole.batch, whole.dim, jnp.dtype(dtype))
     sizes = [whole]
@@ -105,7 +106,8 @@ def _run(part: str, shape: str, asked: Bench, told: Any) -> list[dict[str, Any]]
         for contest in PARTS[part](size, machine):
             if not asked.peers:
                 contest.peers = tuple
-            rows += held(contest, asked.repeats, told)
+            found = held(contest, asked.repeats, told)
+            rows += [{**row, "compute_dtype": dtype} for row in found]
     return rows
 
 
@@ -131,7 +133,10 @@ def _read(path: Path) -> list[dict[str, Any]]:
 
 
 def _key(row: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in ("part", "shape", "case", "sampled", "mined", "device"))
+    # Rows of before one could choose have what their device has.
+    dtype = row.get("compute_dtype", _DTYPES.get(row["device"]))
+    names = ("part", "shape", "case", "sampled", "mined", "device")
+    return *(row[name] for name in names), dtype
 
 
 def slower(rows: Iterable[dict[str, Any]], before: Iterable[dict[str, Any]]) -> list[str]:
