@@ -88,8 +88,7 @@ def main(
                     found = {"metrics": {}, "error": str(error).split(";")[0], "seconds": None}
                 cells.append({"data": dataset.name, "num_labels": num_labels, "seed": seed,
                               "question": question, "settings": settings, **found})  # fmt: skip
-                write_json(out, {**machine(), "base": BASE,
-                                 "cells": cells})  # fmt: skip
+                write_json(out, {**machine(), "base": BASE, "cells": cells})
                 shown = ", ".join(f"{key} {value}" for key, value in settings.items())
                 print(f"{dataset.name:<18} {shown:<66} seed {seed}  "
                       f"P@1 {found['metrics'].get('P@1', float('nan')):.2f}  "

@@ -87,10 +87,9 @@ def pairs_in_order(
         )
         begin = parts[2]
         if last is not None:
-            slots = last.slots - begin
-            slots = jnp.where(slots < 0, plan.size, slots)  # an index below 0 counts from the end
             # Below all scores, but no lower than what counts as one: what is masked stays so.
-            scores = scores.at[last.rows, slots].min(MASKED / 4, mode="drop")
+            places = last.in_block(begin, plan.size)
+            scores = scores.at[places].min(MASKED / 4, mode="drop")
         return scores, begin
 
     def own(found: jax.Array, start: jax.Array) -> tuple[jax.Array, None]:

@@ -52,15 +52,14 @@ def apply_filter(
         raise ValueError(f"a filtered label is not in 0 .. {num_labels - 1}")
     pairs = pairs[(pairs[:, 0] >= first_row) & (pairs[:, 0] < first_row + num_rows)]
     pairs = pairs - np.array([first_row, 0])
-    places, kept = kept_first(ids, pairs, num_labels, k)
-    answers = np.where(kept, np.take_along_axis(ids, places, axis=1), -1)
+    answers, _ = kept_first(ids, pairs, num_labels, k)
     return answers, without_filtered(labels, pairs)
 
 
 def kept_first(
     ids: NDArray, pairs: NDArray, num_labels: int, k: int
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Where the first k answers stand that are none of some pairs.
+) -> tuple[NDArray, NDArray[np.int64]]:
+    """The first k answers that are none of some pairs.
 
     Args:
       ids: int [n, at least k], answers, best first, -1 for none.
@@ -69,13 +68,14 @@ def kept_first(
       k: answers to keep.
 
     Returns:
-      int64 [n, k], places in the rows of `ids`, ascending; and bool [n, k], False from where on
-      there are no more answers.
+      int [n, k], these answers in their order, -1 from where on there are no more; and int64
+      [n, k], their places in the rows of `ids`.
     """
     banned = pairs[:, 0] * num_labels + pairs[:, 1]
     gone = (ids < 0) | np.isin(np.arange(len(ids))[:, None] * num_labels + ids, banned)
     places = np.argsort(gone, axis=1, kind="stable")[:, :k]
-    return places, ~np.take_along_axis(gone, places, axis=1)
+    answers = np.where(gone, -1, ids)
+    return np.take_along_axis(answers, places, axis=1), places
 
 
 def pairs_of(matrix: CSR) -> NDArray[np.int64]:

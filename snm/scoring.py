@@ -46,6 +46,12 @@ class Masked(NamedTuple):
     rows: jax.Array
     slots: jax.Array
 
+    def in_block(self, begin: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
+        """Rows and columns in the scores of slots begin .. begin + size - 1, or past the end."""
+        columns = self.slots - begin
+        # A negative index would count from the end.
+        return self.rows, jnp.where(columns < 0, size, columns)
+
 
 class Best(NamedTuple):
     """The highest scores of each row.
@@ -149,10 +155,7 @@ def _scores_of_rows(
         preferred_element_type=jnp.float32,
     )
     if masked is not None:
-        # A negative index would count from the end, so slots before the block become too large.
-        slots = masked.slots - begin
-        slots = jnp.where(slots < 0, rows.shape[0], slots)
-        scores = scores.at[masked.rows, slots].set(MASKED, mode="drop")
+        scores = scores.at[masked.in_block(begin, rows.shape[0])].set(MASKED, mode="drop")
     if bias is not None:
         scores = scores + bias.at[place].get(mode="clip")[None, :]
     return scores

@@ -26,6 +26,8 @@ from snm.processes import first, first_to_say, of_first, several, summed, wait
 __all__ = ["column_counts", "duplicate_test_rows", "fit_weighting", "label_frequency",
            "load_together", "seen_labels"]  # fmt: skip
 
+_ROWS = 1 << 16  # looked at together
+
 
 def load_together(source: str | Path) -> Dataset:
     """A data set, of which several processes leave on the disk what they do not use.
@@ -94,9 +96,11 @@ def seen_labels(dataset: Dataset) -> tuple[int, float]:
       apart: the sum over j of (points with feature j) (points with label j) / points.
     """
     train = dataset.train
-    part = _equal_part(train.num_points)
-    both = _ones(train.features[part]).multiply(_ones(train.labels[part]))
-    together = summed(np.array([both.nnz], np.int64))
+    part, found = _equal_part(train.num_points), 0
+    for begin in range(part.start, part.stop, _ROWS):  # so that no second copy of them is there
+        rows = slice(begin, min(begin + _ROWS, part.stop))
+        found += _ones(train.features[rows]).multiply(_ones(train.labels[rows])).nnz
+    together = summed(np.array([found], np.int64))
     chances = column_counts(train.features).astype(float) @ column_counts(train.labels)
     return int(together[0]), float(chances) / train.num_points
 

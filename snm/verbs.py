@@ -119,8 +119,10 @@ def run_training(
     from snm import trainer
     from snm.events import Evaluated, Noted, Skipped, Stepped
     from snm.plan_verb import refuse_what_cannot_fit
+    from snm.resolution import resolve
 
     with _waiting("planning"):
+        config = resolve(config, dataset)
         refuse_what_cannot_fit(dataset, config, device_memory)
     result: dict[str, Any] = {}
     with _bar() as bar, _stop_wished() as stop:

@@ -61,7 +61,7 @@ def fingerprint(predictor: Predictor) -> str:
 
 def manifest_of(predictor: Predictor, run: Path) -> dict[str, Any]:
     """What an export is: sizes, where it came from, how a score is made."""
-    from snm.runs import RunFolder, read_json, surroundings
+    from snm.runs import RunFolder, read_json, versions
 
     model = predictor.model
     facts = read_json(RunFolder(run).facts)
@@ -89,7 +89,7 @@ def manifest_of(predictor: Predictor, run: Path) -> dict[str, Any]:
         "seen": "drop: a label with the number of a point's own feature is no answer to it"
         if model.drop_seen
         else "keep",
-        "versions": surroundings()["versions"],
+        "versions": versions(),
     }
 
 

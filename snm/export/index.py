@@ -204,8 +204,7 @@ class IndexedPredictor:
         """The best k of what the index finds that are not among a point's own features."""
         seen, num_labels = pairs_of(rows), self.model.head.num_labels
         labels, scores = self.search(queries, min(k + most_filtered(seen), num_labels))
-        places, kept = kept_first(labels, seen, num_labels, k)
-        labels = np.where(kept, np.take_along_axis(labels, places, axis=1), -1)
+        labels, places = kept_first(labels, seen, num_labels, k)
         return labels, np.take_along_axis(scores, places, axis=1)
 
     def predict(self, features: csr_matrix | Sequence[str], k: int = 5) -> tuple[NDArray, NDArray]:
