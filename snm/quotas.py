@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from snm.counting import MASKED, collect, interval
+from snm.tops import highest
 
 __all__ = ["Quota", "Share", "joined", "quota_of", "share_of"]
 
@@ -98,7 +98,7 @@ def joined(shares: Share, count: int, *, ordered: bool) -> tuple[jax.Array, jax.
     )
     exact = jnp.bool_(True)
     if ordered:
-        top, place = lax.top_k(scores, count)
+        top, place = highest(scores, count)
     else:
         low, high = interval(scores, count, count)
         top, place = collect(scores, low, count)

@@ -2,7 +2,7 @@
 
 The n x S score matrix is never whole in memory on a CPU: a block of labels is scored, its best
 join the running best, and the block is forgotten. Ties go to the lowest label id everywhere,
-because blocks come in ascending order and `lax.top_k` prefers the earlier entry.
+because blocks come in ascending order and a top-k prefers the earlier entry.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from jax import lax
 from snm.counting import MASKED
 from snm.quotas import Share, joined, quota_of, share_of
 from snm.rounding import as_float
+from snm.tops import highest
 
 __all__ = [
     "MASKED",
@@ -287,7 +288,7 @@ def _merge(best: Best, scores: jax.Array, begin: jax.Array) -> Best:
     slots = jnp.broadcast_to((begin + jnp.arange(size, dtype=jnp.int32))[None, :], (n, size))
     scores = jnp.concatenate([best.scores, scores], axis=1)
     slots = jnp.concatenate([best.slots, slots], axis=1)
-    top, place = lax.top_k(scores, best.scores.shape[1])
+    top, place = highest(scores, best.scores.shape[1])
     return Best(top, jnp.take_along_axis(slots, place, axis=1))
 
 
@@ -311,7 +312,7 @@ class _Folds(NamedTuple):
         """The best scores themselves."""
         n, count, width = self.scores.shape
         slots = self.starts[:, :, None] + jnp.arange(width, dtype=jnp.int32)[None, None, :]
-        top, place = lax.top_k(self.scores.reshape(n, count * width), count)
+        top, place = highest(self.scores.reshape(n, count * width), count)
         return Best(top, jnp.take_along_axis(slots.reshape(n, count * width), place, axis=1))
 
 
