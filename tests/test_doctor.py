@@ -278,3 +278,21 @@ def test_parameters_that_are_not_finite(run, monkeypatch):
 def test_neither_data_nor_run(tmp_path, capsys):
     said = refused(capsys, "doctor", tmp_path / "nowhere")
     assert said.endswith("found no such folder, expected the folder of a data set or of a run")
+
+
+def test_huge_pages_that_nobody_asks_for(monkeypatch, tmp_path):
+    setting = tmp_path / "enabled"
+    monkeypatch.setattr(environment, "_HUGE_PAGES", setting)
+    monkeypatch.setattr(environment.platform, "libc_ver", lambda: ("glibc", "2.36"))
+    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    assert not list(environment._pages())  # not Linux: no such file
+    setting.write_text("[always] madvise never\n")
+    assert not list(environment._pages())
+    setting.write_text("always [madvise] never\n")
+    (said,) = environment._pages()
+    assert said.level == "note" and said.advice == "set GLIBC_TUNABLES=glibc.malloc.hugetlb=1"
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=0:glibc.malloc.hugetlb=1")
+    assert not list(environment._pages())
+    monkeypatch.delenv("GLIBC_TUNABLES")
+    monkeypatch.setattr(environment.platform, "libc_ver", lambda: ("glibc", "2.31"))
+    assert not list(environment._pages())
