@@ -14,21 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
-from rich.text import Text
 
 from snm.config import Config
 from snm.errors import InputError
+from snm.terminal import console, displayed, progress_bar, say, waiting
 
 __all__ = [
     "metrics_table",
@@ -39,7 +29,6 @@ __all__ = [
     "write_synthetic",
 ]
 
-_console = Console(highlight=False, markup=False)
 _PREDICTED_ROWS = 4096  # points read and answered at once
 
 
@@ -51,7 +40,7 @@ def print_stats(data: str, *, as_json: bool) -> None:
     from snm.data.dataset import load
     from snm.data.stats import describe
 
-    with _waiting(f"reading {data}"):
+    with waiting(f"reading {data}"):
         found = describe(load(data))
     if as_json:
         print(json.dumps(found))
@@ -60,8 +49,8 @@ def print_stats(data: str, *, as_json: bool) -> None:
     table.add_column()
     table.add_column(justify="right")
     for name, value in found.items():
-        table.add_row(name.replace("_", " "), _shown(value))
-    _console.print(table)
+        table.add_row(name.replace("_", " "), displayed(value))
+    console.print(table)
 
 
 def write_synthetic(out: Path, *, points: int, test_points: int, **options: Any) -> None:
@@ -71,7 +60,7 @@ def write_synthetic(out: Path, *, points: int, test_points: int, **options: Any)
 
     if out.exists():
         raise InputError(str(out), "a file or folder of that name", "a new folder")
-    with _waiting("generating"):
+    with waiting("generating"):
         dataset = generate(points=points, test_points=test_points, **options)
     try:
         out.mkdir(parents=True)
@@ -80,9 +69,9 @@ def write_synthetic(out: Path, *, points: int, test_points: int, **options: Any)
         raise InputError(str(out), reason, "a folder that can be made") from error
     for name, part in (("train.txt", dataset.train), ("test.txt", dataset.test)):
         if part is not None:
-            with _waiting(f"writing {out / name}"):
+            with waiting(f"writing {out / name}"):
                 write_text(out / name, part.features, part.labels)
-    _say(f"{points} training and {test_points} test points in {out}")
+    say(f"{points} training and {test_points} test points in {out}")
 
 
 # -- training --------------------------------------------------------------------------------
@@ -107,10 +96,10 @@ def run_training(
     from snm.shares import load_together
     from snm.trackers import check_trackers, tracked
 
-    _console.quiet = not first()
+    console.quiet = not first()
     check_trackers(log_to)
 
-    with _waiting(f"reading {data}"):
+    with waiting(f"reading {data}"):
         dataset = load_together(data)
     if dry_run:
         _print_plan(dataset, config)
@@ -121,11 +110,11 @@ def run_training(
     from snm.plan_verb import refuse_what_cannot_fit
     from snm.resolution import resolve
 
-    with _waiting("planning"):
+    with waiting("planning"):
         config = resolve(config, dataset)
         refuse_what_cannot_fit(dataset, config, device_memory)
     result: dict[str, Any] = {}
-    with _bar() as bar, _stop_wished() as stop:
+    with progress_bar() as bar, _stop_wished() as stop:
         task = None
         total = per_epoch = seen = begun = 0
         losses: list[float] = []
@@ -178,14 +167,14 @@ def run_training(
     if result["metrics"]:
         _print_metrics(result, f"{dataset.name}: test points")
     else:
-        _console.print("no test points: nothing to evaluate on")
-    _say(
+        console.print("no test points: nothing to evaluate on")
+    say(
         f"{result['epochs']:.4g} epochs in {result['seconds']:.1f} s "
         f"({result['examples_per_second']:,.0f} examples/s), "
         f"{result['peak_memory_bytes'] / 2**20:,.0f} MiB at most; all in {run_dir}"
     )
     if result.get("skipped_steps"):
-        _say(f"{result['skipped_steps']} steps were skipped: loss or gradient not finite")
+        say(f"{result['skipped_steps']} steps were skipped: loss or gradient not finite")
 
 
 @contextlib.contextmanager
@@ -197,7 +186,7 @@ def _stop_wished() -> Iterator[Callable[[], bool]]:
               "again stops at once", file=sys.stderr, flush=True)  # fmt: skip
 
     def second() -> None:
-        _console.show_cursor(True)  # the progress bar hides it
+        console.show_cursor(True)  # the progress bar hides it
         print("snm: error: stopped at once; the same command goes on from the last checkpoint",
               file=sys.stderr, flush=True)  # fmt: skip
 
@@ -214,14 +203,14 @@ def _print_plan(dataset: Any, config: Config) -> None:
     table = Table(title="settings", title_justify="left", show_header=False)
     for name, value in dataclasses.asdict(config).items():
         table.add_row(name, str(value))
-    _console.print(table)
+    console.print(table)
     rows = dataset.train.num_features + dataset.train.num_labels
     assert config.members != "auto"  # resolved
     parameters = config.dim * (rows + (config.dim if config.encoder != "linear" else 0))
     parameters *= config.members
     held = round(dataset.train.num_points * config.validation_fraction)
     steps = -(-(dataset.train.num_points - held) // config.batch_size)
-    _console.print(
+    console.print(
         f"{parameters:,} parameters, {parameters * 4 / 2**20:,.0f} MiB; about {steps} steps an "
         f"epoch, {steps * config.epochs * config.members} in all. Nothing was trained (--dry-run)."
     )
@@ -242,47 +231,45 @@ def run_evaluation(
 
         # Opened first: an index of another run is refused before the long part.
         searched = IndexedPredictor.open(index, load(run))
-    with _waiting(f"evaluating {run}"):
+    with waiting(f"evaluating {run}"):
         found = trainer.evaluate(run, data, auc=auc or None)
     if index is not None:
-        with _waiting(f"searching {index}"):
+        with waiting(f"searching {index}"):
             found["by_index"] = trainer.evaluate(run, data, wrap=lambda _: searched)["metrics"]
     if as_json:
         print(json.dumps(found, default=lambda x: np.asarray(x).tolist()))
         return
     _print_metrics(found, f"{run}: test points")
     if index is not None:
-        _console.print(metrics_table(found["by_index"], f"the same by {index}"))
+        console.print(metrics_table(found["by_index"], f"the same by {index}"))
         lost = {
             name: value - found["by_index"][name] if "@" in name else value
             for name, value in found["metrics"].items()
         }
-        _console.print(metrics_table(lost, "lost to the search"))
+        console.print(metrics_table(lost, "lost to the search"))
 
 
 def _print_metrics(found: dict[str, Any], title: str) -> None:
-    _console.print(metrics_table(found["metrics"], title))
+    console.print(metrics_table(found["metrics"], title))
     if "without_repeats" in found:
         fresh = found["without_repeats"]
         left = found["metrics"]["points"] - fresh["points"]
         repeats = f"without the {left} test points that repeat a training point"
-        _console.print(metrics_table(fresh, repeats))
+        console.print(metrics_table(fresh, repeats))
     if "AUC" in found["metrics"]:
         area = found["metrics"]["AUC"]
-        _console.print(
-            f"AUC {area:.2f} %: a relevant label above an irrelevant one, mean of points"
-        )
+        console.print(f"AUC {area:.2f} %: a relevant label above an irrelevant one, mean of points")
     unlabelled = found["metrics"]["points_without_labels"]
     if unlabelled:
-        _console.print(f"{unlabelled} points without labels were left out")
+        console.print(f"{unlabelled} points without labels were left out")
     groups = found.get("by_label_frequency") or []
     if groups:
         table = Table(title="labels by training frequency, rarest tenth first")
         for name in groups[0]:
             table.add_column(name.replace("_", " "), justify="right")
         for group in groups:
-            table.add_row(*(_shown(value) for value in group.values()))
-        _console.print(table)
+            table.add_row(*(displayed(value) for value in group.values()))
+        console.print(table)
 
 
 def metrics_table(metrics: dict[str, Any], title: str) -> Table:
@@ -317,7 +304,7 @@ def run_prediction(
     beside = output.with_name(f".{os.getpid()}.{output.name}")
     rows = 0
     try:
-        with beside.open("w", encoding="utf-8") as lines, _bar(counted=False) as bar:
+        with beside.open("w", encoding="utf-8") as lines, progress_bar(counted=False) as bar:
             task = bar.add_task("points", total=None)
             if form == "sparse":
                 # Room for the number of rows, which is known at the end.
@@ -336,7 +323,7 @@ def run_prediction(
         raise InputError(f"--output {output}", reason, "a file that can be written") from error
     finally:
         beside.unlink(missing_ok=True)
-    _say(f"{rows:,} points answered in {output}")
+    say(f"{rows:,} points answered in {output}")
 
 
 def _inputs(source: Path, num_features: int, texts: bool) -> Iterator[Any]:
@@ -368,40 +355,3 @@ def _lines(
             answer["names"] = [names[label] for label in row]
         answer["scores"] = [round(score, 6) for score in row_scores]
         yield json.dumps(answer, ensure_ascii=False) + "\n"
-
-
-# -- shared ----------------------------------------------------------------------------------
-
-
-def _say(text: str) -> None:
-    """A line that may hold a long path, which stays in one piece."""
-    _console.print(text, soft_wrap=True)
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, dict):
-        return "\n".join(f"{key}: {_shown(inner)}" for key, inner in value.items())
-    if isinstance(value, list | tuple):
-        return " ".join(_shown(inner) for inner in value)
-    if isinstance(value, float | np.floating):
-        return f"{value:,.2f}"
-    if isinstance(value, int | np.integer) and not isinstance(value, bool):
-        return f"{value:,}"
-    return str(value)
-
-
-def _bar(counted: bool = True) -> Progress:
-    columns = [SpinnerColumn(), TextColumn("{task.description}", markup=False)]
-    if counted:
-        columns += [BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()]
-    quiet = not _console.is_terminal
-    return Progress(*columns, console=_console, transient=True, disable=quiet)
-
-
-@contextlib.contextmanager
-def _waiting(what: str) -> Iterator[None]:
-    if not _console.is_terminal:
-        yield
-        return
-    with _console.status(Text(what)):
-        yield

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from snm.bounds.command import Bounds
 from snm.errors import InputError
-from snm.verbs import _bar, _console, _waiting
+from snm.terminal import console, progress_bar, waiting
 
 __all__ = ["run_bounds", "verdicts"]
 
@@ -36,7 +36,7 @@ def run_bounds(command: Bounds) -> None:
         raise InputError("--points", str(command.points), "at least 1")
     keep_programs()
     folder = runs.RunFolder(command.run)
-    with _waiting(f"reading {command.run}"):
+    with waiting(f"reading {command.run}"):
         predictor = runs.load(command.run)
         config = read_config(folder.config)
         dataset = data_of_run(folder, predictor, command.data)
@@ -48,15 +48,15 @@ def run_bounds(command: Bounds) -> None:
         train = train.take(np.sort(drawn))
     assert dataset.test is not None
     samples = []
-    with _bar() as bar:
+    with progress_bar() as bar:
 
-        def shown(task: TaskID) -> Callable[[int], None]:
+        def displayed(task: TaskID) -> Callable[[int], None]:
             return lambda done: bar.update(task, completed=done)
 
         for name, points in (("training points", train), ("test points", dataset.test)):
             total = int(np.count_nonzero(np.diff(points.labels.indptr)))
             task = bar.add_task(name, total=total)
-            samples.append(measure(predictor, points, k, on_progress=shown(task)))
+            samples.append(measure(predictor, points, k, on_progress=displayed(task)))
     found = bounds_of_run(
         predictor,
         *samples,
@@ -118,7 +118,7 @@ def verdicts(found: dict[str, Any]) -> list[str]:
 def _print(found: dict[str, Any]) -> None:
     measured = found["points_measured"]
     part = "" if measured == found["points"] else f", margins measured on {measured:,}"
-    _console.print(
+    console.print(
         f"{found['run']}: k = {found['k']}, {found['points']:,} training points{part}, "
         f"{found['num_labels']:,} labels, delta = {found['delta']:g}"
     )
@@ -126,8 +126,8 @@ def _print(found: dict[str, Any]) -> None:
     for name in found["margin_quantiles"]:
         quantiles.add_column(f"{100 * float(name):g}%", justify="right")
     quantiles.add_row(*(f"{value:.3g}" for value in found["margin_quantiles"].values()))
-    _console.print(quantiles)
-    _console.print(
+    console.print(quantiles)
+    console.print(
         f"risk (share of labels missed by the first {found['k']}): training points "
         f"{found['train_risk']:.4f}, test points {found['test_risk']:.4f}"
     )
@@ -147,7 +147,7 @@ def _print(found: dict[str, Any]) -> None:
         table.add_column(name, justify="right")
     for row in found["theorem_6"]:
         table.add_row(*(_short(row[key], 3 if key == "empirical" else 2) for key in columns))
-    _console.print(table)
+    console.print(table)
     five = found["theorem_5"]
     if "why_not" not in five:
         table = Table(title="Theorem 5: bound of the trained loss's generalization error",
@@ -160,8 +160,8 @@ def _print(found: dict[str, Any]) -> None:
             table.add_row(
                 name.replace("_", " "), value if isinstance(value, str) else f"{value:.4g}"
             )
-        _console.print(table)
-    _console.print(
+        console.print(table)
+    console.print(
         "within: share of the sample with a margin of at most rho. printed: within, the smaller "
         "of the Gaussian and the Rademacher term, and confidence, with every factor that O~ hides "
         "set to 1. proved: within, 2 sqrt(pi) Gaussian, and confidence. needed: points for proved "
@@ -169,7 +169,7 @@ def _print(found: dict[str, Any]) -> None:
         "that of the whole model is larger, and so are its bounds."
     )
     for text in found["verdicts"]:
-        _console.print(f"- {text}")
+        console.print(f"- {text}")
 
 
 def _short(value: float | None, digits: int) -> str:
