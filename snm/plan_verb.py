@@ -9,7 +9,6 @@ import os
 from typing import Any
 
 import jax
-from rich.console import Console
 from rich.table import Table
 
 from snm.config import Config
@@ -30,11 +29,11 @@ from snm.plan import (
 )
 from snm.processes import of_first
 from snm.resolution import resolve
+from snm.terminal import console
 from snm.ways import ways_to_fit
 
 __all__ = ["Room", "refuse_what_cannot_fit", "room", "run_plan", "size_in_words"]
 
-_console = Console(highlight=False, markup=False)
 _WAYS = 3
 _SURE = 6  # times the tables that a run never takes
 _BASE = 2 << 30  # bytes that programs and activations of usual settings stay below
@@ -114,17 +113,17 @@ def run_plan(data: str, config: Config, memory: str | None, *, as_json: bool) ->
         return
     mesh = programs.mesh
     name = "host" if expected.device else "memory"
-    _console.print(_table(f"{name}, MiB", expected.host))
+    console.print(_table(f"{name}, MiB", expected.host))
     if expected.device:
         each = "device" if mesh is None else f"each of {mesh.size} devices"
-        _console.print(_table(f"{each}, MiB", expected.device))
+        console.print(_table(f"{each}, MiB", expected.device))
     if played:
-        _console.print("time: not measured, since one CPU plays the devices")
+        console.print("time: not measured, since one CPU plays the devices")
     elif seconds is None:
-        _console.print("time: not measured, since the run does not fit this machine")
+        console.print("time: not measured, since the run does not fit this machine")
     else:
         every = config.epochs * config.members * steps
-        _console.print(
+        console.print(
             f"{seconds:.3g} s a step, {steps} steps an epoch: {_duration(seconds * steps)} an "
             f"epoch, the first after {programs.compile_seconds:.2g} s of compiling;\n"
             f"{_duration(seconds * every)} of training in all "
@@ -132,9 +131,9 @@ def run_plan(data: str, config: Config, memory: str | None, *, as_json: bool) ->
             soft_wrap=True,
         )
     told = f"{size_in_words(peak)} at the peak, of {size_in_words(limit)}"
-    _console.print(f"fits: {told}" if fits else f"does not fit: {told}", soft_wrap=True)
+    console.print(f"fits: {told}" if fits else f"does not fit: {told}", soft_wrap=True)
     for flags, size in ways:
-        _console.print(f"  {flags:<24} {size_in_words(size)}")
+        console.print(f"  {flags:<24} {size_in_words(size)}")
 
 
 def _peak(expected: Forecast, programs: Programs, named: bool) -> int:

@@ -50,13 +50,13 @@ def run_bounds(command: Bounds) -> None:
     samples = []
     with progress_bar() as bar:
 
-        def displayed(task: TaskID) -> Callable[[int], None]:
+        def shown(task: TaskID) -> Callable[[int], None]:
             return lambda done: bar.update(task, completed=done)
 
         for name, points in (("training points", train), ("test points", dataset.test)):
             total = int(np.count_nonzero(np.diff(points.labels.indptr)))
             task = bar.add_task(name, total=total)
-            samples.append(measure(predictor, points, k, on_progress=displayed(task)))
+            samples.append(measure(predictor, points, k, on_progress=shown(task)))
     found = bounds_of_run(
         predictor,
         *samples,

@@ -12,7 +12,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -27,10 +26,10 @@ from snm.errors import InputError
 from snm.folders import write_whole
 from snm.locks import LOCK, locked
 from snm.runs import read_json, surroundings, write_json
+from snm.terminal import console
 
 __all__ = ["run_comparison"]
 
-_console = Console(highlight=False, markup=False)
 # What must not differ when a comparison goes on; seeds, arms and tables may be added.
 _FIXED = ("sha256", "settings")
 
@@ -105,8 +104,8 @@ def run_comparison(asked: Compare) -> None:
         results = {**about, **found}
         _write(asked.out, results)
     for sheet in sheets(results):
-        _console.print(_table(sheet))
-    _console.print(f"\n{asked.out / 'report.html'}", soft_wrap=True)
+        console.print(_table(sheet))
+    console.print(f"\n{asked.out / 'report.html'}", soft_wrap=True)
 
 
 def _flat(campaign: Campaign) -> dict[str, Any]:
@@ -205,8 +204,8 @@ class _Told:
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
-            console=_console,
-            disable=not _console.is_terminal,
+            console=console,
+            disable=not console.is_terminal,
         )
         self._tasks: dict[str, Any] = {}
         self._done: dict[str, int] = {}
@@ -224,4 +223,4 @@ class _Told:
         if self.bar.disable and standing.done != self._done.get(stage):
             self._done[stage] = standing.done
             spent = time.monotonic() - self._begun
-            _console.print(f"{spent:7.0f} s  {stage}: {standing.done} of {standing.total} runs")
+            console.print(f"{spent:7.0f} s  {stage}: {standing.done} of {standing.total} runs")

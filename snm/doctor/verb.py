@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.text import Text
 
 from snm.doctor.environment import examine_environment
@@ -16,6 +15,7 @@ from snm.doctor.findings import Finding
 from snm.doctor.of_data import examine_data
 from snm.doctor.of_run import examine_run
 from snm.runs import RunFolder
+from snm.terminal import console
 
 __all__ = ["run_doctor"]
 
@@ -34,7 +34,6 @@ def run_doctor(path: str, *, as_json: bool) -> None:
       InputError: neither of them is there.
       SystemExit: with status 1, where a finding is an error.
     """
-    console = Console(highlight=False, markup=False)
     folder = RunFolder(Path(path))
     is_run = folder.config.exists() or folder.facts.exists()
     facts: dict[str, Any] = {}
@@ -54,12 +53,12 @@ def run_doctor(path: str, *, as_json: bool) -> None:
         }
         print(json.dumps(found))
     else:
-        _print(console, findings)
+        _print(findings)
     if failed:
         sys.exit(1)
 
 
-def _print(console: Console, findings: list[Finding]) -> None:
+def _print(findings: list[Finding]) -> None:
     width = max(len(finding.what) for finding in findings)
     for finding in findings:
         sign, style = _SIGNS[finding.level]

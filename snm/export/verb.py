@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -18,6 +17,7 @@ from snm.export.measure import measure
 from snm.folders import made_whole
 from snm.prediction import Predictor
 from snm.runs import RunFolder, load, read_json, write_json
+from snm.terminal import console
 
 __all__ = ["run_export"]
 
@@ -32,7 +32,6 @@ def run_export(command: Export) -> None:
     out = command.output
     if out.exists():
         raise InputError(f"--output {out}", "a file or folder of that name", "a new folder")
-    console = Console(highlight=False, markup=False)
     indexed = command.to in LIBRARIES
     points = _points(command) if indexed else None
     predictor = load(command.run)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.text import Text
 
 from snm.config import read_config
@@ -22,6 +21,7 @@ from snm.growing.grow import Origins, bias_of, grow_state, new_rows
 from snm.phases import member_seed
 from snm.prediction import Predictor
 from snm.runs import RunFolder, load, load_member, phase_names, read_json, write_json
+from snm.terminal import console
 
 __all__ = ["run_grow"]
 
@@ -46,7 +46,6 @@ def run_grow(command: Grow) -> None:
     dataset = None if command.data is None else load_data(command.data)
     if dataset is not None:
         _check(dataset, predictor, before + names, known=predictor.label_names is not None)
-    console = Console(highlight=False, markup=False)
     with made_whole("--output", out) as beside, console.status(Text(f"growing {command.run}")):
         origins = _write(old, RunFolder(beside), predictor, before + names, dataset, command)
     console.print(

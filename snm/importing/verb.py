@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from scipy.sparse import csr_matrix
 
@@ -17,6 +16,7 @@ from snm.folders import made_whole
 from snm.importing.build import Counts, Told, build, fit_vectorizer, index_base
 from snm.importing.command import Import
 from snm.importing.readers import Row, detect, read_rows
+from snm.terminal import console
 
 __all__ = ["run_import"]
 
@@ -139,7 +139,6 @@ def _entries(rows: list[Row], base: int, width: int) -> csr_matrix:
 
 
 def _tell(command: Import, counts: Counts, vectorizer: Vectorizer | None) -> None:
-    console = Console(highlight=False, markup=False)
     console.print(
         f"{counts.points['train']:,} training and {counts.points['test']:,} test points, "
         f"{counts.features:,} features, {counts.labels:,} labels in {command.out}",
@@ -155,7 +154,6 @@ def _tell(command: Import, counts: Counts, vectorizer: Vectorizer | None) -> Non
 @contextlib.contextmanager
 def _bar() -> Iterator[Callable[[str], Told]]:
     """Makes a counter for each pass; drawn on a terminal only."""
-    console = Console(highlight=False, markup=False)
     columns = [SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()]
     quiet = not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=quiet) as bar:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 
-from rich.console import Console
 from rich.text import Text
 
 from snm.errors import InputError
@@ -12,6 +11,7 @@ from snm.export.index import IndexedPredictor
 from snm.prediction import Predictor
 from snm.runs import load
 from snm.serving.command import Serve
+from snm.terminal import console
 
 __all__ = ["run_server"]
 
@@ -44,7 +44,6 @@ def run_server(options: Serve) -> None:
         predictor = IndexedPredictor.open(options.index, predictor)
     listening = _listen(options.host, options.port)
     host, port = listening.getsockname()[:2]
-    console = Console(highlight=False, markup=False)
     app = make_app(predictor, options)
     server = uvicorn.Server(
         uvicorn.Config(
