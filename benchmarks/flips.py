@@ -267,7 +267,7 @@ def main() -> None:
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_num_cpu_devices", 8)
     import snm
-    from snm.folders import write_whole
+    from snm.system.files import write_whole
 
     found = []
     for name in given.data or ["generated"]:

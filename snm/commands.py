@@ -150,7 +150,7 @@ class Train:
 
     def __call__(self) -> None:
         """Runs it."""
-        from snm.programs import keep_programs
+        from snm.system.cache_folder import keep_programs
         from snm.verbs import run_training
 
         keep_programs()
@@ -195,7 +195,7 @@ class Plan:
     def __call__(self) -> None:
         """Runs it."""
         from snm.plan_verb import run_plan
-        from snm.programs import keep_programs
+        from snm.system.cache_folder import keep_programs
 
         keep_programs()
         run_plan(self.data, self.settings, self.device_memory, as_json=self.json)
@@ -226,7 +226,7 @@ class Evaluate:
 
     def __call__(self) -> None:
         """Runs it."""
-        from snm.programs import keep_programs
+        from snm.system.cache_folder import keep_programs
         from snm.verbs import run_evaluation
 
         keep_programs()
@@ -259,7 +259,7 @@ class Predict:
 
     def __call__(self) -> None:
         """Runs it."""
-        from snm.programs import keep_programs
+        from snm.system.cache_folder import keep_programs
         from snm.verbs import run_prediction
 
         keep_programs()

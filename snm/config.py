@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
 
 from snm.errors import InputError
-from snm.folders import write_whole
+from snm.system.files import write_whole
 
 __all__ = ["LISTWISE", "PRESETS", "Config", "Loss", "preset", "read_config", "write_config"]
 

@@ -33,7 +33,6 @@ from snm.data.dataset import Dataset
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.loop import compiled_steps
-from snm.memory import available_memory, resident_memory
 from snm.meshes import (
     DATA,
     initial,
@@ -48,6 +47,7 @@ from snm.prediction import ROWS, compiled_top
 from snm.resolution import head_stages, make_model
 from snm.saving import has_room
 from snm.sources import source_of
+from snm.system.memory import available_memory, resident_memory
 
 __all__ = [
     "PARTS",

@@ -29,7 +29,7 @@ from snm.plan import (
 )
 from snm.processes import of_first
 from snm.resolution import resolve
-from snm.terminal import console
+from snm.system.terminal import console
 from snm.ways import ways_to_fit
 
 __all__ = ["Room", "refuse_what_cannot_fit", "room", "run_plan", "size_in_words"]

@@ -31,13 +31,13 @@ from snm.data.formats import read_names
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.errors import InputError
-from snm.folders import write_whole
-from snm.locks import LOCK
-from snm.memory import peak_memory
 from snm.meshes import abstract_on, joined
 from snm.model import Model, TrainState, join
 from snm.prediction import Predictor
 from snm.resolution import make_model
+from snm.system.files import write_whole
+from snm.system.locks import LOCK
+from snm.system.memory import peak_memory
 
 __all__ = [
     "RunFolder",

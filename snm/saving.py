@@ -19,8 +19,8 @@ from typing import Any, Protocol
 from snm.checkpoints import Checkpoints
 from snm.copies import bytes_here, host_copy
 from snm.disk import REASONS, reason_number
-from snm.memory import available_memory
 from snm.processes import Agreed, first_to_say, several
+from snm.system.memory import available_memory
 
 __all__ = ["Store", "TogetherWriter", "Writer", "has_room", "writer_for"]
 

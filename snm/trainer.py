@@ -19,7 +19,6 @@ from snm.data.dataset import load as load_dataset
 from snm.errors import InputError, StoppedError
 from snm.evaluation import evaluate_points
 from snm.events import Event
-from snm.locks import LOCK, locked
 from snm.phases import Phase, PhaseRun, Started, first_phase, member_seed
 from snm.prediction import Predictor
 from snm.processes import AgreedStop, first, several, wait
@@ -36,6 +35,7 @@ from snm.runs import (
     write_json,
 )
 from snm.shares import duplicate_test_rows, fit_weighting, label_frequency, load_together
+from snm.system.locks import LOCK, locked
 
 __all__ = ["Finished", "Started", "data_of_run", "evaluate", "train", "training"]
 

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from snm.config import Config
 from snm.errors import InputError
-from snm.terminal import console, displayed, progress_bar, say, waiting
+from snm.system.terminal import console, displayed, progress_bar, say, waiting
 
 __all__ = [
     "metrics_table",
@@ -179,7 +179,7 @@ def run_training(
 
 @contextlib.contextmanager
 def _stop_wished() -> Iterator[Callable[[], bool]]:
-    from snm.signals import stop_wished
+    from snm.system.signals import stop_wished
 
     def first(signal: Any) -> None:
         print(f"snm: {signal.name}: finishing the step and taking a checkpoint; "

@@ -318,7 +318,7 @@ def test_a_comparison_killed_five_times_is_the_same_comparison(folder, tmp_path)
 
 
 def test_another_process_in_the_folder_is_refused(folder, tmp_path, capsys):
-    from snm.locks import LOCK, locked
+    from snm.system.locks import LOCK, locked
 
     words = command(folder, tmp_path / "out", "--mined", "3", "--seeds", "1")
     with locked(tmp_path / "out" / LOCK, "test"), pytest.raises(SystemExit) as error:

@@ -24,12 +24,12 @@ from snm.cli import STOPPED, main
 from snm.copies import host_copy
 from snm.errors import InputError, StoppedError
 from snm.events import NonFiniteError, Noted, Saved, Skipped, Stepped
-from snm.locks import LOCK, locked
 from snm.model import abstract_state
 from snm.order import Order
 from snm.runs import RunFolder
 from snm.saving import Writer
-from snm.signals import stop_wished
+from snm.system.locks import LOCK, locked
+from snm.system.signals import stop_wished
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def test_a_folder_in_use_is_refused(folder, data, tmp_path, capsys):
 def test_a_lock_goes_with_its_process(tmp_path):
     """However it ends; the file that it leaves means nothing."""
     code = (
-        "import os, sys, time; from pathlib import Path; from snm.locks import locked\n"
+        "import os, sys, time; from pathlib import Path; from snm.system.locks import locked\n"
         "with locked(Path(sys.argv[1]), 'x'): print('held', flush=True); time.sleep(60)"
     )
     holder = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / LOCK)],
@@ -180,7 +180,7 @@ def test_the_first_signal_is_a_wish(number):
 def test_the_second_signal_ends_a_main_thread_that_does_not_listen():
     """Python's own handlers would wait for it: here a join that no signal interrupts."""
     code = (
-        "import ctypes, sys; from snm.signals import stop_wished\n"
+        "import ctypes, sys; from snm.system.signals import stop_wished\n"
         "def say(word): print(word, flush=True)\n"
         "with stop_wished(lambda n: say('first'), lambda: say('second')):\n"
         "    print('ready', flush=True)\n"

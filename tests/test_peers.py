@@ -20,8 +20,8 @@ from snm.data.formats import write_text
 from snm.data.synthetic import generate
 from snm.data.weighting import Weighting
 from snm.errors import InputError
-from snm.memory import peak_memory
 from snm.metrics import propensities
+from snm.system.memory import peak_memory
 
 _TRAIN = "4 3 6\n0 0:3\n0,1 1:1\n2 0:1 2:2\n3,4 2:1\n"
 _TEST = "2 3 6\n0,5 0:2 1:2\n1 2:1\n"

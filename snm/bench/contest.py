@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from snm.bench.machine import Machine, Rates, Work
-from snm.memory import reset_peak
+from snm.system.memory import reset_peak
 
 __all__ = ["Contest", "Contestant", "Missing", "Ours", "held", "quartiles", "ratios"]
 

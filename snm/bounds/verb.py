@@ -13,7 +13,7 @@ from rich.table import Table
 
 from snm.bounds.command import Bounds
 from snm.errors import InputError
-from snm.terminal import console, progress_bar, waiting
+from snm.system.terminal import console, progress_bar, waiting
 
 __all__ = ["run_bounds", "verdicts"]
 
@@ -27,7 +27,7 @@ def run_bounds(command: Bounds) -> None:
     from snm import runs
     from snm.bounds.measure import bounds_of_run, measure
     from snm.config import read_config
-    from snm.programs import keep_programs
+    from snm.system.cache_folder import keep_programs
     from snm.trainer import data_of_run
 
     if not 0 < command.delta < 1:

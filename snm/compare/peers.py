@@ -33,8 +33,8 @@ from snm.data.dataset import Points, load
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.filters import apply_filter, kept_first, most_filtered, pairs_of
-from snm.memory import peak_memory, resident_memory
 from snm.metrics import Metrics, propensities
+from snm.system.memory import peak_memory, resident_memory
 
 __all__ = ["PEERS", "Peer", "check", "main", "measure", "run_peer"]
 

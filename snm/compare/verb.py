@@ -23,10 +23,10 @@ from snm.compare.tables import Sheet, markdown, sheets
 from snm.config import Config
 from snm.data.dataset import Dataset, load
 from snm.errors import InputError
-from snm.folders import write_whole
-from snm.locks import LOCK, locked
 from snm.runs import read_json, surroundings, write_json
-from snm.terminal import console
+from snm.system.files import write_whole
+from snm.system.locks import LOCK, locked
+from snm.system.terminal import console
 
 __all__ = ["run_comparison"]
 

@@ -19,8 +19,8 @@ import numpy as np
 from snm.config import Config
 from snm.data.dataset import Dataset
 from snm.errors import InputError
-from snm.locks import locked
 from snm.runs import read_json, write_json
+from snm.system.locks import locked
 
 __all__ = ["main", "run_task"]
 
@@ -128,7 +128,7 @@ def main() -> int:
     task = Path(sys.argv[1])
     # An earlier worker on the same task may still be on its way out.
     lock = task.with_name(task.name.replace(".task.json", ".lock"))
-    from snm.programs import keep_programs
+    from snm.system.cache_folder import keep_programs
 
     keep_programs()
     try:

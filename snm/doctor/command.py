@@ -31,7 +31,7 @@ class Doctor:
     def __call__(self) -> None:
         """Runs it."""
         from snm.doctor.verb import run_doctor
-        from snm.programs import keep_programs
+        from snm.system.cache_folder import keep_programs
 
         keep_programs()
         run_doctor(self.path, as_json=self.json)

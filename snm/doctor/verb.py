@@ -15,7 +15,7 @@ from snm.doctor.findings import Finding
 from snm.doctor.of_data import examine_data
 from snm.doctor.of_run import examine_run
 from snm.runs import RunFolder
-from snm.terminal import console
+from snm.system.terminal import console
 
 __all__ = ["run_doctor"]
 

@@ -14,10 +14,10 @@ from snm.export.arrays import arrays_of, manifest_of, write_arrays
 from snm.export.command import Export
 from snm.export.index import LIBRARIES, IndexedPredictor, Settings, build_index
 from snm.export.measure import measure
-from snm.folders import made_whole
 from snm.prediction import Predictor
 from snm.runs import RunFolder, load, read_json, write_json
-from snm.terminal import console
+from snm.system.files import made_whole
+from snm.system.terminal import console
 
 __all__ = ["run_export"]
 

@@ -15,13 +15,13 @@ from snm.data.dataset import load as load_data
 from snm.data.formats import read_lines
 from snm.errors import InputError
 from snm.events import Progress
-from snm.folders import made_whole
 from snm.growing.command import Grow
 from snm.growing.grow import Origins, bias_of, grow_state, new_rows
 from snm.phases import member_seed
 from snm.prediction import Predictor
 from snm.runs import RunFolder, load, load_member, phase_names, read_json, write_json
-from snm.terminal import console
+from snm.system.files import made_whole
+from snm.system.terminal import console
 
 __all__ = ["run_grow"]
 

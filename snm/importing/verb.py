@@ -12,11 +12,11 @@ from scipy.sparse import csr_matrix
 
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
-from snm.folders import made_whole
 from snm.importing.build import Counts, Told, build, fit_vectorizer, index_base
 from snm.importing.command import Import
 from snm.importing.readers import Row, detect, read_rows
-from snm.terminal import console
+from snm.system.files import made_whole
+from snm.system.terminal import console
 
 __all__ = ["run_import"]
 

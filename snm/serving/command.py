@@ -47,8 +47,8 @@ class Serve:
 
     def __call__(self) -> None:
         """Runs it."""
-        from snm.programs import keep_programs
         from snm.serving.verb import run_server
+        from snm.system.cache_folder import keep_programs
 
         keep_programs()
         run_server(self)

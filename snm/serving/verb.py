@@ -11,7 +11,7 @@ from snm.export.index import IndexedPredictor
 from snm.prediction import Predictor
 from snm.runs import load
 from snm.serving.command import Serve
-from snm.terminal import console
+from snm.system.terminal import console
 
 __all__ = ["run_server"]
 
