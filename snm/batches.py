@@ -21,12 +21,12 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from snm import sampling
 from snm.blocks import Csr, gather, padded, part_of, take
 from snm.columns import Columns, columns_of
 from snm.order import Order
 from snm.rows import SparseRows
-from snm.sampling import Sample
+from snm.sampling import sample
+from snm.sampling.sample import Sample
 from snm.spec import HeadSpec
 
 __all__ = ["OF_POINTS", "Batch", "Source"]
@@ -101,7 +101,7 @@ class Source:
     weight_of_term: str
     resident: bool
     sampler: str = "uniform"
-    frequency: sampling.FrequencySampler | None = None
+    frequency: sample.FrequencySampler | None = None
     in_batch_weights: np.ndarray | None = None
     num_frequent: int | None = None
     lanes: int = 1
@@ -275,7 +275,7 @@ class Source:
         if self.sampler == "frequency":
             assert self.frequency is not None
             return self.frequency.draw(self.seed, step, size)
-        return sampling.uniform_host(self.seed, step, spec.num_labels, size)
+        return sample.uniform_host(self.seed, step, spec.num_labels, size)
 
     def in_batch_size(self, terms: int) -> int:
         """Slots that hold the distinct positives of any batch."""
@@ -307,13 +307,11 @@ class Source:
         if self.sampler == "in-batch":
             weights = self.in_batch_weights
             ids = jnp.where(terms.values != 0, terms.ids, spec.num_labels)
-            sample = sampling.in_batch(
+            sample = sample.in_batch(
                 ids, self.in_batch_size(ids.shape[0]), spec.num_labels, label_log_weights=weights
             )
         elif sample is None and not spec.samples_all:
-            sample = sampling.uniform_device(
-                self.seed, item.step, spec.num_labels, spec.sampled + 1
-            )
+            sample = sample.uniform_device(self.seed, item.step, spec.num_labels, spec.sampled + 1)
         known_or_none = known if spec.exclude == "all" else None
         return Batch(block, terms, known_or_none, sample, item.step, item.key)
 

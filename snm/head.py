@@ -28,7 +28,7 @@ import numpy as np
 from snm import backward, lists, losses, products, softmax, thresholds, weights
 from snm.mining import mine
 from snm.rows import RowTable, SparseRows, entry_rows, random_rows
-from snm.sampling import Sample, slots_of
+from snm.sampling.sample import Sample, slots_of
 from snm.scoring import MASKED, Masked
 from snm.shards import Shard
 from snm.spec import HeadSpec

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-from snm import rules, sampling
+from snm import rules
 from snm.config import Config, preset
 from snm.data.dataset import Dataset
 from snm.errors import InputError
 from snm.lists import LIST_LOSSES, ListLoss
 from snm.model import Model
+from snm.sampling import sample
 from snm.shares import seen_labels
 from snm.spec import HeadSpec
 
@@ -36,7 +37,7 @@ def resolve(config: Config, dataset: Dataset) -> Config:
         members = rules.auto_members(dataset.train.num_points)
     sampled: int | Literal["all"]
     if config.sampled == "auto":
-        sampled = sampling.auto_size(num_labels, members=members)
+        sampled = sample.auto_size(num_labels, members=members)
     else:
         sampled = config.sampled
     if config.sampler == "in-batch":

@@ -10,7 +10,6 @@ from jax.sharding import Mesh
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm import sampling
 from snm.batches import Source
 from snm.columns import count_frequent
 from snm.config import Config
@@ -19,6 +18,7 @@ from snm.data.weighting import Weighting
 from snm.meshes import DATA, lanes_here, parse_mesh
 from snm.order import Order
 from snm.processes import of_first
+from snm.sampling import sample
 from snm.shares import column_counts
 from snm.spec import HeadSpec
 
@@ -172,10 +172,10 @@ def make_source(
     by_frequency = in_batch = None
     if sampler == "frequency":
         assert share.label_frequency is not None
-        by_frequency = sampling.FrequencySampler(share.label_frequency, frequency_power)
+        by_frequency = sample.FrequencySampler(share.label_frequency, frequency_power)
     if sampler == "in-batch":
         assert share.label_frequency is not None
-        in_batch = sampling.in_batch_log_weights(
+        in_batch = sample.in_batch_log_weights(
             share.label_frequency, order.num_points, order.batch_size
         )
     return Source(

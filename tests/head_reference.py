@@ -9,7 +9,7 @@ import numpy as np
 
 from snm.head import Head, init_head
 from snm.rows import RowTable, SparseRows
-from snm.sampling import Sample, uniform_host
+from snm.sampling.sample import Sample, uniform_host
 from snm.spec import HeadSpec
 
 LEARNING_RATE, SCALE_RATE = 0.3, 0.1

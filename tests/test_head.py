@@ -22,7 +22,7 @@ from snm import backward, quotas, scoring, weights
 from snm.head import Head, update_head
 from snm.lists import ListLoss
 from snm.rows import RowTable
-from snm.sampling import FrequencySampler, in_batch
+from snm.sampling.sample import FrequencySampler, in_batch
 
 K = 301
 

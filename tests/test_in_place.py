@@ -16,7 +16,7 @@ from snm.head import Head, update_head
 from snm.lists import ListLoss
 from snm.rounding import storage
 from snm.rows import RowTable, SparseRows, bag
-from snm.sampling import Sample
+from snm.sampling.sample import Sample
 from snm.spec import HeadSpec
 from snm.updates import update_rows
 

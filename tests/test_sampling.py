@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from snm.feistel import permuted
-from snm.sampling import (
+from snm.sampling.permutation import permuted
+from snm.sampling.sample import (
     FrequencySampler,
     Sample,
     auto_size,

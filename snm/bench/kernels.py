@@ -18,7 +18,7 @@ from snm.bench.shapes import SEED, Shape, queries_of, source_of, state_of
 from snm.bench.steps import StepContestants
 from snm.columns import sum_columns, update_columns
 from snm.rows import RowTable, bag
-from snm.sampling import uniform_device, uniform_host
+from snm.sampling.sample import uniform_device, uniform_host
 from snm.scoring import best_scores
 from snm.updates import update_rows
 

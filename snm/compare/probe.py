@@ -28,7 +28,7 @@ from snm.prediction import Predictor
 from snm.resolution import head_spec
 from snm.rounding import as_float
 from snm.rows import SparseRows
-from snm.sampling import uniform_host
+from snm.sampling.sample import uniform_host
 from snm.spec import HeadSpec
 
 __all__ = ["QUANTILES", "Probe"]

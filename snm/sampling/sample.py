@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from snm.feistel import permuted
+from snm.sampling.permutation import permuted
 
 __all__ = [
     "FrequencySampler",
@@ -87,7 +87,7 @@ def uniform_device(seed: int | Array, step: int | Array, num_labels: int, size: 
     """Draws `size` of `num_labels` labels uniformly, without replacement, on the device.
 
     The labels are the images of 0 .. size-1 under a pseudo-random permutation of 0 .. K-1 (see
-    `snm.feistel`). A permutation has no duplicates, so there is nothing to reject, and its cost
+    `snm.sampling.permutation`). A permutation has no duplicates, so there is nothing to reject, and its cost
     depends on `size` alone. Neighbouring inputs land on unrelated places, unlike under an affine
     map i -> (a i + c) mod K, whose gaps between sorted labels take three values only.
 
