@@ -25,8 +25,7 @@ from snm.blocks import Csr, gather, padded, part_of, take
 from snm.columns import Columns, columns_of
 from snm.order import Order
 from snm.rows import SparseRows
-from snm.sampling import sample
-from snm.sampling.sample import Sample
+from snm.sampling.sample import FrequencySampler, Sample, in_batch, uniform_device, uniform_host
 from snm.spec import HeadSpec
 
 __all__ = ["OF_POINTS", "Batch", "Source"]
@@ -101,7 +100,7 @@ class Source:
     weight_of_term: str
     resident: bool
     sampler: str = "uniform"
-    frequency: sample.FrequencySampler | None = None
+    frequency: FrequencySampler | None = None
     in_batch_weights: np.ndarray | None = None
     num_frequent: int | None = None
     lanes: int = 1
@@ -275,7 +274,7 @@ class Source:
         if self.sampler == "frequency":
             assert self.frequency is not None
             return self.frequency.draw(self.seed, step, size)
-        return sample.uniform_host(self.seed, step, spec.num_labels, size)
+        return uniform_host(self.seed, step, spec.num_labels, size)
 
     def in_batch_size(self, terms: int) -> int:
         """Slots that hold the distinct positives of any batch."""
@@ -307,11 +306,11 @@ class Source:
         if self.sampler == "in-batch":
             weights = self.in_batch_weights
             ids = jnp.where(terms.values != 0, terms.ids, spec.num_labels)
-            sample = sample.in_batch(
+            sample = in_batch(
                 ids, self.in_batch_size(ids.shape[0]), spec.num_labels, label_log_weights=weights
             )
         elif sample is None and not spec.samples_all:
-            sample = sample.uniform_device(self.seed, item.step, spec.num_labels, spec.sampled + 1)
+            sample = uniform_device(self.seed, item.step, spec.num_labels, spec.sampled + 1)
         known_or_none = known if spec.exclude == "all" else None
         return Batch(block, terms, known_or_none, sample, item.step, item.key)
 

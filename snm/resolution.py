@@ -11,7 +11,7 @@ from snm.data.dataset import Dataset
 from snm.errors import InputError
 from snm.lists import LIST_LOSSES, ListLoss
 from snm.model import Model
-from snm.sampling import sample
+from snm.sampling.sample import auto_size
 from snm.shares import seen_labels
 from snm.spec import HeadSpec
 
@@ -37,7 +37,7 @@ def resolve(config: Config, dataset: Dataset) -> Config:
         members = rules.auto_members(dataset.train.num_points)
     sampled: int | Literal["all"]
     if config.sampled == "auto":
-        sampled = sample.auto_size(num_labels, members=members)
+        sampled = auto_size(num_labels, members=members)
     else:
         sampled = config.sampled
     if config.sampler == "in-batch":

@@ -18,7 +18,7 @@ from snm.data.weighting import Weighting
 from snm.meshes import DATA, lanes_here, parse_mesh
 from snm.order import Order
 from snm.processes import of_first
-from snm.sampling import sample
+from snm.sampling.sample import FrequencySampler, in_batch_log_weights
 from snm.shares import column_counts
 from snm.spec import HeadSpec
 
@@ -172,12 +172,10 @@ def make_source(
     by_frequency = in_batch = None
     if sampler == "frequency":
         assert share.label_frequency is not None
-        by_frequency = sample.FrequencySampler(share.label_frequency, frequency_power)
+        by_frequency = FrequencySampler(share.label_frequency, frequency_power)
     if sampler == "in-batch":
         assert share.label_frequency is not None
-        in_batch = sample.in_batch_log_weights(
-            share.label_frequency, order.num_points, order.batch_size
-        )
+        in_batch = in_batch_log_weights(share.label_frequency, order.num_points, order.batch_size)
     return Source(
         spec=spec,
         order=order,

@@ -87,9 +87,9 @@ def uniform_device(seed: int | Array, step: int | Array, num_labels: int, size: 
     """Draws `size` of `num_labels` labels uniformly, without replacement, on the device.
 
     The labels are the images of 0 .. size-1 under a pseudo-random permutation of 0 .. K-1 (see
-    `snm.sampling.permutation`). A permutation has no duplicates, so there is nothing to reject, and its cost
-    depends on `size` alone. Neighbouring inputs land on unrelated places, unlike under an affine
-    map i -> (a i + c) mod K, whose gaps between sorted labels take three values only.
+    `snm.sampling.permutation`). A permutation has no duplicates, so nothing is rejected, and its
+    cost depends on `size` alone. Neighbouring inputs land on unrelated places, unlike under an
+    affine map i -> (a i + c) mod K, whose gaps between sorted labels take three values only.
 
     `drop` is the slot of the image of size - 1, the last one drawn (see `uniform_host` for why
     that excludes a positive exactly).

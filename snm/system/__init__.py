@@ -1,1 +1,1 @@
-"""Files, locks, signals, memory, terminal and versions: what any program needs, nothing of this field."""
+"""Files, locks, signals, memory, terminal, versions: what any program needs."""
