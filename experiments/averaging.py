@@ -27,9 +27,9 @@ from experiments.default_preset import START, dataset_of
 from snm.data.dataset import Dataset
 from snm.evaluation import evaluate_points
 from snm.prediction import Predictor
-from snm.rows import normalize
 from snm.runs import machine, write_json
 from snm.shares import label_frequency
+from snm.tables.table import normalize
 
 KEYS = ("P@1", "P@3", "P@5", "PSP@5")
 LAST = (0.25, 0.5)

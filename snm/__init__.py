@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from snm.estimator import SNMClassifier
     from snm.head import Head, init_head, update_head
     from snm.prediction import Predictor
-    from snm.rows import normalize
     from snm.runs import load
     from snm.spec import HeadSpec
+    from snm.tables.table import normalize
     from snm.trainer import evaluate, train, training
 
 __version__ = "0.1.0"
@@ -44,7 +44,7 @@ _HOMES = {
     "update_head": "head",
     "Predictor": "prediction",
     "SNMClassifier": "estimator",
-    "normalize": "rows",
+    "normalize": "tables.table",
     "load": "runs",
     "evaluate": "trainer",
     "train": "trainer",

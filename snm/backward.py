@@ -13,11 +13,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from snm.rounding import as_float
-from snm.rows import RowTable, SparseRows, bag
 from snm.scoring import Masked
 from snm.shards import Shard
-from snm.updates import update_rows
+from snm.tables.rounding import as_float
+from snm.tables.table import RowTable, SparseRows, bag
+from snm.tables.updates import update_rows
 
 __all__ = [
     "PAIRS_LIMIT",
@@ -54,7 +54,7 @@ class Problem:
       shard: which label rows are here.
       row_optimizer: `sgd`, or a name of `updates.ROW_RULES`.
       compute_dtype: type of the factors of matrix products.
-      noise: what the rounding of a narrow table follows from; see `snm.rounding`.
+      noise: what the rounding of a narrow table follows from; see `snm.tables.rounding`.
     """
 
     table: RowTable

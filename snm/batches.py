@@ -22,11 +22,11 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from snm.blocks import Csr, gather, padded, part_of, take
-from snm.columns import Columns, columns_of
 from snm.order import Order
-from snm.rows import SparseRows
 from snm.sampling.sample import FrequencySampler, Sample, in_batch, uniform_device, uniform_host
 from snm.spec import HeadSpec
+from snm.tables.by_row import Columns, columns_of
+from snm.tables.table import SparseRows
 
 __all__ = ["OF_POINTS", "Batch", "Source"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.rows import SparseRows
+from snm.tables.table import SparseRows
 
 __all__ = ["Csr", "block_of", "gather", "padded", "part_of", "take"]
 

@@ -16,9 +16,9 @@ from snm.head import update_head
 from snm.meshes import gathered
 from snm.model import Model, TrainState
 from snm.processes import several
-from snm.rounding import as_float, noise_of
-from snm.rows import bag, entry_rows
 from snm.saving import has_room
+from snm.tables.rounding import as_float, noise_of
+from snm.tables.table import bag, entry_rows
 
 __all__ = ["NonFinite", "diagnose", "points_of_step"]
 

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from snm.rows import normalize
+from snm.tables.table import normalize
 
 __all__ = ["ENCODERS", "Tower", "apply_tower", "init_tower"]
 

@@ -27,12 +27,12 @@ import numpy as np
 
 from snm import backward, lists, losses, products, softmax, thresholds, weights
 from snm.mining import mine
-from snm.rows import RowTable, SparseRows, entry_rows, random_rows
 from snm.sampling.sample import Sample, slots_of
 from snm.scoring import MASKED, Masked
 from snm.shards import Shard
 from snm.spec import HeadSpec
-from snm.updates import has_accumulator
+from snm.tables.table import RowTable, SparseRows, entry_rows, random_rows
+from snm.tables.updates import has_accumulator
 
 __all__ = ["Head", "HeadStep", "init_head", "update_head"]
 

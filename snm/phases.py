@@ -31,11 +31,11 @@ from snm.model import Model, TrainState, abstract_state, init_state
 from snm.prediction import Predictor
 from snm.processes import first
 from snm.resolution import head_stages, make_model
-from snm.rounding import as_float, to_nearest
-from snm.rows import RowTable
 from snm.runs import RunFolder, load_member, versions
 from snm.shares import label_frequency
 from snm.sources import labelled_rows, source_of
+from snm.tables.rounding import as_float, to_nearest
+from snm.tables.table import RowTable
 
 __all__ = [
     "Phase",

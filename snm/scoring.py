@@ -17,7 +17,7 @@ from jax import lax
 
 from snm.counting import MASKED
 from snm.quotas import Share, joined, quota_of, share_of
-from snm.rounding import as_float
+from snm.tables.rounding import as_float
 from snm.tops import highest
 
 __all__ = [

@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm.rows import SparseRows, bag
 from snm.scoring import Best
+from snm.tables.table import SparseRows, bag
 
 __all__ = ["Shard"]
 

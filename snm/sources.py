@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.batches import Source
-from snm.columns import count_frequent
 from snm.config import Config
 from snm.data.dataset import Points
 from snm.data.weighting import Weighting
@@ -21,6 +20,7 @@ from snm.processes import of_first
 from snm.sampling.sample import FrequencySampler, in_batch_log_weights
 from snm.shares import column_counts
 from snm.spec import HeadSpec
+from snm.tables.by_row import count_frequent
 
 __all__ = ["Share", "keeps_on_device", "labelled_rows", "make_source", "source_of"]
 

@@ -9,7 +9,7 @@ from snm.config import Config
 from snm.meshes import DATA, LABEL, feature_axis, parse_mesh
 from snm.model import Model
 from snm.plan import Forecast, Needs, account
-from snm.updates import has_accumulator
+from snm.tables.updates import has_accumulator
 
 __all__ = ["ways_to_fit"]
 

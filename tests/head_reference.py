@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from snm.head import Head, init_head
-from snm.rows import RowTable, SparseRows
 from snm.sampling.sample import Sample, uniform_host
 from snm.spec import HeadSpec
+from snm.tables.table import RowTable, SparseRows
 
 LEARNING_RATE, SCALE_RATE = 0.3, 0.1
 QUICK = {"xla_backend_optimization_level": 0}  # compiling is most of what these tests do

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from snm import columns as by_row
-from snm.columns import columns_of, count_frequent, sum_columns, update_columns
-from snm.rows import RowTable, SparseRows
+from snm.tables import by_row as by_row
+from snm.tables.by_row import columns_of, count_frequent, sum_columns, update_columns
+from snm.tables.table import RowTable, SparseRows
 
 
 def block_of(matrix: sp.csr_matrix, padding: int) -> SparseRows:

@@ -68,7 +68,8 @@ def test_every_block_runs(page, tmp_path, monkeypatch, capsys):
 
 
 def test_examples_of_contributing_run(tmp_path, monkeypatch):
-    from snm import surrogates, updates
+    from snm import surrogates
+    from snm.tables import updates
 
     monkeypatch.chdir(tmp_path)
     # What the examples add to the tables is taken out again.

@@ -21,8 +21,8 @@ from head_reference import (
 from snm import backward, quotas, scoring, weights
 from snm.head import Head, update_head
 from snm.lists import ListLoss
-from snm.rows import RowTable
 from snm.sampling.sample import FrequencySampler, in_batch
+from snm.tables.table import RowTable
 
 K = 301
 

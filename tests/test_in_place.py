@@ -14,11 +14,11 @@ from jax import lax
 
 from snm.head import Head, update_head
 from snm.lists import ListLoss
-from snm.rounding import storage
-from snm.rows import RowTable, SparseRows, bag
 from snm.sampling.sample import Sample
 from snm.spec import HeadSpec
-from snm.updates import update_rows
+from snm.tables.rounding import storage
+from snm.tables.table import RowTable, SparseRows, bag
+from snm.tables.updates import update_rows
 
 K, DIM, BATCH, SAMPLED = 200_000, 64, 64, 8192
 TABLE_BYTES = K * DIM * 4

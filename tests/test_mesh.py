@@ -9,7 +9,6 @@ import pytest
 from jax.sharding import PartitionSpec
 
 import snm
-from snm import rows as rows_module
 from snm.batches import Source
 from snm.data.weighting import Weighting
 from snm.errors import InputError
@@ -32,9 +31,10 @@ from snm.order import Order
 from snm.phases import Started
 from snm.prediction import compiled_top
 from snm.resolution import make_model, resolve
-from snm.rows import SparseRows
 from snm.shards import Shard
 from snm.sources import make_source
+from snm.tables import table as rows_module
+from snm.tables.table import SparseRows
 from snm.trainer import training
 
 # Neither the features nor the labels can be cut into 2, 4 or 8 equal parts.

@@ -14,8 +14,8 @@ from snm.blocks import block_of
 from snm.encoder import ENCODERS, apply_tower
 from snm.model import abstract_state, best_labels, init_state, train_step
 from snm.resolution import head_spec, make_model
-from snm.rows import normalize
 from snm.sources import make_source
+from snm.tables.table import normalize
 
 POINTS, FEATURES, LABELS, SAMPLED, MINED = 6, 11, 9, 5, 2
 

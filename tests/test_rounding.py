@@ -11,9 +11,9 @@ import tiny
 import snm
 from snm.events import Stepped
 from snm.export.arrays import arrays_of
-from snm.rounding import as_float, rounded_rows, storage, to_nearest
-from snm.rows import RowTable, SparseRows, bag_gather, bag_loop
-from snm.updates import _segments_loop, _segments_scatter, update_rows
+from snm.tables.rounding import as_float, rounded_rows, storage, to_nearest
+from snm.tables.table import RowTable, SparseRows, bag_gather, bag_loop
+from snm.tables.updates import _segments_loop, _segments_scatter, update_rows
 
 NOISE = jnp.uint32(12345)
 NARROW = storage("bfloat16")
@@ -96,7 +96,7 @@ def dense(block):
 @pytest.mark.parametrize("form", [_segments_loop, _segments_scatter])
 def test_steps_of_a_narrow_table(optimizer, unit_norm, form, monkeypatch):
     """Within one unit in the last place of the dense step in float64; other rows untouched."""
-    monkeypatch.setattr("snm.updates._segments_loop", form)
+    monkeypatch.setattr("snm.tables.updates._segments_loop", form)
     rows, block, vectors = problem()
     total = jnp.full(50, 0.5) if optimizer == "adagrad" else None
     got = update_rows(

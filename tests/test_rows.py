@@ -9,10 +9,10 @@ import pytest
 import scipy.sparse
 from jax import lax
 
-from snm import rows as rows_module
-from snm import updates
-from snm.rows import RowTable, SparseRows, bag, entry_rows, normalize, random_rows
-from snm.updates import update_rows
+from snm.tables import table as rows_module
+from snm.tables import updates
+from snm.tables.table import RowTable, SparseRows, bag, entry_rows, normalize, random_rows
+from snm.tables.updates import update_rows
 
 NUM_ROWS, DIM, LEARNING_RATE = 23, 32, 0.25
 

@@ -16,11 +16,11 @@ from snm.bench.contest import Contest, Contestant, Ours
 from snm.bench.machine import Machine, Work
 from snm.bench.shapes import SEED, Shape, queries_of, source_of, state_of
 from snm.bench.steps import StepContestants
-from snm.columns import sum_columns, update_columns
-from snm.rows import RowTable, bag
 from snm.sampling.sample import uniform_device, uniform_host
 from snm.scoring import best_scores
-from snm.updates import update_rows
+from snm.tables.by_row import sum_columns, update_columns
+from snm.tables.table import RowTable, bag
+from snm.tables.updates import update_rows
 
 __all__ = ["bag_contest", "draw_contest", "score_contest"]
 

@@ -16,9 +16,9 @@ from scipy.sparse import csr_matrix
 
 from snm.batches import Source
 from snm.model import Model, TrainState, init_state
-from snm.rows import normalize
 from snm.sources import make_source
 from snm.spec import HeadSpec
+from snm.tables.table import normalize
 
 __all__ = [
     "SEED",

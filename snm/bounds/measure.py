@@ -25,9 +25,9 @@ from snm.data.dataset import Points
 from snm.errors import InputError
 from snm.model import Model, TrainState, best_labels, embed
 from snm.prediction import Predictor
-from snm.rounding import as_float
-from snm.rows import SparseRows
 from snm.spec import HeadSpec
+from snm.tables.rounding import as_float
+from snm.tables.table import SparseRows
 from snm.theory.complexity import linear_closed_form
 from snm.theory.constants import lemma_7, phi_largest, phi_lipschitz
 from snm.theory.generalization import (

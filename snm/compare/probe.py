@@ -26,10 +26,10 @@ from snm.metrics import frequency_groups
 from snm.model import embed
 from snm.prediction import Predictor
 from snm.resolution import head_spec
-from snm.rounding import as_float
-from snm.rows import SparseRows
 from snm.sampling.sample import uniform_host
 from snm.spec import HeadSpec
+from snm.tables.rounding import as_float
+from snm.tables.table import SparseRows
 
 __all__ = ["QUANTILES", "Probe"]
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from snm.errors import InputError
 from snm.prediction import Predictor
-from snm.rounding import as_float
+from snm.tables.rounding import as_float
 
 __all__ = ["arrays_of", "fingerprint", "manifest_of", "write_arrays"]
 

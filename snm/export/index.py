@@ -23,7 +23,7 @@ from snm.export.arrays import FORMAT, fingerprint
 from snm.filters import kept_first, most_filtered, pairs_of
 from snm.model import Model
 from snm.prediction import Predictor, stacked
-from snm.rounding import as_float
+from snm.tables.rounding import as_float
 
 __all__ = ["LIBRARIES", "IndexedPredictor", "Settings", "build_index"]
 

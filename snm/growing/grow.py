@@ -14,8 +14,8 @@ from scipy.sparse import csr_matrix
 from snm.data.dataset import Dataset
 from snm.model import TrainState
 from snm.prediction import Predictor
-from snm.rounding import to_nearest
-from snm.rows import RowTable, random_rows
+from snm.tables.rounding import to_nearest
+from snm.tables.table import RowTable, random_rows
 
 __all__ = ["Origins", "bias_of", "grow_state", "new_rows"]
 

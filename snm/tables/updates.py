@@ -5,7 +5,7 @@ promise that XLA keeps only where every read of a table comes before its first w
 dependency*; otherwise it copies the whole table. Callers get this by passing `ok`, which depends
 on everything that was read, and bounds the loops that write.
 
-As in `snm.rows`, CPU and accelerators each have their form. Tables narrower than float32 go the
+As in `snm.tables.table`, CPU and accelerators each have their form. Tables narrower than float32 go the
 way of those rules, which add up all gradients of a row before they step it: a row is rounded once a
 step, and not once an entry.
 """
@@ -19,8 +19,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm.rounding import as_float, rounded_rows
-from snm.rows import RowTable, SparseRows, entry_rows, normalize
+from snm.tables.rounding import as_float, rounded_rows
+from snm.tables.table import RowTable, SparseRows, entry_rows, normalize
 
 __all__ = ["ROW_RULES", "RowRule", "add_scatter", "has_accumulator", "step_rows", "update_rows"]
 

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm.rounding import as_float, storage, to_nearest
+from snm.tables.rounding import as_float, storage, to_nearest
 
 __all__ = [
     "RowTable",
@@ -61,7 +61,7 @@ class RowTable:
     """Rows and the state of their optimiser.
 
     Attributes:
-      rows: [N, dim], float32 or, as uint16, the bits of bfloat16; see `snm.rounding`.
+      rows: [N, dim], float32 or, as uint16, the bits of bfloat16; see `snm.tables.rounding`.
       accumulator: float32 [N], the row-wise Adagrad sum of mean squared gradients, or None.
     """
 
