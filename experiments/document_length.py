@@ -17,7 +17,7 @@ import math
 import numpy as np
 
 from experiments.figures import COLOURS, DASHES, keep, panels
-from snm.listwise import listnet
+from snm.losses.listwise import listnet
 from snm.theory import ranking, ranking_fit
 
 LENGTHS = (2, 5, 10, 30, 100, 300, 1000)

@@ -16,8 +16,8 @@ from __future__ import annotations
 import numpy as np
 
 from experiments.figures import COLOURS, keep, panels
+from snm.losses.rank_weights import top
 from snm.theory.variance import linear_gradient_variance, value_variance_bound
-from snm.weights import top
 
 K, DRAWS = 2049, 3000
 SAMPLED = (16, 64, 256, 1024, 2048)

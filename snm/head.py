@@ -25,7 +25,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from snm import backward, lists, losses, products, softmax, thresholds, weights
+from snm import backward, products, thresholds
+from snm.losses import mined_lists as lists
+from snm.losses import ordered as losses
+from snm.losses import rank_weights as weights
+from snm.losses import softmax
 from snm.mining import mine
 from snm.sampling.sample import Sample, slots_of
 from snm.scoring import MASKED, Masked

@@ -9,7 +9,7 @@ from snm import rules
 from snm.config import Config, preset
 from snm.data.dataset import Dataset
 from snm.errors import InputError
-from snm.lists import LIST_LOSSES, ListLoss
+from snm.losses.mined_lists import LIST_LOSSES, ListLoss
 from snm.model import Model
 from snm.sampling.sample import auto_size
 from snm.shares import seen_labels
@@ -113,7 +113,7 @@ def head_spec(config: Config, num_labels: int) -> HeadSpec:
         num_labels=num_labels,
         sampled=sampled,
         mined=sampled if config.mined == "all" else config.mined,
-        # With two grades RankSVM's pairs are POWL's: see `snm.lists`.
+        # With two grades RankSVM's pairs are POWL's: see `snm.losses.mined_lists`.
         loss="powl" if config.loss == "ranksvm" else config.loss,
         list_loss=_list_loss(config),
         phi=config.phi,

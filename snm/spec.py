@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from snm import lists, surrogates, weights
+from snm.losses import mined_lists as lists
+from snm.losses import rank_weights as weights
+from snm.losses import surrogates
 
 __all__ = ["HeadSpec"]
 

@@ -16,8 +16,8 @@ from jax import lax
 
 from snm.backward import Problem
 from snm.counting import MASKED, Mined, mined_weights
+from snm.losses.surrogates import Surrogate
 from snm.scoring import block_plan, read_block, score_block
-from snm.surrogates import Surrogate
 
 __all__ = [
     "Thresholded",

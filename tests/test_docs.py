@@ -68,7 +68,7 @@ def test_every_block_runs(page, tmp_path, monkeypatch, capsys):
 
 
 def test_examples_of_contributing_run(tmp_path, monkeypatch):
-    from snm import surrogates
+    from snm.losses import surrogates
     from snm.tables import updates
 
     monkeypatch.chdir(tmp_path)

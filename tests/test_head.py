@@ -18,9 +18,10 @@ from head_reference import (
     reference,
 )
 
-from snm import backward, quotas, scoring, weights
+from snm import backward, quotas, scoring
 from snm.head import Head, update_head
-from snm.lists import ListLoss
+from snm.losses import rank_weights as weights
+from snm.losses.mined_lists import ListLoss
 from snm.sampling.sample import FrequencySampler, in_batch
 from snm.tables.table import RowTable
 

@@ -13,7 +13,7 @@ import pytest
 from jax import lax
 
 from snm.head import Head, update_head
-from snm.lists import ListLoss
+from snm.losses.mined_lists import ListLoss
 from snm.sampling.sample import Sample
 from snm.spec import HeadSpec
 from snm.tables.rounding import storage

@@ -12,7 +12,7 @@ import rax
 from jax.test_util import check_grads
 
 from snm.errors import InputError
-from snm.listwise import (
+from snm.losses.listwise import (
     LISTWISE,
     TRANSFORMATIONS,
     exponential,

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from snm import losses
 from snm.errors import InputError
+from snm.losses import ordered as losses
 
 PHIS = {
     "hinge": lambda u: np.maximum(1 - u, 0),

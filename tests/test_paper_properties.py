@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from snm import losses
-from snm.weights import power_law, theta_from_vartheta, top
+from snm.losses import ordered as losses
+from snm.losses.rank_weights import power_law, theta_from_vartheta, top
 
 K, B = 7, 3
 SUBSETS = np.array(list(itertools.combinations(range(1, K), B)))  # of the labels other than 0

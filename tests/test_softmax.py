@@ -6,7 +6,7 @@ import numpy as np
 import rax
 from jax.test_util import check_grads
 
-from snm import losses
+from snm.losses import ordered as losses
 
 rng = np.random.default_rng(11)
 POSITIVE = rng.normal(size=(4,))

@@ -13,6 +13,13 @@ from scipy import sparse, special
 from snm.data.dataset import load
 from snm.data.weighting import Weighting
 from snm.errors import InputError
+from snm.losses.rank_weights import (
+    negative_sampling,
+    power_law,
+    theta_from_vartheta,
+    theta_norms,
+    top,
+)
 from snm.theory import complexity
 from snm.theory.complexity import (
     expected_norm,
@@ -34,7 +41,6 @@ from snm.theory.variance import (
     linear_gradient_variance,
     value_variance_bound,
 )
-from snm.weights import negative_sampling, power_law, theta_from_vartheta, theta_norms, top
 
 properties = settings(max_examples=100, deadline=None, derandomize=True)
 K = 6

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from snm.errors import InputError
-from snm.listwise import (
+from snm.losses.listwise import (
     exponential,
     linear,
     listmle,

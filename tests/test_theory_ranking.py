@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize, minimize_scalar
 
 from snm.errors import InputError
-from snm.listwise import listnet, ranksvm, smoothed_dcg
+from snm.losses.listwise import listnet, ranksvm, smoothed_dcg
 from snm.theory import ranking, ranking_fit
 
 properties = settings(max_examples=60, deadline=None, derandomize=True)

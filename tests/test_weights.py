@@ -9,8 +9,8 @@ import jax
 import numpy as np
 import pytest
 
-from snm import weights
 from snm.errors import InputError
+from snm.losses import rank_weights as weights
 
 SURROGATE = {"scale": "surrogate", "num_labels": 101, "retrieval_k": 5}
 

@@ -23,6 +23,7 @@ from scipy.sparse import csr_matrix
 from snm.blocks import block_of
 from snm.data.dataset import Points
 from snm.errors import InputError
+from snm.losses.rank_weights import theta_norms
 from snm.model import Model, TrainState, best_labels, embed
 from snm.prediction import Predictor
 from snm.spec import HeadSpec
@@ -39,7 +40,6 @@ from snm.theory.generalization import (
     theorem_6,
 )
 from snm.theory.retrieval import Vector, margin_risk
-from snm.weights import theta_norms
 
 __all__ = ["Sample", "bounds_of_run", "measure", "sampled_vartheta"]
 

@@ -26,8 +26,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
 
-from snm import losses
 from snm.errors import InputError
+from snm.losses import ordered as losses
 from snm.theory.calibration import _padded
 from snm.theory.retrieval import Vector, check_distribution, check_k
 
@@ -73,7 +73,7 @@ def calibration_gap(
 ) -> CalibrationGap:
     """Minimises an ordered weighted loss at one label distribution, freely and with v_k = v_{k+1}.
 
-    The loss is that of the trainer, `snm.losses.powl` or `bowl`, in float64.
+    The loss is that of the trainer, `snm.losses.ordered.powl` or `bowl`, in float64.
 
     Args:
       distribution: [K], in any order; K up to a few hundred.

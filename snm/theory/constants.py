@@ -35,7 +35,7 @@ def phi_lipschitz(phi: str, lowest: float | None = None, *, rho: float = 1.0) ->
     is 2 max(1 - lowest, 0) and exp(-lowest).
 
     Args:
-      phi: A name of `snm.losses.SURROGATES`.
+      phi: A name of `snm.losses.ordered.SURROGATES`.
       lowest: The smallest argument; -2s for a POWL and -s for a BOWL of scores in [-s, s]. With
         None the whole line.
       rho: Margin of the ramp.
@@ -70,7 +70,7 @@ def phi_largest(phi: str, lowest: float, *, rho: float = 1.0) -> float:
     """The largest value of a surrogate on [lowest, inf): the Phi of Theorem 5.
 
     Args:
-      phi: A name of `snm.losses.SURROGATES`.
+      phi: A name of `snm.losses.ordered.SURROGATES`.
       lowest: The smallest argument, as in `phi_lipschitz`.
       rho: Margin of the ramp.
 
@@ -207,7 +207,7 @@ def sampling_l1_norms(
 
 
 def _check(phi: str, lowest: float | None, rho: float) -> None:
-    from snm.surrogates import SURROGATES
+    from snm.losses.surrogates import SURROGATES
 
     if phi not in SURROGATES:
         raise InputError("phi", repr(phi), f"one of {', '.join(SURROGATES)}")

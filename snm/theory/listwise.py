@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from snm.errors import InputError
-from snm.listwise import Transformation, exponential, linear, sigmoid
+from snm.losses.listwise import Transformation, exponential, linear, sigmoid
 
 __all__ = [
     "ALGORITHMS",
@@ -95,7 +95,7 @@ def log_normaliser(algorithm: Algorithm, psi: Transformation, reach: float, m: i
       m: Documents a list.
 
     Returns:
-      log Z; its exponential is what losses of `snm.listwise` do not exceed (RankCosine's not 1/2).
+      log Z; its exponential is what losses of `snm.losses.listwise` do not exceed (RankCosine's not 1/2).
 
     References:
       Lan et al. (2009), section 3.2.2.

@@ -35,7 +35,7 @@ __all__ = [
 
 Ball = Literal["l2", "l1"]
 Vector = npt.NDArray[np.float64]
-Loss = Callable[..., jax.Array]  # (scores, labels) -> mean, such as those of snm.listwise
+Loss = Callable[..., jax.Array]  # (scores, labels) -> mean, such as those of snm.losses.listwise
 
 
 def prescribed_step(lipschitz: float, radius: float, reach: float, n: int) -> float:

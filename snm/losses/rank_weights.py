@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from snm.errors import InputError
-from snm.theta import check_vartheta, lemma2_bound, theta_from_vartheta, theta_norms
+from snm.losses.theta import check_vartheta, lemma2_bound, theta_from_vartheta, theta_norms
 
 __all__ = [
     "VARTHETA",

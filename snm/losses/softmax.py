@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from snm.reductions import Reduce, as_mask, log_sum_exp, reduced, split_positive, widened
+from snm.losses.reductions import Reduce, as_mask, log_sum_exp, reduced, split_positive, widened
 
 __all__ = ["decoupled_softmax", "sampled_softmax", "softmax"]
 

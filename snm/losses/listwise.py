@@ -1,7 +1,7 @@
 r"""Losses on whole lists with graded labels: ListNet, ListMLE, RankCosine, RankSVM, smoothed DCG@1.
 
 Every loss takes scores and relevance grades of the same shape: the last axis is the list, the
-leading axes are the batch. As in `snm.losses`, everything after the arrays is keyword-only, masked
+leading axes are the batch. As in `snm.losses.ordered`, everything after the arrays is keyword-only, masked
 entries take no part, and one value a list comes back, or what `reduce_fn` makes of them.
 
 ListNet, ListMLE and RankCosine apply a transformation to scores (and to grades where they are
@@ -25,7 +25,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from snm.errors import InputError
-from snm.reductions import Reduce, as_mask, log_sum_exp, reduced, widened
+from snm.losses.reductions import Reduce, as_mask, log_sum_exp, reduced, widened
 
 __all__ = [
     "LISTWISE",

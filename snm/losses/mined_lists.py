@@ -18,7 +18,7 @@ RankSVM needs nothing of this: with two grades its pairs are those of a positive
 which is POWL with the hinge and equal weights, divided by the number of negatives.
 
 Positives come as a ragged block, for one point has hundreds where most have ten. With two grades
-the losses of `snm.listwise` have forms that take them so, and are equal to those.
+the losses of `snm.losses.listwise` have forms that take them so, and are equal to those.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm.listwise import TRANSFORMATIONS, Transformation
+from snm.losses.listwise import TRANSFORMATIONS, Transformation
 
 __all__ = ["LIST_LOSSES", "ListLoss", "Lists"]
 
