@@ -21,9 +21,9 @@ import numpy as np
 from jax import lax
 
 from snm.filters import canonical
-from snm.scoring import MASKED, Masked, block_plan, read_block, score_block
 from snm.shards import Shard
 from snm.tables.table import SparseRows, entry_rows
+from snm.topk.search import MASKED, Masked, block_plan, read_block, score_block
 
 __all__ = ["Areas", "pairs_in_order"]
 

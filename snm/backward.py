@@ -13,11 +13,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from snm.scoring import Masked
 from snm.shards import Shard
 from snm.tables.rounding import as_float
 from snm.tables.table import RowTable, SparseRows, bag
 from snm.tables.updates import update_rows
+from snm.topk.search import Masked
 
 __all__ = [
     "PAIRS_LIMIT",

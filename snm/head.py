@@ -32,11 +32,11 @@ from snm.losses import rank_weights as weights
 from snm.losses import softmax
 from snm.mining import mine
 from snm.sampling.sample import Sample, slots_of
-from snm.scoring import MASKED, Masked
 from snm.shards import Shard
 from snm.spec import HeadSpec
 from snm.tables.table import RowTable, SparseRows, entry_rows, random_rows
 from snm.tables.updates import has_accumulator
+from snm.topk.search import MASKED, Masked
 
 __all__ = ["Head", "HeadStep", "init_head", "update_head"]
 

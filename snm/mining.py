@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from snm.backward import Problem
-from snm.scoring import Best, Masked, best_scores
 from snm.spec import HeadSpec
+from snm.topk.search import Best, Masked, best_scores
 
 __all__ = ["mine"]
 

@@ -17,13 +17,13 @@ from snm.areas import pairs_in_order
 from snm.batches import Batch
 from snm.encoder import Tower, apply_tower, init_tower
 from snm.head import Head, init_head, update_head
-from snm.scoring import Best, Masked, best_scores
 from snm.shards import Shard
 from snm.spec import HeadSpec
 from snm.tables.by_row import sum_columns, update_columns
 from snm.tables.rounding import noise_of
 from snm.tables.table import RowTable, SparseRows, entry_rows, random_rows
 from snm.tables.updates import has_accumulator, update_rows
+from snm.topk.search import Best, Masked, best_scores
 
 __all__ = [
     "Model",

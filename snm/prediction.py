@@ -22,8 +22,8 @@ from snm.errors import InputError
 from snm.meshes import DATA, lanes_here, on_mesh, spread_points, state_specs, table_axes
 from snm.model import Model, TrainState, best_labels, labels_in_order, scaled_queries
 from snm.processes import everywhere
-from snm.scoring import MASKED, Best, Masked
 from snm.tables.table import SparseRows
+from snm.topk.search import MASKED, Best, Masked
 
 __all__ = ["ROWS", "Predictor", "compiled_top", "stacked"]
 

@@ -15,10 +15,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from snm.backward import Problem, Result, ScoreGradients, positive_block
-from snm.scoring import MASKED, BlockPlan, block_plan, read_block, score_block
 from snm.tables.rounding import rounded_rows
 from snm.tables.table import RowTable, bag
 from snm.tables.updates import step_rows, update_rows
+from snm.topk.search import MASKED, BlockPlan, block_plan, read_block, score_block
 
 __all__ = ["DenseLoss", "by_products"]
 

@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm.scoring import Best
 from snm.tables.table import SparseRows, bag
+from snm.topk.search import Best
 
 __all__ = ["Shard"]
 

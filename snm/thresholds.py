@@ -15,9 +15,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from snm.backward import Problem
-from snm.counting import MASKED, Mined, mined_weights
 from snm.losses.surrogates import Surrogate
-from snm.scoring import block_plan, read_block, score_block
+from snm.topk.bisection import MASKED, Mined, mined_weights
+from snm.topk.search import block_plan, read_block, score_block
 
 __all__ = [
     "Thresholded",

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from snm.counting import MASKED, collect, interval, mined_weights
+from snm.topk.bisection import MASKED, collect, interval, mined_weights
 
 S = 97
 

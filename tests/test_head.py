@@ -18,12 +18,14 @@ from head_reference import (
     reference,
 )
 
-from snm import backward, quotas, scoring
+from snm import backward
 from snm.head import Head, update_head
 from snm.losses import rank_weights as weights
 from snm.losses.mined_lists import ListLoss
 from snm.sampling.sample import FrequencySampler, in_batch
 from snm.tables.table import RowTable
+from snm.topk import block_quotas as quotas
+from snm.topk import search as scoring
 
 K = 301
 

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from snm import scoring
-from snm.quotas import Share, joined, quota_of
-from snm.scoring import MASKED, Masked, best_scores, block_plan
+from snm.topk import search as scoring
+from snm.topk.block_quotas import Share, joined, quota_of
+from snm.topk.search import MASKED, Masked, best_scores, block_plan
 
 N, DIM = 5, 4
 

@@ -9,7 +9,7 @@ import tiny
 from scipy import sparse
 
 import snm
-from snm import areas, scoring
+from snm import areas
 from snm.cli import main
 from snm.config import preset
 from snm.data.dataset import Points
@@ -21,6 +21,7 @@ from snm.prediction import _compiled_order, compiled_top
 from snm.resolution import resolve
 from snm.shares import seen_labels
 from snm.theory.auc import empirical_auc
+from snm.topk import search as scoring
 
 ITEMS = 40
 CONFIG = dataclasses.replace(tiny.CONFIG, mined=5, epochs=4, learning_rate=5.0)

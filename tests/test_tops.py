@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from snm import tops
+from snm.topk import parallel as tops
 
 
 @pytest.mark.parametrize(("rows", "parts"), [(128, 16), (100, 7), (3, 3), (5, 1)])

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from snm.counting import MASKED, collect, interval
-from snm.tops import highest
+from snm.topk.bisection import MASKED, collect, interval
+from snm.topk.parallel import highest
 
 __all__ = ["Quota", "Share", "joined", "quota_of", "share_of"]
 

@@ -15,10 +15,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm.counting import MASKED
-from snm.quotas import Share, joined, quota_of, share_of
 from snm.tables.rounding import as_float
-from snm.tops import highest
+from snm.topk.bisection import MASKED
+from snm.topk.block_quotas import Share, joined, quota_of, share_of
+from snm.topk.parallel import highest
 
 __all__ = [
     "MASKED",

@@ -1,0 +1,1 @@
+"""Scores of blocks of labels, and the exact top-k of them."""
