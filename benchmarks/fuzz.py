@@ -19,7 +19,7 @@ with atheris.instrument_imports(include=["snm.data", "snm.config", "snm.runs", "
 
     from snm.checkpoints import Checkpoints, DamagedError
     from snm.config import Config, read_config, write_config
-    from snm.data import formats
+    from snm.data.formats import dispatch as formats
     from snm.data.weighting import Weighting
     from snm.errors import InputError
     from snm.runs import read_json

@@ -27,7 +27,7 @@ from jax.sharding import Mesh
 
 from snm.checkpoints import Checkpoints
 from snm.config import Config, read_config, write_config
-from snm.data.formats import read_names
+from snm.data.formats.dispatch import read_names
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.errors import InputError

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data.dataset import SYNTHETIC, Dataset, key_of, load, load_mapped
-from snm.data.stats import duplicate_test_rows as duplicates_of
+from snm.data.statistics import duplicate_test_rows as duplicates_of
 from snm.data.weighting import Weighting, document_counts
 from snm.errors import InputError
 from snm.processes import first, first_to_say, of_first, several, summed, wait

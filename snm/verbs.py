@@ -38,7 +38,7 @@ _PREDICTED_ROWS = 4096  # points read and answered at once
 def print_stats(data: str, *, as_json: bool) -> None:
     """Prints the statistics of a data set."""
     from snm.data.dataset import load
-    from snm.data.stats import describe
+    from snm.data.statistics import describe
 
     with waiting(f"reading {data}"):
         found = describe(load(data))
@@ -55,7 +55,7 @@ def print_stats(data: str, *, as_json: bool) -> None:
 
 def write_synthetic(out: Path, *, points: int, test_points: int, **options: Any) -> None:
     """Writes a generated data set as text files into a new folder."""
-    from snm.data.formats import write_text
+    from snm.data.formats.dispatch import write_text
     from snm.data.synthetic import generate
 
     if out.exists():
@@ -330,11 +330,11 @@ def _inputs(source: Path, num_features: int, texts: bool) -> Iterator[Any]:
     """Pieces of a file of features, or of texts."""
     packed = source.name.removesuffix(".gz").lower()
     if not texts and not packed.endswith(".jsonl"):
-        from snm.data.formats import iter_features
+        from snm.data.formats.dispatch import iter_features
 
         yield from iter_features(source, num_features, _PREDICTED_ROWS)
         return
-    from snm.importing.readers import read_texts
+    from snm.data.formats.foreign import read_texts
 
     rows = read_texts(source)
     while piece := list(itertools.islice(rows, _PREDICTED_ROWS)):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from snm.data import formats
+from snm.data.formats import dispatch as formats
 from snm.errors import InputError
 
 

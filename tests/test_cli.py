@@ -16,7 +16,7 @@ from scipy import sparse
 
 import snm
 from snm.cli import main
-from snm.data.formats import iter_features, read_text
+from snm.data.formats.dispatch import iter_features, read_text
 from snm.doctor import about
 
 HEADER = f"{tiny.POINTS} {tiny.FEATURES} {tiny.LABELS}"

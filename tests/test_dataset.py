@@ -11,8 +11,8 @@ import pytest
 from conftest import real_data_folder
 from scipy import sparse
 
-from snm.data import formats
 from snm.data.dataset import Dataset, Points, load
+from snm.data.formats import dispatch as formats
 from snm.errors import InputError
 
 TRAIN = "3 5 4\n1,3 0:1 4:2\n 2:1\n0 1:1\n"
@@ -334,6 +334,8 @@ def test_real_data_is_what_its_readme_says():
 
 
 def test_data_needs_no_jax():
-    code = "import sys, snm.data.dataset, snm.data.stats, snm.data.synthetic, snm.data.weighting;"
+    code = (
+        "import sys, snm.data.dataset, snm.data.statistics, snm.data.synthetic, snm.data.weighting;"
+    )
     code += "sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

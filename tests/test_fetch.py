@@ -15,7 +15,7 @@ from test_cli import call, refused
 
 import snm
 from snm.data.cache import folder as cache_folder
-from snm.data.stats import describe
+from snm.data.statistics import describe
 from snm.datasets import registry
 from snm.datasets.fetch import fetch, git_blob_id
 from snm.datasets.registry import Entry, Mirror, find, read_registry

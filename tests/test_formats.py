@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from snm.data import formats, text_errors
-from snm.data.text_format import TextReader
-from snm.data.text_parser import parse_block
+from snm.data.formats import dispatch as formats
+from snm.data.formats import text_errors
+from snm.data.formats.text import TextReader
+from snm.data.formats.text_parser import parse_block
 from snm.errors import InputError
 
 GOOD = "3 5 4\n1,3 0:1 4:2.5\n 2:1\n0\n"

@@ -22,8 +22,9 @@ from scipy import sparse
 
 from snm.checkpoints import Checkpoints, DamagedError
 from snm.config import Config, read_config, write_config
-from snm.data import cache, formats
+from snm.data import cache
 from snm.data.dataset import load
+from snm.data.formats import dispatch as formats
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.runs import read_json

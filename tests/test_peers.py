@@ -16,7 +16,7 @@ from snm.compare.packages import PEERS, Answers, Peer, are_counts, as_words
 from snm.compare.peers import check, main, measure, run_peer
 from snm.compare.published import FIGURES, published_for
 from snm.data.dataset import load
-from snm.data.formats import write_text
+from snm.data.formats.dispatch import write_text
 from snm.data.synthetic import generate
 from snm.data.weighting import Weighting
 from snm.errors import InputError

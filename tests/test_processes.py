@@ -25,7 +25,7 @@ from scipy import sparse
 
 import snm
 from snm.checkpoints import Checkpoints, SavingError
-from snm.data.formats import write_text
+from snm.data.formats.dispatch import write_text
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.meeting import GONE, Meeting, launched

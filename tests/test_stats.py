@@ -8,7 +8,7 @@ from conftest import real_data_folder
 from scipy import sparse
 
 from snm.data.dataset import Dataset, Points, load
-from snm.data.stats import describe, duplicate_test_rows
+from snm.data.statistics import describe, duplicate_test_rows
 
 
 def points(features, labels, **more):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from snm.data import synthetic
-from snm.data.stats import describe
+from snm.data.statistics import describe
 from snm.data.synthetic import generate
 from snm.errors import InputError
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.data.formats import write_text
+from snm.data.formats.dispatch import write_text
 
 __all__ = ["PEERS", "Answers", "Peer", "TrainAndPredict", "are_counts", "as_words"]
 

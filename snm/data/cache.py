@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.data.binary_format import DAMAGE
+from snm.data.formats.binary import DAMAGE
 
 __all__ = ["Parts", "folder", "read", "write"]
 

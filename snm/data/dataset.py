@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data import cache as binary_cache
-from snm.data import formats
+from snm.data.formats import dispatch as formats
 from snm.errors import InputError
 
 __all__ = ["Dataset", "Points", "fetched", "find_files", "key_of", "load", "load_mapped"]

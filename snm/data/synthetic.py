@@ -14,7 +14,7 @@ How it draws a point:
 The constants were set by hand until, at the sizes of `citeulike-t-14k` (text to tags, as here),
 20755 points, 20000 features and 13883 labels, the figures below came near that set's; no model
 was trained on either. The other two real sets show how far such data varies. All figures are of
-the training points; averages are `snm.data.stats.describe`'s, the rest quantiles of the same
+the training points; averages are `snm.data.statistics.describe`'s, the rest quantiles of the same
 counts. For a pair of points, "labels in common" is the share of the other labels that they have
 in common (of the smaller number), "cosine" that of their features as sets: averaged over 60,000
 random (point, label) slots, each with another random point that has the label ("shared"), and
@@ -41,7 +41,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from snm.data.dataset import Dataset, Points
-from snm.data.text_format import to_csr
+from snm.data.formats.text import to_csr
 from snm.errors import InputError
 
 __all__ = ["default", "generate"]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.data.binary_format import DAMAGE
+from snm.data.formats.binary import DAMAGE
 from snm.errors import InputError
 
 __all__ = ["Kind", "Weighting", "document_counts"]

@@ -14,8 +14,8 @@ import numpy as np
 
 from snm.data.cache import folder as cache_folder
 from snm.data.dataset import load
-from snm.data.formats import read_text, write_text
-from snm.data.stats import describe
+from snm.data.formats.dispatch import read_text, write_text
+from snm.data.statistics import describe
 from snm.datasets.registry import SIZES, Entry, Mirror
 from snm.datasets.transfer import Told, fetch_archive
 from snm.datasets.unpack import unpack

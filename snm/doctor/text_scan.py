@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from snm.data.packed import UNREADABLE, open_bytes
+from snm.data.formats.gzipped import UNREADABLE, open_bytes
 
 __all__ = ["Scan", "scan", "sniff"]
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from snm.config import read_config
 from snm.data.dataset import Dataset
 from snm.data.dataset import load as load_data
-from snm.data.formats import read_lines
+from snm.data.formats.dispatch import read_lines
 from snm.errors import InputError
 from snm.events import Progress
 from snm.growing.command import Grow

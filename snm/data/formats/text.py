@@ -22,9 +22,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.data.packed import UNREADABLE, is_damage, open_bytes, unreadable
-from snm.data.text_errors import FEATURES, LABELS, ONE_FILE, Form, Header, explain, read_header
-from snm.data.text_parser import Block, parse_block
+from snm.data.formats.gzipped import UNREADABLE, is_damage, open_bytes, unreadable
+from snm.data.formats.text_errors import (
+    FEATURES,
+    LABELS,
+    ONE_FILE,
+    Form,
+    Header,
+    explain,
+    read_header,
+)
+from snm.data.formats.text_parser import Block, parse_block
 from snm.errors import InputError
 
 __all__ = ["TextReader", "read_pair", "read_text", "to_csr"]

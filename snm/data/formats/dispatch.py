@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
-from snm.data.binary_format import iter_npy, iter_npz, read_npy, read_npz
-from snm.data.packed import UNREADABLE, unreadable
-from snm.data.text_errors import FEATURES, ONE_FILE, shown
-from snm.data.text_format import TextReader, read_pair, read_text, to_csr
-from snm.data.text_writer import write_text
+from snm.data.formats.binary import iter_npy, iter_npz, read_npy, read_npz
+from snm.data.formats.gzipped import UNREADABLE, unreadable
+from snm.data.formats.text import TextReader, read_pair, read_text, to_csr
+from snm.data.formats.text_errors import FEATURES, ONE_FILE, shown
+from snm.data.formats.text_writer import write_text
 from snm.errors import InputError
 
 __all__ = [

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from snm.data.text_errors import FEATURES, LABELS, ONE_FILE, Form
+from snm.data.formats.text_errors import FEATURES, LABELS, ONE_FILE, Form
 
 __all__ = ["Block", "parse_block"]
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from snm.data.text_writer import TextWriter
+from snm.data.formats.foreign import Row
+from snm.data.formats.text_writer import TextWriter
 from snm.data.vectorizer import Kind, Vectorizer
 from snm.errors import InputError
-from snm.importing.readers import Row
 
 __all__ = ["Counts", "build", "fit_vectorizer", "index_base"]
 

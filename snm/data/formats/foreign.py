@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from snm.data.packed import UNREADABLE, open_bytes, unreadable
+from snm.data.formats.gzipped import UNREADABLE, open_bytes, unreadable
 from snm.errors import InputError
 
 __all__ = ["FORMATS", "Row", "detect", "read_rows", "read_texts"]

@@ -1,0 +1,1 @@
+"""File formats of data sets: read, written, and explained where a file is damaged."""
