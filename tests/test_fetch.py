@@ -15,11 +15,11 @@ from test_cli import call, refused
 
 import snm
 from snm.data.cache import folder as cache_folder
+from snm.data.repository import registry
+from snm.data.repository.download import fetch_archive
+from snm.data.repository.fetch import fetch, git_blob_id
+from snm.data.repository.registry import Entry, Mirror, find, read_registry
 from snm.data.statistics import describe
-from snm.datasets import registry
-from snm.datasets.fetch import fetch, git_blob_id
-from snm.datasets.registry import Entry, Mirror, find, read_registry
-from snm.datasets.transfer import fetch_archive
 from snm.errors import InputError
 
 FILES = {"train.txt": "Tiny/tiny_train.txt", "test.txt": "Tiny/tiny_test.txt"}

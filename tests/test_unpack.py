@@ -7,9 +7,9 @@ import zipfile
 import pytest
 from test_fetch import FILES, GOOD, said, texts, zipped
 
-from snm.datasets.fetch import fetch
-from snm.datasets.registry import Entry, Mirror
-from snm.datasets.unpack import unpack
+from snm.data.repository.fetch import fetch
+from snm.data.repository.registry import Entry, Mirror
+from snm.data.repository.unpack import unpack
 from snm.errors import InputError
 
 
@@ -79,7 +79,7 @@ def test_malicious_archives_write_nothing(tmp_path, what):
 
 
 def test_a_bomb(tmp_path, monkeypatch):
-    monkeypatch.setattr("snm.datasets.unpack._ROOM", 1 << 20)
+    monkeypatch.setattr("snm.data.repository.unpack._ROOM", 1 << 20)
     archive = tmp_path / "bomb.zip"
     archive.write_bytes(zipped({"train.txt": "0" * (4 << 20)}, zipfile.ZIP_DEFLATED))
     assert archive.stat().st_size < 10_000

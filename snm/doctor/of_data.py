@@ -10,8 +10,8 @@ import numpy as np
 
 from snm.config import Config
 from snm.data.dataset import SYNTHETIC, Dataset, fetched, find_files, load
+from snm.data.repository.registry import read_registry
 from snm.data.statistics import describe, duplicate_rows
-from snm.datasets.registry import read_registry
 from snm.doctor.environment import devices
 from snm.doctor.findings import Finding
 from snm.doctor.text_scan import Scan, scan, sniff

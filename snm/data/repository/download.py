@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from snm.datasets.registry import Entry, Mirror
+from snm.data.repository.registry import Entry, Mirror
 from snm.errors import InputError
 
 __all__ = ["fetch_archive"]
