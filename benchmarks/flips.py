@@ -159,7 +159,7 @@ def compared(
 
     import snm
     from snm.data.weighting import Weighting
-    from snm.meshes import initial, make_mesh, spread, spread_stack
+    from snm.distributed.mesh import initial, make_mesh, spread, spread_stack
     from snm.model import init_state
     from snm.resolution import make_model, resolve
     from snm.sources import source_of
@@ -209,7 +209,7 @@ def _step(model: Any, source: Any, shape: Any, mesh: Any) -> Any:
     from jax.sharding import PartitionSpec
 
     from snm import head, thresholds
-    from snm.meshes import DATA, on_mesh, stack_specs, state_specs, table_axes
+    from snm.distributed.mesh import DATA, on_mesh, stack_specs, state_specs, table_axes
     from snm.mining import mine
     from snm.model import train_step
 

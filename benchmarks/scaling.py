@@ -79,8 +79,8 @@ def exchanges(module: str) -> Iterator[Exchange]:
 def compiled(labels: int, features: int, batch: int, mesh_text: str) -> str:
     """The module of one step of the default preset; of the tables there are only shapes."""
     import snm
+    from snm.distributed.mesh import DATA, abstract_on, make_mesh, spread_stack
     from snm.loop import compiled_steps
-    from snm.meshes import DATA, abstract_on, make_mesh, spread_stack
     from snm.resolution import make_model, resolve
     from snm.sources import make_source
 
@@ -152,8 +152,8 @@ def stepper(data: Any, batch: int, mesh_text: str, mined: int) -> Callable[[], N
 
     import snm
     from snm.data.weighting import Weighting
+    from snm.distributed.mesh import initial, make_mesh, spread_stack
     from snm.loop import compiled_steps
-    from snm.meshes import initial, make_mesh, spread_stack
     from snm.model import init_state
     from snm.resolution import make_model, resolve
     from snm.sources import source_of
@@ -240,7 +240,7 @@ _TIMED = ("k'", "batch", "points a lane", "mesh", "time to one device's", "(quar
 
 def sent_bytes(batch: int, data: int, label: int) -> dict[str, float]:
     """Bytes that a device sends in a step over each axis, rings: nothing here knows K or d."""
-    from snm.meshes import DATA, feature_axis
+    from snm.distributed.mesh import DATA, feature_axis
 
     own = batch / data
     vector = 4 * DIM
@@ -290,7 +290,7 @@ GPUS = (8, 16, 32, 64, 128, 256)
 
 def planned(labels: int, features: int, batch: int, gpus: int, on: Machine) -> dict[str, Any]:
     """Memory, bytes and seconds of a step; class rows are cut into as few parts as leave room."""
-    from snm.meshes import feature_axis
+    from snm.distributed.mesh import feature_axis
 
     def tables_of(data: int, label: int) -> float:
         return 4.0 * (labels * (DIM + 1) / label + features * DIM / max(data, label))

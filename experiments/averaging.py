@@ -25,10 +25,10 @@ import tyro
 import snm
 from experiments.default_preset import START, dataset_of
 from snm.data.dataset import Dataset
+from snm.distributed.dataset import label_frequency
 from snm.evaluation import evaluate_points
 from snm.prediction import Predictor
 from snm.runs import machine, write_json
-from snm.shares import label_frequency
 from snm.tables.table import normalize
 
 KEYS = ("P@1", "P@3", "P@5", "PSP@5")

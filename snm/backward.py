@@ -13,7 +13,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from snm.shards import Shard
+from snm.distributed.collectives import Shard
 from snm.tables.rounding import as_float
 from snm.tables.table import RowTable, SparseRows, bag
 from snm.tables.updates import update_rows

@@ -31,8 +31,8 @@ import jax
 from orbax.checkpoint import v1 as ocp
 
 from snm.disk import REASONS, disk_trouble, reason_number, require_room
+from snm.distributed.processes import first, first_to_say, of_first, several
 from snm.errors import InputError
-from snm.processes import first, first_to_say, of_first, several
 
 __all__ = ["Checkpoints", "DamagedError", "Note", "SavingError"]
 

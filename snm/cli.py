@@ -19,12 +19,12 @@ from snm.commands import Data, Evaluate, Plan, Predict, Stats, Synth, Train, bas
 from snm.compare.command import Compare
 from snm.config import Config, preset, read_config
 from snm.datasets.command import Fetch, List
+from snm.distributed.launch import leave
 from snm.doctor.command import Doctor
 from snm.errors import InputError, StoppedError
 from snm.export.command import Export
 from snm.growing.command import Grow
 from snm.importing.command import Import
-from snm.meeting import leave
 from snm.serving.command import Serve
 
 __all__ = ["STOPPED", "main", "parse"]

@@ -13,8 +13,8 @@ from tyro.conf import OmitArgPrefixes, OmitSubcommandPrefixes, Positional, arg, 
 
 from snm.config import Config
 from snm.datasets.command import Fetch, List
+from snm.distributed.launch import Meeting, joined
 from snm.importing.command import Import
-from snm.meeting import Meeting, joined
 
 __all__ = ["Data", "Evaluate", "Plan", "Predict", "Stats", "Synth", "Train", "base"]
 

@@ -26,13 +26,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from snm import backward, products, thresholds
+from snm.distributed.collectives import Shard
 from snm.losses import mined_lists as lists
 from snm.losses import ordered as losses
 from snm.losses import rank_weights as weights
 from snm.losses import softmax
 from snm.mining import mine
 from snm.sampling.sample import Sample, slots_of
-from snm.shards import Shard
 from snm.spec import HeadSpec
 from snm.tables.table import RowTable, SparseRows, entry_rows, random_rows
 from snm.tables.updates import has_accumulator

@@ -23,6 +23,17 @@ from jax.sharding import Mesh, PartitionSpec
 
 from snm.batches import Source
 from snm.diagnosis import NonFinite, diagnose, points_of_step
+from snm.distributed.mesh import (
+    DATA,
+    on_mesh,
+    points_specs,
+    spread_points,
+    spread_stack,
+    stack_specs,
+    state_specs,
+    table_axes,
+    without_added,
+)
 from snm.errors import StoppedError
 from snm.events import (
     Evaluated,
@@ -33,17 +44,6 @@ from snm.events import (
     Saved,
     Skipped,
     Stepped,
-)
-from snm.meshes import (
-    DATA,
-    on_mesh,
-    points_specs,
-    spread_points,
-    spread_stack,
-    stack_specs,
-    state_specs,
-    table_axes,
-    without_added,
 )
 from snm.model import Model, TrainState, train_steps
 from snm.saving import Store, writer_for

@@ -15,9 +15,9 @@ from jax import lax
 
 from snm.areas import pairs_in_order
 from snm.batches import Batch
+from snm.distributed.collectives import Shard
 from snm.encoder import Tower, apply_tower, init_tower
 from snm.head import Head, init_head, update_head
-from snm.shards import Shard
 from snm.spec import HeadSpec
 from snm.tables.by_row import sum_columns, update_columns
 from snm.tables.rounding import noise_of
@@ -189,7 +189,7 @@ def train_step(
       state: parameters; donate them.
       batch: the points.
       label_axis: mesh axis that the class rows are cut over, or None.
-      data_axis: mesh axis that the points are cut over, or None; see `snm.shards`.
+      data_axis: mesh axis that the points are cut over, or None; see `snm.distributed.collectives`.
       feature_axis: mesh axis that the feature rows are cut over, either of these, or None.
 
     Returns:

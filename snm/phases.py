@@ -21,18 +21,18 @@ from snm.batches import Source
 from snm.config import Config
 from snm.data.dataset import Dataset, Points
 from snm.data.weighting import Weighting
+from snm.distributed.dataset import label_frequency
+from snm.distributed.mesh import abstract_on, initial, make_mesh
+from snm.distributed.processes import first
 from snm.errors import InputError
 from snm.evaluation import evaluate_points, metric_names
 from snm.events import Event, NonFiniteError, Noted, Progress
 from snm.logs import EventLog
 from snm.loop import run_steps
-from snm.meshes import abstract_on, initial, make_mesh
 from snm.model import Model, TrainState, abstract_state, init_state
 from snm.prediction import Predictor
-from snm.processes import first
 from snm.resolution import head_stages, make_model
 from snm.runs import RunFolder, load_member, versions
-from snm.shares import label_frequency
 from snm.sources import labelled_rows, source_of
 from snm.tables.rounding import as_float, to_nearest
 from snm.tables.table import RowTable

@@ -28,19 +28,12 @@ from scipy.sparse import csr_matrix
 from snm.batches import Source
 from snm.blocks import block_of
 from snm.config import Config
-from snm.copies import state_bytes
 from snm.data.dataset import Dataset
 from snm.data.weighting import Weighting
+from snm.distributed.host_copy import state_bytes
+from snm.distributed.mesh import DATA, initial, make_mesh, shapes_on, spread_points, spread_stack
 from snm.errors import InputError
 from snm.loop import compiled_steps
-from snm.meshes import (
-    DATA,
-    initial,
-    make_mesh,
-    shapes_on,
-    spread_points,
-    spread_stack,
-)
 from snm.model import Model, abstract_state, init_state, join
 from snm.phases import first_phase, steps_per_dispatch
 from snm.prediction import ROWS, compiled_top

@@ -12,10 +12,11 @@ import jax
 from rich.table import Table
 
 from snm.config import Config
-from snm.copies import state_bytes
 from snm.data.dataset import Dataset, load
+from snm.distributed.host_copy import state_bytes
+from snm.distributed.mesh import parse_mesh
+from snm.distributed.processes import of_first
 from snm.errors import InputError
-from snm.meshes import parse_mesh
 from snm.plan import (
     PARTS,
     STAGES,
@@ -27,7 +28,6 @@ from snm.plan import (
     parse_bytes,
     seconds_per_step,
 )
-from snm.processes import of_first
 from snm.resolution import resolve
 from snm.system.terminal import console
 from snm.ways import ways_to_fit

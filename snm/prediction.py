@@ -18,10 +18,10 @@ from scipy.sparse import csr_matrix
 from snm.blocks import block_of
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
+from snm.distributed.mesh import DATA, lanes_here, on_mesh, spread_points, state_specs, table_axes
+from snm.distributed.processes import everywhere
 from snm.errors import InputError
-from snm.meshes import DATA, lanes_here, on_mesh, spread_points, state_specs, table_axes
 from snm.model import Model, TrainState, best_labels, labels_in_order, scaled_queries
-from snm.processes import everywhere
 from snm.tables.table import SparseRows
 from snm.topk.search import MASKED, Best, Masked
 

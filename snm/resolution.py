@@ -8,11 +8,11 @@ from typing import Literal
 from snm import rules
 from snm.config import Config, preset
 from snm.data.dataset import Dataset
+from snm.distributed.dataset import seen_labels
 from snm.errors import InputError
 from snm.losses.mined_lists import LIST_LOSSES, ListLoss
 from snm.model import Model
 from snm.sampling.sample import auto_size
-from snm.shares import seen_labels
 from snm.spec import HeadSpec
 
 __all__ = ["head_spec", "head_stages", "make_model", "resolve"]

@@ -30,8 +30,8 @@ from snm.config import Config, read_config, write_config
 from snm.data.formats.dispatch import read_names
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
+from snm.distributed.mesh import abstract_on, joined
 from snm.errors import InputError
-from snm.meshes import abstract_on, joined
 from snm.model import Model, TrainState, join
 from snm.prediction import Predictor
 from snm.resolution import make_model

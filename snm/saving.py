@@ -17,9 +17,9 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from snm.checkpoints import Checkpoints
-from snm.copies import bytes_here, host_copy
 from snm.disk import REASONS, reason_number
-from snm.processes import Agreed, first_to_say, several
+from snm.distributed.host_copy import bytes_here, host_copy
+from snm.distributed.processes import Agreed, first_to_say, several
 from snm.system.memory import available_memory
 
 __all__ = ["Store", "TogetherWriter", "Writer", "has_room", "writer_for"]

@@ -14,11 +14,11 @@ from snm.batches import Source
 from snm.config import Config
 from snm.data.dataset import Points
 from snm.data.weighting import Weighting
-from snm.meshes import DATA, lanes_here, parse_mesh
+from snm.distributed.dataset import column_counts
+from snm.distributed.mesh import DATA, lanes_here, parse_mesh
+from snm.distributed.processes import of_first
 from snm.order import Order
-from snm.processes import of_first
 from snm.sampling.sample import FrequencySampler, in_batch_log_weights
-from snm.shares import column_counts
 from snm.spec import HeadSpec
 from snm.tables.by_row import count_frequent
 

@@ -16,12 +16,18 @@ from typing import Any
 from snm.config import Config
 from snm.data.dataset import Dataset
 from snm.data.dataset import load as load_dataset
+from snm.distributed.dataset import (
+    duplicate_test_rows,
+    fit_weighting,
+    label_frequency,
+    load_together,
+)
+from snm.distributed.processes import AgreedStop, first, several, wait
 from snm.errors import InputError, StoppedError
 from snm.evaluation import evaluate_points
 from snm.events import Event
 from snm.phases import Phase, PhaseRun, Started, first_phase, member_seed
 from snm.prediction import Predictor
-from snm.processes import AgreedStop, first, several, wait
 from snm.progress import in_notebook, with_bar
 from snm.resolution import resolve
 from snm.runs import (
@@ -34,7 +40,6 @@ from snm.runs import (
     whole,
     write_json,
 )
-from snm.shares import duplicate_test_rows, fit_weighting, label_frequency, load_together
 from snm.system.locks import LOCK, locked
 
 __all__ = ["Finished", "Started", "data_of_run", "evaluate", "train", "training"]

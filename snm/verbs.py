@@ -92,8 +92,8 @@ def run_training(
 
     Of several processes the first prints.
     """
-    from snm.processes import first
-    from snm.shares import load_together
+    from snm.distributed.dataset import load_together
+    from snm.distributed.processes import first
     from snm.trackers import check_trackers, tracked
 
     console.quiet = not first()

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from snm.config import Config
-from snm.meshes import DATA, LABEL, feature_axis, parse_mesh
+from snm.distributed.mesh import DATA, LABEL, feature_axis, parse_mesh
 from snm.model import Model
 from snm.plan import Forecast, Needs, account
 from snm.tables.updates import has_accumulator

@@ -365,7 +365,7 @@ def test_dry_run_writes_nothing(data, tmp_path, capsys, monkeypatch):
 
 def test_training_loads_as_several_processes_do(data, tmp_path, monkeypatch):
     """By what leaves on the disk the points that belong to others."""
-    from snm import shares
+    from snm.distributed import dataset as shares
 
     asked = []
     load = shares.load_together

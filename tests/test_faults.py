@@ -21,7 +21,7 @@ from snm import trainer
 from snm.batches import Source
 from snm.checkpoints import Checkpoints, DamagedError, SavingError
 from snm.cli import STOPPED, main
-from snm.copies import host_copy
+from snm.distributed.host_copy import host_copy
 from snm.errors import InputError, StoppedError
 from snm.events import NonFiniteError, Noted, Saved, Skipped, Stepped
 from snm.model import abstract_state

@@ -11,11 +11,9 @@ from jax.sharding import PartitionSpec
 import snm
 from snm.batches import Source
 from snm.data.weighting import Weighting
-from snm.errors import InputError
-from snm.events import NonFiniteError, Stepped
-from snm.loop import compiled_steps
-from snm.meshes import DATA as OVER_DATA
-from snm.meshes import (
+from snm.distributed.collectives import Shard
+from snm.distributed.mesh import DATA as OVER_DATA
+from snm.distributed.mesh import (
     LABEL,
     abstract_on,
     feature_axis,
@@ -26,12 +24,14 @@ from snm.meshes import (
     spread,
     table_axes,
 )
+from snm.errors import InputError
+from snm.events import NonFiniteError, Stepped
+from snm.loop import compiled_steps
 from snm.model import init_state
 from snm.order import Order
 from snm.phases import Started
 from snm.prediction import compiled_top
 from snm.resolution import make_model, resolve
-from snm.shards import Shard
 from snm.sources import make_source
 from snm.tables import table as rows_module
 from snm.tables.table import SparseRows

@@ -169,8 +169,8 @@ def test_schedules_and_shapes(points):
 
 def test_dropout_keeps_the_expected_sum(points):
     """At each visit other features are left out; a rate, a seed and a step name them."""
+    from snm.distributed.collectives import Shard
     from snm.model import _dropped_out
-    from snm.shards import Shard
 
     alone = Shard(0, None, None, None)
 

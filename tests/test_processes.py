@@ -27,10 +27,10 @@ import snm
 from snm.checkpoints import Checkpoints, SavingError
 from snm.data.formats.dispatch import write_text
 from snm.data.weighting import Weighting
+from snm.distributed.launch import GONE, Meeting, launched
+from snm.distributed.mesh import lanes_here, make_mesh, spread_stack
+from snm.distributed.processes import Agreed
 from snm.errors import InputError
-from snm.meeting import GONE, Meeting, launched
-from snm.meshes import lanes_here, make_mesh, spread_stack
-from snm.processes import Agreed
 from snm.resolution import make_model, resolve
 from snm.runs import RunFolder
 from snm.saving import TogetherWriter

@@ -4,7 +4,7 @@ import pytest
 
 import snm
 from benchmarks import scaling
-from snm.meshes import parse_mesh
+from snm.distributed.mesh import parse_mesh
 
 MODULE = """
   %a = f32[256,512]{1,0} all-gather(%q), channel_id=1, replica_groups={{0,4},{1,5}}, dimensions={0}

@@ -13,13 +13,13 @@ from snm import areas
 from snm.cli import main
 from snm.config import preset
 from snm.data.dataset import Points
+from snm.distributed.dataset import seen_labels
 from snm.errors import InputError
 from snm.events import Stepped
 from snm.export.index import IndexedPredictor, Settings, build_index
 from snm.export.measure import measure
 from snm.prediction import _compiled_order, compiled_top
 from snm.resolution import resolve
-from snm.shares import seen_labels
 from snm.theory.auc import empirical_auc
 from snm.topk import search as scoring
 

@@ -17,11 +17,11 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from snm.batches import OF_POINTS
-from snm.copies import host_copy
+from snm.distributed.host_copy import host_copy
+from snm.distributed.processes import everywhere, on_devices
 from snm.errors import InputError
 from snm.head import Head
 from snm.model import Model, TrainState, abstract_state, init_state, join
-from snm.processes import everywhere, on_devices
 
 __all__ = ["DATA", "LABEL", "abstract_on", "feature_axis", "gathered", "initial", "joined",
            "lanes_here", "make_mesh", "on_mesh", "parse_mesh", "points_specs", "shapes_on",

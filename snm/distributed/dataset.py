@@ -20,8 +20,8 @@ from scipy.sparse import csr_matrix
 from snm.data.dataset import SYNTHETIC, Dataset, key_of, load, load_mapped
 from snm.data.statistics import duplicate_test_rows as duplicates_of
 from snm.data.weighting import Weighting, document_counts
+from snm.distributed.processes import first, first_to_say, of_first, several, summed, wait
 from snm.errors import InputError
-from snm.processes import first, first_to_say, of_first, several, summed, wait
 
 __all__ = ["column_counts", "duplicate_test_rows", "fit_weighting", "label_frequency",
            "load_together", "seen_labels"]  # fmt: skip
