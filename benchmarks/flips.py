@@ -208,9 +208,10 @@ def _step(model: Any, source: Any, shape: Any, mesh: Any) -> Any:
     import jax
     from jax.sharding import PartitionSpec
 
-    from snm import head, thresholds
     from snm.distributed.mesh import DATA, on_mesh, stack_specs, state_specs, table_axes
-    from snm.mining import mine
+    from snm.head import by_threshold as thresholds
+    from snm.head import head
+    from snm.head.mining import mine
     from snm.model import train_step
 
     axes = {} if mesh is None else {**table_axes(mesh), "data_axis": DATA}

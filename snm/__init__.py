@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from snm.data.synthetic import generate
     from snm.errors import InputError
     from snm.estimator import SNMClassifier
-    from snm.head import Head, init_head, update_head
+    from snm.head.head import Head, init_head, update_head
+    from snm.head.spec import HeadSpec
     from snm.prediction import Predictor
     from snm.runs import load
-    from snm.spec import HeadSpec
     from snm.tables.table import normalize
     from snm.trainer import evaluate, train, training
 
@@ -38,10 +38,10 @@ _HOMES = {
     "Points": "data.dataset",
     "generate": "data.synthetic",
     "InputError": "errors",
-    "Head": "head",
-    "HeadSpec": "spec",
-    "init_head": "head",
-    "update_head": "head",
+    "Head": "head.head",
+    "HeadSpec": "head.spec",
+    "init_head": "head.head",
+    "update_head": "head.head",
     "Predictor": "prediction",
     "SNMClassifier": "estimator",
     "normalize": "tables.table",

@@ -22,9 +22,9 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from snm.blocks import Csr, gather, padded, part_of, take
+from snm.head.spec import HeadSpec
 from snm.order import Order
 from snm.sampling.sample import FrequencySampler, Sample, in_batch, uniform_device, uniform_host
-from snm.spec import HeadSpec
 from snm.tables.by_row import Columns, columns_of
 from snm.tables.table import SparseRows
 

@@ -14,7 +14,7 @@ from snm.batches import Batch, Source
 from snm.distributed.mesh import gathered
 from snm.distributed.processes import several
 from snm.encoder import apply_tower
-from snm.head import update_head
+from snm.head.head import update_head
 from snm.model import Model, TrainState
 from snm.saving import has_room
 from snm.tables.rounding import as_float, noise_of

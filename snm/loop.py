@@ -45,9 +45,9 @@ from snm.events import (
     Skipped,
     Stepped,
 )
+from snm.head.spec import HeadSpec
 from snm.model import Model, TrainState, train_steps
 from snm.saving import Store, writer_for
-from snm.spec import HeadSpec
 
 __all__ = [
     "compiled_steps",

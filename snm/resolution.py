@@ -10,10 +10,10 @@ from snm.config import Config, preset
 from snm.data.dataset import Dataset
 from snm.distributed.dataset import seen_labels
 from snm.errors import InputError
+from snm.head.spec import HeadSpec
 from snm.losses.mined_lists import LIST_LOSSES, ListLoss
 from snm.model import Model
 from snm.sampling.sample import auto_size
-from snm.spec import HeadSpec
 
 __all__ = ["head_spec", "head_stages", "make_model", "resolve"]
 

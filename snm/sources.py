@@ -17,9 +17,9 @@ from snm.data.weighting import Weighting
 from snm.distributed.dataset import column_counts
 from snm.distributed.mesh import DATA, lanes_here, parse_mesh
 from snm.distributed.processes import of_first
+from snm.head.spec import HeadSpec
 from snm.order import Order
 from snm.sampling.sample import FrequencySampler, in_batch_log_weights
-from snm.spec import HeadSpec
 from snm.tables.by_row import count_frequent
 
 __all__ = ["Share", "keeps_on_device", "labelled_rows", "make_source", "source_of"]

@@ -18,8 +18,8 @@ from head_reference import (
     reference,
 )
 
-from snm import backward
-from snm.head import Head, update_head
+from snm.head import by_pairs as backward
+from snm.head.head import Head, update_head
 from snm.losses import rank_weights as weights
 from snm.losses.mined_lists import ListLoss
 from snm.sampling.sample import FrequencySampler, in_batch

@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import pytest
 from jax import lax
 
-from snm.head import Head, update_head
+from snm.head.head import Head, update_head
+from snm.head.spec import HeadSpec
 from snm.losses.mined_lists import ListLoss
 from snm.sampling.sample import Sample
-from snm.spec import HeadSpec
 from snm.tables.rounding import storage
 from snm.tables.table import RowTable, SparseRows, bag
 from snm.tables.updates import update_rows

@@ -23,10 +23,10 @@ from scipy.sparse import csr_matrix
 from snm.blocks import block_of
 from snm.data.dataset import Points
 from snm.errors import InputError
+from snm.head.spec import HeadSpec
 from snm.losses.rank_weights import theta_norms
 from snm.model import Model, TrainState, best_labels, embed
 from snm.prediction import Predictor
-from snm.spec import HeadSpec
 from snm.tables.rounding import as_float
 from snm.tables.table import SparseRows
 from snm.theory.complexity import linear_closed_form

@@ -21,13 +21,13 @@ from snm.blocks import block_of
 from snm.config import Config
 from snm.data.dataset import Dataset, Points
 from snm.evaluation import evaluate_points
-from snm.head import update_head
+from snm.head.head import update_head
+from snm.head.spec import HeadSpec
 from snm.metrics import frequency_groups
 from snm.model import embed
 from snm.prediction import Predictor
 from snm.resolution import head_spec
 from snm.sampling.sample import uniform_host
-from snm.spec import HeadSpec
 from snm.tables.rounding import as_float
 from snm.tables.table import SparseRows
 

@@ -20,7 +20,7 @@ from snm.batches import OF_POINTS
 from snm.distributed.host_copy import host_copy
 from snm.distributed.processes import everywhere, on_devices
 from snm.errors import InputError
-from snm.head import Head
+from snm.head.head import Head
 from snm.model import Model, TrainState, abstract_state, init_state, join
 
 __all__ = ["DATA", "LABEL", "abstract_on", "feature_axis", "gathered", "initial", "joined",

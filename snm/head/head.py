@@ -25,15 +25,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from snm import backward, products, thresholds
 from snm.distributed.collectives import Shard
+from snm.head import by_blocks as products
+from snm.head import by_pairs as backward
+from snm.head import by_threshold as thresholds
+from snm.head.mining import mine
+from snm.head.spec import HeadSpec
 from snm.losses import mined_lists as lists
 from snm.losses import ordered as losses
 from snm.losses import rank_weights as weights
 from snm.losses import softmax
-from snm.mining import mine
 from snm.sampling.sample import Sample, slots_of
-from snm.spec import HeadSpec
 from snm.tables.table import RowTable, SparseRows, entry_rows, random_rows
 from snm.tables.updates import has_accumulator
 from snm.topk.search import MASKED, Masked

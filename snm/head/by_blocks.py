@@ -2,7 +2,7 @@
 
 The gradient of a block of scores is a matrix C, zero but for the mined pairs or, where all sampled
 negatives share one weight, full. Then the queries receive C @ rows and the rows C.T @ queries: two
-matrix products a block, at any k'. `snm.backward` has the other way, with the same result.
+matrix products a block, at any k'. `snm.head.by_pairs` has the other way, with the same result.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm.backward import Problem, Result, ScoreGradients, positive_block
+from snm.head.by_pairs import Problem, Result, ScoreGradients, positive_block
 from snm.tables.rounding import rounded_rows
 from snm.tables.table import RowTable, bag
 from snm.tables.updates import step_rows, update_rows

@@ -1,7 +1,7 @@
 """From the gradient of the scores to queries, class rows and bias, pair by pair.
 
 Each mined (point, label) pair reads and writes one row. The cost is pairs x dim, so
-it wins while k' is small against B. `snm.products` has the other way, with the same result.
+it wins while k' is small against B. `snm.head.by_blocks` has the other way, with the same result.
 """
 
 from __future__ import annotations

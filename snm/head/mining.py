@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm.backward import Problem
-from snm.spec import HeadSpec
+from snm.head.by_pairs import Problem
+from snm.head.spec import HeadSpec
 from snm.topk.search import Best, Masked, best_scores
 
 __all__ = ["mine"]
