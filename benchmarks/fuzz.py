@@ -14,11 +14,13 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["snm.data", "snm.config", "snm.runs", "snm.checkpoints"]):
+with atheris.instrument_imports(
+    include=["snm.data", "snm.config.settings", "snm.runs", "snm.checkpoints"]
+):
     import test_fuzz as checks
 
     from snm.checkpoints import Checkpoints, DamagedError
-    from snm.config import Config, read_config, write_config
+    from snm.config.settings import Config, read_config, write_config
     from snm.data.formats import dispatch as formats
     from snm.data.weighting import Weighting
     from snm.errors import InputError

@@ -79,9 +79,9 @@ def exchanges(module: str) -> Iterator[Exchange]:
 def compiled(labels: int, features: int, batch: int, mesh_text: str) -> str:
     """The module of one step of the default preset; of the tables there are only shapes."""
     import snm
+    from snm.config.resolve import make_model, resolve
     from snm.distributed.mesh import DATA, abstract_on, make_mesh, spread_stack
     from snm.loop import compiled_steps
-    from snm.resolution import make_model, resolve
     from snm.sources import make_source
 
     data = snm.generate(
@@ -151,11 +151,11 @@ def stepper(data: Any, batch: int, mesh_text: str, mined: int) -> Callable[[], N
     import jax
 
     import snm
+    from snm.config.resolve import make_model, resolve
     from snm.data.weighting import Weighting
     from snm.distributed.mesh import initial, make_mesh, spread_stack
     from snm.loop import compiled_steps
     from snm.model import init_state
-    from snm.resolution import make_model, resolve
     from snm.sources import source_of
 
     config = dataclasses.replace(

@@ -27,8 +27,8 @@ from rich.table import Table
 import snm
 from experiments.arms import scored
 from snm.compare.peers import measure
+from snm.config.resolve import resolve
 from snm.data.dataset import Dataset
-from snm.resolution import resolve
 from snm.runs import machine, write_json
 
 KEYS = ("P@1", "P@3", "P@5")

@@ -16,7 +16,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from snm.config import Config, preset, read_config
+    from snm.config.settings import Config, preset, read_config
     from snm.data.dataset import Dataset, Points
     from snm.data.synthetic import generate
     from snm.errors import InputError
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Config": "config",
-    "preset": "config",
-    "read_config": "config",
+    "Config": "config.settings",
+    "preset": "config.settings",
+    "read_config": "config.settings",
     "Dataset": "data.dataset",
     "Points": "data.dataset",
     "generate": "data.synthetic",

@@ -17,7 +17,7 @@ from snm.bench.command import Bench
 from snm.bounds.command import Bounds
 from snm.commands import Data, Evaluate, Plan, Predict, Stats, Synth, Train, base
 from snm.compare.command import Compare
-from snm.config import Config, preset, read_config
+from snm.config.settings import Config, preset, read_config
 from snm.datasets.command import Fetch, List
 from snm.distributed.launch import leave
 from snm.doctor.command import Doctor

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import OmitArgPrefixes, OmitSubcommandPrefixes, Positional, arg, subcommand
 
-from snm.config import Config
+from snm.config.settings import Config
 from snm.datasets.command import Fetch, List
 from snm.distributed.launch import Meeting, joined
 from snm.importing.command import Import

@@ -19,7 +19,8 @@ except ImportError as error:
         "SNMClassifier needs scikit-learn: pip install 'snm[sklearn]'", name="sklearn"
     ) from error
 
-from snm.config import Config
+from snm.config.resolve import make_model, resolve
+from snm.config.settings import Config
 from snm.data.dataset import Dataset, Points
 from snm.data.weighting import Weighting
 from snm.errors import InputError
@@ -27,7 +28,6 @@ from snm.fitting import Watch, fit_members
 from snm.model import Model, join
 from snm.parameters import SETTINGS, config_of
 from snm.prediction import Predictor
-from snm.resolution import make_model, resolve
 from snm.targets import Targets
 
 __all__ = ["SNMClassifier"]

@@ -15,14 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from snm.config import Config
+from snm.config.resolve import head_stages, make_model
+from snm.config.settings import Config
 from snm.data.weighting import Weighting
 from snm.events import Evaluated, Progress, Saved, Stepped
 from snm.loop import run_steps
 from snm.model import Model, TrainState, init_state
 from snm.phases import member_seed, steps_per_dispatch
 from snm.prediction import Predictor
-from snm.resolution import head_stages, make_model
 from snm.sources import keeps_on_device, make_source
 
 __all__ = ["Fitted", "MemberFit", "Watch", "fit_members"]

@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
-from snm.config import PRESETS, Config, preset
+from snm.config.settings import PRESETS, Config, preset
 from snm.errors import InputError
 
 __all__ = ["SETTINGS", "config_of"]

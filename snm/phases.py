@@ -18,7 +18,8 @@ import numpy as np
 from jax.sharding import Mesh
 
 from snm.batches import Source
-from snm.config import Config
+from snm.config.resolve import head_stages, make_model
+from snm.config.settings import Config
 from snm.data.dataset import Dataset, Points
 from snm.data.weighting import Weighting
 from snm.distributed.dataset import label_frequency
@@ -31,7 +32,6 @@ from snm.logs import EventLog
 from snm.loop import run_steps
 from snm.model import Model, TrainState, abstract_state, init_state
 from snm.prediction import Predictor
-from snm.resolution import head_stages, make_model
 from snm.runs import RunFolder, load_member, versions
 from snm.sources import labelled_rows, source_of
 from snm.tables.rounding import as_float, to_nearest

@@ -11,7 +11,8 @@ from typing import Any
 import jax
 from rich.table import Table
 
-from snm.config import Config
+from snm.config.resolve import resolve
+from snm.config.settings import Config
 from snm.data.dataset import Dataset, load
 from snm.distributed.host_copy import state_bytes
 from snm.distributed.mesh import parse_mesh
@@ -28,7 +29,6 @@ from snm.plan import (
     parse_bytes,
     seconds_per_step,
 )
-from snm.resolution import resolve
 from snm.system.terminal import console
 from snm.ways import ways_to_fit
 
@@ -177,8 +177,8 @@ def refuse_what_cannot_fit(dataset: Dataset, config: Config, memory: str | None)
 
 def _rough(config: Config, dataset: Dataset) -> int:
     """Bytes of all members' tables, and of a batch against its sample."""
+    from snm.config.resolve import make_model
     from snm.model import abstract_state
-    from snm.resolution import make_model
 
     train = dataset.train
     model = make_model(config, train.num_features, train.num_labels, 1)

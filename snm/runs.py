@@ -26,7 +26,8 @@ import numpy as np
 from jax.sharding import Mesh
 
 from snm.checkpoints import Checkpoints
-from snm.config import Config, read_config, write_config
+from snm.config.resolve import make_model
+from snm.config.settings import Config, read_config, write_config
 from snm.data.formats.dispatch import read_names
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
@@ -34,7 +35,6 @@ from snm.distributed.mesh import abstract_on, joined
 from snm.errors import InputError
 from snm.model import Model, TrainState, join
 from snm.prediction import Predictor
-from snm.resolution import make_model
 from snm.system.files import write_whole
 from snm.system.locks import LOCK
 from snm.system.memory import peak_memory

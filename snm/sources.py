@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.batches import Source
-from snm.config import Config
+from snm.config.settings import Config
 from snm.data.dataset import Points
 from snm.data.weighting import Weighting
 from snm.distributed.dataset import column_counts

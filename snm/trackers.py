@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from snm.config import read_config
+from snm.config.settings import read_config
 from snm.errors import InputError, StoppedError
 from snm.events import Evaluated, Noted, Stepped
 from snm.phases import Started

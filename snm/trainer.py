@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from snm.config import Config
+from snm.config.resolve import resolve
+from snm.config.settings import Config
 from snm.data.dataset import Dataset
 from snm.data.dataset import load as load_dataset
 from snm.distributed.dataset import (
@@ -29,7 +30,6 @@ from snm.events import Event
 from snm.phases import Phase, PhaseRun, Started, first_phase, member_seed
 from snm.prediction import Predictor
 from snm.progress import in_notebook, with_bar
-from snm.resolution import resolve
 from snm.runs import (
     RunFolder,
     assemble,
@@ -265,7 +265,7 @@ def evaluate(
     Raises:
       InputError: no run, no test points, or data of another shape.
     """
-    from snm.config import read_config
+    from snm.config.settings import read_config
 
     folder = RunFolder(Path(run))
     predictor = load(run)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from snm.config import Config
+from snm.config.settings import Config
 from snm.errors import InputError
 from snm.system.terminal import console, displayed, progress_bar, say, waiting
 
@@ -106,9 +106,9 @@ def run_training(
         return
 
     from snm import trainer
+    from snm.config.resolve import resolve
     from snm.events import Evaluated, Noted, Skipped, Stepped
     from snm.plan_verb import refuse_what_cannot_fit
-    from snm.resolution import resolve
 
     with waiting("planning"):
         config = resolve(config, dataset)
@@ -197,7 +197,7 @@ def _stop_wished() -> Iterator[Callable[[], bool]]:
 def _print_plan(dataset: Any, config: Config) -> None:
     import dataclasses
 
-    from snm.resolution import resolve
+    from snm.config.resolve import resolve
 
     config = resolve(config, dataset)
     table = Table(title="settings", title_justify="left", show_header=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from snm.config import Config
+from snm.config.settings import Config
 from snm.distributed.mesh import DATA, LABEL, feature_axis, parse_mesh
 from snm.model import Model
 from snm.plan import Forecast, Needs, account

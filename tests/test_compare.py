@@ -19,8 +19,8 @@ from snm.compare.jobs import Job, result_of, run_jobs
 from snm.compare.probe import Probe
 from snm.compare.summary import interval, summarized
 from snm.compare.tables import markdown, sheets
-from snm.config import LISTWISE, read_config
-from snm.resolution import resolve
+from snm.config.resolve import resolve
+from snm.config.settings import LISTWISE, read_config
 from snm.runs import read_json
 
 TOML = """

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import snm
-from snm import rules
 from snm.cli import _settings_base
-from snm.config import LISTWISE, PRESETS, Config, preset, read_config, write_config
+from snm.config import auto as rules
+from snm.config.resolve import head_spec, resolve
+from snm.config.settings import LISTWISE, PRESETS, Config, preset, read_config, write_config
 from snm.errors import InputError
-from snm.resolution import head_spec, resolve
 
 
 def toml(folder: Path, text: str) -> Path:

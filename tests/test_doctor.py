@@ -12,10 +12,10 @@ from test_cli import call, refused
 
 import snm
 from snm import plan_verb
+from snm.config.resolve import resolve
 from snm.doctor import environment, of_data
 from snm.doctor.of_run import examine_run
 from snm.plan import account, forecast
-from snm.resolution import resolve
 
 
 @pytest.fixture

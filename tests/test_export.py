@@ -14,13 +14,13 @@ from scipy.sparse import random_array
 from test_cli import call, refused
 
 import snm
+from snm.config.resolve import make_model
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.export.index import IndexedPredictor, Settings, build_index
 from snm.export.measure import measure
 from snm.model import init_state
 from snm.prediction import Predictor
-from snm.resolution import make_model
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from snm.checkpoints import Checkpoints, DamagedError
-from snm.config import Config, read_config, write_config
+from snm.config.settings import Config, read_config, write_config
 from snm.data import cache
 from snm.data.dataset import load
 from snm.data.formats import dispatch as formats

@@ -10,6 +10,7 @@ from jax.sharding import PartitionSpec
 
 import snm
 from snm.batches import Source
+from snm.config.resolve import make_model, resolve
 from snm.data.weighting import Weighting
 from snm.distributed.collectives import Shard
 from snm.distributed.mesh import DATA as OVER_DATA
@@ -31,7 +32,6 @@ from snm.model import init_state
 from snm.order import Order
 from snm.phases import Started
 from snm.prediction import compiled_top
-from snm.resolution import make_model, resolve
 from snm.sources import make_source
 from snm.tables import table as rows_module
 from snm.tables.table import SparseRows

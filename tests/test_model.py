@@ -11,9 +11,9 @@ import tiny
 from scipy import sparse
 
 from snm.blocks import block_of
+from snm.config.resolve import head_spec, make_model
 from snm.encoder import ENCODERS, apply_tower
 from snm.model import abstract_state, best_labels, init_state, train_step
-from snm.resolution import head_spec, make_model
 from snm.sources import make_source
 from snm.tables.table import normalize
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import snm
 from snm.cli import main
+from snm.config.resolve import resolve
 from snm.errors import InputError
 from snm.plan import Needs, account, forecast, parse_bytes, seconds_per_step
-from snm.resolution import resolve
 from snm.ways import ways_to_fit
 
 MIB = 1 << 20

@@ -25,13 +25,13 @@ from scipy import sparse
 
 import snm
 from snm.checkpoints import Checkpoints, SavingError
+from snm.config.resolve import make_model, resolve
 from snm.data.formats.dispatch import write_text
 from snm.data.weighting import Weighting
 from snm.distributed.launch import GONE, Meeting, launched
 from snm.distributed.mesh import lanes_here, make_mesh, spread_stack
 from snm.distributed.processes import Agreed
 from snm.errors import InputError
-from snm.resolution import make_model, resolve
 from snm.runs import RunFolder
 from snm.saving import TogetherWriter
 from snm.sources import make_source, source_of

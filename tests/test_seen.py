@@ -11,7 +11,8 @@ from scipy import sparse
 import snm
 from snm import areas
 from snm.cli import main
-from snm.config import preset
+from snm.config.resolve import resolve
+from snm.config.settings import preset
 from snm.data.dataset import Points
 from snm.distributed.dataset import seen_labels
 from snm.errors import InputError
@@ -19,7 +20,6 @@ from snm.events import Stepped
 from snm.export.index import IndexedPredictor, Settings, build_index
 from snm.export.measure import measure
 from snm.prediction import _compiled_order, compiled_top
-from snm.resolution import resolve
 from snm.theory.auc import empirical_auc
 from snm.topk import search as scoring
 

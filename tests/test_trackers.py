@@ -11,7 +11,7 @@ import tiny
 from test_cli import call, refused
 
 from snm import trackers
-from snm.config import write_config
+from snm.config.settings import write_config
 from snm.errors import InputError, StoppedError
 from snm.events import Evaluated, Noted, Stepped
 from snm.logs import EventLog

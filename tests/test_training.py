@@ -20,13 +20,13 @@ import snm
 from snm.batches import Source
 from snm.checkpoints import Checkpoints
 from snm.cli import main
+from snm.config.auto import auto_learning_rate
+from snm.config.resolve import head_spec, head_stages, make_model, resolve
 from snm.errors import InputError
 from snm.evaluation import evaluate_points
 from snm.events import Evaluated, NonFiniteError, Probed, Saved, Stepped
 from snm.model import abstract_state
 from snm.phases import _initial
-from snm.resolution import head_spec, head_stages, make_model, resolve
-from snm.rules import auto_learning_rate
 from snm.runs import RunFolder, load_member
 from snm.sources import make_source
 from snm.trainer import Finished, Started, training

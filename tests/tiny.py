@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from snm.config import Config, preset
+from snm.config.settings import Config, preset
 from snm.data.dataset import Dataset, load
 
 POINTS, TEST_POINTS, FEATURES, LABELS = 60, 20, 30, 20

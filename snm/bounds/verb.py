@@ -26,7 +26,7 @@ def run_bounds(command: Bounds) -> None:
     """
     from snm import runs
     from snm.bounds.measure import bounds_of_run, measure
-    from snm.config import read_config
+    from snm.config.settings import read_config
     from snm.system.cache_folder import keep_programs
     from snm.trainer import data_of_run
 

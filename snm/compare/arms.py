@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from snm.config import LISTWISE, Config
+from snm.config.settings import LISTWISE, Config
 from snm.errors import InputError
 
 __all__ = ["BASELINE", "EXTRAS", "Arm", "grid_of", "plan_arms"]

@@ -16,8 +16,8 @@ import numpy as np
 from snm.compare.arms import Arm, grid_of
 from snm.compare.jobs import Job, Running, result_of, run_jobs
 from snm.compare.summary import summarized
+from snm.config.resolve import resolve
 from snm.data.dataset import Dataset
-from snm.resolution import resolve
 from snm.runs import read_json, write_json
 
 __all__ = ["WATCH", "Campaign", "Plan"]

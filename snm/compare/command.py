@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from snm.config import Config, Loss, preset, read_config
+from snm.config.settings import Config, Loss, preset, read_config
 
 __all__ = ["Compare"]
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from snm.config import Config
+from snm.config.settings import Config
 from snm.runs import read_json, write_json
 
 __all__ = ["Job", "Running", "result_of", "run_jobs"]

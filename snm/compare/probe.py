@@ -18,7 +18,8 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from snm.blocks import block_of
-from snm.config import Config
+from snm.config.resolve import head_spec
+from snm.config.settings import Config
 from snm.data.dataset import Dataset, Points
 from snm.evaluation import evaluate_points
 from snm.head.head import update_head
@@ -26,7 +27,6 @@ from snm.head.spec import HeadSpec
 from snm.metrics import frequency_groups
 from snm.model import embed
 from snm.prediction import Predictor
-from snm.resolution import head_spec
 from snm.sampling.sample import uniform_host
 from snm.tables.rounding import as_float
 from snm.tables.table import SparseRows

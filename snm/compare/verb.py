@@ -20,7 +20,7 @@ from snm.compare.campaign import Campaign, Plan
 from snm.compare.command import Compare
 from snm.compare.jobs import Running
 from snm.compare.tables import Sheet, markdown, sheets
-from snm.config import Config
+from snm.config.settings import Config
 from snm.data.dataset import Dataset, load
 from snm.errors import InputError
 from snm.runs import read_json, surroundings, write_json

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from snm.config import Config
+from snm.config.settings import Config
 from snm.data.dataset import Dataset
 from snm.errors import InputError
 from snm.runs import read_json, write_json

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from snm.config import Config
+from snm.config.settings import Config
 from snm.data.dataset import SYNTHETIC, Dataset, fetched, find_files, load
 from snm.data.repository.registry import read_registry
 from snm.data.statistics import describe, duplicate_rows
@@ -262,8 +262,8 @@ def _memory(source: str, dataset: Dataset) -> Iterator[Finding]:
     """What `snm plan` expects of a run with the default settings."""
     if isinstance(devices(), str):
         return  # jax cannot start, which is told with the environment
+    from snm.config.resolve import resolve
     from snm.plan_verb import room, size_in_words
-    from snm.resolution import resolve
 
     try:
         expected = room(dataset, resolve(Config(), dataset))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from snm.config import Config, read_config
+from snm.config.settings import Config, read_config
 from snm.data.dataset import load as load_dataset
 from snm.doctor.findings import Finding
 from snm.errors import InputError

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from rich.text import Text
 
-from snm.config import read_config
+from snm.config.settings import read_config
 from snm.data.dataset import Dataset
 from snm.data.dataset import load as load_data
 from snm.data.formats.dispatch import read_lines

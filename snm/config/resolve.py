@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-from snm import rules
-from snm.config import Config, preset
+from snm.config import auto as rules
+from snm.config.settings import Config, preset
 from snm.data.dataset import Dataset
 from snm.distributed.dataset import seen_labels
 from snm.errors import InputError

@@ -1,0 +1,1 @@
+"""Settings: presets, TOML files, what `auto` stands for, and their resolution against a data set."""
