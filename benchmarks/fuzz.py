@@ -15,11 +15,11 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(
-    include=["snm.data", "snm.config.settings", "snm.runs", "snm.checkpoints"]
+    include=["snm.data", "snm.config.settings", "snm.runs", "snm.checkpoints.store"]
 ):
     import test_fuzz as checks
 
-    from snm.checkpoints import Checkpoints, DamagedError
+    from snm.checkpoints.store import Checkpoints, DamagedError
     from snm.config.settings import Config, read_config, write_config
     from snm.data.formats import dispatch as formats
     from snm.data.weighting import Weighting

@@ -22,6 +22,7 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from snm.batches import Source
+from snm.checkpoints.writer import Store, writer_for
 from snm.diagnosis import NonFinite, diagnose, points_of_step
 from snm.distributed.mesh import (
     DATA,
@@ -47,7 +48,6 @@ from snm.events import (
 )
 from snm.head.spec import HeadSpec
 from snm.model import Model, TrainState, train_steps
-from snm.saving import Store, writer_for
 
 __all__ = [
     "compiled_steps",

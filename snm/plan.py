@@ -27,6 +27,7 @@ from scipy.sparse import csr_matrix
 
 from snm.batches import Source
 from snm.blocks import block_of
+from snm.checkpoints.writer import has_room
 from snm.config.resolve import head_stages, make_model
 from snm.config.settings import Config
 from snm.data.dataset import Dataset
@@ -38,7 +39,6 @@ from snm.loop import compiled_steps
 from snm.model import Model, abstract_state, init_state, join
 from snm.phases import first_phase, steps_per_dispatch
 from snm.prediction import ROWS, compiled_top
-from snm.saving import has_room
 from snm.sources import source_of
 from snm.system.memory import available_memory, resident_memory
 

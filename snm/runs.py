@@ -25,7 +25,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from snm.checkpoints import Checkpoints
+from snm.checkpoints.store import Checkpoints
 from snm.config.resolve import make_model
 from snm.config.settings import Config, read_config, write_config
 from snm.data.formats.dispatch import read_names

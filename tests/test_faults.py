@@ -19,7 +19,8 @@ import tiny
 import snm
 from snm import trainer
 from snm.batches import Source
-from snm.checkpoints import Checkpoints, DamagedError, SavingError
+from snm.checkpoints.store import Checkpoints, DamagedError, SavingError
+from snm.checkpoints.writer import Writer
 from snm.cli import STOPPED, main
 from snm.distributed.host_copy import host_copy
 from snm.errors import InputError, StoppedError
@@ -27,7 +28,6 @@ from snm.events import NonFiniteError, Noted, Saved, Skipped, Stepped
 from snm.model import abstract_state
 from snm.order import Order
 from snm.runs import RunFolder
-from snm.saving import Writer
 from snm.system.locks import LOCK, locked
 from snm.system.signals import stop_wished
 
@@ -371,7 +371,7 @@ def test_a_state_over_several_devices_is_copied_whole():
 
 @pytest.mark.parametrize("aside", [False, True])
 def test_training_goes_on_while_a_checkpoint_is_written(data, whole, tmp_path, monkeypatch, aside):
-    monkeypatch.setattr("snm.saving.has_room", lambda state: aside)
+    monkeypatch.setattr("snm.checkpoints.writer.has_room", lambda state: aside)
     save, saving = Checkpoints.save, []
 
     def slow(self, *args):
@@ -414,7 +414,7 @@ def test_so_it_does_on_a_mesh(data, tmp_path, monkeypatch):
     """Of 20 labels in eight parts; what is kept has no added rows, and the same bits."""
     begin, during, found = Checkpoints.begin, 0, {}
     for aside in (False, True):
-        monkeypatch.setattr("snm.saving.has_room", lambda state, aside=aside: aside)
+        monkeypatch.setattr("snm.checkpoints.writer.has_room", lambda state, aside=aside: aside)
         run, saving = tmp_path / str(aside), threading.Event()
 
         def slow(self, *args, saving=saving):
@@ -457,8 +457,8 @@ def last_good(run, whole):
 @pytest.mark.parametrize("aside", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_full_disk_stops_the_run_with_a_clear_line(data, whole, tmp_path, monkeypatch, aside):
     """The second checkpoint finds no room: half of it is written when the disk says so."""
-    monkeypatch.setattr("snm.saving.has_room", lambda state: aside)
-    from snm import checkpoints as module
+    monkeypatch.setattr("snm.checkpoints.writer.has_room", lambda state: aside)
+    from snm.checkpoints import store as module
 
     save = module.ocp.save_checkpointables_async
 

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from snm.checkpoints import Checkpoints, DamagedError
+from snm.checkpoints.store import Checkpoints, DamagedError
 from snm.config.settings import Config, read_config, write_config
 from snm.data import cache
 from snm.data.dataset import load

@@ -24,7 +24,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import snm
-from snm.checkpoints import Checkpoints, SavingError
+from snm.checkpoints.store import Checkpoints, SavingError
+from snm.checkpoints.writer import TogetherWriter
 from snm.config.resolve import make_model, resolve
 from snm.data.formats.dispatch import write_text
 from snm.data.weighting import Weighting
@@ -33,7 +34,6 @@ from snm.distributed.mesh import lanes_here, make_mesh, spread_stack
 from snm.distributed.processes import Agreed
 from snm.errors import InputError
 from snm.runs import RunFolder
-from snm.saving import TogetherWriter
 from snm.sources import make_source, source_of
 from snm.trainer import train
 

@@ -18,7 +18,7 @@ from conftest import real_data_folder
 
 import snm
 from snm.batches import Source
-from snm.checkpoints import Checkpoints
+from snm.checkpoints.store import Checkpoints
 from snm.cli import main
 from snm.config.auto import auto_learning_rate
 from snm.config.resolve import head_spec, head_stages, make_model, resolve

@@ -13,7 +13,7 @@ from snm.bench import peers
 from snm.bench.contest import Contest, Ours
 from snm.bench.machine import Machine, Work
 from snm.bench.shapes import Shape, model_of, points_of, state_of
-from snm.checkpoints import Checkpoints
+from snm.checkpoints.store import Checkpoints
 from snm.data import cache
 from snm.data.formats.dispatch import write_text
 from snm.data.formats.text import read_text

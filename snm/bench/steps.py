@@ -19,7 +19,7 @@ from snm.bench import peers
 from snm.bench.contest import Contest, Contestant, Missing, Ours
 from snm.bench.machine import Machine, Work
 from snm.bench.shapes import Shape, model_of, source_of, state_of
-from snm.checkpoints import Checkpoints
+from snm.checkpoints.store import Checkpoints
 from snm.events import Progress, Stepped
 from snm.loop import run_steps
 from snm.model import train_step, train_steps

@@ -30,7 +30,7 @@ from typing import Any
 import jax
 from orbax.checkpoint import v1 as ocp
 
-from snm.disk import REASONS, disk_trouble, reason_number, require_room
+from snm.checkpoints.disk_errors import REASONS, disk_trouble, reason_number, require_room
 from snm.distributed.processes import first, first_to_say, of_first, several
 from snm.errors import InputError
 

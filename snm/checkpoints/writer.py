@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from snm.checkpoints import Checkpoints
-from snm.disk import REASONS, reason_number
+from snm.checkpoints.disk_errors import REASONS, reason_number
+from snm.checkpoints.store import Checkpoints
 from snm.distributed.host_copy import bytes_here, host_copy
 from snm.distributed.processes import Agreed, first_to_say, several
 from snm.system.memory import available_memory

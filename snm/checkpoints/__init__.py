@@ -1,0 +1,1 @@
+"""Checkpoints: written on the side, verified when read. The only package that imports orbax."""
