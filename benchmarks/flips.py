@@ -158,11 +158,11 @@ def compared(
     import jax
 
     import snm
+    from snm.batches.build import source_of
     from snm.config.resolve import make_model, resolve
     from snm.data.weighting import Weighting
     from snm.distributed.mesh import initial, make_mesh, spread, spread_stack
     from snm.model import init_state
-    from snm.sources import source_of
 
     config = resolve(dataclasses.replace(snm.preset("default"), **settings), data)
     train = data.train

@@ -79,10 +79,10 @@ def exchanges(module: str) -> Iterator[Exchange]:
 def compiled(labels: int, features: int, batch: int, mesh_text: str) -> str:
     """The module of one step of the default preset; of the tables there are only shapes."""
     import snm
+    from snm.batches.build import make_source
     from snm.config.resolve import make_model, resolve
     from snm.distributed.mesh import DATA, abstract_on, make_mesh, spread_stack
     from snm.loop import compiled_steps
-    from snm.sources import make_source
 
     data = snm.generate(
         points=batch, test_points=1, features=2000, labels=1000, seed=0,
@@ -151,12 +151,12 @@ def stepper(data: Any, batch: int, mesh_text: str, mined: int) -> Callable[[], N
     import jax
 
     import snm
+    from snm.batches.build import source_of
     from snm.config.resolve import make_model, resolve
     from snm.data.weighting import Weighting
     from snm.distributed.mesh import initial, make_mesh, spread_stack
     from snm.loop import compiled_steps
     from snm.model import init_state
-    from snm.sources import source_of
 
     config = dataclasses.replace(
         snm.preset("default"), batch_size=batch, mined=mined, **TIMED_SETTINGS

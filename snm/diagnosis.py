@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from snm.batches import Batch, Source
+from snm.batches.source import Batch, Source
 from snm.checkpoints.writer import has_room
 from snm.distributed.mesh import gathered
 from snm.distributed.processes import several

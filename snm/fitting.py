@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from snm.batches.build import keeps_on_device, make_source
 from snm.config.resolve import head_stages, make_model
 from snm.config.settings import Config
 from snm.data.weighting import Weighting
@@ -23,7 +24,6 @@ from snm.loop import run_steps
 from snm.model import Model, TrainState, init_state
 from snm.phases import member_seed, steps_per_dispatch
 from snm.prediction import Predictor
-from snm.sources import keeps_on_device, make_source
 
 __all__ = ["Fitted", "MemberFit", "Watch", "fit_members"]
 

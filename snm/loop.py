@@ -21,7 +21,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
-from snm.batches import Source
+from snm.batches.source import Source
 from snm.checkpoints.writer import Store, writer_for
 from snm.diagnosis import NonFinite, diagnose, points_of_step
 from snm.distributed.mesh import (

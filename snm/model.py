@@ -14,7 +14,7 @@ from flax import nnx
 from jax import lax
 
 from snm.areas import pairs_in_order
-from snm.batches import Batch
+from snm.batches.source import Batch
 from snm.distributed.collectives import Shard
 from snm.encoder import Tower, apply_tower, init_tower
 from snm.head.head import Head, init_head, update_head

@@ -17,7 +17,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from snm.batches import Source
+from snm.batches.build import labelled_rows, source_of
+from snm.batches.source import Source
 from snm.config.resolve import head_stages, make_model
 from snm.config.settings import Config
 from snm.data.dataset import Dataset, Points
@@ -33,7 +34,6 @@ from snm.loop import run_steps
 from snm.model import Model, TrainState, abstract_state, init_state
 from snm.prediction import Predictor
 from snm.runs import RunFolder, load_member, versions
-from snm.sources import labelled_rows, source_of
 from snm.tables.rounding import as_float, to_nearest
 from snm.tables.table import RowTable
 

@@ -25,8 +25,9 @@ import numpy as np
 from jax.sharding import Mesh
 from scipy.sparse import csr_matrix
 
-from snm.batches import Source
-from snm.blocks import block_of
+from snm.batches.build import source_of
+from snm.batches.csr_blocks import block_of
+from snm.batches.source import Source
 from snm.checkpoints.writer import has_room
 from snm.config.resolve import head_stages, make_model
 from snm.config.settings import Config
@@ -39,7 +40,6 @@ from snm.loop import compiled_steps
 from snm.model import Model, abstract_state, init_state, join
 from snm.phases import first_phase, steps_per_dispatch
 from snm.prediction import ROWS, compiled_top
-from snm.sources import source_of
 from snm.system.memory import available_memory, resident_memory
 
 __all__ = [

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csr_matrix
 
-from snm.blocks import block_of
+from snm.batches.csr_blocks import block_of
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.distributed.mesh import DATA, lanes_here, on_mesh, spread_points, state_specs, table_axes

@@ -18,7 +18,8 @@ import tiny
 
 import snm
 from snm import trainer
-from snm.batches import Source
+from snm.batches.epoch_order import Order
+from snm.batches.source import Source
 from snm.checkpoints.store import Checkpoints, DamagedError, SavingError
 from snm.checkpoints.writer import Writer
 from snm.cli import STOPPED, main
@@ -26,7 +27,6 @@ from snm.distributed.host_copy import host_copy
 from snm.errors import InputError, StoppedError
 from snm.events import NonFiniteError, Noted, Saved, Skipped, Stepped
 from snm.model import abstract_state
-from snm.order import Order
 from snm.runs import RunFolder
 from snm.system.locks import LOCK, locked
 from snm.system.signals import stop_wished

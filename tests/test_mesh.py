@@ -9,7 +9,9 @@ import pytest
 from jax.sharding import PartitionSpec
 
 import snm
-from snm.batches import Source
+from snm.batches.build import make_source
+from snm.batches.epoch_order import Order
+from snm.batches.source import Source
 from snm.config.resolve import make_model, resolve
 from snm.data.weighting import Weighting
 from snm.distributed.collectives import Shard
@@ -29,10 +31,8 @@ from snm.errors import InputError
 from snm.events import NonFiniteError, Stepped
 from snm.loop import compiled_steps
 from snm.model import init_state
-from snm.order import Order
 from snm.phases import Started
 from snm.prediction import compiled_top
-from snm.sources import make_source
 from snm.tables import table as rows_module
 from snm.tables.table import SparseRows
 from snm.trainer import training

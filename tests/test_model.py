@@ -10,11 +10,11 @@ import pytest
 import tiny
 from scipy import sparse
 
-from snm.blocks import block_of
+from snm.batches.build import make_source
+from snm.batches.csr_blocks import block_of
 from snm.config.resolve import head_spec, make_model
 from snm.encoder import ENCODERS, apply_tower
 from snm.model import abstract_state, best_labels, init_state, train_step
-from snm.sources import make_source
 from snm.tables.table import normalize
 
 POINTS, FEATURES, LABELS, SAMPLED, MINED = 6, 11, 9, 5, 2

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from snm.order import Order
+from snm.batches.epoch_order import Order
 
 
 @settings(deadline=None)

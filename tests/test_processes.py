@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import snm
+from snm.batches.build import make_source, source_of
 from snm.checkpoints.store import Checkpoints, SavingError
 from snm.checkpoints.writer import TogetherWriter
 from snm.config.resolve import make_model, resolve
@@ -34,7 +35,6 @@ from snm.distributed.mesh import lanes_here, make_mesh, spread_stack
 from snm.distributed.processes import Agreed
 from snm.errors import InputError
 from snm.runs import RunFolder
-from snm.sources import make_source, source_of
 from snm.trainer import train
 
 STOPPED = 75
@@ -196,7 +196,7 @@ def test_a_process_makes_its_own_lanes_of_the_same_batches(sampler, resident, da
     mesh = make_mesh("data=4", tiny.LABELS, tiny.CONFIG.batch_size)
 
     def source(own):
-        monkeypatch.setattr("snm.sources.lanes_here", lambda _: own)
+        monkeypatch.setattr("snm.batches.build.lanes_here", lambda _: own)
         return source_of(config, model.head, dataset.train, rows, weighting, mesh)
 
     def same(mine, every, own, axis):
@@ -213,7 +213,7 @@ def test_a_process_makes_its_own_lanes_of_the_same_batches(sampler, resident, da
         assert abs(mine.features.shape[0] - len(own) * len(rows) / 4) < 1
         stack = mine.stack(4, 3)
         for name in whole._fields:
-            of_points = name in snm.batches.OF_POINTS
+            of_points = name in snm.batches.source.OF_POINTS
             part = own if of_points else range(4)
             same(getattr(stack, name), getattr(whole, name), part, int(of_points))
         same(mine.resident_arrays(), of_all.resident_arrays(), own, 0)
@@ -240,7 +240,7 @@ def test_a_batch_from_the_device_is_that_from_the_host(positives, data):
                 # What a device is handed has its own lane alone.
                 points = {
                     name: jax.tree.map(lambda x, n=lane: x[n : n + 1], getattr(item, name))
-                    for name in snm.batches.OF_POINTS if hasattr(item, name)
+                    for name in snm.batches.source.OF_POINTS if hasattr(item, name)
                 }  # fmt: skip
                 own = jax.tree.map(lambda x, n=lane: jnp.asarray(x[n : n + 1]), resident)
                 batch = source.materialize(own, item._replace(**points), source.shape(0))

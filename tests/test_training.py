@@ -17,7 +17,8 @@ import tiny
 from conftest import real_data_folder
 
 import snm
-from snm.batches import Source
+from snm.batches.build import make_source
+from snm.batches.source import Source
 from snm.checkpoints.store import Checkpoints
 from snm.cli import main
 from snm.config.auto import auto_learning_rate
@@ -28,7 +29,6 @@ from snm.events import Evaluated, NonFiniteError, Probed, Saved, Stepped
 from snm.model import abstract_state
 from snm.phases import _initial
 from snm.runs import RunFolder, load_member
-from snm.sources import make_source
 from snm.trainer import Finished, Started, training
 
 STEPS_PER_EPOCH = 4

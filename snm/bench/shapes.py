@@ -14,10 +14,10 @@ import jax
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from snm.batches import Source
+from snm.batches.build import make_source
+from snm.batches.source import Source
 from snm.head.spec import HeadSpec
 from snm.model import Model, TrainState, init_state
-from snm.sources import make_source
 from snm.tables.table import normalize
 
 __all__ = [

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_matrix
 
-from snm.blocks import block_of
+from snm.batches.csr_blocks import block_of
 from snm.data.dataset import Points
 from snm.errors import InputError
 from snm.head.spec import HeadSpec

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from snm.blocks import block_of
+from snm.batches.csr_blocks import block_of
 from snm.config.resolve import head_spec
 from snm.config.settings import Config
 from snm.data.dataset import Dataset, Points

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from snm.batches import OF_POINTS
+from snm.batches.source import OF_POINTS
 from snm.distributed.host_copy import host_copy
 from snm.distributed.processes import everywhere, on_devices
 from snm.errors import InputError

@@ -5,7 +5,7 @@ sends for them, with one entry a step; `source.materialize(resident, item)` turn
 `Batch` inside the compiled step. A streaming source sends the batch itself; a resident one keeps
 the training set on the device and sends row numbers.
 
-The order of the points (`snm.order`), the positives drawn and the sampled labels are functions of
+The order of the points (`snm.batches.epoch_order`), the positives drawn and the sampled labels are functions of
 (seed, step) alone, so there is nothing of them to checkpoint. A source makes the batches of a run,
 or only some parts of each, and needs no other points than stand in those.
 """
@@ -21,9 +21,9 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from snm.blocks import Csr, gather, padded, part_of, take
+from snm.batches.csr_blocks import Csr, gather, padded, part_of, take
+from snm.batches.epoch_order import Order
 from snm.head.spec import HeadSpec
-from snm.order import Order
 from snm.sampling.sample import FrequencySampler, Sample, in_batch, uniform_device, uniform_host
 from snm.tables.by_row import Columns, columns_of
 from snm.tables.table import SparseRows
