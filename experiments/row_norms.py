@@ -29,7 +29,7 @@ from rich.table import Table
 
 import snm
 from snm.data.weighting import Weighting
-from snm.metrics import Metrics
+from snm.evaluation.metrics import Metrics
 from snm.runs import write_json
 from snm.sampling.sample import excluded_slots, uniform_host
 

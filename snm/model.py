@@ -13,10 +13,10 @@ import optax
 from flax import nnx
 from jax import lax
 
-from snm.areas import pairs_in_order
 from snm.batches.source import Batch
 from snm.distributed.collectives import Shard
 from snm.encoder import Tower, apply_tower, init_tower
+from snm.evaluation.auc import pairs_in_order
 from snm.head.head import Head, init_head, update_head
 from snm.head.spec import HeadSpec
 from snm.tables.by_row import sum_columns, update_columns

@@ -27,7 +27,7 @@ from snm.distributed.dataset import label_frequency
 from snm.distributed.mesh import abstract_on, initial, make_mesh
 from snm.distributed.processes import first
 from snm.errors import InputError
-from snm.evaluation import evaluate_points, metric_names
+from snm.evaluation.evaluate import evaluate_points, metric_names
 from snm.events import Event, NonFiniteError, Noted, Progress
 from snm.logs import EventLog
 from snm.loop import run_steps

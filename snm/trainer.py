@@ -25,7 +25,7 @@ from snm.distributed.dataset import (
 )
 from snm.distributed.processes import AgreedStop, first, several, wait
 from snm.errors import InputError, StoppedError
-from snm.evaluation import evaluate_points
+from snm.evaluation.evaluate import evaluate_points
 from snm.events import Event
 from snm.phases import Phase, PhaseRun, Started, first_phase, member_seed
 from snm.prediction import Predictor

@@ -6,10 +6,10 @@ import tiny
 from scipy import sparse
 
 import snm
-from snm import areas
-from snm.areas import Areas
 from snm.data.dataset import Points
-from snm.evaluation import evaluate_points, metric_names
+from snm.evaluation import auc as areas
+from snm.evaluation.auc import Areas
+from snm.evaluation.evaluate import evaluate_points, metric_names
 from snm.theory import auc
 from snm.trainer import evaluate, train
 

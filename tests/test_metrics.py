@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from snm.filters import apply_filter, most_filtered
-from snm.metrics import Metrics, frequency_groups, propensities
+from snm.evaluation.filters import apply_filter, most_filtered
+from snm.evaluation.metrics import Metrics, frequency_groups, propensities
 
 
 def csr(rows: list[list[int]], num_labels: int) -> sp.csr_array:

@@ -20,7 +20,7 @@ from snm.data.formats.dispatch import write_text
 from snm.data.synthetic import generate
 from snm.data.weighting import Weighting
 from snm.errors import InputError
-from snm.metrics import propensities
+from snm.evaluation.metrics import propensities
 from snm.system.memory import peak_memory
 
 _TRAIN = "4 3 6\n0 0:3\n0,1 1:1\n2 0:1 2:2\n3,4 2:1\n"
@@ -110,7 +110,7 @@ def test_metrics_by_hand(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_metrics_are_those_of_an_evaluation(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from snm import evaluation
+    from snm.evaluation import evaluate as evaluation
 
     assert peers.KS == evaluation.KS
     _answering(monkeypatch, _of([[0, 1, 2, 3, 4]] * 2))

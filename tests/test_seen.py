@@ -9,13 +9,13 @@ import tiny
 from scipy import sparse
 
 import snm
-from snm import areas
 from snm.cli import main
 from snm.config.resolve import resolve
 from snm.config.settings import preset
 from snm.data.dataset import Points
 from snm.distributed.dataset import seen_labels
 from snm.errors import InputError
+from snm.evaluation import auc as areas
 from snm.events import Stepped
 from snm.export.index import IndexedPredictor, Settings, build_index
 from snm.export.measure import measure
@@ -127,7 +127,7 @@ def test_the_area_counts_them_below_all_others(trained, monkeypatch, block):
     whole[test.features.toarray() != 0] = -1e9
     expected = np.mean([empirical_auc(whole[i], truth[i] > 0) for i in range(30)])
     points = Points(test.features, sparse.csr_matrix(truth))
-    found = snm.evaluation.evaluate_points(
+    found = snm.evaluation.evaluate.evaluate_points(
         predictor, points, np.ones(ITEMS, np.int64), 200, auc=True
     )
     assert found["metrics"]["AUC"] == pytest.approx(100 * expected, rel=1e-9)

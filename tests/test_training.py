@@ -24,7 +24,7 @@ from snm.cli import main
 from snm.config.auto import auto_learning_rate
 from snm.config.resolve import head_spec, head_stages, make_model, resolve
 from snm.errors import InputError
-from snm.evaluation import evaluate_points
+from snm.evaluation.evaluate import evaluate_points
 from snm.events import Evaluated, NonFiniteError, Probed, Saved, Stepped
 from snm.model import abstract_state
 from snm.phases import _initial

@@ -32,14 +32,14 @@ from snm.compare.packages import PEERS, Peer
 from snm.data.dataset import Points, load
 from snm.data.weighting import Weighting
 from snm.errors import InputError
-from snm.filters import apply_filter, kept_first, most_filtered, pairs_of
-from snm.metrics import Metrics, propensities
+from snm.evaluation.filters import apply_filter, kept_first, most_filtered, pairs_of
+from snm.evaluation.metrics import Metrics, propensities
 from snm.system.memory import peak_memory, resident_memory
 
 __all__ = ["PEERS", "Peer", "check", "main", "measure", "run_peer"]
 
 KS = (1, 3, 5)
-"""As `snm.evaluation.KS`, which would bring jax."""
+"""As `snm.evaluation.evaluate.KS`, which would bring jax."""
 _INSTALL = "pip install 'snm[peers]'"
 _MOST_SEEN = 100  # answers asked for beyond those that count; packages rank few of the labels
 
@@ -90,7 +90,7 @@ def measure(
 
     Returns:
       `name`, `package` (what was installed), `version`, `settings`; `metrics` as in
-      `snm.evaluation.evaluate_points`; `seconds` of training, `predict_seconds`;
+      `snm.evaluation.evaluate.evaluate_points`; `seconds` of training, `predict_seconds`;
       `peak_memory_bytes` of this process, `memory_before_bytes` just before training; `data`, its
       name and SHA-256; `asked`, the arguments.
 
@@ -183,7 +183,7 @@ def _scored(
     num_train: int,
     ks: tuple[int, ...],
 ) -> dict[str, float]:
-    """The metrics of `snm.evaluation.evaluate_points` of given answers."""
+    """The metrics of `snm.evaluation.evaluate.evaluate_points` of given answers."""
     truth: Any = points.labels
     if points.filter is not None:
         answers, truth = apply_filter(answers, truth, points.filter, max(ks))

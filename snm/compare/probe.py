@@ -21,10 +21,10 @@ from snm.batches.csr_blocks import block_of
 from snm.config.resolve import head_spec
 from snm.config.settings import Config
 from snm.data.dataset import Dataset, Points
-from snm.evaluation import evaluate_points
+from snm.evaluation.evaluate import evaluate_points
+from snm.evaluation.metrics import frequency_groups
 from snm.head.head import update_head
 from snm.head.spec import HeadSpec
-from snm.metrics import frequency_groups
 from snm.model import embed
 from snm.prediction import Predictor
 from snm.sampling.sample import uniform_host

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.errors import InputError
+from snm.evaluation.filters import kept_first, most_filtered, pairs_of
 from snm.export.arrays import FORMAT, fingerprint
-from snm.filters import kept_first, most_filtered, pairs_of
 from snm.model import Model
 from snm.prediction import Predictor, stacked
 from snm.tables.rounding import as_float

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from snm.filters import canonical
+from snm.evaluation.filters import canonical
 
 __all__ = ["Metrics", "frequency_groups", "propensities"]
 

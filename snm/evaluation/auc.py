@@ -21,7 +21,7 @@ import numpy as np
 from jax import lax
 
 from snm.distributed.collectives import Shard
-from snm.filters import canonical
+from snm.evaluation.filters import canonical
 from snm.tables.table import SparseRows, entry_rows
 from snm.topk.search import MASKED, Masked, block_plan, read_block, score_block
 

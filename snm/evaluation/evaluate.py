@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from snm.areas import Areas
 from snm.data.dataset import Points
 from snm.errors import InputError
-from snm.filters import apply_filter, most_filtered, without_filtered
-from snm.metrics import Metrics, frequency_groups, propensities
+from snm.evaluation.auc import Areas
+from snm.evaluation.filters import apply_filter, most_filtered, without_filtered
+from snm.evaluation.metrics import Metrics, frequency_groups, propensities
 from snm.prediction import Predictor
 
 __all__ = ["evaluate_points", "metric_names"]
