@@ -162,7 +162,7 @@ def compared(
     from snm.config.resolve import make_model, resolve
     from snm.data.weighting import Weighting
     from snm.distributed.mesh import initial, make_mesh, spread, spread_stack
-    from snm.model import init_state
+    from snm.model.model import init_state
 
     config = resolve(dataclasses.replace(snm.preset("default"), **settings), data)
     train = data.train
@@ -212,7 +212,7 @@ def _step(model: Any, source: Any, shape: Any, mesh: Any) -> Any:
     from snm.head import by_threshold as thresholds
     from snm.head import head
     from snm.head.mining import mine
-    from snm.model import train_step
+    from snm.model.model import train_step
 
     axes = {} if mesh is None else {**table_axes(mesh), "data_axis": DATA}
     problem_of = head._problem

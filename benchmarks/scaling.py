@@ -156,7 +156,7 @@ def stepper(data: Any, batch: int, mesh_text: str, mined: int) -> Callable[[], N
     from snm.data.weighting import Weighting
     from snm.distributed.mesh import initial, make_mesh, spread_stack
     from snm.loop import compiled_steps
-    from snm.model import init_state
+    from snm.model.model import init_state
 
     config = dataclasses.replace(
         snm.preset("default"), batch_size=batch, mined=mined, **TIMED_SETTINGS

@@ -27,7 +27,7 @@ from experiments.default_preset import START, dataset_of
 from snm.data.dataset import Dataset
 from snm.distributed.dataset import label_frequency
 from snm.evaluation.evaluate import evaluate_points
-from snm.prediction import Predictor
+from snm.model.predictor import Predictor
 from snm.runs import machine, write_json
 from snm.tables.table import normalize
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from snm.estimator import SNMClassifier
     from snm.head.head import Head, init_head, update_head
     from snm.head.spec import HeadSpec
-    from snm.prediction import Predictor
+    from snm.model.predictor import Predictor
     from snm.runs import load
     from snm.tables.table import normalize
     from snm.trainer import evaluate, train, training
@@ -42,7 +42,7 @@ _HOMES = {
     "HeadSpec": "head.spec",
     "init_head": "head.head",
     "update_head": "head.head",
-    "Predictor": "prediction",
+    "Predictor": "model.predictor",
     "SNMClassifier": "estimator",
     "normalize": "tables.table",
     "load": "runs",

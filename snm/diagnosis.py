@@ -14,9 +14,9 @@ from snm.batches.source import Batch, Source
 from snm.checkpoints.writer import has_room
 from snm.distributed.mesh import gathered
 from snm.distributed.processes import several
-from snm.encoder import apply_tower
 from snm.head.head import update_head
-from snm.model import Model, TrainState
+from snm.model.encoder import apply_tower
+from snm.model.model import Model, TrainState
 from snm.tables.rounding import as_float, noise_of
 from snm.tables.table import bag, entry_rows
 

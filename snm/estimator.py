@@ -25,9 +25,9 @@ from snm.data.dataset import Dataset, Points
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.fitting import Watch, fit_members
-from snm.model import Model, join
+from snm.model.model import Model, join
+from snm.model.predictor import Predictor
 from snm.parameters import SETTINGS, config_of
-from snm.prediction import Predictor
 from snm.targets import Targets
 
 __all__ = ["SNMClassifier"]

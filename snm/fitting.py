@@ -21,9 +21,9 @@ from snm.config.settings import Config
 from snm.data.weighting import Weighting
 from snm.events import Evaluated, Progress, Saved, Stepped
 from snm.loop import run_steps
-from snm.model import Model, TrainState, init_state
+from snm.model.model import Model, TrainState, init_state
+from snm.model.predictor import Predictor
 from snm.phases import member_seed, steps_per_dispatch
-from snm.prediction import Predictor
 
 __all__ = ["Fitted", "MemberFit", "Watch", "fit_members"]
 

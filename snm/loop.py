@@ -47,7 +47,7 @@ from snm.events import (
     Stepped,
 )
 from snm.head.spec import HeadSpec
-from snm.model import Model, TrainState, train_steps
+from snm.model.model import Model, TrainState, train_steps
 
 __all__ = [
     "compiled_steps",

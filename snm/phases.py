@@ -31,8 +31,8 @@ from snm.evaluation.evaluate import evaluate_points, metric_names
 from snm.events import Event, NonFiniteError, Noted, Progress
 from snm.logs import EventLog
 from snm.loop import run_steps
-from snm.model import Model, TrainState, abstract_state, init_state
-from snm.prediction import Predictor
+from snm.model.model import Model, TrainState, abstract_state, init_state
+from snm.model.predictor import Predictor
 from snm.runs import RunFolder, load_member, versions
 from snm.tables.rounding import as_float, to_nearest
 from snm.tables.table import RowTable

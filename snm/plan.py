@@ -37,9 +37,9 @@ from snm.distributed.host_copy import state_bytes
 from snm.distributed.mesh import DATA, initial, make_mesh, shapes_on, spread_points, spread_stack
 from snm.errors import InputError
 from snm.loop import compiled_steps
-from snm.model import Model, abstract_state, init_state, join
+from snm.model.model import Model, abstract_state, init_state, join
+from snm.model.predictor import ROWS, compiled_top
 from snm.phases import first_phase, steps_per_dispatch
-from snm.prediction import ROWS, compiled_top
 from snm.system.memory import available_memory, resident_memory
 
 __all__ = [

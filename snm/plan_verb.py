@@ -178,7 +178,7 @@ def refuse_what_cannot_fit(dataset: Dataset, config: Config, memory: str | None)
 def _rough(config: Config, dataset: Dataset) -> int:
     """Bytes of all members' tables, and of a batch against its sample."""
     from snm.config.resolve import make_model
-    from snm.model import abstract_state
+    from snm.model.model import abstract_state
 
     train = dataset.train
     model = make_model(config, train.num_features, train.num_labels, 1)

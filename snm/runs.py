@@ -33,8 +33,8 @@ from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.distributed.mesh import abstract_on, joined
 from snm.errors import InputError
-from snm.model import Model, TrainState, join
-from snm.prediction import Predictor
+from snm.model.model import Model, TrainState, join
+from snm.model.predictor import Predictor
 from snm.system.files import write_whole
 from snm.system.locks import LOCK
 from snm.system.memory import peak_memory

@@ -27,8 +27,8 @@ from snm.distributed.processes import AgreedStop, first, several, wait
 from snm.errors import InputError, StoppedError
 from snm.evaluation.evaluate import evaluate_points
 from snm.events import Event
+from snm.model.predictor import Predictor
 from snm.phases import Phase, PhaseRun, Started, first_phase, member_seed
-from snm.prediction import Predictor
 from snm.progress import in_notebook, with_bar
 from snm.runs import (
     RunFolder,

@@ -60,7 +60,7 @@ def score(predictor, points, **options):
 
 @pytest.mark.parametrize("block", [4096, 16], ids=["one block", "blocks, the last overlapping"])
 def test_it_is_the_mean_of_the_areas_of_points(predictor, block, monkeypatch):
-    from snm.prediction import _compiled_order
+    from snm.model.predictor import _compiled_order
 
     monkeypatch.setattr(areas, "_BLOCK", block)
     _compiled_order.cache_clear()
@@ -75,7 +75,7 @@ def test_it_is_the_mean_of_the_areas_of_points(predictor, block, monkeypatch):
 
 
 def test_filtered_pairs_are_neither_relevant_nor_irrelevant(predictor):
-    from snm.prediction import _compiled_order
+    from snm.model.predictor import _compiled_order
 
     _compiled_order.cache_clear()
     points, truth = made()

@@ -19,8 +19,8 @@ from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.export.index import IndexedPredictor, Settings, build_index
 from snm.export.measure import measure
-from snm.model import init_state
-from snm.prediction import Predictor
+from snm.model.model import init_state
+from snm.model.predictor import Predictor
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from snm.cli import STOPPED, main
 from snm.distributed.host_copy import host_copy
 from snm.errors import InputError, StoppedError
 from snm.events import NonFiniteError, Noted, Saved, Skipped, Stepped
-from snm.model import abstract_state
+from snm.model.model import abstract_state
 from snm.runs import RunFolder
 from snm.system.locks import LOCK, locked
 from snm.system.signals import stop_wished

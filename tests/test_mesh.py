@@ -30,9 +30,9 @@ from snm.distributed.mesh import (
 from snm.errors import InputError
 from snm.events import NonFiniteError, Stepped
 from snm.loop import compiled_steps
-from snm.model import init_state
+from snm.model.model import init_state
+from snm.model.predictor import compiled_top
 from snm.phases import Started
-from snm.prediction import compiled_top
 from snm.tables import table as rows_module
 from snm.tables.table import SparseRows
 from snm.trainer import training

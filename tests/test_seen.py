@@ -19,7 +19,7 @@ from snm.evaluation import auc as areas
 from snm.events import Stepped
 from snm.export.index import IndexedPredictor, Settings, build_index
 from snm.export.measure import measure
-from snm.prediction import _compiled_order, compiled_top
+from snm.model.predictor import _compiled_order, compiled_top
 from snm.theory.auc import empirical_auc
 from snm.topk import search as scoring
 

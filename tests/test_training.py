@@ -26,7 +26,7 @@ from snm.config.resolve import head_spec, head_stages, make_model, resolve
 from snm.errors import InputError
 from snm.evaluation.evaluate import evaluate_points
 from snm.events import Evaluated, NonFiniteError, Probed, Saved, Stepped
-from snm.model import abstract_state
+from snm.model.model import abstract_state
 from snm.phases import _initial
 from snm.runs import RunFolder, load_member
 from snm.trainer import Finished, Started, training

@@ -17,7 +17,7 @@ from snm.checkpoints.store import Checkpoints
 from snm.data import cache
 from snm.data.formats.dispatch import write_text
 from snm.data.formats.text import read_text
-from snm.model import abstract_state
+from snm.model.model import abstract_state
 
 __all__ = ["checkpoint_contest", "read_contest"]
 

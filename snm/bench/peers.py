@@ -22,7 +22,7 @@ from scipy.sparse import csr_matrix, load_npz, save_npz
 
 from snm.bench.contest import Contestant, Missing
 from snm.bench.shapes import SEED, Shape
-from snm.prediction import Predictor
+from snm.model.predictor import Predictor
 from snm.sampling.sample import slots_of
 
 __all__ = ["array_files", "bags", "draws", "prediction", "readers", "retrieval", "scores", "steps"]

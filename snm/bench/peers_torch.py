@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional
 
 from snm.bench.shapes import SEED, Shape
-from snm.prediction import Predictor
+from snm.model.predictor import Predictor
 
 __all__ = ["TorchBag", "TorchStep", "best_of_sample", "embedder"]
 

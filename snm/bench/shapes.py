@@ -17,7 +17,7 @@ from scipy.sparse import csr_matrix
 from snm.batches.build import make_source
 from snm.batches.source import Source
 from snm.head.spec import HeadSpec
-from snm.model import Model, TrainState, init_state
+from snm.model.model import Model, TrainState, init_state
 from snm.tables.table import normalize
 
 __all__ = [

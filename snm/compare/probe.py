@@ -25,8 +25,8 @@ from snm.evaluation.evaluate import evaluate_points
 from snm.evaluation.metrics import frequency_groups
 from snm.head.head import update_head
 from snm.head.spec import HeadSpec
-from snm.model import embed
-from snm.prediction import Predictor
+from snm.model.model import embed
+from snm.model.predictor import Predictor
 from snm.sampling.sample import uniform_host
 from snm.tables.rounding import as_float
 from snm.tables.table import SparseRows

@@ -12,7 +12,7 @@ from snm.distributed.dataset import seen_labels
 from snm.errors import InputError
 from snm.head.spec import HeadSpec
 from snm.losses.mined_lists import LIST_LOSSES, ListLoss
-from snm.model import Model
+from snm.model.model import Model
 from snm.sampling.sample import auto_size
 
 __all__ = ["head_spec", "head_stages", "make_model", "resolve"]

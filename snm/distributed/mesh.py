@@ -21,7 +21,7 @@ from snm.distributed.host_copy import host_copy
 from snm.distributed.processes import everywhere, on_devices
 from snm.errors import InputError
 from snm.head.head import Head
-from snm.model import Model, TrainState, abstract_state, init_state, join
+from snm.model.model import Model, TrainState, abstract_state, init_state, join
 
 __all__ = ["DATA", "LABEL", "abstract_on", "feature_axis", "gathered", "initial", "joined",
            "lanes_here", "make_mesh", "on_mesh", "parse_mesh", "points_specs", "shapes_on",
@@ -105,7 +105,7 @@ def feature_axis(data: int, label: int) -> str:
 
 
 def table_axes(mesh: Mesh) -> dict[str, str]:
-    """The axes that the tables are cut over, as the functions of `snm.model` want to be told."""
+    """The axes that the tables are cut over, as the functions of `snm.model.model` want to be told."""
     return {"label_axis": LABEL, "feature_axis": feature_axis(mesh.shape[DATA], mesh.shape[LABEL])}
 
 

@@ -13,7 +13,7 @@ from snm.errors import InputError
 from snm.evaluation.auc import Areas
 from snm.evaluation.filters import apply_filter, most_filtered, without_filtered
 from snm.evaluation.metrics import Metrics, frequency_groups, propensities
-from snm.prediction import Predictor
+from snm.model.predictor import Predictor
 
 __all__ = ["evaluate_points", "metric_names"]
 

@@ -21,8 +21,8 @@ from scipy.sparse import csr_matrix
 from snm.errors import InputError
 from snm.evaluation.filters import kept_first, most_filtered, pairs_of
 from snm.export.arrays import FORMAT, fingerprint
-from snm.model import Model
-from snm.prediction import Predictor, stacked
+from snm.model.model import Model
+from snm.model.predictor import Predictor, stacked
 from snm.tables.rounding import as_float
 
 __all__ = ["LIBRARIES", "IndexedPredictor", "Settings", "build_index"]

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data.dataset import Dataset
-from snm.model import TrainState
-from snm.prediction import Predictor
+from snm.model.model import TrainState
+from snm.model.predictor import Predictor
 from snm.tables.rounding import to_nearest
 from snm.tables.table import RowTable, random_rows
 

@@ -19,7 +19,7 @@ from scipy.sparse import csr_matrix
 from snm import __version__
 from snm.errors import InputError
 from snm.export.index import IndexedPredictor
-from snm.prediction import Predictor
+from snm.model.predictor import Predictor
 from snm.serving.command import Serve
 from snm.serving.engine import Engine, FullError
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
 from snm.export.index import IndexedPredictor
-from snm.prediction import Predictor
+from snm.model.predictor import Predictor
 
 __all__ = ["Engine", "FullError"]
 

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from snm.errors import InputError
 from snm.export.index import IndexedPredictor
-from snm.prediction import Predictor
+from snm.model.predictor import Predictor
 from snm.runs import load
 from snm.serving.command import Serve
 from snm.system.terminal import console

@@ -21,7 +21,7 @@ from snm.data.weighting import Weighting
 from snm.distributed.mesh import DATA, lanes_here, on_mesh, spread_points, state_specs, table_axes
 from snm.distributed.processes import everywhere
 from snm.errors import InputError
-from snm.model import Model, TrainState, best_labels, labels_in_order, scaled_queries
+from snm.model.model import Model, TrainState, best_labels, labels_in_order, scaled_queries
 from snm.tables.table import SparseRows
 from snm.topk.search import MASKED, Best, Masked
 

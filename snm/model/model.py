@@ -15,10 +15,10 @@ from jax import lax
 
 from snm.batches.source import Batch
 from snm.distributed.collectives import Shard
-from snm.encoder import Tower, apply_tower, init_tower
 from snm.evaluation.auc import pairs_in_order
 from snm.head.head import Head, init_head, update_head
 from snm.head.spec import HeadSpec
+from snm.model.encoder import Tower, apply_tower, init_tower
 from snm.tables.by_row import sum_columns, update_columns
 from snm.tables.rounding import noise_of
 from snm.tables.table import RowTable, SparseRows, entry_rows, random_rows

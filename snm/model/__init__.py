@@ -1,0 +1,1 @@
+"""The two-layer model: encoder and head, its training step, and inference."""
