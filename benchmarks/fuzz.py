@@ -15,7 +15,7 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(
-    include=["snm.data", "snm.config.settings", "snm.runs", "snm.checkpoints.store"]
+    include=["snm.data", "snm.config.settings", "snm.runs.folder", "snm.checkpoints.store"]
 ):
     import test_fuzz as checks
 
@@ -24,7 +24,7 @@ with atheris.instrument_imports(
     from snm.data.formats import dispatch as formats
     from snm.data.weighting import Weighting
     from snm.errors import InputError
-    from snm.runs import read_json
+    from snm.runs.folder import read_json
 
 PLACE = Path(tempfile.mkdtemp(prefix="snm-fuzz-"))
 

@@ -21,7 +21,7 @@ import httpx
 import numpy as np
 
 import snm
-from snm.runs import RunFolder, read_json
+from snm.runs.folder import RunFolder, read_json
 
 _CLIENTS = (1, 8, 64)
 _POINTS = 512

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
-from snm.runs import write_json
+from snm.runs.folder import write_json
 
 RESULTS = Path(__file__).parent / "results"
 # Told apart in grey and by people who see few colours (Okabe and Ito), and by their dashes.

@@ -24,7 +24,7 @@ from rich.table import Table
 
 import snm
 from experiments.arms import KEYS, Arm, scored, tuned
-from snm.runs import machine, read_json, write_json
+from snm.runs.folder import machine, read_json, write_json
 
 RATES = (30.0, 100.0, 300.0)
 MINED = (1, 8, 16, 64)

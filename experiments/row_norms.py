@@ -30,7 +30,7 @@ from rich.table import Table
 import snm
 from snm.data.weighting import Weighting
 from snm.evaluation.metrics import Metrics
-from snm.runs import write_json
+from snm.runs.folder import write_json
 from snm.sampling.sample import excluded_slots, uniform_host
 
 RATES = (3.0, 10.0, 30.0, 100.0)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from snm.head.head import Head, init_head, update_head
     from snm.head.spec import HeadSpec
     from snm.model.predictor import Predictor
-    from snm.runs import load
+    from snm.runs.folder import load
     from snm.tables.table import normalize
     from snm.trainer import evaluate, train, training
 
@@ -45,7 +45,7 @@ _HOMES = {
     "Predictor": "model.predictor",
     "SNMClassifier": "estimator",
     "normalize": "tables.table",
-    "load": "runs",
+    "load": "runs.folder",
     "evaluate": "trainer",
     "train": "trainer",
     "training": "trainer",
@@ -87,7 +87,7 @@ def predict(run: Any, features: Any, k: int = 5) -> Any:
 
     For many calls load the run once: `snm.load(run).predict(features, k)`.
     """
-    from snm import runs
+    from snm.runs import folder as runs
 
     return runs.load(run).predict(features, k)
 

@@ -36,7 +36,9 @@ from snm.distributed.mesh import (
     without_added,
 )
 from snm.errors import StoppedError
-from snm.events import (
+from snm.head.spec import HeadSpec
+from snm.model.model import Model, TrainState, train_steps
+from snm.runs.events import (
     Evaluated,
     Event,
     NonFiniteError,
@@ -46,8 +48,6 @@ from snm.events import (
     Skipped,
     Stepped,
 )
-from snm.head.spec import HeadSpec
-from snm.model.model import Model, TrainState, train_steps
 
 __all__ = [
     "compiled_steps",

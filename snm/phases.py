@@ -28,12 +28,12 @@ from snm.distributed.mesh import abstract_on, initial, make_mesh
 from snm.distributed.processes import first
 from snm.errors import InputError
 from snm.evaluation.evaluate import evaluate_points, metric_names
-from snm.events import Event, NonFiniteError, Noted, Progress
-from snm.logs import EventLog
 from snm.loop import run_steps
 from snm.model.model import Model, TrainState, abstract_state, init_state
 from snm.model.predictor import Predictor
-from snm.runs import RunFolder, load_member, versions
+from snm.runs.event_log import EventLog
+from snm.runs.events import Event, NonFiniteError, Noted, Progress
+from snm.runs.folder import RunFolder, load_member, versions
 from snm.tables.rounding import as_float, to_nearest
 from snm.tables.table import RowTable
 

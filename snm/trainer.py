@@ -26,11 +26,10 @@ from snm.distributed.dataset import (
 from snm.distributed.processes import AgreedStop, first, several, wait
 from snm.errors import InputError, StoppedError
 from snm.evaluation.evaluate import evaluate_points
-from snm.events import Event
 from snm.model.predictor import Predictor
 from snm.phases import Phase, PhaseRun, Started, first_phase, member_seed
-from snm.progress import in_notebook, with_bar
-from snm.runs import (
+from snm.runs.events import Event
+from snm.runs.folder import (
     RunFolder,
     assemble,
     load,
@@ -40,6 +39,7 @@ from snm.runs import (
     whole,
     write_json,
 )
+from snm.runs.progress_bar import in_notebook, with_bar
 from snm.system.locks import LOCK, locked
 
 __all__ = ["Finished", "Started", "data_of_run", "evaluate", "train", "training"]

@@ -94,7 +94,7 @@ def run_training(
     """
     from snm.distributed.dataset import load_together
     from snm.distributed.processes import first
-    from snm.trackers import check_trackers, tracked
+    from snm.runs.trackers import check_trackers, tracked
 
     console.quiet = not first()
     check_trackers(log_to)
@@ -107,8 +107,8 @@ def run_training(
 
     from snm import trainer
     from snm.config.resolve import resolve
-    from snm.events import Evaluated, Noted, Skipped, Stepped
     from snm.plan_verb import refuse_what_cannot_fit
+    from snm.runs.events import Evaluated, Noted, Skipped, Stepped
 
     with waiting("planning"):
         config = resolve(config, dataset)
@@ -227,7 +227,7 @@ def run_evaluation(
 
     if index is not None:
         from snm.export.index import IndexedPredictor
-        from snm.runs import load
+        from snm.runs.folder import load
 
         # Opened first: an index of another run is refused before the long part.
         searched = IndexedPredictor.open(index, load(run))
@@ -293,7 +293,7 @@ def run_prediction(
     run: Path, source: Path, output: Path, *, k: int, form: str, texts: bool = False
 ) -> None:
     """Streams a file of features through a model; the output appears when it is whole."""
-    from snm import runs
+    from snm.runs import folder as runs
 
     if output.is_dir() or not output.resolve().parent.is_dir():
         found = "a folder" if output.is_dir() else "no such folder"

@@ -10,12 +10,12 @@ import tiny
 from scipy import sparse
 
 import snm
-from snm import runs
 from snm.bounds.measure import bounds_of_run, measure, sampled_vartheta
 from snm.bounds.verb import verdicts
 from snm.cli import main
 from snm.head.spec import HeadSpec
 from snm.losses.rank_weights import epsilon_tail, lemma2_bound, top
+from snm.runs import folder as runs
 from snm.theory.complexity import linear_complexity
 from snm.theory.retrieval import margins
 

@@ -21,7 +21,7 @@ from snm.compare.summary import interval, summarized
 from snm.compare.tables import markdown, sheets
 from snm.config.resolve import resolve
 from snm.config.settings import LISTWISE, read_config
-from snm.runs import read_json
+from snm.runs.folder import read_json
 
 TOML = """
 epochs = 2

@@ -25,9 +25,9 @@ from snm.checkpoints.writer import Writer
 from snm.cli import STOPPED, main
 from snm.distributed.host_copy import host_copy
 from snm.errors import InputError, StoppedError
-from snm.events import NonFiniteError, Noted, Saved, Skipped, Stepped
 from snm.model.model import abstract_state
-from snm.runs import RunFolder
+from snm.runs.events import NonFiniteError, Noted, Saved, Skipped, Stepped
+from snm.runs.folder import RunFolder
 from snm.system.locks import LOCK, locked
 from snm.system.signals import stop_wished
 

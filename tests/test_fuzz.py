@@ -27,7 +27,7 @@ from snm.data.dataset import load
 from snm.data.formats import dispatch as formats
 from snm.data.weighting import Weighting
 from snm.errors import InputError
-from snm.runs import read_json
+from snm.runs.folder import read_json
 
 SECONDS = 10.0
 MEBIBYTES = 96

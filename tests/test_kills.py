@@ -13,7 +13,7 @@ import pytest
 import tiny
 
 import snm
-from snm.runs import RunFolder
+from snm.runs.folder import RunFolder
 
 KILLS = 20
 EPOCHS = 1500  # a checkpoint each: much of the time goes to writing them

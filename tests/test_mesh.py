@@ -28,11 +28,11 @@ from snm.distributed.mesh import (
     table_axes,
 )
 from snm.errors import InputError
-from snm.events import NonFiniteError, Stepped
 from snm.loop import compiled_steps
 from snm.model.model import init_state
 from snm.model.predictor import compiled_top
 from snm.phases import Started
+from snm.runs.events import NonFiniteError, Stepped
 from snm.tables import table as rows_module
 from snm.tables.table import SparseRows
 from snm.trainer import training

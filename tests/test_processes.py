@@ -34,7 +34,7 @@ from snm.distributed.launch import GONE, Meeting, launched
 from snm.distributed.mesh import lanes_here, make_mesh, spread_stack
 from snm.distributed.processes import Agreed
 from snm.errors import InputError
-from snm.runs import RunFolder
+from snm.runs.folder import RunFolder
 from snm.trainer import train
 
 STOPPED = 75

@@ -5,10 +5,11 @@ import io
 import tiny
 from rich.console import Console
 
-from snm import progress, trainer
-from snm.events import Evaluated, Stepped
+from snm import trainer
 from snm.phases import Started
-from snm.progress import with_bar
+from snm.runs import progress_bar as progress
+from snm.runs.events import Evaluated, Stepped
+from snm.runs.progress_bar import with_bar
 from snm.trainer import Finished
 
 EVENTS = [

@@ -10,14 +10,14 @@ import pytest
 import tiny
 from test_cli import call, refused
 
-from snm import trackers
 from snm.config.settings import write_config
 from snm.errors import InputError, StoppedError
-from snm.events import Evaluated, Noted, Stepped
-from snm.logs import EventLog
 from snm.phases import Started
-from snm.runs import write_json
-from snm.trackers import tracked
+from snm.runs import trackers
+from snm.runs.event_log import EventLog
+from snm.runs.events import Evaluated, Noted, Stepped
+from snm.runs.folder import write_json
+from snm.runs.trackers import tracked
 from snm.trainer import Finished
 
 

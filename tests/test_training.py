@@ -25,10 +25,10 @@ from snm.config.auto import auto_learning_rate
 from snm.config.resolve import head_spec, head_stages, make_model, resolve
 from snm.errors import InputError
 from snm.evaluation.evaluate import evaluate_points
-from snm.events import Evaluated, NonFiniteError, Probed, Saved, Stepped
 from snm.model.model import abstract_state
 from snm.phases import _initial
-from snm.runs import RunFolder, load_member
+from snm.runs.events import Evaluated, NonFiniteError, Probed, Saved, Stepped
+from snm.runs.folder import RunFolder, load_member
 from snm.trainer import Finished, Started, training
 
 STEPS_PER_EPOCH = 4

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from snm.bench.command import Bench
 from snm.errors import InputError
-from snm.runs import write_json
+from snm.runs.folder import write_json
 
 __all__ = ["run_bench", "slower", "table_of"]
 

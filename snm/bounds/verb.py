@@ -24,9 +24,9 @@ def run_bounds(command: Bounds) -> None:
     Raises:
       InputError: no run, data that do not fit, or an option out of range.
     """
-    from snm import runs
     from snm.bounds.measure import bounds_of_run, measure
     from snm.config.settings import read_config
+    from snm.runs import folder as runs
     from snm.system.cache_folder import keep_programs
     from snm.trainer import data_of_run
 

@@ -18,7 +18,7 @@ from snm.compare.jobs import Job, Running, result_of, run_jobs
 from snm.compare.summary import summarized
 from snm.config.resolve import resolve
 from snm.data.dataset import Dataset
-from snm.runs import read_json, write_json
+from snm.runs.folder import read_json, write_json
 
 __all__ = ["WATCH", "Campaign", "Plan"]
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from snm.config.settings import Config
-from snm.runs import read_json, write_json
+from snm.runs.folder import read_json, write_json
 
 __all__ = ["Job", "Running", "result_of", "run_jobs"]
 

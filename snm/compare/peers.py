@@ -233,7 +233,7 @@ def run_peer(
     Raises:
       InputError: an unknown name, or a place that cannot be written to.
     """
-    from snm.runs import read_json
+    from snm.runs.folder import read_json
 
     reason = check([name])[name]
     asked = _asked(name, data, weighting, seed, threads, validation_fraction, seen)
@@ -326,7 +326,7 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         _make_place(out)
         found = measure(**asked)
-        from snm.runs import write_json  # brings jax, so only now
+        from snm.runs.folder import write_json
 
         write_json(out, found)
     except InputError as error:

@@ -23,7 +23,7 @@ from snm.compare.tables import Sheet, markdown, sheets
 from snm.config.settings import Config
 from snm.data.dataset import Dataset, load
 from snm.errors import InputError
-from snm.runs import read_json, surroundings, write_json
+from snm.runs.folder import read_json, surroundings, write_json
 from snm.system.files import write_whole
 from snm.system.locks import LOCK, locked
 from snm.system.terminal import console

@@ -19,7 +19,7 @@ import numpy as np
 from snm.config.settings import Config
 from snm.data.dataset import Dataset
 from snm.errors import InputError
-from snm.runs import read_json, write_json
+from snm.runs.folder import read_json, write_json
 from snm.system.locks import locked
 
 __all__ = ["main", "run_task"]
@@ -41,7 +41,7 @@ def run_task(task: Path) -> dict[str, Any]:
     """
     from snm.compare.probe import Probe
     from snm.data.dataset import load
-    from snm.events import Stepped
+    from snm.runs.events import Stepped
     from snm.trainer import Finished, Started, training
 
     asked = read_json(task)
@@ -80,8 +80,8 @@ def _bounds(
     run: Path, dataset: Dataset, config: Config, metrics: dict[str, float]
 ) -> dict[str, Any]:
     """Generalization bounds of a run, its margins measured on a random part of train."""
-    from snm import runs
     from snm.bounds.measure import bounds_of_run, measure
+    from snm.runs import folder as runs
 
     k, predictor = min(config.retrieval_k, dataset.train.num_labels - 1), runs.load(run)
     labelled = np.flatnonzero(np.diff(dataset.train.labels.indptr))

@@ -13,7 +13,7 @@ from snm.config.settings import Config, read_config
 from snm.data.dataset import load as load_dataset
 from snm.doctor.findings import Finding
 from snm.errors import InputError
-from snm.runs import RunFolder, load, phase_names, read_json
+from snm.runs.folder import RunFolder, load, phase_names, read_json
 
 __all__ = ["examine_run"]
 

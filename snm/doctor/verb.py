@@ -14,7 +14,7 @@ from snm.doctor.environment import examine_environment
 from snm.doctor.findings import Finding
 from snm.doctor.of_data import examine_data
 from snm.doctor.of_run import examine_run
-from snm.runs import RunFolder
+from snm.runs.folder import RunFolder
 from snm.system.terminal import console
 
 __all__ = ["run_doctor"]

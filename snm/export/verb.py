@@ -15,7 +15,7 @@ from snm.export.command import Export
 from snm.export.index import LIBRARIES, IndexedPredictor, Settings, build_index
 from snm.export.measure import measure
 from snm.model.predictor import Predictor
-from snm.runs import RunFolder, load, read_json, write_json
+from snm.runs.folder import RunFolder, load, read_json, write_json
 from snm.system.files import made_whole
 from snm.system.terminal import console
 

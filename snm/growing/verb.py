@@ -14,12 +14,12 @@ from snm.data.dataset import Dataset
 from snm.data.dataset import load as load_data
 from snm.data.formats.dispatch import read_lines
 from snm.errors import InputError
-from snm.events import Progress
 from snm.growing.command import Grow
 from snm.growing.grow import Origins, bias_of, grow_state, new_rows
 from snm.model.predictor import Predictor
 from snm.phases import member_seed
-from snm.runs import RunFolder, load, load_member, phase_names, read_json, write_json
+from snm.runs.events import Progress
+from snm.runs.folder import RunFolder, load, load_member, phase_names, read_json, write_json
 from snm.system.files import made_whole
 from snm.system.terminal import console
 

@@ -17,7 +17,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from snm.events import Evaluated, Stepped
+from snm.runs.events import Evaluated, Stepped
 from snm.phases import Started
 
 __all__ = ["in_notebook", "with_bar"]

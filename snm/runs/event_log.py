@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-from snm.events import Evaluated, Event, Probed, Stepped
+from snm.runs.events import Evaluated, Event, Probed, Stepped
 
 __all__ = ["EventLog"]
 

@@ -21,9 +21,9 @@ from typing import Any, NamedTuple, Protocol
 
 from snm.config.settings import read_config
 from snm.errors import InputError, StoppedError
-from snm.events import Evaluated, Noted, Stepped
+from snm.runs.events import Evaluated, Noted, Stepped
 from snm.phases import Started
-from snm.runs import RunFolder, read_json, write_json
+from snm.runs.folder import RunFolder, read_json, write_json
 from snm.trainer import Finished
 
 __all__ = ["TRACKERS", "Point", "Tracker", "check_trackers", "tracked"]
