@@ -82,7 +82,7 @@ def compiled(labels: int, features: int, batch: int, mesh_text: str) -> str:
     from snm.batches.build import make_source
     from snm.config.resolve import make_model, resolve
     from snm.distributed.mesh import DATA, abstract_on, make_mesh, spread_stack
-    from snm.loop import compiled_steps
+    from snm.trainer.loop import compiled_steps
 
     data = snm.generate(
         points=batch, test_points=1, features=2000, labels=1000, seed=0,
@@ -155,8 +155,8 @@ def stepper(data: Any, batch: int, mesh_text: str, mined: int) -> Callable[[], N
     from snm.config.resolve import make_model, resolve
     from snm.data.weighting import Weighting
     from snm.distributed.mesh import initial, make_mesh, spread_stack
-    from snm.loop import compiled_steps
     from snm.model.model import init_state
+    from snm.trainer.loop import compiled_steps
 
     config = dataclasses.replace(
         snm.preset("default"), batch_size=batch, mined=mined, **TIMED_SETTINGS

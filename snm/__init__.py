@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from snm.model.predictor import Predictor
     from snm.runs.folder import load
     from snm.tables.table import normalize
-    from snm.trainer import evaluate, train, training
+    from snm.trainer.training import evaluate, train, training
 
 __version__ = "0.1.0"
 
@@ -46,9 +46,9 @@ _HOMES = {
     "SNMClassifier": "estimator",
     "normalize": "tables.table",
     "load": "runs.folder",
-    "evaluate": "trainer",
-    "train": "trainer",
-    "training": "trainer",
+    "evaluate": "trainer.training",
+    "train": "trainer.training",
+    "training": "trainer.training",
 }
 
 __all__ = [

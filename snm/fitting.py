@@ -19,11 +19,11 @@ from snm.batches.build import keeps_on_device, make_source
 from snm.config.resolve import head_stages, make_model
 from snm.config.settings import Config
 from snm.data.weighting import Weighting
-from snm.loop import run_steps
 from snm.model.model import Model, TrainState, init_state
 from snm.model.predictor import Predictor
-from snm.phases import member_seed, steps_per_dispatch
 from snm.runs.events import Evaluated, Progress, Saved, Stepped
+from snm.trainer.loop import run_steps
+from snm.trainer.phase import member_seed, steps_per_dispatch
 
 __all__ = ["Fitted", "MemberFit", "Watch", "fit_members"]
 

@@ -36,11 +36,11 @@ from snm.data.weighting import Weighting
 from snm.distributed.host_copy import state_bytes
 from snm.distributed.mesh import DATA, initial, make_mesh, shapes_on, spread_points, spread_stack
 from snm.errors import InputError
-from snm.loop import compiled_steps
 from snm.model.model import Model, abstract_state, init_state, join
 from snm.model.predictor import ROWS, compiled_top
-from snm.phases import first_phase, steps_per_dispatch
 from snm.system.memory import available_memory, resident_memory
+from snm.trainer.loop import compiled_steps
+from snm.trainer.phase import first_phase, steps_per_dispatch
 
 __all__ = [
     "PARTS",

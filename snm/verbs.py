@@ -105,10 +105,10 @@ def run_training(
         _print_plan(dataset, config)
         return
 
-    from snm import trainer
     from snm.config.resolve import resolve
     from snm.plan_verb import refuse_what_cannot_fit
     from snm.runs.events import Evaluated, Noted, Skipped, Stepped
+    from snm.trainer import training as trainer
 
     with waiting("planning"):
         config = resolve(config, dataset)
@@ -223,7 +223,7 @@ def run_evaluation(
     run: Path, data: str | None, *, as_json: bool, index: Path | None = None, auc: bool = False
 ) -> None:
     """Evaluates a run and prints its metrics; with an index, also what the search loses."""
-    from snm import trainer
+    from snm.trainer import training as trainer
 
     if index is not None:
         from snm.export.index import IndexedPredictor

@@ -11,7 +11,7 @@ from snm.evaluation import auc as areas
 from snm.evaluation.auc import Areas
 from snm.evaluation.evaluate import evaluate_points, metric_names
 from snm.theory import auc
-from snm.trainer import evaluate, train
+from snm.trainer.training import evaluate, train
 
 K, POINTS = 53, 7
 

@@ -17,7 +17,6 @@ import pytest
 import tiny
 
 import snm
-from snm import trainer
 from snm.batches.epoch_order import Order
 from snm.batches.source import Source
 from snm.checkpoints.store import Checkpoints, DamagedError, SavingError
@@ -30,6 +29,7 @@ from snm.runs.events import NonFiniteError, Noted, Saved, Skipped, Stepped
 from snm.runs.folder import RunFolder
 from snm.system.locks import LOCK, locked
 from snm.system.signals import stop_wished
+from snm.trainer import training as trainer
 
 
 @pytest.fixture(scope="module")

@@ -28,14 +28,14 @@ from snm.distributed.mesh import (
     table_axes,
 )
 from snm.errors import InputError
-from snm.loop import compiled_steps
 from snm.model.model import init_state
 from snm.model.predictor import compiled_top
-from snm.phases import Started
 from snm.runs.events import NonFiniteError, Stepped
 from snm.tables import table as rows_module
 from snm.tables.table import SparseRows
-from snm.trainer import training
+from snm.trainer.loop import compiled_steps
+from snm.trainer.phase import Started
+from snm.trainer.training import training
 
 # Neither the features nor the labels can be cut into 2, 4 or 8 equal parts.
 DATA = snm.generate(points=320, test_points=160, features=301, labels=203, seed=1)

@@ -35,7 +35,7 @@ from snm.distributed.mesh import lanes_here, make_mesh, spread_stack
 from snm.distributed.processes import Agreed
 from snm.errors import InputError
 from snm.runs.folder import RunFolder
-from snm.trainer import train
+from snm.trainer.training import train
 
 STOPPED = 75
 TIMEOUT = 6  # seconds of silence after which a process counts as dead

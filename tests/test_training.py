@@ -26,10 +26,10 @@ from snm.config.resolve import head_spec, head_stages, make_model, resolve
 from snm.errors import InputError
 from snm.evaluation.evaluate import evaluate_points
 from snm.model.model import abstract_state
-from snm.phases import _initial
 from snm.runs.events import Evaluated, NonFiniteError, Probed, Saved, Stepped
 from snm.runs.folder import RunFolder, load_member
-from snm.trainer import Finished, Started, training
+from snm.trainer.phase import _initial
+from snm.trainer.training import Finished, Started, training
 
 STEPS_PER_EPOCH = 4
 

@@ -20,10 +20,10 @@ from snm.bench.contest import Contest, Contestant, Missing, Ours
 from snm.bench.machine import Machine, Work
 from snm.bench.shapes import Shape, model_of, source_of, state_of
 from snm.checkpoints.store import Checkpoints
-from snm.loop import run_steps
 from snm.model.model import train_step, train_steps
-from snm.phases import steps_per_dispatch
 from snm.runs.events import Progress, Stepped
+from snm.trainer.loop import run_steps
+from snm.trainer.phase import steps_per_dispatch
 
 __all__ = [
     "StepContestants",

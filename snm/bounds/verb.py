@@ -28,7 +28,7 @@ def run_bounds(command: Bounds) -> None:
     from snm.config.settings import read_config
     from snm.runs import folder as runs
     from snm.system.cache_folder import keep_programs
-    from snm.trainer import data_of_run
+    from snm.trainer.training import data_of_run
 
     if not 0 < command.delta < 1:
         raise InputError("--delta", str(command.delta), "a probability between 0 and 1")

@@ -42,7 +42,7 @@ def run_task(task: Path) -> dict[str, Any]:
     from snm.compare.probe import Probe
     from snm.data.dataset import load
     from snm.runs.events import Stepped
-    from snm.trainer import Finished, Started, training
+    from snm.trainer.training import Finished, Started, training
 
     asked = read_json(task)
     name = task.name.removesuffix(".task.json")

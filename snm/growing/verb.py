@@ -17,11 +17,11 @@ from snm.errors import InputError
 from snm.growing.command import Grow
 from snm.growing.grow import Origins, bias_of, grow_state, new_rows
 from snm.model.predictor import Predictor
-from snm.phases import member_seed
 from snm.runs.events import Progress
 from snm.runs.folder import RunFolder, load, load_member, phase_names, read_json, write_json
 from snm.system.files import made_whole
 from snm.system.terminal import console
+from snm.trainer.phase import member_seed
 
 __all__ = ["run_grow"]
 

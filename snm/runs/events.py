@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from snm.diagnosis import NonFinite
+from snm.trainer.nonfinite import NonFinite
 
 __all__ = [
     "Evaluated",

@@ -28,7 +28,6 @@ from snm.distributed.mesh import abstract_on, initial, make_mesh
 from snm.distributed.processes import first
 from snm.errors import InputError
 from snm.evaluation.evaluate import evaluate_points, metric_names
-from snm.loop import run_steps
 from snm.model.model import Model, TrainState, abstract_state, init_state
 from snm.model.predictor import Predictor
 from snm.runs.event_log import EventLog
@@ -36,6 +35,7 @@ from snm.runs.events import Event, NonFiniteError, Noted, Progress
 from snm.runs.folder import RunFolder, load_member, versions
 from snm.tables.rounding import as_float, to_nearest
 from snm.tables.table import RowTable
+from snm.trainer.loop import run_steps
 
 __all__ = [
     "Phase",

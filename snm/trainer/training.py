@@ -27,7 +27,6 @@ from snm.distributed.processes import AgreedStop, first, several, wait
 from snm.errors import InputError, StoppedError
 from snm.evaluation.evaluate import evaluate_points
 from snm.model.predictor import Predictor
-from snm.phases import Phase, PhaseRun, Started, first_phase, member_seed
 from snm.runs.events import Event
 from snm.runs.folder import (
     RunFolder,
@@ -41,6 +40,7 @@ from snm.runs.folder import (
 )
 from snm.runs.progress_bar import in_notebook, with_bar
 from snm.system.locks import LOCK, locked
+from snm.trainer.phase import Phase, PhaseRun, Started, first_phase, member_seed
 
 __all__ = ["Finished", "Started", "data_of_run", "evaluate", "train", "training"]
 

@@ -23,7 +23,6 @@ from jax.sharding import Mesh, PartitionSpec
 
 from snm.batches.source import Source
 from snm.checkpoints.writer import Store, writer_for
-from snm.diagnosis import NonFinite, diagnose, points_of_step
 from snm.distributed.mesh import (
     DATA,
     on_mesh,
@@ -48,6 +47,7 @@ from snm.runs.events import (
     Skipped,
     Stepped,
 )
+from snm.trainer.nonfinite import NonFinite, diagnose, points_of_step
 
 __all__ = [
     "compiled_steps",

@@ -1,0 +1,1 @@
+"""Training and evaluation of a run, from data to result."""
