@@ -106,7 +106,7 @@ def run_training(
         return
 
     from snm.config.resolve import resolve
-    from snm.plan_verb import refuse_what_cannot_fit
+    from snm.planning.fit_check import refuse_what_cannot_fit
     from snm.runs.events import Evaluated, Noted, Skipped, Stepped
     from snm.trainer import training as trainer
 

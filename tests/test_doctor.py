@@ -11,11 +11,11 @@ import tiny
 from test_cli import call, refused
 
 import snm
-from snm import plan_verb
 from snm.config.resolve import resolve
 from snm.doctor import environment, of_data
 from snm.doctor.of_run import examine_run
-from snm.plan import account, forecast
+from snm.planning import fit_check as plan_verb
+from snm.planning.forecast import account, forecast
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ import snm
 from snm.cli import main
 from snm.config.resolve import resolve
 from snm.errors import InputError
-from snm.plan import Needs, account, forecast, parse_bytes, seconds_per_step
-from snm.ways import ways_to_fit
+from snm.planning.forecast import Needs, account, forecast, parse_bytes, seconds_per_step
+from snm.planning.remedies import ways_to_fit
 
 MIB = 1 << 20
 

@@ -263,7 +263,7 @@ def _memory(source: str, dataset: Dataset) -> Iterator[Finding]:
     if isinstance(devices(), str):
         return  # jax cannot start, which is told with the environment
     from snm.config.resolve import resolve
-    from snm.plan_verb import room, size_in_words
+    from snm.planning.fit_check import room, size_in_words
 
     try:
         expected = room(dataset, resolve(Config(), dataset))

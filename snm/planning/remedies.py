@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from snm.config.settings import Config
 from snm.distributed.mesh import DATA, LABEL, feature_axis, parse_mesh
 from snm.model.model import Model
-from snm.plan import Forecast, Needs, account
+from snm.planning.forecast import Forecast, Needs, account
 from snm.tables.updates import has_accumulator
 
 __all__ = ["ways_to_fit"]

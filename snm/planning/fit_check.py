@@ -18,7 +18,7 @@ from snm.distributed.host_copy import state_bytes
 from snm.distributed.mesh import parse_mesh
 from snm.distributed.processes import of_first
 from snm.errors import InputError
-from snm.plan import (
+from snm.planning.forecast import (
     PARTS,
     STAGES,
     Bytes,
@@ -29,8 +29,8 @@ from snm.plan import (
     parse_bytes,
     seconds_per_step,
 )
+from snm.planning.remedies import ways_to_fit
 from snm.system.terminal import console
-from snm.ways import ways_to_fit
 
 __all__ = ["Room", "refuse_what_cannot_fit", "room", "run_plan", "size_in_words"]
 
