@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from snm.data.dataset import Dataset, Points
     from snm.data.synthetic import generate
     from snm.errors import InputError
-    from snm.estimator import SNMClassifier
+    from snm.estimator.classifier import SNMClassifier
     from snm.head.head import Head, init_head, update_head
     from snm.head.spec import HeadSpec
     from snm.model.predictor import Predictor
@@ -43,7 +43,7 @@ _HOMES = {
     "init_head": "head.head",
     "update_head": "head.head",
     "Predictor": "model.predictor",
-    "SNMClassifier": "estimator",
+    "SNMClassifier": "estimator.classifier",
     "normalize": "tables.table",
     "load": "runs.folder",
     "evaluate": "trainer.training",

@@ -91,7 +91,7 @@ def test_it_asks_for_as_many_features_as_labels():
     with pytest.raises(InputError, match="--seen: found drop, with 30 features and 20 labels"):
         resolve(dataclasses.replace(preset("default"), seen="drop"), data)
     with pytest.raises(InputError, match="settings: seen: found a setting of runs"):
-        from snm.parameters import config_of
+        from snm.estimator.parameters import config_of
 
         config_of("default", {}, {"seen": "drop"}, num_points=10, seed=0)
 

@@ -24,11 +24,11 @@ from snm.config.settings import Config
 from snm.data.dataset import Dataset, Points
 from snm.data.weighting import Weighting
 from snm.errors import InputError
-from snm.fitting import Watch, fit_members
+from snm.estimator.fit import Watch, fit_members
+from snm.estimator.parameters import SETTINGS, config_of
+from snm.estimator.targets import Targets
 from snm.model.model import Model, join
 from snm.model.predictor import Predictor
-from snm.parameters import SETTINGS, config_of
-from snm.targets import Targets
 
 __all__ = ["SNMClassifier"]
 

@@ -1,0 +1,1 @@
+"""`SNMClassifier`, an estimator in the manner of scikit-learn."""
