@@ -17,8 +17,8 @@ from snm.cli import main
 from snm.compare.arms import BASELINE, EXTRAS, grid_of, plan_arms
 from snm.compare.jobs import Job, result_of, run_jobs
 from snm.compare.probe import Probe
-from snm.compare.summary import interval, summarized
-from snm.compare.tables import markdown, sheets
+from snm.compare.report.summary import interval, summarized
+from snm.compare.report.tables import markdown, sheets
 from snm.config.resolve import resolve
 from snm.config.settings import LISTWISE, read_config
 from snm.runs.folder import read_json

@@ -14,7 +14,7 @@ from scipy.sparse import csr_matrix
 from snm.compare import peers
 from snm.compare.packages import PEERS, Answers, Peer, are_counts, as_words
 from snm.compare.peers import check, main, measure, run_peer
-from snm.compare.published import FIGURES, published_for
+from snm.compare.report.published import FIGURES, published_for
 from snm.data.dataset import load
 from snm.data.formats.dispatch import write_text
 from snm.data.synthetic import generate

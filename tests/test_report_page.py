@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from snm.compare.page import page, verdict
-from snm.compare.plots import drawing
 from snm.compare.probe import MARGIN_QUANTILES
-from snm.compare.summary import summarized
-from snm.compare.tables import sheets
+from snm.compare.report.page import page, verdict
+from snm.compare.report.plots import drawing
+from snm.compare.report.summary import summarized
+from snm.compare.report.tables import sheets
 from snm.errors import InputError
 
 BASE = "negative-sampling"

@@ -15,7 +15,7 @@ import numpy as np
 
 from snm.compare.arms import Arm, grid_of
 from snm.compare.jobs import Job, Running, result_of, run_jobs
-from snm.compare.summary import summarized
+from snm.compare.report.summary import summarized
 from snm.config.resolve import resolve
 from snm.data.dataset import Dataset
 from snm.runs.folder import read_json, write_json

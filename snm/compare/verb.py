@@ -19,7 +19,7 @@ from snm.compare.arms import grid_of, plan_arms
 from snm.compare.campaign import Campaign, Plan
 from snm.compare.command import Compare
 from snm.compare.jobs import Running
-from snm.compare.tables import Sheet, markdown, sheets
+from snm.compare.report.tables import Sheet, markdown, sheets
 from snm.config.settings import Config
 from snm.data.dataset import Dataset, load
 from snm.errors import InputError
@@ -172,13 +172,13 @@ def _peers(asked: Compare, config: Config, told: _Told) -> list[dict[str, Any]]:
 
 
 def _published(dataset: Dataset) -> Any:
-    from snm.compare.published import published_for
+    from snm.compare.report.published import published_for
 
     return published_for(dataset.name)
 
 
 def _write(out: Path, results: dict[str, Any]) -> None:
-    from snm.compare.page import page
+    from snm.compare.report.page import page
 
     write_json(out / "results.json", results)
     for name, text in (("table.md", markdown(results)), ("report.html", page(results))):

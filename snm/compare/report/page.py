@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from snm.compare.plots import (
+from snm.compare.probe import MARGIN_QUANTILES
+from snm.compare.report.plots import (
     Bar,
     Lines,
     Plot,
@@ -26,8 +27,7 @@ from snm.compare.plots import (
     scores_of,
     seen,
 )
-from snm.compare.probe import MARGIN_QUANTILES
-from snm.compare.tables import RETRIEVAL, sheets
+from snm.compare.report.tables import RETRIEVAL, sheets
 
 __all__ = ["page", "verdict"]
 

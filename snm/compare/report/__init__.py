@@ -1,0 +1,1 @@
+"""The report of a comparison: summary, tables, plots, one HTML page."""
