@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from snm.compare import peers
-from snm.compare.packages import PEERS, Answers, Peer, are_counts, as_words
-from snm.compare.peers import check, main, measure, run_peer
+from snm.compare import peer_process as peers
+from snm.compare.peer_packages import PEERS, Answers, Peer, are_counts, as_words
+from snm.compare.peer_process import check, main, measure, run_peer
 from snm.compare.report.published import FIGURES, published_for
 from snm.data.dataset import load
 from snm.data.formats.dispatch import write_text

@@ -1,1 +1,1 @@
-"""`snm compare`: arms on the same data, as processes that survive interruptions, and a report."""
+"""`snm compare`: SNM against negative sampling and other packages, over seeds, with a report."""

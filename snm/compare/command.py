@@ -85,6 +85,6 @@ class Compare:
 
     def __call__(self) -> None:
         """Runs it."""
-        from snm.compare.verb import run_comparison
+        from snm.compare.cli import run_comparison
 
         run_comparison(self)

@@ -48,7 +48,7 @@ def run_comparison(asked: Compare) -> None:
         if value is not None and value < 1:
             raise InputError(flag, str(value), "1 or more")
     if asked.peers:
-        from snm.compare.peers import check
+        from snm.compare.peer_process import check
 
         check(asked.peers)
     base = asked.base().check()
@@ -158,7 +158,7 @@ def _peers(asked: Compare, config: Config, told: _Told) -> list[dict[str, Any]]:
     """Each package on the same split; one that fails is a line with its reason."""
     if not asked.peers:
         return []
-    from snm.compare.peers import run_peer
+    from snm.compare.peer_process import run_peer
 
     found = []
     for number, name in enumerate(asked.peers):

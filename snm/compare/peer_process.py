@@ -1,4 +1,4 @@
-"""Other packages on the same split: `python -m snm.compare.peers NAME DATA OUT.json`.
+"""Other packages on the same split: `python -m snm.compare.peer_process NAME DATA OUT.json`.
 
 Each is what somebody without snm would take. It gets the features as snm weights them, answers the
 test points, and snm's metrics score the answers. It has a process to itself, so that the peak of
@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from snm.compare.packages import PEERS, Peer
+from snm.compare.peer_packages import PEERS, Peer
 from snm.data.dataset import Points, load
 from snm.data.weighting import Weighting
 from snm.errors import InputError
@@ -252,7 +252,7 @@ def run_peer(
     command = [
         sys.executable,
         "-m",
-        "snm.compare.peers",
+        "snm.compare.peer_process",
         name,
         data,
         str(out),
@@ -308,7 +308,7 @@ def _end_with_parent() -> None:
 def main(words: Sequence[str] | None = None) -> int:
     """The process; its exit status: 2 for bad input, 1 where the package fails."""
     parser = argparse.ArgumentParser(
-        "python -m snm.compare.peers", description="Measures one package."
+        "python -m snm.compare.peer_process", description="Measures one package."
     )
     parser.add_argument("name", metavar="NAME", help=", ".join(PEERS))
     parser.add_argument("data", metavar="DATA", help="folder of the data set, or `synthetic`")
