@@ -23,7 +23,7 @@ from snm.distributed.launch import leave
 from snm.doctor.command import Doctor
 from snm.errors import InputError, StoppedError
 from snm.export.command import Export
-from snm.growing.command import Grow
+from snm.grow.command import Grow
 from snm.importing.command import Import
 from snm.serving.command import Serve
 

@@ -14,8 +14,8 @@ from snm.data.dataset import Dataset
 from snm.data.dataset import load as load_data
 from snm.data.formats.dispatch import read_lines
 from snm.errors import InputError
-from snm.growing.command import Grow
-from snm.growing.grow import Origins, bias_of, grow_state, new_rows
+from snm.grow.command import Grow
+from snm.grow.rows import Origins, bias_of, grow_state, new_rows
 from snm.model.predictor import Predictor
 from snm.runs.events import Progress
 from snm.runs.folder import RunFolder, load, load_member, phase_names, read_json, write_json

@@ -35,6 +35,6 @@ class Grow:
 
     def __call__(self) -> None:
         """Runs it."""
-        from snm.growing.verb import run_grow
+        from snm.grow.cli import run_grow
 
         run_grow(self)
