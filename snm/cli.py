@@ -25,7 +25,7 @@ from snm.errors import InputError, StoppedError
 from snm.export.command import Export
 from snm.grow.command import Grow
 from snm.importing.command import Import
-from snm.serving.command import Serve
+from snm.serve.command import Serve
 
 __all__ = ["STOPPED", "main", "parse"]
 

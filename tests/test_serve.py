@@ -19,9 +19,9 @@ from test_cli import call, refused
 
 import snm
 from snm.data.vectorizer import Vectorizer
-from snm.serving import engine as engines
-from snm.serving.app import make_app
-from snm.serving.command import Serve
+from snm.serve import engine as engines
+from snm.serve.app import make_app
+from snm.serve.command import Serve
 
 WORDS = tuple(f"word{j}" for j in range(tiny.FEATURES))
 
@@ -45,7 +45,7 @@ def one_size():
 @contextlib.contextmanager
 def serving(predictor, run, **options):
     """A real server on a free port, in a thread; its address and the server itself."""
-    from snm.serving.verb import _listen
+    from snm.serve.cli import _listen
 
     app = make_app(predictor, Serve(run, **options))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))

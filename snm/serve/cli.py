@@ -10,7 +10,7 @@ from snm.errors import InputError
 from snm.export.index import IndexedPredictor
 from snm.model.predictor import Predictor
 from snm.runs.folder import load
-from snm.serving.command import Serve
+from snm.serve.command import Serve
 from snm.system.terminal import console
 
 __all__ = ["run_server"]
@@ -34,7 +34,7 @@ def run_server(options: Serve) -> None:
     try:
         import uvicorn
 
-        from snm.serving.app import make_app
+        from snm.serve.app import make_app
     except ImportError as error:
         found, expected = f"no {error.name}", "pip install 'snm[serve]'"
         raise InputError("snm serve", found, expected) from error

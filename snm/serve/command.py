@@ -47,7 +47,7 @@ class Serve:
 
     def __call__(self) -> None:
         """Runs it."""
-        from snm.serving.verb import run_server
+        from snm.serve.cli import run_server
         from snm.system.cache_folder import keep_programs
 
         keep_programs()

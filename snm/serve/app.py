@@ -20,8 +20,8 @@ from snm import __version__
 from snm.errors import InputError
 from snm.export.index import IndexedPredictor
 from snm.model.predictor import Predictor
-from snm.serving.command import Serve
-from snm.serving.engine import Engine, FullError
+from snm.serve.command import Serve
+from snm.serve.engine import Engine, FullError
 
 __all__ = ["make_app"]
 

@@ -1,0 +1,1 @@
+"""`snm serve`: answers over HTTP."""

@@ -1,1 +1,0 @@
-"""`snm serve`: a trained run behind HTTP."""
