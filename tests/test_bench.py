@@ -9,12 +9,12 @@ import pytest
 
 from snm.bench import contest as contest_module
 from snm.bench import shapes, steps
+from snm.bench.cli import slower, table_of
 from snm.bench.contest import Contest, Contestant, Missing, Ours, held, quartiles, ratios
 from snm.bench.machine import Machine, Rates, Work
 from snm.bench.parts import PARTS
 from snm.bench.shapes import SHAPES, Shape, points_of
 from snm.bench.steps import copies_table, step_work
-from snm.bench.verb import slower, table_of
 from snm.cli import main
 
 TINY = Shape("eurlex", 400, 300, 200, 12, 3.0, 16, 64, (1, 16), dim=8)

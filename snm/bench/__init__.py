@@ -1,1 +1,1 @@
-"""`snm bench`: how far each part is from what the machine allows, and from what others offer."""
+"""`snm bench`: each part of a training step against the limits of the machine and against peers."""

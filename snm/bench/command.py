@@ -54,6 +54,6 @@ class Bench:
 
     def __call__(self) -> None:
         """Runs it."""
-        from snm.bench.verb import run_bench
+        from snm.bench.cli import run_bench
 
         run_bench(self)
