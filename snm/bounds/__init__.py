@@ -1,1 +1,1 @@
-"""Generalization bounds of a trained run: `snm bounds`."""
+"""`snm bounds`: generalization bounds evaluated for a trained run."""

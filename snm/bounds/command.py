@@ -44,6 +44,6 @@ class Bounds:
 
     def __call__(self) -> None:
         """Runs it."""
-        from snm.bounds.verb import run_bounds
+        from snm.bounds.cli import run_bounds
 
         run_bounds(self)
