@@ -1,1 +1,1 @@
-"""`snm doctor`: what is wrong with a data set, a run or this machine, and what to do about it."""
+"""`snm doctor`: checks of the environment, of a data set, of a run."""

@@ -30,7 +30,7 @@ class Doctor:
 
     def __call__(self) -> None:
         """Runs it."""
-        from snm.doctor.verb import run_doctor
+        from snm.doctor.cli import run_doctor
         from snm.system.cache_folder import keep_programs
 
         keep_programs()
