@@ -1,1 +1,1 @@
-"""`snm export`: a trained model as plain arrays, or as a search index built by a library for it."""
+"""`snm export`: parameters as arrays, or an index for approximate search."""

@@ -44,6 +44,6 @@ class Export:
 
     def __call__(self) -> None:
         """Runs it."""
-        from snm.export.verb import run_export
+        from snm.export.cli import run_export
 
         run_export(self)
