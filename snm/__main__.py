@@ -1,6 +1,6 @@
 """`python -m snm` is `snm`."""
 
-from snm.cli import main
+from snm.cli.main import main
 
 if __name__ == "__main__":
     main()

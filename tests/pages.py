@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from test_cli import call
 
-from snm.cli import parse
+from snm.cli.main import parse
 
 ROOT = Path(__file__).resolve().parents[1]
 _FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```", re.DOTALL | re.MULTILINE)

@@ -15,7 +15,7 @@ from snm.bench.machine import Machine, Rates, Work
 from snm.bench.parts import PARTS
 from snm.bench.shapes import SHAPES, Shape, points_of
 from snm.bench.steps import copies_table, step_work
-from snm.cli import main
+from snm.cli.main import main
 
 TINY = Shape("eurlex", 400, 300, 200, 12, 3.0, 16, 64, (1, 16), dim=8)
 

@@ -12,7 +12,7 @@ from scipy import sparse
 import snm
 from snm.bounds.cli import verdicts
 from snm.bounds.measure import bounds_of_run, measure, sampled_vartheta
-from snm.cli import main
+from snm.cli.main import main
 from snm.head.spec import HeadSpec
 from snm.losses.rank_weights import epsilon_tail, lemma2_bound, top
 from snm.runs import folder as runs

@@ -15,9 +15,9 @@ import tiny
 from scipy import sparse
 
 import snm
-from snm.cli import main
+from snm.cli import version as about
+from snm.cli.main import main
 from snm.data.formats.dispatch import iter_features, read_text
-from snm.doctor import about
 
 HEADER = f"{tiny.POINTS} {tiny.FEATURES} {tiny.LABELS}"
 
@@ -280,8 +280,8 @@ def test_help_is_quick():
     """No verb needs jax, NumPy's friends or a device to say what it does."""
     for words in (["--help"], ["train", "--help"], ["--version"]):
         code = (
-            "import sys, snm.cli\n"
-            f"try: snm.cli.main({words!r})\n"
+            "import sys, snm.cli.main\n"
+            f"try: snm.cli.main.main({words!r})\n"
             "except SystemExit as stop: assert not stop.code\n"
             "assert not {'jax', 'flax', 'orbax', 'scipy'} & set(sys.modules), 'slow imports'\n"
         )
@@ -464,7 +464,7 @@ def test_predict_reads_every_form(run, data, tmp_path, name):
 
 
 def test_an_interrupt_and_a_full_disk(data, tmp_path, capsys, monkeypatch):
-    from snm import verbs
+    from snm.cli import verbs
 
     def stop(error):
         def fail(*_, **__):

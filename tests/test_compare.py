@@ -13,7 +13,7 @@ import pytest
 import tiny
 
 import snm
-from snm.cli import main
+from snm.cli.main import main
 from snm.compare.arms import BASELINE, EXTRAS, grid_of, plan_arms
 from snm.compare.jobs import Job, result_of, run_jobs
 from snm.compare.probe import Probe

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import snm
-from snm.cli import _settings_base
+from snm.cli.main import _settings_base
 from snm.config import auto as rules
 from snm.config.resolve import head_spec, resolve
 from snm.config.settings import LISTWISE, PRESETS, Config, preset, read_config, write_config

@@ -21,7 +21,7 @@ from snm.batches.epoch_order import Order
 from snm.batches.source import Source
 from snm.checkpoints.store import Checkpoints, DamagedError, SavingError
 from snm.checkpoints.writer import Writer
-from snm.cli import STOPPED, main
+from snm.cli.main import STOPPED, main
 from snm.distributed.host_copy import host_copy
 from snm.errors import InputError, StoppedError
 from snm.model.model import abstract_state

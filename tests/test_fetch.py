@@ -359,7 +359,7 @@ def test_by_name_on_the_command_line(server, tmp_path, monkeypatch, capsys):
     good, other = entry(server, "/good.zip"), entry(server, "/gone.zip")
     entries = (good, Entry("Other", other.mirrors))
     monkeypatch.setattr(registry, "read_registry", lambda: entries)
-    monkeypatch.setattr("snm.datasets.verb.read_registry", lambda: entries)
+    monkeypatch.setattr("snm.cli.data_fetch.read_registry", lambda: entries)
     call("data", "fetch", "tiny-20")
     shown = capsys.readouterr().out
     place = cache_folder("default") / "datasets" / "Tiny-20"

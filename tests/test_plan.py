@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import snm
-from snm.cli import main
+from snm.cli.main import main
 from snm.config.resolve import resolve
 from snm.errors import InputError
 from snm.planning.forecast import Needs, account, forecast, parse_bytes, seconds_per_step

@@ -9,7 +9,7 @@ import tiny
 from scipy import sparse
 
 import snm
-from snm.cli import main
+from snm.cli.main import main
 from snm.config.resolve import resolve
 from snm.config.settings import preset
 from snm.data.dataset import Points

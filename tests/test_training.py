@@ -20,7 +20,7 @@ import snm
 from snm.batches.build import make_source
 from snm.batches.source import Source
 from snm.checkpoints.store import Checkpoints
-from snm.cli import main
+from snm.cli.main import main
 from snm.config.auto import auto_learning_rate
 from snm.config.resolve import head_spec, head_stages, make_model, resolve
 from snm.errors import InputError
@@ -136,7 +136,9 @@ def test_a_killed_run_is_the_same_run(tmp_path):
     words = ["train", str(tmp_path / "data"), "--epochs=40", *tiny.FLAGS, "--epochs=40"]
 
     def command(run):
-        code = f"import sys; from snm.cli import main; main({[*words, '--run-dir', str(run)]!r})"
+        code = (
+            f"import sys; from snm.cli.main import main; main({[*words, '--run-dir', str(run)]!r})"
+        )
         return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL,
                                 env={**os.environ, "JAX_NUM_CPU_DEVICES": "4"})  # fmt: skip
 

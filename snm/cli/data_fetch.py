@@ -18,9 +18,9 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from snm.cli.data_fetch_command import Fetch
 from snm.data.repository.fetch import OtherSizesError, fetch, place_of
 from snm.data.repository.registry import SIZES, Entry, find, read_registry
-from snm.datasets.command import Fetch
 
 __all__ = ["print_list", "run_fetch"]
 

@@ -15,16 +15,16 @@ from tyro.conf import OmitSubcommandPrefixes, subcommand
 
 from snm.bench.command import Bench
 from snm.bounds.command import Bounds
-from snm.commands import Data, Evaluate, Plan, Predict, Stats, Synth, Train, base
+from snm.cli.commands import Data, Evaluate, Plan, Predict, Stats, Synth, Train, base
+from snm.cli.data_fetch_command import Fetch, List
+from snm.cli.data_import_command import Import
 from snm.compare.command import Compare
 from snm.config.settings import Config, preset, read_config
-from snm.datasets.command import Fetch, List
 from snm.distributed.launch import leave
 from snm.doctor.command import Doctor
 from snm.errors import InputError, StoppedError
 from snm.export.command import Export
 from snm.grow.command import Grow
-from snm.importing.command import Import
 from snm.serve.command import Serve
 
 __all__ = ["STOPPED", "main", "parse"]
@@ -79,7 +79,7 @@ def main(args: Sequence[str] | None = None) -> None:
     """
     words = list(sys.argv[1:] if args is None else args)
     if words in (["--version"], ["-V"]):
-        from snm.doctor.about import version_lines
+        from snm.cli.version import version_lines
 
         print("\n".join(version_lines()))
         return

@@ -26,7 +26,7 @@ class List:
 
     def __call__(self) -> None:
         """Runs it."""
-        from snm.datasets.verb import print_list
+        from snm.cli.data_fetch import print_list
 
         print_list(as_json=self.json)
 
@@ -56,6 +56,6 @@ class Fetch:
 
     def __call__(self) -> None:
         """Runs it."""
-        from snm.datasets.verb import run_fetch
+        from snm.cli.data_fetch import run_fetch
 
         run_fetch(self)

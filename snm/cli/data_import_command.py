@@ -64,6 +64,6 @@ class Import:
 
     def __call__(self) -> None:
         """Runs it."""
-        from snm.importing.verb import run_import
+        from snm.cli.data_import import run_import
 
         run_import(self)

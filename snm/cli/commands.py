@@ -11,10 +11,10 @@ from typing import Annotated, Literal
 
 from tyro.conf import OmitArgPrefixes, OmitSubcommandPrefixes, Positional, arg, subcommand
 
+from snm.cli.data_fetch_command import Fetch, List
+from snm.cli.data_import_command import Import
 from snm.config.settings import Config
-from snm.datasets.command import Fetch, List
 from snm.distributed.launch import Meeting, joined
-from snm.importing.command import Import
 
 __all__ = ["Data", "Evaluate", "Plan", "Predict", "Stats", "Synth", "Train", "base"]
 
@@ -35,7 +35,7 @@ class Stats:
 
     def __call__(self) -> None:
         """Runs it."""
-        from snm.verbs import print_stats
+        from snm.cli.verbs import print_stats
 
         print_stats(self.data, as_json=self.json)
 
@@ -68,7 +68,7 @@ class Synth:
 
     def __call__(self) -> None:
         """Runs it."""
-        from snm.verbs import write_synthetic
+        from snm.cli.verbs import write_synthetic
 
         write_synthetic(
             self.out,
@@ -150,8 +150,8 @@ class Train:
 
     def __call__(self) -> None:
         """Runs it."""
+        from snm.cli.verbs import run_training
         from snm.system.cache_folder import keep_programs
-        from snm.verbs import run_training
 
         keep_programs()
         meeting = Meeting(self.coordinator, self.num_processes, self.process_id, self.peer_timeout)
@@ -226,8 +226,8 @@ class Evaluate:
 
     def __call__(self) -> None:
         """Runs it."""
+        from snm.cli.verbs import run_evaluation
         from snm.system.cache_folder import keep_programs
-        from snm.verbs import run_evaluation
 
         keep_programs()
         run_evaluation(self.run, self.data, as_json=self.json, index=self.index, auc=self.auc)
@@ -259,8 +259,8 @@ class Predict:
 
     def __call__(self) -> None:
         """Runs it."""
+        from snm.cli.verbs import run_prediction
         from snm.system.cache_folder import keep_programs
-        from snm.verbs import run_prediction
 
         keep_programs()
         run_prediction(

@@ -10,11 +10,11 @@ import numpy as np
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from scipy.sparse import csr_matrix
 
+from snm.cli.data_import_command import Import
 from snm.data.convert import Counts, Told, build, fit_vectorizer, index_base
 from snm.data.formats.foreign import Row, detect, read_rows
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
-from snm.importing.command import Import
 from snm.system.files import made_whole
 from snm.system.terminal import console
 

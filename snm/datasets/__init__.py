@@ -1,1 +1,0 @@
-"""`snm data list` and `snm data fetch`: public data sets by name."""
