@@ -5,9 +5,9 @@ sends for them, with one entry a step; `source.materialize(resident, item)` turn
 `Batch` inside the compiled step. A streaming source sends the batch itself; a resident one keeps
 the training set on the device and sends row numbers.
 
-The order of the points (`snm.batches.epoch_order`), the positives drawn and the sampled labels are functions of
-(seed, step) alone, so there is nothing of them to checkpoint. A source makes the batches of a run,
-or only some parts of each, and needs no other points than stand in those.
+The order of the points (`snm.batches.epoch_order`), the positives drawn and the sampled labels are
+functions of (seed, step) alone, so there is nothing of them to checkpoint. A source makes the
+batches of a run, or only some parts of each, and needs no other points than stand in those.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Settings: presets, TOML files, what `auto` stands for, and their resolution against a data set."""
+"""Settings: presets, TOML files, the rules of `auto`, and resolution against a data set."""

@@ -36,10 +36,9 @@ def resolve(config: Config, dataset: Dataset) -> Config:
     if members == "auto":
         members = rules.auto_members(dataset.train.num_points)
     sampled: int | Literal["all"]
-    if config.sampled == "auto":
+    sampled = config.sampled
+    if sampled == "auto":
         sampled = auto_size(num_labels, members=members)
-    else:
-        sampled = config.sampled
     if config.sampler == "in-batch":
         # The candidates are the batch's own positives; one label more would mean "all others".
         sampled = min(config.batch_size, max(1, num_labels - 2))

@@ -1,1 +1,1 @@
-"""Devices and processes: the mesh, collectives, launchers, and the part of the data that each process needs."""
+"""Devices and processes: mesh, collectives, launchers, each process's part of the data."""

@@ -1,10 +1,11 @@
 """Which part of the tables and of the batch a device holds, and how the parts agree.
 
 A mesh has two axes. `label` cuts the rows of the class table into equal ranges, `data` the points
-of a batch; the feature table's rows are cut over the longer one (`snm.distributed.mesh.feature_axis`). What
-crosses `label` are scores and ids of the best and sums of queries, what crosses `data` are queries
-and the entries of updates; sums of feature rows cross the axis that these are cut over. Never a
-score matrix, and never anything as long as a table.
+of a batch; the feature table's rows are cut over the longer one
+(`snm.distributed.mesh.feature_axis`). Devices exchange the scores and ids of the best and sums of
+queries along `label`, queries and the entries of updates along `data`, and sums of feature rows
+along the axis that these are cut over. They never exchange a score matrix or anything as long as a
+table.
 
 With no axes (one device) every method hands back what it was given.
 """

@@ -105,7 +105,7 @@ def feature_axis(data: int, label: int) -> str:
 
 
 def table_axes(mesh: Mesh) -> dict[str, str]:
-    """The axes that the tables are cut over, as the functions of `snm.model.model` want to be told."""
+    """Names of the mesh axes that the tables are cut over, as keyword arguments of a step."""
     return {"label_axis": LABEL, "feature_axis": feature_axis(mesh.shape[DATA], mesh.shape[LABEL])}
 
 

@@ -1,1 +1,1 @@
-"""Metrics over a test set: exact top-k, precision, recall, nDCG, propensity-scored precision, AUC."""
+"""Metrics over a test set: exact top-k, precision, recall, nDCG, PSP, AUC."""

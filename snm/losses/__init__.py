@@ -1,1 +1,1 @@
-"""Losses of scores: surrogates, ordered weighted losses, sampled softmax, listwise losses, weights over ranks."""
+"""Losses of scores: surrogates, ordered weighted losses, softmax, listwise, rank weights."""

@@ -1,8 +1,8 @@
 r"""Losses on whole lists with graded labels: ListNet, ListMLE, RankCosine, RankSVM, smoothed DCG@1.
 
 Every loss takes scores and relevance grades of the same shape: the last axis is the list, the
-leading axes are the batch. As in `snm.losses.ordered`, everything after the arrays is keyword-only, masked
-entries take no part, and one value a list comes back, or what `reduce_fn` makes of them.
+leading axes are the batch. As in `snm.losses.ordered`, everything after the arrays is keyword-only,
+masked entries take no part, and one value a list comes back, or what `reduce_fn` makes of them.
 
 ListNet, ListMLE and RankCosine apply a transformation to scores (and to grades where they are
 scores too): an increasing, strictly positive function psi (Lan et al., 2009, section 3.2).

@@ -7,11 +7,11 @@ The sampled losses are the general ones: a loss on a full score vector is the sa
 labels with the positive masked. Two things follow from Reddi et al. (2019) and one does not:
 
 * With weights `vartheta` on a uniform sample of B labels, the expected loss is the full loss with
-  the weights of `snm.losses.rank_weights.theta_from_vartheta`, and its gradient is unbiased (Lemma 2).
+  the weights of `rank_weights.theta_from_vartheta`, and its gradient is unbiased (Lemma 2).
 * The loss is convex in the scores for a convex `phi` and non-increasing weights (Theorem 2). It is
   proved calibrated only where `phi` is differentiable with a negative slope on (-inf, 0] (the hinge
   is not differentiable), theta_j = 1/k for j <= k and theta_j <= 1/k beyond, every vartheta_j > 0
-  (top-k' mining gives the rest zero: see `snm.losses.rank_weights.epsilon_tail`) and the labels' distribution
+  (top-k' mining gives the rest zero: see `rank_weights.epsilon_tail`) and the labels' distribution
   obeys condition (3) (Theorem 4).
 * It bounds the retrieval loss only if theta_j = 1/k for every j <= k (Theorem 3), that is with the
   `surrogate` scale and k' >= k. Top-k' with the `mean` scale is no upper bound of anything here.

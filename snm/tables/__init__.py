@@ -1,1 +1,1 @@
-"""Tables of rows: lookups (embedding bags), row optimisers, and updates in place at a cost of O(rows touched)."""
+"""Embedding tables: lookups, row optimisers, and in-place updates of the rows touched."""

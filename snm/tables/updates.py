@@ -5,9 +5,9 @@ promise that XLA keeps only where every read of a table comes before its first w
 dependency*; otherwise it copies the whole table. Callers get this by passing `ok`, which depends
 on everything that was read, and bounds the loops that write.
 
-As in `snm.tables.table`, CPU and accelerators each have their form. Tables narrower than float32 go the
-way of those rules, which add up all gradients of a row before they step it: a row is rounded once a
-step, and not once an entry.
+As in `snm.tables.table`, CPU and accelerators each have their form. Tables narrower than float32 use
+the path of the row rules, which add up all gradients of a row before they step it: a row is then
+rounded once a step, and not once an entry.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def log_normaliser(algorithm: Algorithm, psi: Transformation, reach: float, m: i
       m: Documents a list.
 
     Returns:
-      log Z; its exponential is what losses of `snm.losses.listwise` do not exceed (RankCosine's not 1/2).
+      log Z; its exponential bounds the losses of `snm.losses.listwise` (RankCosine's bound is 1/2).
 
     References:
       Lan et al. (2009), section 3.2.2.
