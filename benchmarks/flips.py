@@ -159,10 +159,13 @@ def compared(
 
     import snm
     from snm.batches.build import source_of
-    from snm.config.resolve import make_model, resolve
+    from snm.batches.device_parts import spread_stack
+    from snm.config.resolve import resolve
     from snm.data.weighting import Weighting
-    from snm.distributed.mesh import initial, make_mesh, spread, spread_stack
+    from snm.distributed.mesh import make_mesh
+    from snm.model.from_config import make_model
     from snm.model.model import init_state
+    from snm.model.placement import initial, spread
 
     config = resolve(dataclasses.replace(snm.preset("default"), **settings), data)
     train = data.train
@@ -208,11 +211,13 @@ def _step(model: Any, source: Any, shape: Any, mesh: Any) -> Any:
     import jax
     from jax.sharding import PartitionSpec
 
-    from snm.distributed.mesh import DATA, on_mesh, stack_specs, state_specs, table_axes
+    from snm.batches.device_parts import stack_specs
+    from snm.distributed.mesh import DATA, on_mesh, table_axes
     from snm.head import by_threshold as thresholds
     from snm.head import head
     from snm.head.mining import mine
-    from snm.model.model import train_step
+    from snm.model.placement import state_specs
+    from snm.model.train_step import train_step
 
     axes = {} if mesh is None else {**table_axes(mesh), "data_axis": DATA}
     problem_of = head._problem

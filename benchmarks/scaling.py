@@ -80,8 +80,11 @@ def compiled(labels: int, features: int, batch: int, mesh_text: str) -> str:
     """The module of one step of the default preset; of the tables there are only shapes."""
     import snm
     from snm.batches.build import make_source
-    from snm.config.resolve import make_model, resolve
-    from snm.distributed.mesh import DATA, abstract_on, make_mesh, spread_stack
+    from snm.batches.device_parts import spread_stack
+    from snm.config.resolve import resolve
+    from snm.distributed.mesh import DATA, make_mesh
+    from snm.model.from_config import make_model
+    from snm.model.placement import abstract_on
     from snm.trainer.loop import compiled_steps
 
     data = snm.generate(
@@ -152,10 +155,13 @@ def stepper(data: Any, batch: int, mesh_text: str, mined: int) -> Callable[[], N
 
     import snm
     from snm.batches.build import source_of
-    from snm.config.resolve import make_model, resolve
+    from snm.batches.device_parts import spread_stack
+    from snm.config.resolve import resolve
     from snm.data.weighting import Weighting
-    from snm.distributed.mesh import initial, make_mesh, spread_stack
+    from snm.distributed.mesh import make_mesh
+    from snm.model.from_config import make_model
     from snm.model.model import init_state
+    from snm.model.placement import initial
     from snm.trainer.loop import compiled_steps
 
     config = dataclasses.replace(

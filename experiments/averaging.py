@@ -28,7 +28,8 @@ from snm.data.dataset import Dataset
 from snm.distributed.dataset import label_frequency
 from snm.evaluation.evaluate import evaluate_points
 from snm.model.predictor import Predictor
-from snm.runs.folder import machine, write_json
+from snm.runs.folder import write_json
+from snm.system.versions import machine
 from snm.tables.table import normalize
 
 KEYS = ("P@1", "P@3", "P@5", "PSP@5")

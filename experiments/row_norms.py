@@ -31,7 +31,8 @@ import snm
 from snm.data.weighting import Weighting
 from snm.evaluation.metrics import Metrics
 from snm.runs.folder import write_json
-from snm.sampling.sample import excluded_slots, uniform_host
+from snm.sampling.sample import excluded_slots
+from snm.sampling.uniform import uniform_host
 
 RATES = (3.0, 10.0, 30.0, 100.0)
 BATCH, DIM, SAMPLED = 256, 128, 4096

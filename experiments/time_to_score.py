@@ -29,7 +29,8 @@ from experiments.arms import scored
 from snm.compare.peer_process import measure
 from snm.config.resolve import resolve
 from snm.data.dataset import Dataset
-from snm.runs.folder import machine, write_json
+from snm.runs.folder import write_json
+from snm.system.versions import machine
 
 KEYS = ("P@1", "P@3", "P@5")
 EPOCHS = (1, 2, 3, 4, 5, 6, 8, 10, 13, 17)

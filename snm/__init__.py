@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from snm.data.synthetic import generate
     from snm.errors import InputError
     from snm.estimator.classifier import SNMClassifier
-    from snm.head.head import Head, init_head, update_head
+    from snm.head.head import update_head
     from snm.head.spec import HeadSpec
+    from snm.head.state import Head, init_head
     from snm.model.predictor import Predictor
-    from snm.runs.folder import load
+    from snm.runs.load import load
     from snm.tables.table import normalize
-    from snm.trainer.training import evaluate, train, training
+    from snm.trainer.evaluate import evaluate
+    from snm.trainer.training import train, training
 
 __version__ = "0.1.0"
 
@@ -38,15 +40,15 @@ _HOMES = {
     "Points": "data.dataset",
     "generate": "data.synthetic",
     "InputError": "errors",
-    "Head": "head.head",
+    "Head": "head.state",
     "HeadSpec": "head.spec",
-    "init_head": "head.head",
+    "init_head": "head.state",
     "update_head": "head.head",
     "Predictor": "model.predictor",
     "SNMClassifier": "estimator.classifier",
     "normalize": "tables.table",
-    "load": "runs.folder",
-    "evaluate": "trainer.training",
+    "load": "runs.load",
+    "evaluate": "trainer.evaluate",
     "train": "trainer.training",
     "training": "trainer.training",
 }
@@ -76,10 +78,10 @@ __all__ = [
 
 
 def load_data(source: Any, **options: Any) -> Dataset:
-    """Loads a data set from a folder, or `synthetic`; see `snm.data.dataset.load`."""
-    from snm.data import dataset
+    """Loads a data set from a folder, or `synthetic`; see `snm.data.load.load`."""
+    from snm.data import load
 
-    return dataset.load(source, **options)
+    return load.load(source, **options)
 
 
 def predict(run: Any, features: Any, k: int = 5) -> Any:
@@ -87,9 +89,9 @@ def predict(run: Any, features: Any, k: int = 5) -> Any:
 
     For many calls load the run once: `snm.load(run).predict(features, k)`.
     """
-    from snm.runs import folder as runs
+    from snm.runs.load import load
 
-    return runs.load(run).predict(features, k)
+    return load(run).predict(features, k)
 
 
 def __getattr__(name: str) -> Any:

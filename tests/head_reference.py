@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from snm.head.head import Head, init_head
 from snm.head.spec import HeadSpec
-from snm.sampling.sample import Sample, uniform_host
+from snm.head.state import Head, init_head
+from snm.sampling.sample import Sample
+from snm.sampling.uniform import uniform_host
 from snm.tables.table import RowTable, SparseRows
 
 LEARNING_RATE, SCALE_RATE = 0.3, 0.1

@@ -11,7 +11,8 @@ from snm.evaluation import auc as areas
 from snm.evaluation.auc import Areas
 from snm.evaluation.evaluate import evaluate_points, metric_names
 from snm.theory import auc
-from snm.trainer.training import evaluate, train
+from snm.trainer.evaluate import evaluate
+from snm.trainer.training import train
 
 K, POINTS = 53, 7
 

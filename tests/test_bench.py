@@ -197,7 +197,8 @@ def test_torch_starts_from_the_same_loss(mine_first):
 
     from snm.bench.peers_torch import TorchStep
     from snm.bench.shapes import model_of, source_of
-    from snm.model.model import init_state, train_step
+    from snm.model.model import init_state
+    from snm.model.train_step import train_step
 
     source = source_of(TINY, 16, 16)
     batch = jax.tree.map(lambda leaf: leaf[0], source.stack(0, 1))

@@ -15,7 +15,7 @@ from snm.bounds.measure import bounds_of_run, measure, sampled_vartheta
 from snm.cli.main import main
 from snm.head.spec import HeadSpec
 from snm.losses.rank_weights import epsilon_tail, lemma2_bound, top
-from snm.runs import folder as runs
+from snm.runs.load import load
 from snm.theory.complexity import linear_complexity
 from snm.theory.retrieval import margins
 
@@ -44,7 +44,7 @@ def call(capsys, *words, status=0):
 
 @pytest.mark.parametrize("k", [1, 3, tiny.LABELS - 1])
 def test_margins_against_all_scores(run, data, k):
-    predictor, points = runs.load(run), snm.load_data(data).train
+    predictor, points = load(run), snm.load_data(data).train
     found = measure(predictor, points, k)
     ids, ordered = predictor.predict(points.features, tiny.LABELS)
     scores = np.empty(ordered.shape)
@@ -57,7 +57,7 @@ def test_margins_against_all_scores(run, data, k):
 
 
 def test_the_risk_is_one_less_recall(run, data):
-    predictor, dataset = runs.load(run), snm.load_data(data)
+    predictor, dataset = load(run), snm.load_data(data)
     recall = json.loads((run / "result.json").read_text())["metrics"]
     for k in (1, 5):
         train, test = (measure(predictor, part, k) for part in (dataset.train, dataset.test))
@@ -66,7 +66,7 @@ def test_the_risk_is_one_less_recall(run, data):
 
 
 def test_terms_by_hand(run, data):
-    predictor, dataset = runs.load(run), snm.load_data(data)
+    predictor, dataset = load(run), snm.load_data(data)
     train = measure(predictor, dataset.train, 1)
     found = bounds_of_run(predictor, train, None, k=1, delta=0.1, rhos=(0.25, 0.5))
     # The class is that of rows with their bias, on embeddings with one more entry.
@@ -106,7 +106,7 @@ def embeddings(predictor, dataset):
 
 
 def test_complexities_agree_with_those_of_the_embeddings(run, data):
-    predictor, dataset = runs.load(run), snm.load_data(data)
+    predictor, dataset = load(run), snm.load_data(data)
     flat = dataclasses.replace(
         predictor,
         state=dataclasses.replace(
@@ -142,7 +142,7 @@ def test_the_command(run, capsys):
     if "softmax" in str(run):
         assert "softmax" in five["why_not"]
     else:
-        spec = runs.load(run).model.head
+        spec = load(run).model.head
         weights = sampled_vartheta(spec)
         assert five["theta_l1"] == pytest.approx(1.0, rel=1e-6)
         assert five["theta_l2"] <= lemma2_bound(weights, spec.sampled, spec.num_labels)

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 import snm
 from snm.cli.main import _settings_base
 from snm.config import auto as rules
-from snm.config.resolve import head_spec, resolve
+from snm.config.resolve import resolve
 from snm.config.settings import LISTWISE, PRESETS, Config, preset, read_config, write_config
 from snm.errors import InputError
+from snm.model.from_config import head_spec
 
 
 def toml(folder: Path, text: str) -> Path:

@@ -11,8 +11,9 @@ import pytest
 from conftest import real_data_folder
 from scipy import sparse
 
-from snm.data.dataset import Dataset, Points, load
+from snm.data.dataset import Dataset, Points
 from snm.data.formats import dispatch as formats
+from snm.data.load import load
 from snm.errors import InputError
 
 TRAIN = "3 5 4\n1,3 0:1 4:2\n 2:1\n0 1:1\n"

@@ -14,11 +14,11 @@ from scipy.sparse import random_array
 from test_cli import call, refused
 
 import snm
-from snm.config.resolve import make_model
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.export.index import IndexedPredictor, Settings, build_index
 from snm.export.measure import measure
+from snm.model.from_config import make_model
 from snm.model.model import init_state
 from snm.model.predictor import Predictor
 

@@ -14,13 +14,13 @@ from conftest import real_data_folder
 from test_cli import call, refused
 
 import snm
-from snm.data.cache import folder as cache_folder
 from snm.data.repository import registry
 from snm.data.repository.download import fetch_archive
 from snm.data.repository.fetch import fetch, git_blob_id
 from snm.data.repository.registry import Entry, Mirror, find, read_registry
 from snm.data.statistics import describe
 from snm.errors import InputError
+from snm.system.cache_folder import folder as cache_folder
 
 FILES = {"train.txt": "Tiny/tiny_train.txt", "test.txt": "Tiny/tiny_test.txt"}
 SIZES = {"features": 30, "labels": 20, "train_points": 60, "test_points": 20}

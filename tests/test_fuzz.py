@@ -23,8 +23,8 @@ from scipy import sparse
 from snm.checkpoints.store import Checkpoints, DamagedError
 from snm.config.settings import Config, read_config, write_config
 from snm.data import cache
-from snm.data.dataset import load
 from snm.data.formats import dispatch as formats
+from snm.data.load import load
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.runs.folder import read_json

@@ -11,7 +11,7 @@ from test_cli import call, refused
 import snm
 from snm.data.vectorizer import Vectorizer
 from snm.grow.rows import bias_of, new_rows
-from snm.runs.folder import load_member
+from snm.runs.load import load_member
 
 NEW = 3
 

@@ -19,10 +19,12 @@ from head_reference import (
 )
 
 from snm.head import by_pairs as backward
-from snm.head.head import Head, update_head
+from snm.head.head import update_head
+from snm.head.state import Head
 from snm.losses import rank_weights as weights
 from snm.losses.mined_lists import ListLoss
-from snm.sampling.sample import FrequencySampler, in_batch
+from snm.sampling.frequency import FrequencySampler
+from snm.sampling.in_batch import in_batch
 from snm.tables.table import RowTable
 from snm.topk import block_quotas as quotas
 from snm.topk import search as scoring

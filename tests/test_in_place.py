@@ -12,12 +12,14 @@ import jax.numpy as jnp
 import pytest
 from jax import lax
 
-from snm.head.head import Head, update_head
+from snm.head.head import update_head
 from snm.head.spec import HeadSpec
+from snm.head.state import Head
 from snm.losses.mined_lists import ListLoss
 from snm.sampling.sample import Sample
+from snm.tables.bag import bag
 from snm.tables.rounding import storage
-from snm.tables.table import RowTable, SparseRows, bag
+from snm.tables.table import RowTable, SparseRows
 from snm.tables.updates import update_rows
 
 K, DIM, BATCH, SAMPLED = 200_000, 64, 64, 8192

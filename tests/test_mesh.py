@@ -12,29 +12,20 @@ import snm
 from snm.batches.build import make_source
 from snm.batches.epoch_order import Order
 from snm.batches.source import Source
-from snm.config.resolve import make_model, resolve
+from snm.config.resolve import resolve
 from snm.data.weighting import Weighting
 from snm.distributed.collectives import Shard
 from snm.distributed.mesh import DATA as OVER_DATA
-from snm.distributed.mesh import (
-    LABEL,
-    abstract_on,
-    feature_axis,
-    initial,
-    make_mesh,
-    on_mesh,
-    parse_mesh,
-    spread,
-    table_axes,
-)
+from snm.distributed.mesh import LABEL, feature_axis, make_mesh, on_mesh, parse_mesh, table_axes
 from snm.errors import InputError
+from snm.model.from_config import make_model
 from snm.model.model import init_state
+from snm.model.placement import abstract_on, initial, spread
 from snm.model.predictor import compiled_top
-from snm.runs.events import NonFiniteError, Stepped
+from snm.runs.events import NonFiniteError, Started, Stepped
 from snm.tables import table as rows_module
 from snm.tables.table import SparseRows
 from snm.trainer.loop import compiled_steps
-from snm.trainer.phase import Started
 from snm.trainer.training import training
 
 # Neither the features nor the labels can be cut into 2, 4 or 8 equal parts.

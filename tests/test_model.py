@@ -12,9 +12,11 @@ from scipy import sparse
 
 from snm.batches.build import make_source
 from snm.batches.csr_blocks import block_of
-from snm.config.resolve import head_spec, make_model
 from snm.model.encoder import ENCODERS, apply_tower
-from snm.model.model import abstract_state, best_labels, init_state, train_step
+from snm.model.from_config import head_spec, make_model
+from snm.model.inference import best_labels
+from snm.model.model import abstract_state, init_state
+from snm.model.train_step import train_step
 from snm.tables.table import normalize
 
 POINTS, FEATURES, LABELS, SAMPLED, MINED = 6, 11, 9, 5, 2
@@ -170,7 +172,7 @@ def test_schedules_and_shapes(points):
 def test_dropout_keeps_the_expected_sum(points):
     """At each visit other features are left out; a rate, a seed and a step name them."""
     from snm.distributed.collectives import Shard
-    from snm.model.model import _dropped_out
+    from snm.model.train_step import _dropped_out
 
     alone = Shard(0, None, None, None)
 

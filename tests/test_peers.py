@@ -15,8 +15,8 @@ from snm.compare import peer_process as peers
 from snm.compare.peer_packages import PEERS, Answers, Peer, are_counts, as_words
 from snm.compare.peer_process import check, main, measure, run_peer
 from snm.compare.report.published import FIGURES, published_for
-from snm.data.dataset import load
 from snm.data.formats.dispatch import write_text
+from snm.data.load import load
 from snm.data.synthetic import generate
 from snm.data.weighting import Weighting
 from snm.errors import InputError

@@ -25,15 +25,17 @@ from scipy import sparse
 
 import snm
 from snm.batches.build import make_source, source_of
+from snm.batches.device_parts import lanes_here, spread_stack
 from snm.checkpoints.store import Checkpoints, SavingError
 from snm.checkpoints.writer import TogetherWriter
-from snm.config.resolve import make_model, resolve
+from snm.config.resolve import resolve
 from snm.data.formats.dispatch import write_text
 from snm.data.weighting import Weighting
 from snm.distributed.launch import GONE, Meeting, launched
-from snm.distributed.mesh import lanes_here, make_mesh, spread_stack
+from snm.distributed.mesh import make_mesh
 from snm.distributed.processes import Agreed
 from snm.errors import InputError
+from snm.model.from_config import make_model
 from snm.runs.folder import RunFolder
 from snm.trainer.training import train
 

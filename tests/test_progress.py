@@ -6,11 +6,9 @@ import tiny
 from rich.console import Console
 
 from snm.runs import progress_bar as progress
-from snm.runs.events import Evaluated, Stepped
+from snm.runs.events import Evaluated, Finished, Started, Stepped
 from snm.runs.progress_bar import with_bar
 from snm.trainer import training as trainer
-from snm.trainer.phase import Started
-from snm.trainer.training import Finished
 
 EVENTS = [
     Started("train", 4, 12, 4, 60),

@@ -11,8 +11,9 @@ import tiny
 import snm
 from snm.export.arrays import arrays_of
 from snm.runs.events import Stepped
+from snm.tables.bag import bag_gather, bag_loop
 from snm.tables.rounding import as_float, rounded_rows, storage, to_nearest
-from snm.tables.table import RowTable, SparseRows, bag_gather, bag_loop
+from snm.tables.table import RowTable, SparseRows
 from snm.tables.updates import _segments_loop, _segments_scatter, update_rows
 
 NOISE = jnp.uint32(12345)

@@ -11,7 +11,8 @@ from jax import lax
 
 from snm.tables import table as rows_module
 from snm.tables import updates
-from snm.tables.table import RowTable, SparseRows, bag, entry_rows, normalize, random_rows
+from snm.tables.bag import bag
+from snm.tables.table import RowTable, SparseRows, entry_rows, normalize, random_rows
 from snm.tables.updates import update_rows
 
 NUM_ROWS, DIM, LEARNING_RATE = 23, 32, 0.25

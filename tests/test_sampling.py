@@ -18,18 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from snm.config.auto import auto_size
+from snm.sampling.frequency import FrequencySampler
+from snm.sampling.in_batch import in_batch, in_batch_log_weights
 from snm.sampling.permutation import permuted
-from snm.sampling.sample import (
-    FrequencySampler,
-    Sample,
-    auto_size,
-    excluded_slots,
-    in_batch,
-    in_batch_log_weights,
-    slots_of,
-    uniform_device,
-    uniform_host,
-)
+from snm.sampling.sample import Sample, excluded_slots, slots_of
+from snm.sampling.uniform import uniform_device, uniform_host
 
 P_VALUE = 1e-4
 

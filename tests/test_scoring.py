@@ -7,7 +7,8 @@ import pytest
 
 from snm.topk import search as scoring
 from snm.topk.block_quotas import Share, joined, quota_of
-from snm.topk.search import MASKED, Masked, best_scores, block_plan
+from snm.topk.blocks import Masked, block_plan
+from snm.topk.search import MASKED, best_scores
 
 N, DIM = 5, 4
 

@@ -7,7 +7,8 @@ import pytest
 from conftest import real_data_folder
 from scipy import sparse
 
-from snm.data.dataset import Dataset, Points, load
+from snm.data.dataset import Dataset, Points
+from snm.data.load import load
 from snm.data.statistics import describe, duplicate_test_rows
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import sparse, special
 
-from snm.data.dataset import load
+from snm.data.load import load
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.losses.rank_weights import (

@@ -14,11 +14,9 @@ from snm.config.settings import write_config
 from snm.errors import InputError, StoppedError
 from snm.runs import trackers
 from snm.runs.event_log import EventLog
-from snm.runs.events import Evaluated, Noted, Stepped
+from snm.runs.events import Evaluated, Finished, Noted, Started, Stepped
 from snm.runs.folder import write_json
 from snm.runs.trackers import tracked
-from snm.trainer.phase import Started
-from snm.trainer.training import Finished
 
 
 class Recorder:

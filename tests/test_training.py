@@ -22,14 +22,16 @@ from snm.batches.source import Source
 from snm.checkpoints.store import Checkpoints
 from snm.cli.main import main
 from snm.config.auto import auto_learning_rate
-from snm.config.resolve import head_spec, head_stages, make_model, resolve
+from snm.config.resolve import resolve
 from snm.errors import InputError
 from snm.evaluation.evaluate import evaluate_points
+from snm.model.from_config import head_spec, head_stages, make_model
 from snm.model.model import abstract_state
-from snm.runs.events import Evaluated, NonFiniteError, Probed, Saved, Stepped
-from snm.runs.folder import RunFolder, load_member
-from snm.trainer.phase import _initial
-from snm.trainer.training import Finished, Started, training
+from snm.runs.events import Evaluated, Finished, NonFiniteError, Probed, Saved, Stepped
+from snm.runs.folder import RunFolder
+from snm.runs.load import load_member
+from snm.trainer.training import Started, training
+from snm.trainer.warm_start import initial_state
 
 STEPS_PER_EPOCH = 4
 
@@ -576,7 +578,7 @@ def test_warm_start(data, whole, tmp_path):
         snm.train(data, tiny.CONFIG, tmp_path / "run")
     for learned, scale in ((False, 3.0), (True, snm.read_config(old / "config.toml").score_scale)):
         settings = config(score_scale=3.0, learn_score_scale=learned, row_optimizer="adagrad")
-        new = _initial(make_model(settings, tiny.FEATURES, tiny.LABELS, 1), old, 1)
+        new = initial_state(make_model(settings, tiny.FEATURES, tiny.LABELS, 1), old, 1)
         state = snm.load(old).state
         assert same([new.features.rows, new.head.table.rows],
                     [state.features.rows, state.head.table.rows])  # fmt: skip

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from snm.config.settings import Config, preset
-from snm.data.dataset import Dataset, load
+from snm.data.dataset import Dataset
+from snm.data.load import load
 
 POINTS, TEST_POINTS, FEATURES, LABELS = 60, 20, 30, 20
 

@@ -10,16 +10,18 @@ from jax.sharding import Mesh
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from snm.batches.device_parts import lanes_here
 from snm.batches.epoch_order import Order
 from snm.batches.source import Source
 from snm.config.settings import Config
 from snm.data.dataset import Points
 from snm.data.weighting import Weighting
 from snm.distributed.dataset import column_counts
-from snm.distributed.mesh import DATA, lanes_here, parse_mesh
+from snm.distributed.mesh import DATA, parse_mesh
 from snm.distributed.processes import of_first
 from snm.head.spec import HeadSpec
-from snm.sampling.sample import FrequencySampler, in_batch_log_weights
+from snm.sampling.frequency import FrequencySampler
+from snm.sampling.in_batch import in_batch_log_weights
 from snm.tables.by_row import count_frequent
 
 __all__ = ["Share", "keeps_on_device", "labelled_rows", "make_source", "source_of"]

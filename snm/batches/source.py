@@ -24,7 +24,10 @@ from scipy.sparse import csr_matrix
 from snm.batches.csr_blocks import Csr, gather, padded, part_of, take
 from snm.batches.epoch_order import Order
 from snm.head.spec import HeadSpec
-from snm.sampling.sample import FrequencySampler, Sample, in_batch, uniform_device, uniform_host
+from snm.sampling.frequency import FrequencySampler
+from snm.sampling.in_batch import in_batch
+from snm.sampling.sample import Sample
+from snm.sampling.uniform import uniform_device, uniform_host
 from snm.tables.by_row import Columns, columns_of
 from snm.tables.table import SparseRows
 

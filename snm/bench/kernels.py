@@ -16,9 +16,10 @@ from snm.bench.contest import Contest, Contestant, Ours
 from snm.bench.machine import Machine, Work
 from snm.bench.shapes import SEED, Shape, queries_of, source_of, state_of
 from snm.bench.steps import StepContestants
-from snm.sampling.sample import uniform_device, uniform_host
+from snm.sampling.uniform import uniform_device, uniform_host
+from snm.tables.bag import bag
 from snm.tables.by_row import sum_columns, update_columns
-from snm.tables.table import RowTable, bag
+from snm.tables.table import RowTable
 from snm.tables.updates import update_rows
 from snm.topk.search import best_scores
 

@@ -20,7 +20,7 @@ from snm.bench.contest import Contest, Contestant, Missing, Ours
 from snm.bench.machine import Machine, Work
 from snm.bench.shapes import Shape, model_of, source_of, state_of
 from snm.checkpoints.store import Checkpoints
-from snm.model.model import train_step, train_steps
+from snm.model.train_step import train_step, train_steps
 from snm.runs.events import Progress, Stepped
 from snm.trainer.loop import run_steps
 from snm.trainer.phase import steps_per_dispatch

@@ -26,18 +26,19 @@ def run_bounds(command: Bounds) -> None:
     """
     from snm.bounds.measure import bounds_of_run, measure
     from snm.config.settings import read_config
-    from snm.runs import folder as runs
+    from snm.runs.folder import RunFolder
+    from snm.runs.load import load
     from snm.system.cache_folder import keep_programs
-    from snm.trainer.training import data_of_run
+    from snm.trainer.evaluate import data_of_run
 
     if not 0 < command.delta < 1:
         raise InputError("--delta", str(command.delta), "a probability between 0 and 1")
     if command.points is not None and command.points < 1:
         raise InputError("--points", str(command.points), "at least 1")
     keep_programs()
-    folder = runs.RunFolder(command.run)
+    folder = RunFolder(command.run)
     with waiting(f"reading {command.run}"):
-        predictor = runs.load(command.run)
+        predictor = load(command.run)
         config = read_config(folder.config)
         dataset = data_of_run(folder, predictor, command.data)
     k = config.retrieval_k if command.k is None else command.k

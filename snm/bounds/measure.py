@@ -25,7 +25,8 @@ from snm.data.dataset import Points
 from snm.errors import InputError
 from snm.head.spec import HeadSpec
 from snm.losses.rank_weights import theta_norms
-from snm.model.model import Model, TrainState, best_labels, embed
+from snm.model.inference import best_labels, embed
+from snm.model.model import Model, TrainState
 from snm.model.predictor import Predictor
 from snm.tables.rounding import as_float
 from snm.tables.table import SparseRows

@@ -194,7 +194,7 @@ class Plan:
 
     def __call__(self) -> None:
         """Runs it."""
-        from snm.planning.fit_check import run_plan
+        from snm.cli.plan import run_plan
         from snm.system.cache_folder import keep_programs
 
         keep_programs()

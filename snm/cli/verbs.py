@@ -37,7 +37,7 @@ _PREDICTED_ROWS = 4096  # points read and answered at once
 
 def print_stats(data: str, *, as_json: bool) -> None:
     """Prints the statistics of a data set."""
-    from snm.data.dataset import load
+    from snm.data.load import load
     from snm.data.statistics import describe
 
     with waiting(f"reading {data}"):
@@ -107,8 +107,8 @@ def run_training(
 
     from snm.config.resolve import resolve
     from snm.planning.fit_check import refuse_what_cannot_fit
-    from snm.runs.events import Evaluated, Noted, Skipped, Stepped
-    from snm.trainer import training as trainer
+    from snm.runs.events import Evaluated, Finished, Noted, Skipped, Started, Stepped
+    from snm.trainer.training import training
 
     with waiting("planning"):
         config = resolve(config, dataset)
@@ -120,7 +120,7 @@ def run_training(
         losses: list[float] = []
         clock = time.perf_counter()
         # The folder keeps the path that was typed, so that `evaluate` finds the data again.
-        events = trainer.training(
+        events = training(
             dataset,
             config,
             run_dir,
@@ -130,7 +130,7 @@ def run_training(
             stop=stop,
         )
         for event in tracked(events, log_to if first() else (), run_dir):
-            if isinstance(event, trainer.Started):
+            if isinstance(event, Started):
                 total, per_epoch, begun = event.last_step, event.steps_per_epoch, event.step
                 clock, seen = time.perf_counter(), 0
                 task = bar.add_task(event.phase, total=total, completed=begun)
@@ -162,7 +162,7 @@ def run_training(
                 bar.console.print(event.text, soft_wrap=True)
             elif isinstance(event, Skipped):
                 bar.console.print(f"step {event.step} skipped: {event.tensor} not finite")
-            elif isinstance(event, trainer.Finished):
+            elif isinstance(event, Finished):
                 result = event.result
     if result["metrics"]:
         _print_metrics(result, f"{dataset.name}: test points")
@@ -223,19 +223,19 @@ def run_evaluation(
     run: Path, data: str | None, *, as_json: bool, index: Path | None = None, auc: bool = False
 ) -> None:
     """Evaluates a run and prints its metrics; with an index, also what the search loses."""
-    from snm.trainer import training as trainer
+    from snm.trainer.evaluate import evaluate
 
     if index is not None:
         from snm.export.index import IndexedPredictor
-        from snm.runs.folder import load
+        from snm.runs.load import load
 
         # Opened first: an index of another run is refused before the long part.
         searched = IndexedPredictor.open(index, load(run))
     with waiting(f"evaluating {run}"):
-        found = trainer.evaluate(run, data, auc=auc or None)
+        found = evaluate(run, data, auc=auc or None)
     if index is not None:
         with waiting(f"searching {index}"):
-            found["by_index"] = trainer.evaluate(run, data, wrap=lambda _: searched)["metrics"]
+            found["by_index"] = evaluate(run, data, wrap=lambda _: searched)["metrics"]
     if as_json:
         print(json.dumps(found, default=lambda x: np.asarray(x).tolist()))
         return
@@ -293,12 +293,12 @@ def run_prediction(
     run: Path, source: Path, output: Path, *, k: int, form: str, texts: bool = False
 ) -> None:
     """Streams a file of features through a model; the output appears when it is whole."""
-    from snm.runs import folder as runs
+    from snm.runs.load import load
 
     if output.is_dir() or not output.resolve().parent.is_dir():
         found = "a folder" if output.is_dir() else "no such folder"
         raise InputError(f"--output {output}", found, "a file in a folder that is there")
-    predictor = runs.load(run)
+    predictor = load(run)
     names = predictor.label_names if form == "jsonl" else None
     # With the process in its name, it is nobody's file that is overwritten and removed.
     beside = output.with_name(f".{os.getpid()}.{output.name}")

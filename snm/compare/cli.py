@@ -21,12 +21,14 @@ from snm.compare.command import Compare
 from snm.compare.jobs import Running
 from snm.compare.report.tables import Sheet, markdown, sheets
 from snm.config.settings import Config
-from snm.data.dataset import Dataset, load
+from snm.data.dataset import Dataset
+from snm.data.load import load
 from snm.errors import InputError
-from snm.runs.folder import read_json, surroundings, write_json
+from snm.runs.folder import read_json, write_json
 from snm.system.files import write_whole
 from snm.system.locks import LOCK, locked
 from snm.system.terminal import console
+from snm.system.versions import surroundings
 
 __all__ = ["run_comparison"]
 

@@ -29,7 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from snm.compare.peer_packages import PEERS, Peer
-from snm.data.dataset import Points, load
+from snm.data.dataset import Points
+from snm.data.load import load
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.evaluation.filters import apply_filter, kept_first, most_filtered, pairs_of

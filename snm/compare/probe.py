@@ -18,16 +18,16 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from snm.batches.csr_blocks import block_of
-from snm.config.resolve import head_spec
 from snm.config.settings import Config
 from snm.data.dataset import Dataset, Points
 from snm.evaluation.evaluate import evaluate_points
 from snm.evaluation.metrics import frequency_groups
 from snm.head.head import update_head
 from snm.head.spec import HeadSpec
-from snm.model.model import embed
+from snm.model.from_config import head_spec
+from snm.model.inference import embed
 from snm.model.predictor import Predictor
-from snm.sampling.sample import uniform_host
+from snm.sampling.uniform import uniform_host
 from snm.tables.rounding import as_float
 from snm.tables.table import SparseRows
 

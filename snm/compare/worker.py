@@ -40,9 +40,9 @@ def run_task(task: Path) -> dict[str, Any]:
       NonFiniteError: a loss was not finite.
     """
     from snm.compare.probe import Probe
-    from snm.data.dataset import load
-    from snm.runs.events import Stepped
-    from snm.trainer.training import Finished, Started, training
+    from snm.data.load import load
+    from snm.runs.events import Finished, Stepped
+    from snm.trainer.training import Started, training
 
     asked = read_json(task)
     name = task.name.removesuffix(".task.json")
@@ -81,9 +81,9 @@ def _bounds(
 ) -> dict[str, Any]:
     """Generalization bounds of a run, its margins measured on a random part of train."""
     from snm.bounds.measure import bounds_of_run, measure
-    from snm.runs import folder as runs
+    from snm.runs.load import load
 
-    k, predictor = min(config.retrieval_k, dataset.train.num_labels - 1), runs.load(run)
+    k, predictor = min(config.retrieval_k, dataset.train.num_labels - 1), load(run)
     labelled = np.flatnonzero(np.diff(dataset.train.labels.indptr))
     drawn = labelled
     if len(labelled) > _BOUND_POINTS:

@@ -17,6 +17,7 @@ __all__ = [
     "auto_members",
     "auto_mined",
     "auto_score_scale",
+    "auto_size",
     "takes_exponentials",
 ]
 
@@ -162,3 +163,36 @@ def auto_score_scale(num_labels: int) -> float:
       [6.0, 7.9, 10.5, 11.6, 15.8]
     """
     return 1.0 + math.log(num_labels)
+
+
+def auto_size(num_labels: int, *, members: int = 1) -> int:
+    """The number of negatives B for `--sampled auto`.
+
+    For several members 2048, or all others where there are fewer: what the sample of one misses,
+    that of another has. For one member all others up to K = 4097; above that the smallest power of
+    two that is at least K / 8, held between 4096 and 32768. The paper samples 1024 labels of 13
+    thousand and 32768 from 325 thousand on; where it varies B, more is better, so small K gets more
+    than that.
+
+    Args:
+      num_labels: K, at least 2.
+      members: models whose scores are added.
+
+    Returns:
+      B, from 1 to K - 1.
+
+    Raises:
+      ValueError: K is below 2: there is no other label.
+
+    Example:
+      >>> [auto_size(k) for k in (2, 3_993, 13_330, 205_443, 670_091)]
+      [1, 3992, 4096, 32768, 32768]
+      >>> [auto_size(k, members=3) for k in (983, 40_981)]
+      [982, 2048]
+    """
+    if num_labels < 2:
+        raise ValueError(f"sampling needs at least 2 labels, found {num_labels}")
+    if members > 1:
+        return min(num_labels - 1, 2048)
+    power = 1 << (-(-num_labels // 8) - 1).bit_length()
+    return min(num_labels - 1, max(4096, min(power, 32768)))

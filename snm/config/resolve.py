@@ -6,18 +6,13 @@ import dataclasses
 from typing import Literal
 
 from snm.config import auto as rules
+from snm.config.auto import auto_size
 from snm.config.settings import Config, preset
 from snm.data.dataset import Dataset
 from snm.distributed.dataset import seen_labels
 from snm.errors import InputError
-from snm.head.spec import HeadSpec
-from snm.losses.mined_lists import LIST_LOSSES, ListLoss
-from snm.model.model import Model
-from snm.sampling.sample import auto_size
 
-__all__ = ["head_spec", "head_stages", "make_model", "resolve"]
-
-_OFFSET = 1.1  # the linear psi is then 21 times as large at the highest score as at the lowest
+__all__ = ["resolve"]
 
 
 def resolve(config: Config, dataset: Dataset) -> Config:
@@ -35,10 +30,8 @@ def resolve(config: Config, dataset: Dataset) -> Config:
     members = config.members
     if members == "auto":
         members = rules.auto_members(dataset.train.num_points)
-    sampled: int | Literal["all"]
-    sampled = config.sampled
-    if sampled == "auto":
-        sampled = auto_size(num_labels, members=members)
+    suits = auto_size(num_labels, members=members)
+    sampled: int | Literal["all"] = suits if config.sampled == "auto" else config.sampled
     if config.sampler == "in-batch":
         # The candidates are the batch's own positives; one label more would mean "all others".
         sampled = min(config.batch_size, max(1, num_labels - 2))
@@ -102,88 +95,3 @@ def _seen(config: Config, dataset: Dataset) -> Literal["keep", "drop"]:
     if config.seen == "drop":
         return "drop"
     return "drop" if rules.auto_drops_seen(*seen_labels(dataset)) else "keep"
-
-
-def head_spec(config: Config, num_labels: int) -> HeadSpec:
-    """The head of a resolved configuration."""
-    sampled = num_labels - 1 if config.sampled == "all" else config.sampled
-    assert isinstance(sampled, int) and config.mined != "auto"  # resolved
-    return HeadSpec(
-        num_labels=num_labels,
-        sampled=sampled,
-        mined=sampled if config.mined == "all" else config.mined,
-        # With two grades RankSVM's pairs are POWL's: see `snm.losses.mined_lists`.
-        loss="powl" if config.loss == "ranksvm" else config.loss,
-        list_loss=_list_loss(config),
-        phi=config.phi,
-        ramp_rho=config.ramp_rho,
-        vartheta=config.vartheta,
-        weight_scale=config.weight_scale,
-        retrieval_k=config.retrieval_k,
-        power_alpha=config.power_alpha,
-        tail_epsilon=config.tail_epsilon,
-        subsample_draws=config.subsample_draws,
-        negative_weight=config.negative_weight,
-        exclude=config.exclude,
-        positives=config.positives,
-        row_optimizer=config.row_optimizer,
-        bias=config.bias,
-        learn_scale=config.learn_score_scale is True,
-        compute_dtype=config.compute_dtype,
-        table_dtype=config.table_dtype,
-    )
-
-
-def _list_loss(config: Config) -> ListLoss | None:
-    if config.loss not in LIST_LOSSES:
-        return None
-    assert config.score_scale != "auto"  # resolved
-    return ListLoss(
-        config.loss,
-        transformation=config.transformation,
-        temperature=config.temperature,
-        grade=config.score_scale,
-        # The largest score is the multiplier, but for rounding; psi is positive above -offset.
-        offset=_OFFSET * config.score_scale / config.temperature,
-    )
-
-
-def head_stages(config: Config, num_labels: int, steps: int) -> list[tuple[int, HeadSpec]]:
-    """The heads of a run of `steps` steps: each with the step that it is used from.
-
-    One, unless k' falls: then it is halved from `mined_start` down to `mined`, and every k' is
-    used for the same number of steps.
-    """
-    last = head_spec(config, num_labels)
-    if not config.mined_start:
-        return [(0, last)]
-    mined = [last.sampled if config.mined_start == "all" else config.mined_start]
-    while mined[-1] > last.mined:
-        mined.append(max(mined[-1] // 2, last.mined))
-    return [
-        (number * steps // len(mined), dataclasses.replace(last, mined=count))
-        for number, count in enumerate(mined)
-    ]
-
-
-def make_model(config: Config, num_features: int, num_labels: int, total_steps: int) -> Model:
-    """The model of a resolved configuration."""
-    assert config.score_scale != "auto"  # resolved
-    assert config.learning_rate != "auto" and config.input_dropout != "auto"
-    return Model(
-        head=head_spec(config, num_labels),
-        num_features=num_features,
-        dim=config.dim,
-        encoder=config.encoder,
-        feature_init=config.feature_init,
-        score_scale=config.score_scale,
-        input_dropout=config.input_dropout,
-        learning_rate=config.learning_rate,
-        tower_learning_rate=config.tower_learning_rate,
-        tower_momentum=config.tower_momentum,
-        scale_learning_rate=config.scale_learning_rate,
-        schedule=config.schedule,
-        total_steps=total_steps,
-        seed=config.seed,
-        drop_seen=config.seen == "drop",  # `auto` where a run is older than the setting
-    )

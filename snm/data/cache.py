@@ -24,7 +24,7 @@ from scipy.sparse import csr_matrix
 
 from snm.data.formats.binary import DAMAGE
 
-__all__ = ["Parts", "folder", "read", "write"]
+__all__ = ["Parts", "read", "write"]
 
 Parts = dict[str, tuple[csr_matrix, csr_matrix]]
 
@@ -32,20 +32,6 @@ _VERSION = "v1"
 _MATRICES = ("features", "labels")
 _PIECE = 1 << 22  # bytes read at once
 _ARRAYS = {"data": np.float32, "indices": np.int32, "indptr": np.int64}
-
-
-def folder(cache: Path | Literal["default"] | None) -> Path | None:
-    """The cache's folder: as given, or the default one; it need not exist."""
-    if cache != "default":
-        return cache
-    if place := os.environ.get("SNM_CACHE"):
-        return Path(place)
-    if place := os.environ.get("XDG_CACHE_HOME"):
-        return Path(place) / "snm"
-    try:
-        return Path.home() / ".cache" / "snm"
-    except RuntimeError:  # an account without a home
-        return None
 
 
 def read(

@@ -18,8 +18,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm.tables.table import SparseRows, bag
-from snm.topk.search import Best
+from snm.tables.bag import bag
+from snm.tables.table import SparseRows
+from snm.topk.blocks import Best
 
 __all__ = ["Shard"]
 

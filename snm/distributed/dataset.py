@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.data.dataset import SYNTHETIC, Dataset, key_of, load, load_mapped
+from snm.data.dataset import Dataset
+from snm.data.load import SYNTHETIC, key_of, load, load_mapped
 from snm.data.statistics import duplicate_test_rows as duplicates_of
 from snm.data.weighting import Weighting, document_counts
 from snm.distributed.processes import first, first_to_say, of_first, several, summed, wait

@@ -12,8 +12,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from snm.data.cache import folder as cache_folder
 from snm.doctor.findings import Finding
+from snm.system.cache_folder import folder as cache_folder
 
 __all__ = ["devices", "examine_environment"]
 

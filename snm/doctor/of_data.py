@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from snm.config.settings import Config
-from snm.data.dataset import SYNTHETIC, Dataset, fetched, find_files, load
+from snm.data.dataset import Dataset
+from snm.data.load import SYNTHETIC, fetched, find_files, load
 from snm.data.repository.registry import read_registry
 from snm.data.statistics import describe, duplicate_rows
 from snm.doctor.environment import devices

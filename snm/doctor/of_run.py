@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from snm.config.settings import Config, read_config
-from snm.data.dataset import load as load_dataset
+from snm.data.load import load as load_dataset
 from snm.doctor.findings import Finding
 from snm.errors import InputError
-from snm.runs.folder import RunFolder, load, phase_names, read_json
+from snm.runs.folder import RunFolder, phase_names, read_json
+from snm.runs.load import load
 
 __all__ = ["examine_run"]
 

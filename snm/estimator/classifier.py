@@ -19,7 +19,7 @@ except ImportError as error:
         "SNMClassifier needs scikit-learn: pip install 'snm[sklearn]'", name="sklearn"
     ) from error
 
-from snm.config.resolve import make_model, resolve
+from snm.config.resolve import resolve
 from snm.config.settings import Config
 from snm.data.dataset import Dataset, Points
 from snm.data.weighting import Weighting
@@ -27,7 +27,9 @@ from snm.errors import InputError
 from snm.estimator.fit import Watch, fit_members
 from snm.estimator.parameters import SETTINGS, config_of
 from snm.estimator.targets import Targets
-from snm.model.model import Model, join
+from snm.model.from_config import make_model
+from snm.model.inference import join
+from snm.model.model import Model
 from snm.model.predictor import Predictor
 
 __all__ = ["SNMClassifier"]

@@ -16,9 +16,9 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from snm.batches.build import keeps_on_device, make_source
-from snm.config.resolve import head_stages, make_model
 from snm.config.settings import Config
 from snm.data.weighting import Weighting
+from snm.model.from_config import head_stages, make_model
 from snm.model.model import Model, TrainState, init_state
 from snm.model.predictor import Predictor
 from snm.runs.events import Evaluated, Progress, Saved, Stepped

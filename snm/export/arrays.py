@@ -61,7 +61,8 @@ def fingerprint(predictor: Predictor) -> str:
 
 def manifest_of(predictor: Predictor, run: Path) -> dict[str, Any]:
     """What an export is: sizes, where it came from, how a score is made."""
-    from snm.runs.folder import RunFolder, read_json, versions
+    from snm.runs.folder import RunFolder, read_json
+    from snm.system.versions import versions
 
     model = predictor.model
     facts = read_json(RunFolder(run).facts)

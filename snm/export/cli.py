@@ -15,7 +15,8 @@ from snm.export.command import Export
 from snm.export.index import LIBRARIES, IndexedPredictor, Settings, build_index
 from snm.export.measure import measure
 from snm.model.predictor import Predictor
-from snm.runs.folder import RunFolder, load, read_json, write_json
+from snm.runs.folder import RunFolder, read_json, write_json
+from snm.runs.load import load
 from snm.system.files import made_whole
 from snm.system.terminal import console
 
@@ -56,7 +57,7 @@ def run_export(command: Export) -> None:
 
 def _points(command: Export) -> Any:
     """Raw features that measure an index: of the test points, or of train where there are none."""
-    from snm.data.dataset import load as load_data
+    from snm.data.load import load as load_data
 
     folder = RunFolder(command.run)
     if not folder.config.exists():

@@ -11,14 +11,15 @@ from rich.text import Text
 
 from snm.config.settings import read_config
 from snm.data.dataset import Dataset
-from snm.data.dataset import load as load_data
 from snm.data.formats.dispatch import read_lines
+from snm.data.load import load as load_data
 from snm.errors import InputError
 from snm.grow.command import Grow
 from snm.grow.rows import Origins, bias_of, grow_state, new_rows
 from snm.model.predictor import Predictor
 from snm.runs.events import Progress
-from snm.runs.folder import RunFolder, load, load_member, phase_names, read_json, write_json
+from snm.runs.folder import RunFolder, phase_names, read_json, write_json
+from snm.runs.load import load, load_member
 from snm.system.files import made_whole
 from snm.system.terminal import console
 from snm.trainer.phase import member_seed

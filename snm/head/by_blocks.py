@@ -14,11 +14,14 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm.head.by_pairs import Problem, Result, ScoreGradients, positive_block
+from snm.head.problem import Problem, Result, ScoreGradients, positive_block
+from snm.tables.bag import bag
+from snm.tables.optimizers import step_rows
 from snm.tables.rounding import rounded_rows
-from snm.tables.table import RowTable, bag
-from snm.tables.updates import step_rows, update_rows
-from snm.topk.search import MASKED, BlockPlan, block_plan, read_block, score_block
+from snm.tables.table import RowTable
+from snm.tables.updates import update_rows
+from snm.topk.blocks import BlockPlan, block_plan, read_block, score_block
+from snm.topk.search import MASKED
 
 __all__ = ["DenseLoss", "by_products"]
 

@@ -14,10 +14,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm.head.by_pairs import Problem
+from snm.head.problem import Problem
 from snm.losses.surrogates import Surrogate
 from snm.topk.bisection import MASKED, Mined, mined_weights
-from snm.topk.search import block_plan, read_block, score_block
+from snm.topk.blocks import block_plan, read_block, score_block
 
 __all__ = [
     "Thresholded",

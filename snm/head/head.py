@@ -16,81 +16,28 @@ labels are cut over; with None (one device) the collectives fall away.
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-import math
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from snm.distributed.collectives import Shard
-from snm.head import by_blocks as products
-from snm.head import by_pairs as backward
 from snm.head import by_threshold as thresholds
+from snm.head.by_blocks import DenseLoss, by_products
+from snm.head.by_pairs import PAIRS_LIMIT, by_pairs
 from snm.head.mining import mine
+from snm.head.problem import Problem, Result, ScoreGradients, term_scores
 from snm.head.spec import HeadSpec
+from snm.head.state import Head, HeadStep
 from snm.losses import mined_lists as lists
 from snm.losses import ordered as losses
 from snm.losses import rank_weights as weights
 from snm.losses import softmax
 from snm.sampling.sample import Sample, slots_of
-from snm.tables.table import RowTable, SparseRows, entry_rows, random_rows
-from snm.tables.updates import has_accumulator
-from snm.topk.search import MASKED, Masked
+from snm.tables.table import SparseRows, entry_rows
+from snm.topk.blocks import Masked
+from snm.topk.search import MASKED
 
-__all__ = ["Head", "HeadStep", "init_head", "update_head"]
-
-
-@functools.partial(
-    jax.tree_util.register_dataclass, data_fields=["table", "bias", "log_scale"], meta_fields=[]
-)
-@dataclasses.dataclass(frozen=True)
-class Head:
-    """The head's parameters.
-
-    Attributes:
-      table: the class rows [K, dim], each of unit length, and their optimiser's state.
-      bias: float32 [K] or None.
-      log_scale: float32 scalar, natural logarithm of the multiplier of the scores.
-    """
-
-    table: RowTable
-    bias: jax.Array | None
-    log_scale: jax.Array
-
-
-class HeadStep(NamedTuple):
-    """What a step tells.
-
-    Attributes:
-      loss: float32 scalar, the weighted sum over the terms, before the update.
-      query_gradient: float32 [n, dim], the gradient of the loss with respect to the queries.
-      ok: bool scalar; False where something was not finite, and no row was written.
-    """
-
-    loss: jax.Array
-    query_gradient: jax.Array
-    ok: jax.Array
-
-
-def init_head(
-    spec: HeadSpec,
-    key: jax.Array,
-    dim: int,
-    *,
-    score_scale: float = 1.0,
-    part: tuple[jax.Array, int] | None = None,
-) -> Head:
-    """Class rows uniform on the unit sphere of `dim` dimensions; `key` is consumed.
-
-    With `part` = (i, parts), the i-th of so many equal ranges of rows.
-    """
-    rows = random_rows(key, spec.num_labels, dim, part=part, dtype=spec.table_dtype)
-    accumulator = jnp.zeros(rows.shape[0]) if has_accumulator(spec.row_optimizer) else None
-    bias = jnp.zeros(rows.shape[0]) if spec.bias else None
-    return Head(RowTable(rows, accumulator), bias, jnp.float32(math.log(score_scale)))
+__all__ = ["update_head"]
 
 
 def update_head(
@@ -141,7 +88,7 @@ def update_head(
     problem = _problem(spec, head, scaled, terms, sample, known, seen, shard, noise)
 
     # Score: the positives by gathered rows, the sample by blocks that keep the best.
-    positive_scores = backward.term_scores(problem)
+    positive_scores = term_scores(problem)
     if spec.list_loss is not None and spec.mined == spec.sampled and shard.alone:
         result = _step_on_whole_lists(spec.list_loss, problem, positive_scores, learning_rate)
         return _stepped(spec, head, scaled, result, scale, scale_learning_rate, shard)
@@ -164,14 +111,12 @@ def update_head(
     of_mined = jnp.where(best.scores > MASKED / 2, of_mined, 0)
 
     # Update: pair by pair where few were mined, by matrix products where many.
-    gradients = backward.ScoreGradients(of_positive, of_mined, best.slots)
+    gradients = ScoreGradients(of_positive, of_mined, best.slots)
     dense = _dense_losses(spec)
-    if dense is not None or spec.mined * backward.PAIRS_LIMIT > problem.num_slots:
-        result = products.by_products(
-            problem, positive_scores, gradients, loss, dense, learning_rate
-        )
+    if dense is not None or spec.mined * PAIRS_LIMIT > problem.num_slots:
+        result = by_products(problem, positive_scores, gradients, loss, dense, learning_rate)
     else:
-        result = backward.by_pairs(problem, gradients, loss, learning_rate)
+        result = by_pairs(problem, gradients, loss, learning_rate)
     return _stepped(spec, head, scaled, result, scale, scale_learning_rate, shard)
 
 
@@ -179,7 +124,7 @@ def _stepped(
     spec: HeadSpec,
     head: Head,
     scaled: jax.Array,
-    result: backward.Result,
+    result: Result,
     scale: jax.Array,
     scale_learning_rate: jax.Array | float,
     shard: Shard,
@@ -193,9 +138,9 @@ def _stepped(
     return Head(result.table, result.bias, log_scale), step
 
 
-def _by_threshold(spec: HeadSpec, problem: backward.Problem) -> bool:
+def _by_threshold(spec: HeadSpec, problem: Problem) -> bool:
     """Whether many are mined, all with one weight, of scores that fit into the cache."""
-    many = spec.mined * backward.PAIRS_LIMIT > problem.num_slots
+    many = spec.mined * PAIRS_LIMIT > problem.num_slots
     if not many or spec.mines_all or spec.vartheta != "top" or spec.list_loss is not None:
         return False
     return thresholds.mines_by_threshold(problem, spec.mined, spec.loss)
@@ -203,10 +148,10 @@ def _by_threshold(spec: HeadSpec, problem: backward.Problem) -> bool:
 
 def _step_by_threshold(
     spec: HeadSpec,
-    problem: backward.Problem,
+    problem: Problem,
     positive_scores: jax.Array,
     learning_rate: jax.Array | float,
-) -> backward.Result:
+) -> Result:
     """The same step without an order of the mined: their gradient is a matrix from the start."""
     weight = 1.0 if spec.loss == "softmax" else float(spec.rank_weights()[0][0])
     found = thresholds.thresholded_loss(
@@ -218,20 +163,18 @@ def _step_by_threshold(
         weight=weight,
     )
     n = problem.queries.shape[0]
-    none = backward.ScoreGradients(
-        found.of_positive, jnp.zeros((n, 0)), jnp.zeros((n, 0), jnp.int32)
-    )
-    return products.by_products(
+    none = ScoreGradients(found.of_positive, jnp.zeros((n, 0)), jnp.zeros((n, 0), jnp.int32))
+    return by_products(
         problem, positive_scores, none, found.loss, None, learning_rate, of_scores=found.of_scores
     )
 
 
 def _step_on_whole_lists(
     loss: lists.ListLoss,
-    problem: backward.Problem,
+    problem: Problem,
     positive_scores: jax.Array,
     learning_rate: jax.Array | float,
-) -> backward.Result:
+) -> Result:
     """The step with the whole sample in each list.
 
     Nothing is sorted, and the gradient of the scores is a matrix from the start.
@@ -245,14 +188,14 @@ def _step_on_whole_lists(
         positive_scores, scores
     )
     n = problem.queries.shape[0]
-    none = backward.ScoreGradients(of_positive, jnp.zeros((n, 0)), jnp.zeros((n, 0), jnp.int32))
-    return products.by_products(
+    none = ScoreGradients(of_positive, jnp.zeros((n, 0)), jnp.zeros((n, 0), jnp.int32))
+    return by_products(
         problem, positive_scores, none, value, None, learning_rate, of_scores=of_scores
     )
 
 
 def _lists_of(
-    problem: backward.Problem, positive: jax.Array, negative: jax.Array, where: jax.Array
+    problem: Problem, positive: jax.Array, negative: jax.Array, where: jax.Array
 ) -> lists.Lists:
     return lists.Lists(positive, problem.term_rows, problem.terms.values, negative, where)
 
@@ -267,7 +210,7 @@ def _problem(
     seen: SparseRows | None,
     shard: Shard,
     noise: jax.Array | None,
-) -> backward.Problem:
+) -> Problem:
     """Names the slots that each term, or each point, leaves out."""
     if spec.samples_all:
         ids, drop, log_weights = None, jnp.int32(spec.num_labels), None
@@ -291,7 +234,7 @@ def _problem(
         masked = _slots_left_out(known, seen, ids, drop, num_slots)
     n = scaled.shape[0]
     one = spec.positives == "one"
-    return backward.Problem(
+    return Problem(
         table=head.table,
         bias=head.bias,
         queries=scaled,
@@ -337,9 +280,7 @@ def _slots_left_out(
     return Masked(jnp.concatenate(rows), jnp.concatenate(slots))
 
 
-def _where_mined(
-    spec: HeadSpec, problem: backward.Problem, mined: jax.Array, slots: jax.Array
-) -> jax.Array:
+def _where_mined(spec: HeadSpec, problem: Problem, mined: jax.Array, slots: jax.Array) -> jax.Array:
     """Which of the mined are negatives of each term, or each list: bool, as `mined`."""
     where = mined > MASKED / 2
     if problem.excluded is not None:
@@ -352,7 +293,7 @@ def _where_mined(
 
 def _term_losses(
     spec: HeadSpec,
-    problem: backward.Problem,
+    problem: Problem,
     positive: jax.Array,
     mined: jax.Array,
     slots: jax.Array,
@@ -394,9 +335,9 @@ def _term_losses(
     )
 
 
-def _dense_losses(spec: HeadSpec) -> products.DenseLoss | None:
+def _dense_losses(spec: HeadSpec) -> DenseLoss | None:
     """The part of the loss that all sampled negatives share, None where only mined ones count."""
     if spec.loss == "softmax":
-        return products.DenseLoss("softmax", spec.surrogate, 1.0) if spec.mines_all else None
+        return DenseLoss("softmax", spec.surrogate, 1.0) if spec.mines_all else None
     _, tail = spec.rank_weights()
-    return products.DenseLoss(spec.loss, spec.surrogate, tail) if tail else None
+    return DenseLoss(spec.loss, spec.surrogate, tail) if tail else None

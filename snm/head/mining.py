@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm.head.by_pairs import Problem
+from snm.head.problem import Problem
 from snm.head.spec import HeadSpec
-from snm.topk.search import Best, Masked, best_scores
+from snm.topk.blocks import Best, Masked
+from snm.topk.search import best_scores
 
 __all__ = ["mine"]
 

@@ -16,14 +16,18 @@ from scipy import sparse
 from scipy.sparse import csr_matrix
 
 from snm.batches.csr_blocks import block_of
+from snm.batches.device_parts import lanes_here, spread_points
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
-from snm.distributed.mesh import DATA, lanes_here, on_mesh, spread_points, state_specs, table_axes
+from snm.distributed.mesh import DATA, on_mesh, table_axes
 from snm.distributed.processes import everywhere
 from snm.errors import InputError
-from snm.model.model import Model, TrainState, best_labels, labels_in_order, scaled_queries
+from snm.model.inference import best_labels, labels_in_order, scaled_queries
+from snm.model.model import Model, TrainState
+from snm.model.placement import state_specs
 from snm.tables.table import SparseRows
-from snm.topk.search import MASKED, Best, Masked
+from snm.topk.blocks import Best, Masked
+from snm.topk.search import MASKED
 
 __all__ = ["ROWS", "Predictor", "compiled_top", "stacked"]
 

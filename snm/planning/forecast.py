@@ -27,16 +27,19 @@ from scipy.sparse import csr_matrix
 
 from snm.batches.build import source_of
 from snm.batches.csr_blocks import block_of
+from snm.batches.device_parts import spread_points, spread_stack
 from snm.batches.source import Source
 from snm.checkpoints.writer import has_room
-from snm.config.resolve import head_stages, make_model
 from snm.config.settings import Config
 from snm.data.dataset import Dataset
 from snm.data.weighting import Weighting
 from snm.distributed.host_copy import state_bytes
-from snm.distributed.mesh import DATA, initial, make_mesh, shapes_on, spread_points, spread_stack
+from snm.distributed.mesh import DATA, make_mesh
 from snm.errors import InputError
-from snm.model.model import Model, abstract_state, init_state, join
+from snm.model.from_config import head_stages, make_model
+from snm.model.inference import join
+from snm.model.model import Model, abstract_state, init_state
+from snm.model.placement import initial, shapes_on
 from snm.model.predictor import ROWS, compiled_top
 from snm.system.memory import available_memory, resident_memory
 from snm.trainer.loop import compiled_steps

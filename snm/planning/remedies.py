@@ -9,7 +9,7 @@ from snm.config.settings import Config
 from snm.distributed.mesh import DATA, LABEL, feature_axis, parse_mesh
 from snm.model.model import Model
 from snm.planning.forecast import Forecast, Needs, account
-from snm.tables.updates import has_accumulator
+from snm.tables.optimizers import has_accumulator
 
 __all__ = ["ways_to_fit"]
 

@@ -1,23 +1,39 @@
-"""What happens while a run trains: the events of the loop, and the numbers that it keeps."""
+"""What happens while a run trains: its events, and the counters that a checkpoint keeps."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
-
-from snm.trainer.nonfinite import NonFinite
+import math
+from typing import Any, NamedTuple
 
 __all__ = [
     "Evaluated",
     "Event",
+    "Finished",
+    "NonFinite",
     "NonFiniteError",
     "Noted",
     "Probed",
     "Progress",
     "Saved",
     "Skipped",
+    "Started",
     "Stepped",
 ]
+
+
+class NonFinite(NamedTuple):
+    """The first non-finite tensor, and the batch rows it came from (none where unknown)."""
+
+    tensor: str
+    places: list[int]
+
+    @classmethod
+    def of_loss(cls, loss: float) -> NonFinite:
+        """What the loss alone tells."""
+        if math.isfinite(loss):
+            return cls(f"the loss is {loss:.4g}, but its gradient is", [])
+        return cls(f"the loss ({loss}) is", [])
 
 
 class NonFiniteError(ArithmeticError):
@@ -77,6 +93,17 @@ class Progress:
 
 
 @dataclasses.dataclass(frozen=True)
+class Started:
+    """A phase begins: `train` or `refit`, where it stands, where it ends, points a step."""
+
+    phase: str
+    step: int
+    last_step: int
+    steps_per_epoch: int
+    num_points: int
+
+
+@dataclasses.dataclass(frozen=True)
 class Stepped:
     """A dispatch was finished: steps done, its points, their mean loss, seconds since the last.
 
@@ -106,6 +133,15 @@ class Saved:
 
 
 @dataclasses.dataclass(frozen=True)
+class Probed:
+    """The caller's probe looked at the parameters: what it found, and the seconds trained."""
+
+    step: int
+    seconds: float
+    found: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
 class Skipped:
     """A step was not taken: which tensor was not finite, and the rows of train in its batch."""
 
@@ -123,12 +159,11 @@ class Noted:
 
 
 @dataclasses.dataclass(frozen=True)
-class Probed:
-    """The caller's probe looked at the parameters: what it found, and the seconds trained."""
+class Finished:
+    """The run is over: the content of result.json."""
 
-    step: int
-    seconds: float
-    found: dict[str, Any]
+    result: dict[str, Any]
 
 
-Event = Stepped | Evaluated | Saved | Probed | Skipped | Noted
+Event = Started | Stepped | Evaluated | Saved | Probed | Skipped | Noted | Finished
+"""Whatever `snm.training` yields."""

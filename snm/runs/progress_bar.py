@@ -18,7 +18,7 @@ from rich.progress import (
 )
 
 from snm.runs.events import Evaluated, Stepped
-from snm.trainer.phase import Started
+from snm.runs.events import (Started)
 
 __all__ = ["in_notebook", "with_bar"]
 

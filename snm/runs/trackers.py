@@ -22,9 +22,9 @@ from typing import Any, NamedTuple, Protocol
 from snm.config.settings import read_config
 from snm.errors import InputError, StoppedError
 from snm.runs.events import Evaluated, Noted, Stepped
-from snm.trainer.phase import Started
+from snm.runs.events import (Started)
 from snm.runs.folder import RunFolder, read_json, write_json
-from snm.trainer.training import Finished
+from snm.runs.events import (Finished)
 
 __all__ = ["TRACKERS", "Point", "Tracker", "check_trackers", "tracked"]
 

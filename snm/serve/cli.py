@@ -9,7 +9,7 @@ from rich.text import Text
 from snm.errors import InputError
 from snm.export.index import IndexedPredictor
 from snm.model.predictor import Predictor
-from snm.runs.folder import load
+from snm.runs.load import load
 from snm.serve.command import Serve
 from snm.system.terminal import console
 

@@ -17,8 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from snm.tables.bag import bag_gather, bag_loop
 from snm.tables.rounding import as_float
-from snm.tables.table import RowTable, SparseRows, bag_gather, bag_loop
+from snm.tables.table import RowTable, SparseRows
 from snm.tables.updates import add_scatter
 
 __all__ = ["Columns", "columns_of", "count_frequent", "sum_columns", "update_columns"]

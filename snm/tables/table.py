@@ -18,23 +18,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm.tables.rounding import as_float, storage, to_nearest
+from snm.tables.rounding import storage, to_nearest
 
-__all__ = [
-    "RowTable",
-    "SparseRows",
-    "bag",
-    "bag_gather",
-    "bag_loop",
-    "entry_rows",
-    "normalize",
-    "random_rows",
-]
+__all__ = ["RowTable", "SparseRows", "entry_rows", "normalize", "random_rows"]
 
 _RANDOM_ROWS = 1 << 16  # made at once: 128 MB of 512 numbers each
-_UNROLL_SUM = 8  # entries a turn of the loop over a long row
-_TOGETHER = 16  # entries that each row of a block takes at once
-_ENOUGH = 0.06  # of these must be real, or a loop is quicker; 1 of 16 is, as in pairs of 17 a row
 
 
 class SparseRows(NamedTuple):
@@ -137,76 +125,6 @@ def random_rows(
     last = jnp.where(first + num > count - size, blocks - 1, (first + num - 1) // size)
     start = jnp.minimum(first // size, blocks)
     return lax.fori_loop(start, last + 1, fill_part, jnp.zeros((num, dim), storage(dtype)))
-
-
-def bag(table: jax.Array, block: SparseRows) -> jax.Array:
-    """Weighted sums of table rows: out[i] = sum over entries p of row i of value_p * table[id_p].
-
-    Args:
-      table: [N, dim] rows as a table keeps them.
-      block: sparse [n, N] matrix.
-
-    Returns:
-      float32 [n, dim].
-    """
-    return lax.platform_dependent(table, block, cpu=bag_loop, default=bag_gather)
-
-
-def bag_loop(table: jax.Array, block: SparseRows) -> jax.Array:
-    """`bag` as a CPU likes it: rows of the table through the cache, each read where it is added.
-
-    As long as some rows in a hundred have entries left, all take sixteen at once in one fused
-    operation, which the cores share; what is left of long rows is added by a loop, which one core
-    runs. Either way a row's entries are added in their order.
-    """
-    ids, values, starts = block
-    n, dim = starts.shape[0] - 1, table.shape[1]
-    if ids.shape[0] == 0:
-        return jnp.zeros((n, dim), values.dtype)
-    begin, end = starts[:-1], starts[1:]
-
-    def enough_left(carry: tuple[jax.Array, jax.Array]) -> jax.Array:
-        left = jnp.clip(end - begin - carry[0], 0, _TOGETHER)
-        return jnp.sum(left) > _ENOUGH * _TOGETHER * n
-
-    def all_rows(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        done, out = carry
-        for u in range(_TOGETHER):
-            place = begin + done + u
-            # A row that has no more repeats its last, which is in the cache, with the value 0.
-            entry = jnp.maximum(jnp.minimum(place, end - 1), 0)
-            value = jnp.where(place < end, values[entry], 0)
-            rows = as_float(table.at[ids[entry]].get(mode="promise_in_bounds"))
-            out += value[:, None] * rows
-        return done + _TOGETHER, out
-
-    def one_row(i: jax.Array, out: jax.Array) -> jax.Array:
-        def some_entries(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            p, total = carry
-            for u in range(_UNROLL_SUM):
-                entry = jnp.minimum(p + u, end[i] - 1)
-                value = jnp.where(p + u < end[i], values[entry], 0)
-                row = lax.dynamic_slice(table, (ids[entry], 0), (1, dim))
-                total += value * as_float(row)
-            return p + _UNROLL_SUM, total
-
-        start = (begin[i] + done, lax.dynamic_slice(out, (i, 0), (1, dim)))
-        _, total = lax.while_loop(lambda carry: carry[0] < end[i], some_entries, start)
-        return lax.dynamic_update_slice(out, total, (i, 0))
-
-    start = (jnp.int32(0), jnp.zeros((n, dim), values.dtype))
-    done, out = lax.while_loop(enough_left, all_rows, start)
-    # A row without entries repeated another's last; 0 times a NaN there would spoil it.
-    out = jnp.where((begin < end)[:, None], out, 0)
-    last = jnp.where(jnp.max(end - begin) > done, n, 0)
-    return lax.fori_loop(0, last, one_row, out)
-
-
-def bag_gather(table: jax.Array, block: SparseRows) -> jax.Array:
-    """`bag` as an accelerator likes it: all rows written out, then added up."""
-    terms = block.values[:, None] * as_float(table[block.ids])
-    n = block.starts.shape[0] - 1
-    return jax.ops.segment_sum(terms, entry_rows(block), n, indices_are_sorted=True)
 
 
 def entry_rows(block: SparseRows) -> jax.Array:

@@ -5,9 +5,9 @@ promise that XLA keeps only where every read of a table comes before its first w
 dependency*; otherwise it copies the whole table. Callers get this by passing `ok`, which depends
 on everything that was read, and bounds the loops that write.
 
-As in `snm.tables.table`, CPU and accelerators each have their form. Tables narrower than float32 use
-the path of the row rules, which add up all gradients of a row before they step it: a row is then
-rounded once a step, and not once an entry.
+As in `snm.tables.table`, CPU and accelerators each have their form. Tables narrower than float32
+use the path of the row rules, which add up all gradients of a row before they step it: a row is
+then rounded once a step, and not once an entry.
 """
 
 from __future__ import annotations
@@ -19,42 +19,17 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm.tables.rounding import as_float, rounded_rows
+from snm.tables.optimizers import has_accumulator, step_rows
+from snm.tables.rounding import rounded_rows
 from snm.tables.table import RowTable, SparseRows, entry_rows, normalize
 
-__all__ = ["ROW_RULES", "RowRule", "add_scatter", "has_accumulator", "step_rows", "update_rows"]
+__all__ = ["add_scatter", "update_rows"]
 
 _UNROLL_ADD = 2  # entries a turn of the updating loop, which writes as much as it reads
 _PROJECT_BLOCK = 256  # rows brought back to unit length at once
-_ADAGRAD_EPSILON = 1e-10
 
 Gradient = tuple[SparseRows, jax.Array]
 """A sparse [n, N] block and float [n, dim] vectors: the table's gradient is block.T @ vectors."""
-
-RowRule = Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
-"""How an optimiser that is not linear in the gradient turns it into a step.
-
-From one accumulator a row, float [m], and the rows' whole gradients, float [m, dim]: the direction,
-float [m, dim], whose multiple by the learning rate is subtracted, and the new accumulators.
-"""
-
-
-def adagrad(accumulator: jax.Array, gradient: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Row-wise Adagrad: a row's accumulator adds up the mean of its squared gradients.
-
-    (Duchi, Hazan and Singer, 2011, with one sum a row.)
-    """
-    accumulator = accumulator + jnp.mean(gradient * gradient, axis=-1)
-    return gradient * lax.rsqrt(accumulator + _ADAGRAD_EPSILON)[:, None], accumulator
-
-
-ROW_RULES: dict[str, RowRule] = {"adagrad": adagrad}
-"""Name -> rule. `sgd` is none: linear in the gradient, it needs no accumulator and no sorting."""
-
-
-def has_accumulator(optimizer: str) -> bool:
-    """Whether an optimiser, `sgd` or a name of ROW_RULES, keeps a number a row."""
-    return optimizer in ROW_RULES
 
 
 def update_rows(
@@ -198,35 +173,6 @@ def _row_by_row(
     cpu = functools.partial(_segments_loop, stepped)
     default = functools.partial(_segments_scatter, stepped)
     return lax.platform_dependent(table, ids, values, places, vectors, ok, cpu=cpu, default=default)
-
-
-def step_rows(
-    block: RowTable,
-    gradient: jax.Array,
-    *,
-    optimizer: str,
-    learning_rate: jax.Array | float,
-    unit_norm: bool = False,
-) -> tuple[jax.Array, jax.Array | None]:
-    """The step of each row by its whole gradient.
-
-    Args:
-      block: rows [m, dim] as a table keeps them, each standing once, and their accumulators.
-      gradient: float32 [m, dim].
-      optimizer: `sgd`, or a name of `ROW_RULES`.
-      learning_rate: scalar.
-      unit_norm: scale the rows back to unit length.
-
-    Returns:
-      The rows, in float32, and accumulators after the step.
-    """
-    accumulator = block.accumulator
-    if has_accumulator(optimizer):
-        assert accumulator is not None
-        gradient, accumulator = ROW_RULES[optimizer](accumulator, gradient)
-    rows = as_float(block.rows)
-    rows = rows - jnp.asarray(learning_rate, rows.dtype) * gradient
-    return (normalize(rows) if unit_norm else rows), accumulator
 
 
 def _sorted_entries(

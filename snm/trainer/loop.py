@@ -21,25 +21,19 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
+from snm.batches.device_parts import points_specs, spread_points, spread_stack, stack_specs
 from snm.batches.source import Source
 from snm.checkpoints.writer import Store, writer_for
-from snm.distributed.mesh import (
-    DATA,
-    on_mesh,
-    points_specs,
-    spread_points,
-    spread_stack,
-    stack_specs,
-    state_specs,
-    table_axes,
-    without_added,
-)
+from snm.distributed.mesh import DATA, on_mesh, table_axes
 from snm.errors import StoppedError
 from snm.head.spec import HeadSpec
-from snm.model.model import Model, TrainState, train_steps
+from snm.model.model import Model, TrainState
+from snm.model.placement import state_specs, without_added
+from snm.model.train_step import train_steps
 from snm.runs.events import (
     Evaluated,
     Event,
+    NonFinite,
     NonFiniteError,
     Probed,
     Progress,
@@ -47,7 +41,7 @@ from snm.runs.events import (
     Skipped,
     Stepped,
 )
-from snm.trainer.nonfinite import NonFinite, diagnose, points_of_step
+from snm.trainer.nonfinite import diagnose, points_of_step
 
 __all__ = [
     "compiled_steps",

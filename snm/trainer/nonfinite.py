@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,29 +11,17 @@ import numpy as np
 
 from snm.batches.source import Batch, Source
 from snm.checkpoints.writer import has_room
-from snm.distributed.mesh import gathered
 from snm.distributed.processes import several
 from snm.head.head import update_head
 from snm.model.encoder import apply_tower
 from snm.model.model import Model, TrainState
+from snm.model.placement import gathered
+from snm.runs.events import NonFinite
+from snm.tables.bag import bag
 from snm.tables.rounding import as_float, noise_of
-from snm.tables.table import bag, entry_rows
+from snm.tables.table import entry_rows
 
-__all__ = ["NonFinite", "diagnose", "points_of_step"]
-
-
-class NonFinite(NamedTuple):
-    """A tensor with its verb, and the places in the batch where it is not finite (or none)."""
-
-    tensor: str
-    places: list[int]
-
-    @classmethod
-    def of_loss(cls, loss: float) -> NonFinite:
-        """What the loss alone tells."""
-        if math.isfinite(loss):
-            return cls(f"the loss is {loss:.4g}, but its gradient is", [])
-        return cls(f"the loss ({loss}) is", [])
+__all__ = ["diagnose", "points_of_step"]
 
 
 def diagnose(

@@ -15,52 +15,34 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import Mesh
 
 from snm.batches.build import labelled_rows, source_of
 from snm.batches.source import Source
-from snm.config.resolve import head_stages, make_model
 from snm.config.settings import Config
 from snm.data.dataset import Dataset, Points
 from snm.data.weighting import Weighting
 from snm.distributed.dataset import label_frequency
-from snm.distributed.mesh import abstract_on, initial, make_mesh
+from snm.distributed.mesh import make_mesh
 from snm.distributed.processes import first
 from snm.errors import InputError
 from snm.evaluation.evaluate import evaluate_points, metric_names
-from snm.model.model import Model, TrainState, abstract_state, init_state
+from snm.model.from_config import head_stages, make_model
+from snm.model.model import Model, TrainState
+from snm.model.placement import abstract_on
 from snm.model.predictor import Predictor
 from snm.runs.event_log import EventLog
-from snm.runs.events import Event, NonFiniteError, Noted, Progress
-from snm.runs.folder import RunFolder, load_member, versions
-from snm.tables.rounding import as_float, to_nearest
-from snm.tables.table import RowTable
+from snm.runs.events import Event, NonFiniteError, Noted, Progress, Started
+from snm.runs.folder import RunFolder
+from snm.system.versions import versions
 from snm.trainer.loop import run_steps
+from snm.trainer.warm_start import initial_state
 
-__all__ = [
-    "Phase",
-    "PhaseRun",
-    "Started",
-    "first_phase",
-    "member_seed",
-    "steps_per_dispatch",
-]
+__all__ = ["Phase", "PhaseRun", "first_phase", "member_seed", "steps_per_dispatch"]
 
 _CPU_STEPS = 1  # more gained nothing on a CPU, and a shorter last dispatch is compiled apart
 _ACCELERATOR_STEPS = 32  # a step takes less time there than a word with the host
 _PROFILED = (1, 5)  # events between which the profiler looks: the first step is compiled
 _NEXT_SEED = 1_000_003  # from one member to the next: far from the seeds that people choose
-
-
-@dataclasses.dataclass(frozen=True)
-class Started:
-    """A phase begins: `train` or `refit`, where it stands, where it ends, points a step."""
-
-    phase: str
-    step: int
-    last_step: int
-    steps_per_epoch: int
-    num_points: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +100,7 @@ class PhaseRun:
         self._checkpoints = folder.checkpoints(config.keep_checkpoints, phase.name, about)
         state, note, damaged = self._checkpoints.newest_whole(abstract_on(self.mesh, self.model))
         if note is None:
-            self.state = _initial(self.model, warm_start, member, self.mesh)
+            self.state = initial_state(self.model, warm_start, member, self.mesh)
             self.progress = Progress()
         else:
             self.state = state
@@ -274,51 +256,6 @@ def _refuse_another(path: Path, before: dict[str, Any], now: dict[str, Any]) -> 
         if before[name] != now[name]:
             found = f"a checkpoint of a run with {name} {before[name]}"
             raise InputError(str(path), found, f"{now[name]}, as in this run")
-
-
-def _initial(
-    model: Model, warm_start: str | Path | None, member: int, mesh: Mesh | None = None
-) -> TrainState:
-    if warm_start is None:
-        return (
-            jax.jit(init_state, static_argnums=0)(model) if mesh is None else initial(model, mesh)
-        )
-    # On the mesh from the start: no process holds the whole of it.
-    other, old = load_member(warm_start, member, mesh)
-    shapes = [jax.tree.map(np.shape, (s.features.rows, s.tower, s.head.table.rows, s.head.bias))
-              for s in map(abstract_state, (other, model))]  # fmt: skip
-    if shapes[0] != shapes[1]:
-        raise InputError(f"--warm-start {warm_start}", _described(other), _described(model))
-    fresh = init_state(model) if mesh is None else initial(model, mesh)
-    # A fixed multiplier is a setting, a learned one a parameter.
-    learned = model.head.learn_scale
-    return dataclasses.replace(
-        fresh,
-        features=_with_rows(fresh.features, old.features),
-        tower=old.tower,
-        head=dataclasses.replace(
-            fresh.head,
-            table=_with_rows(fresh.head.table, old.head.table),
-            bias=old.head.bias,
-            log_scale=old.head.log_scale if learned else fresh.head.log_scale,
-        ),
-    )
-
-
-def _with_rows(fresh: RowTable, old: RowTable) -> RowTable:
-    """The rows of `old` in the storage of `fresh`, with the optimiser's state of `fresh`."""
-    rows = old.rows
-    if rows.dtype != fresh.rows.dtype:
-        rows = to_nearest(as_float(rows), fresh.rows.dtype)
-    return dataclasses.replace(fresh, rows=rows)
-
-
-def _described(model: Model) -> str:
-    bias = "with" if model.head.bias else "without"
-    return (
-        f"{model.num_features} features, {model.head.num_labels} labels, dim {model.dim}, "
-        f"encoder {model.encoder}, {bias} bias"
-    )
 
 
 def steps_per_dispatch() -> int:

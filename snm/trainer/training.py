@@ -16,40 +16,23 @@ from typing import Any
 from snm.config.resolve import resolve
 from snm.config.settings import Config
 from snm.data.dataset import Dataset
-from snm.data.dataset import load as load_dataset
 from snm.distributed.dataset import (
-    duplicate_test_rows,
     fit_weighting,
-    label_frequency,
     load_together,
 )
 from snm.distributed.processes import AgreedStop, first, several, wait
 from snm.errors import InputError, StoppedError
-from snm.evaluation.evaluate import evaluate_points
 from snm.model.predictor import Predictor
-from snm.runs.events import Event
-from snm.runs.folder import (
-    RunFolder,
-    assemble,
-    load,
-    phase_names,
-    read_json,
-    surroundings,
-    whole,
-    write_json,
-)
+from snm.runs.events import Event, Finished, Started
+from snm.runs.folder import RunFolder, phase_names, read_json, write_json
+from snm.runs.load import assemble, whole
 from snm.runs.progress_bar import in_notebook, with_bar
 from snm.system.locks import LOCK, locked
-from snm.trainer.phase import Phase, PhaseRun, Started, first_phase, member_seed
+from snm.system.versions import surroundings
+from snm.trainer.evaluate import _score
+from snm.trainer.phase import Phase, PhaseRun, first_phase, member_seed
 
-__all__ = ["Finished", "Started", "data_of_run", "evaluate", "train", "training"]
-
-
-@dataclasses.dataclass(frozen=True)
-class Finished:
-    """The run is over: the content of result.json."""
-
-    result: dict[str, Any]
+__all__ = ["Started", "train", "training"]
 
 
 def train(
@@ -240,91 +223,6 @@ def _result_stands(folder: RunFolder, config: Config) -> bool:
     if config.auc and result["metrics"].get("points") and "AUC" not in result["metrics"]:
         return False
     return result.get("epochs_asked", config.epochs) == config.epochs
-
-
-def evaluate(
-    run: str | Path,
-    data: str | Path | Dataset | None = None,
-    *,
-    auc: bool | None = None,
-    on_progress: Callable[[int], None] | None = None,
-    wrap: Callable[[Predictor], Any] | None = None,
-) -> dict[str, Any]:
-    """Scores a trained model on the test points of its data set, or of another of that shape.
-
-    Args:
-      run: the run's folder.
-      data: another data set than the run's.
-      auc: also the AUC; None is as the run was trained.
-      on_progress: told the number of points done.
-      wrap: what answers in the predictor's place, such as a search index over its class rows.
-
-    Returns:
-      As `evaluation.evaluate_points`.
-
-    Raises:
-      InputError: no run, no test points, or data of another shape.
-    """
-    from snm.config.settings import read_config
-
-    folder = RunFolder(Path(run))
-    predictor = load(run)
-    data = data_of_run(folder, predictor, data)
-    config = read_config(folder.config)
-    if auc is not None:
-        config = dataclasses.replace(config, auc=auc)
-    if wrap is not None:
-        # It answers with the best labels alone.
-        predictor, config = wrap(predictor), dataclasses.replace(config, auc=False)
-    return _score(predictor, config, data, on_progress)
-
-
-def data_of_run(
-    folder: RunFolder, predictor: Predictor, data: str | Path | Dataset | None = None
-) -> Dataset:
-    """The data set of a run, or another of its shape, with test points.
-
-    Raises:
-      InputError: no test points, data of another shape, or changed since the run.
-    """
-    if data is None:
-        facts = read_json(folder.facts)
-        data = load_dataset(facts["data"])
-        if data.sha256 != facts["sha256"]:
-            found = "other content than when the run was trained"
-            raise InputError(facts["data"], found, "the same, or to be named with --data")
-    elif not isinstance(data, Dataset):
-        data = load_dataset(data)
-    if data.test is None:
-        raise InputError(data.name, "no test points", "a test file beside the train file")
-    model = predictor.model
-    for what, found_width, width in (
-        ("features", data.test.num_features, model.num_features),
-        ("labels", data.test.num_labels, model.head.num_labels),
-    ):
-        if found_width != width:
-            raise InputError(data.name, f"{found_width} {what}", f"{width}, as in training")
-    return data
-
-
-def _score(
-    predictor: Predictor,
-    config: Config,
-    dataset: Dataset,
-    on_progress: Callable[[int], None] | None = None,
-) -> dict[str, Any]:
-    assert dataset.test is not None
-    return evaluate_points(
-        predictor,
-        dataset.test,
-        label_frequency(dataset),
-        dataset.train.num_points,
-        propensity_a=config.propensity_a,
-        propensity_b=config.propensity_b,
-        duplicates=duplicate_test_rows(dataset),
-        auc=config.auc,
-        on_progress=on_progress,
-    )
 
 
 def _absolute(data: str | Path) -> str:

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from snm.data.cache import folder as cache_folder
-from snm.data.dataset import load
 from snm.data.formats.dispatch import read_text, write_text
+from snm.data.load import load
 from snm.data.repository.download import Told, fetch_archive
 from snm.data.repository.registry import SIZES, Entry, Mirror
 from snm.data.repository.unpack import unpack
 from snm.data.statistics import describe
 from snm.errors import InputError
+from snm.system.cache_folder import folder as cache_folder
 
 __all__ = ["OtherSizesError", "fetch", "git_blob_id", "place_of"]
 

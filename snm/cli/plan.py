@@ -1,0 +1,107 @@
+"""`snm plan`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jax
+from rich.table import Table
+
+from snm.config.resolve import resolve
+from snm.config.settings import Config
+from snm.data.load import load
+from snm.planning.fit_check import _peak, _play_devices, _ways, size_in_words
+from snm.planning.forecast import (
+    PARTS,
+    STAGES,
+    Bytes,
+    device_memory,
+    forecast,
+    parse_bytes,
+    seconds_per_step,
+)
+from snm.system.terminal import console
+
+__all__ = ["run_plan"]
+
+
+def run_plan(data: str, config: Config, memory: str | None, *, as_json: bool) -> None:
+    """Prints what a run will need, by part and stage, and how long an epoch takes."""
+    limit = None if memory is None else parse_bytes(memory)
+    _play_devices(config.mesh)
+    dataset = load(data)
+    config = resolve(config, dataset)
+    expected, programs = forecast(dataset, config)
+    here = device_memory()
+    played = programs.mesh is not None and jax.default_backend() == "cpu"
+    peak = _peak(expected, programs, limit is not None)
+    limit = here if limit is None else limit
+    seconds = seconds_per_step(programs) if not played and peak <= here else None
+    assert config.epochs != "auto" and config.members != "auto"
+    steps = expected.steps_per_epoch
+    fits = peak <= limit
+    ways = [] if fits else _ways(expected, config, programs, limit)
+    if as_json:
+        found: dict[str, Any] = {
+            "host_bytes": expected.host,
+            "device_bytes": expected.device,
+            "peak_host_bytes": expected.peak_host,
+            "peak_device_bytes": expected.peak_device,
+            "limit_bytes": limit,
+            "fits": fits,
+            "ways_to_fit": [{"flags": flags, "bytes": size} for flags, size in ways],
+            "steps_per_epoch": steps,
+            "seconds_per_step": seconds,
+            "compile_seconds": programs.compile_seconds,
+            "seconds_per_epoch": None if seconds is None else seconds * steps,
+        }
+        print(json.dumps(found))
+        return
+    mesh = programs.mesh
+    name = "host" if expected.device else "memory"
+    console.print(_table(f"{name}, MiB", expected.host))
+    if expected.device:
+        each = "device" if mesh is None else f"each of {mesh.size} devices"
+        console.print(_table(f"{each}, MiB", expected.device))
+    if played:
+        console.print("time: not measured, since one CPU plays the devices")
+    elif seconds is None:
+        console.print("time: not measured, since the run does not fit this machine")
+    else:
+        every = config.epochs * config.members * steps
+        console.print(
+            f"{seconds:.3g} s a step, {steps} steps an epoch: {_duration(seconds * steps)} an "
+            f"epoch, the first after {programs.compile_seconds:.2g} s of compiling;\n"
+            f"{_duration(seconds * every)} of training in all "
+            f"(epochs {config.epochs}, members {config.members}), evaluation on top",
+            soft_wrap=True,
+        )
+    told = f"{size_in_words(peak)} at the peak, of {size_in_words(limit)}"
+    console.print(f"fits: {told}" if fits else f"does not fit: {told}", soft_wrap=True)
+    for flags, size in ways:
+        console.print(f"  {flags:<24} {size_in_words(size)}")
+
+
+def _table(title: str, account: Bytes) -> Table:
+    table = Table(title=title, title_justify="left")
+    table.add_column("part")
+    for stage in STAGES:
+        table.add_column(stage, justify="right")
+    for part in PARTS:
+        sizes = [account[stage].get(part, 0) for stage in STAGES]
+        if any(sizes):
+            table.add_row(part, *(_mebibytes(size) for size in sizes))
+    table.add_section()
+    table.add_row("in all", *(_mebibytes(sum(account[stage].values())) for stage in STAGES))
+    return table
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size / 2**20:,.1f}" if size else ""
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    return f"{seconds / 60:.3g} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"

@@ -1,0 +1,246 @@
+"""A data set from a folder, a fetched name or `synthetic`, through the binary cache."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from scipy.sparse import csr_matrix
+
+from snm.data import cache as binary_cache
+from snm.data.dataset import Dataset, Points
+from snm.data.formats import dispatch as formats
+from snm.errors import InputError
+from snm.system.cache_folder import folder as cache_folder
+
+__all__ = ["fetched", "find_files", "key_of", "load", "load_mapped"]
+
+
+SYNTHETIC = "synthetic"
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """How a folder may hold a data set: the files of each part, in the order of their reader."""
+
+    name: str
+    train: tuple[str, ...]
+    test: tuple[str, ...]
+    gzipped: bool
+
+
+_LAYOUTS = (
+    _Layout("one-file text", ("train.txt",), ("test.txt",), True),
+    _Layout("text pairs", ("trn_X_Xf.txt", "trn_X_Y.txt"), ("tst_X_Xf.txt", "tst_X_Y.txt"), True),
+    _Layout("SciPy pairs", ("X.trn.npz", "Y.trn.npz"), ("X.tst.npz", "Y.tst.npz"), False),
+    _Layout("dense inputs", ("X.trn.npy", "Y.trn.npz"), ("X.tst.npy", "Y.tst.npz"), False),
+)
+
+
+_NAMES = ("labels.txt", "Y.txt")
+
+
+_VECTORIZER = "vectorizer.json"
+
+
+_FILTERS = ("filter_labels_train.txt", "filter_labels_test.txt")
+
+
+def load(source: str | Path, *, cache: Path | Literal["default"] | None = "default") -> Dataset:
+    """Loads a data set.
+
+    A folder holds one of these (text also as `.gz`; the test part may be missing):
+    `train.txt`, `test.txt`; `trn_X_Xf.txt`, `trn_X_Y.txt`, `tst_X_Xf.txt`, `tst_X_Y.txt`;
+    `X.trn.npz`, `Y.trn.npz`, `X.tst.npz`, `Y.tst.npz`; the last with dense `X.trn.npy`,
+    `X.tst.npy`. Beside them may lie the labels' names (`labels.txt` or `Y.txt`, one a line) and
+    label filters (`filter_labels_train.txt`, `filter_labels_test.txt`), and the vectoriser of data
+    that were made from texts (`vectorizer.json`).
+
+    Args:
+      source: a folder, the name of a set that was fetched, or the word `synthetic` for the data set
+        that comes with the package.
+      cache: folder of parsed sets, each under the SHA-256 of its source; `default` is
+        `$SNM_CACHE`, `$XDG_CACHE_HOME/snm` or `~/.cache/snm`; None does without. A damaged or
+        unwritable cache is passed over.
+
+    Raises:
+      InputError: no such folder, no training file, parts that do not fit together, or anything
+        wrong in a file.
+    """
+    if source == SYNTHETIC:
+        from snm.data.synthetic import default
+
+        return default()
+    files = _files_of(source)
+    key = _sha256(files.all)
+    place = cache_folder(cache)
+    parts = binary_cache.read(place, key) if place else None
+    if parts is None:
+        parts = {"train": _read_part(files.train)}
+        if files.test:
+            parts["test"] = _read_part(files.test)
+        if place:
+            binary_cache.write(place, key, parts)
+    return _assembled(files, parts, key)
+
+
+def key_of(source: str | Path) -> str:
+    """SHA-256 of the files of a data set, under which the cache keeps it.
+
+    Raises:
+      InputError: as `load`, for folders and files that cannot be read.
+    """
+    return _sha256(_files_of(source).all)
+
+
+def load_mapped(source: str | Path, key: str, checks: Callable[[int], bool]) -> Dataset | None:
+    """A data set that the cache has, its entries left on the disk until they are used.
+
+    Args:
+      source: as for `load`.
+      key: what `key_of` says of it.
+      checks: which of the cache's arrays to read whole for their checksum, by number.
+
+    Returns:
+      The data set; None where the cache does not have it, or what is checked is damaged.
+
+    Raises:
+      InputError: as `load`.
+    """
+    files = _files_of(source)
+    place = cache_folder("default")
+    parts = binary_cache.read(place, key, mapped=True, checks=checks) if place else None
+    return None if parts is None else _assembled(files, parts, key)
+
+
+@dataclass(frozen=True)
+class _Files:
+    """The files of a data set: of its parts, by their readers' order, and what may lie beside."""
+
+    folder: Path
+    train: list[Path]
+    test: list[Path]
+    names: Path | None
+    filters: tuple[Path | None, ...]
+
+    @property
+    def all(self) -> list[Path]:
+        beside = [file for file in (self.names, *self.filters) if file]
+        return [*self.train, *self.test, *beside]
+
+
+def _files_of(source: str | Path) -> _Files:
+    folder = fetched(source) or Path(source)
+    if not folder.is_dir():
+        found = "a file" if folder.exists() else "no such folder"
+        raise InputError(str(source), found, "a folder of data, a fetched set, or `synthetic`")
+    _, train, test = find_files(folder)
+    names = [file for file in (_find(folder, name) for name in _NAMES) if file]
+    if len(names) > 1:
+        raise InputError(str(folder), " and ".join(_NAMES), "one file of label names")
+    filters = tuple(_find(folder, name) for name in _FILTERS)
+    return _Files(folder, train, test, names[0] if names else None, filters)
+
+
+def _assembled(files: _Files, parts: binary_cache.Parts, key: str) -> Dataset:
+    """The matrices of a data set with all that belongs to them, if they fit together."""
+    test = files.test
+    for what, axis in (("features", 0), ("labels", 1)):
+        if test and parts["test"][axis].shape[1] != parts["train"][axis].shape[1]:
+            wrong = test[axis % len(test)]
+            where = str(wrong) if wrong.suffix in (".npz", ".npy") else f"{wrong}:1"
+            found = f"{parts['test'][axis].shape[1]} {what}"
+            raise InputError(where, found, f"{parts['train'][axis].shape[1]}, as in train")
+    points = {}
+    for (part, (features, labels)), file in zip(parts.items(), files.filters, strict=False):
+        pairs = formats.read_filter(file, *labels.shape) if file else None
+        points[part] = Points(features, labels, pairs)
+    num_labels = points["train"].num_labels
+    return Dataset(
+        name=files.folder.resolve().name,
+        train=points["train"],
+        test=points.get("test"),
+        label_names=formats.read_names(files.names, num_labels) if files.names else None,
+        sha256=key,
+        vectorizer=_find(files.folder, _VECTORIZER, gzipped=False),
+    )
+
+
+def fetched(source: str | Path) -> Path | None:
+    """The cache's folder of a set that was fetched by that name; what is here goes first."""
+    cache = cache_folder("default")
+    if Path(source).exists() or cache is None or not re.fullmatch(r"[\w.-]+", str(source)):
+        return None
+    sets = cache / "datasets"
+    names = {place.name.lower(): place for place in sets.iterdir()} if sets.is_dir() else {}
+    return names.get(str(source).lower())
+
+
+def _find(folder: Path, name: str, gzipped: bool = True) -> Path | None:
+    """The file of that name, plain or gzipped; an error where both are there."""
+    plain, packed = folder / name, folder / f"{name}.gz"
+    if plain.is_file() and packed.is_file() and gzipped:
+        raise InputError(str(folder), f"{name} and {name}.gz", "one of them")
+    if plain.is_file():
+        return plain
+    return packed if gzipped and packed.is_file() else None
+
+
+def find_files(folder: Path) -> tuple[str, list[Path], list[Path]]:
+    """The layout of a folder, and its files of train and of test (none where there is no test).
+
+    Raises:
+      InputError: no layout, more than one, or a file missing.
+    """
+    present: list[tuple[_Layout, list[Path | None], list[Path | None]]] = []
+    for layout in _LAYOUTS:
+        train = [_find(folder, name, layout.gzipped) for name in layout.train]
+        test = [_find(folder, name, layout.gzipped) for name in layout.test]
+        # The labels' file alone does not tell: two layouts share it.
+        if train[0] or test[0]:
+            present.append((layout, train, test))
+    wanted = "; ".join(" + ".join(layout.train) for layout in _LAYOUTS)
+    if not present:
+        raise InputError(str(folder), "no training file", f"one of {wanted} (text also as .gz)")
+    if len(present) > 1:
+        found = " and ".join(layout.name for layout, _, _ in present)
+        raise InputError(str(folder), f"several layouts ({found})", "one of them")
+    layout, train, test = present[0]
+    for names, files in ((layout.train, train), (layout.test, test)):
+        missing = [name for name, file in zip(names, files, strict=True) if file is None]
+        if missing and (files is train or len(missing) < len(names)):
+            raise InputError(str(folder), f"no {missing[0]}", f"{' + '.join(names)}")
+    return layout.name, [file for file in train if file], [file for file in test if file]
+
+
+def _read_part(files: list[Path]) -> tuple[csr_matrix, csr_matrix]:
+    if len(files) == 1:
+        return formats.read_text(files[0])
+    inputs, targets = files
+    if targets.suffix != ".npz":
+        return formats.read_pair(inputs, targets)
+    features = formats.read_npy(inputs) if inputs.suffix == ".npy" else formats.read_npz(inputs)
+    labels = formats.read_npz(targets, noun="label")
+    if features.shape[0] != labels.shape[0]:
+        found = f"{labels.shape[0]} rows"
+        raise InputError(str(targets), found, f"{features.shape[0]}, as in {inputs.name}")
+    return features, labels
+
+
+def _sha256(files: list[Path]) -> str:
+    """SHA-256 over names, sizes and contents, in the order of the names."""
+    total = hashlib.sha256()
+    for file in sorted(files):
+        try:
+            with file.open("rb") as stream:
+                content = hashlib.file_digest(stream, "sha256").hexdigest()
+        except OSError as error:
+            raise InputError(
+                str(file), (error.strerror or "").lower(), "a readable file"
+            ) from error
+        total.update(f"{file.name} {content}\n".encode())
+    return total.hexdigest()

@@ -1,0 +1,67 @@
+"""The parameters of the head, their initialisation, and the outcome of a step."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from snm.head.spec import HeadSpec
+from snm.tables.optimizers import has_accumulator
+from snm.tables.table import RowTable, random_rows
+
+__all__ = ["Head", "HeadStep", "init_head"]
+
+
+@functools.partial(
+    jax.tree_util.register_dataclass, data_fields=["table", "bias", "log_scale"], meta_fields=[]
+)
+@dataclasses.dataclass(frozen=True)
+class Head:
+    """The head's parameters.
+
+    Attributes:
+      table: the class rows [K, dim], each of unit length, and their optimiser's state.
+      bias: float32 [K] or None.
+      log_scale: float32 scalar, natural logarithm of the multiplier of the scores.
+    """
+
+    table: RowTable
+    bias: jax.Array | None
+    log_scale: jax.Array
+
+
+class HeadStep(NamedTuple):
+    """What a step tells.
+
+    Attributes:
+      loss: float32 scalar, the weighted sum over the terms, before the update.
+      query_gradient: float32 [n, dim], the gradient of the loss with respect to the queries.
+      ok: bool scalar; False where something was not finite, and no row was written.
+    """
+
+    loss: jax.Array
+    query_gradient: jax.Array
+    ok: jax.Array
+
+
+def init_head(
+    spec: HeadSpec,
+    key: jax.Array,
+    dim: int,
+    *,
+    score_scale: float = 1.0,
+    part: tuple[jax.Array, int] | None = None,
+) -> Head:
+    """Class rows uniform on the unit sphere of `dim` dimensions; `key` is consumed.
+
+    With `part` = (i, parts), the i-th of so many equal ranges of rows.
+    """
+    rows = random_rows(key, spec.num_labels, dim, part=part, dtype=spec.table_dtype)
+    accumulator = jnp.zeros(rows.shape[0]) if has_accumulator(spec.row_optimizer) else None
+    bias = jnp.zeros(rows.shape[0]) if spec.bias else None
+    return Head(RowTable(rows, accumulator), bias, jnp.float32(math.log(score_scale)))

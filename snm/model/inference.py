@@ -1,0 +1,146 @@
+"""Queries and exact top-k labels of a trained model."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+
+from snm.distributed.collectives import Shard
+from snm.head.state import Head
+from snm.model.encoder import apply_tower
+from snm.model.model import Model, TrainState
+from snm.model.pair_counts import pairs_in_order
+from snm.tables.table import RowTable, SparseRows, entry_rows
+from snm.topk.blocks import Best, Masked
+from snm.topk.search import best_scores
+
+__all__ = ["best_labels", "embed", "join", "labels_in_order", "scaled_queries"]
+
+
+def join(states: Sequence[TrainState]) -> TrainState:
+    """The states of several members as one, for scoring: a score is the sum of the members' own.
+
+    Feature rows and class rows stand side by side, towers and multipliers are stacked, biases are
+    added up. One state stays as it is.
+    """
+    if len(states) == 1:
+        return states[0]
+    heads = [state.head for state in states]
+    biases = [head.bias for head in heads if head.bias is not None]
+    return TrainState(
+        features=RowTable(jnp.concatenate([state.features.rows for state in states], axis=1)),
+        tower=jax.tree.map(lambda *leaves: jnp.stack(leaves), *[state.tower for state in states]),
+        tower_state=None,
+        head=Head(
+            table=RowTable(jnp.concatenate([head.table.rows for head in heads], axis=1)),
+            bias=functools.reduce(jnp.add, biases) if biases else None,
+            log_scale=jnp.stack([head.log_scale for head in heads]),
+        ),
+    )
+
+
+def embed(
+    model: Model,
+    state: TrainState,
+    features: SparseRows,
+    *,
+    data_axis: str | None = None,
+    feature_axis: str | None = None,
+) -> jax.Array:
+    """Queries float32 [n, members * dim] of weighted features, without dropout.
+
+    Those of each member have unit length; they are not yet times its multiplier. The axes are
+    those of `train_step`; without `data_axis` the points are the same on every device.
+    """
+    rows = state.features.rows
+    shard = Shard.of(rows, model.num_features, feature_axis, data_axis)
+    sums = shard.row_sums(rows, features)
+    if model.members == 1:
+        return apply_tower(model.structure, state.tower, sums)
+    towers = [jax.tree.map(lambda leaf, m=m: leaf[m], state.tower) for m in range(model.members)]
+    parts = jnp.split(sums, model.members, axis=1)
+    queries = [
+        apply_tower(model.structure, tower, part) for tower, part in zip(towers, parts, strict=True)
+    ]
+    return jnp.concatenate(queries, axis=1)
+
+
+def scaled_queries(
+    model: Model, state: TrainState, features: SparseRows, **axes: str | None
+) -> jax.Array:
+    """Queries float32 [n, members * dim] whose inner products with class rows are the scores.
+
+    All but the bias, that is: each member's part is times its own multiplier. The axes are those
+    of `embed`.
+    """
+    multipliers = jnp.repeat(jnp.exp(jnp.atleast_1d(state.head.log_scale)), model.dim)
+    return embed(model, state, features, **axes) * multipliers[None, :]
+
+
+def best_labels(
+    model: Model,
+    state: TrainState,
+    features: SparseRows,
+    count: int,
+    *,
+    label_axis: str | None = None,
+    **axes: str | None,
+) -> Best:
+    """The `count` best labels of each point over all K, exactly, ties to the lowest label.
+
+    The axes are those of `train_step` and of `embed`.
+    """
+    rows = state.head.table.rows
+    shard = Shard.of(rows, model.head.num_labels, label_axis)
+    best = best_scores(
+        scaled_queries(model, state, features, **axes),
+        rows,
+        None,
+        min(count, rows.shape[0]),
+        masked=_seen(model, features, shard),
+        bias=state.head.bias,
+        first_row=shard.first_row,
+        num_valid=shard.num_valid,
+        compute_dtype=jnp.dtype(model.head.compute_dtype),
+    )
+    return shard.agree(Best(best.scores, best.slots + shard.first_row), count)
+
+
+def _seen(model: Model, features: SparseRows, shard: Shard) -> Masked | None:
+    """This shard's rows of the labels that are a point's own features, where they are dropped."""
+    if not model.drop_seen:
+        return None
+    real = jnp.arange(features.ids.shape[0]) < features.starts[-1]
+    slots = jnp.where(real, features.ids, model.head.num_labels) - shard.first_row
+    return Masked(entry_rows(features), slots)
+
+
+def labels_in_order(
+    model: Model,
+    state: TrainState,
+    features: SparseRows,
+    relevant: SparseRows,
+    left_out: Masked,
+    *,
+    label_axis: str | None = None,
+    **axes: str | None,
+) -> jax.Array:
+    """`areas.pairs_in_order` of the relevant labels of each point, over all K labels.
+
+    The axes are those of `train_step` and of `embed`; the points are the same on every device.
+    """
+    rows = state.head.table.rows
+    shard = Shard.of(rows, model.head.num_labels, label_axis)
+    return pairs_in_order(
+        scaled_queries(model, state, features, **axes),
+        rows,
+        relevant,
+        left_out,
+        last=_seen(model, features, shard),
+        shard=shard,
+        bias=state.head.bias,
+        compute_dtype=jnp.dtype(model.head.compute_dtype),
+    )

@@ -1,0 +1,121 @@
+"""Parameters on a mesh: sharding, initialisation in place, and copies without padding rows."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from snm.distributed.host_copy import host_copy
+from snm.distributed.mesh import on_mesh, table_axes
+from snm.distributed.processes import on_devices
+from snm.head.state import Head
+from snm.model.inference import join
+from snm.model.model import Model, TrainState, abstract_state, init_state
+
+__all__ = [
+    "abstract_on",
+    "gathered",
+    "initial",
+    "joined",
+    "shapes_on",
+    "spread",
+    "state_specs",
+    "without_added",
+]
+
+
+def state_specs(state: TrainState, mesh: Mesh) -> TrainState:
+    """How parameters lie on a mesh: a partition for each array, in the state's structure."""
+    everywhere = PartitionSpec()
+    axes = table_axes(mesh)
+
+    def by_rows(of: Any, axis: str = axes["label_axis"]) -> Any:
+        return jax.tree.map(lambda x: PartitionSpec(axis, *[None] * (len(x.shape) - 1)), of)
+
+    return TrainState(
+        features=by_rows(state.features, axes["feature_axis"]),
+        tower=jax.tree.map(lambda _: everywhere, state.tower),
+        tower_state=jax.tree.map(lambda _: everywhere, state.tower_state),
+        head=Head(by_rows(state.head.table), by_rows(state.head.bias), everywhere),  # type: ignore[arg-type]
+    )
+
+
+def initial(model: Model, mesh: Mesh) -> TrainState:
+    """`init_state` on a mesh, the same numbers: every device makes its own rows, and no other."""
+    axes = table_axes(mesh)
+
+    def own() -> TrainState:
+        part, feature_part = (
+            (jax.lax.axis_index(axis), mesh.shape[axis])
+            for axis in (axes["label_axis"], axes["feature_axis"])
+        )
+        return init_state(model, part=part, feature_part=feature_part)
+
+    return jax.jit(on_mesh(mesh, own, (), state_specs(abstract_state(model), mesh)))()
+
+
+def spread(state: TrainState, mesh: Mesh) -> TrainState:
+    """A state of the host or of one device, laid out on a mesh."""
+
+    def placed(x: Any, like: Any) -> jax.Array:
+        x = np.asarray(x)
+
+        def part(index: Any) -> np.ndarray:
+            rows = x[index]
+            if not index:
+                return rows
+            first, last, _ = index[0].indices(like.shape[0])
+            return np.pad(rows, [(0, last - first - len(rows))] + [(0, 0)] * (x.ndim - 1))
+
+        return on_devices(like.shape, like.sharding, part)
+
+    return jax.tree.map(placed, state, shapes_on(state, mesh))
+
+
+def abstract_on(mesh: Mesh | None, model: Model) -> TrainState:
+    """Shapes, types and, on a mesh, places of a state, without its arrays."""
+    state = abstract_state(model)
+    return state if mesh is None else shapes_on(state, mesh)
+
+
+def shapes_on(state: TrainState, mesh: Mesh) -> TrainState:
+    """Shapes, types and places on a mesh of a state that is given in shapes or arrays."""
+
+    def one(x: Any, spec: PartitionSpec) -> jax.ShapeDtypeStruct:
+        shape = list(x.shape)
+        if len(spec):
+            shape[0] += -shape[0] % mesh.shape[spec[0]]
+        return jax.ShapeDtypeStruct(tuple(shape), x.dtype, sharding=NamedSharding(mesh, spec))
+
+    return jax.tree.map(one, state, state_specs(state, mesh))
+
+
+def joined(states: list[TrainState], mesh: Mesh) -> TrainState:
+    """`join` of states that lie on a mesh, where they lie."""
+    if len(states) == 1:
+        return states[0]
+    specs = state_specs(jax.eval_shape(join, states), mesh)
+    places = jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs)
+    return jax.jit(join, out_shardings=places)(states)
+
+
+def gathered(state: TrainState, model: Model) -> TrainState:
+    """A state as it is kept in files: on the host, without the rows that a mesh added."""
+    return without_added(host_copy(state), model)
+
+
+def without_added(whole: TrainState, model: Model) -> TrainState:
+    """A state of the host without the rows that a mesh added: views, no copies."""
+
+    def cut(table: Any, count: int) -> Any:
+        return jax.tree.map(lambda x: x[:count], table)
+
+    labels = model.head.num_labels
+    head = dataclasses.replace(
+        whole.head, table=cut(whole.head.table, labels), bias=cut(whole.head.bias, labels)
+    )
+    return dataclasses.replace(whole, features=cut(whole.features, model.num_features), head=head)

@@ -1,0 +1,126 @@
+"""One training step of the two-layer model, and several in one dispatch."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import lax
+
+from snm.batches.source import Batch
+from snm.distributed.collectives import Shard
+from snm.head.head import update_head
+from snm.model.encoder import apply_tower
+from snm.model.model import Model, TrainState
+from snm.tables.by_row import sum_columns, update_columns
+from snm.tables.rounding import noise_of
+from snm.tables.table import SparseRows
+from snm.tables.updates import update_rows
+
+__all__ = ["StepMetrics", "train_step", "train_steps"]
+
+
+class StepMetrics(NamedTuple):
+    """What a step reports: its loss, and whether all was finite and the step was taken."""
+
+    loss: jax.Array
+    ok: jax.Array
+
+
+def train_step(
+    model: Model,
+    state: TrainState,
+    batch: Batch,
+    *,
+    label_axis: str | None = None,
+    data_axis: str | None = None,
+    feature_axis: str | None = None,
+) -> tuple[TrainState, StepMetrics]:
+    """One step: embed, mine, take the loss, step every row that the batch touched.
+
+    Args:
+      model: what is trained.
+      state: parameters; donate them.
+      batch: the points.
+      label_axis: mesh axis that the class rows are cut over, or None.
+      data_axis: mesh axis that the points are cut over, or None; see `snm.distributed.collectives`.
+      feature_axis: mesh axis that the feature rows are cut over, either of these, or None.
+
+    Returns:
+      The parameters after the step, and what it tells, the same on every device.
+    """
+    rows = state.features.rows
+    shard = Shard.of(rows, model.num_features, feature_axis, data_axis)
+    key = jax.random.fold_in(jax.random.wrap_key_data(batch.key), batch.step)
+    features = _dropped_out(model, batch.features, key, shard)
+    rate = model.learning_rate * model.decay(batch.step)
+    narrow = rows.dtype == jnp.uint16
+
+    entries = shard.of_batch(features, rows.shape[0])
+    if batch.columns is None:
+        sums = shard.row_sums(rows, features, entries)
+    else:
+        sums = sum_columns(rows, batch.columns, features)
+    queries, pull_back = jax.vjp(functools.partial(apply_tower, model.structure), state.tower, sums)
+    head, step = update_head(
+        model.head,
+        state.head,
+        queries,
+        batch.terms,
+        batch.sample,
+        learning_rate=rate,
+        scale_learning_rate=model.scale_learning_rate * model.decay(batch.step),
+        known=batch.known,
+        seen=batch.features if model.drop_seen else None,
+        key=jax.random.fold_in(key, 1),
+        noise=noise_of(jax.random.fold_in(key, 2)) if narrow else None,
+        axis_name=label_axis,
+        data_axis=data_axis,
+    )
+    of_tower, of_sums = pull_back(step.query_gradient)
+    of_tower = jax.tree.map(shard.data_sum, of_tower)
+
+    ok = step.ok & jnp.all(jnp.isfinite(of_sums)) & jnp.isfinite(optax.tree.sum(of_tower))
+    ok = Shard.of(head.table.rows, model.head.num_labels, label_axis, data_axis).all(ok)
+    if batch.columns is not None and not narrow:
+        feature_rows = update_columns(
+            state.features, batch.columns, features, of_sums, learning_rate=rate, ok=ok
+        )
+    else:
+        feature_rows = update_rows(
+            state.features,
+            [(entries, shard.gather(of_sums))],
+            optimizer=model.head.row_optimizer,
+            learning_rate=rate,
+            ok=ok,
+            noise=noise_of(jax.random.fold_in(key, 3)) if narrow else None,
+        )
+    steps, tower_state = model.tower_optimizer.update(of_tower, state.tower_state, state.tower)
+    tower = optax.apply_updates(state.tower, steps)
+    tower, tower_state = jax.tree.map(
+        lambda new, old: jnp.where(ok, new, old),
+        (tower, tower_state),
+        (state.tower, state.tower_state),
+    )
+    return TrainState(feature_rows, tower, tower_state, head), StepMetrics(step.loss, ok)
+
+
+def _dropped_out(model: Model, features: SparseRows, key: jax.Array, shard: Shard) -> SparseRows:
+    """Leaves features out and scales up the rest, so that the expected sum stays."""
+    if not model.input_dropout:
+        return features
+    keep = 1.0 - model.input_dropout
+    entries = features.values.shape[0]
+    kept = jax.random.bernoulli(jax.random.fold_in(key, 0), keep, (entries * shard.data_parts,))
+    kept = shard.own_draws(kept, features.starts)
+    return features._replace(values=jnp.where(kept, features.values / keep, 0))
+
+
+def train_steps(
+    model: Model, state: TrainState, batches: Any, materialize: Any, **axes: str | None
+) -> tuple[TrainState, StepMetrics]:
+    """Several steps in one dispatch: a scan of `train_step` over stacked batches."""
+    return lax.scan(lambda s, item: train_step(model, s, materialize(item), **axes), state, batches)

@@ -1,0 +1,86 @@
+"""Uniform sampling without replacement, on the host and on a device."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from snm.sampling.permutation import permuted
+from snm.sampling.sample import _STREAM, Array, Sample, _host_rng
+
+__all__ = ["uniform_device", "uniform_host"]
+
+
+def uniform_host(seed: int, step: int, num_labels: int, size: int) -> Sample:
+    """Draws `size` of `num_labels` labels uniformly, without replacement, with NumPy.
+
+    For B negatives ask for size = B + 1. The wanted law: draw B + 1 labels in uniformly random
+    order; leave out the positive if it is among them, else the last; what remains is uniform over
+    the B-subsets of the other labels. Only the set and its last member matter, and given the set
+    the last member is uniform in it. So a uniform set and a uniform `drop` slot have the same
+    law, and nothing needs shuffling.
+
+    The cost is O(size log size) at any number of labels: NumPy switches between Floyd's sampling
+    (Bentley and Floyd, 1987) and a partial shuffle, which it uses only where size > K / 50.
+
+    Args:
+      seed: the seed of the run, >= 0.
+      step: the training step, >= 0.
+      num_labels: K.
+      size: B + 1, from 1 to K; K gives every label.
+
+    Returns:
+      A sample with S = `size` NumPy slots, none left over, and no `log_weights`.
+
+    Raises:
+      ValueError: `size` is not from 1 to K.
+    """
+    _check_size(num_labels, size)
+    rng = _host_rng(seed, step)
+    drop = np.asarray(rng.integers(size), np.int32)
+    if size == num_labels:
+        return Sample(np.arange(num_labels, dtype=np.int32), drop)
+    ids = rng.choice(num_labels, size, replace=False, shuffle=False)
+    return Sample(np.sort(ids.astype(np.int32)), drop)
+
+
+def uniform_device(seed: int | Array, step: int | Array, num_labels: int, size: int) -> Sample:
+    """Draws `size` of `num_labels` labels uniformly, without replacement, on the device.
+
+    The labels are the images of 0 .. size-1 under a pseudo-random permutation of 0 .. K-1 (see
+    `snm.sampling.permutation`). A permutation has no duplicates, so nothing is rejected, and its
+    cost depends on `size` alone. Neighbouring inputs land on unrelated places, unlike under an
+    affine map i -> (a i + c) mod K, whose gaps between sorted labels take three values only.
+
+    `drop` is the slot of the image of size - 1, the last one drawn (see `uniform_host` for why
+    that excludes a positive exactly).
+
+    Args:
+      seed: the seed of the run; may be traced.
+      step: the training step, int32; may be traced.
+      num_labels: K, from 1 to 2^31 - 1; static under `jax.jit`.
+      size: B + 1, from 1 to K; static. K gives every label.
+
+    Returns:
+      A sample with S = `size` slots, none left over, and no `log_weights`.
+
+    Raises:
+      ValueError: `size` is not from 1 to K, or K is above 2^31 - 1.
+    """
+    _check_size(num_labels, size)
+    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), _STREAM), step)
+    if size == num_labels:
+        drop = jax.random.randint(key, (), 0, size, jnp.int32)
+        return Sample(jnp.arange(num_labels, dtype=jnp.int32), drop)
+    order = permuted(key, num_labels, size).astype(jnp.int32)
+    drop = jnp.sum(order < order[-1], dtype=jnp.int32)
+    return Sample(jnp.sort(order), drop)
+
+
+def _check_size(num_labels: int, size: int) -> None:
+    if not 1 <= size <= num_labels < 2**31:
+        raise ValueError(
+            f"size must be from 1 to num_labels, and num_labels below 2^31; "
+            f"found size {size} of {num_labels} labels"
+        )

@@ -1,0 +1,42 @@
+"""Versions and machine that a result was made with."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+from typing import Any
+
+import jax
+
+from snm.system.memory import peak_memory
+
+__all__ = ["machine", "versions"]
+
+
+def surroundings() -> dict[str, Any]:
+    """Versions, the device, and the peak memory of this process in bytes."""
+    stats = jax.local_devices()[0].memory_stats() or {}
+    return {
+        "peak_memory_bytes": peak_memory(),
+        "peak_device_memory_bytes": stats.get("peak_bytes_in_use"),
+        **machine(),
+    }
+
+
+def machine() -> dict[str, Any]:
+    """Versions, the device, and the architecture of the processor."""
+    device = jax.local_devices()[0]
+    return {
+        "versions": versions(),
+        "device": f"{device.platform}: {device.device_kind}",
+        "machine": platform.machine(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of the libraries that the bits of a run depend on."""
+    packages = ("snm", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "scipy")
+    return {
+        "python": platform.python_version(),
+        **{package: metadata.version(package) for package in packages},
+    }
