@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from real_data import real_data_folder
 
 # Read once, when jax starts: the tests want float64 references beside float32 code.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -31,17 +32,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-REAL_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-
-
 @pytest.fixture(params=["delicious", "citeulike-t-14k", "gowalla"])
 def real_data(request: pytest.FixtureRequest) -> Path:
     """The folder of a real data set; the test is skipped, saying so, where it is missing."""
     return real_data_folder(request.param)
-
-
-def real_data_folder(name: str) -> Path:
-    folder = REAL_DATA / name
-    if not folder.is_dir():
-        pytest.skip(f"real data not found: {name} is not beside the checkout")
-    return folder

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from test_cli import call
+from command_line import call
 
 from snm.cli.main import parse
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import real_data_folder
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from real_data import real_data_folder
 from scipy import sparse
 
 from snm.data.formats import dispatch as formats

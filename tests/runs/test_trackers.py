@@ -8,7 +8,7 @@ import sys
 
 import pytest
 import tiny
-from test_cli import call, refused
+from command_line import call, refused
 
 from snm.config.settings import write_config
 from snm.errors import InputError, StoppedError

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from conftest import real_data_folder
+from real_data import real_data_folder
 from scipy import sparse
 
 from snm.data.dataset import Dataset, Points

@@ -7,10 +7,10 @@ import json
 import numpy as np
 import pytest
 import tiny
+from command_line import call, refused
 from sklearn.datasets import load_svmlight_file
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
 from sklearn.preprocessing import MultiLabelBinarizer
-from test_cli import call, refused
 
 import snm
 from snm.data.vectorizer import Vectorizer

@@ -235,7 +235,7 @@ def test_what_is_written_reads_back(tmp_path_factory, name, **values):
     assert [path.name for path in file.parent.iterdir()] == ["config.toml"]
 
 
-CONFIGS = sorted((Path(__file__).parents[1] / "experiments" / "configs").glob("*.toml"))
+CONFIGS = sorted((Path(__file__).parents[2] / "experiments" / "configs").glob("*.toml"))
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)

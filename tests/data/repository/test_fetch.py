@@ -1,17 +1,16 @@
 """`snm data fetch` against a server of this machine that does everything wrong that servers do."""
 
 import hashlib
-import io
 import json
 import socket
 import threading
-import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import tiny
-from conftest import real_data_folder
-from test_cli import call, refused
+from archives import FILES, GOOD, SIZES, said, texts, zipped
+from command_line import call, refused
+from real_data import real_data_folder
 
 import snm
 from snm.data.repository import registry
@@ -21,28 +20,6 @@ from snm.data.repository.registry import Entry, Mirror, find, read_registry
 from snm.data.statistics import describe
 from snm.errors import InputError
 from snm.system.cache_folder import folder as cache_folder
-
-FILES = {"train.txt": "Tiny/tiny_train.txt", "test.txt": "Tiny/tiny_test.txt"}
-SIZES = {"features": 30, "labels": 20, "train_points": 60, "test_points": 20}
-
-
-def texts():
-    head = f"{tiny.FEATURES} {tiny.LABELS}"
-    return {
-        "Tiny/tiny_train.txt": f"60 {head}\n" + "\n".join(tiny.rows(60, 0)) + "\n",
-        "Tiny/tiny_test.txt": f"20 {head}\n" + "\n".join(tiny.rows(20, 1)) + "\n",
-    }
-
-
-def zipped(members, compression=zipfile.ZIP_STORED):
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", compression) as archive:
-        for name, text in members.items():
-            archive.writestr(name, text)
-    return out.getvalue()
-
-
-GOOD = zipped(texts())
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -117,10 +94,6 @@ def server(monkeypatch):
 def entry(server, *paths, **options):
     mirrors = tuple(Mirror(url=server.root + path, files=FILES, **options) for path in paths)
     return Entry("Tiny-20", mirrors, statistics=dict(SIZES))
-
-
-def said(*_):
-    pass
 
 
 def same_as_tiny(folder, tmp_path):

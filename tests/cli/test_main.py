@@ -12,6 +12,7 @@ from importlib import metadata
 import numpy as np
 import pytest
 import tiny
+from command_line import call, refused
 from scipy import sparse
 
 import snm
@@ -33,20 +34,6 @@ def run(data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "run"
     call("train", data, "--run-dir", folder, *tiny.FLAGS)
     return folder
-
-
-def call(*words, status=0):
-    with pytest.raises(SystemExit) as stop:
-        main([str(word) for word in words])
-    assert (stop.value.code or 0) == status
-
-
-def refused(capsys, *words):
-    """The one line that a command is refused with."""
-    call(*words, status=2)
-    said = capsys.readouterr().err
-    assert said.startswith("snm: error: ") and said.count("\n") == 1 and said.endswith("\n"), said
-    return said.removeprefix("snm: error: ").rstrip("\n")
 
 
 def contents(folder):

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 import pytest
 import tiny
-from conftest import real_data_folder
+from real_data import real_data_folder
 
 import snm
 from snm.batches.build import make_source

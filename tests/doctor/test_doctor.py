@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 import tiny
-from test_cli import call, refused
+from command_line import call, refused
 
 import snm
 from snm.config.resolve import resolve

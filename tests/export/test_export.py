@@ -9,9 +9,9 @@ import jax
 import numpy as np
 import pytest
 import tiny
+from command_line import call, refused
 from safetensors.numpy import load_file
 from scipy.sparse import random_array
-from test_cli import call, refused
 
 import snm
 from snm.data.weighting import Weighting

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 import tiny
-from test_cli import call, refused
+from command_line import call, refused
 
 import snm
 from snm.data.vectorizer import Vectorizer

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import tiny
 import uvicorn
-from test_cli import call, refused
+from command_line import call, refused
 
 import snm
 from snm.data.vectorizer import Vectorizer

@@ -1,0 +1,19 @@
+"""The command line as the tests call it."""
+
+import pytest
+
+from snm.cli.main import main
+
+
+def call(*words, status=0):
+    with pytest.raises(SystemExit) as stop:
+        main([str(word) for word in words])
+    assert (stop.value.code or 0) == status
+
+
+def refused(capsys, *words):
+    """The one line that a command is refused with."""
+    call(*words, status=2)
+    said = capsys.readouterr().err
+    assert said.startswith("snm: error: ") and said.count("\n") == 1 and said.endswith("\n"), said
+    return said.removeprefix("snm: error: ").rstrip("\n")
