@@ -17,11 +17,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-__all__ = ["MASKED", "Interval", "Mined", "collect", "interval", "mined_weights"]
+from snm.losses.reductions import MASKED
 
-MASKED = -1e30
-"""The score of a label that must not be chosen. Finite, so that no gradient becomes 0 * inf;
-every surrogate and softmax give it the loss 0 and the gradient 0."""
+__all__ = ["MASKED", "Interval", "Mined", "collect", "interval", "mined_weights"]
 
 _BITS = 32  # of a word
 _HALVINGS = 64  # more than a float32 interval can take
