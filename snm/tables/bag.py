@@ -9,7 +9,7 @@ from jax import lax
 from snm.tables.rounding import as_float
 from snm.tables.table import SparseRows, entry_rows
 
-__all__ = ["bag", "bag_gather", "bag_loop"]
+__all__ = ["embedding_bag", "embedding_bag_gather", "embedding_bag_loop"]
 
 
 _UNROLL_SUM = 8  # entries a turn of the loop over a long row
@@ -21,7 +21,7 @@ _TOGETHER = 16  # entries that each row of a block takes at once
 _ENOUGH = 0.06  # of these must be real, or a loop is quicker; 1 of 16 is, as in pairs of 17 a row
 
 
-def bag(table: jax.Array, block: SparseRows) -> jax.Array:
+def embedding_bag(table: jax.Array, block: SparseRows) -> jax.Array:
     """Weighted sums of table rows: out[i] = sum over entries p of row i of value_p * table[id_p].
 
     Args:
@@ -31,11 +31,13 @@ def bag(table: jax.Array, block: SparseRows) -> jax.Array:
     Returns:
       float32 [n, dim].
     """
-    return lax.platform_dependent(table, block, cpu=bag_loop, default=bag_gather)
+    return lax.platform_dependent(
+        table, block, cpu=embedding_bag_loop, default=embedding_bag_gather
+    )
 
 
-def bag_loop(table: jax.Array, block: SparseRows) -> jax.Array:
-    """`bag` as a CPU likes it: rows of the table through the cache, each read where it is added.
+def embedding_bag_loop(table: jax.Array, block: SparseRows) -> jax.Array:
+    """The CPU form of `embedding_bag`: each row is read where it is added, through the cache.
 
     As long as some rows in a hundred have entries left, all take sixteen at once in one fused
     operation, which the cores share; what is left of long rows is added by a loop, which one core
@@ -84,8 +86,8 @@ def bag_loop(table: jax.Array, block: SparseRows) -> jax.Array:
     return lax.fori_loop(0, last, one_row, out)
 
 
-def bag_gather(table: jax.Array, block: SparseRows) -> jax.Array:
-    """`bag` as an accelerator likes it: all rows written out, then added up."""
+def embedding_bag_gather(table: jax.Array, block: SparseRows) -> jax.Array:
+    """The accelerator form of `embedding_bag`: gathers all rows, then sums them by segment."""
     terms = block.values[:, None] * as_float(table[block.ids])
     n = block.starts.shape[0] - 1
     return jax.ops.segment_sum(terms, entry_rows(block), n, indices_are_sorted=True)

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from snm.tables.bag import bag_gather, bag_loop
+from snm.tables.bag import embedding_bag_gather, embedding_bag_loop
 from snm.tables.rounding import as_float
 from snm.tables.table import RowTable, SparseRows
 from snm.tables.updates import add_scatter
@@ -136,7 +136,7 @@ def _padded(values: np.ndarray, size: int, fill: int = 0) -> np.ndarray:
 
 
 def sum_columns(table: jax.Array, columns: Columns, block: SparseRows) -> jax.Array:
-    """`rows.bag`, with the rows that the block names often in a matrix product.
+    """`embedding_bag`, with the rows that the block names often in a matrix product.
 
     Args:
       table: [N, dim] rows as a table keeps them.
@@ -151,7 +151,7 @@ def sum_columns(table: jax.Array, columns: Columns, block: SparseRows) -> jax.Ar
 
 def _sum_loop(table: jax.Array, columns: Columns, block: SparseRows) -> jax.Array:
     rest = SparseRows(block.ids[columns.rest], block.values[columns.rest], columns.rest_starts)
-    sums = bag_loop(table, rest)
+    sums = embedding_bag_loop(table, rest)
     if columns.frequent.shape[0]:
         sums += _matrix(columns, block) @ as_float(table[columns.frequent])
     return sums
@@ -159,7 +159,7 @@ def _sum_loop(table: jax.Array, columns: Columns, block: SparseRows) -> jax.Arra
 
 def _sum_gather(table: jax.Array, columns: Columns, block: SparseRows) -> jax.Array:
     del columns
-    return bag_gather(table, block)
+    return embedding_bag_gather(table, block)
 
 
 def _matrix(columns: Columns, block: SparseRows) -> jax.Array:

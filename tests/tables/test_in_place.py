@@ -17,7 +17,7 @@ from snm.head.spec import HeadSpec
 from snm.head.state import Head
 from snm.losses.mined_lists import ListLoss
 from snm.sampling.sample import Sample
-from snm.tables.bag import bag
+from snm.tables.bag import embedding_bag
 from snm.tables.rounding import storage
 from snm.tables.table import RowTable, SparseRows
 from snm.tables.updates import update_rows
@@ -124,7 +124,7 @@ def test_several_steps_in_a_scan(name):
 @pytest.mark.parametrize("scanned", [False, True])
 def test_a_bag_and_its_update(optimizer, scanned):
     def step(table, block):
-        sums = bag(table.rows, block)
+        sums = embedding_bag(table.rows, block)
         vectors = jnp.tanh(sums)
         table = update_rows(
             table,
@@ -150,7 +150,7 @@ def test_the_check_finds_a_copy():
 
     def careless(rows, ids):
         written = rows.at[ids].add(1.0)
-        return written, bag(rows, SparseRows(ids, jnp.ones(8), jnp.array([0, 8])))
+        return written, embedding_bag(rows, SparseRows(ids, jnp.ones(8), jnp.array([0, 8])))
 
     compiled = jax.jit(careless, donate_argnums=0).lower(shape(K, DIM), ints(8)).compile()
     with pytest.raises(AssertionError):

@@ -11,7 +11,7 @@ import tiny
 import snm
 from snm.export.arrays import arrays_of
 from snm.runs.events import Stepped
-from snm.tables.bag import bag_gather, bag_loop
+from snm.tables.bag import embedding_bag_gather, embedding_bag_loop
 from snm.tables.rounding import as_float, rounded_rows, storage, to_nearest
 from snm.tables.table import RowTable, SparseRows
 from snm.tables.updates import _segments_loop, _segments_scatter, update_rows
@@ -129,7 +129,7 @@ def test_nothing_is_written_unless_ok():
     np.testing.assert_array_equal(got.rows, rows)
 
 
-@pytest.mark.parametrize("form", [bag_loop, bag_gather])
+@pytest.mark.parametrize("form", [embedding_bag_loop, embedding_bag_gather])
 def test_sums_of_narrow_rows_are_float32(form):
     rows, block, _ = problem()
     got = form(rows, block)

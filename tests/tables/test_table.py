@@ -11,7 +11,7 @@ from jax import lax
 
 from snm.tables import table as rows_module
 from snm.tables import updates
-from snm.tables.bag import bag
+from snm.tables.bag import embedding_bag
 from snm.tables.table import RowTable, SparseRows, entry_rows, normalize, random_rows
 from snm.tables.updates import update_rows
 
@@ -80,7 +80,7 @@ BLOCKS = {
 
 @functools.cache  # one compilation a form: blocks have the same shapes
 def compiled_bag(form: str):
-    return jax.jit(lambda table, block: bag(table, block))
+    return jax.jit(lambda table, block: embedding_bag(table, block))
 
 
 @functools.cache
