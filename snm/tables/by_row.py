@@ -24,15 +24,11 @@ from snm.tables.updates import add_scatter
 
 __all__ = ["Columns", "columns_of", "count_frequent", "sum_columns", "update_columns"]
 
-_RUN_LENGTH = (
-    4  # entries per run; rare features have fewer, and longer runs would mostly be padding
-)
+_RUN_LENGTH = 4  # entries per run; rare features have fewer, so longer runs would be mostly padding
 _POINTS_PER_ENTRY = 16
 """A column of the dense matrix costs as much as one entry of the loop for every 16 examples: an
 entry moves rows through memory on one core, a column is multiply-adds on all cores."""
-_FREQUENT_UNIT = (
-    32  # the number of frequent rows is a multiple of this, which suits matrix products
-)
+_FREQUENT_UNIT = 32  # the number of frequent rows is a multiple of this, for the matrix product
 
 
 class Columns(NamedTuple):
