@@ -16,7 +16,7 @@ from jax import lax
 
 from snm.head.problem import Problem, Result, ScoreGradients, positive_block
 from snm.losses.sampled.protocol import DenseForm
-from snm.tables.bag import bag
+from snm.tables.bag import embedding_bag
 from snm.tables.optimizers import step_rows
 from snm.tables.rounding import rounded_rows
 from snm.tables.table import RowTable
@@ -51,7 +51,7 @@ def by_blocks(
     # Positives outside the sample are in no block: they take one row update each.
     outside = jnp.where(problem.term_slots < 0, of_positive, 0)
     positives = positive_block(problem, outside)
-    of_queries = bag(problem.table.rows, positives)
+    of_queries = embedding_bag(problem.table.rows, positives)
     ok = jnp.all(jnp.isfinite(problem.queries))
     ok &= jnp.all(jnp.isfinite(of_queries))
     ok &= jnp.isfinite(loss) & jnp.all(jnp.isfinite(of_positive))

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from snm.head.problem import Problem, Result, ScoreGradients, positive_block
-from snm.tables.bag import bag
+from snm.tables.bag import embedding_bag
 from snm.tables.table import SparseRows
 from snm.tables.updates import update_rows
 
@@ -49,7 +49,9 @@ def by_pairs(
     # One positive a point follows its mined labels: a loop for it alone would cost more.
     blocks = [_beside(mined, positives)] if problem.one_term_a_row else [mined, positives]
 
-    of_queries = functools.reduce(jnp.add, [bag(problem.table.rows, block) for block in blocks])
+    of_queries = functools.reduce(
+        jnp.add, [embedding_bag(problem.table.rows, block) for block in blocks]
+    )
     of_queries = shard.sum(of_queries)
     loss = shard.data_sum(gradients.loss)
     # Reads end here: every write below depends on `ok`, and so on them. A query that is NaN may

@@ -72,7 +72,7 @@ def _best(problem: Problem, count: int, ordered: bool) -> Best:
         best = best_of(None, shard.first_row)
     else:
         best = _best_of_own(problem, count, best_of)
-    return shard.agree(best, count)
+    return shard.merge_topk(best, count)
 
 
 def _best_of_own(problem: Problem, count: int, best_of: Callable[..., Best]) -> Best:

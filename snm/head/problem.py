@@ -37,7 +37,7 @@ class Problem:
       excluded: int32 [T] or None, the slot that each term leaves out.
       masked: pairs of row and slot that no term of the row may use, or None.
       shard: which label rows are here.
-      row_optimizer: `sgd`, or a name of `updates.ROW_RULES`.
+      row_optimizer: a name of `snm.tables.optimizers.ROW_OPTIMIZERS`.
       compute_dtype: type of the factors of matrix products.
       noise: what the rounding of a narrow table follows from; see `snm.tables.rounding`.
     """

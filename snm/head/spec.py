@@ -34,7 +34,7 @@ class HeadSpec:
       exclude: positive (the term's own, as in the paper) or all (every known label of the point:
         another loss, in which known positives are never negatives).
       positives: one term a point, or all labels of a point as terms.
-      row_optimizer: `sgd`, or a name of `updates.ROW_RULES`.
+      row_optimizer: a name of `snm.tables.optimizers.ROW_OPTIMIZERS`.
       bias: add a learned bias a label to its score.
       learn_scale: learn the multiplier of the scores.
       compute_dtype: type of the factors of matrix products; sums are float32.

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import platform
-from importlib import metadata
 from pathlib import Path
 from typing import Any
-import jax
-import numpy as np
+
 from jax.sharding import Mesh
-from snm.checkpoints.store import Checkpoints
-from snm.model.from_config import (make_model)
-from snm.config.settings import Config, read_config, write_config
+
+from snm.config.settings import Config, read_config
 from snm.data.formats.dispatch import read_names
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
-from snm.model.placement import (abstract_on, joined)
 from snm.errors import InputError
-from snm.model.model import (Model, TrainState)
-from snm.model.inference import (join)
+from snm.model.from_config import make_model
+from snm.model.inference import join
+from snm.model.model import Model, TrainState
+from snm.model.placement import abstract_on, joined
 from snm.model.predictor import Predictor
-from snm.system.files import write_whole
-from snm.system.locks import LOCK
-from snm.system.memory import peak_memory
 from snm.runs.folder import RunFolder, phase_names, read_json
 
 __all__ = ["assemble", "load", "load_member", "whole"]
