@@ -42,7 +42,7 @@ def check_name(where: str, setting: str, name: str) -> None:
     """Raises `InputError` unless the setting can take the name."""
     known = names_of(setting)
     if name not in known:
-        raise InputError(where, repr(name), f"one of {', '.join(known)}")
+        raise InputError(where, repr(name), " or ".join(known))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
