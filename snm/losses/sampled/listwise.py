@@ -33,7 +33,7 @@ from jax import lax
 
 from snm.losses.listwise import TRANSFORMATIONS, Transformation
 from snm.losses.reductions import MASKED, weighed
-from snm.losses.sampled.protocol import Draw, TermScores
+from snm.losses.sampled.protocol import Draw, HeadLoss, TermScores
 
 __all__ = ["LISTS", "LIST_LOSSES", "ListLoss", "Lists"]
 
@@ -90,7 +90,7 @@ class Lists(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ListLoss:
+class ListLoss(HeadLoss):
     """A loss of lists; hashable, as part of what is static.
 
     Attributes:
@@ -107,9 +107,7 @@ class ListLoss:
     grade: float = 1.0
     offset: float = 1.1
 
-    ordered = uses_log_weights = needs_order = takes_ranks = dense_only = False
     listwise = per_list = takes_temperature = True
-    dense = threshold = None
 
     def configured(self, settings: Any) -> ListLoss:
         """With the transformation, the temperature and the grade of a `HeadSpec`."""

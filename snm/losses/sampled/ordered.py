@@ -13,7 +13,14 @@ import numpy as np
 from snm.losses.ordered import sampled_bowl, sampled_powl
 from snm.losses.rank_weights import RankWeights, subsample
 from snm.losses.reductions import weighed
-from snm.losses.sampled.protocol import DenseForm, Draw, LabelShards, TermScores, ThresholdForm
+from snm.losses.sampled.protocol import (
+    DenseForm,
+    Draw,
+    HeadLoss,
+    LabelShards,
+    TermScores,
+    ThresholdForm,
+)
 from snm.losses.surrogates import Surrogate, hinge, surrogate_of
 
 __all__ = ["Bowl", "Powl", "RankSVM"]
@@ -22,7 +29,7 @@ _ONE = RankWeights()
 
 
 @dataclasses.dataclass(frozen=True)
-class Bowl:
+class Bowl(HeadLoss):
     """Binary ordered weighted loss: phi(v_y) + sum_j vartheta_j phi(-v_[j]) (Definition 4).
 
     Attributes:
@@ -33,22 +40,12 @@ class Bowl:
     phi: Surrogate = hinge
     ranks: RankWeights = _ONE
     name = "bowl"
-    ordered = True
-    listwise = per_list = uses_log_weights = transforms = takes_temperature = False
-    takes_ranks = True
+    ordered = takes_ranks = True
     pairwise = False
 
     def configured(self, settings: Any) -> Bowl:
         """With the surrogate and the rank weights of a `HeadSpec`."""
         return dataclasses.replace(self, phi=surrogate_of(settings), ranks=RankWeights.of(settings))
-
-    def takes_exponentials(self, transformation: str) -> bool:
-        """It does not."""
-        return False
-
-    def learning_rate(self, transformation: str) -> float:
-        """20."""
-        return 20.0
 
     def margin(self, positive: jax.Array, negative: jax.Array) -> jax.Array:
         """The margin of each negative [T, m], of which phi is taken."""

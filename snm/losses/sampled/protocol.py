@@ -10,6 +10,7 @@ No object knows of labels, tables or devices; the scores arrive as arrays.
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -144,66 +145,27 @@ class ThresholdForm(Protocol):
         """
 
 
-class HeadLoss(Protocol):
-    """A loss that the head can train; hashable, static under `jax.jit`."""
+class HeadLoss(abc.ABC):
+    """A loss that the head can train; hashable, static under `jax.jit`.
 
-    @property
-    def name(self) -> str:
-        """As on the command line."""
+    A loss needs a `name` and a `value`. The rest has defaults, which fit a loss of single terms
+    that mines its negatives and has no parameters.
 
-    @property
-    def ordered(self) -> bool:
-        """Whether it takes a surrogate and weights over ranks from the settings (POWL, BOWL)."""
+    Attributes:
+      name: as on the command line.
+      ordered: whether it takes a surrogate and weights over ranks from the settings (POWL, BOWL).
+      listwise: whether it is a learning-to-rank loss, whose unit is the list of a point.
+      per_list: whether the step passes scores list by list, negatives [n, m] (see `TermScores`).
+      uses_log_weights: whether it adds the logQ correction of a sampler to negatives' scores.
+      takes_temperature: whether it divides scores by `--temperature`.
+      takes_ranks: whether its weights end after k' ranks of unmasked negatives. If not, the step
+        masks those past k'.
+    """
 
-    @property
-    def listwise(self) -> bool:
-        """Whether it is a learning-to-rank loss, whose unit is the list of a point."""
+    name: str
+    ordered = listwise = per_list = uses_log_weights = takes_temperature = takes_ranks = False
 
-    @property
-    def per_list(self) -> bool:
-        """Whether the step passes scores list by list, negatives [n, m] (see `TermScores`)."""
-
-    @property
-    def uses_log_weights(self) -> bool:
-        """Whether it adds the logQ correction of a sampler to the scores of negatives."""
-
-    @property
-    def transforms(self) -> bool:
-        """Whether it applies `--transformation` to scores."""
-
-    @property
-    def takes_temperature(self) -> bool:
-        """Whether it divides scores by `--temperature`."""
-
-    def configured(self, settings: Any) -> HeadLoss:
-        """This loss with the parameters of a `HeadSpec`, of which it reads what it knows."""
-
-    def takes_exponentials(self, transformation: str) -> bool:
-        """Whether exponentials of scores are taken, so that their multiplier is a sharpness."""
-
-    def learning_rate(self, transformation: str) -> float:
-        """The rate of `--learning-rate auto`."""
-
-    @property
-    def needs_order(self) -> bool:
-        """Whether the mined negatives must come hardest first."""
-
-    @property
-    def takes_ranks(self) -> bool:
-        """Whether masked negatives take no rank, so that one more may be mined than weighs."""
-
-    @property
-    def dense_only(self) -> bool:
-        """Whether the dense form is all there is: every sampled negative has one weight."""
-
-    @property
-    def dense(self) -> DenseForm | None:
-        """The part of the loss that all sampled negatives enter with one weight."""
-
-    @property
-    def threshold(self) -> ThresholdForm | None:
-        """The form for mined negatives of one weight, or None."""
-
+    @abc.abstractmethod
     def value(self, scores: TermScores, draw: Draw | None = None) -> jax.Array:
         """The weighted sum over the terms (or lists) on their mined negatives: float32 scalar.
 
@@ -211,3 +173,40 @@ class HeadLoss(Protocol):
           scores: of the terms.
           draw: random draws, for a loss that asks for them.
         """
+
+    def configured(self, settings: Any) -> HeadLoss:
+        """This loss with the parameters of a `HeadSpec`, of which it reads what it knows."""
+        return self
+
+    def takes_exponentials(self, transformation: str) -> bool:
+        """Whether exponentials of scores are taken, so that their multiplier is a sharpness."""
+        return False
+
+    def learning_rate(self, transformation: str) -> float:
+        """The rate of `--learning-rate auto`."""
+        return 20.0
+
+    @property
+    def transforms(self) -> bool:
+        """Whether it applies `--transformation` to scores."""
+        return False
+
+    @property
+    def needs_order(self) -> bool:
+        """Whether the mined negatives must come hardest first."""
+        return False
+
+    @property
+    def dense_only(self) -> bool:
+        """Whether the dense form is all there is: every sampled negative has one weight."""
+        return False
+
+    @property
+    def dense(self) -> DenseForm | None:
+        """The part of the loss that all sampled negatives enter with one weight."""
+        return None
+
+    @property
+    def threshold(self) -> ThresholdForm | None:
+        """The form for mined negatives of one weight, or None."""
+        return None

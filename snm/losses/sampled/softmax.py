@@ -10,14 +10,21 @@ import jax
 import jax.numpy as jnp
 
 from snm.losses.reductions import MASKED, weighed
-from snm.losses.sampled.protocol import DenseForm, Draw, LabelShards, TermScores, ThresholdForm
+from snm.losses.sampled.protocol import (
+    DenseForm,
+    Draw,
+    HeadLoss,
+    LabelShards,
+    TermScores,
+    ThresholdForm,
+)
 from snm.losses.softmax import sampled_softmax
 
 __all__ = ["Softmax"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Softmax:
+class Softmax(HeadLoss):
     """Softmax cross-entropy of each term against its negatives; see `losses.sampled_softmax`.
 
     Attributes:
@@ -26,9 +33,7 @@ class Softmax:
 
     mines_all: bool = False
     name = "softmax"
-    ordered = listwise = per_list = transforms = takes_temperature = False
     uses_log_weights = True
-    needs_order = takes_ranks = False
 
     def configured(self, settings: Any) -> Softmax:
         """With k' and B of a `HeadSpec`."""
@@ -37,10 +42,6 @@ class Softmax:
     def takes_exponentials(self, transformation: str) -> bool:
         """It does."""
         return True
-
-    def learning_rate(self, transformation: str) -> float:
-        """20."""
-        return 20.0
 
     @property
     def dense_only(self) -> bool:
