@@ -222,8 +222,7 @@ def test_bad_predictions(data, run, tmp_path, capsys):
     missing = tmp_path / "none" / "answers"
     said = refused(capsys, "predict", run, test, "--output", missing)
     assert (
-        said
-        == f"--output {missing}: found no such folder, expected a file in a folder that is there"
+        said == f"--output {missing}: found no such folder, expected a file in a folder that exists"
     )
     assert "a folder" in refused(capsys, "predict", run, test, "--output", tmp_path)
     assert "--output /proc/x: found" in refused(capsys, "predict", run, test, "--output", "/proc/x")
@@ -451,7 +450,7 @@ def test_predict_reads_every_form(run, data, tmp_path, name):
 
 
 def test_an_interrupt_and_a_full_disk(data, tmp_path, capsys, monkeypatch):
-    from snm.cli import verbs
+    from snm.cli import train
 
     def stop(error):
         def fail(*_, **__):
@@ -459,11 +458,11 @@ def test_an_interrupt_and_a_full_disk(data, tmp_path, capsys, monkeypatch):
 
         return fail
 
-    monkeypatch.setattr(verbs, "run_training", stop(KeyboardInterrupt()))
+    monkeypatch.setattr(train, "run_training", stop(KeyboardInterrupt()))
     call("train", data, "--run-dir", tmp_path / "run", status=130)
     assert capsys.readouterr().err == (
         "snm: error: interrupted; the same command goes on from the last checkpoint\n"
     )
-    monkeypatch.setattr(verbs, "run_training", stop(OSError(28, "No space left on device")))
+    monkeypatch.setattr(train, "run_training", stop(OSError(28, "No space left on device")))
     call("train", data, "--run-dir", tmp_path / "run", status=1)
     assert capsys.readouterr().err == "snm: error: [Errno 28] No space left on device\n"
