@@ -207,7 +207,7 @@ def slower(rows: Iterable[dict[str, Any]], before: Iterable[dict[str, Any]]) -> 
         if new > _WORSE * was and new_low > old_high:
             name = " ".join(str(part) for part in _key(row)[:3] if part)
             mined = "" if row["mined"] is None else f" k' {row['mined']}"
-            lines.append(f"slower: {name}{mined}: {new / was:.2f} times what it was")
+            lines.append(f"slower: {name}{mined}: {new / was:.2f} times the former value")
     return lines
 
 

@@ -89,7 +89,7 @@ def _print_list(*, as_json: bool) -> None:
     table.add_column("A, B", no_wrap=True)
     table.add_column("mirrors", justify="right")
     table.add_column("verified")
-    table.add_column("here")
+    table.add_column("cached")
     for entry in entries:
         fetched = any(mirror.verified for mirror in entry.mirrors)
         checked = "sizes" if entry.statistics_verified else "no"

@@ -106,7 +106,7 @@ def _check(command: Import) -> None:
             found = "a folder" if path.is_dir() else "no such file"
             raise InputError(str(path), found, "a file of points")
     if command.test_fraction and command.test is not None:
-        raise InputError("--test-fraction", "--test beside it", "one of them")
+        raise InputError("--test-fraction", "--test as well", "one of the two")
     if not 0 <= command.test_fraction < 1:
         raise InputError("--test-fraction", f"{command.test_fraction}", "0 to below 1")
     for flag, value in (("--features", command.features), ("--min-points", command.min_points)):

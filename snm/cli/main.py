@@ -13,7 +13,7 @@ from typing import Any
 
 import tyro
 
-from snm.cli.table import GROUPS, VERBS, command_type, find, options, overview
+from snm.cli import table
 from snm.config.settings import Config, preset, read_config
 from snm.distributed.launch import leave
 from snm.errors import InputError, StoppedError
@@ -57,10 +57,10 @@ def parse(words: list[str]) -> Any:
     try:
         with contextlib.redirect_stderr(said):
             command: Any = tyro.cli(
-                command_type(settings, brief=find(words) is None),
+                table.command_type(settings, brief=table.find(words) is None),
                 args=words,
                 prog="snm",
-                description=overview(),
+                description=table.overview(),
             )
     except SystemExit as stop:
         if stop.code:
@@ -82,7 +82,7 @@ def base_settings(words: Sequence[str]) -> Config:
     Raises:
       InputError: an unknown preset, or a file that cannot be used.
     """
-    verb = find(words)
+    verb = table.find(words)
     if verb is None or not verb.takes_settings:
         return Config()
     try:
@@ -103,15 +103,15 @@ def _refuse_unknown(words: Sequence[str]) -> None:
     tyro refuses it first. Its own report is a box of several lines, which suggests nothing where a
     required option is missing too, such as the one that is misspelt.
     """
-    verb = find(words)
+    verb = table.find(words)
     if verb is None:
-        depth = 2 if words and words[0] in GROUPS else 1
+        depth = 2 if words and words[0] in table.GROUPS else 1
         given = words[:depth]
         if len(given) == depth and not any(word.startswith("-") for word in given):
-            known = dict.fromkeys(" ".join(verb.words.split()[:depth]) for verb in VERBS)
+            known = dict.fromkeys(" ".join(verb.words.split()[:depth]) for verb in table.VERBS)
             raise _unknown(" ".join(given), "command", known)
         return
-    known_options = options(verb.kind)
+    known_options = table.options(verb.kind)
     for word in words:
         name = word.partition("=")[0].replace("_", "-")
         if name.startswith("--") and name not in ("--", "--help", *known_options):

@@ -110,11 +110,11 @@ def _run(command: Plan) -> None:
         console.print(
             f"{seconds:.3g} s a step, {steps} steps an epoch: {_duration(seconds * steps)} an "
             f"epoch, the first after {programs.compile_seconds:.2g} s of compiling;\n"
-            f"{_duration(seconds * every)} of training in all "
-            f"(epochs {config.epochs}, members {config.members}), evaluation on top",
+            f"{_duration(seconds * every)} of training in total "
+            f"(epochs {config.epochs}, members {config.members}), without evaluation",
             soft_wrap=True,
         )
-    told = f"{size_in_words(peak)} at the peak, of {size_in_words(limit)}"
+    told = f"{size_in_words(peak)} at the peak, {size_in_words(limit)} available"
     console.print(f"fits: {told}" if fits else f"does not fit: {told}", soft_wrap=True)
     for flags, size in ways:
         console.print(f"  {flags:<24} {size_in_words(size)}")

@@ -93,7 +93,7 @@ def _run(command: Predict) -> None:
         raise InputError(f"--output {output}", reason, "a file that can be written") from error
     finally:
         beside.unlink(missing_ok=True)
-    say(f"{rows:,} points answered in {output}")
+    say(f"wrote the labels of {rows:,} points to {output}")
 
 
 def _inputs(source: Path, num_features: int, texts: bool) -> Iterator[Any]:

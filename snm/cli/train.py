@@ -194,11 +194,12 @@ def _print_result(result: dict[str, Any], name: str, run_dir: Path) -> None:
     if result["metrics"]:
         print_metrics(result, f"{name}: test points")
     else:
-        console.print("no test points: nothing to evaluate on")
+        console.print("no test points, so nothing was evaluated")
     say(
         f"{result['epochs']:.4g} epochs in {result['seconds']:.1f} s "
         f"({result['examples_per_second']:,.0f} examples/s), "
-        f"{result['peak_memory_bytes'] / 2**20:,.0f} MiB at most; all in {run_dir}"
+        f"{result['peak_memory_bytes'] / 2**20:,.0f} MiB of memory at the peak; "
+        f"written to {run_dir}"
     )
     if result.get("skipped_steps"):
         say(f"{result['skipped_steps']} steps were skipped: loss or gradient not finite")

@@ -103,7 +103,7 @@ def _print(findings: list[Finding]) -> None:
             console.print(advice, soft_wrap=True)
     counts = {level: sum(f.level == level for f in findings) for level in ("error", "warning")}
     if not any(counts.values()):
-        console.print("nothing is wrong")
+        console.print("no problems found")
     else:
         said = [f"{n} {level}{'s' if n > 1 else ''}" for level, n in counts.items() if n]
         console.print(", ".join(said))

@@ -78,8 +78,9 @@ def _run(command: Grow) -> None:
     with made_whole("--output", out) as beside, console.status(Text(f"growing {command.run}")):
         origins = _write(old, RunFolder(beside), predictor, before + names, dataset, command)
     console.print(
-        f"{len(names):,} labels after the {first:,} of {command.run}: {origins.points:,} start at "
-        f"their points, {origins.names:,} at their name, {origins.random:,} at random; in {out}",
+        f"added {len(names):,} labels to the {first:,} of {command.run}: {origins.points:,} start "
+        f"at their points, {origins.names:,} at their name, {origins.random:,} at random; "
+        f"written to {out}",
         soft_wrap=True,
     )
     data = command.data or "DATA"
