@@ -23,6 +23,7 @@ from snm.head.spec import HeadSpec
 from snm.sampling.frequency import FrequencySampler
 from snm.sampling.in_batch import in_batch_log_weights
 from snm.tables.by_row import count_frequent
+from snm.tables.optimizers import ROW_OPTIMIZERS
 
 __all__ = ["Share", "keeps_on_device", "labelled_rows", "make_source", "source_of"]
 
@@ -168,7 +169,7 @@ def make_source(
     order = Order.of(len(share.label_counts), batch_size, seed, parts)
     num_frequent = None
     on_cpu = lanes is None and not resident and jax.default_backend() == "cpu"
-    if on_cpu and spec.row_optimizer == "sgd":
+    if on_cpu and ROW_OPTIMIZERS[spec.row_optimizer].linear:
         counts = np.bincount(features.indices, minlength=features.shape[1])
         num_frequent = count_frequent(counts, features.shape[0])
     by_frequency = in_batch = None

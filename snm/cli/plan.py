@@ -65,6 +65,7 @@ def _run(command: Plan) -> None:
     from snm.planning.forecast import device_memory, forecast, parse_bytes, seconds_per_step
     from snm.system.terminal import console
 
+    command.settings.check()  # before the data are read, which may take long
     limit = None if command.device_memory is None else parse_bytes(command.device_memory)
     _play_devices(command.settings.mesh)
     dataset = load(command.data)

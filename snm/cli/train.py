@@ -94,6 +94,7 @@ def run_training(command: Train) -> None:
     from snm.system.terminal import console, progress_bar, waiting
 
     console.quiet = not first()
+    command.settings.check()  # before the data are read, which may take long
     check_trackers(command.log_to)
 
     with waiting(f"reading {command.data}"):

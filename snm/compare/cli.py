@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from snm.config.settings import Config, Loss, preset, read_config
+from snm.config.settings import Config, check_name, preset, read_config
 from snm.errors import InputError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Compare:
     """Labels sampled for each batch (B): a number, all, or auto, which depends on K."""
     seeds: int = 3
     """Number of runs of each arm, with seeds from 0."""
-    losses: tuple[Loss, ...] = ()
+    losses: tuple[str, ...] = ()
     """Losses to compare; by default the preset's. Listwise losses take all positives of a point at
     each visit."""
     extras: tuple[str, ...] = ()
@@ -136,6 +136,8 @@ def _run(asked: Compare) -> None:
         check(asked.peers)
     base = asked.base().check()
     losses = asked.losses or (base.loss,)
+    for loss in losses:
+        check_name("--losses", "loss", loss)
     arms = plan_arms(
         base,
         mined=asked.mined,

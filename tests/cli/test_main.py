@@ -109,6 +109,7 @@ def test_parts_that_do_not_fit(tmp_path, capsys):
     ("flags", "message"),
     [
         (["--sampled=20"], "--sampled: found 20 of 20 labels, expected at most 19, or `all`"),
+        (["--loss=bowls"], "--loss: found 'bowls', expected bowl or powl or"),
         (["--mined=9"], "--mined: found 9 mined of 8 sampled labels, expected at most"),
         (["--sampled=all", "--mined=20"], "--mined: found 20 of 19 sampled labels"),
         (["--dim=0"], "--dim: found 0, expected 1 or more"),
@@ -159,7 +160,7 @@ def test_bad_words(capsys, words, message):
         (["train", "data", "--no-bias"], "Missing from snm train: --run-dir PATH"),
         (["train", "data", "--preset"], "Missing value for argument '--preset'"),
         (["train", "data", "--run-dir=x", "--dim=2.5"], "--dim"),
-        (["train", "data", "--run-dir=x", "--loss=bowls"], "invalid choice 'bowls'"),
+        (["train", "data", "--run-dir=x", "--encoder=rlu"], "invalid choice 'rlu'"),
         (["train", "data", "--run-dir=x", "more"], "Unrecognized options: more"),
     ],
 )
