@@ -128,6 +128,7 @@ def test_every_extra_fits_a_data_set_and_every_arm_has_as_many_trials(folder):
     [
         (["--extras", "aneal"], "--extras: found 'aneal', expected for example anneal"),
         (["--mined", "3", "3"], "--mined: found 3 twice"),
+        (["--losses", "bowls"], "--losses: found 'bowls', expected bowl or powl or"),
         (["--mined", "9"], "found 9 mined of 8 sampled labels"),
         (["--seeds", "0"], "--seeds: found 0, expected 1 or more"),
         (["--tune-epochs", "0"], "--tune-epochs: found 0"),

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import snm
-from snm.cli.main import _settings_base
+from snm.cli.main import base_settings
 from snm.config import auto as rules
 from snm.config.resolve import resolve
 from snm.config.settings import PRESETS, Config, preset, read_config, write_config
@@ -56,9 +56,9 @@ def test_a_preset_flag_lies_under_the_file(tmp_path):
     """`--preset` picks what lies under the file; the other flags are read over both."""
     file = toml(tmp_path, "epochs = 2\n")
     words = ["train", "data", "--config", str(file), "--preset=paper", "--dim", "9"]
-    assert _settings_base(words) == dataclasses.replace(preset("paper"), epochs=2)
-    assert _settings_base(["train", "data", f"--config={file}"]).epochs == 2
-    assert _settings_base(["evaluate", "run"]) == Config()
+    assert base_settings(words) == dataclasses.replace(preset("paper"), epochs=2)
+    assert base_settings(["train", "data", f"--config={file}"]).epochs == 2
+    assert base_settings(["evaluate", "run"]) == Config()
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def test_an_index_of_few_labels_is_exact(run, tmp_path, capsys, library):
     found = json.loads(capsys.readouterr().out)
     assert found["by_index"] == found["metrics"]
     call("evaluate", run, "--index", out)
-    assert "lost to the search" in capsys.readouterr().out
+    assert "lost by approximate search" in capsys.readouterr().out
 
 
 @pytest.fixture(scope="module")
