@@ -23,6 +23,7 @@ from snm.head.spec import HeadSpec
 from snm.sampling.protocol import Sampler, SamplerInputs
 from snm.sampling.samplers import SAMPLERS
 from snm.tables.by_row import count_frequent
+from snm.tables.optimizers import ROW_OPTIMIZERS
 
 __all__ = ["PointCounts", "keeps_on_device", "labelled_rows", "make_source", "source_of"]
 
@@ -176,7 +177,7 @@ def make_source(
     order = Order.of(len(counts.label_counts), batch_size, seed, parts)
     num_frequent = None
     on_cpu = data_parts is None and not resident and jax.default_backend() == "cpu"
-    if on_cpu and spec.row_optimizer == "sgd":
+    if on_cpu and ROW_OPTIMIZERS[spec.row_optimizer].linear:
         of_feature = np.bincount(features.indices, minlength=features.shape[1])
         num_frequent = count_frequent(of_feature, features.shape[0])
     draws = None

@@ -7,8 +7,9 @@ import difflib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from snm.config.settings import LISTWISE, Config
+from snm.config.settings import Config, check_name
 from snm.errors import InputError
+from snm.losses.sampled import LOSSES
 
 __all__ = ["BASELINE", "EXTRAS", "Arm", "grid_of", "plan_arms"]
 
@@ -120,7 +121,7 @@ def plan_arms(
       exclude_all: also every top-k' with all known labels of a point left out of its negatives.
 
     Raises:
-      InputError: an unknown extra, or a k' or a loss twice.
+      InputError: an unknown extra or loss, or a k' or a loss twice.
     """
     for flag, values in (("--mined", mined), ("--losses", losses), ("--extras", extras)):
         repeated = [value for value in values if list(values).count(value) > 1]
@@ -128,11 +129,12 @@ def plan_arms(
             raise InputError(flag, f"{repeated[0]} twice", "each once")
     arms = []
     for number, loss in enumerate(losses):
+        check_name("--losses", "loss", loss)
         changes: Changes = {} if loss == base.loss else {"loss": loss}
-        if loss == "softmax" and base.loss != "softmax":
-            changes |= _SOFTMAX
-        if loss in LISTWISE:
+        if LOSSES[loss].listwise:
             changes |= _LISTS
+        elif changes and not LOSSES[loss].ordered:
+            changes |= _SOFTMAX
         prefix = f"{loss}-" if number else ""
         arms += _of_loss(dataclasses.replace(base, **changes), prefix, mined, exclude_all)
     middle = min(mined, key=lambda k: abs(k - 16)) if mined else 16
@@ -150,7 +152,7 @@ def plan_arms(
 def _of_loss(base: Config, prefix: str, mined: Sequence[int], exclude_all: bool) -> list[Arm]:
     baseline = prefix + BASELINE
     whole = dataclasses.replace(base, mined="all")
-    of = f"{base.loss} over lists of all positives" if base.loss in LISTWISE else base.loss
+    of = f"{base.loss} over lists of all positives" if LOSSES[base.loss].listwise else base.loss
     arms = [Arm(baseline, whole, baseline, f"{of}, all sampled labels are negatives")]
     for k in mined:
         config = dataclasses.replace(base, mined=k)
@@ -176,7 +178,7 @@ def grid_of(config: Config) -> list[Changes]:
     losses have no such weight, and try two score scales instead.
     """
     second: list[Changes] = [{"negative_weight": 1.0}, {"negative_weight": 4.0}]
-    if config.loss not in ("bowl", "powl"):
+    if not LOSSES[config.loss].ordered:
         scale = config.score_scale
         assert scale != "auto"
         second = [{"score_scale": scale}, {"score_scale": round(scale * 0.7, 3)}]

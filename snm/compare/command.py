@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from snm.config.settings import Config, Loss, preset, read_config
+from snm.config.settings import Config, preset, read_config
 
 __all__ = ["Compare"]
 
@@ -40,7 +40,7 @@ class Compare:
     """B, the labels sampled for each batch; all, or auto, a size that suits K."""
     seeds: int = 3
     """Runs of each arm, with seeds from 0."""
-    losses: tuple[Loss, ...] = ()
+    losses: tuple[str, ...] = ()
     """Losses to compare in; the preset's by default. The listwise ones take all positives of a
     point at each visit."""
     extras: tuple[str, ...] = ()

@@ -13,12 +13,10 @@ __all__ = [
     "auto_epochs",
     "auto_input_dropout",
     "auto_learn_scale",
-    "auto_learning_rate",
     "auto_members",
     "auto_mined",
     "auto_score_scale",
     "auto_size",
-    "takes_exponentials",
 ]
 
 _VISITS = 250_000
@@ -115,40 +113,6 @@ def auto_drops_seen(together: int, expected: float) -> bool:
       (True, False, False)
     """
     return together == 0 and expected >= _SURELY_SEEN
-
-
-def takes_exponentials(loss: str, transformation: str = "exponential") -> bool:
-    """Whether a loss takes exponentials of scores, so that their multiplier is its sharpness."""
-    return loss not in ("bowl", "powl", "ranksvm") and transformation != "linear"
-
-
-def auto_learning_rate(loss: str, transformation: str = "exponential") -> float:
-    """The rate for `--learning-rate auto`: 20, as for a softmax, unless the loss is flatter.
-
-    RankCosine lies within 1/2, smoothed DCG's gradient is p (1 - p) for a share p that is small at
-    first, RankSVM's scores have no multiplier, and that of linear ones cancels.
-
-    Example:
-      >>> auto_learning_rate("softmax"), auto_learning_rate("rankcosine")
-      (20.0, 120.0)
-    """
-    return _RATES.get((loss, transformation), 20.0)
-
-
-_RATES: dict[tuple[str, str], float] = {
-    ("listnet", "linear"): 600.0,
-    ("listnet", "sigmoid"): 200.0,
-    ("listmle", "linear"): 600.0,
-    ("listmle", "sigmoid"): 600.0,
-    ("rankcosine", "exponential"): 120.0,
-    ("rankcosine", "linear"): 2500.0,
-    ("rankcosine", "sigmoid"): 1000.0,
-    ("smoothed-dcg", "exponential"): 120.0,
-    ("ranksvm", "exponential"): 60.0,
-}
-"""By loss and transformation: of two or three for each, the best on held out points of
-`citeulike-t-14k`; `experiments/README.md` has them. Where a label is in one point of ten its row is
-stepped so often that a tenth may suit."""
 
 
 def auto_score_scale(num_labels: int) -> float:

@@ -11,6 +11,7 @@ from snm.config.settings import Config, preset
 from snm.data.dataset import Dataset
 from snm.distributed.dataset import seen_labels
 from snm.errors import InputError
+from snm.losses.sampled import LOSSES
 from snm.sampling.samplers import SAMPLERS
 
 __all__ = ["resolve"]
@@ -56,7 +57,8 @@ def resolve(config: Config, dataset: Dataset) -> Config:
         low = "--mined, which is all" if mined == "all" else f"{mined} (--mined)"
         raise InputError("--mined-start", f"{start}", f"a number from {low} to {most}, or 0")
     points_of_label = dataset.train.labels.nnz / num_labels
-    exponentials = rules.takes_exponentials(config.loss, config.transformation)
+    loss = LOSSES[config.loss]
+    exponentials = loss.takes_exponentials(config.transformation)
     scale, learned = config.score_scale, config.learn_score_scale
     if learned == "auto":
         learned = scale == "auto" and exponentials and rules.auto_learn_scale(points_of_label)
@@ -64,7 +66,7 @@ def resolve(config: Config, dataset: Dataset) -> Config:
         scale = rules.auto_score_scale(num_labels) if exponentials else 1.0
     rate, epochs = config.learning_rate, config.epochs
     if rate == "auto":
-        rate = rules.auto_learning_rate(config.loss, config.transformation)
+        rate = loss.learning_rate(config.transformation)
     if epochs == "auto":
         epochs = rules.auto_epochs(dataset.train.num_points)
     dropout = config.input_dropout

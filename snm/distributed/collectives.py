@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm.tables.bag import bag
+from snm.tables.bag import embedding_bag
 from snm.tables.table import SparseRows
 from snm.topk.blocks import Best
 
@@ -121,7 +121,7 @@ class Shard(NamedTuple):
         first = jnp.sum(jnp.where(before, totals, 0))
         return lax.dynamic_slice_in_dim(drawn, first, drawn.shape[0] // self.data_parts)
 
-    def agree(self, best: Best, count: int) -> Best:
+    def merge_topk(self, best: Best, count: int) -> Best:
         """The best of all parts of the rows, from the best of each: parts * count numbers a point.
 
         Ties go to the lowest slot, as the parts come in order.
@@ -153,7 +153,7 @@ class Shard(NamedTuple):
     def row_sums(
         self, rows: jax.Array, block: SparseRows, of_batch: SparseRows | None = None
     ) -> jax.Array:
-        """`rows.bag` of this device's points over the whole table, of which it holds some rows.
+        """`embedding_bag` for this device's examples over a table whose rows are sharded.
 
         Args:
           rows: [N, dim], those that this device holds.
@@ -165,8 +165,8 @@ class Shard(NamedTuple):
         """
         num_rows = rows.shape[0]
         if self.axis_name is None or self.axis_name != self.data_axis:
-            return self.sum(bag(rows, self.own_entries(block, num_rows)))
+            return self.sum(embedding_bag(rows, self.own_entries(block, num_rows)))
         # The devices along the axis have other points too: each adds up what its rows give to the
         # points of all, and of the parts' sums each gets those of its own points.
         of_batch = self.of_batch(block, num_rows) if of_batch is None else of_batch
-        return lax.psum_scatter(bag(rows, of_batch), self.axis_name, tiled=True)
+        return lax.psum_scatter(embedding_bag(rows, of_batch), self.axis_name, tiled=True)

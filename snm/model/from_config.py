@@ -6,56 +6,31 @@ import dataclasses
 
 from snm.config.settings import Config
 from snm.head.spec import HeadSpec
-from snm.losses.mined_lists import LIST_LOSSES, ListLoss
+from snm.losses.sampled import LOSSES
 from snm.model.model import Model
 
 __all__ = ["head_spec", "head_stages", "make_model"]
 
 
-_OFFSET = 1.1  # the linear psi is then 21 times as large at the highest score as at the lowest
+_SHARED = {field.name for field in dataclasses.fields(HeadSpec)} & {
+    field.name for field in dataclasses.fields(Config)
+}
 
 
 def head_spec(config: Config, num_labels: int) -> HeadSpec:
-    """The head of a resolved configuration."""
+    """The head of a resolved configuration: settings of the same name, and what follows."""
     sampled = num_labels - 1 if config.sampled == "all" else config.sampled
-    assert isinstance(sampled, int) and config.mined != "auto"  # resolved
+    shared = {name: getattr(config, name) for name in _SHARED}
+    lists = LOSSES[config.loss].per_list  # others share a program whatever their scale
     return HeadSpec(
-        num_labels=num_labels,
-        sampled=sampled,
-        mined=sampled if config.mined == "all" else config.mined,
-        # With two grades RankSVM's pairs are POWL's: see `snm.losses.mined_lists`.
-        loss="powl" if config.loss == "ranksvm" else config.loss,
-        list_loss=_list_loss(config),
-        phi=config.phi,
-        ramp_rho=config.ramp_rho,
-        vartheta=config.vartheta,
-        weight_scale=config.weight_scale,
-        retrieval_k=config.retrieval_k,
-        power_alpha=config.power_alpha,
-        tail_epsilon=config.tail_epsilon,
-        subsample_draws=config.subsample_draws,
-        negative_weight=config.negative_weight,
-        exclude=config.exclude,
-        positives=config.positives,
-        row_optimizer=config.row_optimizer,
-        bias=config.bias,
-        learn_scale=config.learn_score_scale is True,
-        compute_dtype=config.compute_dtype,
-        table_dtype=config.table_dtype,
-    )
-
-
-def _list_loss(config: Config) -> ListLoss | None:
-    if config.loss not in LIST_LOSSES:
-        return None
-    assert config.score_scale != "auto"  # resolved
-    return ListLoss(
-        config.loss,
-        transformation=config.transformation,
-        temperature=config.temperature,
-        grade=config.score_scale,
-        # The largest score is the multiplier, but for rounding; psi is positive above -offset.
-        offset=_OFFSET * config.score_scale / config.temperature,
+        **shared
+        | dict(
+            num_labels=num_labels,
+            sampled=sampled,
+            mined=sampled if config.mined == "all" else config.mined,
+            learn_scale=config.learn_score_scale,
+            list_grade=config.score_scale if lists else 1.0,
+        )
     )
 
 

@@ -106,7 +106,7 @@ def best_labels(
         num_valid=shard.num_valid,
         compute_dtype=jnp.dtype(model.head.compute_dtype),
     )
-    return shard.agree(Best(best.scores, best.slots + shard.first_row), count)
+    return shard.merge_topk(Best(best.scores, best.slots + shard.first_row), count)
 
 
 def _seen(model: Model, features: SparseRows, shard: Shard) -> Masked | None:

@@ -17,7 +17,7 @@ from snm.model.encoder import apply_tower
 from snm.model.model import Model, TrainState
 from snm.model.placement import gathered
 from snm.runs.events import NonFinite
-from snm.tables.bag import bag
+from snm.tables.bag import embedding_bag
 from snm.tables.rounding import as_float, noise_of
 from snm.tables.table import entry_rows
 
@@ -107,7 +107,7 @@ def _finite(model: Model, state: TrainState, batch: Batch) -> list[jax.Array]:
     used = jnp.isfinite(as_float(state.features.rows[features.ids])).all(axis=1) | (
         features.values == 0
     )
-    sums = bag(state.features.rows, features)
+    sums = embedding_bag(state.features.rows, features)
     queries, pull_back = jax.vjp(functools.partial(apply_tower, model.structure), state.tower, sums)
     key = jax.random.fold_in(jax.random.wrap_key_data(batch.key), batch.step)
     # Its rows are asked for by nobody, so that no update is computed, and no table is copied.

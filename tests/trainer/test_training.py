@@ -21,10 +21,10 @@ from snm.batches.build import make_source
 from snm.batches.source import Source
 from snm.checkpoints.store import Checkpoints
 from snm.cli.main import main
-from snm.config.auto import auto_learning_rate
 from snm.config.resolve import resolve
 from snm.errors import InputError
 from snm.evaluation.evaluate import evaluate_points
+from snm.losses.sampled import LOSSES
 from snm.model.from_config import head_spec, head_stages, make_model
 from snm.model.model import abstract_state
 from snm.runs.events import Evaluated, Finished, NonFiniteError, Probed, Saved, Stepped
@@ -276,7 +276,7 @@ def test_listwise_losses_learn(loss, changes, data, tmp_path):
     assert result["metrics"]["P@1"] >= 40
     if asked.learning_rate == "auto":
         rate = snm.load(tmp_path / "run").model.learning_rate
-        assert rate == auto_learning_rate(loss, asked.transformation)
+        assert rate == LOSSES[loss].learning_rate(asked.transformation)
 
 
 def test_mined_labels_fall_by_halves(data):
