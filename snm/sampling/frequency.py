@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from snm.sampling.protocol import SamplerInputs
-from snm.sampling.sample import Array, Sample, host_rng
+from snm.sampling.sample import Array, Sample, host_rng, sample_of_draws
 
 __all__ = ["FrequencySampler"]
 
@@ -68,13 +68,7 @@ class FrequencySampler:
         return len(self.log_q)
 
     def on_host(self, step: int, positives: np.ndarray[Any, Any] | None = None) -> Sample:
-        """Draws `size` labels with replacement in O(size log K); a repeated label takes one slot.
-
-        With c_j draws of label j, slot j carries log(c_j) - log(size q_j) (Bengio and Senecal,
-        2008; "logQ" of Yi et al., 2019). So sum_slots exp(log_weights) f(ids) is the mean over
-        the draws of f / q, whose expectation is the sum of f over all K labels: the sampled
-        partition function is unbiased. That holds without the positive's slot too, so there is
-        no surplus label: `drop` is S.
+        """Draws `size` labels with replacement in O(size log K); see `sample_of_draws`.
 
         Args:
           step: the training step, >= 0.
@@ -83,14 +77,8 @@ class FrequencySampler:
         Returns:
           A sample with S = `size` NumPy slots.
         """
-        size = self.size
-        points = host_rng(self.seed, step).random(size) * self._cumulative[-1]
+        points = host_rng(self.seed, step).random(self.size) * self._cumulative[-1]
         drawn = np.searchsorted(self._cumulative, points, side="right")
         # The product may round up to the total, which lies past the last label.
         drawn = np.minimum(drawn, self.num_labels - 1)
-        distinct, counts = np.unique(drawn, return_counts=True)
-        ids = np.full(size, self.num_labels, np.int32)
-        ids[: len(distinct)] = distinct
-        log_weights = np.full(size, -np.inf, np.float32)
-        log_weights[: len(distinct)] = np.log(counts / size) - self.log_q[distinct]
-        return Sample(ids, np.asarray(size, np.int32), log_weights)
+        return sample_of_draws(drawn, self.num_labels, lambda labels: self.log_q[labels])

@@ -7,13 +7,22 @@ repeated alone. All terms of a batch share one draw, so that scoring it is one m
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["STREAM", "Array", "Sample", "excluded_slots", "host_rng", "slots_of"]
+__all__ = [
+    "STREAM",
+    "Array",
+    "Sample",
+    "excluded_slots",
+    "host_rng",
+    "sample_of_draws",
+    "slots_of",
+]
 
 Array = jax.Array | np.ndarray[Any, Any]
 
@@ -71,3 +80,33 @@ def excluded_slots(sample: Sample, labels: Array, *, slots: Array | None = None)
 def host_rng(seed: int, step: int) -> np.random.Generator:
     """NumPy's generator for the draw of one step."""
     return np.random.default_rng(np.random.SeedSequence([seed, STREAM, step]))
+
+
+def sample_of_draws(
+    drawn: np.ndarray[Any, Any],
+    num_labels: int,
+    log_q: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]],
+) -> Sample:
+    """The sample of independent draws with replacement; a repeated label takes one slot.
+
+    With c_j of S draws of label j, slot j carries log(c_j) - log(S q_j) (Bengio and Senecal,
+    2008; "logQ" of Yi et al., 2019). So sum_slots exp(log_weights) f(ids) is the mean over the
+    draws of f / q, whose expectation is the sum of f over all K labels: the sampled partition
+    function is unbiased. That holds without the positive's slot too, so there is no surplus label:
+    `drop` is S.
+
+    Args:
+      drawn: int [S], labels from 0 to K-1.
+      num_labels: K.
+      log_q: int [m] labels -> float64 [m], the logarithm of each one's probability in one draw.
+
+    Returns:
+      A sample with S NumPy slots; those beyond the distinct labels are unused.
+    """
+    size = len(drawn)
+    distinct, counts = np.unique(drawn, return_counts=True)
+    ids = np.full(size, num_labels, np.int32)
+    ids[: len(distinct)] = distinct
+    log_weights = np.full(size, -np.inf, np.float32)
+    log_weights[: len(distinct)] = np.log(counts / size) - log_q(distinct)
+    return Sample(ids, np.asarray(size, np.int32), log_weights)
