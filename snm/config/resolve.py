@@ -12,6 +12,7 @@ from snm.data.dataset import Dataset
 from snm.distributed.dataset import seen_labels
 from snm.errors import InputError
 from snm.losses.sampled import LOSSES
+from snm.sampling.samplers import SAMPLERS
 
 __all__ = ["resolve"]
 
@@ -33,7 +34,7 @@ def resolve(config: Config, dataset: Dataset) -> Config:
         members = rules.auto_members(dataset.train.num_points)
     suits = auto_size(num_labels, members=members)
     sampled: int | Literal["all"] = suits if config.sampled == "auto" else config.sampled
-    if config.sampler == "in-batch":
+    if SAMPLERS[config.sampler].needs_batch_positives:
         # The candidates are the batch's own positives; one label more would mean "all others".
         sampled = min(config.batch_size, max(1, num_labels - 2))
     if sampled != "all" and sampled >= num_labels:

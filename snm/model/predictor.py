@@ -16,7 +16,7 @@ from scipy import sparse
 from scipy.sparse import csr_matrix
 
 from snm.batches.csr_blocks import block_of
-from snm.batches.device_parts import lanes_here, spread_points
+from snm.batches.device_parts import local_data_parts, spread_points
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.distributed.mesh import DATA, on_mesh, table_axes
@@ -214,16 +214,16 @@ class Predictor:
         On a mesh its points are cut over `data`, each process makes the parts of its own devices.
         """
         features = self.as_rows(features)
-        lanes = 1 if mesh is None else mesh.shape[DATA]
-        each = -(-self.block_rows // lanes)
-        for first in range(0, features.shape[0], lanes * each):
-            last = min(first + lanes * each, features.shape[0])
-            if lanes == 1:
+        data_parts = 1 if mesh is None else mesh.shape[DATA]
+        each = -(-self.block_rows // data_parts)
+        for first in range(0, features.shape[0], data_parts * each):
+            last = min(first + data_parts * each, features.shape[0])
+            if data_parts == 1:
                 block = self._block(features, first, last, self.block_entries)
                 yield last - first, block if mesh is None else everywhere(block, mesh)
             else:
                 assert mesh is not None
-                edges = np.minimum(np.arange(lanes + 1) * each + first, last)
+                edges = np.minimum(np.arange(data_parts + 1) * each + first, last)
                 yield last - first, self._laid_out(features, edges, each, mesh)
 
     def _block(
@@ -238,12 +238,12 @@ class Predictor:
     def _laid_out(
         self, features: csr_matrix, edges: NDArray[np.int64], each: int, mesh: Mesh
     ) -> SparseRows:
-        """Blocks of as many entries, a lane each: those of this process are read and laid out."""
+        """One block a data part, padded to equal size; this process reads and places its own."""
         most = max(int(np.diff(features.indptr[edges]).max()), self.block_entries)
-        lanes = [(int(edges[lane]), int(edges[lane + 1])) for lane in lanes_here(mesh)]
-        blocks = [self._block(features, *lane, most, each) for lane in lanes]
-        of_lanes = jax.tree.map(lambda *leaves: np.stack(leaves), *blocks)
-        return spread_points(of_lanes, mesh.shape[DATA], mesh)
+        parts = [(int(edges[part]), int(edges[part + 1])) for part in local_data_parts(mesh)]
+        blocks = [self._block(features, *part, most, each) for part in parts]
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *blocks)
+        return spread_points(stacked, mesh.shape[DATA], mesh)
 
     def _of_texts(self, texts: Sequence[str]) -> csr_matrix:
         if isinstance(texts, str):

@@ -184,19 +184,21 @@ def forecast(dataset: Dataset, config: Config) -> tuple[Forecast, Programs]:
     start = _temporary(_starting(model, mesh))
     begun = time.perf_counter()
     if mesh is not None:
-        stack = spread_stack(stack, source.lanes, mesh)
+        stack = spread_stack(stack, source.data_parts, mesh)
     program = compiled_steps(model, source, source.shape(0), mesh)
     step = program.lower(shapes, resident, stack).compile()
     members = config.members
     compile_seconds = time.perf_counter() - begun
     joined = jax.eval_shape(lambda one: join([one] * members), state)
     several = dataclasses.replace(model, members=members)
-    lanes = 1 if mesh is None else mesh.shape[DATA]
-    block = block_of(source.features, np.arange(min(-(-ROWS // lanes), source.features.shape[0])))
+    data_parts = 1 if mesh is None else mesh.shape[DATA]
+    block = block_of(
+        source.features, np.arange(min(-(-ROWS // data_parts), source.features.shape[0]))
+    )
     if mesh is not None:
         joined = shapes_on(joined, mesh)
-    if lanes > 1:
-        block = jax.tree.map(lambda x: jax.ShapeDtypeStruct((lanes, *x.shape), x.dtype), block)
+    if data_parts > 1:
+        block = jax.tree.map(lambda x: jax.ShapeDtypeStruct((data_parts, *x.shape), x.dtype), block)
     scores = _temporary(compiled_top(several, min(5, num_labels), mesh).lower(joined, block))
     raw = [dataset.train, *([dataset.test] if dataset.test is not None else [])]
     whole = state_bytes(state)
@@ -216,7 +218,7 @@ def forecast(dataset: Dataset, config: Config) -> tuple[Forecast, Programs]:
         start=start,
         step=int(step.memory_analysis().temp_size_in_bytes),
         scores=scores,
-        resident=state_bytes(resident) // source.lanes,
+        resident=state_bytes(resident) // source.data_parts,
         aside=has_room(shapes),
         watches=phase.held_out is not None,
         members=config.members,
@@ -321,7 +323,10 @@ def seconds_per_step(programs: Programs) -> float:
     if mesh is None:
         state = jax.jit(init_state, static_argnums=0)(programs.model)
     else:
-        state, resident = initial(programs.model, mesh), spread_points(resident, source.lanes, mesh)
+        state, resident = (
+            initial(programs.model, mesh),
+            spread_points(resident, source.data_parts, mesh),
+        )
     loading, stepping = [], []
     begun = time.perf_counter()
     last = max(source.steps_per_epoch - count + 1, 1)
@@ -329,7 +334,7 @@ def seconds_per_step(programs: Programs) -> float:
         clock = time.perf_counter()
         stack = source.stack(number * count % last, count)
         if mesh is not None:
-            stack = spread_stack(stack, source.lanes, mesh)
+            stack = spread_stack(stack, source.data_parts, mesh)
         ready = time.perf_counter()
         state, metrics = programs.step(state, resident, stack)
         jax.block_until_ready(metrics)

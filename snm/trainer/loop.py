@@ -106,7 +106,7 @@ def run_steps(
     """
     resident = source.resident_arrays()
     if mesh is not None:
-        resident = spread_points(resident, source.lanes, mesh)
+        resident = spread_points(resident, source.data_parts, mesh)
     marks = [checkpoint_every] + ([evaluate_every] if evaluate else [])
     marks += [probe_every] if probe else []
     cuts = [step for step, _ in heads]
@@ -243,7 +243,7 @@ def _ahead(
 
     def made(first: int, count: int) -> Any:
         stack = source.stack(first, count)
-        return stack if mesh is None else spread_stack(stack, source.lanes, mesh)
+        return stack if mesh is None else spread_stack(stack, source.data_parts, mesh)
 
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         futures: collections.deque[concurrent.futures.Future] = collections.deque()
@@ -276,8 +276,8 @@ def compiled_steps(
 
         def on_all(state: TrainState, resident: Any, stack: Any) -> Any:
             specs = state_specs(state, here)
-            of_points = points_specs(resident, source.lanes)
-            of_stack = stack_specs(stack, source.lanes)
+            of_points = points_specs(resident, source.data_parts)
+            of_stack = stack_specs(stack, source.data_parts)
             inputs, outputs = (specs, of_points, of_stack), (specs, PartitionSpec())
             return on_mesh(here, steps, inputs, outputs)(state, resident, stack)
 

@@ -73,7 +73,7 @@ def check(case: Case, got, *, atol: float = 2e-6, **options) -> None:
 
 
 def logq_sample(size):
-    return FrequencySampler(np.arange(K)[::-1], 0.5).draw(0, 0, size)
+    return FrequencySampler(np.arange(K)[::-1], 0.5, size=size).on_host(0)
 
 
 def batch_sample(size):
