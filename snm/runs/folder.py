@@ -16,29 +16,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import platform
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
-from jax.sharding import Mesh
 
 from snm.checkpoints.store import Checkpoints
-from snm.model.from_config import (make_model)
 from snm.config.settings import Config, read_config, write_config
-from snm.data.formats.dispatch import read_names
-from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
-from snm.model.placement import (abstract_on, joined)
 from snm.errors import InputError
-from snm.model.model import (Model, TrainState)
-from snm.model.inference import (join)
-from snm.model.predictor import Predictor
 from snm.system.files import write_whole
 from snm.system.locks import LOCK
-from snm.system.memory import peak_memory
 
 __all__ = ["RunFolder", "phase_names", "write_json"]
 
@@ -169,18 +157,6 @@ def phase_names(member: int) -> tuple[str, str]:
     return ("train", "refit") if member == 1 else (f"member-{member}", f"refit-{member}")
 
 
-
-
-
-
-
-
-
-
-
-
-
-
 def read_json(path: Path) -> Any:
     """A JSON file of a run.
 
@@ -199,9 +175,3 @@ def write_json(path: Path, value: Any) -> None:
     """Writes beside and renames; arrays and NumPy scalars become lists and numbers."""
     text = json.dumps(value, indent=1, default=lambda x: np.asarray(x).tolist())
     write_whole(path, text + "\n")
-
-
-
-
-
-

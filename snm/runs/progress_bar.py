@@ -17,8 +17,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from snm.runs.events import Evaluated, Stepped
-from snm.runs.events import (Started)
+from snm.runs.events import Evaluated, Started, Stepped
 
 __all__ = ["in_notebook", "with_bar"]
 

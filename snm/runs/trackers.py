@@ -21,10 +21,8 @@ from typing import Any, NamedTuple, Protocol
 
 from snm.config.settings import read_config
 from snm.errors import InputError, StoppedError
-from snm.runs.events import Evaluated, Noted, Stepped
-from snm.runs.events import (Started)
+from snm.runs.events import Evaluated, Finished, Noted, Started, Stepped
 from snm.runs.folder import RunFolder, read_json, write_json
-from snm.runs.events import (Finished)
 
 __all__ = ["TRACKERS", "Point", "Tracker", "check_trackers", "tracked"]
 
