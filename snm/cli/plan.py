@@ -38,7 +38,6 @@ def run_plan(data: str, config: Config, memory: str | None, *, as_json: bool) ->
     peak = _peak(expected, programs, limit is not None)
     limit = here if limit is None else limit
     seconds = seconds_per_step(programs) if not played and peak <= here else None
-    assert config.epochs != "auto" and config.members != "auto"
     steps = expected.steps_per_epoch
     fits = peak <= limit
     ways = [] if fits else _ways(expected, config, programs, limit)

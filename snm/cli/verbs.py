@@ -108,11 +108,11 @@ def run_training(
     from snm.config.resolve import resolve
     from snm.planning.fit_check import refuse_what_cannot_fit
     from snm.runs.events import Evaluated, Finished, Noted, Skipped, Started, Stepped
-    from snm.trainer.training import training
+    from snm.trainer.training import resolved_training
 
     with waiting("planning"):
-        config = resolve(config, dataset)
-        refuse_what_cannot_fit(dataset, config, device_memory)
+        resolved = resolve(config, dataset)
+        refuse_what_cannot_fit(dataset, resolved, device_memory)
     result: dict[str, Any] = {}
     with progress_bar() as bar, _stop_wished() as stop:
         task = None
@@ -120,9 +120,9 @@ def run_training(
         losses: list[float] = []
         clock = time.perf_counter()
         # The folder keeps the path that was typed, so that `evaluate` finds the data again.
-        events = training(
+        events = resolved_training(
             dataset,
-            config,
+            resolved,
             run_dir,
             source=data,
             warm_start=warm_start,
@@ -199,20 +199,20 @@ def _print_plan(dataset: Any, config: Config) -> None:
 
     from snm.config.resolve import resolve
 
-    config = resolve(config, dataset)
+    resolved = resolve(config, dataset)
     table = Table(title="settings", title_justify="left", show_header=False)
-    for name, value in dataclasses.asdict(config).items():
+    for name, value in dataclasses.asdict(resolved).items():
         table.add_row(name, str(value))
     console.print(table)
     rows = dataset.train.num_features + dataset.train.num_labels
-    assert config.members != "auto"  # resolved
     parameters = config.dim * (rows + (config.dim if config.encoder != "linear" else 0))
-    parameters *= config.members
+    parameters *= resolved.members
     held = round(dataset.train.num_points * config.validation_fraction)
     steps = -(-(dataset.train.num_points - held) // config.batch_size)
     console.print(
         f"{parameters:,} parameters, {parameters * 4 / 2**20:,.0f} MiB; about {steps} steps an "
-        f"epoch, {steps * config.epochs * config.members} in all. Nothing was trained (--dry-run)."
+        f"epoch, {steps * resolved.epochs * resolved.members} in all. "
+        "Nothing was trained (--dry-run)."
     )
 
 

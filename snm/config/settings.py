@@ -158,6 +158,12 @@ class Config:
     steps_per_dispatch: int = 0
     """Steps that the device runs between two words with the host; 0 suits the device."""
 
+    def __eq__(self, other: object) -> bool:
+        """Equal values make equal settings, resolved or not."""
+        if not isinstance(other, Config):
+            return NotImplemented
+        return dataclasses.astuple(self) == dataclasses.astuple(other)
+
     def check(self) -> Config:
         """The configuration itself, unless a value is one that no data set could make right.
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from rich.text import Text
 
-from snm.config.settings import read_config
+from snm.config.resolved import read_resolved
 from snm.data.dataset import Dataset
 from snm.data.formats.dispatch import read_lines
 from snm.data.load import load as load_data
@@ -92,7 +92,7 @@ def _write(
     dataset: Dataset | None,
     command: Grow,
 ) -> Origins:
-    config = read_config(old.config)
+    config = read_resolved(old.config)
     facts: dict[str, Any] = {**read_json(old.facts), "num_labels": len(names)}
     facts["grown_from"] = str(old.path.resolve())
     if dataset is not None:

@@ -20,7 +20,7 @@ __all__ = [
     "abstract_on",
     "gathered",
     "initial",
-    "joined",
+    "join_on_mesh",
     "shapes_on",
     "spread",
     "state_specs",
@@ -94,7 +94,7 @@ def shapes_on(state: TrainState, mesh: Mesh) -> TrainState:
     return jax.tree.map(one, state, state_specs(state, mesh))
 
 
-def joined(states: list[TrainState], mesh: Mesh) -> TrainState:
+def join_on_mesh(states: list[TrainState], mesh: Mesh) -> TrainState:
     """`join` of states that lie on a mesh, where they lie."""
     if len(states) == 1:
         return states[0]
