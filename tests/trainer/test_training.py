@@ -577,7 +577,8 @@ def test_warm_start(data, whole, tmp_path):
     with pytest.raises(InputError, match=r"found a run with --warm-start"):
         snm.train(data, tiny.CONFIG, tmp_path / "run")
     for learned, scale in ((False, 3.0), (True, snm.read_config(old / "config.toml").score_scale)):
-        settings = config(score_scale=3.0, learn_score_scale=learned, row_optimizer="adagrad")
+        asked = config(score_scale=3.0, learn_score_scale=learned, row_optimizer="adagrad")
+        settings = tiny.resolved(asked)
         new = initial_state(make_model(settings, tiny.FEATURES, tiny.LABELS, 1), old, 1)
         state = snm.load(old).state
         assert same([new.features.rows, new.head.table.rows],
