@@ -27,10 +27,18 @@ from snm.errors import InputError
 from snm.evaluation.evaluate import evaluate_points
 from snm.model.from_config import head_spec, head_stages, make_model
 from snm.model.model import abstract_state
-from snm.runs.events import Evaluated, Finished, NonFiniteError, Probed, Saved, Stepped
+from snm.runs.events import (
+    Evaluated,
+    Finished,
+    NonFiniteError,
+    Probed,
+    Saved,
+    Started,
+    Stepped,
+)
 from snm.runs.folder import RunFolder
 from snm.runs.load import load_member
-from snm.trainer.training import Started, training
+from snm.trainer.training import training
 from snm.trainer.warm_start import initial_state
 
 STEPS_PER_EPOCH = 4
