@@ -1,4 +1,4 @@
-"""One flat, frozen configuration; preset < TOML file < command-line flags."""
+"""The settings of a run: a flat, frozen dataclass. Flags override a TOML file, it the preset."""
 
 from __future__ import annotations
 
@@ -156,16 +156,16 @@ class Config:
     mesh: str = ""
     """Devices to train on, such as data=2,label=4: parts of a batch, parts of the tables' rows."""
     steps_per_dispatch: int = 0
-    """Steps that the device runs between two words with the host; 0 suits the device."""
+    """Steps that the device runs between two exchanges with the host; 0 suits the device."""
 
     def __eq__(self, other: object) -> bool:
-        """Equal values make equal settings, resolved or not."""
+        """Settings with equal values are equal, whether they are resolved or not."""
         if not isinstance(other, Config):
             return NotImplemented
         return dataclasses.astuple(self) == dataclasses.astuple(other)
 
     def check(self) -> Config:
-        """The configuration itself, unless a value is one that no data set could make right.
+        """Returns the settings, or refuses values that fit no data set.
 
         Raises:
           InputError: the first such value.
@@ -200,7 +200,7 @@ class Config:
         return self
 
     def _check_loss(self) -> None:
-        """Refuses settings of one family of losses beside a loss of another."""
+        """Refuses settings that belong to another loss than the chosen one."""
         loss = self.loss
         transformed = loss in ("listnet", "listmle", "rankcosine")
         if self.transformation != "exponential" and not transformed:
@@ -229,7 +229,7 @@ class Config:
 
 
 LISTWISE = ("listnet", "listmle", "rankcosine", "smoothed-dcg", "ranksvm")
-"""Losses whose unit is a list: the positives of a visit and their mined negatives."""
+"""Losses over lists: the positives of a point at one visit, and their mined negatives."""
 
 _OF_ORDERED: tuple[tuple[str, Any], ...] = (
     ("phi", "hinge"),
@@ -333,7 +333,7 @@ _TYPES = {int: "a whole number", float: "a number", bool: "true or false", str: 
 
 
 def _checked(where: str, value: Any, hint: Any) -> Any:
-    """The value, if its type fits the annotation; an int does for a float."""
+    """The value, if its type fits the annotation; an int is taken as a float."""
     choices = [hint] if isinstance(hint, type) else list(get_args(hint))
     if float in choices and type(value) is int:
         return float(value)
@@ -353,7 +353,7 @@ def _checked(where: str, value: Any, hint: Any) -> Any:
 
 
 def write_config(path: Path, config: Config) -> None:
-    """Writes every setting as TOML, beside and renamed."""
+    """Writes every setting as TOML; the file appears when it is whole."""
     import tomli_w
 
     write_whole(path, tomli_w.dumps(dataclasses.asdict(config)))

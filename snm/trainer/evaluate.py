@@ -33,9 +33,9 @@ def evaluate(
     Args:
       run: the run's folder.
       data: another data set than the run's.
-      auc: also the AUC; None is as the run was trained.
+      auc: also the AUC; None is the setting of the run.
       on_progress: told the number of points done.
-      wrap: what answers in the predictor's place, such as a search index over its class rows.
+      wrap: replaces the predictor, for example by a search index over its class rows.
 
     Returns:
       As `evaluation.evaluate_points`.

@@ -56,32 +56,32 @@ def training(
     stop: Callable[[], bool] | None = None,
     progress: bool | None = None,
 ) -> Iterator[Event]:
-    """Trains a model, and yields what happens.
+    """Trains a model, and yields events.
 
     Args:
       data: a folder, `synthetic`, or a data set.
       config: the settings.
-      run_dir: folder of the run; one with the same settings and data goes on.
-      source: where a data set that is passed as such can be loaded from again.
-      warm_start: another run, whose parameters this one starts from.
+      run_dir: folder of the run; a run with the same settings and data goes on.
+      source: path that a `Dataset` passed as `data` can be loaded from again.
+      warm_start: folder of another run, whose parameters this one starts from.
       profile: write a trace of a few dispatches to `run_dir/profile`.
-      probe: looks at the model now and then, and decides nothing; what it finds is an event
-        Probed and a line of the log. Its time does not count as training.
-      probe_every: steps between its looks; 0 is once an epoch.
-      stop: asked after every few steps, and while the test points are scored; where it answers
-        True, the run takes a checkpoint and ends with StoppedError. `snm train` asks whether a
-        signal came; by default nothing about signals changes.
-      progress: draw a live bar; by default in notebooks.
+      probe: a function of the model, called now and then. Its result becomes an event Probed and a
+        line of the log; its time does not count as training.
+      probe_every: steps between its calls; 0 is once an epoch.
+      stop: asked after every dispatch, and while the test points are scored. After True the run
+        saves a checkpoint and ends with StoppedError. `snm train` passes a function that tells
+        whether a signal came; by default signals are not handled.
+      progress: draw a live progress bar; None draws it in notebooks only.
 
     Yields:
-      Started, then Stepped, Evaluated, Saved (where it happens: Skipped, Noted), for each phase;
-      Finished at the end.
+      For each phase Started, then Stepped, Evaluated, Saved, Probed, Skipped and Noted as they
+      happen; Finished at the end.
 
     Raises:
       InputError: data, settings or folder that cannot be used; another process uses the folder.
       NonFiniteError: a loss was not finite.
-      SavingError: a checkpoint could not be written; those before it are intact.
-      StoppedError: `stop` said so.
+      SavingError: a checkpoint could not be written; earlier ones are intact.
+      StoppedError: `stop` returned True.
     """
 
     def run() -> Iterator[Event]:
@@ -125,7 +125,7 @@ def resolved_training(
     }
     if several() and stop is not None:
         stop = AgreedStop(stop)
-    # All that can be refused is refused before anything is written.
+    # What can be refused is refused before anything is written.
     folder.check(config, facts)
     wait("the folder was looked at")
     with contextlib.ExitStack() as holding:
@@ -135,7 +135,7 @@ def resolved_training(
         there = folder.path.exists()
         if there and first():
             hold()
-            folder.check(config, facts)  # as it is now that nobody else writes
+            folder.check(config, facts)  # again, now that no other process can write
         weighting = fit_weighting(config.weighting, dataset.train.features)
         opening = first_phase(config, dataset)
         looks: dict[str, Any] = {"probe": probe, "probe_every": probe_every}
