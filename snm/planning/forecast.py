@@ -185,19 +185,8 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
         stack = spread_stack(stack, source.lanes, mesh)
     program = compiled_steps(model, source, source.shape(0), mesh)
     step = program.lower(shapes, resident, stack).compile()
-    members = config.members
     compile_seconds = time.perf_counter() - begun
-    together = jax.eval_shape(lambda one: join([one] * members), state)
-    several = dataclasses.replace(model, members=members)
-    lanes = 1 if mesh is None else mesh.shape[DATA]
-    block = block_of(source.features, np.arange(min(-(-ROWS // lanes), source.features.shape[0])))
-    if mesh is not None:
-        together = shapes_on(together, mesh)
-    if lanes > 1:
-        block = jax.tree.map(lambda x: jax.ShapeDtypeStruct((lanes, *x.shape), x.dtype), block)
-    scores = _temporary(
-        compiled_top(several, min(5, model.head.num_labels), mesh).lower(together, block)
-    )
+    scores = _temporary(_scoring(model, source, state, config.members, mesh))
     raw = [dataset.train, *([dataset.test] if dataset.test is not None else [])]
     whole = state_bytes(state)
     if mesh is not None:
@@ -233,6 +222,22 @@ def _starting(model: Model, mesh: Mesh | None) -> Any:
     if mesh is None:
         return jax.jit(init_state, static_argnums=0).lower(model)
     return jax.jit(lambda: initial(model, mesh)).lower()
+
+
+def _scoring(model: Model, source: Source, state: Any, members: int, mesh: Mesh | None) -> Any:
+    """The program that scores a block of points with all members."""
+    together = jax.eval_shape(lambda one: join([one] * members), state)
+    if mesh is not None:
+        together = shapes_on(together, mesh)
+    parts = 1 if mesh is None else mesh.shape[DATA]
+    rows = min(-(-ROWS // parts), source.features.shape[0])
+    block = block_of(source.features, np.arange(rows))
+    if parts > 1:
+        block = jax.tree.map(lambda x: jax.ShapeDtypeStruct((parts, *x.shape), x.dtype), block)
+    best = compiled_top(
+        dataclasses.replace(model, members=members), min(5, model.head.num_labels), mesh
+    )
+    return best.lower(together, block)
 
 
 def _part_of(leaf: Any) -> jax.ShapeDtypeStruct:
