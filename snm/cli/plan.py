@@ -76,7 +76,6 @@ def _run(command: Plan) -> None:
     peak = _peak(expected, programs, limit is not None)
     limit = here if limit is None else limit
     seconds = seconds_per_step(programs) if not played and peak <= here else None
-    assert config.epochs != "auto" and config.members != "auto"
     steps = expected.steps_per_epoch
     fits = peak <= limit
     ways = [] if fits else _ways(expected, config, programs, limit)

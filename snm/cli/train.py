@@ -105,13 +105,13 @@ def run_training(command: Train) -> None:
 
     from snm.config.resolve import resolve
     from snm.planning.fit_check import refuse_what_cannot_fit
-    from snm.trainer.training import training
+    from snm.trainer.training import resolved_training
 
     with waiting("planning"):
         config = resolve(command.settings, dataset)
         refuse_what_cannot_fit(dataset, config, command.device_memory)
     with progress_bar() as bar, _stop_wished() as stop:
-        events = training(
+        events = resolved_training(
             dataset,
             config,
             command.run_dir,
@@ -231,18 +231,18 @@ def _print_settings(dataset: Dataset, config: Config) -> None:
     from snm.config.resolve import resolve
     from snm.system.terminal import console
 
-    config = resolve(config, dataset)
+    resolved = resolve(config, dataset)
     table = Table(title="settings", title_justify="left", show_header=False)
-    for name, value in dataclasses.asdict(config).items():
+    for name, value in dataclasses.asdict(resolved).items():
         table.add_row(name, str(value))
     console.print(table)
     rows = dataset.train.num_features + dataset.train.num_labels
-    assert config.members != "auto" and config.epochs != "auto"  # resolved
     parameters = config.dim * (rows + (config.dim if config.encoder != "linear" else 0))
-    parameters *= config.members
+    parameters *= resolved.members
     held = round(dataset.train.num_points * config.validation_fraction)
     steps = -(-(dataset.train.num_points - held) // config.batch_size)
     console.print(
         f"{parameters:,} parameters, {parameters * 4 / 2**20:,.0f} MiB; about {steps} steps an "
-        f"epoch, {steps * config.epochs * config.members} in all. Nothing was trained (--dry-run)."
+        f"epoch, {steps * resolved.epochs * resolved.members} in all. "
+        "Nothing was trained (--dry-run)."
     )

@@ -7,11 +7,12 @@ import difflib
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config, check_name
 from snm.errors import InputError
 from snm.losses.sampled import LOSSES
 
-__all__ = ["BASELINE", "EXTRAS", "Arm", "grid_of", "plan_arms"]
+__all__ = ["BASELINE", "EXTRAS", "Arm", "ResolvedArm", "grid_of", "plan_arms"]
 
 BASELINE = "negative-sampling"
 """The arm that others are divided by: all sampled labels are negatives."""
@@ -46,6 +47,13 @@ class Arm:
     config: Config
     baseline: str
     about: str
+
+
+@dataclasses.dataclass(frozen=True)
+class ResolvedArm(Arm):
+    """An arm whose settings are resolved for a data set."""
+
+    config: ResolvedConfig
 
 
 Changes = dict[str, Any]
@@ -171,7 +179,7 @@ def _of_loss(base: Config, prefix: str, mined: Sequence[int], exclude_all: bool)
     return arms
 
 
-def grid_of(config: Config) -> list[Changes]:
+def grid_of(config: ResolvedConfig) -> list[Changes]:
     """The settings that tuning tries: as many for every arm.
 
     Three rates around the arm's own, times two weights of the negatives; a softmax and the listwise
@@ -180,8 +188,6 @@ def grid_of(config: Config) -> list[Changes]:
     second: list[Changes] = [{"negative_weight": 1.0}, {"negative_weight": 4.0}]
     if not LOSSES[config.loss].ordered:
         scale = config.score_scale
-        assert scale != "auto"
         second = [{"score_scale": scale}, {"score_scale": round(scale * 0.7, 3)}]
-    assert config.learning_rate != "auto"
     rates = [round(config.learning_rate * factor, 6) for factor in (1 / 3, 1.0, 3.0)]
     return [{"learning_rate": rate, **other} for other in second for rate in rates]

@@ -1,4 +1,4 @@
-"""One flat, frozen configuration; preset < TOML file < command-line flags."""
+"""The settings of a run: a flat, frozen dataclass. Flags override a TOML file, it the preset."""
 
 from __future__ import annotations
 
@@ -182,10 +182,16 @@ class Config:
     mesh: str = ""
     """Devices to train on, such as data=2,label=4: parts of a batch, parts of the tables' rows."""
     steps_per_dispatch: int = 0
-    """Steps that the device runs between two words with the host; 0 suits the device."""
+    """Steps that the device runs between two exchanges with the host; 0 suits the device."""
+
+    def __eq__(self, other: object) -> bool:
+        """Settings with equal values are equal, whether they are resolved or not."""
+        if not isinstance(other, Config):
+            return NotImplemented
+        return dataclasses.astuple(self) == dataclasses.astuple(other)
 
     def check(self) -> Config:
-        """The configuration itself, unless a value is one that no data set could make right.
+        """Returns the settings, or refuses values that fit no data set.
 
         Raises:
           InputError: the first such value.
@@ -222,7 +228,7 @@ class Config:
         return self
 
     def _check_loss(self) -> None:
-        """Refuses settings of one family of losses beside a loss of another."""
+        """Refuses settings that belong to another loss than the chosen one."""
         loss = self.loss
         kind = importlib.import_module("snm.losses.sampled").LOSSES[loss]
         if self.transformation != "exponential" and not kind.transforms:
@@ -354,7 +360,7 @@ _TYPES = {int: "a whole number", float: "a number", bool: "true or false", str: 
 
 
 def _checked(where: str, value: Any, hint: Any) -> Any:
-    """The value, if its type fits the annotation; an int does for a float."""
+    """The value, if its type fits the annotation; an int is taken as a float."""
     choices = [hint] if isinstance(hint, type) else list(get_args(hint))
     if float in choices and type(value) is int:
         return float(value)
@@ -374,7 +380,7 @@ def _checked(where: str, value: Any, hint: Any) -> Any:
 
 
 def write_config(path: Path, config: Config) -> None:
-    """Writes every setting as TOML, beside and renamed."""
+    """Writes every setting as TOML; the file appears when it is whole."""
     import tomli_w
 
     write_whole(path, tomli_w.dumps(dataclasses.asdict(config)))

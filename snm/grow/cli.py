@@ -125,7 +125,7 @@ def _write(
 ) -> Origins:
     import numpy as np
 
-    from snm.config.settings import read_config
+    from snm.config.resolved import read_resolved
     from snm.grow.rows import Origins, bias_of, grow_state, new_rows
     from snm.model.predictor import Predictor
     from snm.runs.events import Progress
@@ -133,7 +133,7 @@ def _write(
     from snm.runs.load import load_member
     from snm.trainer.phase import member_seed
 
-    config = read_config(old.config)
+    config = read_resolved(old.config)
     facts: dict[str, Any] = {**read_json(old.facts), "num_labels": len(names)}
     facts["grown_from"] = str(old.path.resolve())
     if dataset is not None:

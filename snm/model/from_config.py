@@ -1,10 +1,10 @@
-"""The model and the head that resolved settings describe."""
+"""Resolved settings -> the head and the model that they describe."""
 
 from __future__ import annotations
 
 import dataclasses
 
-from snm.config.settings import Config
+from snm.config.resolved import ResolvedConfig
 from snm.head.spec import HeadSpec
 from snm.losses.sampled import LOSSES
 from snm.model.model import Model
@@ -13,11 +13,11 @@ __all__ = ["head_spec", "head_stages", "make_model"]
 
 
 _SHARED = {field.name for field in dataclasses.fields(HeadSpec)} & {
-    field.name for field in dataclasses.fields(Config)
+    field.name for field in dataclasses.fields(ResolvedConfig)
 }
 
 
-def head_spec(config: Config, num_labels: int) -> HeadSpec:
+def head_spec(config: ResolvedConfig, num_labels: int) -> HeadSpec:
     """The head of a resolved configuration: settings of the same name, and what follows."""
     sampled = num_labels - 1 if config.sampled == "all" else config.sampled
     shared = {name: getattr(config, name) for name in _SHARED}
@@ -34,11 +34,11 @@ def head_spec(config: Config, num_labels: int) -> HeadSpec:
     )
 
 
-def head_stages(config: Config, num_labels: int, steps: int) -> list[tuple[int, HeadSpec]]:
-    """The heads of a run of `steps` steps: each with the step that it is used from.
+def head_stages(config: ResolvedConfig, num_labels: int, steps: int) -> list[tuple[int, HeadSpec]]:
+    """The heads of a run of `steps` steps, each with the first step that uses it.
 
-    One, unless k' falls: then it is halved from `mined_start` down to `mined`, and every k' is
-    used for the same number of steps.
+    There is one, unless `mined_start` is set. Then k' is halved from `mined_start` down to `mined`,
+    and the run spends the same number of steps on each k'.
     """
     last = head_spec(config, num_labels)
     if not config.mined_start:
@@ -52,10 +52,17 @@ def head_stages(config: Config, num_labels: int, steps: int) -> list[tuple[int, 
     ]
 
 
-def make_model(config: Config, num_features: int, num_labels: int, total_steps: int) -> Model:
-    """The model of a resolved configuration."""
-    assert config.score_scale != "auto"  # resolved
-    assert config.learning_rate != "auto" and config.input_dropout != "auto"
+def make_model(
+    config: ResolvedConfig, num_features: int, num_labels: int, total_steps: int
+) -> Model:
+    """The model of one member.
+
+    Args:
+      config: the settings.
+      num_features: d.
+      num_labels: K.
+      total_steps: steps over which the rates fall; 1 where the model is not trained.
+    """
     return Model(
         head=head_spec(config, num_labels),
         num_features=num_features,
@@ -71,5 +78,5 @@ def make_model(config: Config, num_features: int, num_labels: int, total_steps: 
         schedule=config.schedule,
         total_steps=total_steps,
         seed=config.seed,
-        drop_seen=config.seen == "drop",  # `auto` where a run is older than the setting
+        drop_seen=config.seen == "drop",
     )

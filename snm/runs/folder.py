@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 
 from snm.checkpoints.store import Checkpoints
-from snm.config.settings import Config, read_config, write_config
+from snm.config.resolved import ResolvedConfig, read_resolved
+from snm.config.settings import Config, write_config
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.system.files import write_whole
@@ -83,11 +84,11 @@ class RunFolder:
         """What turns texts into features, where there is such a thing."""
         return self.path / "vectorizer.json"
 
-    def check(self, config: Config, facts: dict[str, Any]) -> None:
+    def check(self, config: ResolvedConfig, facts: dict[str, Any]) -> None:
         """Finds nothing in the folder, or the same run; writes nothing.
 
         Args:
-          config: resolved settings.
+          config: the settings.
           facts: as in `run.json`: the data, the widths, where the run starts from.
 
         Raises:
@@ -106,7 +107,7 @@ class RunFolder:
             path.stem in ours or path.name == LOCK for path in self.path.iterdir()
         )
 
-    def write(self, config: Config, facts: dict[str, Any], weighting: Weighting,
+    def write(self, config: ResolvedConfig, facts: dict[str, Any], weighting: Weighting,
               names: tuple[str, ...] | None, vectorizer: Path | None = None) -> None:  # fmt: skip
         """Makes the folder, with all that does not change while training; `config.toml` last.
 
@@ -131,8 +132,8 @@ class RunFolder:
             reason = (error.strerror or str(error)).lower()
             raise InputError(f"--run-dir {self.path}", reason, "a folder to write to") from error
 
-    def _refuse_another(self, config: Config, facts: dict[str, Any]) -> None:
-        old, known = read_config(self.config), read_json(self.facts)
+    def _refuse_another(self, config: ResolvedConfig, facts: dict[str, Any]) -> None:
+        old, known = read_resolved(self.config), read_json(self.facts)
         if known["sha256"] != facts["sha256"]:
             found = f"a run on other data ({known['data']})"
             raise InputError(str(self.path), found, "the same data: choose another --run-dir")

@@ -7,9 +7,9 @@ from scipy import sparse
 
 import snm
 from snm.data.dataset import Points
-from snm.evaluation import auc as areas
 from snm.evaluation.auc import Areas
 from snm.evaluation.evaluate import evaluate_points, metric_names
+from snm.model import pair_counts as areas
 from snm.theory import auc
 from snm.trainer.evaluate import evaluate
 from snm.trainer.training import train

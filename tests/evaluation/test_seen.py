@@ -15,9 +15,9 @@ from snm.config.settings import preset
 from snm.data.dataset import Points
 from snm.distributed.dataset import seen_labels
 from snm.errors import InputError
-from snm.evaluation import auc as areas
 from snm.export.index import IndexedPredictor, Settings, build_index
 from snm.export.measure import measure
+from snm.model import pair_counts as areas
 from snm.model.predictor import _compiled_order, compiled_top
 from snm.runs.events import Stepped
 from snm.theory.auc import empirical_auc

@@ -27,10 +27,18 @@ from snm.evaluation.evaluate import evaluate_points
 from snm.losses.sampled import LOSSES
 from snm.model.from_config import head_spec, head_stages, make_model
 from snm.model.model import abstract_state
-from snm.runs.events import Evaluated, Finished, NonFiniteError, Probed, Saved, Stepped
+from snm.runs.events import (
+    Evaluated,
+    Finished,
+    NonFiniteError,
+    Probed,
+    Saved,
+    Started,
+    Stepped,
+)
 from snm.runs.folder import RunFolder
 from snm.runs.load import load_member
-from snm.trainer.training import Started, training
+from snm.trainer.training import training
 from snm.trainer.warm_start import initial_state
 
 STEPS_PER_EPOCH = 4
@@ -577,7 +585,8 @@ def test_warm_start(data, whole, tmp_path):
     with pytest.raises(InputError, match=r"found a run with --warm-start"):
         snm.train(data, tiny.CONFIG, tmp_path / "run")
     for learned, scale in ((False, 3.0), (True, snm.read_config(old / "config.toml").score_scale)):
-        settings = config(score_scale=3.0, learn_score_scale=learned, row_optimizer="adagrad")
+        asked = config(score_scale=3.0, learn_score_scale=learned, row_optimizer="adagrad")
+        settings = tiny.resolved(asked)
         new = initial_state(make_model(settings, tiny.FEATURES, tiny.LABELS, 1), old, 1)
         state = snm.load(old).state
         assert same([new.features.rows, new.head.table.rows],
