@@ -69,13 +69,13 @@ def test_every_block_runs(page, tmp_path, monkeypatch, capsys):
 
 def test_examples_of_contributing_run(tmp_path, monkeypatch):
     from snm.losses import surrogates
-    from snm.tables import updates
+    from snm.tables import optimizers
 
     monkeypatch.chdir(tmp_path)
     # What the examples add to the tables is taken out again.
-    for table in (surrogates.SURROGATES, updates.ROW_RULES):
+    for table in (surrogates.SURROGATES, optimizers.ROW_RULES):
         for name in ("smooth_hinge", "rmsprop"):
             monkeypatch.setitem(table, name, None)
     ran = pages.run(pages.ROOT / "CONTRIBUTING.md", {})
     assert ran == {"python": 3, "toml": 1}
-    assert updates.ROW_RULES["rmsprop"] is not None
+    assert optimizers.ROW_RULES["rmsprop"] is not None

@@ -18,7 +18,7 @@ from head_reference import (
     reference,
 )
 
-from snm.head import by_pairs as backward
+from snm.head import head as update
 from snm.head.head import update_head
 from snm.head.state import Head
 from snm.losses import rank_weights as weights
@@ -193,7 +193,7 @@ def test_step_is_the_dense_step(name):
 def test_many_mined_of_several_blocks(monkeypatch, options):
     """Each block gives a share, found by counting; only a loss of ranks puts them in order."""
     monkeypatch.setattr(scoring, "_CPU_BLOCK", 160)
-    monkeypatch.setattr(backward, "PAIRS_LIMIT", 1)
+    monkeypatch.setattr(update, "PAIRS_LIMIT", 1)
     joins = []
     monkeypatch.setattr(
         scoring,

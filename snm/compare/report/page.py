@@ -64,7 +64,7 @@ def page(results: Record) -> str:
         ]  # fmt: skip
     inside = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True,
                          lstrip_blocks=True, keep_trailing_newline=True)  # fmt: skip
-    text = resources.files("snm.compare").joinpath("report.html.j2").read_text(encoding="utf-8")
+    text = resources.files("snm.compare.report").joinpath("report.html.j2").read_text(encoding="utf-8")
     drawn = [(key, title, [plot for plot in found if plot.rows]) for key, title, found in sections]
     return inside.from_string(text).render(
         results=results,
