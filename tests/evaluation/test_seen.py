@@ -15,6 +15,7 @@ from snm.config.settings import preset
 from snm.data.dataset import Points
 from snm.distributed.dataset import seen_labels
 from snm.errors import InputError
+from snm.evaluation.evaluate import evaluate_points
 from snm.export.index import IndexedPredictor, Settings, build_index
 from snm.export.measure import measure
 from snm.model import pair_counts

@@ -276,7 +276,12 @@ import numpy as np
 import snm
 from snm.batches.build import source_of
 from snm.config.resolve import resolve
-from snm.distributed.dataset import duplicate_test_rows, fit_weighting, label_frequency, load_together
+from snm.distributed.dataset import (
+    duplicate_test_rows,
+    fit_weighting,
+    label_frequency,
+    load_together,
+)
 from snm.distributed.launch import Meeting, joined, leave
 from snm.distributed.mesh import make_mesh
 from snm.distributed.processes import wait
