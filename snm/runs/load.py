@@ -1,4 +1,4 @@
-"""A trained run as a predictor."""
+"""Loads a trained run as a predictor."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ __all__ = ["assemble", "load", "load_member", "whole"]
 
 def _member(folder: RunFolder, config: Config, model: Model, member: int,
             finished: bool, mesh: Mesh | None = None) -> TrainState:  # fmt: skip
-    """Parameters of a member's best checkpoint, or of its last where nothing was watched."""
+    """Loads a member's best checkpoint, or its last one if the run had no validation points."""
     train, refit = phase_names(member)
     checkpoints = folder.checkpoints(config.keep_checkpoints, train)
     step = checkpoints.best()
-    # A refit that is not over yet is worth less than what it starts anew from.
+    # A refit starts from new parameters: until it is finished, the first training is better.
     if config.refit and finished:
-        again = folder.checkpoints(config.keep_checkpoints, refit)
-        if again.latest() is not None:
-            checkpoints, step = again, again.latest()
+        refitted = folder.checkpoints(config.keep_checkpoints, refit)
+        if refitted.latest() is not None:
+            checkpoints, step = refitted, refitted.latest()
     if step is None:
         raise InputError(str(folder.path), "no checkpoint", "a run that has saved one")
     return checkpoints.load(step, abstract_on(mesh, model))
 
 
 def whole(folder: RunFolder, config: Config, model: Model, mesh: Mesh | None) -> bool:
-    """Whether what a finished run is made of (each member's checkpoint) is what was written."""
+    """Whether the checkpoints of all members of a finished run are intact."""
     assert config.members != "auto"  # resolved
     try:
         for member in range(1, config.members + 1):
@@ -51,10 +51,12 @@ def whole(folder: RunFolder, config: Config, model: Model, mesh: Mesh | None) ->
 
 
 def load(run: str | Path) -> Predictor:
-    """A trained model, from its run folder; of a run that is not over, its first member so far.
+    """Loads a trained model from its run folder.
+
+    Of an unfinished run, it loads the first member's best checkpoint so far.
 
     Raises:
-      InputError: no run, or none that has saved a checkpoint yet.
+      InputError: the folder is not a run, or the run has no checkpoint.
     """
     folder, config, facts = _opened(run)
     names = read_names(folder.names, facts["num_labels"]) if folder.names.exists() else None
@@ -63,10 +65,10 @@ def load(run: str | Path) -> Predictor:
 
 
 def load_member(run: str | Path, member: int, mesh: Mesh | None = None) -> tuple[Model, TrainState]:
-    """One member of a run, counted from 1; its last where it has fewer.
+    """Loads one member of a run, counted from 1; the last member if the run has fewer.
 
     Raises:
-      InputError: no run, or none that has saved a checkpoint yet.
+      InputError: the folder is not a run, or the run has no checkpoint.
     """
     folder, config, facts = _opened(run)
     finished = folder.result.exists()
@@ -81,7 +83,7 @@ def _opened(run: str | Path) -> tuple[RunFolder, Config, dict[str, Any]]:
     if not folder.config.exists():
         raise InputError(str(run), "no config.toml", "the folder of a run (`snm train`)")
     config = read_config(folder.config)
-    # Runs of before there were members have one.
+    # Old runs do not have the setting; they have one member.
     members = 1 if config.members == "auto" else config.members
     return folder, dataclasses.replace(config, members=members), read_json(folder.facts)
 
@@ -89,9 +91,16 @@ def _opened(run: str | Path) -> tuple[RunFolder, Config, dict[str, Any]]:
 def assemble(folder: RunFolder, config: Config, facts: dict[str, Any], weighting: Weighting,
              names: tuple[str, ...] | None, finished: bool,
              mesh: Mesh | None = None) -> Predictor:  # fmt: skip
-    """The predictor of a run's checkpoints, all members joined where the run is over.
+    """Builds the predictor of a run from its checkpoints, on one device or on a mesh.
 
-    It is on one device, or spread over a mesh.
+    Args:
+      folder: the run folder.
+      config: resolved settings.
+      facts: the content of `run.json`.
+      weighting: the fitted feature weighting.
+      names: the names of the labels, or None.
+      finished: whether the run is finished; the predictor then uses all members, else the first.
+      mesh: the mesh to shard the parameters over, or None.
 
     Raises:
       InputError: a checkpoint is missing.
