@@ -1,4 +1,4 @@
-"""A run folder -> the trained model as a predictor."""
+"""Loads a trained run as a predictor."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ __all__ = ["assemble", "checkpoints_intact", "load", "load_member"]
 
 
 def load(run: str | Path) -> Predictor:
-    """A trained model from its run folder; of an unfinished run, its first member so far.
+    """Loads a trained model from its run folder.
+
+    Of an unfinished run, it loads the first member's best checkpoint so far.
 
     Raises:
-      InputError: no run, or none that has saved a checkpoint yet.
+      InputError: the folder is not a run, or the run has no checkpoint.
     """
     folder, config, facts = _opened(run)
     names = read_names(folder.names, facts["num_labels"]) if folder.names.exists() else None
@@ -36,10 +38,10 @@ def load(run: str | Path) -> Predictor:
 
 
 def load_member(run: str | Path, member: int, mesh: Mesh | None = None) -> tuple[Model, TrainState]:
-    """One member of a run, counted from 1; its last member where it has fewer.
+    """Loads one member of a run, counted from 1; the last member if the run has fewer.
 
     Raises:
-      InputError: no run, or none that has saved a checkpoint yet.
+      InputError: the folder is not a run, or the run has no checkpoint.
     """
     folder, config, facts = _opened(run)
     finished = folder.result.exists()
@@ -51,9 +53,16 @@ def load_member(run: str | Path, member: int, mesh: Mesh | None = None) -> tuple
 def assemble(folder: RunFolder, config: ResolvedConfig, facts: dict[str, Any], weighting: Weighting,
              names: tuple[str, ...] | None, finished: bool,
              mesh: Mesh | None = None) -> Predictor:  # fmt: skip
-    """The predictor of a run's checkpoints; all members are joined where the run is finished.
+    """Builds the predictor of a run from its checkpoints, on one device or on a mesh.
 
-    Its parameters lie on one device, or are sharded over a mesh.
+    Args:
+      folder: the run folder.
+      config: resolved settings.
+      facts: the content of `run.json`.
+      weighting: the fitted feature weighting.
+      names: the names of the labels, or None.
+      finished: whether the run is finished; the predictor then uses all members, else the first.
+      mesh: the mesh to shard the parameters over, or None.
 
     Raises:
       InputError: a checkpoint is missing.

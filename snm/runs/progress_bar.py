@@ -1,4 +1,4 @@
-"""A live progress bar over the events of a run, in a terminal or a notebook."""
+"""Shows a progress bar for the events of a run, in a terminal or a notebook."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ __all__ = ["in_notebook", "with_bar"]
 
 
 def in_notebook() -> bool:
-    """Whether a bar would live in a Jupyter notebook: rich draws it with ipywidgets there."""
+    """Whether a progress bar can be shown in a Jupyter notebook, where rich needs ipywidgets."""
     return Console().is_jupyter and importlib.util.find_spec("ipywidgets") is not None
 
 
 def with_bar(events: Iterable[Event], console: Console | None = None) -> Iterator[Event]:
-    """Passes the events of `snm.training` on, and draws one bar a phase.
+    """Yields the events of `snm.training` unchanged, and draws a progress bar for each phase.
 
     Args:
-      events: of `snm.training`.
-      console: where to draw; by default the notebook's cell, or the terminal.
+      events: from `snm.training`.
+      console: where to draw; by default the notebook cell or the terminal.
     """
     columns = [TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
                TimeElapsedColumn(), TimeRemainingColumn()]  # fmt: skip

@@ -18,7 +18,7 @@ from head_reference import (
     reference,
 )
 
-from snm.head import by_pairs as backward
+from snm.head import by_pairs
 from snm.head.head import update_head
 from snm.head.state import Head
 from snm.losses import rank_weights as weights
@@ -193,12 +193,12 @@ def test_step_is_the_dense_step(name):
 def test_many_mined_of_several_blocks(monkeypatch, options):
     """Each block gives a share, found by counting; only a loss of ranks puts them in order."""
     monkeypatch.setattr(scoring, "_CPU_BLOCK", 160)
-    monkeypatch.setitem(backward.PAIRS_LIMIT, "cpu", 1)
+    monkeypatch.setitem(by_pairs.PAIRS_LIMIT, "cpu", 1)
     joins = []
     monkeypatch.setattr(
         scoring,
-        "joined",
-        lambda *args, **named: joins.append(named) or quotas.joined(*args, **named),
+        "merge_candidates",
+        lambda *args, **named: joins.append(named) or quotas.merge_candidates(*args, **named),
     )
     case = make_case(num_labels=1000, sampled=800, mined=64, **options)
     check(case, stepped(case))

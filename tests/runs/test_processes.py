@@ -274,12 +274,18 @@ READS = """
 import json, sys
 import numpy as np
 import snm
-from snm.meeting import Meeting, joined, leave
-from snm.meshes import make_mesh
-from snm.processes import wait
-from snm.resolution import make_model, resolve
-from snm.shares import duplicate_test_rows, fit_weighting, label_frequency, load_together
-from snm.sources import source_of
+from snm.batches.build import source_of
+from snm.config.resolve import resolve
+from snm.distributed.dataset import (
+    duplicate_test_rows,
+    fit_weighting,
+    label_frequency,
+    load_together,
+)
+from snm.distributed.launch import Meeting, joined, leave
+from snm.distributed.mesh import make_mesh
+from snm.distributed.processes import wait
+from snm.model.from_config import make_model
 
 folder, port, number, processes = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 with joined(Meeting(f"127.0.0.1:{port}", processes, number, 20)):
@@ -449,8 +455,8 @@ def test_a_damaged_checkpoint_is_passed_over_by_all(data, tmp_path):
 SLOW_SECONDS = 3
 SLOW = f"""
 import sys, time
-from snm.checkpoints import Checkpoints
-from snm.cli import main
+from snm.checkpoints.store import Checkpoints
+from snm.cli.main import main
 
 begin = Checkpoints.begin
 
