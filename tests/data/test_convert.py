@@ -1,4 +1,4 @@
-"""`snm data import`: every format gives the same data, that of scikit-learn's own vectorisers."""
+"""`snm data import`: every format gives the same data, equal to scikit-learn's vectorisers."""
 
 import csv
 import gzip
@@ -32,11 +32,11 @@ def documents(count=60, seed=0):
 
 TEXTS, LABELS = documents()
 DAMAGED = gzip.compress(b"", mtime=0)[:10] + b"\xff" * 20
-"""Begins as gzip does; what follows is nothing that could be unpacked."""
+"""Starts with the gzip magic bytes, but the rest is not valid gzip data."""
 
 
 def write(folder, form, texts=TEXTS, labels=LABELS):
-    """The documents in a format; the file and the options that read it."""
+    """Writes the documents in a format; returns the file and the options to import it."""
     folder.mkdir(exist_ok=True)
     pairs = list(zip(texts, labels, strict=True))
     if form == "jsonl":
@@ -70,7 +70,7 @@ def write(folder, form, texts=TEXTS, labels=LABELS):
 
 
 def read(out):
-    """Features, labels by name, of the training points of a folder."""
+    """The data set of a folder, and the label names of its training points."""
     data = snm.load_data(out)
     names = np.array(data.label_names)
     rows = [sorted(names[data.train.labels[i].indices]) for i in range(data.train.num_points)]
@@ -161,7 +161,7 @@ def test_a_split_by_fraction(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("base", [0, 1])
 def test_svmlight(tmp_path, base):
-    """Against scikit-learn's reader; ids of either base."""
+    """Compared with scikit-learn's reader, for ids that start at 0 and at 1."""
     rng = np.random.default_rng(0)
     texts = []
     for i in range(40):

@@ -1,4 +1,4 @@
-"""Data sets: every layout, every way not to fit together, and a cache that only saves time."""
+"""Data sets: all folder layouts, inconsistent files, and a cache that never changes the result."""
 
 import gzip
 import json
@@ -26,7 +26,7 @@ TEST_Y = [[0, 0, 0, 1], [0, 0, 1, 0]]
 
 @pytest.fixture(autouse=True)
 def cache_folder(tmp_path, monkeypatch):
-    """No test touches the user's own cache."""
+    """Keeps the tests away from the user's cache."""
     monkeypatch.setenv("SNM_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 

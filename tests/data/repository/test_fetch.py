@@ -1,4 +1,4 @@
-"""`snm data fetch` against a server of this machine that does everything wrong that servers do."""
+"""`snm data fetch` against a local server that drops connections, redirects and lies."""
 
 import hashlib
 import json
@@ -53,7 +53,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def _file(self, body, etag, cut):
-        """The file, or the rest that is asked for; `cut` drops the connection after some bytes."""
+        """Sends the file or the requested range; `cut` drops the connection after some bytes."""
         first, status = 0, 200
         wanted = self.headers.get("Range")
         if wanted and self.headers.get("If-Range") == etag:
@@ -242,7 +242,7 @@ def test_git_blob_ids(tmp_path):
 
 
 def test_one_file_of_points_with_splits(tmp_path):
-    """Row numbers from 1, the first column counts; against rows picked by hand."""
+    """Row numbers count from 1 and stand in the first column; compared with rows picked by hand."""
     rows = tiny.rows(5, 0)
     members = {
         "S/S_data.txt": f"5 {tiny.FEATURES} {tiny.LABELS}\n" + "\n".join(rows) + "\n",
@@ -279,7 +279,7 @@ def test_the_packages_registry():
         assert one.cite and one.licence and one.mirrors
         a, b = one.propensity
         assert a > 0 and b > 0
-        # What nobody has checked says so; no mirror was ever reached.
+        # Unchecked entries say so.
         assert one.statistics_verified == (one.name == "Delicious")
         assert not any(mirror.verified for mirror in one.mirrors)
         for mirror in one.mirrors:
@@ -293,7 +293,7 @@ def test_the_packages_registry():
 
 
 def test_sizes_that_are_called_verified_are_those_of_the_data():
-    """Of a copy beside the checkout; the registry's averages are over train and test."""
+    """Compares the registry with local data; the registry's averages are over train and test."""
     one = find("Delicious").statistics
     data = snm.load_data(real_data_folder("delicious"))
     found = describe(data)
@@ -339,7 +339,7 @@ def test_by_name_on_the_command_line(server, tmp_path, monkeypatch, capsys):
     assert f"Tiny-20 is in {place}" in shown and "next: snm train Tiny-20 --run-dir RUN" in shown
     call("data", "fetch", "Tiny-20")
     assert "is here already" in capsys.readouterr().out
-    # The name stands for the data from then on.
+    # From now on the name loads the data.
     assert snm.load_data("Tiny-20").train.num_points == 60
     call("data", "stats", "tiny-20", "--json")
     assert json.loads(capsys.readouterr().out)["labels"] == 20

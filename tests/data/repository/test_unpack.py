@@ -1,4 +1,4 @@
-"""Archives that mean harm, and those that are damaged: nothing is written outside their place."""
+"""Malicious and damaged archives: nothing is written outside the target folder."""
 
 import io
 import tarfile
