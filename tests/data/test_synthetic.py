@@ -36,7 +36,7 @@ def test_shapes_and_values():
     assert generate(**SMALL | {"test_points": 0}).test is None
 
 
-def test_a_seed_is_a_data_set():
+def test_a_seed_determines_the_data_set():
     one, same, other = generate(**SMALL), generate(**SMALL), generate(**SMALL, seed=1)
     assert one.sha256 == same.sha256 != other.sha256
     assert (one.train.features != same.train.features).nnz == 0
@@ -44,7 +44,7 @@ def test_a_seed_is_a_data_set():
     assert synthetic.default().sha256 == synthetic.default().sha256
 
 
-def test_chunks_join(monkeypatch):
+def test_chunks_are_concatenated(monkeypatch):
     monkeypatch.setattr(synthetic, "_CHUNK_POINTS", 64)
     data = generate(**SMALL)
     assert (data.train.num_points, data.test.num_points) == (300, 80)

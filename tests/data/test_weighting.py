@@ -50,7 +50,7 @@ def test_tfidf_below_one_rises_and_never_turns_negative():
     np.testing.assert_allclose(damped[7], 1 + math.log(2), rtol=1e-6)
 
 
-def test_a_stored_zero_is_no_occurrence():
+def test_a_stored_zero_does_not_count_as_an_occurrence():
     stored = sparse.csr_matrix((np.array([0.0, 2], np.float32), ([0, 1], [0, 0])), shape=(2, 1))
     absent = sparse.csr_matrix(np.array([[0], [2]], np.float32))
     assert Weighting.fit("tfidf", stored).idf == Weighting.fit("tfidf", absent).idf

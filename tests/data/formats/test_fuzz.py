@@ -380,20 +380,20 @@ def test_many_changed_files(name, tmp_path, request):
         ("dim = 1\x00", "no TOML"),
     ],
 )
-def test_configs_that_ask_for_much(tmp_path, text, expected):
+def test_configs_with_huge_values(tmp_path, text, expected):
     path = tmp_path / "config.toml"
     path.write_text(text)
     found = outcome(read_config, path)
     assert isinstance(found, InputError) and expected in str(found)
 
 
-def test_json_without_an_end(tmp_path):
+def test_unterminated_json(tmp_path):
     path = tmp_path / "run.json"
     path.write_text("[" * 200_000)
     assert isinstance(outcome(read_json, path), InputError)
 
 
-def test_archives_that_unpack_to_much(tmp_path):
+def test_gzip_bombs(tmp_path):
     """Compressed zeros, a thousand times their size unpacked: memory stays bounded."""
     bomb = gzip.compress(bytes(200 << 20), 9)
     assert len(bomb) < 1 << 20

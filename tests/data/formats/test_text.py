@@ -74,7 +74,7 @@ VALUES = [
 ]
 
 
-def test_values_are_those_of_python(tmp_path):
+def test_values_equal_those_of_python_float(tmp_path):
     row = " ".join(f"{index}:{value}" for index, value in enumerate(VALUES))
     features, _ = formats.read_text(written(tmp_path, f"1 {len(VALUES)} 1\n0 {row}\n"))
     expected = np.array([float(value) for value in VALUES]).astype(np.float32)
@@ -168,7 +168,7 @@ ROWS = st.lists(GRAMMAR | st.lists(PIECE).map("".join) | st.lists(PIECE).map(" "
 
 @settings(max_examples=400, deadline=None)
 @given(ROWS, st.sampled_from([text_errors.ONE_FILE, text_errors.FEATURES, text_errors.LABELS]))
-def test_the_slow_pass_finds_a_fault_just_where_the_fast_pass_refuses(tmp_path_factory, rows, form):
+def test_explain_finds_a_fault_exactly_where_parse_block_refuses(tmp_path_factory, rows, form):
     header = text_errors.Header(len(rows), 5, 5)
     numbers = [len(rows), *[5] * (len(form.header) - 1)]
     body = "\n".join(rows) + "\n"
@@ -188,7 +188,7 @@ def test_the_slow_pass_finds_a_fault_just_where_the_fast_pass_refuses(tmp_path_f
             text_errors.explain(path, 2, body.encode(), form, header)
 
 
-def test_the_line_is_right_far_into_a_file(tmp_path):
+def test_line_numbers_are_right_in_later_blocks(tmp_path):
     rows = [f"{i % 7} {i % 11}:1 {11 + i % 13}:0.25" for i in range(5000)]
     rows[3210] = "1 3:1 3:2"
     path = written(tmp_path, "5000 24 7\n" + "\n".join(rows) + "\n")
