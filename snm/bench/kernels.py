@@ -17,7 +17,7 @@ from snm.bench.machine import Machine, Work
 from snm.bench.shapes import SEED, Shape, queries_of, source_of, state_of
 from snm.bench.steps import StepContestants
 from snm.sampling.uniform import uniform_device, uniform_host
-from snm.tables.bag import bag
+from snm.tables.bag import embedding_bag
 from snm.tables.by_row import sum_columns, update_columns
 from snm.tables.table import RowTable
 from snm.tables.updates import update_rows
@@ -76,7 +76,7 @@ def bag_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
 
     @jax.jit
     def forward(rows: jax.Array, block: Any, columns: Any) -> jax.Array:
-        return bag(rows, block) if columns is None else sum_columns(rows, columns, block)
+        return embedding_bag(rows, block) if columns is None else sum_columns(rows, columns, block)
 
     @functools.partial(jax.jit, donate_argnums=0)
     def update(rows: jax.Array, block: Any, columns: Any, steps: jax.Array) -> jax.Array:

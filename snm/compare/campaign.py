@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from snm.compare.arms import Arm, grid_of
+from snm.compare.arms import Arm, ResolvedArm, grid_of
 from snm.compare.jobs import Job, Running, result_of, run_jobs
 from snm.compare.report.summary import summarized
 from snm.config.resolve import resolve
+from snm.config.settings import Config
 from snm.data.dataset import Dataset
 from snm.runs.folder import read_json, write_json
 
@@ -75,7 +76,7 @@ class Campaign:
         self._plan, self._dataset, self._told = plan, dataset, told
         self._runs, self._decided = folder / "runs", folder / "decided.json"
         self.arms = [
-            dataclasses.replace(arm, config=resolve(self._plain_run(arm), dataset))
+            ResolvedArm(arm.name, resolve(_plain_run(arm.config), dataset), arm.baseline, arm.about)
             for arm in plan.arms
         ]
 
@@ -83,14 +84,7 @@ class Campaign:
     def tune_epochs(self) -> int:
         """Epochs of a tuning trial."""
         epochs = self.arms[0].config.epochs
-        assert epochs != "auto"  # resolved
         return self._plan.tune_epochs or max(1, epochs // 2)
-
-    def _plain_run(self, arm: Arm) -> Any:
-        """The settings with one model a run and no validation, which the comparison does itself."""
-        return dataclasses.replace(
-            arm.config, members=1, validation_fraction=0.0, patience=0, refit=False
-        )
 
     def run(self) -> Iterator[dict[str, Any]]:
         """Runs all stages.
@@ -117,7 +111,9 @@ class Campaign:
 
     # -- stages --------------------------------------------------------------------------------
 
-    def _table(self, stage: str, arms: Sequence[Arm], probes: int = 0) -> list[dict[str, Any]]:
+    def _table(
+        self, stage: str, arms: Sequence[ResolvedArm], probes: int = 0
+    ) -> list[dict[str, Any]]:
         """Trains every arm with every seed and summarises the test metrics."""
         jobs = {
             (arm.name, seed): Job(arm.name, dataclasses.replace(arm.config, seed=seed), "test",
@@ -149,7 +145,7 @@ class Campaign:
             for arm in arms
         ]
 
-    def _probes_of(self, arm: Arm, probes: int) -> int:
+    def _probes_of(self, arm: ResolvedArm, probes: int) -> int:
         """Tables share runs with equal jobs, so a run of the first table must keep its probes."""
         same = any(arm.config == first.config for first in self.arms)
         return _PROBES if same else probes
@@ -182,14 +178,13 @@ class Campaign:
             about["best"] = None if best is None else best["settings"]
         return found
 
-    def _arms_at_equal_time(self, first: Sequence[dict[str, Any]]) -> list[Arm]:
+    def _arms_at_equal_time(self, first: Sequence[dict[str, Any]]) -> list[ResolvedArm]:
         """The arms with as many epochs as fit the training time of their baseline."""
         seconds = {arm["name"]: arm["seconds"] for arm in first}
         decided = read_json(self._decided) if self._decided.exists() else {}
         for arm in self.arms:
             mine, base = seconds[arm.name], seconds[arm.baseline]
             if arm.name not in decided and mine and base:
-                assert arm.config.epochs != "auto"
                 factor = min(base / mine, _MAX_EPOCH_FACTOR)
                 decided[arm.name] = max(1, round(arm.config.epochs * factor))
         write_json(self._decided, decided)
@@ -204,6 +199,11 @@ class Campaign:
     def _run_jobs(self, stage: str, jobs: list[Job]) -> None:
         for state in run_jobs(self._plan.data, self._runs, jobs, self._plan.jobs):
             self._told(stage, state)
+
+
+def _plain_run(config: Config) -> Config:
+    """The settings with one model a run and no validation, which the comparison does itself."""
+    return dataclasses.replace(config, members=1, validation_fraction=0.0, patience=0, refit=False)
 
 
 def _settings(arm: Arm) -> dict[str, Any]:

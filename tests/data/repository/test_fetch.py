@@ -332,13 +332,12 @@ def test_by_name_on_the_command_line(server, tmp_path, monkeypatch, capsys):
     good, other = entry(server, "/good.zip"), entry(server, "/gone.zip")
     entries = (good, Entry("Other", other.mirrors))
     monkeypatch.setattr(registry, "read_registry", lambda: entries)
-    monkeypatch.setattr("snm.cli.data_fetch.read_registry", lambda: entries)
     call("data", "fetch", "tiny-20")
     shown = capsys.readouterr().out
     place = cache_folder("default") / "datasets" / "Tiny-20"
     assert f"Tiny-20 is in {place}" in shown and "next: snm train Tiny-20 --run-dir RUN" in shown
     call("data", "fetch", "Tiny-20")
-    assert "is here already" in capsys.readouterr().out
+    assert "is already in" in capsys.readouterr().out
     # From now on the name loads the data.
     assert snm.load_data("Tiny-20").train.num_points == 60
     call("data", "stats", "tiny-20", "--json")
