@@ -10,7 +10,7 @@ Public names, by module:
 - `peer_packages`: `PEERS`: the other packages, each behind one function.
 - `peer_process`: `run_peer`, `measure`, `check`: measures one of them in its own process.
 - `report`: the summary, the tables, the plots and the HTML page.
-- `command`, `cli`: the command line.
+- `cli`: the command line.
 
 Nothing is re-exported here.
 """
