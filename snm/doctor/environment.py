@@ -118,7 +118,7 @@ def _cache() -> Iterator[Finding]:
     place = cache_folder("default")
     if place is None:
         advice = "set SNM_CACHE to a folder"
-        yield Finding("note", "cache", "no folder: each start parses and compiles anew", advice)
+        yield Finding("note", "cache", "no folder: every start parses and compiles again", advice)
         return
     there = next(parent for parent in (place, *place.parents) if parent.exists())
     if not os.access(there, os.W_OK):
@@ -143,5 +143,5 @@ def _pages() -> Iterator[Finding]:
     library, version = platform.libc_ver()
     can = library == "glibc" and _fits(version, f">={_TUNABLE_SINCE}")
     if on_request and can and _TUNABLE not in os.environ.get("GLIBC_TUNABLES", ""):
-        found = "small: on a CPU, steps over hundreds of thousands of labels take 8% longer so"
+        found = "small pages: on a CPU, steps with hundreds of thousands of labels take 8% longer"
         yield Finding("note", "memory pages", found, f"set GLIBC_TUNABLES={_TUNABLE}")

@@ -159,7 +159,7 @@ def _rows(dataset: Dataset, facts: dict[str, Any]) -> Iterator[Finding]:
         )
     for part, points, what, then in (
         ("train", train, "labels", "they are left out of training"),
-        ("train", train, "features", "they teach the bias of their labels only"),
+        ("train", train, "features", "they train only the biases of their labels"),
         ("test", test, "labels", "metrics leave them out"),
         ("test", test, "features", "they all get the same answer"),
     ):
@@ -254,9 +254,9 @@ def _propensities(dataset: Dataset) -> Iterator[Finding]:
         yield Finding(
             "note",
             "propensities",
-            f"the name speaks for A = {a}, B = {b}; the default is {default.propensity_a}, "
+            f"data sets of this name use A = {a}, B = {b}; the default is {default.propensity_a}, "
             f"{default.propensity_b}",
-            f"for comparable PSP give --propensity-a {a} --propensity-b {b}",
+            f"for comparable PSP, give --propensity-a {a} --propensity-b {b}",
         )
 
 
@@ -277,7 +277,7 @@ def _memory(source: str, dataset: Dataset) -> Iterator[Finding]:
     )
     if expected.fits:
         yield Finding(
-            "ok", "memory", f"{found} (`snm plan {source}` tells the parts, and the time)"
+            "ok", "memory", f"{found} (`snm plan {source}` shows the parts, and the time)"
         )
     else:
         yield Finding("error", "memory", found, f"{expected.advice}; see `snm plan {source}`")

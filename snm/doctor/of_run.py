@@ -62,7 +62,7 @@ def _progress(folder: RunFolder, config: Config) -> Iterator[Finding]:
             "note",
             "checkpoints",
             f"not finished: {', '.join(saved)}{when}",
-            "the same `snm train` command goes on from there",
+            "the same `snm train` command continues from there",
         )
 
 
@@ -101,7 +101,7 @@ def _answers(folder: RunFolder, facts: dict[str, Any]) -> Iterator[Finding]:
     rows = csr_matrix((1, facts["num_features"]), dtype=np.float32)
     predictor.predict(rows, 1)
     size = sum(leaf.nbytes for leaf in leaves)
-    found = f"{size / 2**20:,.1f} MiB of parameters, all finite; it answers"
+    found = f"{size / 2**20:,.1f} MiB of parameters, all finite; the model predicts"
     yield Finding("ok", "model", found)
 
 
@@ -119,10 +119,10 @@ def _data(facts: dict[str, Any]) -> Iterator[Finding]:
             "warning",
             "data",
             f"{source} has other content than when the run was trained",
-            "metrics on it are those of other data",
+            "metrics on it are not comparable with those of the run",
         )
     else:
-        yield Finding("ok", "data", f"{source} is as it was")
+        yield Finding("ok", "data", f"{source} is unchanged since training")
 
 
 def _versions(result: dict[str, Any]) -> Iterator[Finding]:

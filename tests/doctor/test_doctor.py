@@ -225,14 +225,14 @@ def test_a_good_run(run, capsys):
     assert {f.level for f in levels(run).values()} == {"ok"}
     assert "train at step 12" in levels(run)["checkpoints"].found
     call("doctor", run)
-    assert "it answers" in capsys.readouterr().out
+    assert "the model predicts" in capsys.readouterr().out
 
 
 def test_damaged_runs(run, tmp_path, capsys):
     copy = shutil.copytree(run, tmp_path / "unfinished")
     (copy / "result.json").unlink()
     said = levels(copy)["checkpoints"]
-    assert said.level == "note" and "goes on from there" in said.advice
+    assert said.level == "note" and "continues from there" in said.advice
     assert "the last line of the log is of step 12" in said.found
     shutil.rmtree(copy / "checkpoints")
     assert levels(copy)["checkpoints"].level == levels(copy)["model"].level == "error"
