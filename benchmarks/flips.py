@@ -185,7 +185,7 @@ def compared(
         if (name, shape) not in programs:
             programs[name, shape] = _step(model, source, shape, mesh)
         stack = source.stack(number, 1)
-        stack = stack if mesh is None else spread_stack(stack, source.lanes, mesh)
+        stack = stack if mesh is None else spread_stack(stack, source.data_parts, mesh)
         state, loss, (slots, scores, every) = programs[name, shape](state, stack)
         found = Mined(np.asarray(slots), np.asarray(scores), None, float(loss))
         return state, dataclasses.replace(found, every=None if every is None else np.asarray(every))
@@ -244,7 +244,7 @@ def _step(model: Any, source: Any, shape: Any, mesh: Any) -> Any:
 
     def on_all(state: Any, stack: Any) -> Any:
         specs, points = state_specs(state, mesh), PartitionSpec(DATA)
-        inputs = (specs, stack_specs(stack, source.lanes))
+        inputs = (specs, stack_specs(stack, source.data_parts))
         outputs = (specs, PartitionSpec(), (points, points, None))
         return on_mesh(mesh, run, inputs, outputs)(state, stack)
 

@@ -103,9 +103,9 @@ def compiled(labels: int, features: int, batch: int, mesh_text: str) -> str:
     assert mesh is not None
     source = make_source(
         model.head, *matrices, batch_size=batch, seed=0, weight_of_term="mean", resident=False,
-        sampler="uniform", frequency_power=0.75, lanes=mesh.shape[DATA],
+        sampler="uniform", frequency_power=0.75, data_parts=mesh.shape[DATA],
     )  # fmt: skip
-    stack = spread_stack(source.stack(0, 1), source.lanes, mesh)
+    stack = spread_stack(source.stack(0, 1), source.data_parts, mesh)
     step = compiled_steps(model, source, source.shape(0), mesh)
     return step.lower(abstract_on(mesh, model), (), stack).compile().as_text()
 
@@ -173,7 +173,7 @@ def stepper(data: Any, batch: int, mesh_text: str, mined: int) -> Callable[[], N
     as_they_are = Weighting("none")
     source = source_of(resolve(config, data), model.head, train, None, as_they_are, mesh)
     stack = source.stack(0, STEPS)
-    stack = stack if mesh is None else spread_stack(stack, source.lanes, mesh)
+    stack = stack if mesh is None else spread_stack(stack, source.data_parts, mesh)
     state = jax.jit(lambda: init_state(model))() if mesh is None else initial(model, mesh)
     step = compiled_steps(model, source, source.shape(0), mesh)
 
@@ -230,14 +230,14 @@ def timed() -> None:
                 for mine, one in zip(found[mesh], found[""], strict=True):
                     low, middle, high = ratios(mine, one)
                     cells += [f"{middle:.2f}", f"{low:.2f} to {high:.2f}"]
-                lanes = int(dict(part.split("=") for part in mesh.split(",")).get("data", 1))
+                parts = int(dict(part.split("=") for part in mesh.split(",")).get("data", 1))
                 alone = 1e3 * quartiles(found[""][0])[1] / STEPS
-                print(f"| {mined} | {batch} | {batch // lanes} | `{mesh}` | {' | '.join(cells)} "
+                print(f"| {mined} | {batch} | {batch // parts} | `{mesh}` | {' | '.join(cells)} "
                       f"| {alone:.0f} |", flush=True)  # fmt: skip
     print(f"\nload average {os.getloadavg()[1]:.1f} at the end")
 
 
-_TIMED = ("k'", "batch", "points a lane", "mesh", "time to one device's", "(quartiles)",
+_TIMED = ("k'", "batch", "points a part", "mesh", "time to one device's", "(quartiles)",
           "processor time", "(quartiles)", "one device, ms")  # fmt: skip
 
 

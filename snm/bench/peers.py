@@ -23,7 +23,7 @@ from scipy.sparse import csr_matrix, load_npz, save_npz
 from snm.bench.contest import Contestant, Missing
 from snm.bench.shapes import SEED, Shape
 from snm.model.predictor import Predictor
-from snm.sampling.sample import slots_of
+from snm.sampling.sample import excluded_slots
 
 __all__ = ["array_files", "bags", "draws", "prediction", "readers", "retrieval", "scores", "steps"]
 
@@ -132,8 +132,7 @@ def _dense_step(shape: Shape, mined: int, batches: Sequence[Any]) -> Callable[[]
         positives, sample = batch.terms.ids, batch.sample.ids
         positive = jnp.sum(queries * unit(params["classes"][positives]), axis=1)
         all_scores = queries @ unit(params["classes"][sample]).T
-        slots = slots_of(sample, positives)
-        slots = jnp.where(slots >= 0, slots, batch.sample.drop)
+        slots = excluded_slots(batch.sample, positives)
         all_scores = all_scores.at[jnp.arange(shape.batch), slots].set(-jnp.inf)
         top, _ = lax.top_k(all_scores, mined)
         return jnp.mean(jax.nn.relu(1 - positive) + jnp.mean(jax.nn.relu(1 + top), axis=1))

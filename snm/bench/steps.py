@@ -23,7 +23,7 @@ from snm.checkpoints.store import Checkpoints
 from snm.model.train_step import train_step, train_steps
 from snm.runs.events import Progress, Stepped
 from snm.trainer.loop import run_steps
-from snm.trainer.phase import steps_per_dispatch
+from snm.trainer.prepare import steps_per_dispatch
 
 __all__ = [
     "StepContestants",

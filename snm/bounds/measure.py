@@ -24,7 +24,8 @@ from snm.batches.csr_blocks import block_of
 from snm.data.dataset import Points
 from snm.errors import InputError
 from snm.head.spec import HeadSpec
-from snm.losses.rank_weights import theta_norms
+from snm.losses.rank_weights import RankWeights, theta_norms
+from snm.losses.sampled.ordered import Bowl
 from snm.model.inference import best_labels, embed
 from snm.model.model import Model, TrainState
 from snm.model.predictor import Predictor
@@ -163,9 +164,7 @@ def _margins(ids: Any, scores: Vector, owner: Any, label: Any, own: Vector, k: i
 
 def sampled_vartheta(spec: HeadSpec) -> Vector:
     """The rank weights of all B sampled labels in the loss of a run, float64 [B]."""
-    head, tail = spec.rank_weights()
-    weights = np.full(spec.sampled, float(tail))
-    weights[: len(head)] += head
+    weights = RankWeights.of(spec).of_sample()
     return np.maximum.accumulate(weights[::-1])[::-1]
 
 
@@ -290,19 +289,20 @@ def _theorem_5(
     spec: HeadSpec, complexity: Complexity, n: int, delta: float, reach: float, sampler: str
 ) -> dict[str, Any]:
     """The bound on the generalization error of the trained loss, or why it does not apply."""
-    if spec.loss not in ("powl", "bowl"):
-        return {"why_not": f"the loss is {spec.loss}, and the theorem is on POWL and BOWL"}
+    loss = spec.head_loss
+    if not isinstance(loss, Bowl):  # POWL and RankSVM are subclasses of it
+        return {"why_not": f"the loss is {loss.name}, and the theorem is on POWL and BOWL"}
     if sampler != "uniform":
         return {"why_not": f"labels were drawn by the {sampler} sampler, and theta is for uniform"}
     l1, l2 = theta_norms(sampled_vartheta(spec), spec.sampled, spec.num_labels)
-    kind: Any = spec.loss
+    kind: Any = "powl" if loss.pairwise else "bowl"
     lowest = -2 * reach if kind == "powl" else -reach
     slope = phi_lipschitz(spec.phi, lowest, rho=spec.ramp_rho)
     constants = lemma_7(kind, l1, l2, slope, phi_largest(spec.phi, lowest, rho=spec.ramp_rho))
     bound = theorem_5(constants, complexity, n, spec.num_labels, delta)
     left_out = "known labels are left out of the negatives, which theta does not know of: "
     return {
-        "loss": spec.loss,
+        "loss": kind,
         "phi": spec.phi,
         **({"note": left_out + "it is that of all other labels"} if spec.exclude == "all" else {}),
         "theta_l1": l1,

@@ -7,10 +7,12 @@ import difflib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from snm.config.settings import LISTWISE, Config
+from snm.config.resolved import ResolvedConfig
+from snm.config.settings import Config, check_name
 from snm.errors import InputError
+from snm.losses.sampled import LOSSES
 
-__all__ = ["BASELINE", "EXTRAS", "Arm", "grid_of", "plan_arms"]
+__all__ = ["BASELINE", "EXTRAS", "Arm", "ResolvedArm", "grid_of", "plan_arms"]
 
 BASELINE = "negative-sampling"
 """The arm that others are divided by: all sampled labels are negatives."""
@@ -45,6 +47,13 @@ class Arm:
     config: Config
     baseline: str
     about: str
+
+
+@dataclasses.dataclass(frozen=True)
+class ResolvedArm(Arm):
+    """An arm whose settings are resolved for a data set."""
+
+    config: ResolvedConfig
 
 
 Changes = dict[str, Any]
@@ -120,7 +129,7 @@ def plan_arms(
       exclude_all: also every top-k' with all known labels of a point left out of its negatives.
 
     Raises:
-      InputError: an unknown extra, or a k' or a loss twice.
+      InputError: an unknown extra or loss, or a k' or a loss twice.
     """
     for flag, values in (("--mined", mined), ("--losses", losses), ("--extras", extras)):
         repeated = [value for value in values if list(values).count(value) > 1]
@@ -128,11 +137,12 @@ def plan_arms(
             raise InputError(flag, f"{repeated[0]} twice", "each once")
     arms = []
     for number, loss in enumerate(losses):
+        check_name("--losses", "loss", loss)
         changes: Changes = {} if loss == base.loss else {"loss": loss}
-        if loss == "softmax" and base.loss != "softmax":
-            changes |= _SOFTMAX
-        if loss in LISTWISE:
+        if LOSSES[loss].listwise:
             changes |= _LISTS
+        elif changes and not LOSSES[loss].ordered:
+            changes |= _SOFTMAX
         prefix = f"{loss}-" if number else ""
         arms += _of_loss(dataclasses.replace(base, **changes), prefix, mined, exclude_all)
     middle = min(mined, key=lambda k: abs(k - 16)) if mined else 16
@@ -150,7 +160,7 @@ def plan_arms(
 def _of_loss(base: Config, prefix: str, mined: Sequence[int], exclude_all: bool) -> list[Arm]:
     baseline = prefix + BASELINE
     whole = dataclasses.replace(base, mined="all")
-    of = f"{base.loss} over lists of all positives" if base.loss in LISTWISE else base.loss
+    of = f"{base.loss} over lists of all positives" if LOSSES[base.loss].listwise else base.loss
     arms = [Arm(baseline, whole, baseline, f"{of}, all sampled labels are negatives")]
     for k in mined:
         config = dataclasses.replace(base, mined=k)
@@ -169,17 +179,15 @@ def _of_loss(base: Config, prefix: str, mined: Sequence[int], exclude_all: bool)
     return arms
 
 
-def grid_of(config: Config) -> list[Changes]:
+def grid_of(config: ResolvedConfig) -> list[Changes]:
     """The settings that tuning tries: as many for every arm.
 
     Three rates around the arm's own, times two weights of the negatives; a softmax and the listwise
     losses have no such weight, and try two score scales instead.
     """
     second: list[Changes] = [{"negative_weight": 1.0}, {"negative_weight": 4.0}]
-    if config.loss not in ("bowl", "powl"):
+    if not LOSSES[config.loss].ordered:
         scale = config.score_scale
-        assert scale != "auto"
         second = [{"score_scale": scale}, {"score_scale": round(scale * 0.7, 3)}]
-    assert config.learning_rate != "auto"
     rates = [round(config.learning_rate * factor, 6) for factor in (1 / 3, 1.0, 3.0)]
     return [{"learning_rate": rate, **other} for other in second for rate in rates]

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from snm.compare.arms import Arm, grid_of
+from snm.compare.arms import Arm, ResolvedArm, grid_of
 from snm.compare.jobs import Job, Running, result_of, run_jobs
 from snm.compare.report.summary import summarized
 from snm.config.resolve import resolve
+from snm.config.settings import Config
 from snm.data.dataset import Dataset
 from snm.runs.folder import read_json, write_json
 
@@ -71,21 +72,15 @@ class Campaign:
         self._plan, self._dataset, self._told = plan, dataset, told
         self._runs, self._decided = folder / "runs", folder / "decided.json"
         self.arms = [
-            dataclasses.replace(arm, config=resolve(self._quiet(arm), dataset)) for arm in plan.arms
+            ResolvedArm(arm.name, resolve(_quiet(arm.config), dataset), arm.baseline, arm.about)
+            for arm in plan.arms
         ]
 
     @property
     def tune_epochs(self) -> int:
         """Epochs of a trial."""
         epochs = self.arms[0].config.epochs
-        assert epochs != "auto"  # resolved
         return self._plan.tune_epochs or max(1, epochs // 2)
-
-    def _quiet(self, arm: Arm) -> Any:
-        """One model a run; nothing is held out or watched: the comparison does that itself."""
-        return dataclasses.replace(
-            arm.config, members=1, validation_fraction=0.0, patience=0, refit=False
-        )
 
     def run(self) -> Iterator[dict[str, Any]]:
         """All stages, one after the other.
@@ -112,7 +107,9 @@ class Campaign:
 
     # -- stages --------------------------------------------------------------------------------
 
-    def _table(self, stage: str, arms: Sequence[Arm], probes: int = 0) -> list[dict[str, Any]]:
+    def _table(
+        self, stage: str, arms: Sequence[ResolvedArm], probes: int = 0
+    ) -> list[dict[str, Any]]:
         """Every arm with every seed on the test points."""
         jobs = {
             (arm.name, seed): Job(arm.name, dataclasses.replace(arm.config, seed=seed), "test",
@@ -144,7 +141,7 @@ class Campaign:
             for arm in arms
         ]
 
-    def _probes_of(self, arm: Arm, probes: int) -> int:
+    def _probes_of(self, arm: ResolvedArm, probes: int) -> int:
         """Runs are shared between tables, so one that the first table looks into keeps that."""
         same = any(arm.config == first.config for first in self.arms)
         return _PROBES if same else probes
@@ -176,14 +173,13 @@ class Campaign:
             about["best"] = None if best is None else best["settings"]
         return found
 
-    def _timed(self, first: Sequence[dict[str, Any]]) -> list[Arm]:
+    def _timed(self, first: Sequence[dict[str, Any]]) -> list[ResolvedArm]:
         """The arms with as many epochs as take the time that their baseline took."""
         seconds = {arm["name"]: arm["seconds"] for arm in first}
         decided = read_json(self._decided) if self._decided.exists() else {}
         for arm in self.arms:
             mine, base = seconds[arm.name], seconds[arm.baseline]
             if arm.name not in decided and mine and base:
-                assert arm.config.epochs != "auto"
                 times = min(base / mine, _MOST_TIMES)
                 decided[arm.name] = max(1, round(arm.config.epochs * times))
         write_json(self._decided, decided)
@@ -198,6 +194,11 @@ class Campaign:
     def _work(self, stage: str, jobs: list[Job]) -> None:
         for standing in run_jobs(self._plan.data, self._runs, jobs, self._plan.jobs):
             self._told(stage, standing)
+
+
+def _quiet(config: Config) -> Config:
+    """One model a run; nothing is held out or watched: the comparison does that itself."""
+    return dataclasses.replace(config, members=1, validation_fraction=0.0, patience=0, refit=False)
 
 
 def _settings(arm: Arm) -> dict[str, Any]:

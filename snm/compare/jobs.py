@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from snm.config.settings import Config
+from snm.config.resolved import ResolvedConfig
 from snm.runs.folder import read_json, write_json
 
 __all__ = ["Job", "Running", "result_of", "run_jobs"]
@@ -34,14 +34,14 @@ class Job:
 
     Attributes:
       arm: for people only.
-      config: resolved, with its seed.
+      config: the settings, with the seed of this run.
       split: `test` trains on all of train and scores the test points; `validation` holds out a
         fifth of train and scores that.
       probes: how often to look at the model on the way; 0 is never.
     """
 
     arm: str
-    config: Config
+    config: ResolvedConfig
     split: str
     probes: int = 0
 

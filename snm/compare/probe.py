@@ -18,7 +18,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from snm.batches.csr_blocks import block_of
-from snm.config.settings import Config
+from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset, Points
 from snm.evaluation.evaluate import evaluate_points
 from snm.evaluation.metrics import frequency_groups
@@ -48,10 +48,10 @@ class Probe:
 
     Args:
       dataset: as trained on.
-      config: resolved; of the arm that is trained.
+      config: of the arm that is trained.
     """
 
-    def __init__(self, dataset: Dataset, config: Config):
+    def __init__(self, dataset: Dataset, config: ResolvedConfig):
         num_labels = dataset.train.num_labels
         self._dataset, self._spec = dataset, head_spec(config, num_labels)
         rng = np.random.default_rng(_SEED)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from snm.config.settings import Config
+from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset
 from snm.errors import InputError
 from snm.runs.folder import read_json, write_json
@@ -41,20 +41,19 @@ def run_task(task: Path) -> dict[str, Any]:
     """
     from snm.compare.probe import Probe
     from snm.data.load import load
-    from snm.runs.events import Finished, Stepped
-    from snm.trainer.training import Started, training
+    from snm.runs.events import Finished, Started, Stepped
+    from snm.trainer.training import training
 
     asked = read_json(task)
     name = task.name.removesuffix(".task.json")
     folder = task.parent
-    config = Config(**asked["config"])
+    config = ResolvedConfig(**asked["config"])
     dataset = load(asked["data"])
     if asked["split"] == "validation":
         dataset = dataset.split(VALIDATION_FRACTION, seed=0)
     probe, every = None, 0
     if asked["probes"]:
         steps = -(-dataset.train.num_points // config.batch_size)
-        assert config.epochs != "auto"
         every = max(1, config.epochs // asked["probes"]) * steps
         probe = Probe(dataset, config)
     total, told, result = 0, 0.0, {}
@@ -77,7 +76,7 @@ def run_task(task: Path) -> dict[str, Any]:
 
 
 def _bounds(
-    run: Path, dataset: Dataset, config: Config, metrics: dict[str, float]
+    run: Path, dataset: Dataset, config: ResolvedConfig, metrics: dict[str, float]
 ) -> dict[str, Any]:
     """Generalization bounds of a run, its margins measured on a random part of train."""
     from snm.bounds.measure import bounds_of_run, measure

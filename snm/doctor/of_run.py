@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from snm.config.settings import Config, read_config
+from snm.config.resolved import ResolvedConfig, read_resolved
 from snm.data.load import load as load_dataset
 from snm.doctor.findings import Finding
 from snm.errors import InputError
@@ -26,7 +26,7 @@ def examine_run(path: Path) -> list[Finding]:
 
 def _examine(folder: RunFolder) -> Iterator[Finding]:
     try:
-        config = read_config(folder.config)
+        config = read_resolved(folder.config)
         facts = read_json(folder.facts)
     except InputError as error:
         yield Finding("error", "settings", str(error), "the folder is damaged: train anew")
@@ -40,10 +40,9 @@ def _examine(folder: RunFolder) -> Iterator[Finding]:
         yield from _versions(read_json(folder.result))
 
 
-def _progress(folder: RunFolder, config: Config) -> Iterator[Finding]:
+def _progress(folder: RunFolder, config: ResolvedConfig) -> Iterator[Finding]:
     saved = []
-    members = 1 if config.members == "auto" else config.members
-    for member in range(1, members + 1):
+    for member in range(1, config.members + 1):
         for name in phase_names(member):
             step = folder.checkpoints(config.keep_checkpoints, name).latest()
             if step is not None:

@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 
 from snm.checkpoints.store import Checkpoints
-from snm.config.settings import Config, read_config, write_config
+from snm.config.resolved import ResolvedConfig, read_resolved
+from snm.config.settings import Config, write_config
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.system.files import write_whole
@@ -92,7 +93,7 @@ class RunFolder:
         """The vectoriser of texts, if there is one."""
         return self.path / "vectorizer.json"
 
-    def check(self, config: Config, facts: dict[str, Any]) -> None:
+    def check(self, config: ResolvedConfig, facts: dict[str, Any]) -> None:
         """Checks that the folder is new, empty, or holds the same run; writes nothing.
 
         Args:
@@ -115,7 +116,7 @@ class RunFolder:
             path.stem in stems or path.name == LOCK for path in self.path.iterdir()
         )
 
-    def write(self, config: Config, facts: dict[str, Any], weighting: Weighting,
+    def write(self, config: ResolvedConfig, facts: dict[str, Any], weighting: Weighting,
               names: tuple[str, ...] | None, vectorizer: Path | None = None) -> None:  # fmt: skip
         """Creates the folder and the files that do not change during training, `config.toml` last.
 
@@ -147,8 +148,8 @@ class RunFolder:
             reason = (error.strerror or str(error)).lower()
             raise InputError(f"--run-dir {self.path}", reason, "a folder to write to") from error
 
-    def _check_same_run(self, config: Config, facts: dict[str, Any]) -> None:
-        old, old_facts = read_config(self.config), read_json(self.facts)
+    def _check_same_run(self, config: ResolvedConfig, facts: dict[str, Any]) -> None:
+        old, old_facts = read_resolved(self.config), read_json(self.facts)
         if old_facts["sha256"] != facts["sha256"]:
             found = f"a run on other data ({old_facts['data']})"
             raise InputError(str(self.path), found, "the same data: choose another --run-dir")

@@ -8,7 +8,7 @@ from typing import Any
 
 from jax.sharding import Mesh
 
-from snm.config.settings import Config, read_config
+from snm.config.resolved import ResolvedConfig, read_resolved
 from snm.data.formats.dispatch import read_names
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
@@ -16,38 +16,11 @@ from snm.errors import InputError
 from snm.model.from_config import make_model
 from snm.model.inference import join
 from snm.model.model import Model, TrainState
-from snm.model.placement import abstract_on, joined
+from snm.model.placement import abstract_on, join_on_mesh
 from snm.model.predictor import Predictor
 from snm.runs.folder import RunFolder, phase_names, read_json
 
-__all__ = ["assemble", "load", "load_member", "whole"]
-
-
-def _member(folder: RunFolder, config: Config, model: Model, member: int,
-            finished: bool, mesh: Mesh | None = None) -> TrainState:  # fmt: skip
-    """Loads a member's best checkpoint, or its last one if the run had no validation points."""
-    train, refit = phase_names(member)
-    checkpoints = folder.checkpoints(config.keep_checkpoints, train)
-    step = checkpoints.best()
-    # A refit starts from new parameters: until it is finished, the first training is better.
-    if config.refit and finished:
-        refitted = folder.checkpoints(config.keep_checkpoints, refit)
-        if refitted.latest() is not None:
-            checkpoints, step = refitted, refitted.latest()
-    if step is None:
-        raise InputError(str(folder.path), "no checkpoint", "a run that has saved one")
-    return checkpoints.load(step, abstract_on(mesh, model))
-
-
-def whole(folder: RunFolder, config: Config, model: Model, mesh: Mesh | None) -> bool:
-    """Whether the checkpoints of all members of a finished run are intact."""
-    assert config.members != "auto"  # resolved
-    try:
-        for member in range(1, config.members + 1):
-            _member(folder, config, model, member, finished=True, mesh=mesh)
-    except InputError:
-        return False
-    return True
+__all__ = ["assemble", "checkpoints_intact", "load", "load_member"]
 
 
 def load(run: str | Path) -> Predictor:
@@ -72,23 +45,12 @@ def load_member(run: str | Path, member: int, mesh: Mesh | None = None) -> tuple
     """
     folder, config, facts = _opened(run)
     finished = folder.result.exists()
-    assert config.members != "auto"  # resolved
     member = min(member, config.members if finished else 1)
     model = make_model(config, facts["num_features"], facts["num_labels"], 1)
     return model, _member(folder, config, model, member, finished, mesh)
 
 
-def _opened(run: str | Path) -> tuple[RunFolder, Config, dict[str, Any]]:
-    folder = RunFolder(Path(run))
-    if not folder.config.exists():
-        raise InputError(str(run), "no config.toml", "the folder of a run (`snm train`)")
-    config = read_config(folder.config)
-    # Old runs do not have the setting; they have one member.
-    members = 1 if config.members == "auto" else config.members
-    return folder, dataclasses.replace(config, members=members), read_json(folder.facts)
-
-
-def assemble(folder: RunFolder, config: Config, facts: dict[str, Any], weighting: Weighting,
+def assemble(folder: RunFolder, config: ResolvedConfig, facts: dict[str, Any], weighting: Weighting,
              names: tuple[str, ...] | None, finished: bool,
              mesh: Mesh | None = None) -> Predictor:  # fmt: skip
     """Builds the predictor of a run from its checkpoints, on one device or on a mesh.
@@ -106,11 +68,45 @@ def assemble(folder: RunFolder, config: Config, facts: dict[str, Any], weighting
       InputError: a checkpoint is missing.
     """
     model = make_model(config, facts["num_features"], facts["num_labels"], 1)
-    assert config.members != "auto"  # resolved
     members = config.members if finished else 1
     states = [_member(folder, config, model, member, finished, mesh)
               for member in range(1, members + 1)]  # fmt: skip
     model = dataclasses.replace(model, members=members)
-    state = join(states) if mesh is None else joined(states, mesh)
+    state = join(states) if mesh is None else join_on_mesh(states, mesh)
     texts = Vectorizer.read(folder.vectorizer) if folder.vectorizer.exists() else None
     return Predictor(model, state, weighting, names, vectorizer=texts, mesh=mesh)
+
+
+def checkpoints_intact(
+    folder: RunFolder, config: ResolvedConfig, model: Model, mesh: Mesh | None
+) -> bool:
+    """Whether the checkpoint of every member of a finished run can be read as it was written."""
+    try:
+        for member in range(1, config.members + 1):
+            _member(folder, config, model, member, finished=True, mesh=mesh)
+    except InputError:
+        return False
+    return True
+
+
+def _opened(run: str | Path) -> tuple[RunFolder, ResolvedConfig, dict[str, Any]]:
+    folder = RunFolder(Path(run))
+    if not folder.config.exists():
+        raise InputError(str(run), "no config.toml", "the folder of a run (`snm train`)")
+    return folder, read_resolved(folder.config), read_json(folder.facts)
+
+
+def _member(folder: RunFolder, config: ResolvedConfig, model: Model, member: int,
+            finished: bool, mesh: Mesh | None = None) -> TrainState:  # fmt: skip
+    """Parameters of a member's best checkpoint, or of its last where nothing was watched."""
+    train, refit = phase_names(member)
+    checkpoints = folder.checkpoints(config.keep_checkpoints, train)
+    step = checkpoints.best()
+    # An unfinished refit is worth less than the checkpoint before it.
+    if config.refit and finished:
+        again = folder.checkpoints(config.keep_checkpoints, refit)
+        if again.latest() is not None:
+            checkpoints, step = again, again.latest()
+    if step is None:
+        raise InputError(str(folder.path), "no checkpoint", "a run that has saved one")
+    return checkpoints.load(step, abstract_on(mesh, model))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from rich.console import Console
 from rich.progress import (
@@ -17,7 +16,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from snm.runs.events import Evaluated, Started, Stepped
+from snm.runs.events import Evaluated, Event, Started, Stepped
 
 __all__ = ["in_notebook", "with_bar"]
 
@@ -27,7 +26,7 @@ def in_notebook() -> bool:
     return Console().is_jupyter and importlib.util.find_spec("ipywidgets") is not None
 
 
-def with_bar(events: Iterable[Any], console: Console | None = None) -> Iterator[Any]:
+def with_bar(events: Iterable[Event], console: Console | None = None) -> Iterator[Event]:
     """Yields the events of `snm.training` unchanged, and draws a progress bar for each phase.
 
     Args:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol
 
 from snm.config.settings import read_config
 from snm.errors import InputError, StoppedError
-from snm.runs.events import Evaluated, Finished, Noted, Started, Stepped
+from snm.runs.events import Evaluated, Event, Finished, Noted, Started, Stepped
 from snm.runs.folder import RunFolder, read_json, write_json
 
 __all__ = ["TRACKERS", "Point", "Tracker", "check_trackers", "tracked"]
@@ -152,7 +152,7 @@ def check_trackers(names: Iterable[str]) -> None:
             raise InputError(f"--log-to {name}", found, expected)
 
 
-def tracked(events: Iterable[Any], names: Iterable[str], run_dir: str | Path) -> Iterator[Any]:
+def tracked(events: Iterable[Event], names: Iterable[str], run_dir: str | Path) -> Iterator[Event]:
     """Yields the events of `snm.training` unchanged, and logs them to services.
 
     A service that fails during the run is reported once and not used again, so that it does not end
@@ -171,7 +171,7 @@ def tracked(events: Iterable[Any], names: Iterable[str], run_dir: str | Path) ->
     return _tracked(events, _Services(names, RunFolder(Path(run_dir)))) if names else iter(events)
 
 
-def _tracked(events: Iterable[Any], services: _Services) -> Iterator[Any]:
+def _tracked(events: Iterable[Event], services: _Services) -> Iterator[Event]:
     phase, metrics, status = "train", {}, "failed"
     try:
         for event in events:

@@ -20,8 +20,8 @@ from snm import __version__
 from snm.errors import InputError
 from snm.export.index import IndexedPredictor
 from snm.model.predictor import Predictor
-from snm.serve.command import Serve
 from snm.serve.engine import Engine, FullError
+from snm.serve.limits import Limits
 
 __all__ = ["make_app"]
 
@@ -59,21 +59,21 @@ class _TooLargeError(Exception):
     pass
 
 
-def make_app(predictor: Predictor | IndexedPredictor, options: Serve) -> FastAPI:
+def make_app(predictor: Predictor | IndexedPredictor, limits: Limits) -> FastAPI:
     """Builds the application, which starts and stops its engine.
 
     Args:
       predictor: the model, or the model with an index.
-      options: limits.
+      limits: of the requests.
     """
     model = predictor.model
     exact = predictor.predictor if isinstance(predictor, IndexedPredictor) else predictor
     meters = _Metrics()
-    most = min(options.max_k, model.head.num_labels)
+    most = min(limits.max_k, model.head.num_labels)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        engine = Engine(predictor, most=most, queue=options.queue, on_batch=meters.batches.observe)
+        engine = Engine(predictor, most=most, queue=limits.queue, on_batch=meters.batches.observe)
         engine.warm()
         meters.waiting.set_function(lambda: engine.waiting)
         engine.start()
@@ -82,7 +82,7 @@ def make_app(predictor: Predictor | IndexedPredictor, options: Serve) -> FastAPI
         await engine.stop()
 
     app = FastAPI(title="snm", version=__version__, lifespan=lifespan)
-    app.add_middleware(_Limited, most=options.max_bytes)
+    app.add_middleware(_Limited, most=limits.max_bytes)
     app.add_middleware(_Counted, meters=meters)  # outermost, to count refused requests too
 
     @app.exception_handler(RequestValidationError)
@@ -108,7 +108,7 @@ def make_app(predictor: Predictor | IndexedPredictor, options: Serve) -> FastAPI
         """The labels of each point with the highest scores."""
         if question.k > most:
             raise InputError("k", str(question.k), f"1 to {most}")
-        rows = _rows(question, exact, options.max_points)
+        rows = _rows(question, exact, limits.max_points)
         labels, scores = await app.state.engine.answer(rows, question.k)
         answers = []
         for row, row_scores in zip(labels, scores, strict=True):

@@ -6,13 +6,13 @@ import os
 from pathlib import Path
 from typing import Literal
 
-import jax
-
 __all__ = ["folder", "keep_programs"]
 
 
 def keep_programs() -> None:
     """Makes JAX store compiled programs in the cache folder, so that later starts are faster."""
+    import jax  # here, since reading data needs no jax
+
     place = folder("default")
     if place is not None:
         jax.config.update("jax_compilation_cache_dir", str(place / "compiled"))

@@ -16,13 +16,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from snm.losses.reductions import MASKED
+
 __all__ = ["MASKED", "Mined", "ThresholdRange", "collect_above", "find_threshold", "mined_weights"]
-
-MASKED = -1e30
-"""The score of a label that must not be chosen.
-
-It is finite, so that no gradient becomes 0 * inf. Every surrogate and softmax give it loss 0 and
-gradient 0."""
 
 _WORD_BITS = 32
 _MAX_PASSES = 64  # an interval of float32 numbers closes in fewer

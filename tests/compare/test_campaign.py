@@ -20,7 +20,8 @@ from snm.compare.probe import Probe
 from snm.compare.report.summary import interval, summarized
 from snm.compare.report.tables import markdown, sheets
 from snm.config.resolve import resolve
-from snm.config.settings import LISTWISE, read_config
+from snm.config.settings import read_config
+from snm.losses.sampled import LOSSES
 from snm.runs.folder import read_json
 
 TOML = """
@@ -93,12 +94,13 @@ def test_arms_have_names_and_baselines():
 
 def test_listwise_losses_are_arms_of_their_own(folder):
     base = snm.preset("paper")
-    losses = ("bowl", *LISTWISE)
+    listwise = [name for name in LOSSES if LOSSES[name].listwise]
+    losses = ("bowl", *listwise)
     arms = plan_arms(base, mined=(2,), losses=losses, exclude_all=True)
     # Their lists leave all known labels out already: no such arm twice.
     assert [arm.name for arm in arms] == [
         BASELINE, "top-2", f"{BASELINE}-exclude-all", "top-2-exclude-all",
-        *(f"{loss}-{name}" for loss in LISTWISE for name in (BASELINE, "top-2")),
+        *(f"{loss}-{name}" for loss in listwise for name in (BASELINE, "top-2")),
     ]  # fmt: skip
     by_name = {arm.name: arm for arm in arms}
     arm = by_name["listmle-top-2"]
@@ -126,6 +128,7 @@ def test_every_extra_fits_a_data_set_and_every_arm_has_as_many_trials(folder):
     [
         (["--extras", "aneal"], "--extras: found 'aneal', expected for example anneal"),
         (["--mined", "3", "3"], "--mined: found 3 twice"),
+        (["--losses", "bowls"], "--losses: found 'bowls', expected bowl or powl or"),
         (["--mined", "9"], "found 9 mined of 8 sampled labels"),
         (["--seeds", "0"], "--seeds: found 0, expected 1 or more"),
         (["--tune-epochs", "0"], "--tune-epochs: found 0"),

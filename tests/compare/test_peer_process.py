@@ -271,7 +271,7 @@ def test_a_place_that_cannot_be_written_to(
 # A process that has the fake in its table; what it answers is a line of Python.
 _CHILD = """
 import sys, numpy as np
-from snm.compare import peers
+from snm.compare import peer_process as peers
 def answer(x, y, x_test, *, k, seed, threads):
     {line}
     return np.tile(np.arange(k), (x_test.shape[0], 1)), 1.0, 1.0
@@ -341,7 +341,7 @@ def test_a_peak_is_not_that_of_the_process_which_started_it() -> None:
     if not Path("/proc/self/status").exists():
         pytest.skip("memory of a process is told otherwise here")
     held = np.ones(1 << 27, np.uint8)  # 128 MiB here, to be told from what the child needs
-    code = "from snm import memory; print(memory.resident_memory(), memory.peak_memory())"
+    code = "from snm.system import memory; print(memory.resident_memory(), memory.peak_memory())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     now, peak = (int(word) for word in done.stdout.split())
     assert 0 < now <= peak < peak_memory()

@@ -151,7 +151,7 @@ def test_a_split_by_fraction(tmp_path, monkeypatch):
     data, rows = read(tmp_path / "out")
     assert [row[0] for row in rows] == [str(i) for i in np.flatnonzero(~drawn)]
     assert data.test.num_points == drawn.sum() and 60 < drawn.sum() < 140
-    # Words of test texts alone are no features: nothing is learned of them.
+    # Words that occur in test texts only are not in the vocabulary.
     vocabulary = Vectorizer.read(tmp_path / "out" / "vectorizer.json").vocabulary
     assert vocabulary == ("shared", *(texts[i].split()[0] for i in np.flatnonzero(~drawn)))
     call("data", "import", source, "--out", tmp_path / "again", "--test-fraction", "0.25")
@@ -209,9 +209,14 @@ def test_labels_are_kept_by_name(tmp_path):
         ("a.txt", "only words\n", [], "--format, one of jsonl, csv, raw"),
         ("a.txt", "only words\n", ["--format=fasttext"], "a.txt:1: found a line without __label__"),
         ("a.txt", "only words\n", ["--format=raw"], "--label-file: found none"),
-        ("a.jsonl", '{"text": "x", "labels": ["a"]}\n', [], "found no word in 1 of 1 texts"),
+        (
+            "a.jsonl",
+            '{"text": "x", "labels": ["a"]}\n',
+            [],
+            "no word that occurs in at least 1 of 1 texts",
+        ),
         ("a.jsonl", '{"text": "xx", "labels": []}\n', [], "data: found no label"),
-        ("a.jsonl", "", [], "found no word in 1 of 0 texts"),
+        ("a.jsonl", "", [], "found no word that occurs in at least 1 of 0 texts"),
         ("a.jsonl", "{}", ["--test-fraction=1"], "--test-fraction: found 1.0"),
         ("a.jsonl", "{}", ["--ngrams", "2", "1"], "--ngrams: found 2 1"),
         ("a.jsonl.gz", gzip.compress(b'{"text"' * 99, mtime=0)[:-9], [], "truncated gzip"),

@@ -229,10 +229,10 @@ def test_sums_of_rows_over_either_axis(axis, data_axis):
     """6 points over 11 rows in 4 or 2 shards, compared with a dense float64 product."""
     rng = np.random.default_rng(0)
     mesh = make_mesh("data=4,label=2", 203, 32)
-    parts, lanes = mesh.shape[axis], 4
+    parts, data_parts = mesh.shape[axis], 4
     table = rng.normal(size=(11, 3)).astype(np.float32)
     padded = np.pad(table, [(0, -11 % parts), (0, 0)])
-    dense = rng.normal(size=(lanes, 6, 11)) * (rng.random((lanes, 6, 11)) < 0.4)
+    dense = rng.normal(size=(data_parts, 6, 11)) * (rng.random((data_parts, 6, 11)) < 0.4)
     if data_axis is None:
         dense = np.broadcast_to(dense[:1], dense.shape)
 
@@ -250,8 +250,8 @@ def test_sums_of_rows_over_either_axis(axis, data_axis):
         return shard.row_sums(rows, jax.tree.map(lambda x: x[0], block))[None]
 
     blocks = jax.tree.map(lambda *leaves: np.stack(leaves), *map(block, dense))
-    rows_spec, lane = PartitionSpec(axis, None), PartitionSpec(OVER_DATA)
-    sums = on_mesh(mesh, own, (rows_spec, lane), lane)
+    rows_spec, part = PartitionSpec(axis, None), PartitionSpec(OVER_DATA)
+    sums = on_mesh(mesh, own, (rows_spec, part), part)
     found = jax.jit(sums)(padded, blocks)
     np.testing.assert_allclose(found, dense @ table.astype(np.float64), rtol=1e-5, atol=1e-5)
 
@@ -271,7 +271,7 @@ def compiled_step(mesh, num_labels=200_000, features=100_000, **changes):
     labels.resize(64, num_labels)
     source = make_source(model.head, matrix, labels, batch_size=32, seed=0, weight_of_term="mean",
                          resident=False, sampler="uniform", frequency_power=0.75,
-                         lanes=mesh.shape["data"])  # fmt: skip
+                         data_parts=mesh.shape["data"])  # fmt: skip
     step = compiled_steps(model, source, source.shape(0), mesh)
     return step.lower(abstract_on(mesh, model), (), source.stack(0, 1)).compile()
 
@@ -355,8 +355,8 @@ def test_a_feature_shard_may_be_empty():
     dense = np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32)
     ids, starts = np.tile(np.arange(3, dtype=np.int32), 8), np.arange(0, 25, 3, dtype=np.int32)
     whole = compiled_top(model, 5, None)(state, SparseRows(ids, dense.reshape(-1), starts))
-    lanes = SparseRows(ids.reshape(8, 3), dense, np.tile(np.int32([0, 3]), (8, 1)))
-    found = compiled_top(model, 5, devices)(spread(state, devices), lanes)
+    stacked = SparseRows(ids.reshape(8, 3), dense, np.tile(np.int32([0, 3]), (8, 1)))
+    found = compiled_top(model, 5, devices)(spread(state, devices), stacked)
     np.testing.assert_array_equal(found.slots, whole.slots)
     np.testing.assert_allclose(found.scores, whole.scores, rtol=1e-5, atol=1e-6)
 
@@ -374,7 +374,7 @@ def test_the_non_finite_error_on_a_mesh_names_tensor_and_row(mesh, tmp_path, mon
         batch = stack(self, first, count)
         if first == 3:
             values, starts = batch.features.values[0], batch.features.starts[0]
-            if self.lanes > 1:
+            if self.data_parts > 1:
                 values, starts = values[0], starts[0]
             values[starts[2] : starts[3]] = np.nan
         return batch

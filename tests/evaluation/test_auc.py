@@ -7,9 +7,9 @@ from scipy import sparse
 
 import snm
 from snm.data.dataset import Points
-from snm.evaluation import auc as areas
 from snm.evaluation.auc import Areas
 from snm.evaluation.evaluate import evaluate_points, metric_names
+from snm.model import pair_counts
 from snm.theory import auc
 from snm.trainer.evaluate import evaluate
 from snm.trainer.training import train
@@ -63,7 +63,7 @@ def score(predictor, points, **options):
 def test_it_is_the_mean_of_the_areas_of_points(predictor, block, monkeypatch):
     from snm.model.predictor import _compiled_order
 
-    monkeypatch.setattr(areas, "_BLOCK", block)
+    monkeypatch.setattr(pair_counts, "_BLOCK", block)
     _compiled_order.cache_clear()
     points, truth = made()
     scores = whole_scores(predictor, points.features)

@@ -15,9 +15,10 @@ from snm.config.settings import preset
 from snm.data.dataset import Points
 from snm.distributed.dataset import seen_labels
 from snm.errors import InputError
-from snm.evaluation import auc as areas
+from snm.evaluation.evaluate import evaluate_points
 from snm.export.index import IndexedPredictor, Settings, build_index
 from snm.export.measure import measure
+from snm.model import pair_counts
 from snm.model.predictor import _compiled_order, compiled_top
 from snm.runs.events import Stepped
 from snm.theory.auc import empirical_auc
@@ -118,7 +119,7 @@ def test_answers_are_the_best_of_the_others(trained, monkeypatch, block):
 @pytest.mark.parametrize("block", [4096, 16], ids=["one block", "three, the last overlapping"])
 def test_the_area_counts_them_below_all_others(trained, monkeypatch, block):
     """Also where one is relevant after all: it then ties with the rest of them."""
-    monkeypatch.setattr(areas, "_BLOCK", block)
+    monkeypatch.setattr(pair_counts, "_BLOCK", block)
     _compiled_order.cache_clear()
     predictor, test = snm.load(trained), visits().test
     truth = test.labels.toarray()
@@ -127,9 +128,7 @@ def test_the_area_counts_them_below_all_others(trained, monkeypatch, block):
     whole[test.features.toarray() != 0] = -1e9
     expected = np.mean([empirical_auc(whole[i], truth[i] > 0) for i in range(30)])
     points = Points(test.features, sparse.csr_matrix(truth))
-    found = snm.evaluation.evaluate.evaluate_points(
-        predictor, points, np.ones(ITEMS, np.int64), 200, auc=True
-    )
+    found = evaluate_points(predictor, points, np.ones(ITEMS, np.int64), 200, auc=True)
     assert found["metrics"]["AUC"] == pytest.approx(100 * expected, rel=1e-9)
     _compiled_order.cache_clear()
 

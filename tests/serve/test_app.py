@@ -21,7 +21,7 @@ import snm
 from snm.data.vectorizer import Vectorizer
 from snm.serve import engine as engines
 from snm.serve.app import make_app
-from snm.serve.command import Serve
+from snm.serve.limits import Limits
 
 WORDS = tuple(f"word{j}" for j in range(tiny.FEATURES))
 
@@ -47,7 +47,7 @@ def serving(predictor, run, **options):
     """Runs a real server on a free port in a thread; yields its address and the server."""
     from snm.serve.cli import _listen
 
-    app = make_app(predictor, Serve(run, **options))
+    app = make_app(predictor, Limits(**options))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
     with _listen("127.0.0.1", 0) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})

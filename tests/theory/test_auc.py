@@ -48,7 +48,7 @@ def test_auc_refuses():
         ([1.0, 2.0], [True, True], "at least one of each"),
         ([1.0, np.nan], [True, False], "NaN"),
         ([1.0], [True, False], "each"),
-        ([1.0, 2.0], [1, -1], "truth values"),
+        ([1.0, 2.0], [1, -1], "values other than 0 and 1, expected booleans"),
     ):
         with pytest.raises(InputError, match=what):
             auc.empirical_auc(scores, truth)
@@ -86,7 +86,7 @@ def test_psi_bounds_and_limits():
         assert 3 ** max(m, n) <= rank_matrices.psi(m, n) <= 3 ** (m * n)
     assert rank_matrices.psi(1, 5) == 3**5
     assert rank_matrices.psi(30, 30) > 10**50
-    with pytest.raises(InputError, match="take psi"):
+    with pytest.raises(InputError, match="use psi"):
         rank_matrices.count_by_graphs(4, 5)
 
 

@@ -64,9 +64,9 @@ def page(results: Record) -> str:
         ]  # fmt: skip
     inside = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True,
                          lstrip_blocks=True, keep_trailing_newline=True)  # fmt: skip
-    text = resources.files("snm.compare").joinpath("report.html.j2").read_text(encoding="utf-8")
+    template = resources.files("snm.compare.report").joinpath("report.html.j2")
     drawn = [(key, title, [plot for plot in found if plot.rows]) for key, title, found in sections]
-    return inside.from_string(text).render(
+    return inside.from_string(template.read_text(encoding="utf-8")).render(
         results=results,
         about=results["data"],
         verdict=verdict(results),

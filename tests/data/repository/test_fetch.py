@@ -167,9 +167,9 @@ def test_every_mirror_is_named_when_none_works(server, tmp_path):
     message = str(error.value)
     assert "/gone.zip: HTTP 404" in message
     assert "/page.zip: a web page instead of an archive" in message
-    assert f"/good.zip: another hash than {digest}" in message
-    assert message.endswith("expected one, or --from-file ARCHIVE")
-    # Bytes of a wrong hash are not kept: the next call begins anew.
+    assert f"/good.zip: the hash is not {digest}" in message
+    assert message.endswith("expected a working mirror, or --from-file ARCHIVE")
+    # Bytes with a wrong hash are not kept: the next call starts over.
     kept = {path.name for path in (tmp_path / ".downloads").rglob("*") if path.is_file()}
     assert not any(name.endswith(".part") for name in kept)
 
@@ -332,13 +332,12 @@ def test_by_name_on_the_command_line(server, tmp_path, monkeypatch, capsys):
     good, other = entry(server, "/good.zip"), entry(server, "/gone.zip")
     entries = (good, Entry("Other", other.mirrors))
     monkeypatch.setattr(registry, "read_registry", lambda: entries)
-    monkeypatch.setattr("snm.cli.data_fetch.read_registry", lambda: entries)
     call("data", "fetch", "tiny-20")
     shown = capsys.readouterr().out
     place = cache_folder("default") / "datasets" / "Tiny-20"
     assert f"Tiny-20 is in {place}" in shown and "next: snm train Tiny-20 --run-dir RUN" in shown
     call("data", "fetch", "Tiny-20")
-    assert "is here already" in capsys.readouterr().out
+    assert "is already in" in capsys.readouterr().out
     # The name stands for the data from then on.
     assert snm.load_data("Tiny-20").train.num_points == 60
     call("data", "stats", "tiny-20", "--json")
