@@ -160,7 +160,7 @@ class Wanted(NamedTuple):
 def loss_of(case: Case, rows, bias, queries, log_scale, *, ranks=None):
     """The weighted sum of the terms' losses; float64 in, float64 out."""
     spec, terms, sample = case.spec, case.terms, case.sample
-    if spec.list_loss is not None:
+    if spec.head_loss.per_list:
         return lists_of(case, rows, bias, queries, log_scale)
     row = row_of_term(case)
     kept = jnp.asarray(negatives_of(case))
@@ -201,7 +201,7 @@ PSI = {
 
 def lists_of(case: Case, rows, bias, queries, log_scale):
     """The losses of lists, point by point, each list written out and summed as it is defined."""
-    spec, of = case.spec, case.spec.list_loss
+    spec, of = case.spec, case.spec.head_loss
     ids, weights = np.asarray(case.terms.ids), np.asarray(case.terms.values, np.float64)
     of_row, kept = row_of_term(case), negatives_of(case)
     scores = (queries * jnp.exp(log_scale)) @ rows.T + bias[None, :]
@@ -217,11 +217,11 @@ def lists_of(case: Case, rows, bias, queries, log_scale):
         share = jnp.exp(every / of.temperature)
         psi = functools.partial(PSI[of.transformation], of=of)
         grades = psi(np.r_[np.full(len(mine), of.grade), np.zeros(len(rivals))])
-        if spec.loss == "smoothed-dcg":
+        if of.name == "smoothed-dcg":
             value = -share[: len(mine)].sum() / share.sum()
-        elif spec.loss == "listnet":
+        elif of.name == "listnet":
             value = -(grades / grades.sum()) @ jnp.log(psi(every) / psi(every).sum())
-        elif spec.loss == "rankcosine":
+        elif of.name == "rankcosine":
             cosine = grades @ psi(every) / jnp.sqrt((grades @ grades) * (psi(every) @ psi(every)))
             value = (1 - cosine) / 2
         else:  # listmle: one place after the other, the best positive that is left

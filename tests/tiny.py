@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from snm.config.resolved import RESOLVED, ResolvedConfig, unresolved_values
 from snm.config.settings import Config, preset
 from snm.data.dataset import Dataset
 from snm.data.load import load
@@ -33,6 +34,15 @@ FLAGS = [
         "learning_rate", "schedule", "steps_per_dispatch",
     )
 ]  # fmt: skip
+
+
+def resolved(config: Config) -> ResolvedConfig:
+    """Settings without a data set: `auto` keeps what is seen, and learns no multiplier."""
+    values = {name: getattr(config, name) for name in RESOLVED}
+    for name, value in (("seen", "keep"), ("learn_score_scale", False)):
+        values[name] = value if values[name] == "auto" else values[name]
+    assert "auto" not in values.values()
+    return ResolvedConfig(**unresolved_values(config), **values)
 
 
 def rows(count: int, seed: int) -> list[str]:

@@ -1,1 +1,1 @@
-"""Rows of the training set as padded batches, streamed from the host or kept on the device."""
+"""Training points as padded batches, streamed from the host or kept on the device."""

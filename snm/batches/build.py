@@ -1,4 +1,4 @@
-"""The training points of a run as a source of batches: those that this process needs, weighted."""
+"""Builds the source of batches of a run: the points that this process needs, weighted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jax.sharding import Mesh
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.batches.device_parts import lanes_here
+from snm.batches.device_parts import local_data_parts
 from snm.batches.epoch_order import Order
 from snm.batches.source import Source
 from snm.config.settings import Config
@@ -20,17 +20,23 @@ from snm.distributed.dataset import column_counts
 from snm.distributed.mesh import DATA, parse_mesh
 from snm.distributed.processes import of_first
 from snm.head.spec import HeadSpec
-from snm.sampling.frequency import FrequencySampler
-from snm.sampling.in_batch import in_batch_log_weights
+from snm.sampling.protocol import Sampler, SamplerInputs
+from snm.sampling.samplers import SAMPLERS
 from snm.tables.by_row import count_frequent
+from snm.tables.optimizers import ROW_OPTIMIZERS
 
-__all__ = ["Share", "keeps_on_device", "labelled_rows", "make_source", "source_of"]
+__all__ = ["PointCounts", "keeps_on_device", "labelled_rows", "make_source", "source_of"]
 
-_RESIDENT_SHARE = 0.3  # of the device's memory that the training set may take
+_RESIDENT_FRACTION = 0.3  # of the device's memory that the training set may take
 
 
 def labelled_rows(points: Points, rows: NDArray[np.int64] | None) -> NDArray[np.int64]:
-    """Those of some rows (None: of all) that have a label, int64, in their order."""
+    """The rows that have a label, int64, in their order.
+
+    Args:
+      points: n points.
+      rows: int64 [m], rows to choose from; None is all.
+    """
     counts = np.diff(points.labels.indptr)
     return np.flatnonzero(counts) if rows is None else rows[counts[rows] > 0]
 
@@ -43,7 +49,7 @@ def source_of(
     weighting: Weighting,
     mesh: Mesh | None = None,
 ) -> Source:
-    """The loader of a resolved configuration.
+    """The source of batches of a resolved configuration.
 
     Args:
       config: the settings.
@@ -51,17 +57,18 @@ def source_of(
       points: n points, as in the files.
       rows: int [m], those to train on; None is all.
       weighting: of features.
-      mesh: the devices, or None for one; the source makes the lanes of this process's.
+      mesh: the devices, or None for one; the source makes the data parts of this process.
     """
-    lanes = 1 if mesh is None else mesh.shape[DATA]
-    here = range(1) if mesh is None else lanes_here(mesh)
+    data_parts = 1 if mesh is None else mesh.shape[DATA]
+    here = range(1) if mesh is None else local_data_parts(mesh)
     labelled = labelled_rows(points, rows)
-    order = Order.of(len(labelled), config.batch_size, config.seed, lanes)
-    width = order.batch_size // lanes
+    order = Order.of(len(labelled), config.batch_size, config.seed, data_parts)
+    width = order.batch_size // data_parts
     own = order.points_at(here.start * width, here.stop * width)
     mine = labelled[own.start : own.stop]
-    share = Share.of(points.features, points.labels, labelled, own.start, config.sampler)
-    entries = [int(of_points.sum()) for of_points in (share.feature_counts, share.label_counts)]
+    sampler = None if spec.samples_all else SAMPLERS[config.sampler]
+    counts = PointCounts.of(points.features, points.labels, labelled, own.start, sampler)
+    entries = [int(each.sum()) for each in (counts.feature_counts, counts.label_counts)]
     return make_source(
         spec,
         weighting.apply(_rows_of(points.features, mine)),
@@ -69,30 +76,30 @@ def source_of(
         batch_size=config.batch_size,
         seed=config.seed,
         weight_of_term=config.positive_weights,
-        resident=keeps_on_device(config, *(count // lanes for count in entries)),
+        resident=keeps_on_device(config, *(count // data_parts for count in entries)),
         sampler=config.sampler,
         frequency_power=config.frequency_power,
-        lanes=None if mesh is None else lanes,
+        data_parts=None if mesh is None else data_parts,
         own=None if mesh is None else here,
-        share=share,
+        counts=counts,
     )
 
 
 def _rows_of(matrix: csr_matrix, rows: NDArray[np.int64]) -> csr_matrix:
-    """Some rows; the matrix itself where they are all."""
+    """Some rows; the matrix itself if they are all."""
     return matrix if len(rows) == matrix.shape[0] else matrix[rows]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Share:
-    """What a process must know of the points that it does not make batches of.
+class PointCounts:
+    """What a process needs to know of all N points, those that it does not read included.
 
     Attributes:
-      first: the number of its own first point.
-      feature_counts: int [N], features of each of all points.
-      label_counts: int [N], labels of each, 1 at least.
-      label_frequency: int [K], points of each label, where the sampler asks for it.
-      labels: CSR [N, K], where the sampler is in-batch.
+      first: the number of the first point that the process itself makes batches of.
+      feature_counts: int [N], features of each point.
+      label_counts: int [N], labels of each point, at least 1.
+      label_frequency: int [K], points of each label; None unless the sampler needs it.
+      labels: CSR [N, K]; None unless the sampler needs the positives of whole batches.
     """
 
     first: int
@@ -108,24 +115,25 @@ class Share:
         labels: csr_matrix,
         rows: NDArray[np.int64],
         first: int,
-        sampler: str,
-    ) -> Share:
-        """What the points of some rows have, for a process whose own begin at the `first` of them.
+        sampler: type[Sampler] | None,
+    ) -> PointCounts:
+        """Counts some rows of a data set, which become points 0 .. N - 1.
 
         Args:
           features: CSR [n, d].
           labels: CSR [n, K].
           rows: int64 [N], those with a label.
           first: from 0 to N - 1.
-          sampler: uniform, frequency or in-batch.
+          sampler: its class, which says what it needs; None if all labels are negatives.
         """
-        asks = sampler in ("frequency", "in-batch")
+        frequency = sampler is not None and sampler.needs_label_frequency
+        positives = sampler is not None and sampler.needs_batch_positives
         return cls(
             first=first,
             feature_counts=np.diff(features.indptr)[rows],
             label_counts=np.diff(labels.indptr)[rows],
-            label_frequency=column_counts(labels, rows) if asks else None,
-            labels=_rows_of(labels, rows) if sampler == "in-batch" else None,
+            label_frequency=column_counts(labels, rows) if frequency else None,
+            labels=_rows_of(labels, rows) if positives else None,
         )
 
 
@@ -140,72 +148,77 @@ def make_source(
     resident: bool,
     sampler: str,
     frequency_power: float,
-    lanes: int | None = None,
+    data_parts: int | None = None,
     own: range | None = None,
-    share: Share | None = None,
+    counts: PointCounts | None = None,
 ) -> Source:
     """The training points with at least one label, ready to be cut into steps.
 
     Args:
       spec: the head.
-      features: float32 CSR [N, d], weighted; with a share, of its points only.
-      labels: CSR [N, K], likewise.
+      features: float32 CSR [m, d], weighted; with `counts`, the points of the parts in `own`.
+      labels: CSR [m, K], likewise.
       batch_size: points a step; at most all of them.
       seed: of order, positives and samples.
       weight_of_term: sum or mean.
       resident: keep the points on the device.
-      sampler: uniform, frequency or in-batch.
+      sampler: a name of `SAMPLERS`.
       frequency_power: of the frequency sampler.
-      lanes: parts that a batch is cut into on a mesh; a divisor of `batch_size`.
+      data_parts: parts that a mesh cuts a batch into, a divisor of `batch_size`; None without one.
       own: those that this process makes; None for all.
-      share: of the points, all of which have labels; None is all of them.
+      counts: of all points, which all have labels; None if `features` and `labels` are all points.
     """
-    parts = lanes or 1
-    if share is None:
+    parts = data_parts or 1
+    kind = None if spec.samples_all else SAMPLERS[sampler]
+    if counts is None:
         labelled = np.flatnonzero(np.diff(labels.indptr))
-        share = Share.of(features, labels, labelled, 0, sampler)
+        counts = PointCounts.of(features, labels, labelled, 0, kind)
         features, labels = _rows_of(features, labelled), _rows_of(labels, labelled)
-    order = Order.of(len(share.label_counts), batch_size, seed, parts)
+    order = Order.of(len(counts.label_counts), batch_size, seed, parts)
     num_frequent = None
-    on_cpu = lanes is None and not resident and jax.default_backend() == "cpu"
-    if on_cpu and spec.row_optimizer == "sgd":
-        counts = np.bincount(features.indices, minlength=features.shape[1])
-        num_frequent = count_frequent(counts, features.shape[0])
-    by_frequency = in_batch = None
-    if sampler == "frequency":
-        assert share.label_frequency is not None
-        by_frequency = FrequencySampler(share.label_frequency, frequency_power)
-    if sampler == "in-batch":
-        assert share.label_frequency is not None
-        in_batch = in_batch_log_weights(share.label_frequency, order.num_points, order.batch_size)
+    on_cpu = data_parts is None and not resident and jax.default_backend() == "cpu"
+    if on_cpu and ROW_OPTIMIZERS[spec.row_optimizer].linear:
+        of_feature = np.bincount(features.indices, minlength=features.shape[1])
+        num_frequent = count_frequent(of_feature, features.shape[0])
+    draws = None
+    if kind is not None:
+        draws = kind.build(
+            SamplerInputs(
+                num_labels=spec.num_labels,
+                size=spec.sampled + 1,
+                seed=seed,
+                num_points=order.num_points,
+                batch_size=order.batch_size,
+                label_frequency=counts.label_frequency,
+                frequency_power=frequency_power,
+            )
+        )
     return Source(
         spec=spec,
         order=order,
         features=features,
         labels=labels,
-        first=share.first,
-        feature_counts=share.feature_counts,
-        label_counts=share.label_counts,
+        first=counts.first,
+        feature_counts=counts.feature_counts,
+        label_counts=counts.label_counts,
         weight_of_term=weight_of_term,
         resident=resident,
-        sampler=sampler,
-        frequency=by_frequency,
-        in_batch_weights=in_batch,
+        sampler=draws,
         num_frequent=num_frequent,
-        lanes=parts,
+        data_parts=parts,
         own=own,
-        candidates=share.labels,
+        candidates=counts.labels,
     )
 
 
 def keeps_on_device(config: Config, *entries: int) -> bool:
-    """Whether the training set lives on the device: where it is an accelerator with room."""
-    if config.sampler == "in-batch" and parse_mesh(config.mesh)[0] > 1:
-        return False  # the candidates come from the whole batch, which the host sees
+    """Whether the training set lives on the device: an accelerator with room for it."""
+    if SAMPLERS[config.sampler].needs_batch_positives and parse_mesh(config.mesh)[0] > 1:
+        return False  # only the host sees the positives of the whole batch
     if config.data_on != "auto":
         return config.data_on == "device"
     if jax.default_backend() == "cpu":
-        return False  # the host's memory is the device's: nothing to gain
+        return False  # host and device share the memory: nothing to gain
     limit = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit", 0)
-    fits = 8 * sum(entries) < _RESIDENT_SHARE * limit
-    return bool(of_first([int(fits)], 1)[0])  # what devices report may differ a little
+    fits = 8 * sum(entries) < _RESIDENT_FRACTION * limit
+    return bool(of_first([int(fits)], 1)[0])  # processes may see slightly different limits

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
@@ -12,21 +11,36 @@ from scipy.sparse import csr_matrix
 
 from snm.tables.table import SparseRows
 
-__all__ = ["Csr", "block_of", "gather", "padded", "part_of", "take"]
+__all__ = ["Csr", "block_of", "csr_of", "padded", "repeat", "slice_of", "take"]
 
 
 class Csr(NamedTuple):
-    """A sparse matrix as three arrays, on the host or on the device."""
+    """A sparse [m, K] matrix in CSR form, of NumPy or JAX arrays.
+
+    Attributes:
+      starts: integers [m + 1]; row i holds entries starts[i]:starts[i + 1].
+      ids: integers [entries], the column of each entry.
+      values: numbers [entries].
+    """
 
     starts: Any
     ids: Any
     values: Any
 
 
-def padded(counts: NDArray[np.int64], order: NDArray[np.int64]) -> int:
-    """Entries that hold any row of `order`, int [rows, places], by the counts of points, int [N].
+def csr_of(matrix: csr_matrix) -> Csr:
+    """The arrays of a SciPy matrix, which are not copied."""
+    return Csr(matrix.indptr, matrix.indices, matrix.data)
 
-    The most, rounded up by at most an eighth, so that epochs share; -1 in the order is nobody.
+
+def padded(counts: NDArray[np.int64], order: NDArray[np.int64]) -> int:
+    """How many entries a block must hold to fit any of several batches.
+
+    The largest number is rounded up by at most an eighth, so that epochs share compiled programs.
+
+    Args:
+      counts: int [N], entries of each point.
+      order: int [batches, places], points; -1 is an empty place.
     """
     counts = np.append(counts, 0)
     most = max(int(counts[order].sum(axis=1).max()), 8)
@@ -34,28 +48,63 @@ def padded(counts: NDArray[np.int64], order: NDArray[np.int64]) -> int:
     return -(-most // unit) * unit
 
 
-def take(matrix: csr_matrix, points: np.ndarray, entries: int) -> SparseRows:
-    """Rows of a matrix as a padded block; -1 gives an empty row."""
-    begin = matrix.indptr[points]
-    counts = np.where(points >= 0, matrix.indptr[points + 1] - begin, 0)
-    starts = np.zeros(len(points) + 1, np.int32)
-    np.cumsum(counts, out=starts[1:])
-    total = int(starts[-1])
-    place = np.arange(total) + np.repeat(begin - starts[:-1], counts)
-    ids, values = np.zeros(entries, np.int32), np.zeros(entries, np.float32)
-    ids[:total], values[:total] = matrix.indices[place], matrix.data[place]
-    return SparseRows(ids, values, starts)  # type: ignore[arg-type]  # NumPy turns into jax's
+def take(matrix: Csr, points: Any, entries: int) -> SparseRows:
+    """Rows of a matrix as a padded block, in NumPy or, of JAX arrays, inside a compiled step.
+
+    Args:
+      matrix: CSR [m, K].
+      points: int [n], row numbers; -1 gives an empty row.
+      entries: of the block, static: at least as many as the rows have. The rest is padding.
+
+    Returns:
+      A block [n, K] of the same kind of arrays: int32 ids, float32 values, int32 starts.
+    """
+    xp = points.__array_namespace__()
+    begin = matrix.starts[points]
+    counts = xp.where(points >= 0, matrix.starts[points + 1] - begin, 0)
+    starts = xp.concatenate([xp.zeros(1, np.int32), xp.cumsum(counts, dtype=np.int32)])
+    if not matrix.ids.shape[0]:  # no entry to read where the block is padded
+        return SparseRows(xp.zeros(entries, np.int32), xp.zeros(entries, np.float32), starts)
+    entry = xp.arange(entries, dtype=begin.dtype)
+    real = entry < starts[-1]
+    place = xp.where(real, entry + repeat(begin - starts[:-1], counts, entries), 0)
+    ids = xp.where(real, matrix.ids[place], 0).astype(np.int32, copy=False)
+    return SparseRows(
+        ids, xp.where(real, matrix.values[place], 0).astype(np.float32, copy=False), starts
+    )
 
 
-def part_of(matrix: csr_matrix, first: int, last: int, rows: int, entries: int) -> Csr:
-    """Rows first .. last - 1 as NumPy arrays that hold so many rows and entries, empty at the end.
+def repeat(values: Any, counts: Any, total: int) -> Any:
+    """Each value as often as its count says, then the last one up to `total`.
+
+    `numpy.repeat` returns as many values as the counts add up to. A compiled program has to know
+    the length beforehand, for which JAX's has an argument that NumPy's has not.
+
+    Args:
+      values: [n], of NumPy or JAX, n >= 1.
+      counts: int [n], >= 0, at most `total` together.
+      total: length of the result, static.
+    """
+    if values.__array_namespace__() is jnp:
+        return jnp.repeat(values, counts, total_repeat_length=total)
+    found = np.full(total, values[-1])
+    repeated = np.repeat(values, counts)
+    found[: len(repeated)] = repeated
+    return found
+
+
+def slice_of(matrix: csr_matrix, first: int, last: int, rows: int, entries: int) -> Csr:
+    """Rows first .. last - 1, padded to `rows` rows and `entries` entries.
 
     Args:
       matrix: CSR.
-      first: row.
-      last: row after the last.
-      rows: at least as many.
+      first: the first row.
+      last: one past the last row.
+      rows: at least last - first; those beyond are empty.
       entries: at least as many as these rows have.
+
+    Returns:
+      NumPy arrays: int32 starts [rows + 1], int32 ids and float32 values [entries].
     """
     begin, end = int(matrix.indptr[first]), int(matrix.indptr[last])
     starts = np.full(rows + 1, end - begin, np.int32)
@@ -68,18 +117,4 @@ def part_of(matrix: csr_matrix, first: int, last: int, rows: int, entries: int) 
 def block_of(matrix: csr_matrix, points: np.ndarray, at_least: int = 8) -> SparseRows:
     """Rows of a matrix as a block, padded to a power of two entries; -1 gives an empty row."""
     counts = np.append(np.diff(matrix.indptr), 0)[points]
-    return take(matrix, points, 1 << max(int(counts.sum()), at_least).bit_length())
-
-
-def gather(matrix: Csr, points: jax.Array, entries: int) -> SparseRows:
-    """`take` on the device."""
-    begin = matrix.starts[points]
-    counts = jnp.where(points >= 0, matrix.starts[points + 1] - begin, 0)
-    starts = jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(counts, dtype=jnp.int32)])
-    shift = jnp.repeat(begin - starts[:-1], counts, total_repeat_length=entries)
-    entry = jnp.arange(entries, dtype=jnp.int32)
-    real = entry < starts[-1]
-    place = jnp.where(real, entry + shift, 0)
-    return SparseRows(
-        jnp.where(real, matrix.ids[place], 0), jnp.where(real, matrix.values[place], 0), starts
-    )
+    return take(csr_of(matrix), points, 1 << max(int(counts.sum()), at_least).bit_length())

@@ -1,9 +1,9 @@
 """The order of the points in each epoch, the same on any number of machines.
 
-The points are cut into strips: equal ranges, one behind the other. A batch takes as many points of
-each strip, in an order of the strip's own, and a point always stands at its strip's places. So
-whoever makes some of the places of all batches needs the points of some strips only. How many
-strips there are depends on nothing but the batch size.
+The points are cut into strips: equal ranges of consecutive points. A batch takes equally many
+points of each strip, in a random order within the strip, at places of the batch that belong to the
+strip. A process that makes some of the places of every batch therefore reads the points of some
+strips only. The number of strips depends on the batch size alone.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from numpy.typing import NDArray
 __all__ = ["MOST_STRIPS", "Order"]
 
 MOST_STRIPS = 64
-"""Strips of a batch size that this divides; with more, two points of one would meet in fewer
-batches."""
+"""The number of strips if it divides the batch size. With more, two points of one strip would be
+in one batch less often."""
 
 _STREAM_ORDER = 1
 _STREAM_POSITIVES = 2
-_AHEAD = 2  # epochs that the loader's thread may be ahead of the one that trains
+_AHEAD = 2  # epochs that the loader's thread may be ahead of the training thread
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Order:
-    """Which point stands where, as a function of the seed and the epoch alone.
+    """The places of points in batches, a function of the seed and the epoch alone.
 
     Attributes:
       num_points: N.
       batch_size: places of a batch.
-      seed: of the permutations and the draws.
+      seed: seeds the permutations and the draws of positives.
     """
 
     num_points: int
@@ -43,13 +43,20 @@ class Order:
     _epochs: dict[int, tuple[NDArray, NDArray]] = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def of(cls, num_points: int, batch_size: int, seed: int, lanes: int = 1) -> Order:
-        """With no more places than the points fill, and as many for each of `lanes`."""
-        return cls(num_points, min(batch_size, -(-num_points // lanes) * lanes), seed)
+    def of(cls, num_points: int, batch_size: int, seed: int, data_parts: int = 1) -> Order:
+        """An order whose batches have no more places than the points fill, rounded up.
+
+        Args:
+          num_points: N.
+          batch_size: places of a batch, at most.
+          seed: see the attribute.
+          data_parts: divides `batch_size` and the places.
+        """
+        return cls(num_points, min(batch_size, -(-num_points // data_parts) * data_parts), seed)
 
     @property
     def strips(self) -> int:
-        """How many strips there are.
+        """The number of strips.
 
         Example:
           >>> [Order(1000, size, 0).strips for size in (256, 1024, 100, 33)]
@@ -59,7 +66,7 @@ class Order:
 
     @property
     def steps(self) -> int:
-        """Steps of an epoch; where the batch size does not divide N, the last has empty places."""
+        """Steps of an epoch; if the batch size does not divide N, the last has empty places."""
         return -(-self.num_points // self.batch_size)
 
     def points_at(self, first: int, last: int) -> range:
@@ -77,12 +84,16 @@ class Order:
         return strip * self.num_points // self.strips
 
     def points_in(self, step: int, count: int) -> int:
-        """Points of so many steps of one epoch, beginning at a step of the run."""
+        """Points in `count` steps of one epoch, from step `step` of the run on."""
         begin = step % self.steps * self.batch_size
         return min(begin + count * self.batch_size, self.num_points) - begin
 
     def epoch(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """The points of an epoch, int [steps, batch_size] (-1 is nobody), and a draw for each."""
+        """The order of an epoch and a uniform draw for each point, which picks its positive.
+
+        Returns:
+          int64 [steps, batch_size], points, -1 in empty places; float64 [N] in [0, 1).
+        """
         with self._lock:
             if number not in self._epochs:
                 for old in [other for other in self._epochs if abs(other - number) > _AHEAD]:

@@ -1,4 +1,4 @@
-"""`snm bench` for people: what is refused, what is shown on the way, tables, files."""
+"""`snm bench`: checks the arguments, prints a table for each part, writes JSON."""
 
 from __future__ import annotations
 
@@ -11,38 +11,84 @@ import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from tyro.conf import Positional, arg
 
-from snm.bench.command import Bench
 from snm.errors import InputError
-from snm.runs.folder import write_json
 
-__all__ = ["run_bench", "slower", "table_of"]
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+    from rich.table import Table
 
-_WIDTH = 110  # of a table that goes to a file
-_console = Console(highlight=False, markup=False)
-if not _console.is_terminal:
-    _console.width = _WIDTH
+__all__ = ["Bench", "slower", "table_of"]
+
+_WIDTH = 110  # characters of a table without a terminal
 _OF_SAMPLES = ("step", "epoch")  # the parts that have a B and several k'
 _DTYPES = {"cpu": "float32", "gpu": "bfloat16"}
 _WORSE = 1.3  # times a former ratio, where the quartiles also lie apart
 
 
-def run_bench(asked: Bench) -> None:
+@dataclasses.dataclass
+class Bench:
+    """Time each part against the limits of the hardware and against other libraries (peers).
+
+    Compare the ratios: seconds depend on what else the machine does. Our code and its peers take
+    turns in one process, and the rates of the hardware are measured in between. Peers need
+    `pip install 'snm[bench]'`; missing ones are named and left out.
+
+    For example:
+
+      snm bench step --shape amazon670k
+      snm bench step sample --shape eurlex amazoncat --json before.json
+      snm bench step sample --shape eurlex amazoncat --vs before.json
+      snm bench step epoch --shape eurlex --sampled 1024 all --mined 1 16 64 256
+      snm bench step epoch --shape amazon3m --sampled 32768 all --mined 16 256 --device gpu
+    """
+
+    parts: Annotated[Positional[tuple[str, ...]], arg(metavar="[PART ...]")] = ()
+    """Parts to time: read, sample, bag, score_mine, step, growth, epoch, evaluate, predict,
+    checkpoint; all by default."""
+    shape: tuple[Literal["eurlex", "amazoncat", "wikilshtc", "amazon670k", "amazon3m"], ...] = (
+        "eurlex",
+    )
+    """Data sets whose sizes to use; the data are synthetic."""
+    device: Literal["cpu", "gpu"] = "cpu"
+    """Device to run on; without a GPU, `gpu` is skipped with a message."""
+    sampled: tuple[int | Literal["all"], ...] = ()
+    """Labels sampled for each batch (B), for the parts step and epoch; by default the shape's."""
+    mined: tuple[int, ...] = ()
+    """Values of k' to time besides all, for the parts step and epoch; by default the shape's."""
+    compute_dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Type of the factors of matrix products; auto is bfloat16 on a GPU, float32 elsewhere."""
+    repeats: int = 15
+    """Number of measurements; slow parts take fewer."""
+    peers: bool = True
+    """Time the peers too."""
+    json: Path | None = None
+    """Write the results to this file."""
+    vs: Path | None = None
+    """Compare with the file of an earlier run; exit with status 1 if a part is slower."""
+
+    def __call__(self) -> None:
+        """Runs the verb."""
+        _run(self)
+
+
+def _run(asked: Bench) -> None:
     """Times what was asked for, prints a table, writes JSON.
 
     Raises:
-      InputError: an unknown part, no rounds, a file to compare with that is none of ours.
-      SystemExit: with status 1 where `--vs` finds something slower.
+      InputError: an unknown part, too few repeats, or a file for `--vs` that cannot be used.
+      SystemExit: with status 1 if `--vs` finds something slower.
     """
     import jax
 
     from snm.bench.parts import PARTS
+    from snm.runs.folder import write_json
 
+    console = _wide_console()
     for part in asked.parts:
         if part not in PARTS:
             raise InputError(part, "an unknown part", f"one of {', '.join(PARTS)}")
@@ -56,18 +102,20 @@ def run_bench(asked: Bench) -> None:
     if asked.json is not None and not asked.json.resolve().parent.is_dir():
         raise InputError(f"--json {asked.json}", "no such folder", "a file in a folder that exists")
     if asked.device == "gpu" and jax.default_backend() == "cpu":
-        _console.print("no GPU here that jax can use: skipped (is jax's CUDA extra installed?)")
+        console.print("skipped: jax finds no GPU (is its CUDA extra installed?)")
         return
     if asked.device == "cpu":
         jax.config.update("jax_platforms", "cpu")
     names = asked.parts or tuple(PARTS)
     rows: list[dict[str, Any]] = []
     facts = described()
-    with _bar() as bar:
+    with _bar(console) as bar:
         task = bar.add_task("", total=None)
         for shape in asked.shape:
             for part in names:
-                found = _run(part, shape, asked, lambda text: bar.update(task, description=text))
+                found = _time_part(
+                    part, shape, asked, lambda text: bar.update(task, description=text)
+                )
                 rows += found
                 bar.console.print(table_of(found))
                 if asked.json is not None:
@@ -76,13 +124,13 @@ def run_bench(asked: Bench) -> None:
     if before is not None:
         lines = slower(rows, before)
         for line in lines:
-            _console.print(line)
+            console.print(line)
         if lines:
             raise SystemExit(1)
-        _console.print(f"nothing is slower than in {asked.vs}")
+        console.print(f"nothing is slower than in {asked.vs}")
 
 
-def _run(part: str, shape: str, asked: Bench, told: Any) -> list[dict[str, Any]]:
+def _time_part(part: str, shape: str, asked: Bench, told: Any) -> list[dict[str, Any]]:
     import jax.numpy as jnp
 
     from snm.bench.contest import held
@@ -128,23 +176,25 @@ def _read(path: Path) -> list[dict[str, Any]]:
         reason = (error.strerror or str(error)).lower()
         raise InputError(f"--vs {path}", reason, "a file written by --json") from error
     except (ValueError, TypeError, KeyError, IndexError) as error:
-        raise InputError(f"--vs {path}", "another kind of file", "one written by --json") from error
+        raise InputError(
+            f"--vs {path}", "another kind of file", "a file written by --json"
+        ) from error
     return rows
 
 
 def _key(row: dict[str, Any]) -> tuple[Any, ...]:
-    # Rows of before one could choose have what their device has.
+    # Older files do not name the dtype: it was the default of the device.
     dtype = row.get("compute_dtype", _DTYPES.get(row["device"]))
     names = ("part", "shape", "case", "sampled", "mined", "device")
     return *(row[name] for name in names), dtype
 
 
 def slower(rows: Iterable[dict[str, Any]], before: Iterable[dict[str, Any]]) -> list[str]:
-    """A line for each row that lost against an earlier run of the same job.
+    """A line for each row that is slower than in an earlier run of the same job.
 
-    What is compared is the ratio to the floor, which the machine's mood moves least, or the time
-    where a job has no floor. A row lost where its median is 1.3 times the former and its lower
-    quartile is above the former upper one.
+    Compares the ratio to the floor, which depends least on the machine's load, or the time of a job
+    without a floor. A row is slower if its median is more than 1.3 times the former one and its
+    lower quartile is above the former upper quartile.
     """
     former = {_key(row): row for row in before}
     lines = []
@@ -157,7 +207,7 @@ def slower(rows: Iterable[dict[str, Any]], before: Iterable[dict[str, Any]]) -> 
         if new > _WORSE * was and new_low > old_high:
             name = " ".join(str(part) for part in _key(row)[:3] if part)
             mined = "" if row["mined"] is None else f" k' {row['mined']}"
-            lines.append(f"slower: {name}{mined}: {new / was:.2f} times what it was")
+            lines.append(f"slower: {name}{mined}: {new / was:.2f} times the former value")
     return lines
 
 
@@ -172,7 +222,9 @@ def _measure(row: dict[str, Any]) -> tuple[float, float, float]:
 
 
 def table_of(rows: list[dict[str, Any]]) -> Table:
-    """Rows of one part, with their quartiles in brackets."""
+    """The table of one part: medians, with quartiles in parentheses."""
+    from rich.table import Table
+
     title = f"{rows[0]['part']}, {rows[0]['shape']}: median (quartiles)" if rows else "nothing"
     table = Table(title=title, title_justify="left")
     for name in ("case", "ms", "/ floor", "times faster than", "peak MB"):
@@ -240,7 +292,7 @@ def described() -> dict[str, Any]:
 
 
 def _command() -> str:
-    """What was asked for; where its files lie is nobody else's business."""
+    """The command line, without the paths of its files, which are private."""
     words = ["snm", *sys.argv[1:]]
     for flag in ("--json", "--vs"):
         if flag in words[:-1]:
@@ -248,6 +300,17 @@ def _command() -> str:
     return " ".join(words)
 
 
-def _bar() -> Progress:
+def _wide_console() -> Console:
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False)
+    if not console.is_terminal:
+        console.width = _WIDTH
+    return console
+
+
+def _bar(console: Console) -> Progress:
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-    return Progress(*columns, console=_console, transient=True, disable=not _console.is_terminal)
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

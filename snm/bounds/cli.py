@@ -1,34 +1,72 @@
-"""`snm bounds` for people: tables, and in plain words what the bounds do and do not say."""
+"""`snm bounds`: tables, and what the bounds do and do not say."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
-import numpy as np
-from rich import box
-from rich.progress import TaskID
-from rich.table import Table
+from tyro.conf import Positional, arg
 
-from snm.bounds.command import Bounds
 from snm.errors import InputError
-from snm.system.terminal import console, progress_bar, waiting
 
-__all__ = ["run_bounds", "verdicts"]
+__all__ = ["Bounds", "verdicts"]
 
 
-def run_bounds(command: Bounds) -> None:
+@dataclasses.dataclass
+class Bounds:
+    """Evaluate generalization bounds on a trained model, next to its risk on test points.
+
+    Prints the margins of the training points, the share of them below each margin rho, and the
+    right sides of Theorems 6 and 5 of Reddi et al. (2019): as printed, with every hidden factor set
+    to 1, and as proved, without hidden factors. A bound above the largest possible risk is called
+    vacuous; the number of points that would make it nontrivial is printed.
+
+    For example:
+
+      snm bounds runs/eurlex
+      snm bounds runs/eurlex --k 5 --delta 0.01
+      snm bounds runs/eurlex --points 20000 --json
+    """
+
+    run: Annotated[Positional[Path], arg(metavar="RUN")]
+    """Folder of a run."""
+    data: str | None = None
+    """Data set with test points; by default the one that the run was trained on."""
+    k: int | None = None
+    """k of the retrieval loss; by default that of the run."""
+    delta: float = 0.05
+    """The bounds hold with probability 1 - delta, for all margins at once."""
+    rho: tuple[float, ...] = ()
+    """Margins, chosen before the data are seen; by default the largest possible one, halved
+    repeatedly."""
+    points: int | None = None
+    """Number of training points to measure margins on, drawn at random; all by default."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def __call__(self) -> None:
+        """Runs the verb."""
+        _run(self)
+
+
+def _run(command: Bounds) -> None:
     """Measures a run and prints its bounds.
 
     Raises:
       InputError: no run, data that do not fit, or an option out of range.
     """
+    import numpy as np
+    from rich.progress import TaskID
+
     from snm.bounds.measure import bounds_of_run, measure
     from snm.config.settings import read_config
     from snm.runs.folder import RunFolder
     from snm.runs.load import load
     from snm.system.cache_folder import keep_programs
+    from snm.system.terminal import progress_bar, waiting
     from snm.trainer.evaluate import data_of_run
 
     if not 0 < command.delta < 1:
@@ -75,10 +113,10 @@ def run_bounds(command: Bounds) -> None:
 
 
 def verdicts(found: dict[str, Any]) -> list[str]:
-    """In plain words what the bounds of a run say; one sentence or two each.
+    """What the bounds of a run say, in one or two sentences each.
 
     Args:
-      found: From `measure.bounds_of_run`.
+      found: the result of `measure.bounds_of_run`.
     """
     n, out = found["points"], []
     for form, key in (("as proved", "proved"), ("as printed (hidden factors 1)", "printed")):
@@ -92,9 +130,9 @@ def verdicts(found: dict[str, Any]) -> list[str]:
             enough = [row["points_needed"] for row in found["theorem_6"]]
             least = min((count for count in enough if count is not None), default=None)
             text += (
-                f"; it would take more than {least:.2g} points to come below 1 ({n:,} now)"
+                f"; more than {least:.2g} points would be needed to come below 1 ({n:,} now)"
                 if least is not None
-                else "; no number of points would do, for every point is within every margin"
+                else "; no number of points is enough, because every point is within every margin"
             )
         out.append(text + ".")
     five = found["theorem_5"]
@@ -108,15 +146,20 @@ def verdicts(found: dict[str, Any]) -> list[str]:
     else:
         out.append(
             f"Theorem 5 as proved is vacuous: {five['proved']:.3g}, where the loss itself cannot "
-            f"exceed {five['range']:.3g}; it would take more than {five['points_needed']:.2g} "
-            f"points to come below ({n:,} now)."
+            f"exceed {five['range']:.3g}; more than {five['points_needed']:.2g} points would be "
+            f"needed to come below ({n:,} now)."
         )
     if "note" in five:
-        out.append(f"Theorem 5, beside: {five['note']}.")
+        out.append(f"Theorem 5, note: {five['note']}.")
     return out
 
 
 def _print(found: dict[str, Any]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    from snm.system.terminal import console
+
     measured = found["points_measured"]
     part = "" if measured == found["points"] else f", margins measured on {measured:,}"
     console.print(
@@ -129,7 +172,7 @@ def _print(found: dict[str, Any]) -> None:
     quantiles.add_row(*(f"{value:.3g}" for value in found["margin_quantiles"].values()))
     console.print(quantiles)
     console.print(
-        f"risk (share of labels missed by the first {found['k']}): training points "
+        f"risk (share of labels missing from the top {found['k']}): training points "
         f"{found['train_risk']:.4f}, test points {found['test_risk']:.4f}"
     )
     columns = {
@@ -163,11 +206,12 @@ def _print(found: dict[str, Any]) -> None:
             )
         console.print(table)
     console.print(
-        "within: share of the sample with a margin of at most rho. printed: within, the smaller "
-        "of the Gaussian and the Rademacher term, and confidence, with every factor that O~ hides "
-        "set to 1. proved: within, 2 sqrt(pi) Gaussian, and confidence. needed: points for proved "
-        "to come below 1. The class is linear in the learned embedding, the encoder held fixed: "
-        "that of the whole model is larger, and so are its bounds."
+        "within: share of the training points with a margin of at most rho. printed: sum of "
+        "within, the smaller of the Gaussian and the Rademacher term, and confidence, with every "
+        "factor hidden in O~ set to 1. proved: sum of within, 2 sqrt(pi) Gaussian, and confidence. "
+        "needed: number of points that brings proved below 1. The hypothesis class is linear in "
+        "the learned embedding, with the encoder held fixed; the class of the whole model is "
+        "larger, and so are its bounds."
     )
     for text in found["verdicts"]:
         console.print(f"- {text}")

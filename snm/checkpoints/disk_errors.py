@@ -1,4 +1,4 @@
-"""Why a disk did not take what was written: in words, and as numbers for other processes."""
+"""Recognises errors of the disk, and encodes them as numbers for other processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 __all__ = ["REASONS", "disk_trouble", "reason_number", "require_room"]
 
-_SPARE = 1 << 16  # bytes of a checkpoint beside its arrays
+_SPARE = 1 << 16  # bytes of a checkpoint in addition to its arrays
 
 _DISK = {
     code: os.strerror(code).lower()
@@ -19,17 +19,20 @@ _DISK = {
 
 
 REASONS = (*_DISK.values(), "another process could not write its part")
-"""Why a checkpoint may not have been written: processes tell each other the place in here."""
+"""Why a checkpoint could not be written; processes exchange indices into this tuple."""
 
 
 def reason_number(error: BaseException) -> int:
-    """The place in `REASONS` of what an error of writing is about."""
+    """The index in `REASONS` of the reason for a write error."""
     trouble = disk_trouble(error)
     return len(REASONS) - 1 if trouble is None else REASONS.index(trouble)
 
 
 def disk_trouble(error: BaseException | None) -> str | None:
-    """What the disk said, if that is what an error is about: tensorstore tells it in words."""
+    """The disk's reason for an error or one of its causes, or None if it is another kind of error.
+
+    The text is searched as well as the errno, because tensorstore reports errors as text.
+    """
     while error is not None:
         if isinstance(error, OSError) and error.errno in _DISK:
             return _DISK[error.errno]
@@ -41,6 +44,6 @@ def disk_trouble(error: BaseException | None) -> str | None:
 
 
 def require_room(folder: Path, size: int) -> None:
-    """Finds a full disk before half of a checkpoint is written to it."""
+    """Raises OSError if the disk has no room for a checkpoint of `size` bytes."""
     if shutil.disk_usage(folder).free < size + _SPARE:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -1,12 +1,12 @@
-"""Checkpoints written while training goes on.
+"""Writes checkpoints in the background while training continues.
 
-The state is copied to the host's own memory before the next step may overwrite it; a thread writes
-the copy. Where that copy has no room (on a CPU it is a second set of tables) the run waits for the
-writing instead. Either way the bits of the run are the same.
+The state is copied to host memory before the next step can overwrite it, and a thread writes the
+copy. If memory has no room for the copy (on a CPU it is a second set of tables), training waits for
+the write instead. The results of the run are the same in both cases.
 
-Of several processes each copies and writes its own parts. Their threads meet at JAX's coordinator;
-what goes over devices stays in the main threads, which tell each other after every dispatch how
-the writing stands, and so end a checkpoint, or the run, at the same step.
+With several processes, each copies and writes its own shards. The background threads synchronise
+through JAX's coordinator. The main threads exchange the status of the write after every dispatch,
+so that all processes finish a checkpoint, or fail, at the same step.
 """
 
 from __future__ import annotations
@@ -24,32 +24,33 @@ from snm.system.memory import available_memory
 
 __all__ = ["Store", "TogetherWriter", "Writer", "has_room", "writer_for"]
 
-_ROOM = 0.25  # of the memory that is free when a run starts: more might push others out
-_UNDER_WAY = len(REASONS)  # what processes say of a checkpoint: a reason why not, or one of these
+_ROOM = 0.25  # the largest part of the free memory that the copy may take
+# The status of a write, exchanged between processes: an index into REASONS if it failed, or
+_UNDER_WAY = len(REASONS)
 _DONE = _UNDER_WAY + 1
 _PAUSE_SECONDS = 0.02
 
 
 def has_room(state: Any) -> bool:
-    """Whether all processes have room for a copy of their parts of a state; all must ask."""
+    """Whether every process has memory for a copy of its part of a state; all must call this."""
     return bool(first_to_say(int(bytes_here(state) <= _ROOM * available_memory())))
 
 
 class Store(Protocol):
-    """Where states are saved: the checkpoints of a run, or a place in memory."""
+    """A destination of states: the checkpoints of a run, or memory."""
 
     def save(self, step: int, state: Any, progress: dict[str, Any], score: float | None) -> None:
         """Saves the state after `step` steps."""
 
 
 class Writer:
-    """Writes checkpoints in their order, one at a time; close it, or use it as a context.
+    """Writes checkpoints in order, one at a time; close it, or use it as a context manager.
 
     Args:
-      checkpoints: where to.
-      aside: on the side, from a copy; otherwise `save` waits for the writing.
-      kept: what is kept of a copy on the host, without copying it again; None is the state as it
-        is given.
+      checkpoints: where to save.
+      aside: whether to write a copy in the background; otherwise `save` waits for the write.
+      kept: maps a copy of the state on the host to what is saved, without another copy; None saves
+        the state itself.
     """
 
     def __init__(
@@ -62,10 +63,10 @@ class Writer:
         self._written: list[int] = []
 
     def save(self, step: int, state: Any, progress: dict[str, Any], score: float | None) -> None:
-        """Takes a checkpoint; of the arguments nothing is kept.
+        """Saves a checkpoint; holds no reference to the arguments after it returns.
 
         Raises:
-          SavingError: this one, or the one before it, could not be written.
+          SavingError: this checkpoint, or the one before it, could not be written.
         """
         self.wait()
         copy = state
@@ -81,10 +82,10 @@ class Writer:
         self._writing = step, self._pool.submit(self._checkpoints.save, step, kept, progress, score)
 
     def written(self) -> list[int]:
-        """The steps whose checkpoints are whole since it was last asked; never waits.
+        """The steps whose checkpoints were completed since the last call; does not wait.
 
         Raises:
-          SavingError: one could not be written.
+          SavingError: a checkpoint could not be written.
         """
         if self._writing is not None and self._writing[1].done():
             self.wait()
@@ -92,10 +93,10 @@ class Writer:
         return found
 
     def wait(self) -> None:
-        """Waits for what is being written.
+        """Waits until the current checkpoint is written.
 
         Raises:
-          SavingError: it could not be.
+          SavingError: it could not be written.
         """
         if self._writing is not None:
             step, writing = self._writing
@@ -104,7 +105,7 @@ class Writer:
             self._written.append(step)
 
     def close(self) -> None:
-        """Ends the thread, after what it is writing."""
+        """Ends the thread after the current write."""
         self._pool.shutdown()
         self._copy = None
 
@@ -116,73 +117,73 @@ class Writer:
 
 
 class TogetherWriter(Writer):
-    """The same for several processes, each of which calls every method at the same point.
+    """A `Writer` for several processes, which must all call every method at the same point.
 
-    Where one cannot write its part, all raise the same error, at the same step.
+    If one process cannot write its part, all raise the same error at the same step.
     """
 
     _checkpoints: Checkpoints
 
     def __init__(self, checkpoints: Checkpoints, *, aside: bool):
         super().__init__(checkpoints, aside=aside)
-        self._ask = Agreed()
-        self._given_up = False
+        self._lowest_status = Agreed()
+        self._failed = False
 
     def save(self, step: int, state: Any, progress: dict[str, Any], score: float | None) -> None:
-        """As `Writer`; each process copies its parts, which is done when this returns."""
+        """As `Writer.save`; when this returns, each process has copied its part."""
         self.wait()
         end = self._checkpoints.begin(step, state, progress, score)
         self._writing = step, self._pool.submit(end)
-        self._ask.forget()
+        self._lowest_status.forget()
         if not self._aside:
             self.wait()
 
     def written(self) -> list[int]:
-        """As `Writer`, and the same steps for all processes."""
+        """As `Writer.written`; the same steps in all processes."""
         if self._writing is not None:
-            self._look()
+            self._exchange_status()
         found, self._written = self._written, []
         return found
 
     def wait(self) -> None:
-        """As `Writer`; until all have written."""
+        """As `Writer.wait`; waits for all processes."""
         while self._writing is not None:
-            self._look()
+            self._exchange_status()
             if self._writing is not None:
                 time.sleep(_PAUSE_SECONDS)
 
     def close(self) -> None:
-        """As `Writer`; nobody waits for a thread that another process has let down."""
-        self._pool.shutdown(wait=not self._given_up)
+        """As `Writer.close`; after a failure, does not wait for the thread, which may be stuck."""
+        self._pool.shutdown(wait=not self._failed)
 
-    def _look(self) -> None:
-        """Tells the others how the writing stands here, and hears how it stood everywhere."""
+    def _exchange_status(self) -> None:
+        """Sends this process's status, and acts on the lowest status of the previous exchange."""
         assert self._writing is not None
         step, writing = self._writing
-        mine, error = _UNDER_WAY, None
+        status, error = _UNDER_WAY, None
         if writing.done():
             error = writing.exception()
-            mine = _DONE if error is None else reason_number(error)
-        answer = self._ask(mine)
-        if answer is None or answer == _UNDER_WAY:
+            status = _DONE if error is None else reason_number(error)
+        lowest = self._lowest_status(status)
+        if lowest is None or lowest == _UNDER_WAY:
             return
         self._writing = None
-        if answer == _DONE:
+        if lowest == _DONE:
             self._written.append(step)
             return
-        self._given_up = True
+        self._failed = True
         if error is not None:
             raise error
-        raise self._checkpoints.failure(step, REASONS[answer])
+        raise self._checkpoints.failure(step, REASONS[lowest])
 
 
 def writer_for(checkpoints: Store, state: Any, kept: Callable[[Any], Any] | None = None) -> Writer:
-    """The writer of a run, on the side where all processes have room for that.
+    """The writer of a run; writes in the background if every process has memory for a copy.
 
     Args:
-      checkpoints: where to.
+      checkpoints: where to save.
       state: arrays like those that will be saved.
-      kept: as for `Writer`, for a run of one process.
+      kept: as for `Writer`; used by runs of one process only.
     """
     aside = has_room(state)
     if not several():

@@ -1,52 +1,101 @@
-"""What `snm data list` and `snm data fetch` show."""
+"""`snm data list` and `snm data fetch`."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
-from rich.table import Table
+from tyro.conf import Positional, arg
 
-from snm.cli.data_fetch_command import Fetch
-from snm.data.repository.fetch import OtherSizesError, fetch, place_of
-from snm.data.repository.registry import SIZES, Entry, find, read_registry
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+    from rich.table import Table
 
-__all__ = ["print_list", "run_fetch"]
+    from snm.data.repository.registry import Entry
 
-_COLUMNS = (*SIZES, "points_per_label", "labels_per_point")
+__all__ = ["Fetch", "List"]
 
 
-def print_list(*, as_json: bool) -> None:
-    """Prints the registry: Table 1's columns, and what was checked."""
+@dataclasses.dataclass
+class List:
+    """List the public data sets that `snm data fetch` can download.
+
+    For example:
+
+      snm data list
+      snm data list --json
+    """
+
+    json: bool = False
+    """Print JSON, with mirrors, licence notes and citations."""
+
+    def __call__(self) -> None:
+        """Runs the verb."""
+        _print_list(as_json=self.json)
+
+
+@dataclasses.dataclass
+class Fetch:
+    """Download a public data set, check it, and unpack it into the cache.
+
+    If the download was interrupted, the same command resumes it. Other commands then take the name
+    as DATA: `snm train NAME --run-dir RUN`. HTTP_PROXY and HTTPS_PROXY set proxies.
+
+    For example:
+
+      snm data fetch EURLex-4K
+      snm data fetch Wiki10-31K --out data/wiki10
+      snm data fetch EURLex-4K --from-file Eurlex.zip
+    """
+
+    name: Annotated[Positional[str], arg(metavar="NAME")]
+    """Name of a data set; see `snm data list`."""
+    out: Path | None = None
+    """Folder to create; by default one in the cache, where other commands find it by name."""
+    from_file: Path | None = None
+    """Archive that was downloaded before, for machines without a network."""
+    any_statistics: bool = False
+    """Accept a data set whose sizes differ from the registry's."""
+
+    def __call__(self) -> None:
+        """Runs the verb."""
+        _run_fetch(self)
+
+
+def _columns() -> tuple[str, ...]:
+    from snm.data.repository.registry import SIZES
+
+    return (*SIZES, "points_per_label", "labels_per_point")
+
+
+def _print_list(*, as_json: bool) -> None:
+    """Prints the registry: the columns of Table 1, and what was verified."""
+    from rich.table import Table
+
+    from snm.data.repository.fetch import place_of
+    from snm.data.repository.registry import read_registry
+
     entries = read_registry()
     if as_json:
         print(json.dumps([dataclasses.asdict(entry) for entry in entries]))
         return
     table = Table(title="data sets by name", title_justify="left")
     table.add_column("name", no_wrap=True)
-    for column in _COLUMNS:
+    for column in _columns():
         table.add_column(column.replace("_", " "), justify="right")
     table.add_column("A, B", no_wrap=True)
     table.add_column("mirrors", justify="right")
     table.add_column("verified")
-    table.add_column("here")
+    table.add_column("cached")
     for entry in entries:
         fetched = any(mirror.verified for mirror in entry.mirrors)
         checked = "sizes" if entry.statistics_verified else "no"
         table.add_row(
             entry.name,
-            *(_number(entry.statistics.get(column)) for column in _COLUMNS),
+            *(_number(entry.statistics.get(column)) for column in _columns()),
             f"{entry.propensity[0]}, {entry.propensity[1]}",
             str(len(entry.mirrors)),
             "yes" if entry.statistics_verified and fetched else checked,
@@ -55,23 +104,27 @@ def print_list(*, as_json: bool) -> None:
     console = _console(wide=True)
     console.print(table)
     console.print(
-        "verified: whether somebody compared address, hash and sizes with the archive itself, or "
-        "the sizes with a copy; what is not may be out of date. Citations, licence notes: --json.",
+        "verified: yes, if address, hash and sizes were compared with the archive; sizes, if the "
+        "sizes were compared with a copy; no, if the entry may be out of date. --json prints "
+        "citations and licence notes too.",
         soft_wrap=True,
     )
 
 
-def run_fetch(command: Fetch) -> None:
-    """Fetches a set, with a progress bar, and says what to do next.
+def _run_fetch(command: Fetch) -> None:
+    """Downloads a data set with a progress bar, and says what to do next.
 
     Raises:
-      InputError: no such set, no mirror, or data other than the registry's.
+      InputError: an unknown name, no mirror that answers, or data that differ from the registry's.
     """
+    from snm.data.repository.fetch import OtherSizesError, fetch, place_of
+    from snm.data.repository.registry import find
+
     entry = find(command.name)
     out = command.out or place_of(entry)
     console = _console()
     if out.exists():
-        console.print(f"{entry.name} is here already: {out}", soft_wrap=True)
+        console.print(f"{entry.name} is already in {out}", soft_wrap=True)
         return
     with _bar(console) as bar:
         task = bar.add_task(entry.name, total=None)
@@ -104,12 +157,14 @@ def run_fetch(command: Fetch) -> None:
 
 
 def _compared(entry: Entry, facts: dict[str, Any]) -> Table:
+    from rich.table import Table
+
     table = Table(title=entry.name, title_justify="left")
     table.add_column("")
-    for column in _COLUMNS:
+    for column in _columns():
         table.add_column(column.replace("_", " "), justify="right")
-    table.add_row("registry", *(_number(entry.statistics.get(c)) for c in _COLUMNS))
-    table.add_row("found", *(_number(facts[column]) for column in _COLUMNS))
+    table.add_row("registry", *(_number(entry.statistics.get(c)) for c in _columns()))
+    table.add_row("found", *(_number(facts[column]) for column in _columns()))
     return table
 
 
@@ -120,7 +175,9 @@ def _number(value: float | None) -> str:
 
 
 def _console(wide: bool = False) -> Console:
-    """Tables keep their columns where there is no terminal to fit them to."""
+    """A console; without a terminal, a wide one keeps the columns of tables on one line."""
+    from rich.console import Console
+
     console = Console(highlight=False, markup=False)
     if wide and not console.is_terminal:
         return Console(highlight=False, markup=False, width=140)
@@ -128,6 +185,15 @@ def _console(wide: bool = False) -> Console:
 
 
 def _bar(console: Console) -> Progress:
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),

@@ -1,34 +1,95 @@
-"""Runs `snm data import`: passes over the files, and a folder that is whole or not there."""
+"""`snm data import`."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import numpy as np
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from scipy.sparse import csr_matrix
+from tyro.conf import Positional, arg
 
-from snm.cli.data_import_command import Import
-from snm.data.convert import Counts, Told, build, fit_vectorizer, index_base
-from snm.data.formats.foreign import Row, detect, read_rows
-from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
-from snm.system.files import made_whole
-from snm.system.terminal import console
 
-__all__ = ["run_import"]
+if TYPE_CHECKING:
+    import numpy as np
+    from scipy.sparse import csr_matrix
+
+    from snm.data.convert import Counts, Told
+    from snm.data.formats.foreign import Row
+    from snm.data.vectorizer import Vectorizer
+
+__all__ = ["Import"]
 
 _MOST_WORDS, _PLACES = 200_000, 1 << 18
 
 
-def run_import(command: Import) -> None:
-    """Makes the folder and says what is in it.
+@dataclasses.dataclass
+class Import:
+    """Convert texts or svmlight files to a data set, in chunks that fit in memory.
+
+    JSON lines and CSV hold a text and its labels. fastText lines start with `__label__NAME`. Raw
+    text is one text per line, with the labels in a second file. The data set stores word counts,
+    which training weights (TF-IDF by default). It also stores the vectorizer, as does each run, so
+    that `snm predict` and `snm.load(RUN).predict(texts)` accept texts.
+
+    For example:
+
+      snm data import articles.jsonl --out data/articles --test-fraction 0.2
+      snm data import train.csv --test test.csv --out data/mine --text title body --labels tags
+      snm data import trn.raw.txt --label-file Y.trn.txt --out data/raw
+      snm data import train.fasttext.gz --out data/tags --vectorizer hashing
+      snm data import train.svm --test test.svm --out data/multi
+    """
+
+    source: Annotated[Positional[Path], arg(metavar="FILE")]
+    """Training points; may be a .gz file."""
+    out: Path
+    """Folder to create; must not exist."""
+    test: Path | None = None
+    """Test points, in the same format."""
+    test_fraction: float = 0.0
+    """Share of the points to draw at random as test points, instead of --test."""
+    seed: int = 0
+    """Random seed of --test-fraction."""
+    format: Literal["auto", "jsonl", "csv", "raw", "fasttext", "svmlight"] = "auto"
+    """Format of the files; auto decides by the name and the first line."""
+    text: tuple[str, ...] = ("text",)
+    """Fields of JSON lines, or columns of CSV, that hold the text; several texts are joined."""
+    labels: str = "labels"
+    """Field or column that holds the labels."""
+    label_separator: str | None = None
+    """Separator of labels; by default a comma in CSV and white space in raw text."""
+    label_file: Path | None = None
+    """Labels of raw text: one line per text."""
+    test_label_file: Path | None = None
+    """Labels of the test points of raw text."""
+    vectorizer: Literal["counts", "tfidf", "hashing"] = "counts"
+    """Features of a text: word counts, TF-IDF, or hashed word counts."""
+    features: int | None = None
+    """Maximum number of words, the most frequent first (default 200000), or number of hash buckets
+    (default 262144)."""
+    min_points: int = 1
+    """Minimum number of texts that contain a word; rarer words are dropped."""
+    ngrams: tuple[int, int] = (1, 1)
+    """Shortest and longest n-gram of words."""
+    strip_accents: bool = False
+    """Remove accents from letters."""
+
+    def __call__(self) -> None:
+        """Runs the verb."""
+        _run(self)
+
+
+def _run(command: Import) -> None:
+    """Creates the folder and says what is in it.
 
     Raises:
-      InputError: files or options that cannot be used; then there is no folder.
+      InputError: files or options that cannot be used; then no folder is left.
     """
+    from snm.system.files import made_whole
+
     _check(command)
     out = command.out
     with made_whole("--out", out) as beside:
@@ -45,7 +106,7 @@ def _check(command: Import) -> None:
             found = "a folder" if path.is_dir() else "no such file"
             raise InputError(str(path), found, "a file of points")
     if command.test_fraction and command.test is not None:
-        raise InputError("--test-fraction", "--test beside it", "one of them")
+        raise InputError("--test-fraction", "--test as well", "one of the two")
     if not 0 <= command.test_fraction < 1:
         raise InputError("--test-fraction", f"{command.test_fraction}", "0 to below 1")
     for flag, value in (("--features", command.features), ("--min-points", command.min_points)):
@@ -57,6 +118,11 @@ def _check(command: Import) -> None:
 
 
 def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
+    import numpy as np
+
+    from snm.data.convert import build, index_base
+    from snm.data.formats.foreign import detect, read_rows
+
     form = command.format
     if form == "auto":
         form = detect(command.source, command.label_file)  # type: ignore[assignment]
@@ -102,22 +168,23 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
 
 
 class _Draws:
-    """Whether row n is a test point: the n-th number of a seeded stream, kept as bits."""
+    """Whether row n is a test point: the n-th number of a seeded stream, kept as bytes."""
 
     def __init__(self, draw: Callable[[int], np.ndarray], fraction: float):
         self._draw, self._fraction = draw, fraction
-        self._known = np.zeros(0, bool)
+        self._known = bytearray()
 
     def is_test(self, number: int) -> bool:
         if not self._fraction:
             return False
         while number >= len(self._known):
-            new = self._draw(1 << 16) < self._fraction
-            self._known = np.concatenate([self._known, new])
+            self._known += (self._draw(1 << 16) < self._fraction).tobytes()
         return bool(self._known[number])
 
 
 def _vectorizer(command: Import, rows: Iterable[Row], told: Told) -> Vectorizer:
+    from snm.data.convert import fit_vectorizer
+
     most = command.features or (_PLACES if command.vectorizer == "hashing" else _MOST_WORDS)
     return fit_vectorizer(
         rows,
@@ -131,6 +198,9 @@ def _vectorizer(command: Import, rows: Iterable[Row], told: Told) -> Vectorizer:
 
 
 def _entries(rows: list[Row], base: int, width: int) -> csr_matrix:
+    import numpy as np
+    from scipy.sparse import csr_matrix
+
     pairs = [row.entries for row in rows if row.entries is not None]
     starts = np.concatenate([[0], np.cumsum([len(ids) for ids, _ in pairs])]).astype(np.int64)
     ids = np.concatenate([ids for ids, _ in pairs]) - base
@@ -139,6 +209,8 @@ def _entries(rows: list[Row], base: int, width: int) -> csr_matrix:
 
 
 def _tell(command: Import, counts: Counts, vectorizer: Vectorizer | None) -> None:
+    from snm.system.terminal import console
+
     console.print(
         f"{counts.points['train']:,} training and {counts.points['test']:,} test points, "
         f"{counts.features:,} features, {counts.labels:,} labels in {command.out}",
@@ -153,7 +225,11 @@ def _tell(command: Import, counts: Counts, vectorizer: Vectorizer | None) -> Non
 
 @contextlib.contextmanager
 def _bar() -> Iterator[Callable[[str], Told]]:
-    """Makes a counter for each pass; drawn on a terminal only."""
+    """Makes a counter for each pass over the files; drawn on a terminal only."""
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    from snm.system.terminal import console
+
     columns = [SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()]
     quiet = not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=quiet) as bar:

@@ -1,4 +1,4 @@
-"""The command line: one function a verb. jax is imported inside the verbs, so `--help` is fast."""
+"""Parses a command line, runs its verb, and turns errors into one line and an exit status."""
 
 from __future__ import annotations
 
@@ -7,75 +7,29 @@ import dataclasses
 import difflib
 import io
 import sys
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
 
 import tyro
-from tyro.conf import OmitSubcommandPrefixes, subcommand
 
-from snm.bench.command import Bench
-from snm.bounds.command import Bounds
-from snm.cli.commands import Data, Evaluate, Plan, Predict, Stats, Synth, Train, base
-from snm.cli.data_fetch_command import Fetch, List
-from snm.cli.data_import_command import Import
-from snm.compare.command import Compare
+from snm.cli import table
 from snm.config.settings import Config, preset, read_config
 from snm.distributed.launch import leave
-from snm.doctor.command import Doctor
 from snm.errors import InputError, StoppedError
-from snm.export.command import Export
-from snm.grow.command import Grow
-from snm.serve.command import Serve
 
-__all__ = ["STOPPED", "main", "parse"]
+__all__ = ["STOPPED", "base_settings", "main", "parse"]
 
 STOPPED = 75
-"""Exit status after a checkpoint was taken on request: EX_TEMPFAIL of sysexits.h, try again."""
-
-
-Command = (
-    Annotated[Data, subcommand("data")]
-    | Annotated[Train, subcommand("train")]
-    | Annotated[Plan, subcommand("plan")]
-    | Annotated[Evaluate, subcommand("evaluate")]
-    | Annotated[Predict, subcommand("predict")]
-    | Annotated[Compare, subcommand("compare")]
-    | Annotated[Bench, subcommand("bench")]
-    | Annotated[Doctor, subcommand("doctor")]
-    | Annotated[Bounds, subcommand("bounds")]
-    | Annotated[Export, subcommand("export")]
-    | Annotated[Grow, subcommand("grow")]
-    | Annotated[Serve, subcommand("serve")]
-)
-
-_DESCRIPTION = """Extreme classification in JAX with Stochastic Negative Mining.
-
-  snm data stats DATA              what a data set holds
-  snm data list | fetch NAME       public data sets by name
-  snm data import FILE --out DATA  texts and labels into a data set
-  snm train DATA --run-dir RUN     train and evaluate
-  snm plan DATA                    what a run will need: memory, time
-  snm evaluate RUN                 evaluate again, or on other data
-  snm predict RUN INPUT --output FILE
-  snm grow RUN --labels FILE --output RUN
-  snm serve RUN                    answer over HTTP, with a page to try it
-  snm export RUN --to FORMAT --output DIR
-  snm compare DATA --out DIR       SNM against negative sampling, with a report
-  snm bench [PART ...]             each part against the machine's limits and against peers
-  snm doctor DATA|RUN              what is wrong with it, and what to do about it
-  snm bounds RUN                   what generalization bounds say of a run, term by term
-
-DATA is a folder with train.txt and test.txt (or another layout, see README), the name of a
-fetched set, or `synthetic`.
-"""
+"""Exit status after a checkpoint was written on request: EX_TEMPFAIL of sysexits.h, try again."""
 
 
 def main(args: Sequence[str] | None = None) -> None:
     """Runs `snm`, and exits with a status.
 
-    0: done. 2: input that cannot be used. 1: another error (a full disk, a loss that is not
-    finite). 69: another process of the run is gone. 75: `train` was asked to stop (SIGTERM,
-    SIGINT) and took a checkpoint. 128 + the signal's number: stopped at once.
+    0: done. 2: unusable input. 1: another error (a full disk, a loss that is not finite). 69:
+    another process of the run is gone. 75: `train` was asked to stop (SIGTERM, SIGINT) and wrote a
+    checkpoint. 128 + the signal's number: stopped at once.
     """
     words = list(sys.argv[1:] if args is None else args)
     if words in (["--version"], ["-V"]):
@@ -83,85 +37,97 @@ def main(args: Sequence[str] | None = None) -> None:
 
         print("\n".join(version_lines()))
         return
-    status = _guarded(lambda: _run(words))
+    status = _guarded(lambda: parse(words)())
     leave(status)
     sys.exit(status)
 
 
-def _run(words: list[str]) -> None:
-    parse(words)()
+# -- parsing ---------------------------------------------------------------------------------
 
 
 def parse(words: list[str]) -> Any:
-    """What a command line asks for, to be called; nothing is done yet.
+    """Parses a command line; calling the result runs the verb.
 
     Raises:
-      InputError: an unknown command or option; the nearest is named.
-      SystemExit: `--help`, or words that do not fit.
+      InputError: an unknown command or option; the message names the nearest one.
+      SystemExit: `--help`, or arguments that tyro refuses.
     """
-    base[0] = _settings_base(words)
+    settings = base_settings(words)
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
             command: Any = tyro.cli(
-                OmitSubcommandPrefixes[Command],  # type: ignore[misc]
+                table.command_type(settings, brief=table.find(words) is None),
                 args=words,
                 prog="snm",
-                description=_DESCRIPTION,
+                description=table.overview(),
             )
-    except SystemExit:
-        _refuse_unknown(words)
-        print(said.getvalue(), end="", file=sys.stderr)  # anything else tyro says best itself
+    except SystemExit as stop:
+        if stop.code:
+            _refuse_unknown(words)
+        print(said.getvalue(), end="", file=sys.stderr)  # tyro explains any other error well
         raise
     return command
 
 
+@dataclasses.dataclass
+class _Base:
+    preset: str | None = None
+    config: Path | None = None
+
+
+def base_settings(words: Sequence[str]) -> Config:
+    """The settings that `--preset` and `--config` select; they are the defaults of all others.
+
+    Raises:
+      InputError: an unknown preset, or a file that cannot be used.
+    """
+    verb = table.find(words)
+    if verb is None or not verb.takes_settings:
+        return Config()
+    try:
+        base, _ = tyro.cli(
+            _Base, args=words, return_unknown_args=True, add_help=False, console_outputs=False
+        )
+    except SystemExit:  # an option without a value, which the full parse reports
+        return Config()
+    start = None if base.preset is None else preset(base.preset)
+    if base.config is not None:
+        return read_config(base.config, base=start)
+    return start or Config()
+
+
 def _refuse_unknown(words: Sequence[str]) -> None:
-    """Names the nearest to a command or an option that does not exist, in one line."""
-    if words and not words[0].startswith("-") and words[0] not in {verb for verb, *_ in _FLAGS}:
-        raise _unknown(words[0], "command", [verb for verb, *_ in _FLAGS])
-    for verb, kinds in _FLAGS.items():
-        known = [flag for kind in kinds for flag in _flags(kind)]
-        given = [word.partition("=")[0].replace("_", "-") for word in words if word[:2] == "--"]
-        unknown = [flag for flag in given if flag not in ["--help", *known]]
-        if unknown and tuple(words[: len(verb)]) == verb:
-            raise _unknown(unknown[0], "option", known)
+    """Refuses a command or an option that does not exist, and names the nearest in one line.
+
+    tyro refuses it first. Its own report is a box of several lines, which suggests nothing where a
+    required option is missing too, such as the one that is misspelt.
+    """
+    verb = table.find(words)
+    if verb is None:
+        depth = 2 if words and words[0] in table.GROUPS else 1
+        given = words[:depth]
+        if len(given) == depth and not any(word.startswith("-") for word in given):
+            known = dict.fromkeys(" ".join(verb.words.split()[:depth]) for verb in table.VERBS)
+            raise _unknown(" ".join(given), "command", known)
+        return
+    known_options = table.options(verb.kind)
+    for word in words:
+        name = word.partition("=")[0].replace("_", "-")
+        if name.startswith("--") and name not in ("--", "--help", *known_options):
+            raise _unknown(name, "option", known_options)
 
 
-_FLAGS: dict[tuple[str, ...], tuple[type, ...]] = {
-    ("data", "stats"): (Stats,),
-    ("data", "synth"): (Synth,),
-    ("data", "import"): (Import,),
-    ("data", "list"): (List,),
-    ("data", "fetch"): (Fetch,),
-    ("train",): (Train, Config),
-    ("plan",): (Plan, Config),
-    ("evaluate",): (Evaluate,),
-    ("predict",): (Predict,),
-    ("compare",): (Compare,),
-    ("bench",): (Bench,),
-    ("doctor",): (Doctor,),
-    ("bounds",): (Bounds,),
-    ("export",): (Export,),
-    ("grow",): (Grow,),
-    ("serve",): (Serve,),
-}
-
-
-def _flags(kind: Any) -> list[str]:
-    """The options that the fields of a class become; a switch has two."""
-    names = [field.name.replace("_", "-") for field in dataclasses.fields(kind)]
-    switches = [name for name in names if getattr(kind, name.replace("-", "_"), None) is False]
-    return [f"--{name}" for name in names] + [f"--no-{name}" for name in switches]
-
-
-def _unknown(word: str, noun: str, known: Sequence[str]) -> InputError:
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.0)[0]
+def _unknown(word: str, noun: str, known: Iterable[str]) -> InputError:
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.0)[0]
     return InputError(word, f"an unknown {noun}", f"for example {near}")
 
 
+# -- errors ----------------------------------------------------------------------------------
+
+
 def _guarded(run: Callable[[], None]) -> int:
-    """Runs a verb; its errors become one line and an exit status."""
+    """Runs a verb; an error becomes one line on stderr and an exit status."""
     try:
         run()
     except InputError as error:
@@ -184,25 +150,3 @@ def _guarded(run: Callable[[], None]) -> int:
 def _said(text: str, status: int) -> int:
     print(f"snm: error: {text}", file=sys.stderr)
     return status
-
-
-def _settings_base(words: Sequence[str]) -> Config:
-    """Preset and TOML file of the command line, before its other flags are read."""
-    if not words or words[0] not in ("train", "plan"):
-        return Config()
-    named = _value(words, "--preset")
-    file = _value(words, "--config")
-    if file is None:
-        return preset(named) if named is not None else Config()
-    return read_config(file, base=None if named is None else preset(named))
-
-
-def _value(words: Sequence[str], flag: str) -> str | None:
-    """The word after a flag, or behind its `=`; the last one counts."""
-    found = None
-    for word, following in zip(words, [*words[1:], None], strict=True):
-        if word == flag:
-            found = following
-        elif word.startswith(f"{flag}="):
-            found = word[len(flag) + 1 :]
-    return found

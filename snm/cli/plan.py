@@ -2,47 +2,84 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-import jax
-from rich.table import Table
+from tyro.conf import OmitArgPrefixes, Positional, arg
 
-from snm.config.resolve import resolve
 from snm.config.settings import Config
-from snm.data.load import load
-from snm.planning.fit_check import _peak, _play_devices, _ways, size_in_words
-from snm.planning.forecast import (
-    PARTS,
-    STAGES,
-    Bytes,
-    device_memory,
-    forecast,
-    parse_bytes,
-    seconds_per_step,
-)
-from snm.system.terminal import console
 
-__all__ = ["run_plan"]
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from snm.planning.forecast import Bytes
+
+__all__ = ["Plan"]
 
 
-def run_plan(data: str, config: Config, memory: str | None, *, as_json: bool) -> None:
-    """Prints what a run will need, by part and stage, and how long an epoch takes."""
-    limit = None if memory is None else parse_bytes(memory)
-    _play_devices(config.mesh)
-    dataset = load(data)
-    config = resolve(config, dataset)
+@dataclasses.dataclass
+class Plan:
+    """Predict what a run needs: memory by part and stage, and the time of an epoch.
+
+    Takes the settings of `snm train`. Compiles the programs, and times a few steps if the run fits
+    this machine; writes nothing.
+
+    For example:
+
+      snm plan path/to/eurlex
+      snm plan path/to/amazon3m --preset paper --device-memory 80GiB
+    """
+
+    data: Annotated[Positional[str], arg(metavar="DATA")]
+    """Folder of the data set, or `synthetic`."""
+    device_memory: str | None = None
+    """Memory of the device, such as 80GiB; by default what the device reports."""
+    json: bool = False
+    """Print one JSON object, in bytes and seconds."""
+    config: Path | None = None
+    """TOML file with settings, such as the config.toml of a run."""
+    settings: OmitArgPrefixes[Config] = dataclasses.field(default_factory=Config)
+    """Settings of the run."""
+
+    def __call__(self) -> None:
+        """Runs the verb."""
+        from snm.system.cache_folder import keep_programs
+
+        keep_programs()
+        _run(self)
+
+
+def _run(command: Plan) -> None:
+    """Prints what a run needs, by part and stage, and how long an epoch takes.
+
+    Raises:
+      InputError: data or settings that cannot be used.
+    """
+    import jax
+
+    from snm.config.resolve import resolve
+    from snm.data.load import load
+    from snm.planning.fit_check import _peak, _play_devices, _ways, size_in_words
+    from snm.planning.forecast import device_memory, forecast, parse_bytes, seconds_per_step
+    from snm.system.terminal import console
+
+    command.settings.check()  # before the data are read, which may take long
+    limit = None if command.device_memory is None else parse_bytes(command.device_memory)
+    _play_devices(command.settings.mesh)
+    dataset = load(command.data)
+    config = resolve(command.settings, dataset)
     expected, programs = forecast(dataset, config)
     here = device_memory()
     played = programs.mesh is not None and jax.default_backend() == "cpu"
     peak = _peak(expected, programs, limit is not None)
     limit = here if limit is None else limit
     seconds = seconds_per_step(programs) if not played and peak <= here else None
-    assert config.epochs != "auto" and config.members != "auto"
     steps = expected.steps_per_epoch
     fits = peak <= limit
     ways = [] if fits else _ways(expected, config, programs, limit)
-    if as_json:
+    if command.json:
         found: dict[str, Any] = {
             "host_bytes": expected.host,
             "device_bytes": expected.device,
@@ -65,25 +102,29 @@ def run_plan(data: str, config: Config, memory: str | None, *, as_json: bool) ->
         each = "device" if mesh is None else f"each of {mesh.size} devices"
         console.print(_table(f"{each}, MiB", expected.device))
     if played:
-        console.print("time: not measured, since one CPU plays the devices")
+        console.print("time: not measured, because one CPU simulates the devices")
     elif seconds is None:
-        console.print("time: not measured, since the run does not fit this machine")
+        console.print("time: not measured, because the run does not fit this machine")
     else:
         every = config.epochs * config.members * steps
         console.print(
             f"{seconds:.3g} s a step, {steps} steps an epoch: {_duration(seconds * steps)} an "
             f"epoch, the first after {programs.compile_seconds:.2g} s of compiling;\n"
-            f"{_duration(seconds * every)} of training in all "
-            f"(epochs {config.epochs}, members {config.members}), evaluation on top",
+            f"{_duration(seconds * every)} of training in total "
+            f"(epochs {config.epochs}, members {config.members}), without evaluation",
             soft_wrap=True,
         )
-    told = f"{size_in_words(peak)} at the peak, of {size_in_words(limit)}"
+    told = f"{size_in_words(peak)} at the peak, {size_in_words(limit)} available"
     console.print(f"fits: {told}" if fits else f"does not fit: {told}", soft_wrap=True)
     for flags, size in ways:
         console.print(f"  {flags:<24} {size_in_words(size)}")
 
 
 def _table(title: str, account: Bytes) -> Table:
+    from rich.table import Table
+
+    from snm.planning.forecast import PARTS, STAGES
+
     table = Table(title=title, title_justify="left")
     table.add_column("part")
     for stage in STAGES:

@@ -1,4 +1,4 @@
-"""`snm compare` for people: what is refused, what is shown on the way, what is written."""
+"""`snm compare`: checks the arguments, shows progress, writes the report."""
 
 from __future__ import annotations
 
@@ -10,38 +10,119 @@ import shlex
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from tyro.conf import Positional, arg
 
-from snm.compare.arms import grid_of, plan_arms
-from snm.compare.campaign import Campaign, Plan
-from snm.compare.command import Compare
-from snm.compare.jobs import Running
-from snm.compare.report.tables import Sheet, markdown, sheets
-from snm.config.settings import Config
-from snm.data.dataset import Dataset
-from snm.data.load import load
+from snm.config.settings import Config, check_name, preset, read_config
 from snm.errors import InputError
-from snm.runs.folder import read_json, write_json
-from snm.system.files import write_whole
-from snm.system.locks import LOCK, locked
-from snm.system.terminal import console
-from snm.system.versions import surroundings
 
-__all__ = ["run_comparison"]
+if TYPE_CHECKING:
+    from rich.table import Table
 
-# What must not differ when a comparison goes on; seeds, arms and tables may be added.
+    from snm.compare.campaign import Campaign
+    from snm.compare.jobs import Running
+    from snm.compare.report.tables import Sheet
+    from snm.data.dataset import Dataset
+
+__all__ = ["Compare"]
+
+# Must not change when a comparison is resumed; seeds, arms and tables may be added.
 _FIXED = ("sha256", "settings")
 
 
-def run_comparison(asked: Compare) -> None:
+@dataclasses.dataclass
+class Compare:
+    """Compare SNM with negative sampling over several seeds, and write a report.
+
+    If the comparison was interrupted, the same command resumes it: finished runs are kept, the
+    others continue from their checkpoints. Writes results.json, table.md and report.html to OUT.
+
+    For example:
+
+      snm compare path/to/eurlex --out out/eurlex
+      snm compare path/to/eurlex --out out/tuned --mined 1 16 64 --seeds 5 --tune --jobs 2
+      snm compare synthetic --out out/quick --epochs 2 --dim 64 --no-equal-seconds
+      snm compare path/to/eurlex --out out/more --losses bowl softmax --extras anneal in-batch
+      snm compare path/to/eurlex --out out/lists --losses bowl listnet listmle ranksvm
+      snm compare path/to/eurlex --out out/peers --peers omikuji fasttext
+    """
+
+    data: Annotated[Positional[str], arg(metavar="DATA")]
+    """Folder of the data set, or `synthetic`."""
+    out: Path
+    """Folder of the comparison."""
+    mined: tuple[int, ...] = (1, 16, 64, 256)
+    """Values of k' to compare with negative sampling."""
+    sampled: int | Literal["all", "auto"] | None = None
+    """Labels sampled for each batch (B): a number, all, or auto, which depends on K."""
+    seeds: int = 3
+    """Number of runs of each arm, with seeds from 0."""
+    losses: tuple[str, ...] = ()
+    """Losses to compare; by default the preset's. Listwise losses take all positives of a point at
+    each visit."""
+    extras: tuple[str, ...] = ()
+    """Additional arms: power-law, epsilon-tail, subsample, all-labels, anneal, logistic,
+    squared-hinge, frequency, in-batch, full-softmax."""
+    exclude_all: bool = False
+    """Run each arm a second time with all known labels of a point excluded from its negatives."""
+    tune: bool = False
+    """Run each arm a second time at the best of six settings, chosen on a held-out fifth of
+    train."""
+    tune_epochs: int | None = None
+    """Epochs of a tuning trial; by default half of --epochs."""
+    equal_seconds: bool = True
+    """Run each arm a second time, with as many epochs as fit the time of negative sampling."""
+    peers: tuple[str, ...] = ()
+    """Other packages to run on the same split: omikuji, fasttext, napkinxc
+    (`pip install snm[peers]`)."""
+    preset: Literal["paper", "default"] = "paper"
+    """Preset that the settings of all arms start from."""
+    config: Path | None = None
+    """TOML file with settings of all arms, which override the preset."""
+    epochs: int | None = None
+    """Passes over the training points; by default the preset's."""
+    dim: int | None = None
+    """Dimension of embeddings; by default the preset's."""
+    batch_size: int | None = None
+    """Batch size; by default the preset's."""
+    jobs: int = 1
+    """Number of concurrent runs. Times are comparable only between runs at the same load."""
+
+    def base(self) -> Config:
+        """The settings that all arms share.
+
+        Raises:
+          InputError: a file or a value that cannot be used.
+        """
+        # Each arm sets its own k'; the preset's may exceed what is sampled here.
+        start = dataclasses.replace(preset(self.preset), mined="all")
+        if self.config is not None:
+            start = read_config(self.config, base=start)
+        names = ("sampled", "epochs", "dim", "batch_size")
+        given = {name: value for name in names if (value := getattr(self, name)) is not None}
+        return dataclasses.replace(start, **given, mined="all")
+
+    def __call__(self) -> None:
+        """Runs the verb."""
+        _run(self)
+
+
+def _run(asked: Compare) -> None:
     """Runs a comparison to its end and writes its report.
 
     Raises:
-      InputError: data, settings or folder that cannot be used.
+      InputError: data, settings or a folder that cannot be used.
     """
+    from snm.compare.arms import grid_of, plan_arms
+    from snm.compare.campaign import Campaign
+    from snm.compare.campaign import Plan as CampaignPlan
+    from snm.compare.report.tables import sheets
+    from snm.data.load import load
+    from snm.runs.folder import write_json
+    from snm.system.locks import LOCK, locked
+    from snm.system.terminal import console
+
     for flag, value in (
         ("--seeds", asked.seeds),
         ("--jobs", asked.jobs),
@@ -55,6 +136,8 @@ def run_comparison(asked: Compare) -> None:
         check(asked.peers)
     base = asked.base().check()
     losses = asked.losses or (base.loss,)
+    for loss in losses:
+        check_name("--losses", "loss", loss)
     arms = plan_arms(
         base,
         mined=asked.mined,
@@ -65,10 +148,10 @@ def run_comparison(asked: Compare) -> None:
     dataset = load(asked.data)
     if dataset.test is None:
         raise InputError(dataset.name, "no test points", "a test file beside the train file")
-    told = _Told()
-    # Resolves and checks every arm, before anything is written.
+    told = _Display()
+    # Resolves and checks every arm before anything is written.
     campaign = Campaign(
-        Plan(
+        CampaignPlan(
             data=asked.data,
             arms=arms,
             seeds=asked.seeds,
@@ -111,11 +194,14 @@ def run_comparison(asked: Compare) -> None:
 
 
 def _flat(campaign: Campaign) -> dict[str, Any]:
-    """The settings of the first arm; the others' differences stand in the results."""
+    """The settings of the first arm; the results hold the differences of the others."""
     return dataclasses.asdict(campaign.arms[0].config)
 
 
 def _refuse_another(out: Path, plan: dict[str, Any]) -> None:
+    from snm.runs.folder import read_json
+    from snm.system.locks import LOCK
+
     path = out / "plan.json"
     if not path.exists():
         strangers = [p.name for p in out.iterdir() if p.name != LOCK]
@@ -136,6 +222,8 @@ def _refuse_another(out: Path, plan: dict[str, Any]) -> None:
 
 
 def _about(asked: Compare, dataset: Dataset, plan: dict[str, Any]) -> dict[str, Any]:
+    from snm.system.versions import surroundings
+
     assert dataset.test is not None
     here = surroundings()
     return {
@@ -156,10 +244,11 @@ def _about(asked: Compare, dataset: Dataset, plan: dict[str, Any]) -> dict[str, 
     }
 
 
-def _peers(asked: Compare, config: Config, told: _Told) -> list[dict[str, Any]]:
-    """Each package on the same split; one that fails is a line with its reason."""
+def _peers(asked: Compare, config: Config, told: _Display) -> list[dict[str, Any]]:
+    """Runs each package on the same split; one that fails becomes a line with its reason."""
     if not asked.peers:
         return []
+    from snm.compare.jobs import Running
     from snm.compare.peer_process import run_peer
 
     found = []
@@ -167,7 +256,7 @@ def _peers(asked: Compare, config: Config, told: _Told) -> list[dict[str, Any]]:
         told("peers", Running(number, len(asked.peers), {name: (0, 0)}))
         path = asked.out / "peers" / f"{name}.json"
         result = run_peer(name, asked.data, path, weighting=config.weighting, seen=config.seen)
-        result.pop("asked", None)  # where the data lie is nobody else's business
+        result.pop("asked", None)  # the path of the data is private
         found.append(result)
     told("peers", Running(len(asked.peers), len(asked.peers), {}))
     return found
@@ -181,6 +270,9 @@ def _published(dataset: Dataset) -> Any:
 
 def _write(out: Path, results: dict[str, Any]) -> None:
     from snm.compare.report.page import page
+    from snm.compare.report.tables import markdown
+    from snm.runs.folder import write_json
+    from snm.system.files import write_whole
 
     write_json(out / "results.json", results)
     for name, text in (("table.md", markdown(results)), ("report.html", page(results))):
@@ -188,6 +280,8 @@ def _write(out: Path, results: dict[str, Any]) -> None:
 
 
 def _table(sheet: Sheet) -> Table:
+    from rich.table import Table
+
     table = Table(title=sheet.title, title_justify="left", caption=sheet.note,
                   caption_justify="left")  # fmt: skip
     for number, name in enumerate(sheet.columns):
@@ -197,10 +291,20 @@ def _table(sheet: Sheet) -> Table:
     return table
 
 
-class _Told:
-    """Shows how the runs stand: a bar on a terminal, a line a finished run elsewhere."""
+class _Display:
+    """Shows progress: a bar on a terminal, a line per finished run elsewhere."""
 
     def __init__(self) -> None:
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+        )
+
+        from snm.system.terminal import console
+
         self.bar = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
@@ -225,4 +329,6 @@ class _Told:
         if self.bar.disable and standing.done != self._done.get(stage):
             self._done[stage] = standing.done
             spent = time.monotonic() - self._begun
-            console.print(f"{spent:7.0f} s  {stage}: {standing.done} of {standing.total} runs")
+            self.bar.console.print(
+                f"{spent:7.0f} s  {stage}: {standing.done} of {standing.total} runs"
+            )

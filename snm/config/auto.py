@@ -1,7 +1,7 @@
-"""Settings that follow from the data: what `auto` stands for.
+"""The rules behind `auto`: settings as functions of the size of the data.
 
-Each is a function of a number of the data set, never of its name. How they were chosen, on parts
-of train held out, stands in `experiments/README.md`. B has its rule in `sampling.auto_size`.
+No rule depends on the name of a data set. They were chosen on held-out parts of training sets; see
+`experiments/README.md`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,10 @@ __all__ = [
     "auto_epochs",
     "auto_input_dropout",
     "auto_learn_scale",
-    "auto_learning_rate",
     "auto_members",
     "auto_mined",
     "auto_score_scale",
     "auto_size",
-    "takes_exponentials",
 ]
 
 _VISITS = 250_000
@@ -31,7 +29,7 @@ _SURELY_SEEN = 20
 def auto_epochs(num_points: int) -> int:
     """Passes over the points for `--epochs auto`: a quarter of a million visits, 3 to 30 passes.
 
-    Small sets gain from more passes than larger ones, at the same number of steps.
+    At the same number of steps, small sets gain more from further passes than large ones.
 
     Example:
       >>> [auto_epochs(n) for n in (0, 4_880, 12_920, 24_000, 1_186_239)]
@@ -41,9 +39,10 @@ def auto_epochs(num_points: int) -> int:
 
 
 def auto_members(num_points: int) -> int:
-    """Models for `--members auto`: 3 where the visits allow more than the fewest passes, else 1.
+    """Models for `--members auto`: 3 up to 83,333 points, else 1.
 
-    Three cost minutes at this size, and answer better than one.
+    With so few points, `auto_epochs` asks for more than the fewest passes. Three models then take
+    minutes, and predict better than one.
 
     Example:
       >>> [auto_members(n) for n in (4_880, 83_333, 83_334)]
@@ -55,9 +54,9 @@ def auto_members(num_points: int) -> int:
 def auto_mined(num_labels: int) -> int:
     """K' for `--mined auto`: 32, or more where there are few labels, up to 256.
 
-    The hardest of many negatives are labels that a point does not have, and few of them teach the
-    most. Of a thousand labels they are often labels that it should have, or that were left out;
-    more of them, down to easier ones, outweigh these.
+    Among many labels the hardest negatives are true negatives, and a few of them suffice. Among a
+    thousand labels they are often labels that the point should have but lacks; a larger k' adds
+    easier negatives, which outweigh those.
 
     Example:
       >>> [auto_mined(k) for k in (150, 983, 3_993, 13_330, 670_091)]
@@ -70,8 +69,8 @@ def auto_mined(num_labels: int) -> int:
 def auto_input_dropout(points_of_label: float) -> float:
     """The share for `--input-dropout auto`: 0.5, or 0.3 where a label has a hundred points.
 
-    What is learned of a label from a few points is soon what these points happen to share; from
-    hundreds it is not, and features left out are then missed.
+    A label with few points overfits to features that they share by chance, and dropout prevents
+    that. A label with hundreds of points does not, and dropout only removes information.
 
     Args:
       points_of_label: the mean over labels of the training points that have it.
@@ -86,8 +85,8 @@ def auto_input_dropout(points_of_label: float) -> float:
 def auto_learn_scale(points_of_label: float) -> bool:
     """Whether `--learn-score-scale auto` learns the multiplier: where a label has a hundred points.
 
-    It grows for as long as that fits the training points better. With hundreds of points a label
-    it grows to what the labels are worth; with a few, until these few are learned by heart.
+    The multiplier grows as long as that lowers the training loss. With a few points a label it
+    grows until they are overfitted; with hundreds it does not.
 
     Args:
       points_of_label: the mean over labels of the training points that have it.
@@ -102,13 +101,13 @@ def auto_learn_scale(points_of_label: float) -> bool:
 def auto_drops_seen(together: int, expected: float) -> bool:
     """Whether `--seen auto` drops labels that are among a point's own features.
 
-    Where both are the same items, such as the places that somebody has been to and those that come
-    next, no point may have a label that is among its features. A sparse linear model learns that
-    item by item; embeddings put an item next to itself, and would answer with it first.
+    Features and labels may be the same items, such as places visited and places visited next. If
+    no point then has a label among its features, such labels are wrong answers. Embeddings place an
+    item next to itself, and would predict it first.
 
     Args:
       together: entries (point, item) of the training set that are a feature and a label.
-      expected: how many chance would make, were features and labels drawn apart.
+      expected: the number by chance, if features and labels were independent.
 
     Example:
       >>> auto_drops_seen(0, 536.1), auto_drops_seen(1, 536.1), auto_drops_seen(0, 3.0)
@@ -117,46 +116,12 @@ def auto_drops_seen(together: int, expected: float) -> bool:
     return together == 0 and expected >= _SURELY_SEEN
 
 
-def takes_exponentials(loss: str, transformation: str = "exponential") -> bool:
-    """Whether a loss takes exponentials of scores, so that their multiplier is its sharpness."""
-    return loss not in ("bowl", "powl", "ranksvm") and transformation != "linear"
-
-
-def auto_learning_rate(loss: str, transformation: str = "exponential") -> float:
-    """The rate for `--learning-rate auto`: 20, as for a softmax, unless the loss is flatter.
-
-    RankCosine lies within 1/2, smoothed DCG's gradient is p (1 - p) for a share p that is small at
-    first, RankSVM's scores have no multiplier, and that of linear ones cancels.
-
-    Example:
-      >>> auto_learning_rate("softmax"), auto_learning_rate("rankcosine")
-      (20.0, 120.0)
-    """
-    return _RATES.get((loss, transformation), 20.0)
-
-
-_RATES: dict[tuple[str, str], float] = {
-    ("listnet", "linear"): 600.0,
-    ("listnet", "sigmoid"): 200.0,
-    ("listmle", "linear"): 600.0,
-    ("listmle", "sigmoid"): 600.0,
-    ("rankcosine", "exponential"): 120.0,
-    ("rankcosine", "linear"): 2500.0,
-    ("rankcosine", "sigmoid"): 1000.0,
-    ("smoothed-dcg", "exponential"): 120.0,
-    ("ranksvm", "exponential"): 60.0,
-}
-"""By loss and transformation: of two or three for each, the best on held out points of
-`citeulike-t-14k`; `experiments/README.md` has them. Where a label is in one point of ten its row is
-stepped so often that a tenth may suit."""
-
-
 def auto_score_scale(num_labels: int) -> float:
     """The multiplier of scores in [-1, 1] for `--score-scale auto` under a softmax: 1 + ln K.
 
-    A softmax over K labels, the positive's score 1 and all others 0, then gives the positive
-    e^s / (e^s + K - 1), about e / (e + 1) = 0.73 at any K: sure enough to be fitted, not so sure
-    that a point is done with before its hardest negatives are pushed away.
+    Take a point whose positive scores s and all other labels 0. The softmax gives the positive
+    e^s / (e^s + K - 1), which is about e / (e + 1) = 0.73 at any K. That is high enough to fit the
+    point, and low enough that its hardest negatives still have a gradient.
 
     Example:
       >>> [round(auto_score_scale(k), 1) for k in (150, 983, 13_964, 40_981, 2_812_281)]
@@ -168,11 +133,10 @@ def auto_score_scale(num_labels: int) -> float:
 def auto_size(num_labels: int, *, members: int = 1) -> int:
     """The number of negatives B for `--sampled auto`.
 
-    For several members 2048, or all others where there are fewer: what the sample of one misses,
-    that of another has. For one member all others up to K = 4097; above that the smallest power of
-    two that is at least K / 8, held between 4096 and 32768. The paper samples 1024 labels of 13
-    thousand and 32768 from 325 thousand on; where it varies B, more is better, so small K gets more
-    than that.
+    For several members it is 2048, or K - 1 where that is less: the members draw different samples.
+    For one member it is K - 1 up to K = 4097; above that the smallest power of two that is at least
+    K / 8, from 4096 to 32768. Reddi et al. (2019) sample 1024 of 13 thousand labels, and 32768 from
+    325 thousand labels on. A larger B is better in their experiments, so a small K gets more here.
 
     Args:
       num_labels: K, at least 2.

@@ -1,22 +1,25 @@
-"""Settings and the data -> settings with no `auto` left, and the model that they mean."""
+"""Settings and a data set -> settings in which no `auto` is left."""
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Literal
 
 from snm.config import auto as rules
-from snm.config.auto import auto_size
+from snm.config.resolved import ResolvedConfig, unresolved_values
 from snm.config.settings import Config, preset
 from snm.data.dataset import Dataset
 from snm.distributed.dataset import seen_labels
 from snm.errors import InputError
+from snm.losses.sampled import LOSSES
+from snm.sampling.samplers import SAMPLERS
 
 __all__ = ["resolve"]
 
 
-def resolve(config: Config, dataset: Dataset) -> Config:
+def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
     """Replaces settings that depend on the data by their values.
+
+    Settings that are resolved already stay as they are, and are checked against the data.
 
     Raises:
       InputError: a setting that does not fit the data: an integer B >= K, k' > B.
@@ -30,32 +33,11 @@ def resolve(config: Config, dataset: Dataset) -> Config:
     members = config.members
     if members == "auto":
         members = rules.auto_members(dataset.train.num_points)
-    suits = auto_size(num_labels, members=members)
-    sampled: int | Literal["all"] = suits if config.sampled == "auto" else config.sampled
-    if config.sampler == "in-batch":
-        # The candidates are the batch's own positives; one label more would mean "all others".
-        sampled = min(config.batch_size, max(1, num_labels - 2))
-    if sampled != "all" and sampled >= num_labels:
-        found = f"{sampled} of {num_labels} labels"
-        raise InputError("--sampled", found, f"at most {num_labels - 1}, or `all` others")
-    most = num_labels - 1 if sampled == "all" else sampled
-    mined: int | Literal["all"]
-    if config.mined == "auto":
-        suits = rules.auto_mined(num_labels)
-        mined = "all" if suits >= most else suits
-    else:
-        mined = config.mined
-    # The k' of a preset is meant for many labels; asked for by the user, it is refused instead.
-    if isinstance(mined, int) and mined > most:
-        if mined != preset(config.preset).mined or isinstance(config.sampled, int):
-            raise InputError("--mined", f"{mined} of {most} sampled labels", f"at most {most}")
-        mined = "all"
-    start = config.mined_start
-    if start and (mined == "all" or (isinstance(start, int) and not mined <= start <= most)):
-        low = "--mined, which is all" if mined == "all" else f"{mined} (--mined)"
-        raise InputError("--mined-start", f"{start}", f"a number from {low} to {most}, or 0")
+    sampled = _sampled(config, num_labels, members)
+    mined = _mined(config, num_labels, num_labels - 1 if sampled == "all" else sampled)
     points_of_label = dataset.train.labels.nnz / num_labels
-    exponentials = rules.takes_exponentials(config.loss, config.transformation)
+    loss = LOSSES[config.loss]
+    exponentials = loss.takes_exponentials(config.transformation)
     scale, learned = config.score_scale, config.learn_score_scale
     if learned == "auto":
         learned = scale == "auto" and exponentials and rules.auto_learn_scale(points_of_label)
@@ -63,14 +45,14 @@ def resolve(config: Config, dataset: Dataset) -> Config:
         scale = rules.auto_score_scale(num_labels) if exponentials else 1.0
     rate, epochs = config.learning_rate, config.epochs
     if rate == "auto":
-        rate = rules.auto_learning_rate(config.loss, config.transformation)
+        rate = loss.learning_rate(config.transformation)
     if epochs == "auto":
         epochs = rules.auto_epochs(dataset.train.num_points)
     dropout = config.input_dropout
     if dropout == "auto":
         dropout = rules.auto_input_dropout(points_of_label)
-    return dataclasses.replace(
-        config,
+    return ResolvedConfig(
+        **unresolved_values(config),
         seen=_seen(config, dataset),
         sampled=sampled,
         mined=mined,
@@ -81,6 +63,37 @@ def resolve(config: Config, dataset: Dataset) -> Config:
         epochs=epochs,
         members=members,
     )
+
+
+def _sampled(config: Config, num_labels: int, members: int) -> int | Literal["all"]:
+    """B."""
+    suits = rules.auto_size(num_labels, members=members)
+    sampled = suits if config.sampled == "auto" else config.sampled
+    if SAMPLERS[config.sampler].needs_batch_positives:
+        # The candidates are the batch's own positives; one label more would mean "all others".
+        sampled = min(config.batch_size, max(1, num_labels - 2))
+    if sampled != "all" and sampled >= num_labels:
+        found = f"{sampled} of {num_labels} labels"
+        raise InputError("--sampled", found, f"at most {num_labels - 1}, or `all` others")
+    return sampled
+
+
+def _mined(config: Config, num_labels: int, most: int) -> int | Literal["all"]:
+    """k', of at most so many labels; checks `mined_start`, from which it may fall."""
+    mined = config.mined
+    if mined == "auto":
+        suits = rules.auto_mined(num_labels)
+        mined = "all" if suits >= most else suits
+    # The k' of a preset is meant for many labels; asked for by the user, it is refused instead.
+    if mined != "all" and mined > most:
+        if mined != preset(config.preset).mined or isinstance(config.sampled, int):
+            raise InputError("--mined", f"{mined} of {most} sampled labels", f"at most {most}")
+        mined = "all"
+    start = config.mined_start
+    if start and (mined == "all" or (isinstance(start, int) and not mined <= start <= most)):
+        low = "--mined, which is all" if mined == "all" else f"{mined} (--mined)"
+        raise InputError("--mined-start", f"{start}", f"a number from {low} to {most}, or 0")
+    return mined
 
 
 def _seen(config: Config, dataset: Dataset) -> Literal["keep", "drop"]:

@@ -1,9 +1,10 @@
-"""One flat, frozen configuration; preset < TOML file < command-line flags."""
+"""The settings of a run: a flat, frozen dataclass. Flags override a TOML file, it the preset."""
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
+import importlib
 import math
 import tomllib
 from pathlib import Path
@@ -12,12 +13,38 @@ from typing import Any, Literal, get_args, get_type_hints
 from snm.errors import InputError
 from snm.system.files import write_whole
 
-__all__ = ["LISTWISE", "PRESETS", "Config", "Loss", "preset", "read_config", "write_config"]
-
-
-Loss = Literal[
-    "bowl", "powl", "softmax", "listnet", "listmle", "rankcosine", "smoothed-dcg", "ranksvm"
+__all__ = [
+    "PRESETS",
+    "Config",
+    "check_name",
+    "names_of",
+    "preset",
+    "read_config",
+    "write_config",
 ]
+
+
+_TABLES = {
+    "loss": ("snm.losses.sampled.table", "LOSSES"),
+    "phi": ("snm.losses.surrogates", "SURROGATES"),
+    "vartheta": ("snm.losses.rank_weights", "RANK_SHAPES"),
+    "sampler": ("snm.sampling.samplers", "SAMPLERS"),
+    "row_optimizer": ("snm.tables.optimizers", "ROW_OPTIMIZERS"),
+}
+"""Settings that name an object of a table. The tables import jax, which `--help` must not."""
+
+
+def names_of(setting: str) -> list[str]:
+    """The names that a setting such as `loss` can take."""
+    module, table = _TABLES[setting]
+    return list(getattr(importlib.import_module(module), table))
+
+
+def check_name(where: str, setting: str, name: str) -> None:
+    """Raises `InputError` unless the setting can take the name."""
+    known = names_of(setting)
+    if name not in known:
+        raise InputError(where, repr(name), " or ".join(known))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,15 +79,16 @@ class Config:
     """Add a learned bias a label to its score: unit rows cannot tell how frequent a label is."""
 
     # -- loss
-    loss: Loss = "softmax"
-    """Binary or pairwise ordered weighted loss, sampled softmax cross-entropy, or a listwise loss
-    on a point's positives and its mined negatives."""
+    loss: str = "softmax"
+    """bowl or powl (binary or pairwise ordered weighted loss), softmax (sampled cross-entropy), or
+    a listwise loss on a point's positives and mined negatives: listnet, listmle, rankcosine,
+    smoothed-dcg, ranksvm."""
     transformation: Literal["exponential", "linear", "sigmoid"] = "exponential"
     """What listnet, listmle and rankcosine do to scores; linear needs --no-bias."""
     temperature: float = 1.0
     """Divides the scores in listnet, listmle, rankcosine and smoothed-dcg."""
-    phi: Literal["hinge", "logistic", "squared_hinge", "exponential", "ramp"] = "hinge"
-    """Surrogate of bowl and powl."""
+    phi: str = "hinge"
+    """Surrogate of bowl and powl: hinge, logistic, squared_hinge, exponential or ramp."""
     ramp_rho: float = 1.0
     """Margin of the ramp surrogate."""
     sampled: int | Literal["all", "auto"] = "auto"
@@ -76,8 +104,9 @@ class Config:
     """Positives of a point at each visit: one drawn uniformly (the paper's), or all of them."""
     positive_weights: Literal["sum", "mean"] = "mean"
     """With all positives, whether the terms of a point are added or averaged."""
-    vartheta: Literal["top", "power-law", "epsilon-tail", "subsample"] = "top"
-    """Weights over the ranks of the mined negatives (bowl and powl)."""
+    vartheta: str = "top"
+    """Weights over the ranks of the mined negatives (bowl and powl): top, power-law, epsilon-tail
+    or subsample."""
     weight_scale: Literal["mean", "surrogate"] = "mean"
     """Weight of a mined negative: 1/k', or (K-1)/(kB), which bounds the retrieval loss."""
     retrieval_k: int = 1
@@ -90,8 +119,9 @@ class Config:
     """Negatives drawn from the mined ones in proportion to their weights (subsample)."""
     negative_weight: float = 1.0
     """Multiplies the weight of every negative (bowl and powl)."""
-    sampler: Literal["uniform", "frequency", "in-batch"] = "uniform"
-    """How negatives are drawn; frequency and in-batch correct a softmax by log Q."""
+    sampler: str = "uniform"
+    """How negatives are drawn: uniform, frequency or in-batch; the latter two correct a softmax by
+    log Q."""
     frequency_power: float = 0.75
     """The frequency sampler draws in proportion to frequency to this power."""
     seen: Literal["auto", "keep", "drop"] = "auto"
@@ -110,8 +140,8 @@ class Config:
     """Rate of feature and class rows, on the mean loss of a batch; auto suits the loss."""
     schedule: Literal["constant", "linear", "cosine"] = "linear"
     """How the rates fall over the run."""
-    row_optimizer: Literal["sgd", "adagrad"] = "sgd"
-    """Optimiser of feature and class rows: plain SGD, or row-wise Adagrad."""
+    row_optimizer: str = "sgd"
+    """Optimiser of feature and class rows: sgd, or adagrad with one accumulator a row."""
     tower_learning_rate: float = 0.1
     """Rate of the dense layer, trained by SGD with momentum."""
     tower_momentum: float = 0.9
@@ -156,10 +186,16 @@ class Config:
     mesh: str = ""
     """Devices to train on, such as data=2,label=4: parts of a batch, parts of the tables' rows."""
     steps_per_dispatch: int = 0
-    """Steps that the device runs between two words with the host; 0 suits the device."""
+    """Steps that the device runs between two exchanges with the host; 0 suits the device."""
+
+    def __eq__(self, other: object) -> bool:
+        """Settings with equal values are equal, whether they are resolved or not."""
+        if not isinstance(other, Config):
+            return NotImplemented
+        return dataclasses.astuple(self) == dataclasses.astuple(other)
 
     def check(self) -> Config:
-        """The configuration itself, unless a value is one that no data set could make right.
+        """Returns the settings, or refuses values that fit no data set.
 
         Raises:
           InputError: the first such value.
@@ -190,17 +226,19 @@ class Config:
         if isinstance(sampled, int) and isinstance(mined, int) and mined > sampled:
             found = f"{mined} mined of {sampled} sampled labels"
             raise InputError("--mined", found, "at most as many as --sampled")
+        for setting in _TABLES:
+            check_name(_flag(setting), setting, getattr(self, setting))
         self._check_loss()
         return self
 
     def _check_loss(self) -> None:
-        """Refuses settings of one family of losses beside a loss of another."""
+        """Refuses settings that belong to another loss than the chosen one."""
         loss = self.loss
-        transformed = loss in ("listnet", "listmle", "rankcosine")
-        if self.transformation != "exponential" and not transformed:
+        kind = importlib.import_module("snm.losses.sampled").LOSSES[loss]
+        if self.transformation != "exponential" and not kind.transforms:
             found = f"{self.transformation} with --loss {loss}"
             raise InputError("--transformation", found, "--loss listnet, listmle or rankcosine")
-        if self.temperature != 1.0 and not transformed and loss != "smoothed-dcg":
+        if self.temperature != 1.0 and not kind.takes_temperature:
             found = f"{self.temperature} with --loss {loss}"
             expected = "--loss listnet, listmle, rankcosine or smoothed-dcg, or --score-scale"
             raise InputError("--temperature", found, expected)
@@ -209,7 +247,7 @@ class Config:
             found = "a learned bias" if self.bias else "--learn-score-scale True"
             instead = "--no-bias" if self.bias else "--learn-score-scale False"
             raise InputError("--transformation linear", found, f"{instead}: psi must stay positive")
-        if loss not in LISTWISE:
+        if not kind.listwise:
             return
         for name, plain in _OF_ORDERED:
             value = getattr(self, name)
@@ -221,9 +259,6 @@ class Config:
             expected = "all, or --positives one: a label is a positive or a negative of a list"
             raise InputError("--exclude", found, expected)
 
-
-LISTWISE = ("listnet", "listmle", "rankcosine", "smoothed-dcg", "ranksvm")
-"""Losses whose unit is a list: the positives of a visit and their mined negatives."""
 
 _OF_ORDERED: tuple[tuple[str, Any], ...] = (
     ("phi", "hinge"),
@@ -318,6 +353,8 @@ def read_config(path: str | Path, *, base: Config | None = None) -> Config:
             near = difflib.get_close_matches(key, hints, n=1, cutoff=0.0)
             raise InputError(f"{path}: {key}", "an unknown key", f"for example {near[0]}")
         values[key] = _checked(f"{path}: {key}", value, hints[key])
+        if key in _TABLES:
+            check_name(f"{path}: {key}", key, value)
     if base is None:
         base = preset(values.get("preset", "default"))
     return dataclasses.replace(base, **values).check()
@@ -327,7 +364,7 @@ _TYPES = {int: "a whole number", float: "a number", bool: "true or false", str: 
 
 
 def _checked(where: str, value: Any, hint: Any) -> Any:
-    """The value, if its type fits the annotation; an int does for a float."""
+    """The value, if its type fits the annotation; an int is taken as a float."""
     choices = [hint] if isinstance(hint, type) else list(get_args(hint))
     if float in choices and type(value) is int:
         return float(value)
@@ -347,7 +384,7 @@ def _checked(where: str, value: Any, hint: Any) -> Any:
 
 
 def write_config(path: Path, config: Config) -> None:
-    """Writes every setting as TOML, beside and renamed."""
+    """Writes every setting as TOML; the file appears when it is whole."""
     import tomli_w
 
     write_whole(path, tomli_w.dumps(dataclasses.asdict(config)))

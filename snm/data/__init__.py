@@ -1,1 +1,18 @@
-"""Reading, caching, weighting and describing data sets."""
+"""Data sets: load, cache, weight, describe, convert and generate them.
+
+Public names, by module:
+
+- `dataset`: `Dataset` and `Points`, the in-memory form (CSR features and labels).
+- `load`: `load` reads a folder, a fetched set or `synthetic`; `key_of` and `load_mapped` serve the
+  processes of one run that share a cache.
+- `cache`: `read` and `write` parsed matrices as `.npy` files.
+- `weighting`: `Weighting`, the TF-IDF or L2 weights that a model applies to raw feature values.
+- `vectorizer`: `Vectorizer`, which turns texts into features.
+- `statistics`: `describe`, `duplicate_rows`, `duplicate_test_rows`.
+- `synthetic`: `generate` a seeded data set, `default` is the one named `synthetic`.
+- `convert`: `build` writes a data folder from rows of any import format.
+- `formats`: file formats. To add an import format, see its docstring.
+- `repository`: public data sets by name, `fetch` downloads one.
+
+Nothing is re-exported here, so that `import snm.data` imports neither NumPy nor SciPy.
+"""

@@ -1,8 +1,8 @@
-"""Parsed matrices kept as `.npy` files, so that a data set is parsed once.
+"""Caches parsed matrices as `.npy` files, so that a data set is parsed once.
 
-A cache only ever saves time: whatever is missing, damaged or not permitted, the reader of it gets
-None and parses the source again. An entry is a folder `v1-<sha256 of the source>` that is written
-under another name and then renamed, with a manifest of what must be in it.
+Cache errors never reach the caller. If an entry is missing, damaged or unreadable, `read` returns
+None and the caller parses the source again. An entry is a folder `v1-<sha256 of the source>` with
+a manifest of its arrays. It is written under a temporary name and then renamed.
 """
 
 from __future__ import annotations
@@ -37,16 +37,20 @@ _ARRAYS = {"data": np.float32, "indices": np.int32, "indptr": np.int64}
 def read(
     place: Path, key: str, *, mapped: bool = False, checks: Callable[[int], bool] = lambda _: True
 ) -> Parts | None:
-    """The matrices (features, labels) by part, or None where no whole entry is found.
+    """Reads a cache entry.
 
-    Every array is checked against the manifest: dtype, length and CRC-32.
+    Dtype and length of every array are checked against the manifest, and CRC-32 where `checks`
+    says so.
 
     Args:
-      place: the cache's folder.
+      place: the cache folder.
       key: SHA-256 of the source.
-      mapped: leave entries on the disk, to be read where they are used.
-      checks: of which arrays, by number, to read the whole for its CRC-32: several processes may
-        share that work.
+      mapped: memory-map the arrays instead of reading them.
+      checks: array number -> whether to verify its CRC-32, which reads the whole array. Several
+        processes can divide that work among them.
+
+    Returns:
+      `train` (and `test`) -> (features, labels), or None if there is no intact entry.
     """
     entry = place / f"{_VERSION}-{key}"
     try:
@@ -70,7 +74,7 @@ def _load(
     entry: Path,
     part: str,
     name: str,
-    about: dict[str, Any],
+    recorded: dict[str, Any],
     mapped: bool,
     checks: Callable[[int], bool],
     numbers: Iterator[int],
@@ -78,20 +82,21 @@ def _load(
     arrays = {}
     for array, dtype in _ARRAYS.items():
         file = entry / f"{part}.{name}.{array}.npy"
-        size, crc = about[array]
+        size, crc = recorded[array]
         map_mode: Literal["r"] | None = "r" if mapped and size else None
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a damaged header looks like one of Python 2
+            # NumPy takes a damaged header for one written by Python 2, and warns.
+            warnings.simplefilter("ignore")
             values = np.load(file, mmap_mode=map_mode, allow_pickle=False)
         wrong = values.dtype != dtype or values.shape != (size,)
         if checks(next(numbers)) and not wrong:
-            # Through the file, where mapped: pages that are read through the map would stay.
-            found = _crc_of_end(file, values.nbytes) if mapped else _fingerprint(values)[1]
+            # Read a mapped array from its file: pages read through the map would stay in memory.
+            found = _crc_of_tail(file, values.nbytes) if mapped else _size_and_crc(values)[1]
             wrong = found != crc
         if wrong:
-            raise ValueError(f"{part}.{name}.{array} is not what was written")
+            raise ValueError(f"{part}.{name}.{array} differs from the manifest")
         arrays[array] = values
-    rows, columns = about["shape"]
+    rows, columns = recorded["shape"]
     matrix = csr_matrix(
         (arrays["data"], arrays["indices"], arrays["indptr"]), shape=(rows, columns)
     )
@@ -99,12 +104,12 @@ def _load(
     return matrix
 
 
-def _fingerprint(values: NDArray[Any]) -> list[int]:
+def _size_and_crc(values: NDArray[Any]) -> list[int]:
     return [values.size, zlib.crc32(np.ascontiguousarray(values).data)]
 
 
-def _crc_of_end(file: Path, size: int) -> int:
-    """CRC-32 of the last bytes of a file, read by pieces."""
+def _crc_of_tail(file: Path, size: int) -> int:
+    """CRC-32 of the last `size` bytes of a file, read in pieces of `_PIECE` bytes."""
     crc = 0
     with file.open("rb", buffering=0) as stream:
         stream.seek(-size, os.SEEK_END)
@@ -114,35 +119,35 @@ def _crc_of_end(file: Path, size: int) -> int:
 
 
 def _crc_of(parts: dict[str, Any]) -> int:
-    """Of what the manifest says: sizes of matrices follow from nothing else."""
+    """CRC-32 of the manifest's `parts`: no array file would reveal a wrong matrix shape."""
     return zlib.crc32(json.dumps(parts, sort_keys=True).encode())
 
 
 def write(place: Path, key: str, parts: Parts) -> None:
-    """Writes an entry, or quietly does not (a full disk, a folder that may not be written)."""
+    """Writes a cache entry; gives up silently on an OSError (disk full, folder not writable)."""
     entry = place / f"{_VERSION}-{key}"
-    beside: str | None = None
+    temporary: str | None = None
     try:
         place.mkdir(parents=True, exist_ok=True)
-        beside = tempfile.mkdtemp(dir=place, prefix=".writing-")
+        temporary = tempfile.mkdtemp(dir=place, prefix=".writing-")
         manifest: dict[str, Any] = {"parts": {}}
         for part, matrices in parts.items():
             manifest["parts"][part] = {}
             for name, matrix in zip(_MATRICES, matrices, strict=True):
-                about: dict[str, Any] = {"shape": [int(size) for size in matrix.shape]}
+                recorded: dict[str, Any] = {"shape": [int(size) for size in matrix.shape]}
                 for array, dtype in _ARRAYS.items():
                     values = getattr(matrix, array).astype(dtype, copy=False)
-                    np.save(Path(beside) / f"{part}.{name}.{array}.npy", values)
-                    about[array] = _fingerprint(values)
-                manifest["parts"][part][name] = about
+                    np.save(Path(temporary) / f"{part}.{name}.{array}.npy", values)
+                    recorded[array] = _size_and_crc(values)
+                manifest["parts"][part][name] = recorded
         manifest["crc"] = _crc_of(manifest["parts"])
-        manifest_file = Path(beside) / "manifest.json"
+        manifest_file = Path(temporary) / "manifest.json"
         manifest_file.write_text(json.dumps(manifest), encoding="utf-8")
-        # Only an entry that could not be read gets here: what is in the way is damaged.
+        # Callers write only after `read` failed, so an existing entry is damaged.
         shutil.rmtree(entry, ignore_errors=True)
-        Path(beside).rename(entry)
+        Path(temporary).rename(entry)
     except OSError:
         pass
     finally:
-        if beside is not None:
-            shutil.rmtree(beside, ignore_errors=True)
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)

@@ -1,4 +1,7 @@
-"""Rows -> a folder of data: names get ids, texts get features, points get their part."""
+"""Converts rows of an import format into a data folder.
+
+Label names get ids, texts become features, and each point goes to train or test.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +22,21 @@ from snm.errors import InputError
 __all__ = ["Counts", "build", "fit_vectorizer", "index_base"]
 
 _CHUNK = 2048  # rows in memory at once
-_WIDEST = 2**31 - 1
+_LARGEST_ID = 2**31 - 1
 Told = Callable[[int], None]
+"""A progress callback: called with the number of rows done so far."""
 
 
 @dataclasses.dataclass
 class Counts:
-    """What was written.
+    """Sizes of the data that `build` wrote.
 
     Attributes:
-      points: train and test points.
-      features: d.
-      labels: K.
-      without_labels: points without a label.
-      without_features: points without a feature.
+      points: number of points by part, `train` and `test`.
+      features: number of features d.
+      labels: number of labels K.
+      without_labels: number of points without a label.
+      without_features: number of points without a feature.
     """
 
     points: dict[str, int]
@@ -54,9 +58,19 @@ def fit_vectorizer(
 ) -> Vectorizer:
     """Chooses the vocabulary in one pass over the training texts.
 
-    The `most` words of the highest document frequency (ties to the first in order) that are in at
-    least `min_points` texts, in alphabetical order; idf is log((1 + n) / (1 + df)) + 1, which is
-    TfidfVectorizer's own.
+    The vocabulary holds the `most` words of highest document frequency df among those that occur
+    in at least `min_points` of the n texts. Ties go to the word that sorts first. Ids follow the
+    alphabet. For `tfidf`, idf is log((1 + n) / (1 + df)) + 1, as in scikit-learn's
+    TfidfVectorizer. `hashing` needs no vocabulary, and reads no row.
+
+    Args:
+      rows: the training rows.
+      kind: `counts`, `tfidf` or `hashing`.
+      most: largest number of words; number of hash buckets for `hashing`.
+      min_points: smallest document frequency of a word.
+      ngrams: shortest and longest run of words that is a feature.
+      strip_accents: whether to remove accents from letters.
+      told: progress callback.
 
     Raises:
       InputError: no word is left.
@@ -75,7 +89,8 @@ def fit_vectorizer(
     kept = [word for word, count in frequency.items() if count >= min_points]
     kept = sorted(sorted(kept, key=lambda word: (-frequency[word], word))[:most])
     if not kept:
-        raise InputError("texts", f"no word in {min_points} of {points} texts", "words to learn of")
+        found = f"no word that occurs in at least {min_points} of {points} texts"
+        raise InputError("texts", found, "a non-empty vocabulary")
     counts = np.array([frequency[word] for word in kept], np.float64)
     return Vectorizer(
         kind=kind,
@@ -88,10 +103,17 @@ def fit_vectorizer(
 
 
 def index_base(rows: Iterable[Row], told: Told) -> tuple[int, int]:
-    """The lowest id in use (0 or 1, where a file starts counting) and the number of features.
+    """Finds where a file's feature ids start, and the number of features.
+
+    Args:
+      rows: rows with `entries`.
+      told: progress callback.
+
+    Returns:
+      0 if some row has feature 0, else 1; and the number of ids from there to the largest.
 
     Raises:
-      InputError: ids that do not fit int32.
+      InputError: an id that does not fit int32.
     """
     low, high = 1, 0
     for number, row in enumerate(rows, 1):
@@ -99,8 +121,8 @@ def index_base(rows: Iterable[Row], told: Told) -> tuple[int, int]:
         ids = row.entries[0]
         if len(ids):
             low, high = min(low, int(ids[0])), max(high, int(ids[-1]))
-            if high >= _WIDEST:
-                raise InputError(row.where, f"feature {high}", f"an id below {_WIDEST}")
+            if high >= _LARGEST_ID:
+                raise InputError(row.where, f"feature {high}", f"an id below {_LARGEST_ID}")
         told(number)
     return low, max(1, high - low + 1)
 
@@ -115,19 +137,21 @@ def build(
 ) -> Counts:
     """Writes `train.txt`, `labels.txt` and, if there are test points, `test.txt`.
 
+    Label ids are assigned in order of first occurrence.
+
     Args:
       out: an empty folder.
-      parts: (name, rows) for each file that is read.
+      parts: (name, rows) for each file to read.
       features_of: rows -> float32 CSR [rows, d].
-      num_features: d.
-      part_of: (name of the file's part, number of the row in it) -> `train` or `test`.
-      told: hears the number of rows done.
+      num_features: number of features d.
+      part_of: (name of the file, 0-based number of the row in it) -> `train` or `test`.
+      told: progress callback.
 
     Returns:
-      what was written; labels have ids in the order in which they occur.
+      the sizes of the written data.
 
     Raises:
-      InputError: no point, or no label.
+      InputError: no training point, or no label.
     """
     ids: dict[str, int] = {}
     counts = Counts({"train": 0, "test": 0}, num_features, 0, 0, 0)
@@ -137,12 +161,12 @@ def build(
         for name, rows in parts:
             numbered = enumerate(rows)
             for chunk in _chunks(numbered):
-                where = np.array([part_of(name, number) == "test" for number, _ in chunk])
+                is_test = np.array([part_of(name, number) == "test" for number, _ in chunk])
                 found = features_of([row for _, row in chunk])
                 labels = _labels([row for _, row in chunk], ids)
                 counts.without_labels += int(np.count_nonzero(np.diff(labels.indptr) == 0))
                 counts.without_features += int(np.count_nonzero(np.diff(found.indptr) == 0))
-                for part, chosen in (("train", ~where), ("test", where)):
+                for part, chosen in (("train", ~is_test), ("test", is_test)):
                     rows_of_part = np.flatnonzero(chosen)
                     writers[part].append(found[rows_of_part], labels[rows_of_part])
                 done += len(chunk)
@@ -168,9 +192,9 @@ def _chunks(rows: Iterator[tuple[int, Row]]) -> Iterator[list[tuple[int, Row]]]:
 
 
 def _labels(rows: list[Row], ids: dict[str, int]) -> csr_matrix:
-    """Labels of some rows, CSR [rows, labels so far]; new names get the next ids."""
+    """Labels of `rows` as CSR [rows, labels so far]; adds new names to `ids`."""
     found = [sorted(ids.setdefault(name, len(ids)) for name in row.labels) for row in rows]
-    starts = np.concatenate([[0], np.cumsum([len(row) for row in found])]).astype(np.int64)
-    places = np.fromiter(itertools.chain.from_iterable(found), np.int32, count=int(starts[-1]))
-    ones = np.ones(len(places), np.float32)
-    return csr_matrix((ones, places, starts), shape=(len(rows), max(1, len(ids))))
+    indptr = np.concatenate([[0], np.cumsum([len(row) for row in found])]).astype(np.int64)
+    indices = np.fromiter(itertools.chain.from_iterable(found), np.int32, count=int(indptr[-1]))
+    ones = np.ones(len(indices), np.float32)
+    return csr_matrix((ones, indices, indptr), shape=(len(rows), max(1, len(ids))))

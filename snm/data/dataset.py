@@ -1,4 +1,4 @@
-"""Data sets: points with features and labels, found in a folder, cached in binary."""
+"""The in-memory form of a data set: points with CSR features and labels, in train and test."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ class Points:
       features: float32 CSR [n, d] with sorted ids.
       labels: float32 CSR [n, K] of ones with sorted ids.
       filter: int64 [pairs, 2] of (row, label) that evaluation leaves out, or None.
+
+    Raises:
+      InputError: features and labels have different numbers of rows.
     """
 
     features: csr_matrix
@@ -31,7 +34,7 @@ class Points:
     def __post_init__(self) -> None:
         if self.features.shape[0] != self.labels.shape[0]:
             found = f"{self.features.shape[0]} rows of features, {self.labels.shape[0]} of labels"
-            raise InputError("points", found, "as many of either")
+            raise InputError("points", found, "equal numbers of rows")
 
     @property
     def num_points(self) -> int:
@@ -40,37 +43,37 @@ class Points:
 
     @property
     def num_features(self) -> int:
-        """Width d of the inputs."""
+        """Number of features d."""
         return int(self.features.shape[1])
 
     @property
     def num_labels(self) -> int:
-        """Number of classes K."""
+        """Number of labels K."""
         return int(self.labels.shape[1])
 
     def take(self, rows: NDArray[np.int64]) -> Points:
-        """The points `rows` (int64 [m], each at most once) in that order, filters renumbered."""
+        """Selects the points `rows` (int64 [m], distinct) in that order, and renumbers filters."""
         pairs = self.filter
         if pairs is not None:
-            place = np.full(self.num_points, -1, np.int64)
-            place[rows] = np.arange(len(rows))
-            pairs = np.stack([place[pairs[:, 0]], pairs[:, 1]], axis=1)
+            new_row = np.full(self.num_points, -1, np.int64)
+            new_row[rows] = np.arange(len(rows))
+            pairs = np.stack([new_row[pairs[:, 0]], pairs[:, 1]], axis=1)
             pairs = pairs[pairs[:, 0] >= 0]
         return Points(self.features[rows], self.labels[rows], pairs)
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A training set, perhaps a test set, perhaps names.
+    """A training set with an optional test set and optional label names.
 
     Attributes:
       name: the folder's name, or `synthetic`.
       train: the training points.
       test: the test points, or None.
       label_names: K names by label id, or None.
-      sha256: of the source: names and contents of its files (of its arrays if generated); a split
-        keeps that of the whole.
-      vectorizer: file of what turns texts into features (`snm data import`), or None.
+      sha256: hash of the source: names and contents of its files, or the arrays of generated data.
+        A split keeps the hash of the whole.
+      vectorizer: path of the `vectorizer.json` that `snm data import` wrote, or None.
     """
 
     name: str
@@ -81,11 +84,11 @@ class Dataset:
     vectorizer: Path | None = None
 
     def split(self, fraction: float, seed: int) -> Dataset:
-        """Holds a part of train out, as the test set of the result (the old one is not in it).
+        """Holds out a part of train as the test set of the result; the old test set is dropped.
 
         Args:
-          fraction: of the points to hold out, rounded to the nearest number of points.
-          seed: of the permutation that chooses them; both parts keep the points' order.
+          fraction: share of the points to hold out, rounded to the nearest number of points.
+          seed: seed of the permutation that chooses them. Both parts keep the order of the points.
 
         Raises:
           InputError: a fraction that leaves one part empty.
@@ -96,10 +99,11 @@ class Dataset:
     def rows_of_split(
         self, fraction: float, seed: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The rows of train that `split` keeps, and those that it holds out, ascending."""
+        """The rows of train that `split` keeps and those that it holds out, each ascending."""
         points = self.train.num_points
         if not 0 < fraction < 1 or not 0 < (held := round(fraction * points)) < points:
-            raise InputError("validation fraction", f"{fraction} of {points} points", "two parts")
+            found = f"{fraction} of {points} points"
+            raise InputError("validation fraction", found, "two parts with at least one point each")
         order = np.random.default_rng(seed).permutation(self.train.num_points)
         return np.sort(order[held:]), np.sort(order[:held])
 

@@ -1,4 +1,4 @@
-"""A data set from a folder, a fetched name or `synthetic`, through the binary cache."""
+"""Loads a data set from a folder, a fetched name or `synthetic`, through the binary cache."""
 
 from __future__ import annotations
 
@@ -21,11 +21,19 @@ __all__ = ["fetched", "find_files", "key_of", "load", "load_mapped"]
 
 
 SYNTHETIC = "synthetic"
+"""The name of the generated data set that comes with the package."""
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """How a folder may hold a data set: the files of each part, in the order of their reader."""
+    """One way in which a folder may hold a data set.
+
+    Attributes:
+      name: used in error messages.
+      train: file names of the training part: features (or one file), then labels.
+      test: the same for the test part.
+      gzipped: whether each file may also be a `.gz`.
+    """
 
     name: str
     train: tuple[str, ...]
@@ -53,23 +61,28 @@ _FILTERS = ("filter_labels_train.txt", "filter_labels_test.txt")
 def load(source: str | Path, *, cache: Path | Literal["default"] | None = "default") -> Dataset:
     """Loads a data set.
 
-    A folder holds one of these (text also as `.gz`; the test part may be missing):
-    `train.txt`, `test.txt`; `trn_X_Xf.txt`, `trn_X_Y.txt`, `tst_X_Xf.txt`, `tst_X_Y.txt`;
-    `X.trn.npz`, `Y.trn.npz`, `X.tst.npz`, `Y.tst.npz`; the last with dense `X.trn.npy`,
-    `X.tst.npy`. Beside them may lie the labels' names (`labels.txt` or `Y.txt`, one a line) and
-    label filters (`filter_labels_train.txt`, `filter_labels_test.txt`), and the vectoriser of data
-    that were made from texts (`vectorizer.json`).
+    The folder holds exactly one of these layouts. Text files may be gzipped (`.gz`), and the test
+    part may be missing.
+
+    - `train.txt`, `test.txt`
+    - `trn_X_Xf.txt`, `trn_X_Y.txt`, `tst_X_Xf.txt`, `tst_X_Y.txt`
+    - `X.trn.npz`, `Y.trn.npz`, `X.tst.npz`, `Y.tst.npz`
+    - dense features: `X.trn.npy`, `Y.trn.npz`, `X.tst.npy`, `Y.tst.npz`
+
+    Optional files: label names (`labels.txt` or `Y.txt`, one a line), label filters
+    (`filter_labels_train.txt`, `filter_labels_test.txt`), and `vectorizer.json` of data that were
+    imported from texts.
 
     Args:
-      source: a folder, the name of a set that was fetched, or the word `synthetic` for the data set
-        that comes with the package.
-      cache: folder of parsed sets, each under the SHA-256 of its source; `default` is
-        `$SNM_CACHE`, `$XDG_CACHE_HOME/snm` or `~/.cache/snm`; None does without. A damaged or
-        unwritable cache is passed over.
+      source: a folder, the name of a fetched set, or `synthetic` for the data set that comes with
+        the package.
+      cache: folder of parsed data sets, keyed by the SHA-256 of the source. `default` is
+        `$SNM_CACHE`, `$XDG_CACHE_HOME/snm` or `~/.cache/snm`. None disables the cache. A damaged
+        or unwritable cache is ignored.
 
     Raises:
-      InputError: no such folder, no training file, parts that do not fit together, or anything
-        wrong in a file.
+      InputError: no such folder, no training file, train and test of different widths, or a
+        damaged file.
     """
     if source == SYNTHETIC:
         from snm.data.synthetic import default
@@ -85,28 +98,28 @@ def load(source: str | Path, *, cache: Path | Literal["default"] | None = "defau
             parts["test"] = _read_part(files.test)
         if place:
             binary_cache.write(place, key, parts)
-    return _assembled(files, parts, key)
+    return _assemble(files, parts, key)
 
 
 def key_of(source: str | Path) -> str:
-    """SHA-256 of the files of a data set, under which the cache keeps it.
+    """SHA-256 of the files of a data set, which is its key in the cache.
 
     Raises:
-      InputError: as `load`, for folders and files that cannot be read.
+      InputError: a folder or file that cannot be read.
     """
     return _sha256(_files_of(source).all)
 
 
 def load_mapped(source: str | Path, key: str, checks: Callable[[int], bool]) -> Dataset | None:
-    """A data set that the cache has, its entries left on the disk until they are used.
+    """Memory-maps a data set from the default cache.
 
     Args:
       source: as for `load`.
-      key: what `key_of` says of it.
-      checks: which of the cache's arrays to read whole for their checksum, by number.
+      key: the result of `key_of(source)`.
+      checks: array number -> whether to verify its checksum; see `cache.read`.
 
     Returns:
-      The data set; None where the cache does not have it, or what is checked is damaged.
+      The data set; None if the cache does not hold it, or a checked array is damaged.
 
     Raises:
       InputError: as `load`.
@@ -114,12 +127,20 @@ def load_mapped(source: str | Path, key: str, checks: Callable[[int], bool]) -> 
     files = _files_of(source)
     place = cache_folder("default")
     parts = binary_cache.read(place, key, mapped=True, checks=checks) if place else None
-    return None if parts is None else _assembled(files, parts, key)
+    return None if parts is None else _assemble(files, parts, key)
 
 
 @dataclass(frozen=True)
 class _Files:
-    """The files of a data set: of its parts, by their readers' order, and what may lie beside."""
+    """The files of a data set folder.
+
+    Attributes:
+      folder: the folder.
+      train: files of the training part, in the order of `_Layout.train`.
+      test: files of the test part, or none.
+      names: file of the label names, or None.
+      filters: label filter files of train and of test, each or None.
+    """
 
     folder: Path
     train: list[Path]
@@ -129,8 +150,8 @@ class _Files:
 
     @property
     def all(self) -> list[Path]:
-        beside = [file for file in (self.names, *self.filters) if file]
-        return [*self.train, *self.test, *beside]
+        optional = [file for file in (self.names, *self.filters) if file]
+        return [*self.train, *self.test, *optional]
 
 
 def _files_of(source: str | Path) -> _Files:
@@ -146,8 +167,8 @@ def _files_of(source: str | Path) -> _Files:
     return _Files(folder, train, test, names[0] if names else None, filters)
 
 
-def _assembled(files: _Files, parts: binary_cache.Parts, key: str) -> Dataset:
-    """The matrices of a data set with all that belongs to them, if they fit together."""
+def _assemble(files: _Files, parts: binary_cache.Parts, key: str) -> Dataset:
+    """Adds filters, label names and hash to the matrices; checks that test is as wide as train."""
     test = files.test
     for what, axis in (("features", 0), ("labels", 1)):
         if test and parts["test"][axis].shape[1] != parts["train"][axis].shape[1]:
@@ -171,7 +192,10 @@ def _assembled(files: _Files, parts: binary_cache.Parts, key: str) -> Dataset:
 
 
 def fetched(source: str | Path) -> Path | None:
-    """The cache's folder of a set that was fetched by that name; what is here goes first."""
+    """The folder of the fetched set of that name (any case), or None.
+
+    A local file or folder of the same name takes precedence: then the result is None.
+    """
     cache = cache_folder("default")
     if Path(source).exists() or cache is None or not re.fullmatch(r"[\w.-]+", str(source)):
         return None
@@ -181,7 +205,7 @@ def fetched(source: str | Path) -> Path | None:
 
 
 def _find(folder: Path, name: str, gzipped: bool = True) -> Path | None:
-    """The file of that name, plain or gzipped; an error where both are there."""
+    """The file of that name, plain or gzipped, or None; an error if both exist."""
     plain, packed = folder / name, folder / f"{name}.gz"
     if plain.is_file() and packed.is_file() and gzipped:
         raise InputError(str(folder), f"{name} and {name}.gz", "one of them")
@@ -191,16 +215,19 @@ def _find(folder: Path, name: str, gzipped: bool = True) -> Path | None:
 
 
 def find_files(folder: Path) -> tuple[str, list[Path], list[Path]]:
-    """The layout of a folder, and its files of train and of test (none where there is no test).
+    """Finds the data files of a folder.
+
+    Returns:
+      name of the layout, training files, and test files (empty if there is no test part).
 
     Raises:
-      InputError: no layout, more than one, or a file missing.
+      InputError: no layout, more than one, or a missing file.
     """
     present: list[tuple[_Layout, list[Path | None], list[Path | None]]] = []
     for layout in _LAYOUTS:
         train = [_find(folder, name, layout.gzipped) for name in layout.train]
         test = [_find(folder, name, layout.gzipped) for name in layout.test]
-        # The labels' file alone does not tell: two layouts share it.
+        # Two layouts share the label file, so only the first file identifies a layout.
         if train[0] or test[0]:
             present.append((layout, train, test))
     wanted = "; ".join(" + ".join(layout.train) for layout in _LAYOUTS)
@@ -220,19 +247,20 @@ def find_files(folder: Path) -> tuple[str, list[Path], list[Path]]:
 def _read_part(files: list[Path]) -> tuple[csr_matrix, csr_matrix]:
     if len(files) == 1:
         return formats.read_text(files[0])
-    inputs, targets = files
-    if targets.suffix != ".npz":
-        return formats.read_pair(inputs, targets)
-    features = formats.read_npy(inputs) if inputs.suffix == ".npy" else formats.read_npz(inputs)
-    labels = formats.read_npz(targets, noun="label")
+    feature_file, label_file = files
+    if label_file.suffix != ".npz":
+        return formats.read_pair(feature_file, label_file)
+    read_features = formats.read_npy if feature_file.suffix == ".npy" else formats.read_npz
+    features = read_features(feature_file)
+    labels = formats.read_npz(label_file, noun="label")
     if features.shape[0] != labels.shape[0]:
         found = f"{labels.shape[0]} rows"
-        raise InputError(str(targets), found, f"{features.shape[0]}, as in {inputs.name}")
+        raise InputError(str(label_file), found, f"{features.shape[0]}, as in {feature_file.name}")
     return features, labels
 
 
 def _sha256(files: list[Path]) -> str:
-    """SHA-256 over names, sizes and contents, in the order of the names."""
+    """SHA-256 over the names and content hashes of the files, sorted by path."""
     total = hashlib.sha256()
     for file in sorted(files):
         try:

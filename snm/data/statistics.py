@@ -1,4 +1,4 @@
-"""What a data set looks like, in numbers."""
+"""Computes statistics of a data set: sizes, averages, label frequencies, duplicate rows."""
 
 from __future__ import annotations
 
@@ -15,25 +15,28 @@ __all__ = ["describe", "duplicate_rows", "duplicate_test_rows"]
 
 
 def describe(dataset: Dataset) -> dict[str, Any]:
-    """Describes a data set in plain Python values, ready for JSON or a table.
+    """Computes statistics of a data set as plain Python values, ready for JSON or a table.
 
     The first keys are the columns of Table 1 of Reddi et al., "Stochastic Negative Mining for
-    Learning with Large Output Spaces" (AISTATS 2019). Averages are over all points (all labels),
-    those with none included.
+    Learning with Large Output Spaces" (AISTATS 2019). Averages include points without labels or
+    features and labels without points.
 
     Returns:
-      name, sha256;
-      features, labels, train_points, test_points: sizes (test_points is 0 without a test set);
-      points_per_label, labels_per_point: averages on train;
-      nonzeros_per_point: average on train;
-      train_..., test_without_labels, ..._without_features: numbers of such rows;
-      label_frequency_deciles: the 11 quantiles 0, .1, ..., 1 of the labels' training points;
-      labels_never_in_train, labels_only_in_test: how many labels no training point has, and how
-        many of them some test point has;
-      empty_features: features that no training point has;
-      duplicate_test_rows, duplicate_test_share: test rows whose features are exactly those of
-        some training row, and their share of the test rows (0 without a test set);
-      filter_pairs: pairs (row, label) that evaluation on the test set leaves out.
+      a dict with the keys
+
+      - name, sha256: those of the data set;
+      - features, labels, train_points, test_points: sizes (test_points is 0 without a test set);
+      - points_per_label, labels_per_point, nonzeros_per_point: averages on train;
+      - train_without_labels, train_without_features, test_without_labels, test_without_features:
+        numbers of such rows;
+      - label_frequency_deciles: quantiles 0, 0.1, ..., 1 of the number of training points of a
+        label;
+      - labels_never_in_train: number of labels without a training point;
+      - labels_only_in_test: number of those that have a test point;
+      - empty_features: number of features that no training point has;
+      - duplicate_test_rows, duplicate_test_share: number of test rows whose features equal those
+        of a training row, and their share of the test rows (0 without a test set);
+      - filter_pairs: number of pairs (row, label) that evaluation on the test set leaves out.
     """
     train, test = dataset.train, dataset.test
     frequency = dataset.label_frequency()
@@ -78,9 +81,9 @@ def _empty_rows(part: str, points: Points | None) -> dict[str, int]:
 def duplicate_test_rows(dataset: Dataset) -> NDArray[np.bool_]:
     """Which test rows have exactly the features of some training row.
 
-    Rows are matched by the bytes of their sorted ids and values, which a Python set compares in
-    full behind its hash, so that none is counted by a collision. Stored zeros count as absent;
-    rows without features equal each other.
+    Rows are compared by the bytes of their sorted ids and values. A Python set compares the full
+    bytes, so hash collisions do not matter. Stored zeros count as absent. All rows without
+    features are equal.
 
     Returns:
       bool [n_test]; of length 0 without a test set.
@@ -94,7 +97,7 @@ def duplicate_test_rows(dataset: Dataset) -> NDArray[np.bool_]:
 
 
 def duplicate_rows(features: csr_matrix) -> NDArray[np.bool_]:
-    """Which rows, of CSR [n, d], are exactly an earlier one: bool [n]."""
+    """Which rows of CSR [n, d] equal an earlier row: bool [n]."""
     seen: set[bytes] = set()
     found = np.zeros(features.shape[0], bool)
     for number, key in enumerate(_row_keys(features)):
@@ -104,11 +107,11 @@ def duplicate_rows(features: csr_matrix) -> NDArray[np.bool_]:
 
 
 def _row_keys(features: csr_matrix) -> list[bytes]:
-    """Bytes that two rows share exactly if they are equal: per entry its id and its value."""
+    """One byte string per row, equal for two rows exactly if the rows are equal."""
     if not features.data.all():
         features = features.copy()
         features.eliminate_zeros()
-    # An entry is 8 bytes, so equal bytes mean as many entries, the same ids and the same values.
+    # An entry takes 8 bytes, its id and its value, so equal bytes mean equal rows.
     entries = np.empty((features.nnz, 2), np.uint32)
     entries[:, 0] = features.indices
     entries[:, 1] = features.data.astype(np.float32, copy=False).view(np.uint32)

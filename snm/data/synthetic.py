@@ -1,24 +1,26 @@
-"""A seeded generator of data that looks like extreme classification: text to tags.
+"""Generates seeded synthetic data with the statistics of tagged texts.
 
-How it draws a point:
+A point is drawn in three steps:
 
-1. a topic, in proportion to the summed popularity of the topic's labels;
-2. its labels, each from the point's topic with probability `topic_share`, otherwise from all
-   labels; either way in proportion to popularity, so that the labels' frequencies follow the
-   popularity curve $(r + 0.001 K)^{-1.1}$ at rank r (flat at the head, Zipf's law below it);
-3. its words: each comes from one of the point's labels (0.6), from its topic (0.3), or from the
-   language at large. A label owns 8 words and a topic 50, the first of them used most; they were
-   drawn by the words' popularity, so that common words belong to many and rare words tell more.
-   Values are counts.
+1. Its topic, with probability proportional to the summed popularity of the topic's labels.
+2. Its labels. Each comes from the topic with probability `topic_share`, otherwise from all labels,
+   in both cases with probability proportional to popularity. The label frequencies therefore
+   follow the popularity curve $(r + 0.001 K)^{-1.1}$ at rank r: flat at the head, a Zipf law in
+   the tail.
+3. Its words. Each comes from one of the point's labels (probability 0.6), from its topic (0.3), or
+   from the whole vocabulary (0.1). A label has 8 words and a topic 50; the first of them are used
+   most. They are drawn in proportion to popularity, so common words belong to many labels and rare
+   words are more informative. Values are counts.
 
-The constants were set by hand until, at the sizes of `citeulike-t-14k` (text to tags, as here),
-20755 points, 20000 features and 13883 labels, the figures below came near that set's; no model
-was trained on either. The other two real sets show how far such data varies. All figures are of
-the training points; averages are `snm.data.statistics.describe`'s, the rest quantiles of the same
-counts. For a pair of points, "labels in common" is the share of the other labels that they have
-in common (of the smaller number), "cosine" that of their features as sets: averaged over 60,000
-random (point, label) slots, each with another random point that has the label ("shared"), and
-over random pairs. What is not matched: 15% of the generated words occur nowhere in train (0.7%).
+The constants were tuned by hand, without training a model, until the statistics below were close
+to those of `citeulike-t-14k` at its sizes: 20755 points, 20000 features, 13883 labels. The other
+two real data sets show how much such data varies. All figures are of the training points. Averages
+are those of `snm.data.statistics.describe`; the rest are quantiles of the same counts. "Labels in
+common" is the share of the other labels that two points have in common (relative to the smaller
+number), "cosine" the cosine of their features as sets. "Shared" averages over 60,000 random
+(point, label) pairs, each with another random point that has the label; "random" averages over
+random pairs of points. One statistic is not matched: 15% of the generated words never occur in
+train (0.7% in `citeulike-t-14k`).
 
 | | delicious | citeulike-t-14k | gowalla | generated |
 |---|---|---|---|---|
@@ -46,12 +48,12 @@ from snm.errors import InputError
 
 __all__ = ["default", "generate"]
 
-_CHUNK_POINTS = 1 << 15  # bounds memory; part of what a seed means
+_CHUNK_POINTS = 1 << 15  # bounds memory; another value changes the data of a seed
 _LABEL_SLOPE, _LABEL_SHIFT = 1.1, 0.001
 _WORD_SLOPE, _WORD_SHIFT = 1.0, 0.002
 _LABEL_WORDS, _TOPIC_WORDS = 8, 50
 _FROM_LABEL, _FROM_TOPIC = 0.6, 0.3
-_SKEW = 3  # of the words that a label owns the first takes half, of a topic's a quarter
+_SKEW = 3  # the first of a label's 8 words gets half of its draws, of a topic's 50 words a quarter
 _LABELS_SIGMA, _WORDS_SIGMA = 0.77, 0.65
 _COUNT_TAIL, _LARGEST_COUNT = 2.6, 100
 _LABELS_PER_TOPIC = 100
@@ -59,15 +61,15 @@ _LABELS_PER_TOPIC = 100
 
 @dataclass(frozen=True, eq=False)
 class _World:
-    """What all points share: labels by topic, words by label and by topic.
+    """The parameters that all points share: labels by topic, words by label and by topic.
 
     Attributes:
-      by_topic: int64 [K], label ids, topic after topic.
-      mass: float64 [K], running sum of the popularity of `by_topic`.
-      topic_end: float64 [topics], that sum at the end of each topic.
-      word_mass: float64 [d], running sum of the words' popularity.
-      label_words: int64 [K, _LABEL_WORDS].
-      topic_words: int64 [topics, _TOPIC_WORDS].
+      by_topic: int64 [K], label ids sorted by topic.
+      mass: float64 [K], cumulative popularity in the order of `by_topic`.
+      topic_end: float64 [topics], cumulative popularity at the end of each topic.
+      word_mass: float64 [d], cumulative popularity of the words.
+      label_words: int64 [K, _LABEL_WORDS], words of each label.
+      topic_words: int64 [topics, _TOPIC_WORDS], words of each topic.
     """
 
     by_topic: NDArray[np.int64]
@@ -81,17 +83,17 @@ class _World:
 def _popularity(
     rng: np.random.Generator, size: int, slope: float, shift: float
 ) -> NDArray[np.float64]:
-    """A Zipf-Mandelbrot curve over `size` ids in random order, summing to 1."""
+    """Zipf-Mandelbrot probabilities of `size` ids in random order."""
     weight = (np.arange(1, size + 1) + shift * size) ** -slope
     return rng.permutation(weight / weight.sum())
 
 
-def _drawn(mass: NDArray[np.float64], at: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The places in the running sum `mass` at which `at` falls."""
+def _inverse_cdf(mass: NDArray[np.float64], at: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The indices at which the cumulative sum `mass` passes `at`."""
     return np.minimum(np.searchsorted(mass, at, side="right"), len(mass) - 1)
 
 
-def _world(rng: np.random.Generator, features: int, labels: int, topics: int) -> _World:
+def _draw_world(rng: np.random.Generator, features: int, labels: int, topics: int) -> _World:
     popularity = _popularity(rng, labels, _LABEL_SLOPE, _LABEL_SHIFT)
     topic = rng.integers(topics, size=labels)
     by_topic = np.argsort(topic, kind="stable")
@@ -104,44 +106,51 @@ def _world(rng: np.random.Generator, features: int, labels: int, topics: int) ->
         mass,
         topic_end,
         word_mass,
-        _drawn(word_mass, rng.random((labels, _LABEL_WORDS))),
-        _drawn(word_mass, rng.random((topics, _TOPIC_WORDS))),
+        _inverse_cdf(word_mass, rng.random((labels, _LABEL_WORDS))),
+        _inverse_cdf(word_mass, rng.random((topics, _TOPIC_WORDS))),
     )
 
 
 def _sizes(
     rng: np.random.Generator, points: int, mean: float, sigma: float, largest: int
 ) -> NDArray[np.int64]:
-    """Log-normal sizes of that mean, at least 1 and at most `largest`."""
+    """Log-normal sizes, rounded and clipped to [1, largest]; `mean` is that before both."""
     drawn = rng.lognormal(np.log(mean) - sigma**2 / 2, sigma, points)
     return np.clip(np.rint(drawn), 1, largest).astype(np.int64)
 
 
-def _draws(sizes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Places for draws, more than `sizes` of each row, because repeats are dropped.
+def _draw_slots(sizes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Slots for draws of ids: more than `sizes` for each row, because repeats are dropped.
 
     Returns:
-      the row of each draw, and whether it is a spare: the last ones of a row, which must come from
-      everywhere in case a topic or a label has nothing new left to give.
+      int64 [slots], the row of each slot; and bool [slots], whether it is a spare. Spares are the
+      last slots of a row. They draw from all ids, because a topic or label may run out of new ones.
     """
     first = 2 * sizes + 3
     number = first + sizes
     row = np.repeat(np.arange(len(sizes)), number)
-    place = np.arange(len(row)) - np.repeat(np.cumsum(number) - number, number)
-    return row, place >= first[row]
+    rank = np.arange(len(row)) - np.repeat(np.cumsum(number) - number, number)
+    return row, rank >= first[row]
 
 
 def _distinct(
     row: NDArray[np.int64], ids: NDArray[np.int64], width: int, sizes: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
-    """Of the ids drawn for each row, in their order, the first `sizes[row]` different ones.
+    """Keeps the first `sizes[row]` distinct ids of each row, in the order drawn.
+
+    Args:
+      row: int64 [draws], ascending.
+      ids: int64 [draws], each below `width`.
+      width: number of ids.
+      sizes: int64 [rows].
 
     Returns:
-      how many each row has (its draws may run out), the ids sorted within rows, and how often
-      each was drawn.
+      int64 [rows], number of ids of each row (smaller than `sizes` if its draws run out);
+      int32 [ids], sorted within rows; int64 [ids], how often each was drawn.
     """
     key, first, times = np.unique(row * width + ids, return_index=True, return_counts=True)
-    # Rows are consecutive in both orders, so the place among a row's firsts is its rank there.
+    # Sorting distinct ids by first occurrence keeps rows consecutive, so an id's rank in its row
+    # is its index minus the start of the row.
     order = np.argsort(first)
     owner = key[order] // width
     starts = np.searchsorted(owner, np.arange(len(sizes)))
@@ -152,7 +161,7 @@ def _distinct(
     return counts, (key % width).astype(np.int32), times
 
 
-def _chunk(
+def _draw_chunk(
     rng: np.random.Generator,
     world: _World,
     points: int,
@@ -160,23 +169,24 @@ def _chunk(
     nonzeros_per_point: float,
     topic_share: float,
 ) -> tuple[NDArray, ...]:
-    """Draws `points` points: word counts by row, words, values; label counts by row, labels."""
+    """Draws `points` points: words per row, words, values, labels per row, labels."""
     num_labels, num_words = len(world.by_topic), len(world.word_mass)
-    topic = _drawn(world.topic_end, rng.random(points) * world.topic_end[-1])
+    topic = _inverse_cdf(world.topic_end, rng.random(points) * world.topic_end[-1])
     topic_start = np.concatenate([[0.0], world.topic_end])[topic]
 
     sizes = _sizes(rng, points, labels_per_point, _LABELS_SIGMA, max(1, num_labels // 4))
-    row, spare = _draws(sizes)
+    row, spare = _draw_slots(sizes)
     inside = (rng.random(len(row)) < topic_share) & ~spare
     start = np.where(inside, topic_start[row], 0)
     end = np.where(inside, world.topic_end[topic[row]], world.mass[-1])
-    drawn = world.by_topic[_drawn(world.mass, start + rng.random(len(row)) * (end - start))]
+    at = start + rng.random(len(row)) * (end - start)
+    drawn = world.by_topic[_inverse_cdf(world.mass, at)]
     label_counts, labels, _ = _distinct(row, drawn, num_labels, sizes)
 
     sizes = _sizes(rng, points, nonzeros_per_point, _WORDS_SIGMA, max(1, num_words // 4))
-    row, spare = _draws(sizes)
+    row, spare = _draw_slots(sizes)
     source = np.where(spare, 1, rng.random(len(row)))
-    words = _drawn(world.word_mass, rng.random(len(row)))
+    words = _inverse_cdf(world.word_mass, rng.random(len(row)))
     slot = rng.random(len(row))
     first = np.cumsum(label_counts) - label_counts
     one = labels[first[row] + (rng.random(len(row)) * label_counts[row]).astype(np.int64)]
@@ -208,27 +218,28 @@ def generate(
 ) -> Dataset:
     """Generates a data set.
 
-    Time and memory grow with the number of entries: about 25,000 points a second on one core. The
-    same arguments give the same data (on the same NumPy).
+    Time and memory are proportional to the number of entries: about 25,000 points a second on one
+    core. Equal arguments give equal data (with the same version of NumPy).
 
     Args:
-      points: of train.
-      test_points: of test, drawn alike; 0 leaves `test` None.
-      features: width d.
-      labels: number of classes K.
-      seed: of everything random.
-      labels_per_point: their mean number, before a few rare repeats are dropped; log-normal.
-      nonzeros_per_point: the same of features.
-      topics: number of topics; None takes one for 100 labels, at least 2.
+      points: number of training points.
+      test_points: number of test points, from the same distribution; 0 leaves `test` None.
+      features: number of features d.
+      labels: number of labels K.
+      seed: random seed.
+      labels_per_point: mean of the log-normal number of labels, before rare repeats are dropped.
+      nonzeros_per_point: the same for features.
+      topics: number of topics; None means one per 100 labels, and at least 2.
       topic_share: probability that a label comes from the point's topic.
-      name: the data set's.
+      name: name of the data set.
 
     Returns:
-      points with at least one label and one feature each; values are whole numbers from 1 to 100.
+      a data set whose points have at least one label and one feature each. Values are integers
+      from 1 to 100.
 
     Raises:
-      InputError: a size below 1 (test_points: below 0), fewer than 2 labels or features, a mean
-        below 1, a share outside [0, 1].
+      InputError: an argument out of range: fewer than 1 point, fewer than 2 labels or features,
+        a mean below 1 or above the number of labels or features, a share outside [0, 1].
     """
     limits = {
         "points": (points, 1, np.inf),
@@ -247,11 +258,11 @@ def generate(
     topics = topics or max(2, labels // _LABELS_PER_TOPIC)
     root = np.random.SeedSequence(seed)
     world_seed, points_seed = root.spawn(2)
-    world = _world(np.random.default_rng(world_seed), features, labels, topics)
+    world = _draw_world(np.random.default_rng(world_seed), features, labels, topics)
     total = points + test_points
     firsts = range(0, total, _CHUNK_POINTS)
     chunks = [
-        _chunk(
+        _draw_chunk(
             np.random.default_rng(child),
             world,
             min(_CHUNK_POINTS, total - first),
@@ -276,5 +287,5 @@ def generate(
 
 
 def default() -> Dataset:
-    """The data set that comes with the package, `synthetic` (generated in about 0.3 s)."""
+    """Generates the data set named `synthetic`, which comes with the package (about 0.3 s)."""
     return generate(points=8000, test_points=2000, features=8000, labels=4000)

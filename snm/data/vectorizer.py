@@ -1,6 +1,6 @@
-"""What turns texts into features: stored with the data and with the run, as JSON.
+"""Turns texts into features; saved as JSON with the data and with the run.
 
-The work is scikit-learn's (extra `sklearn`), imported when the first text comes.
+Wraps the vectorisers of scikit-learn (extra `sklearn`), which is imported on first use.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _FORMAT = "snm-vectorizer-1"
 
 @dataclass(frozen=True, eq=False)
 class Vectorizer:
-    """Texts to features, as scikit-learn's vectorisers do it with words of two letters or more.
+    """A fitted text vectoriser with scikit-learn's tokens: words of two or more characters.
 
-    - `counts`: how often each word of a vocabulary occurs (CountVectorizer).
-    - `tfidf`: the same, weighted and divided by the row's length (TfidfVectorizer).
-    - `hashing`: counts of words that share `num_features` places (HashingVectorizer); no
-      vocabulary to keep, and no way back from a feature to its word.
+    - `counts`: how often each word of the vocabulary occurs (CountVectorizer).
+    - `tfidf`: counts times idf, divided by the row's Euclidean length (TfidfVectorizer).
+    - `hashing`: counts of words hashed into `num_features` buckets (HashingVectorizer). It keeps
+      no vocabulary, so features cannot be mapped back to words.
 
     Attributes:
-      kind: which of the three.
-      num_features: d.
+      kind: `counts`, `tfidf` or `hashing`.
+      num_features: number of features d.
       ngrams: shortest and longest run of words that is a feature.
-      strip_accents: whether letters lose their accents.
-      vocabulary: d words in the order of their ids; None for hashing.
-      idf: float64 [d], for tfidf only.
+      strip_accents: whether accents are removed from letters.
+      vocabulary: d words in the order of their ids; None for `hashing`.
+      idf: float64 [d]; None unless `tfidf`.
     """
 
     kind: Kind
@@ -62,7 +62,7 @@ class Vectorizer:
             return text.HashingVectorizer(
                 n_features=self.num_features, alternate_sign=False, norm=None, **options
             )
-        vocabulary = {word: place for place, word in enumerate(self.vocabulary or ())}
+        vocabulary = {word: index for index, word in enumerate(self.vocabulary or ())}
         if self.kind == "counts":
             return text.CountVectorizer(vocabulary=vocabulary, **options)
         vectorizer = text.TfidfVectorizer(vocabulary=vocabulary, **options)
@@ -70,10 +70,10 @@ class Vectorizer:
         return vectorizer
 
     def transform(self, texts: Sequence[str]) -> csr_matrix:
-        """Features of n texts: float32 CSR [n, d] with sorted ids.
+        """Turns n texts into float32 CSR [n, d] with sorted ids.
 
         Raises:
-          InputError: something that is no text; scikit-learn is missing.
+          InputError: an item that is not a string, or scikit-learn is not installed.
         """
         if bad := [number for number, text in enumerate(texts) if not isinstance(text, str)]:
             raise InputError("texts", f"{type(texts[bad[0]]).__name__} at {bad[0]}", "texts")
@@ -84,11 +84,11 @@ class Vectorizer:
         return found
 
     def analyzer(self) -> Callable[[str], list[str]]:
-        """The function from a text to its words (and runs of words)."""
+        """The function that maps a text to its words and runs of words."""
         return self._vectorizer.build_analyzer()
 
     def write(self, path: Path) -> None:
-        """Writes JSON at `path`."""
+        """Writes the vectoriser to `path` as JSON."""
         found = {
             "format": _FORMAT,
             "kind": self.kind,
@@ -102,10 +102,10 @@ class Vectorizer:
 
     @classmethod
     def read(cls, path: Path) -> Vectorizer:
-        """Reads what `write` wrote.
+        """Reads a file that `write` wrote.
 
         Raises:
-          InputError: no such file, or something else in it.
+          InputError: no such file, or another content.
         """
         expected = "a vectoriser that `snm data import` wrote"
         try:
@@ -138,7 +138,7 @@ class Vectorizer:
         needs = (result.kind != "hashing", result.kind == "tfidf")
         has = (result.vocabulary is not None, result.idf is not None)
         if result.kind not in get_args(Kind) or sizes or needs != has:
-            raise InputError(str(path), f"parts of {result.kind!r} that do not fit", expected)
+            raise InputError(str(path), f"inconsistent fields of {result.kind!r}", expected)
         return result
 
 

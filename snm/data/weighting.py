@@ -1,6 +1,6 @@
-"""Feature weighting: none, unit length, or TF-IDF, fitted on the training points.
+"""Weights raw feature values: none, unit length (L2), or TF-IDF fitted on the training points.
 
-A fitted weighting belongs to the model: prediction applies the same one.
+The fitted weighting is saved with the model, and prediction applies it too.
 """
 
 from __future__ import annotations
@@ -24,20 +24,22 @@ Kind = Literal["none", "l2", "tfidf"]
 
 @dataclass(frozen=True, eq=False)
 class Weighting:
-    r"""How raw feature values become inputs.
+    r"""A fitted feature weighting.
 
-    - `none`: as they are.
-    - `l2`: each row divided by its Euclidean length.
-    - `tfidf`: value c of feature j becomes $t(c) \cdot \log\frac{1 + n}{1 + n_j} + t(c)$, where n
-      points were fitted and $n_j$ of them have $c_j > 0$; then each row as in `l2`. Damping is
-      $t(c) = 1 + \log c$ for c >= 1 and $t(c) = c$ for 0 <= c < 1: continuous, rising, and never
-      negative, where 1 + log c alone falls below 0 at c < 1/e. (Salton and Buckley, Information
-      Processing & Management 24(5), 1988, with the document counts smoothed by one.)
+    - `none`: values are unchanged.
+    - `l2`: each row is divided by its Euclidean length.
+    - `tfidf`: value c of feature j becomes $t(c) \, (\log\frac{1 + n}{1 + n_j} + 1)$, where n is
+      the number of training points and $n_j$ the number of those with feature j above 0. Then
+      each row is divided by its length, as in `l2`. The term frequency is damped by
+      $t(c) = 1 + \log c$ for c >= 1 and $t(c) = c$ for 0 <= c < 1, which is continuous,
+      increasing and never negative ($1 + \log c$ alone is negative for c < 1/e). See Salton and
+      Buckley, Information Processing & Management 24(5), 1988; the document counts are smoothed
+      by one.
 
-    A row without features, or whose values are all 0, stays as it is.
+    A row without features, or whose values are all 0, is unchanged.
 
     Attributes:
-      kind: which of the three.
+      kind: `none`, `l2` or `tfidf`.
       idf: float32 [d], the factor of each feature; None unless `tfidf`.
     """
 
@@ -46,10 +48,10 @@ class Weighting:
 
     @classmethod
     def fit(cls, kind: Kind, features: csr_matrix) -> Weighting:
-        """Fits on features, CSR [n, d].
+        """Fits on raw features, CSR [n, d].
 
         Raises:
-          InputError: an unknown kind; a negative value under `tfidf`.
+          InputError: an unknown kind, or a negative value with `tfidf`.
         """
         if kind not in get_args(Kind):
             raise InputError("weighting", repr(kind), f"one of {', '.join(get_args(Kind))}")
@@ -59,19 +61,26 @@ class Weighting:
 
     @classmethod
     def of_counts(cls, points: int, present: NDArray[np.int64]) -> Weighting:
-        """The `tfidf` of so many points, of which int [d] have each feature (`document_counts`)."""
+        """The `tfidf` weighting from counts.
+
+        Args:
+          points: number of training points n.
+          present: int [d], number of points that have each feature (`document_counts`).
+        """
         idf = np.log((1.0 + points) / (1.0 + present)) + 1.0
         return cls("tfidf", idf.astype(np.float32))
 
     def apply(self, features: csr_matrix, *, first_row: int = 0) -> csr_matrix:
-        """Weights features, CSR [n, d], into a new float32 CSR [n, d].
+        """Weights raw features, CSR [n, d], and returns a new float32 CSR [n, d].
 
-        Errors count rows from `first_row`.
+        Args:
+          features: raw features.
+          first_row: number of the first row, for error messages.
 
         Raises:
-          InputError: another width than the fitted one; a negative value under `tfidf`.
+          InputError: a width other than the fitted one, or a negative value with `tfidf`.
         """
-        # Sums of squares in float64: float32 values near 1e20 would overflow, near 1e-23 vanish.
+        # In float32, squares of values near 1e20 overflow, and those near 1e-23 underflow.
         values = features.data.astype(np.float64)
         if self.idf is not None:
             if features.shape[1] != self.idf.size:
@@ -93,27 +102,28 @@ class Weighting:
         return result
 
     def save(self, path: str | Path) -> None:
-        """Writes kind and idf as an `.npz` without pickle, at exactly `path`."""
+        """Writes kind and idf to exactly `path`, as `.npz` without pickle."""
         idf = np.zeros(0, np.float32) if self.idf is None else self.idf
         with Path(path).open("wb") as out:
             np.savez(out, kind=np.array(self.kind), idf=idf)
 
     @classmethod
     def load(cls, path: str | Path) -> Weighting:
-        """Reads what `save` wrote.
+        """Reads a file that `save` wrote.
 
         Raises:
-          InputError: no such file, or something else in it.
+          InputError: no such file, or another content.
         """
         expected = "a weighting that Weighting.save wrote"
         try:
-            # Opened here: NumPy leaves a damaged archive open.
+            # Open the file here, because np.load does not close a damaged archive.
             with (
                 warnings.catch_warnings(),
                 Path(path).open("rb") as file,
                 np.load(file, allow_pickle=False) as members,
             ):
-                warnings.simplefilter("ignore")  # a damaged header looks like one of Python 2
+                # NumPy takes a damaged header for one written by Python 2, and warns.
+                warnings.simplefilter("ignore")
                 kind, idf = members["kind"].item(), members["idf"]
         except DAMAGE as error:
             reason = getattr(error, "strerror", None) or "no weighting"
@@ -126,10 +136,10 @@ class Weighting:
 
 
 def document_counts(features: csr_matrix, *, first_row: int = 0) -> NDArray[np.int64]:
-    """How many rows of CSR [n, d] have a value above 0 of each feature, int64 [d].
+    """Counts the rows of CSR [n, d] in which each feature is above 0: int64 [d].
 
     Raises:
-      InputError: a negative value; its row is counted from `first_row`.
+      InputError: a negative value; the message counts rows from `first_row`.
     """
     _refuse_negative(features, first_row)
     return np.bincount(features.indices[features.data > 0], minlength=features.shape[1])

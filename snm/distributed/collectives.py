@@ -1,13 +1,12 @@
-"""Which part of the tables and of the batch a device holds, and how the parts agree.
+"""Collectives of a sharded step: which rows and examples a device holds, and how results combine.
 
-A mesh has two axes. `label` cuts the rows of the class table into equal ranges, `data` the points
-of a batch; the feature table's rows are cut over the longer one
-(`snm.distributed.mesh.feature_axis`). Devices exchange the scores and ids of the best and sums of
-queries along `label`, queries and the entries of updates along `data`, and sums of feature rows
-along the axis that these are cut over. They never exchange a score matrix or anything as long as a
-table.
+A mesh has two axes. `label` shards the rows of the class table into equal ranges, `data` shards the
+examples of a batch. The rows of the feature table are sharded over the larger axis
+(`snm.distributed.mesh.feature_axis`). Devices exchange top-k scores and ids and sums of queries
+along `label`, queries and the entries of updates along `data`, and sums of feature rows along the
+axis that shards them. They never exchange a score matrix or anything of the size of a table.
 
-With no axes (one device) every method hands back what it was given.
+Without axes (one device) every method returns its argument.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm.tables.bag import bag
+from snm.tables.bag import embedding_bag
 from snm.tables.table import SparseRows
 from snm.topk.blocks import Best
 
@@ -26,15 +25,14 @@ __all__ = ["Shard"]
 
 
 class Shard(NamedTuple):
-    """This device's place.
+    """The shard of a table and of the batch that this device holds.
 
     Attributes:
-      first_row: the row of the whole table that the first of this device's rows is.
-      num_valid: how many of its rows are rows of the whole table; the rest only makes the parts
-        equal. None where all are.
-      axis_name: the mesh axis that rows are cut over, or None.
-      data_axis: the mesh axis that points are cut over, or None; feature rows may be cut over it
-        too.
+      first_row: the row of the whole table at which this shard starts.
+      num_valid: the number of rows of this shard that exist in the whole table; the others are
+        padding that makes the shards equal. None if all exist.
+      axis_name: the mesh axis that shards the rows, or None.
+      data_axis: the mesh axis that shards the examples, or None; it may shard the feature rows too.
     """
 
     first_row: jax.Array | int
@@ -46,7 +44,7 @@ class Shard(NamedTuple):
     def of(
         cls, rows: jax.Array, total: int, axis_name: str | None, data_axis: str | None = None
     ) -> Shard:
-        """The place of a device that holds `rows` of a table of `total` rows."""
+        """The shard of a device that holds `rows` of a table of `total` rows."""
         if axis_name is None:
             return cls(0, None, None, data_axis)
         first = lax.axis_index(axis_name) * rows.shape[0]
@@ -54,42 +52,42 @@ class Shard(NamedTuple):
 
     @property
     def alone(self) -> bool:
-        """Whether this device holds all rows and all points."""
+        """Whether this device holds all rows and all examples."""
         return self.axis_name is None and self.data_axis is None
 
     @property
     def parts(self) -> int:
-        """Parts that the rows are cut into."""
+        """The number of shards of the rows."""
         return 1 if self.axis_name is None else lax.axis_size(self.axis_name)
 
     @property
     def data_parts(self) -> int:
-        """Parts that the batch is cut into."""
+        """The number of shards of the batch."""
         return 1 if self.data_axis is None else lax.axis_size(self.data_axis)
 
     def sum(self, x: jax.Array) -> jax.Array:
-        """The sum over the parts of the rows."""
+        """The sum over the shards of the rows."""
         return x if self.axis_name is None else lax.psum(x, self.axis_name)
 
     def max(self, x: jax.Array) -> jax.Array:
-        """The maximum over the parts of the rows."""
+        """The maximum over the shards of the rows."""
         return x if self.axis_name is None else lax.pmax(x, self.axis_name)
 
     def data_sum(self, x: jax.Array) -> jax.Array:
-        """The sum over the parts of the batch."""
+        """The sum over the shards of the batch."""
         return x if self.data_axis is None else lax.psum(x, self.data_axis)
 
     def all(self, x: jax.Array) -> jax.Array:
-        """Whether x, a bool, holds on every device."""
+        """Whether the bool x is true on every device."""
         axes = tuple(dict.fromkeys(filter(None, (self.axis_name, self.data_axis))))
         return lax.pmin(x.astype(jnp.int32), axes) > 0 if axes else x
 
     def gather(self, x: jax.Array) -> jax.Array:
-        """The parts of the batch behind each other: [n, ...] becomes [parts * n, ...]."""
+        """Concatenates the shards of the batch: [n, ...] becomes [data_parts * n, ...]."""
         return x if self.data_axis is None else lax.all_gather(x, self.data_axis, tiled=True)
 
     def gather_block(self, block: SparseRows) -> SparseRows:
-        """A block of the whole batch; the padding of a part counts to its last row, as value 0."""
+        """The block of the whole batch; padding of a shard becomes 0 entries of its last row."""
         if self.data_axis is None:
             return block
         entries = block.ids.shape[0]
@@ -103,16 +101,17 @@ class Shard(NamedTuple):
         )
 
     def own_draws(self, drawn: jax.Array, starts: jax.Array) -> jax.Array:
-        """Of what was drawn for the entries of the whole batch, that for this part's.
+        """Selects this shard's random numbers from those drawn for the whole batch.
 
-        An entry's draw is found by its place among all entries, so that a cut batch draws the same.
+        An entry's number depends on its index in the whole batch, so that the draws do not depend
+        on how the batch is sharded.
 
         Args:
-          drawn: [parts * entries, ...], the same on every device.
-          starts: int32 [n + 1], of this part's block.
+          drawn: [data_parts * entries, ...], the same on every device.
+          starts: int32 [n + 1], of this shard's block.
 
         Returns:
-          [entries, ...]; for padding, anything.
+          [entries, ...]; arbitrary for padding.
         """
         if self.data_axis is None:
             return drawn
@@ -121,10 +120,11 @@ class Shard(NamedTuple):
         first = jnp.sum(jnp.where(before, totals, 0))
         return lax.dynamic_slice_in_dim(drawn, first, drawn.shape[0] // self.data_parts)
 
-    def agree(self, best: Best, count: int) -> Best:
-        """The best of all parts of the rows, from the best of each: parts * count numbers a point.
+    def merge_topk(self, best: Best, count: int) -> Best:
+        """The top k of all shards of the rows, from the top k of each shard.
 
-        Ties go to the lowest slot, as the parts come in order.
+        Each device receives parts * count scores and slots per example. Ties go to the lowest slot,
+        because the shards are concatenated in order.
         """
         if self.axis_name is None:
             return best
@@ -134,39 +134,39 @@ class Shard(NamedTuple):
         return Best(scores, jnp.take_along_axis(slots, place, axis=1))
 
     def local(self, ids: jax.Array, num_rows: int) -> tuple[jax.Array, jax.Array]:
-        """Rows of this device's part that hold `ids` (0 where none), and whether one does."""
+        """The rows of this shard that hold `ids` (0 where none does), and whether one does."""
         place = ids - self.first_row
         here = (place >= 0) & (place < num_rows)
         return jnp.where(here, place, 0), here
 
     def own_entries(self, block: SparseRows, num_rows: int) -> SparseRows:
-        """A block of this device's rows; entries of others keep their place with the value 0."""
+        """The block with ids local to this shard; entries of other shards' rows get the value 0."""
         if self.axis_name is None:
             return block
         place, here = self.local(block.ids, num_rows)
         return SparseRows(place, jnp.where(here, block.values, 0), block.starts)
 
     def of_batch(self, block: SparseRows, num_rows: int) -> SparseRows:
-        """`own_entries` of the block of the whole batch."""
+        """`own_entries` of `gather_block`."""
         return self.own_entries(self.gather_block(block), num_rows)
 
     def row_sums(
         self, rows: jax.Array, block: SparseRows, of_batch: SparseRows | None = None
     ) -> jax.Array:
-        """`rows.bag` of this device's points over the whole table, of which it holds some rows.
+        """`embedding_bag` for this device's examples over a table whose rows are sharded.
 
         Args:
-          rows: [N, dim], those that this device holds.
-          block: sparse [n, total] block of its points.
-          of_batch: `of_batch` of the block, where the caller has it.
+          rows: [N, dim], this device's shard.
+          block: sparse [n, total] block of its examples.
+          of_batch: `of_batch` of the block, if the caller has it already.
 
         Returns:
           float32 [n, dim].
         """
         num_rows = rows.shape[0]
         if self.axis_name is None or self.axis_name != self.data_axis:
-            return self.sum(bag(rows, self.own_entries(block, num_rows)))
-        # The devices along the axis have other points too: each adds up what its rows give to the
-        # points of all, and of the parts' sums each gets those of its own points.
+            return self.sum(embedding_bag(rows, self.own_entries(block, num_rows)))
+        # The axis shards both rows and examples: each device sums its rows for all examples, and
+        # the reduce-scatter returns to each device the totals of its own examples.
         of_batch = self.of_batch(block, num_rows) if of_batch is None else of_batch
-        return lax.psum_scatter(bag(rows, of_batch), self.axis_name, tiled=True)
+        return lax.psum_scatter(embedding_bag(rows, of_batch), self.axis_name, tiled=True)

@@ -1,9 +1,9 @@
-"""What each process reads of a data set, and what all find out of it together.
+"""Loads a data set in several processes, and computes its statistics together.
 
-Of several processes one hashes the files, parses them into the cache where it lacks them, and the
-others find them there. Each checks some of the arrays, and then reads of the training points only
-those of its own places in the batches, once for the counts over an equal part of all points and
-once to keep. With one process there is nothing to share, and all is read at once.
+Process 0 hashes the files and parses them into the cache if they are not there yet; the others map
+the cached arrays. Each process verifies some of the arrays. Of the training points, it reads an
+equal range to count labels and features, and those of its own batch positions to train on. A single
+process reads everything.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from snm.errors import InputError
 __all__ = ["column_counts", "duplicate_test_rows", "fit_weighting", "label_frequency",
            "load_together", "seen_labels"]  # fmt: skip
 
-_ROWS = 1 << 16  # looked at together
+_ROWS = 1 << 16  # rows processed at once
 
 
 def load_together(source: str | Path) -> Dataset:
-    """A data set, of which several processes leave on the disk what they do not use.
+    """Loads a data set; several processes memory-map it from a shared cache.
 
-    Where they do not share a cache that can be written, each loads all of it.
+    If the processes do not share a writable cache, each loads all of the data set.
 
     Raises:
-      InputError: as `data.dataset.load`, in every process.
+      InputError: as `snm.data.load.load`, in every process.
     """
     if not several() or source == SYNTHETIC:
         return load(source)
     key = _key_of_first(source)
     for attempt in range(0 if key is None else 2):
         if attempt and first():
-            with contextlib.suppress(InputError):  # which is then raised by all
-                load(source)  # into the cache
+            with contextlib.suppress(InputError):  # all processes raise it below
+                load(source)  # writes the cache
         wait(f"the cache may have the data, {attempt}")
         assert key is not None
         found = load_mapped(source, key, _is_mine)
@@ -54,7 +54,7 @@ def load_together(source: str | Path) -> Dataset:
 
 
 def _key_of_first(source: str | Path) -> str | None:
-    """The SHA-256 of the files as process 0 reads them, or None where it cannot."""
+    """The SHA-256 of the files as process 0 reads them, or None if it cannot."""
     words: list[int] = []
     if first():
         with contextlib.suppress(InputError):
@@ -68,13 +68,18 @@ def _is_mine(number: int) -> bool:
 
 
 def _equal_part(rows: int) -> slice:
-    """This process's of as many equal ranges of rows as there are processes."""
+    """This process's range of rows, one of as many equal ranges as there are processes."""
     processes, number = jax.process_count(), jax.process_index()
     return slice(number * rows // processes, (number + 1) * rows // processes)
 
 
 def column_counts(matrix: csr_matrix, rows: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
-    """How many of some rows of a CSR [n, K] have each column, int64 [K]; None is all rows."""
+    """The number of entries in each column of a CSR [n, K], int64 [K].
+
+    Args:
+      matrix: the matrix; every process passes the same one and counts a part of the rows.
+      rows: the rows to count, None for all.
+    """
     if rows is None:
         part = _equal_part(matrix.shape[0])
         begin, end = matrix.indptr[part.start], matrix.indptr[part.stop]
@@ -85,20 +90,20 @@ def column_counts(matrix: csr_matrix, rows: NDArray[np.int64] | None = None) -> 
 
 
 def label_frequency(dataset: Dataset) -> NDArray[np.int64]:
-    """Number of training points of each label, int64 [K]."""
+    """The number of training points with each label, int64 [K]."""
     return column_counts(dataset.train.labels)
 
 
 def seen_labels(dataset: Dataset) -> tuple[int, float]:
-    """Entries that are a feature and, by number, a label of a training point; what chance makes.
+    """Counts pairs (point, j) of the training set where j is both a feature and a label.
 
     Returns:
-      How many there are, and how many there would be if the points had drawn features and labels
-      apart: the sum over j of (points with feature j) (points with label j) / points.
+      The count, and its expectation if features and labels were independent: the sum over j of
+      (points with feature j) (points with label j) / points.
     """
     train = dataset.train
     part, found = _equal_part(train.num_points), 0
-    for begin in range(part.start, part.stop, _ROWS):  # so that no second copy of them is there
+    for begin in range(part.start, part.stop, _ROWS):  # in pieces, to avoid a second copy of all
         rows = slice(begin, min(begin + _ROWS, part.stop))
         found += _ones(train.features[rows]).multiply(_ones(train.labels[rows])).nnz
     together = summed(np.array([found], np.int64))
@@ -107,16 +112,16 @@ def seen_labels(dataset: Dataset) -> tuple[int, float]:
 
 
 def _ones(matrix: csr_matrix) -> csr_matrix:
-    """The same entries, all of them 1."""
+    """A matrix with the same entries, all of value 1."""
     ones = np.ones(len(matrix.indices), np.int8)
     return csr_matrix((ones, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
 def fit_weighting(kind: str, features: csr_matrix) -> Weighting:
-    """`Weighting.fit` on CSR [n, d], each process counting some of the rows.
+    """`Weighting.fit` on CSR [n, d]; each process counts a part of the rows.
 
     Raises:
-      InputError: a negative value under `tfidf`, in every process.
+      InputError: a value is negative and `kind` is `tfidf`; raised in every process.
     """
     if not several() or kind != "tfidf":
         return Weighting.fit(kind, features)  # type: ignore[arg-type]
@@ -127,13 +132,13 @@ def fit_weighting(kind: str, features: csr_matrix) -> Weighting:
     except InputError as error:
         refused = error
     if not first_to_say(0 if refused else 1):
-        found = "a negative value, as another process says"
+        found = "a negative value, in the rows of another process"
         raise refused or InputError("features", found, "counts of at least 0 (tfidf weighting)")
     return Weighting.of_counts(features.shape[0], summed(present))
 
 
 def duplicate_test_rows(dataset: Dataset) -> NDArray[np.bool_]:
-    """Which test rows have exactly the features of some training row, bool [n_test]."""
+    """Which test rows have exactly the features of a training row, bool [n_test]."""
     if not several() or dataset.test is None:
         return duplicates_of(dataset)
     part = _equal_part(dataset.train.num_points)

@@ -1,4 +1,4 @@
-"""What arrays weigh, and their copies on the host."""
+"""Copies arrays of a state to host memory, and measures their size."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ __all__ = ["bytes_here", "host_copy", "state_bytes"]
 
 
 def state_bytes(state: Any) -> int:
-    """Bytes of the arrays of a state; shapes and types are enough."""
+    """The total bytes of the arrays of a state; `jax.ShapeDtypeStruct` leaves suffice."""
     leaves = jax.tree.leaves(state)
     return sum(int(np.prod(leaf.shape)) * np.dtype(leaf.dtype).itemsize for leaf in leaves)
 
 
 def bytes_here(state: Any) -> int:
-    """Bytes of what this process holds of a state, each part once; places are enough."""
+    """The bytes that this process holds of a state, replicas counted once.
+
+    Leaves with a shape, a type and a sharding suffice.
+    """
     total = 0
     for leaf in jax.tree.leaves(state):
         sharding = getattr(leaf, "sharding", None)
@@ -32,11 +35,14 @@ def bytes_here(state: Any) -> int:
 
 
 def host_copy(state: Any, into: Any = None) -> Any:
-    """The arrays of a state in the host's own memory, which no later step can write to.
+    """Copies the arrays of a state to host memory that no later step can overwrite.
 
     Args:
-      state: a pytree of arrays, all of whose parts this process holds.
-      into: what an earlier call returned: its memory is used again.
+      state: a pytree of arrays that this process holds completely.
+      into: the result of an earlier call, whose memory is reused.
+
+    Raises:
+      ValueError: other processes hold parts of the state.
     """
 
     def copied(leaf: Any, old: np.ndarray | None = None) -> np.ndarray:
@@ -49,10 +55,10 @@ def host_copy(state: Any, into: Any = None) -> Any:
 
 
 def _parts(leaf: Any) -> Iterator[tuple[Any, np.ndarray]]:
-    """Where the parts of a leaf belong, and their views, which are let go one by one.
+    """Yields (index, NumPy view) for each shard of a leaf.
 
-    An array of jax keeps the view of itself that it once gave, and is then copied, not donated, by
-    the next step; its shards are arrays of their own.
+    The views are of the shards, not of the array: a JAX array keeps the NumPy view that it once
+    gave out, and the next step would then copy instead of donate it.
     """
     if not isinstance(leaf, jax.Array):
         yield ..., np.asarray(leaf)

@@ -1,8 +1,8 @@
-"""Joining the other processes of a run, hearing of a dead one, and taking leave; without jax.
+"""Connects the processes of a run, detects dead ones, and disconnects; imports JAX only if needed.
 
-The processes meet at a coordinator, which is part of process 0. JAX's runtime watches over them: a
-process that it hears nothing of, or a coordinator that is gone, ends all the others by `abort`.
-That ends here in a line and a status of its own, and waits for nobody.
+The processes connect to a coordinator in process 0. JAX's runtime monitors them: if a process stops
+responding or the coordinator is gone, it ends all other processes by `abort`. This module turns the
+abort into one error line and the exit status `GONE`, without waiting for the other processes.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from typing import Any
 
 from snm.errors import InputError
 
-__all__ = ["GONE", "Meeting", "joined", "leave"]
+__all__ = ["GONE", "Meeting", "leave", "process_group"]
 
 GONE = 69
-"""Exit status where another process of the run is gone: EX_UNAVAILABLE of sysexits.h."""
+"""Exit status if another process of the run is gone: EX_UNAVAILABLE of sysexits.h."""
 
-_LEAVE_SECONDS = 15  # for the others to come to the same end; after that it is theirs to say why
-_MOST_SECONDS = 5  # that the last words may take
+_LEAVE_SECONDS = 15  # to wait for the other processes to finish as well
+_MOST_SECONDS = 5  # to write the error line
 _LAUNCHERS = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE")
 
 
 @dataclasses.dataclass(frozen=True)
 class Meeting:
-    """Where the processes of a run meet; what is None is found by JAX (SLURM, Open MPI, GKE).
+    """How the processes of a run connect; JAX finds what is None (SLURM, Open MPI, GKE).
 
     Attributes:
       coordinator: `HOST:PORT` of process 0.
-      num_processes: how many there are; 1 joins nobody, whatever the launcher says.
-      process_id: of this one, from 0.
-      timeout: seconds without a word after which a process counts as dead.
+      num_processes: the number of processes; 1 connects to no other, whatever the launcher says.
+      process_id: the number of this process, from 0.
+      timeout: seconds without a heartbeat after which a process counts as dead.
     """
 
     coordinator: str | None = None
@@ -46,7 +46,7 @@ class Meeting:
     timeout: int = 30
 
     def check(self, launched: bool) -> None:
-        """Raises InputError for an address, a number or a combination that cannot be."""
+        """Raises InputError for an invalid address, number or combination of options."""
         if self.coordinator is not None:
             host, _, port = self.coordinator.rpartition(":")
             if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
@@ -64,17 +64,18 @@ class Meeting:
         if missing and not launched:
             flags = ", ".join(f"--{name.replace('_', '-')}" for name in missing)
             expected = "all of --coordinator, --num-processes and --process-id, or a launcher"
-            raise InputError(flags, "nothing, and no SLURM, Open MPI or GKE to tell", expected)
+            found = "nothing, and no launcher (SLURM, Open MPI, GKE)"
+            raise InputError(flags, found, expected)
 
 
 def launched(environment: Mapping[str, str]) -> bool:
-    """Whether a launcher says that this process is one of several, in words that JAX knows too.
+    """Whether a launcher that JAX supports started this process as one of several.
 
     Example:
       >>> launched({"SLURM_STEP_NUM_TASKS": "2"}), launched({"SLURM_NTASKS": "2"})
       (True, False)
     """
-    # SLURM_NTASKS is set in a batch script as well, which is one process only.
+    # Not SLURM_NTASKS: it is also set in a batch script, which is a single process.
     if any(environment.get(name, "1") not in ("", "1") for name in _LAUNCHERS):
         return True
     if "KUBERNETES_SERVICE_HOST" in environment and "JOB_COMPLETION_INDEX" in environment:
@@ -82,29 +83,29 @@ def launched(environment: Mapping[str, str]) -> bool:
     return "," in environment.get("TPU_WORKER_HOSTNAMES", "")
 
 
-_ending: dict[str, Any] = {"joined": False, "status": None, "line": ""}
+_state: dict[str, Any] = {"joined": False, "status": None, "line": ""}
 
 
 @contextlib.contextmanager
-def joined(meeting: Meeting) -> Iterator[None]:
-    """Joins the other processes, where there are any; `leave` ends what begins here.
+def process_group(meeting: Meeting) -> Iterator[None]:
+    """Connects to the other processes, if there are any; call `leave` before the process exits.
 
     Raises:
-      InputError: options that do not fit each other, or that JAX cannot use.
+      InputError: the options are inconsistent, or JAX cannot use them.
     """
-    by_hand = (meeting.coordinator, meeting.num_processes, meeting.process_id)
+    options = (meeting.coordinator, meeting.num_processes, meeting.process_id)
     by_launcher = launched(os.environ)
-    if meeting.num_processes == 1 or (not by_launcher and by_hand == (None, None, None)):
+    if meeting.num_processes == 1 or (not by_launcher and options == (None, None, None)):
         yield
         return
     meeting.check(by_launcher)
     import jax
 
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    jax.config.update("jax_enable_preemption_service", False)  # signals are ours
+    jax.config.update("jax_enable_preemption_service", False)  # snm.system.signals handles them
     where = meeting.coordinator or "the coordinator that the launcher names"
-    _ending["line"] = f"{where} could not be joined (JAX says why above)"
-    _hear_of_abort()
+    _state["line"] = f"could not connect to {where} (see JAX's message above)"
+    _handle_abort()
     try:
         jax.distributed.initialize(
             meeting.coordinator,
@@ -115,58 +116,59 @@ def joined(meeting: Meeting) -> Iterator[None]:
         )
     except (ValueError, RuntimeError) as error:
         found = str(error).strip().splitlines()[0]
-        expected = "processes that can meet, or --num-processes 1 to train alone"
+        expected = "a reachable coordinator, or --num-processes 1 for a single process"
         raise InputError("--coordinator", found, expected) from error
-    _ending["joined"] = True
-    _ending["line"] = (
+    _state["joined"] = True
+    _state["line"] = (
         "another process of this run is gone (JAX names it above); "
-        "the same command for all goes on from the last checkpoint"
+        "run the same command on all processes to continue from the last checkpoint"
     )
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
-        # A collective may find out before the runtime does, whose word decides what it was.
+        # A collective may fail before the runtime detects a dead process: give it time to abort.
         if jax.process_count() > 1 and "RESOURCE_EXHAUSTED" not in str(error):
             time.sleep(meeting.timeout + _MOST_SECONDS)
         raise
 
 
 def leave(status: int) -> None:
-    """Ends with the other processes: waits a little for them, and then no longer.
+    """Disconnects from the other processes; waits for them at most `_LEAVE_SECONDS`.
 
     Args:
-      status: what this process will exit with.
+      status: the exit status of this process.
     """
-    if not _ending["joined"]:
+    if not _state["joined"]:
         return
     import jax
 
-    _ending["status"] = status
+    _state["status"] = status
     sys.stdout.flush()
     sys.stderr.flush()
-    if status:  # its reason was told, and stays the last line whatever the runtime has to say
-        with open(os.devnull, "w") as nowhere:  # noqa: PTH123
-            os.dup2(nowhere.fileno(), 2)
-    jax.distributed.shutdown()  # where the others do not come, it aborts
-    _ending["joined"] = False
+    if status:  # the error line is written: keep it the last one, whatever the runtime logs
+        with open(os.devnull, "w") as devnull:  # noqa: PTH123
+            os.dup2(devnull.fileno(), 2)
+    jax.distributed.shutdown()  # aborts if the other processes do not shut down
+    _state["joined"] = False
 
 
-def _hear_of_abort() -> None:
-    """From now on `abort`, which is how JAX's runtime ends a process, ends in our words."""
+def _handle_abort() -> None:
+    """Makes SIGABRT, by which JAX's runtime ends a process, print the error line and exit."""
     libc = ctypes.CDLL(None)
-    plain = ctypes.c_void_p(0)  # SIG_DFL
+    default = ctypes.c_void_p(0)  # SIG_DFL
 
     def aborted(number: int) -> None:
-        # Python's own handlers would wait for the main thread, which waits for the dead.
+        # A handler of Python's signal module would wait for the main thread, which is blocked in a
+        # collective.
         libc.alarm(_MOST_SECONDS)
-        libc.signal(number, plain)
-        if _ending["status"] is not None:
-            os._exit(_ending["status"])
+        libc.signal(number, default)
+        if _state["status"] is not None:
+            os._exit(_state["status"])
         if os.isatty(1):
             os.write(1, b"\x1b[?25h")  # the progress bar hides the cursor
-        os.write(2, f"snm: error: {_ending['line']}\n".encode())
+        os.write(2, f"snm: error: {_state['line']}\n".encode())
         os._exit(GONE)
 
     handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(aborted)
-    _ending["handler"] = handler  # which must outlive this call
+    _state["handler"] = handler  # keeps the callback alive
     libc.signal(int(signal.SIGABRT), handler)

@@ -1,9 +1,8 @@
-"""Meshes: parsing `--mesh`, laying parameters and batches out over devices, and back onto one.
+"""Parses `--mesh` and builds the device mesh.
 
-Class rows are cut over `label`, feature rows over the longer axis, everything else of the
-parameters is on every device. Tables get as many rows more as make the parts equal; the rows that
-were added are zeros, are no label or feature, and never change. What is kept in files has none of
-them.
+The axis `label` shards the class rows, the larger axis shards the feature rows, and all other
+parameters are replicated. Tables are padded with rows of zeros to make the shards equal. Padding
+rows belong to no label or feature, never change, and are not written to files.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ DATA, LABEL = "data", "label"
 
 
 def parse_mesh(text: str) -> tuple[int, int]:
-    """The sizes of `data` and `label` in `data=2,label=4`; an axis that is not named has 1.
+    """The sizes of `data` and `label` in `data=2,label=4`; an axis that is not named has size 1.
 
     Raises:
-      InputError: anything else.
+      InputError: the text has another form.
 
     Example:
       >>> parse_mesh("data=2,label=4"), parse_mesh("label=8"), parse_mesh("")
@@ -44,14 +43,14 @@ def parse_mesh(text: str) -> tuple[int, int]:
 
 
 def make_mesh(text: str, num_labels: int, batch_size: int) -> Mesh | None:
-    """The mesh of a setting, over the first devices of each process; None for one device.
+    """Builds a mesh from the first devices of each process; None for one device.
 
-    The devices of a process stand together, first along `label`, so that where `label` divides
-    them all that crosses it stays within the process.
+    The devices of a process are adjacent, along `label` first. So if `label` divides their number,
+    communication along `label` stays within a process.
 
     Raises:
-      InputError: more devices than there are, or a number that the processes cannot share
-        equally; fewer labels than parts, a batch that the parts do not divide.
+      InputError: the mesh needs more devices than there are, or a number that is no multiple of the
+        processes; there are fewer labels than `label` shards; `data` does not divide the batch.
     """
     data, label = parse_mesh(text)
     processes = jax.process_count()
@@ -81,11 +80,11 @@ def make_mesh(text: str, num_labels: int, batch_size: int) -> Mesh | None:
 
 
 def feature_axis(data: int, label: int) -> str:
-    """The axis that the feature table is cut over, by their sizes: the longer one.
+    """The axis that shards the feature table, given the sizes of both: the larger one.
 
-    The more parts, the fewer rows a device holds, and steps. Of equal sizes it is `label`: its
-    parts have the same points and add up their sums, where those of `data` must also tell each
-    other their points.
+    More shards mean fewer rows to hold and to step on each device. At equal sizes it is `label`:
+    its devices have the same examples and only sum their results, whereas the devices along `data`
+    must exchange their examples as well.
 
     Example:
       >>> feature_axis(data=8, label=1), feature_axis(data=2, label=4), feature_axis(2, 2)
@@ -95,11 +94,11 @@ def feature_axis(data: int, label: int) -> str:
 
 
 def table_axes(mesh: Mesh) -> dict[str, str]:
-    """Names of the mesh axes that the tables are cut over, as keyword arguments of a step."""
+    """The mesh axes that shard the class and feature tables, as keyword arguments of a step."""
     return {"label_axis": LABEL, "feature_axis": feature_axis(mesh.shape[DATA], mesh.shape[LABEL])}
 
 
 def on_mesh(mesh: Mesh, run: Callable[..., Any], in_specs: Any, out_specs: Any) -> Any:
-    """`run` on every device of a mesh, each with its part."""
-    # The loops over rows start from constants, which the check of varying axes refuses.
+    """`jax.shard_map` of `run` over a mesh."""
+    # check_vma rejects the loops over rows, because they start from constants.
     return jax.shard_map(run, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)

@@ -1,7 +1,7 @@
-"""What the processes of a run do together: agree, wait for each other, make arrays of all.
+"""Communication between the processes of a run: barriers, reductions and global arrays.
 
-With one process every function hands back what it was given, and waits for nobody. All processes
-must call them in the same order.
+All processes must call these functions in the same order. With a single process they return their
+argument at once.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ __all__ = ["Agreed", "AgreedStop", "everywhere", "first", "first_to_say", "of_fi
 
 
 def several() -> bool:
-    """Whether the run has more processes than this one."""
+    """Whether the run has more than one process."""
     return jax.process_count() > 1
 
 
 def first() -> bool:
-    """Whether this process writes what is written once."""
+    """Whether this is process 0, which writes the files of which there is one per run."""
     return jax.process_index() == 0
 
 
 def wait(what: str) -> None:
-    """Goes on when all processes are here; `what` must be the same word for all."""
+    """A barrier: returns when all processes have called it with the same name `what`."""
     if several():
         multihost_utils.sync_global_devices(what)
 
 
 def of_first(numbers: list[int], room: int) -> list[int]:
-    """The numbers of process 0, from 0 to 2**31 - 1 and at most `room` of them."""
+    """Broadcasts a list of process 0: the last `room` of its numbers, each from 0 to 2**31 - 1."""
     if not several():
         return numbers
     row = np.full(room, -1, np.int32)
@@ -46,17 +46,17 @@ def of_first(numbers: list[int], room: int) -> list[int]:
 
 
 def first_to_say(number: int) -> int:
-    """The lowest of the processes' numbers, each from 0 to 2**31 - 1."""
+    """The minimum of the processes' numbers, each from 0 to 2**31 - 1."""
     if not several():
         return number
     return int(np.min(multihost_utils.process_allgather(np.asarray(number, np.int32))))
 
 
 def summed(counts: np.ndarray) -> np.ndarray:
-    """The sum of the processes' arrays: int64 [n] each, of sums from 0 to 2**31 - 1."""
+    """The sum of the processes' int64 [n] arrays; sums must be from 0 to 2**31 - 1."""
     if not several():
         return counts
-    # One device of each process, the first, holds its array.
+    # The first device of each process holds its array.
     firsts = {device.process_index: device for device in reversed(jax.devices())}
     mesh = Mesh(np.asarray([firsts[number] for number in sorted(firsts)]), ("process",))
     mine = counts.astype(np.int32)[None]
@@ -69,12 +69,12 @@ def summed(counts: np.ndarray) -> np.ndarray:
 def on_devices(
     shape: tuple[int, ...], sharding: Sharding, part: Callable[[Any], np.ndarray]
 ) -> jax.Array:
-    """An array over devices of all processes, each of which asks `part` for what it holds."""
+    """A global array; each process calls `part` with the index of every shard that it holds."""
     return jax.make_array_from_callback(shape, sharding, part)
 
 
 def everywhere(tree: Any, mesh: Mesh) -> Any:
-    """Arrays that every process has whole, on all devices of a mesh."""
+    """Replicates arrays, which every process holds completely, over all devices of a mesh."""
     sharding = NamedSharding(mesh, PartitionSpec())
 
     def one(leaf: Any) -> jax.Array:
@@ -85,14 +85,14 @@ def everywhere(tree: Any, mesh: Mesh) -> Any:
 
 
 class Agreed:
-    """The lowest of the processes' numbers, the same answer for all at the same question.
+    """An asynchronous minimum of the processes' numbers, the same result in all of them.
 
-    A question is answered with what the processes said at the one before it: like the losses, it
-    is read when the device has long finished, so that the host never waits.
+    Each call starts a minimum and returns the result of the call before it. Like the losses, it is
+    read when the device has long finished, so that the host does not wait.
     """
 
     def __init__(self) -> None:
-        self._asked: jax.Array | None = None
+        self._pending: jax.Array | None = None
         devices = Mesh(np.asarray(jax.devices()), ("all",))
         self._sharding = NamedSharding(devices, PartitionSpec("all"))
         self._lowest = jax.jit(
@@ -100,24 +100,28 @@ class Agreed:
         )
 
     def __call__(self, number: int) -> int | None:
-        """Asks, as all processes must in their main threads; the first question has no answer."""
-        answer = None if self._asked is None else int(np.asarray(self._asked))
+        """Contributes `number`; all processes must call this in their main threads.
+
+        Returns:
+          The minimum of the numbers of the previous call; None at the first call.
+        """
+        answer = None if self._pending is None else int(np.asarray(self._pending))
         mine = np.asarray([number], np.int32)
-        self._asked = self._lowest(
+        self._pending = self._lowest(
             on_devices((jax.device_count(),), self._sharding, lambda _: mine)
         )
         return answer
 
     def forget(self) -> None:
-        """Makes the next question a first one."""
-        self._asked = None
+        """Drops the pending result: the next call returns None."""
+        self._pending = None
 
 
 class AgreedStop:
-    """Whether any process wishes to stop: `Agreed`, and yes for good.
+    """Whether any process has been asked to stop; once True, it stays True.
 
     Args:
-      wished: of this process.
+      wished: whether this process has been asked to stop.
     """
 
     def __init__(self, wished: Callable[[], bool]):
@@ -126,7 +130,7 @@ class AgreedStop:
         self._ask = Agreed()
 
     def __call__(self) -> bool:
-        """Asks; all processes must."""
+        """Whether any process had been asked to stop at the previous call; all must call this."""
         if not self._agreed:
             self._agreed = self._ask(int(not self._wished())) == 0
         return self._agreed

@@ -1,4 +1,4 @@
-"""Runs the examination and prints it."""
+"""`snm doctor`: runs the examination and prints the findings."""
 
 from __future__ import annotations
 
@@ -6,18 +6,14 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from rich.text import Text
+from tyro.conf import Positional, arg
 
-from snm.doctor.environment import examine_environment
-from snm.doctor.findings import Finding
-from snm.doctor.of_data import examine_data
-from snm.doctor.of_run import examine_run
-from snm.runs.folder import RunFolder
-from snm.system.terminal import console
+if TYPE_CHECKING:
+    from snm.doctor.findings import Finding
 
-__all__ = ["run_doctor"]
+__all__ = ["Doctor"]
 
 _SIGNS = {
     "ok": ("ok", "green"),
@@ -27,13 +23,47 @@ _SIGNS = {
 }
 
 
-def run_doctor(path: str, *, as_json: bool) -> None:
-    """Examines a data set or a run, and the machine; exits with 1 where something will fail.
+@dataclasses.dataclass
+class Doctor:
+    """Find problems of a data set or a run, and of this machine, and say how to fix them.
+
+    Exits with status 1 if training on the data set, or prediction by the run, would fail.
+
+    For example:
+
+      snm doctor path/to/eurlex
+      snm doctor runs/eurlex
+      snm doctor path/to/eurlex --json
+    """
+
+    path: Annotated[Positional[str], arg(metavar="DATA|RUN")]
+    """Folder of a data set or of a run, or `synthetic`."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def __call__(self) -> None:
+        """Runs the verb."""
+        from snm.system.cache_folder import keep_programs
+
+        keep_programs()
+        _run(self.path, as_json=self.json)
+
+
+def _run(path: str, *, as_json: bool) -> None:
+    """Examines a data set or a run, and the machine.
 
     Raises:
-      InputError: neither of them is there.
-      SystemExit: with status 1, where a finding is an error.
+      InputError: no data set and no run at `path`.
+      SystemExit: with status 1, if a finding is an error.
     """
+    from rich.text import Text
+
+    from snm.doctor.environment import examine_environment
+    from snm.doctor.of_data import examine_data
+    from snm.doctor.of_run import examine_run
+    from snm.runs.folder import RunFolder
+    from snm.system.terminal import console
+
     folder = RunFolder(Path(path))
     is_run = folder.config.exists() or folder.facts.exists()
     facts: dict[str, Any] = {}
@@ -59,6 +89,10 @@ def run_doctor(path: str, *, as_json: bool) -> None:
 
 
 def _print(findings: list[Finding]) -> None:
+    from rich.text import Text
+
+    from snm.system.terminal import console
+
     width = max(len(finding.what) for finding in findings)
     for finding in findings:
         sign, style = _SIGNS[finding.level]
@@ -69,7 +103,7 @@ def _print(findings: list[Finding]) -> None:
             console.print(advice, soft_wrap=True)
     counts = {level: sum(f.level == level for f in findings) for level in ("error", "warning")}
     if not any(counts.values()):
-        console.print("nothing is wrong")
+        console.print("no problems found")
     else:
         said = [f"{n} {level}{'s' if n > 1 else ''}" for level, n in counts.items() if n]
         console.print(", ".join(said))

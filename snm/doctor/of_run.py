@@ -1,4 +1,4 @@
-"""What may be wrong with a run."""
+"""Checks a run folder: its files, checkpoints, parameters, data and versions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from snm.config.settings import Config, read_config
+from snm.config.resolved import ResolvedConfig, read_resolved
 from snm.data.load import load as load_dataset
 from snm.doctor.findings import Finding
 from snm.errors import InputError
@@ -20,13 +20,13 @@ __all__ = ["examine_run"]
 
 
 def examine_run(path: Path) -> list[Finding]:
-    """Looks at a run folder: its files, its checkpoints, its data, and whether it answers."""
+    """Checks the settings, checkpoints, data and versions of a run, and whether it can predict."""
     return list(_examine(RunFolder(path)))
 
 
 def _examine(folder: RunFolder) -> Iterator[Finding]:
     try:
-        config = read_config(folder.config)
+        config = read_resolved(folder.config)
         facts = read_json(folder.facts)
     except InputError as error:
         yield Finding("error", "settings", str(error), "the folder is damaged: train anew")
@@ -40,10 +40,9 @@ def _examine(folder: RunFolder) -> Iterator[Finding]:
         yield from _versions(read_json(folder.result))
 
 
-def _progress(folder: RunFolder, config: Config) -> Iterator[Finding]:
+def _progress(folder: RunFolder, config: ResolvedConfig) -> Iterator[Finding]:
     saved = []
-    members = 1 if config.members == "auto" else config.members
-    for member in range(1, members + 1):
+    for member in range(1, config.members + 1):
         for name in phase_names(member):
             step = folder.checkpoints(config.keep_checkpoints, name).latest()
             if step is not None:
@@ -62,7 +61,7 @@ def _progress(folder: RunFolder, config: Config) -> Iterator[Finding]:
             "note",
             "checkpoints",
             f"not finished: {', '.join(saved)}{when}",
-            "the same `snm train` command goes on from there",
+            "the same `snm train` command continues from there",
         )
 
 
@@ -75,7 +74,7 @@ def _last_line(log: Path) -> dict[str, Any]:
     for line in reversed(lines):
         try:
             return dict(json.loads(line))
-        except ValueError:  # the line in which a run was killed
+        except ValueError:  # a line cut off by a kill
             continue
     return {}
 
@@ -89,9 +88,9 @@ def _answers(folder: RunFolder, facts: dict[str, Any]) -> Iterator[Finding]:
     except InputError as error:
         yield Finding("error", "model", str(error), "train anew into another folder")
         return
-    except Exception as error:  # whatever a damaged checkpoint makes the reader say
-        said = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-        yield Finding("error", "model", f"a checkpoint cannot be read: {said}", "train anew")
+    except Exception as error:  # a damaged checkpoint can raise any error
+        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        yield Finding("error", "model", f"a checkpoint cannot be read: {reason}", "train anew")
         return
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(predictor.state)]
     if not all(np.isfinite(leaf).all() for leaf in leaves):
@@ -101,7 +100,7 @@ def _answers(folder: RunFolder, facts: dict[str, Any]) -> Iterator[Finding]:
     rows = csr_matrix((1, facts["num_features"]), dtype=np.float32)
     predictor.predict(rows, 1)
     size = sum(leaf.nbytes for leaf in leaves)
-    found = f"{size / 2**20:,.1f} MiB of parameters, all finite; it answers"
+    found = f"{size / 2**20:,.1f} MiB of parameters, all finite; the model predicts"
     yield Finding("ok", "model", found)
 
 
@@ -119,10 +118,10 @@ def _data(facts: dict[str, Any]) -> Iterator[Finding]:
             "warning",
             "data",
             f"{source} has other content than when the run was trained",
-            "metrics on it are those of other data",
+            "metrics on it are not comparable with those of the run",
         )
     else:
-        yield Finding("ok", "data", f"{source} is as it was")
+        yield Finding("ok", "data", f"{source} is unchanged since training")
 
 
 def _versions(result: dict[str, Any]) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""The trainer as a scikit-learn estimator; needs the extra `sklearn`."""
+"""Training as a scikit-learn estimator; needs the extra `sklearn`."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ except ImportError as error:
     ) from error
 
 from snm.config.resolve import resolve
+from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config
 from snm.data.dataset import Dataset, Points
 from snm.data.weighting import Weighting
@@ -171,11 +172,10 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
         targets = Targets.of(y)
         labels = _matched(features, targets.matrix(y))
         self._begin(features, labels, targets)
-        assert self.config_.epochs != "auto"  # resolved
         watch = None
         if self.early_stopping:
             features, labels, watch = self._held_out(features, labels)
-        self._train(features, labels, self.config_.epochs, self.config_, watch)
+        self._train(features, labels, self.config_, watch)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> SNMClassifier:
@@ -211,9 +211,11 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
             self._begin(features, labels, targets)
         self._parts += 1
         seed = self.config_.seed + _NEXT_PART * self._parts
-        config = dataclasses.replace(self.config_, schedule="constant", mined_start=0, seed=seed)
+        config = dataclasses.replace(
+            self.config_, epochs=1, schedule="constant", mined_start=0, seed=seed
+        )
         if labels.nnz:
-            self._train(features, labels, 1, config)
+            self._train(features, labels, config)
         return self
 
     def _begin(self, features: csr_matrix, labels: csr_matrix, targets: Targets) -> None:
@@ -228,7 +230,7 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
         for name in ("_states", "predictor_", "loss_curve_", "validation_scores_"):
             if hasattr(self, name):
                 delattr(self, name)
-        self.config_: Config = config
+        self.config_: ResolvedConfig = config
         self.classes_ = targets.classes
         self._targets = targets
         self._fitted_weighting = Weighting.fit(config.weighting, features)
@@ -239,18 +241,16 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
         self,
         features: csr_matrix,
         labels: csr_matrix,
-        epochs: int,
-        config: Config,
+        config: ResolvedConfig,
         watch: Watch | None = None,
     ) -> None:
-        earlier = self.__dict__.pop("_states", [None] * self._members())
+        earlier = self.__dict__.pop("_states", [None] * self.config_.members)
         self.__dict__.pop("predictor_", None)
         fitted = fit_members(
             config,
-            self._fitted_weighting.apply(features),
-            labels,
+            Points(features, labels),
+            self._fitted_weighting,
             earlier,
-            epochs,
             watch=watch,
             shown=self.verbose,
         )
@@ -282,12 +282,8 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
     def _joined(self) -> Predictor:
         sizes = self.n_features_in_, len(self.classes_)
         model: Model = make_model(self.config_, *sizes, 1)
-        model = dataclasses.replace(model, members=self._members())
+        model = dataclasses.replace(model, members=self.config_.members)
         return Predictor(model, join(self._states), self._fitted_weighting)
-
-    def _members(self) -> int:
-        assert self.config_.members != "auto"  # resolved
-        return self.config_.members
 
     def _inputs(self, X: Any, y: Any, *, reset: bool) -> csr_matrix:
         if y is None:

@@ -1,6 +1,6 @@
-"""Training in memory: parameters in, parameters out, no run folder. What the estimator trains with.
+"""Training in memory, for the estimator: parameters in, parameters out, no run folder.
 
-The steps are those of `training.run_steps`; what a run writes to its folder is kept here instead.
+The steps are those of `snm.trainer.loop.run_steps`; the best state is kept in memory.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from snm.batches.build import keeps_on_device, make_source
-from snm.config.settings import Config
+from snm.config.resolved import ResolvedConfig
+from snm.data.dataset import Points
 from snm.data.weighting import Weighting
-from snm.model.from_config import head_stages, make_model
 from snm.model.model import Model, TrainState, init_state
 from snm.model.predictor import Predictor
 from snm.runs.events import Evaluated, Progress, Saved, Stepped
 from snm.trainer.loop import run_steps
-from snm.trainer.phase import member_seed, steps_per_dispatch
+from snm.trainer.phase import member_seed
+from snm.trainer.prepare import prepare
 
 __all__ = ["Fitted", "MemberFit", "Watch", "fit_members"]
 
@@ -32,7 +32,7 @@ _WATCHED = "P@1"
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Watch:
-    """Points to stop by.
+    """Points that early stopping watches.
 
     Attributes:
       features: float32 CSR [m, d], weighted.
@@ -54,13 +54,13 @@ class Watch:
 
 
 class _Kept:
-    """In the place of a run's checkpoints: the best state, or the last where nothing is watched."""
+    """In place of a checkpoint store: holds the best state, or the last if none is scored."""
 
     state: Any = None
     _score: float | None = None
 
     def save(self, step: int, state: Any, progress: dict[str, Any], score: float | None) -> None:
-        """Keeps a copy where training goes on from there: its buffers are donated."""
+        """Copies a state that is not the last one: the next step takes its buffers."""
         if score is None:
             self.state = state
         elif self._score is None or score > self._score:
@@ -72,70 +72,53 @@ class MemberFit:
     """One member's training over a set of points.
 
     Args:
-      config: resolved settings; `seed` is that of this member and this set of points.
-      features: float32 CSR [n, d], weighted.
-      labels: CSR [n, K], at least one entry.
+      config: the settings; `seed` is that of this member and this set of points.
+      points: at least one of them has a label.
+      weighting: of features, fitted.
       state: parameters to go on from, consumed; None starts anew.
-      epochs: passes over the points, or the most of them.
-      watch: points to stop by; then `state` is the best one, not the last.
+      watch: points that early stopping watches; `state` is then the best one, not the last.
     """
 
-    config: Config
-    features: csr_matrix
-    labels: csr_matrix
+    config: ResolvedConfig
+    points: Points
+    weighting: Weighting
     state: TrainState | None
-    epochs: int
     watch: Watch | None = None
 
     def __post_init__(self) -> None:
-        config = self.config
-        sizes = self.features.shape[1], self.labels.shape[1]
-        self.model: Model = make_model(config, *sizes, 1)
-        self._source = make_source(
-            self.model.head,
-            self.features,
-            self.labels,
-            batch_size=config.batch_size,
-            seed=config.seed,
-            weight_of_term=config.positive_weights,
-            resident=keeps_on_device(config, self.features.nnz, self.labels.nnz),
-            sampler=config.sampler,
-            frequency_power=config.frequency_power,
-        )
-        self.num_steps = self.epochs * self._source.steps_per_epoch
-        if config.schedule != "constant":  # which has no use for it: one program for any number
-            self.model = dataclasses.replace(self.model, total_steps=self.num_steps)
+        self._prepared = prepare(self.config, self.points, self.weighting, one_device=True)
+        self.num_steps = self._prepared.total_steps
 
     def run(self) -> Iterator[Stepped | Evaluated]:
-        """Trains to the end, yields each dispatch and score; then `state` is the trained one.
+        """Trains, and yields each dispatch and each score; afterwards `state` is the trained one.
 
         Raises:
           NonFiniteError: a loss was not finite; the parameters are lost.
         """
-        state = self.state
+        state, prepared = self.state, self._prepared
         if state is None:
-            state = jax.jit(init_state, static_argnums=0)(self.model)
+            state = jax.jit(init_state, static_argnums=0)(prepared.model)
         self.state = None
         kept, watch = _Kept(), self.watch
 
         def look(state: TrainState) -> dict[str, float]:
             assert watch is not None
-            return {_WATCHED: watch.precision(self.model, state)}
+            return {_WATCHED: watch.precision(prepared.model, state)}
 
         events = run_steps(
-            self.model,
-            self._source,
+            prepared.model,
+            prepared.source,
             state,
             Progress(),
             last_step=self.num_steps,
-            steps_per_dispatch=self.config.steps_per_dispatch or steps_per_dispatch(),
+            steps_per_dispatch=prepared.steps_per_dispatch,
             checkpoints=kept,
             checkpoint_every=0,
             evaluate=None if watch is None else look,
-            evaluate_every=self._source.steps_per_epoch,
+            evaluate_every=prepared.source.steps_per_epoch,
             monitor=_WATCHED,
             patience=0 if watch is None else watch.patience,
-            heads=head_stages(self.config, self.model.head.num_labels, self.num_steps),
+            heads=prepared.stages,
         )
         for event in events:
             if isinstance(event, Stepped | Evaluated):
@@ -147,7 +130,7 @@ class MemberFit:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Fitted:
-    """What came of training: the members' states, losses of all dispatches, scores a member."""
+    """The members' states, the losses of all dispatches, and the scores of each member."""
 
     states: list[TrainState]
     losses: list[float]
@@ -155,11 +138,10 @@ class Fitted:
 
 
 def fit_members(
-    config: Config,
-    features: csr_matrix,
-    labels: csr_matrix,
+    config: ResolvedConfig,
+    points: Points,
+    weighting: Weighting,
     earlier: Sequence[TrainState | None],
-    epochs: int,
     *,
     watch: Watch | None = None,
     shown: bool = False,
@@ -167,19 +149,18 @@ def fit_members(
     """Trains members one after the other.
 
     Args:
-      config: resolved settings.
-      features: float32 CSR [n, d], weighted.
-      labels: CSR [n, K].
+      config: the settings.
+      points: at least one of them has a label.
+      weighting: of features, fitted.
       earlier: parameters of each member to go on from, consumed; None starts anew.
-      epochs: passes over the points.
-      watch: points to stop by.
+      watch: points that early stopping watches.
       shown: whether to draw a progress bar, in a terminal or a notebook.
     """
     found = Fitted([], [], [])
     with _progress(shown) as step:
         for member, state in enumerate(earlier, 1):
             mine = dataclasses.replace(config, seed=member_seed(config.seed, member))
-            fit = MemberFit(mine, features, labels, state, epochs, watch)
+            fit = MemberFit(mine, points, weighting, state, watch)
             scores: list[float] = []
             for event in fit.run():
                 if isinstance(event, Evaluated):
@@ -195,7 +176,7 @@ def fit_members(
 
 @contextlib.contextmanager
 def _progress(shown: bool) -> Iterator[Any]:
-    """What is told each dispatch; draws a bar where that is wanted."""
+    """A function to call after each dispatch; it draws a bar where `shown`."""
     if not shown:
         yield lambda *_: None
         return

@@ -1,4 +1,4 @@
-"""From the parameters of the estimator to the settings of a run."""
+"""The parameters of the estimator -> settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SETTINGS = (
     "sampled", "mined", "exclude", "positives", "members", "epochs", "batch_size",
     "learning_rate", "schedule", "row_optimizer", "compute_dtype",
 )  # fmt: skip
-# What a run folder has and a fit in memory has not.
+# Settings that a run folder uses, and a fit in memory does not.
 _OF_RUNS = {
     "preset", "seed", "validation_fraction", "evaluate_every", "patience", "monitor", "refit",
     "propensity_a", "propensity_b", "checkpoint_every", "keep_checkpoints", "seen",
@@ -34,7 +34,7 @@ def config_of(
     num_points: int,
     seed: int,
 ) -> Config:
-    """The settings that parameters stand for, not yet resolved.
+    """The settings that the parameters describe, not yet resolved.
 
     Args:
       name: of a preset.
@@ -44,14 +44,14 @@ def config_of(
       seed: of the run.
 
     Raises:
-      InputError: an unknown preset or field, or one that an estimator has no use for.
+      InputError: an unknown preset or field, or a field that an estimator does not use.
     """
     if name not in PRESETS:
         raise InputError("preset", repr(name), f"one of {', '.join(PRESETS)}")
     start = preset(name)
     values = {key: value for key, value in given.items() if value is not None}
     if "batch_size" not in values and num_points < start.batch_size * _STEPS_AN_EPOCH:
-        # A step or two an epoch would be a handful of steps in all.
+        # With one or two steps an epoch there would be too few steps in all.
         values["batch_size"] = min(
             start.batch_size, max(_SMALLEST_BATCH, num_points // _STEPS_AN_EPOCH)
         )
@@ -66,5 +66,5 @@ def config_of(
         if values.get(key, value) != value:
             raise InputError(f"settings: {key}", "another value than the parameter's", "one")
         values[key] = value
-    # Classes are numbered by their order, so they are no features, whatever the numbers say.
+    # Classes are numbered by their order: equal counts of classes and features mean nothing.
     return dataclasses.replace(start, **values, seed=seed, seen="keep")

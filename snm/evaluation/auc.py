@@ -1,13 +1,12 @@
-"""The area under the ROC curve of each point: its relevant labels against all irrelevant ones.
+"""Accumulates the area under the ROC curve (AUC), averaged over test points.
 
-A relevant and an irrelevant label of a point are in order where the relevant one scores higher; a
-tie counts half. The share of such pairs is the point's AUC (Agarwal et al., 2005, equation 1, with
-labels as instances), and the metric is its mean over points. It is about the whole ranking, where
-P@k sees its head.
+The AUC of a point is the fraction of its (relevant, irrelevant) label pairs in which the relevant
+label scores higher; a tie counts one half (Agarwal et al., Generalization Bounds for the Area Under
+the ROC Curve, 2005, equation 1, with labels as instances). It measures the whole ranking, whereas
+P@k measures only the top.
 
-All K scores of a point are compared, and are never there at once: blocks of labels are scored
-twice, first for the relevant labels' own scores, then to compare. That the bits are the same both
-times is what makes ties exact.
+The pairs in order come from `Predictor.pairs_in_order`, which scores the labels in blocks, so that
+the K scores of a point are never in memory at once.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ NDArray = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Areas:
-    """Counts over the points seen so far; `update` returns the next.
+    """Counts over the points so far; `update` returns new counts.
 
-    They are integers by the numbers of relevant and irrelevant labels, so cutting the test set into
-    batches changes nothing, to the last bit.
+    All counts are integers, grouped by the numbers of relevant and irrelevant labels. So the result
+    does not depend on the batch size, to the last bit.
 
     Attributes:
-      counts: (relevant, irrelevant) -> points, and twice their pairs in order.
+      counts: (relevant, irrelevant) -> (points, twice the number of their pairs in order).
     """
 
     counts: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
@@ -43,13 +42,15 @@ class Areas:
         """Adds a batch of points.
 
         Args:
-          twice: int [entries], of `pairs_in_order`, for the entries of `labels`.
+          twice: int [entries], from `pairs_in_order`: for each entry of `labels`, twice the number
+            of irrelevant labels that score lower, plus the number of ties.
           labels: CSR [n, K], the relevant labels, canonical.
-          filtered: int [n], labels of each point that are neither.
-          leave_out: bool [n] or None, points that do not count.
+          filtered: int [n], the number of labels of each point that are neither relevant nor
+            irrelevant.
+          leave_out: bool [n] or None, points to ignore.
 
         Returns:
-          The counts with the batch. Points without a pair to compare are left out.
+          Counts that include the batch. Points without a pair to compare are ignored.
         """
         labels = canonical(labels)
         relevant = np.diff(labels.indptr)
@@ -68,7 +69,7 @@ class Areas:
         return Areas(counts)
 
     def result(self) -> dict[str, float]:
-        """`AUC` in percent, the mean over points; nothing where there are none."""
+        """`AUC` in percent, the mean over points; empty if there are no points."""
         points = sum(points for points, _ in self.counts.values())
         if not points:
             return {}

@@ -1,4 +1,4 @@
-"""Exact top-k over a set of points -> metrics."""
+"""Computes the metrics of a trained model over a labelled set of points."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MEASURES = ("P", "R", "nDCG", "PSP", "PSnDCG", "coverage")
 
 
 def metric_names(num_labels: int, *, auc: bool = False) -> list[str]:
-    """The names of the metrics over that many labels: a measure and a k, and the AUC if asked."""
+    """The names of the metrics for K labels: `measure@k` for each k <= K, and `AUC` if `auc`."""
     names = [f"{measure}@{k}" for k in KS if k <= num_labels for measure in MEASURES]
     return [*names, "AUC"] if auc else names
 
@@ -39,28 +39,28 @@ def evaluate_points(
     auc: bool = False,
     on_progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Scores a model on labelled points, with sums and counts over all of them.
+    """Evaluates a model on labelled points.
 
     Args:
       predictor: the model.
-      points: features and true labels; pairs of their filter are neither right nor wrong.
-      label_frequency: int [K], of the whole training set.
-      num_train: points of the whole training set.
+      points: features and true labels; the (point, label) pairs of their filter count neither as
+        correct nor as wrong.
+      label_frequency: int [K], the number of points of the whole training set with each label.
+      num_train: the number of points of the whole training set.
       propensity_a: A of Jain et al. (2016).
-      propensity_b: B.
-      duplicates: bool [n], points whose features repeat a training point's: a second set of
-        metrics leaves them out.
-      auc: also the mean over points of the AUC, relevant labels against all others; all scores are
-        computed twice more for it.
-      on_progress: told the number of points done.
+      propensity_b: B of Jain et al. (2016).
+      duplicates: bool [n], points whose features are equal to those of a training point. A second
+        set of metrics leaves them out.
+      auc: whether to compute the AUC as well, which scores all labels twice more.
+      on_progress: called with the number of points done.
 
     Returns:
-      `metrics`: name -> value, percent, and the counts `points` and `points_without_labels`;
-      `by_label_frequency`: a row for each tenth of the labels, rarest first;
-      `without_repeats`: `metrics` over the points that are not `duplicates`, where given.
+      `metrics`: name -> value in percent, and the counts `points` and `points_without_labels`;
+      `by_label_frequency`: one row for each tenth of the labels, rarest first;
+      `without_repeats`: `metrics` over the points that are not `duplicates`, if there are any.
 
     Raises:
-      InputError: features or labels of another width than the model's.
+      InputError: the width of features or labels differs from the model's.
     """
     num_labels = predictor.model.head.num_labels
     if points.num_labels != num_labels:
@@ -72,7 +72,7 @@ def evaluate_points(
         propensity=propensities(label_frequency, num_train, propensity_a, propensity_b),
         groups=frequency_groups(label_frequency),
     )
-    counted, fresh = start, start
+    every, others = start, start
     pairs = points.filter
     extra = 0 if pairs is None else most_filtered(pairs)
     row = 0
@@ -81,24 +81,24 @@ def evaluate_points(
         truth = points.labels[rows]
         if pairs is not None:
             answers, truth = apply_filter(answers, truth, pairs, max(ks), first_row=row)
-        counted = counted.update(answers, truth)
+        every = every.update(answers, truth)
         if duplicates is not None:
-            fresh = fresh.update(answers, truth, leave_out=duplicates[rows])
+            others = others.update(answers, truth, leave_out=duplicates[rows])
         row = rows.stop
         if on_progress:
             on_progress(row)
     found: dict[str, Any] = {
-        "metrics": counted.result(),
-        "by_label_frequency": counted.by_group(max(ks)),
+        "metrics": every.result(),
+        "by_label_frequency": every.by_group(max(ks)),
     }
     repeats = duplicates is not None and bool(duplicates.any())
     if repeats:
-        found["without_repeats"] = fresh.result()
+        found["without_repeats"] = others.result()
     if auc:
-        every, others = _areas(predictor, points, duplicates, on_progress)
-        found["metrics"] |= every.result()
+        every_area, other_areas = _areas(predictor, points, duplicates, on_progress)
+        found["metrics"] |= every_area.result()
         if repeats:
-            found["without_repeats"] |= others.result()
+            found["without_repeats"] |= other_areas.result()
     return found
 
 
@@ -108,7 +108,7 @@ def _areas(
     duplicates: NDArray[np.bool_] | None,
     on_progress: Callable[[int], None] | None,
 ) -> tuple[Areas, Areas]:
-    """The areas over all points, and over those that are not `duplicates`."""
+    """AUC counts over all points, and over the points that are not `duplicates`."""
     pairs = (
         np.zeros((0, 2), np.int64) if points.filter is None else np.unique(points.filter, axis=0)
     )

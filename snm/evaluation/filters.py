@@ -1,7 +1,7 @@
-"""Pairs of (test point, label) that are neither right nor wrong.
+"""Removes filtered (test point, label) pairs from predictions and from true labels.
 
-Some data sets list them, such as a product whose best answer is itself. They are removed from the
-answers and from the truth before anything is scored.
+Some data sets list pairs that count neither as correct nor as wrong, for example a product as its
+own recommendation. They are removed before any metric is computed.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ CSR = Any  # scipy.sparse.csr_array or csr_matrix; SciPy has no types
 
 
 def most_filtered(pairs: NDArray) -> int:
-    """The largest number of pairs of one row: how many answers beyond k must be asked for."""
+    """The largest number of pairs of one row: how many predictions are needed in addition to k."""
     return int(np.bincount(np.asarray(pairs)[:, 0]).max(initial=0)) if len(pairs) else 0
 
 
 def apply_filter(
     topk_ids: NDArray, labels: CSR, pairs: NDArray, k: int, *, first_row: int = 0
 ) -> tuple[NDArray, CSR]:
-    """Removes (row, label) pairs from the answers and from the truth, before they are scored.
+    """Removes (row, label) pairs from the predictions and from the true labels.
 
     Args:
-      topk_ids: int [n, at least k], answers, best first, -1 for none. Ask for k plus
-        `most_filtered(pairs)`, else fewer than k may be left.
+      topk_ids: int [n, >= k], predicted labels, best first, padded with -1. With
+        k + `most_filtered(pairs)` columns, k predictions remain.
       labels: CSR [n, K], the true labels: non-zero entries.
       pairs: int [f, 2], (row of the test set, label), in any order.
-      k: answers to keep.
-      first_row: the row of the test set at which this batch begins.
+      k: predictions to keep.
+      first_row: the row of the test set at which this batch starts.
 
     Returns:
-      int64 [n, k], the answers left in their order, -1 where there are none; and CSR [n, K], the
-      labels left.
+      int64 [n, k], the remaining predictions in their order, padded with -1; and CSR [n, K], the
+      remaining true labels.
 
     Raises:
       ValueError: shapes do not fit, or a label of `pairs` is not in 0 .. K-1.
@@ -59,44 +59,44 @@ def apply_filter(
 def kept_first(
     ids: NDArray, pairs: NDArray, num_labels: int, k: int
 ) -> tuple[NDArray, NDArray[np.int64]]:
-    """The first k answers that are none of some pairs.
+    """The first k predictions of each row that are not among the pairs.
 
     Args:
-      ids: int [n, at least k], answers, best first, -1 for none.
+      ids: int [n, >= k], predicted labels, best first, padded with -1.
       pairs: int64 [f, 2], (row of `ids`, label), in any order.
       num_labels: K.
-      k: answers to keep.
+      k: predictions to keep.
 
     Returns:
-      int [n, k], these answers in their order, -1 from where on there are no more; and int64
-      [n, k], their places in the rows of `ids`.
+      int [n, k], the kept predictions in their order, padded with -1; and int64 [n, k], their
+      columns in `ids`.
     """
     banned = pairs[:, 0] * num_labels + pairs[:, 1]
-    gone = (ids < 0) | np.isin(np.arange(len(ids))[:, None] * num_labels + ids, banned)
-    places = np.argsort(gone, axis=1, kind="stable")[:, :k]
-    answers = np.where(gone, -1, ids)
+    removed = (ids < 0) | np.isin(np.arange(len(ids))[:, None] * num_labels + ids, banned)
+    places = np.argsort(removed, axis=1, kind="stable")[:, :k]
+    answers = np.where(removed, -1, ids)
     return np.take_along_axis(answers, places, axis=1), places
 
 
 def pairs_of(matrix: CSR) -> NDArray[np.int64]:
-    """Row and column of each entry of a CSR matrix, int64 [entries, 2]."""
+    """The row and column of each entry of a CSR matrix, int64 [entries, 2]."""
     rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
     return np.stack([rows, matrix.indices], axis=1).astype(np.int64)
 
 
 def without_filtered(labels: CSR, pairs: NDArray) -> CSR:
-    """The true labels, CSR [n, K], less the (row, label) pairs, int [f, 2]; canonical."""
+    """Removes (row, label) pairs, int [f, 2], from true labels, CSR [n, K]; sorts columns."""
     labels = canonical(labels)
     num_rows, num_labels = labels.shape
     own = pairs_of(labels)
     rows = own[:, 0]
-    stay = ~np.isin(rows * num_labels + own[:, 1], pairs[:, 0] * num_labels + pairs[:, 1])
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows[stay], minlength=num_rows))])
-    return sp.csr_array((labels.data[stay], labels.indices[stay], indptr), shape=labels.shape)
+    keep = ~np.isin(rows * num_labels + own[:, 1], pairs[:, 0] * num_labels + pairs[:, 1])
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows[keep], minlength=num_rows))])
+    return sp.csr_array((labels.data[keep], labels.indices[keep], indptr), shape=labels.shape)
 
 
 def canonical(labels: CSR) -> CSR:
-    """A copy of true labels, CSR [n, K]: one entry a label, ascending, none of them zero."""
+    """A copy of CSR [n, K] with sorted column indices, no duplicates and no explicit zeros."""
     labels = sp.csr_array(labels, copy=True)
     labels.eliminate_zeros()
     labels.sum_duplicates()

@@ -1,8 +1,8 @@
-"""Top-k answers and true labels -> sums and counts -> metrics in percent.
+"""Accumulates top-k metrics over batches of predictions and true labels.
 
-The state holds integer counts only, by rank and by what a hit is worth (the number of labels of
-the point, the propensity of the label). Real numbers enter once, in `Metrics.result`. So cutting
-the test set into batches changes nothing, to the last bit.
+The state holds only integer counts of hits, grouped by rank and by what determines the value of a
+hit: the number of labels of the point, or the propensity of the label. `Metrics.result` computes
+the real numbers once, at the end. So the result does not depend on the batch size, to the last bit.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ CSR = Any  # scipy.sparse.csr_array or csr_matrix; SciPy has no types
 def propensities(
     label_frequency: NDArray, num_points: int, a: float = 0.55, b: float = 1.5
 ) -> NDArray:
-    """The chance that a relevant label was recorded (Jain, Prabhu and Varma, 2016, equation 2).
+    """The propensity of each label: the probability that a relevant label is recorded.
 
         p_l = 1 / (1 + C (N_l + b)^(-a)),  C = (log N - 1) (b + 1)^a
 
-    The Extreme Classification Repository uses a 0.5, b 0.4 for its Wikipedia sets, 0.6 and 2.6
-    for Amazon, 0.55 and 1.5 elsewhere. C is held at 0 (every p_l is 1) for N below e, where the
-    formula leaves the interval of probabilities.
+    The Extreme Classification Repository uses a = 0.5, b = 0.4 for its Wikipedia data sets,
+    a = 0.6, b = 2.6 for Amazon, and a = 0.55, b = 1.5 for the others. For N < e the formula does
+    not give probabilities; C is then 0, and every p_l is 1.
 
     Args:
-      label_frequency: int [K], N_l: training points that carry each label, before any split.
-      num_points: N, points of the training set, at least 1.
+      label_frequency: int [K], N_l, the training points that carry each label, before any split.
+      num_points: N, the points of the training set, at least 1.
       a: exponent, at least 0.
       b: offset, above 0.
 
@@ -42,7 +42,10 @@ def propensities(
       float64 [K], in (0, 1].
 
     Raises:
-      ValueError: an argument is out of its range.
+      ValueError: an argument is out of range.
+
+    References:
+      Jain, Prabhu and Varma, Extreme Multi-label Loss Functions (2016), equation 2.
     """
     frequency = np.asarray(label_frequency, np.float64)
     if num_points < 1 or a < 0 or b <= 0 or (frequency.size and frequency.min() < 0):
@@ -55,14 +58,14 @@ def propensities(
 
 
 def frequency_groups(label_frequency: NDArray, num_groups: int = 10) -> NDArray:
-    """Cuts the labels into groups of equal size by their frequency: deciles by default.
+    """Splits the labels into groups of equal size by frequency; deciles by default.
 
-    Labels are put in ascending order of frequency (ties: lowest id first); the label at place i
-    of K belongs to group floor(i num_groups / K). Group 0 holds the rarest labels, the last one
-    the most frequent; sizes differ by at most 1.
+    Labels are sorted by ascending frequency, ties by id. The label at index i of K belongs to group
+    floor(i num_groups / K), so group 0 holds the rarest labels and the last group the most frequent
+    ones. Group sizes differ by at most 1.
 
     Args:
-      label_frequency: int [K], training points that carry each label.
+      label_frequency: int [K], the training points that carry each label.
       num_groups: at least 1.
 
     Returns:
@@ -80,24 +83,24 @@ def frequency_groups(label_frequency: NDArray, num_groups: int = 10) -> NDArray:
 
 @dataclass(frozen=True, eq=False)
 class Metrics:
-    """Counts over the points seen so far. Make one with `start`; `update` returns the next.
+    """Counts over the points so far. Create them with `start`; `update` returns new counts.
 
     M is the largest number of labels of a point so far, R the largest k, U the number of distinct
-    propensities, G the number of groups.
+    propensities, G the number of groups. A hit is a correct prediction.
 
     Attributes:
-      ks: the values of k that are reported, ascending.
-      points_by_size: int64 [M+1], points with m labels.
-      hits_by_size: int64 [R, M+1], correct answers at a rank, of points with m labels.
-      class_weight: float64 [U], 1 / propensity, ascending.
-      label_class: int [K], the place of each label's weight in `class_weight`, or None.
-      class_hits: int64 [R, U], correct answers at a rank, of labels of that weight.
-      class_ideal: int64 [R, U], the same for the best answers possible.
-      label_group: int16 [K], or None.
-      group_hits: int64 [R, G], correct answers at a rank, of labels of a group.
-      group_occurrences: int64 [G], (point, label) pairs of a group.
-      best_rank: int16 [K], the best rank at which a label was ever correct; R for never.
-      occurs: bool [K], labels that any point carries.
+      ks: the reported values of k, ascending.
+      points_by_size: int64 [M+1], the points with m labels.
+      hits_by_size: int64 [R, M+1], hits at each rank, of points with m labels.
+      class_weight: float64 [U], the distinct values of 1 / propensity, ascending.
+      label_class: int [K], the index of each label's weight in `class_weight`, or None.
+      class_hits: int64 [R, U], hits at each rank, of labels with each weight.
+      class_ideal: int64 [R, U], the same for the best possible predictions.
+      label_group: int16 [K], the group of each label, or None.
+      group_hits: int64 [R, G], hits at each rank, of labels of each group.
+      group_occurrences: int64 [G], the (point, label) pairs of each group.
+      best_rank: int16 [K], the best rank at which each label was a hit; R if never.
+      occurs: bool [K], labels that at least one point carries.
     """
 
     ks: tuple[int, ...]
@@ -121,16 +124,16 @@ class Metrics:
         propensity: NDArray | None = None,
         groups: NDArray | None = None,
     ) -> Metrics:
-        """Counts of no points.
+        """Empty counts.
 
         Args:
           num_labels: K.
           ks: the values of k to report, each at least 1.
-          propensity: float [K], in (0, 1], from `propensities`. None: no PSP and PSnDCG.
-          groups: int [K], from `frequency_groups`. None: `by_group` is empty.
+          propensity: float [K], in (0, 1], from `propensities`. If None, there is no PSP or PSnDCG.
+          groups: int [K], from `frequency_groups`. If None, `by_group` is empty.
 
         Raises:
-          ValueError: `ks` is empty or holds a value below 1, or a shape is not [K].
+          ValueError: `ks` is empty or contains a value below 1, or a shape is not [K].
         """
         ks = tuple(sorted({int(k) for k in ks}))
         if not ks or ks[0] < 1:
@@ -165,17 +168,16 @@ class Metrics:
         """Adds a batch of points.
 
         Args:
-          topk_ids: int [n, at least max(ks)], the answers to each point, best first. -1 stands
-            for no answer, which is a miss; other ids of a row are distinct.
-          labels: CSR [n, K], the true labels of each point: its non-zero entries.
-          leave_out: bool [n] or None, points that do not count at all, such as those that
-            repeat a training point.
+          topk_ids: int [n, >= max(ks)], the predicted labels of each point, best first. -1 means no
+            prediction and counts as a miss; the other ids of a row must be distinct.
+          labels: CSR [n, K], the true labels of each point: non-zero entries.
+          leave_out: bool [n] or None, points to ignore, such as duplicates of training points.
 
         Returns:
-          The counts with the batch; `self` stays as it was.
+          Counts that include the batch; `self` is unchanged.
 
         Raises:
-          ValueError: a shape does not fit, an id is out of range or twice in a row.
+          ValueError: a shape does not fit, or an id is out of range or occurs twice in a row.
         """
         topk_ids = np.asarray(topk_ids)
         ranks, num_labels = self.ks[-1], len(self.occurs)
@@ -198,7 +200,7 @@ class Metrics:
         sizes = np.diff(labels.indptr).astype(np.int64)
         width = max(len(self.points_by_size), int(sizes.max(initial=0)) + 1)
         point, label = np.repeat(np.arange(len(sizes)), sizes), labels.indices.astype(np.int64)
-        # Positions of the correct answers: both lists of (point, label) are compared as integers.
+        # (point, label) pairs are encoded as integers, to find the hits with np.isin.
         hit = np.isin(np.arange(len(ids))[:, None] * num_labels + ids, point * num_labels + label)
         hit_point, hit_rank = np.nonzero(hit & (ids >= 0))
         hit_label = ids[hit_point, hit_rank]
@@ -208,10 +210,10 @@ class Metrics:
         occurs[label] = True
         new = replace(
             self,
-            points_by_size=_widened(self.points_by_size, width)
+            points_by_size=_padded(self.points_by_size, width)
             + np.bincount(sizes, minlength=width),
-            hits_by_size=_widened(self.hits_by_size, width)
-            + _table(hit_rank, sizes[hit_point], (ranks, width)),
+            hits_by_size=_padded(self.hits_by_size, width)
+            + _count_pairs(hit_rank, sizes[hit_point], (ranks, width)),
             best_rank=best_rank,
             occurs=occurs,
         )
@@ -219,42 +221,44 @@ class Metrics:
             new = replace(
                 new,
                 class_hits=self.class_hits
-                + _table(hit_rank, self.label_class[hit_label], self.class_hits.shape),
+                + _count_pairs(hit_rank, self.label_class[hit_label], self.class_hits.shape),
                 class_ideal=self.class_ideal
-                + _ideal(point, self.label_class[label], labels.indptr, self.class_ideal.shape),
+                + _ideal_counts(
+                    point, self.label_class[label], labels.indptr, self.class_ideal.shape
+                ),
             )
         if self.label_group is not None:
             groups = len(self.group_occurrences)
             new = replace(
                 new,
                 group_hits=self.group_hits
-                + _table(hit_rank, self.label_group[hit_label], (ranks, groups)),
+                + _count_pairs(hit_rank, self.label_group[hit_label], (ranks, groups)),
                 group_occurrences=self.group_occurrences
                 + np.bincount(self.label_group[label], minlength=groups),
             )
         return new
 
     def result(self) -> dict[str, float]:
-        """The metrics so far, in percent, and the number of points.
+        """The metrics in percent, and the number of points.
 
-        Means are over the points with at least one label; the others are left out and counted.
-        For each k:
+        Means are over the points that have labels; points without labels are only counted. For each
+        k:
 
-          - `P@k`: correct answers among the first k, over k.
-          - `R@k`: correct answers among the first k, over the labels of the point.
-          - `nDCG@k`: sum of 1 / log2(1 + rank) over the correct answers, over the same sum for
-            ranks 1 .. min(k, labels of the point) (Jarvelin and Kekalainen, 2002).
-          - `PSP@k`, `PSnDCG@k`: P@k and the discounted sum with a correct answer worth 1 / its
-            propensity. The sum over all points is divided by the sum over all points of the best
-            possible: one ratio, no mean of ratios (Jain, Prabhu and Varma, 2016, and the
-            Repository's tables, which report the ratio of the two means).
-          - `coverage@k`: of the labels that any point carries, the share that is correct at least
-            once.
+          - `P@k`: hits among the first k predictions, divided by k.
+          - `R@k`: hits among the first k predictions, divided by the number of labels of the point.
+          - `nDCG@k`: the sum of 1 / log2(1 + rank) over the hits, divided by the same sum over
+            ranks 1 .. min(k, number of labels of the point) (Jarvelin and Kekalainen, 2002).
+          - `PSP@k`, `PSnDCG@k`: P@k and DCG@k with each hit weighted by 1 / propensity. The sum
+            over all points is divided by the sum of the best possible values over all points: a
+            ratio of means, not a mean of ratios (Jain, Prabhu and Varma, 2016, and the tables of
+            the Extreme Classification Repository).
+          - `coverage@k`: the fraction of the labels that occur in the test set which are a hit for
+            at least one point.
 
-        Others differ. pyxclib keeps points without labels in its means, as zeros. Its nDCG has
-        the same normaliser; its PSnDCG divides each point's sum by that normaliser before it
-        takes the ratio of sums, so points with fewer than k labels weigh more there. Some tools
-        divide nDCG by all k ranks, whatever the labels of the point.
+        Other tools use other definitions. pyxclib counts points without labels as zeros. Its nDCG
+        has the same normaliser. Its PSnDCG divides the sum of each point by that normaliser before
+        the ratio of sums, so points with fewer than k labels have a larger weight. Some tools
+        normalise nDCG by all k ranks, whatever the number of labels of the point.
 
         Returns:
           `points` and `points_without_labels`, and the metrics if `points` is not 0.
@@ -263,7 +267,7 @@ class Metrics:
         out: dict[str, float] = {"points": points, "points_without_labels": empty}
         if not points:
             return out
-        # A count times a value, summed over the few values: exact but for the last rounding.
+        # Sums of count * value over the few distinct values: few roundings, in a fixed order.
         ranks, most = self.ks[-1], len(self.points_by_size) - 1
         discount = 1.0 / np.log2(np.arange(ranks) + 2.0)
         ideal = np.cumsum(discount)
@@ -285,16 +289,16 @@ class Metrics:
         return out
 
     def by_group(self, k: int) -> list[dict[str, float]]:
-        """How well the labels of each group are found, rarest group first.
+        """Recall and precision of each label group, rarest group first.
 
         Args:
           k: at most max(ks).
 
         Returns:
-          One entry a group: `labels`, how many it has; `occurrences`, the (point, label) pairs of
-          the test set; `recall`, percent of those among the first k answers (a ratio of sums; 0
-          where there are none); `precision`, the share of P@k in percent, so that the groups add
-          up to P@k.
+          One entry per group: `labels`, its number of labels; `occurrences`, its (point, label)
+          pairs in the test set; `recall`, the percentage of these that are among the first k
+          predictions (a ratio of sums; 0 without occurrences); `precision`, the group's
+          contribution to P@k in percent, so that the groups sum to P@k.
         """
         if self.label_group is None:
             return []
@@ -325,23 +329,24 @@ def _check_ids(ids: NDArray, num_labels: int) -> None:
         raise ValueError("an answer appears twice in a row of topk_ids")
 
 
-def _widened(counts: NDArray, width: int) -> NDArray:
+def _padded(counts: NDArray, width: int) -> NDArray:
+    """Pads the last axis with zeros to `width`."""
     out = np.zeros((*counts.shape[:-1], width), counts.dtype)
     out[..., : counts.shape[-1]] = counts
     return out
 
 
-def _table(rank: NDArray, column: NDArray, shape: tuple[int, ...]) -> NDArray:
-    """Counts of (rank, column) pairs, int64 [R, columns]."""
+def _count_pairs(rank: NDArray, column: NDArray, shape: tuple[int, ...]) -> NDArray:
+    """A histogram of (rank, column) pairs, int64 [R, columns]."""
     flat = rank * shape[1] + column
     return np.bincount(flat, minlength=shape[0] * shape[1]).reshape(shape)
 
 
-def _ideal(
+def _ideal_counts(
     point: NDArray, label_class: NDArray, indptr: NDArray, shape: tuple[int, ...]
 ) -> NDArray:
-    """Counts of (rank, class) of the best answers: each point's labels, heaviest first."""
+    """A histogram of (rank, class) of the best predictions: labels by descending weight."""
     order = np.lexsort((-label_class, point))
     rank = np.arange(len(order)) - indptr[point[order]]
     first = rank < shape[0]
-    return _table(rank[first], label_class[order[first]], shape)
+    return _count_pairs(rank[first], label_class[order[first]], shape)

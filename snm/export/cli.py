@@ -1,35 +1,77 @@
-"""Runs `snm export`: a folder that is whole or not there, and what an index is worth."""
+"""`snm export`: a folder that is complete or absent, and the recall of an index."""
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from rich.table import Table
-from rich.text import Text
+from tyro.conf import Positional, arg
 
 from snm.errors import InputError
-from snm.export.arrays import arrays_of, manifest_of, write_arrays
-from snm.export.command import Export
-from snm.export.index import LIBRARIES, IndexedPredictor, Settings, build_index
-from snm.export.measure import measure
-from snm.model.predictor import Predictor
-from snm.runs.folder import RunFolder, read_json, write_json
-from snm.runs.load import load
-from snm.system.files import made_whole
-from snm.system.terminal import console
 
-__all__ = ["run_export"]
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from snm.model.predictor import Predictor
+
+__all__ = ["Export"]
 
 
-def run_export(command: Export) -> None:
+@dataclasses.dataclass
+class Export:
+    """Write a trained model as arrays, or an index of its label embeddings for approximate search.
+
+    Creates the folder OUTPUT with the arrays or the index, manifest.json, and the label names and
+    the vectorizer if the run has them. An index (HNSW, built by the library itself) is compared
+    with exact search on the test points: recall@k and queries per second are printed and written
+    to the manifest.
+
+    For example:
+
+      snm export runs/eurlex --to safetensors --output out/eurlex
+      snm export runs/eurlex --to faiss --output out/index
+      snm export runs/eurlex --to hnswlib --output out/fast --search-effort 32
+      snm evaluate runs/eurlex --index out/index
+    """
+
+    run: Annotated[Positional[Path], arg(metavar="RUN")]
+    """Folder of a run."""
+    to: Literal["npz", "safetensors", "faiss", "hnswlib"]
+    """Format: arrays (npz, safetensors) or an index (faiss, hnswlib)."""
+    output: Path
+    """Folder to create; must not exist."""
+    data: str | None = None
+    """Data set to measure an index on; by default the one that the run was trained on."""
+    links: int = 32
+    """Links of each label in an index (M of HNSW)."""
+    build_effort: int = 200
+    """Candidates examined while an index is built (efConstruction)."""
+    search_effort: int = 128
+    """Candidates examined by a search (efSearch)."""
+
+    def __call__(self) -> None:
+        """Runs the verb."""
+        _run(self)
+
+
+def _run(command: Export) -> None:
     """Exports a run.
 
     Raises:
-      InputError: no run, a missing library, a folder that is there already, no points to measure
-        an index on.
+      InputError: no run, a missing library, a folder that exists, or no points to measure an index
+        on.
     """
+    from rich.text import Text
+
+    from snm.export.arrays import arrays_of, manifest_of, write_arrays
+    from snm.export.index import LIBRARIES
+    from snm.runs.folder import RunFolder, write_json
+    from snm.runs.load import load
+    from snm.system.files import made_whole
+    from snm.system.terminal import console
+
     out = command.output
     if out.exists():
         raise InputError(f"--output {out}", "a file or folder of that name", "a new folder")
@@ -56,8 +98,9 @@ def run_export(command: Export) -> None:
 
 
 def _points(command: Export) -> Any:
-    """Raw features that measure an index: of the test points, or of train where there are none."""
+    """Raw features to measure an index on: those of test, or of train if there is no test."""
     from snm.data.load import load as load_data
+    from snm.runs.folder import RunFolder, read_json
 
     folder = RunFolder(command.run)
     if not folder.config.exists():
@@ -70,6 +113,10 @@ def _points(command: Export) -> Any:
 def _index(
     command: Export, predictor: Predictor, points: Any, manifest: dict[str, Any], folder: Path
 ) -> dict[str, Any]:
+    from snm.export.index import IndexedPredictor, Settings, build_index
+    from snm.export.measure import measure
+    from snm.runs.folder import write_json
+
     settings = Settings(command.links, command.build_effort, command.search_effort)
     about = {
         "library": command.to,
@@ -84,6 +131,8 @@ def _index(
 
 
 def _table(index: dict[str, Any]) -> Table:
+    from rich.table import Table
+
     found = index["measured"]
     most = max(map(int, found["recall"]))
     title = f"{index['library']}: the best {most} of each of {found['points']} points"

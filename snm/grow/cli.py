@@ -1,39 +1,67 @@
-"""Runs `snm grow`: a new run folder, whole or not there."""
+"""`snm grow`: a new run folder, complete or absent."""
 
 from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-from rich.text import Text
+from tyro.conf import Positional, arg
 
-from snm.config.settings import read_config
-from snm.data.dataset import Dataset
-from snm.data.formats.dispatch import read_lines
-from snm.data.load import load as load_data
 from snm.errors import InputError
-from snm.grow.command import Grow
-from snm.grow.rows import Origins, bias_of, grow_state, new_rows
-from snm.model.predictor import Predictor
-from snm.runs.events import Progress
-from snm.runs.folder import RunFolder, phase_names, read_json, write_json
-from snm.runs.load import load, load_member
-from snm.system.files import made_whole
-from snm.system.terminal import console
-from snm.trainer.phase import member_seed
 
-__all__ = ["run_grow"]
+if TYPE_CHECKING:
+    from snm.data.dataset import Dataset
+    from snm.grow.rows import Origins
+    from snm.model.predictor import Predictor
+    from snm.runs.folder import RunFolder
+
+__all__ = ["Grow"]
 
 
-def run_grow(command: Grow) -> None:
+@dataclasses.dataclass
+class Grow:
+    """Add labels to a trained model; writes a new run, in which old labels keep their scores.
+
+    A new label starts at the mean embedding of the points of DATA that have it. Without such
+    points, it starts at the embedding of its name (runs on texts), or at random. Train the new run
+    with `snm train --warm-start`.
+
+    For example:
+
+      snm grow runs/a --labels new.txt --data data/grown --output runs/grown
+      snm train data/grown --run-dir runs/b --warm-start runs/grown
+    """
+
+    run: Annotated[Positional[Path], arg(metavar="RUN")]
+    """Folder of a finished run."""
+    labels: Path
+    """File with the names of the new labels, one per line; their ids follow the old ones."""
+    output: Path
+    """Folder of the new run; must not exist."""
+    data: str | None = None
+    """Data set with old and new labels, the old ones first."""
+
+    def __call__(self) -> None:
+        """Runs the verb."""
+        _run(self)
+
+
+def _run(command: Grow) -> None:
     """Writes the grown run.
 
     Raises:
-      InputError: no finished run, names that are there already, data of other labels, a folder
+      InputError: no finished run, names that exist already, data with other labels, or a folder
         that exists.
     """
+    from rich.text import Text
+
+    from snm.data.load import load as load_data
+    from snm.runs.folder import RunFolder
+    from snm.runs.load import load
+    from snm.system.files import made_whole
+    from snm.system.terminal import console
+
     out = command.output
     if out.exists():
         raise InputError(f"--output {out}", "a file or folder of that name", "a new folder")
@@ -50,8 +78,9 @@ def run_grow(command: Grow) -> None:
     with made_whole("--output", out) as beside, console.status(Text(f"growing {command.run}")):
         origins = _write(old, RunFolder(beside), predictor, before + names, dataset, command)
     console.print(
-        f"{len(names):,} labels after the {first:,} of {command.run}: {origins.points:,} start at "
-        f"their points, {origins.names:,} at their name, {origins.random:,} at random; in {out}",
+        f"added {len(names):,} labels to the {first:,} of {command.run}: {origins.points:,} start "
+        f"at their points, {origins.names:,} at their name, {origins.random:,} at random; "
+        f"written to {out}",
         soft_wrap=True,
     )
     data = command.data or "DATA"
@@ -59,13 +88,15 @@ def run_grow(command: Grow) -> None:
 
 
 def _new_names(path: Path, before: tuple[str, ...]) -> tuple[str, ...]:
+    from snm.data.formats.dispatch import read_lines
+
     names = read_lines(path)
     if not names:
-        raise InputError(str(path), "no name", "names of new labels, one a line")
+        raise InputError(str(path), "no name", "names of new labels, one per line")
     seen = set(before)
     for number, name in enumerate(names, 1):
         if not name.strip() or name in seen:
-            found = "an empty line" if not name.strip() else f"{name!r}, which is there already"
+            found = "an empty line" if not name.strip() else f"{name!r}, which exists already"
             raise InputError(f"{path}:{number}", found, "a new name on each line")
         seen.add(name)
     return tuple(names)
@@ -92,7 +123,17 @@ def _write(
     dataset: Dataset | None,
     command: Grow,
 ) -> Origins:
-    config = read_config(old.config)
+    import numpy as np
+
+    from snm.config.resolved import read_resolved
+    from snm.grow.rows import Origins, bias_of, grow_state, new_rows
+    from snm.model.predictor import Predictor
+    from snm.runs.events import Progress
+    from snm.runs.folder import phase_names, read_json, write_json
+    from snm.runs.load import load_member
+    from snm.trainer.phase import member_seed
+
+    config = read_resolved(old.config)
     facts: dict[str, Any] = {**read_json(old.facts), "num_labels": len(names)}
     facts["grown_from"] = str(old.path.resolve())
     if dataset is not None:

@@ -1,21 +1,22 @@
-"""From the gradient of the scores to queries, class rows and bias, by matrix products.
+"""Backward pass by matrix products: from the gradient of the scores to queries, rows and bias.
 
-The gradient of a block of scores is a matrix C, zero but for the mined pairs or, where all sampled
-negatives share one weight, full. Then the queries receive C @ rows and the rows C.T @ queries: two
-matrix products a block, at any k'. `snm.head.by_pairs` has the other way, with the same result.
+The gradient of a block of scores is a matrix C: zero but for the mined pairs or, where all sampled
+negatives have one weight, full. The queries receive C @ rows and the rows C.T @ queries: two matrix
+products a block, at any k'. `snm.head.by_pairs` computes the same step pair by pair.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from snm.head.problem import Problem, Result, ScoreGradients, positive_block
-from snm.tables.bag import bag
+from snm.losses.sampled.protocol import DenseForm
+from snm.tables.bag import embedding_bag
 from snm.tables.optimizers import step_rows
 from snm.tables.rounding import rounded_rows
 from snm.tables.table import RowTable
@@ -23,60 +24,41 @@ from snm.tables.updates import update_rows
 from snm.topk.blocks import BlockPlan, block_plan, read_block, score_block
 from snm.topk.search import MASKED
 
-__all__ = ["DenseLoss", "by_products"]
+__all__ = ["by_blocks"]
 
 _BLOCK = 4096  # labels a block: its scores, gradient and rows stay near the cache
 
 
-class DenseLoss(NamedTuple):
-    """A loss that all sampled negatives enter with one weight: no ranks.
-
-    Attributes:
-      name: bowl, powl or softmax.
-      phi: surrogate of bowl and powl.
-      weight: of each negative.
-    """
-
-    name: str
-    phi: Callable[[jax.Array], jax.Array]
-    weight: float
-
-    def value(self, positive: jax.Array, negative: jax.Array) -> jax.Array:
-        """The loss of each (term, negative) pair, for bowl and powl."""
-        margin = -negative if self.name == "bowl" else positive[:, None] - negative
-        return self.weight * self.phi(margin)
-
-
-def by_products(
+def by_blocks(
     problem: Problem,
     positive_scores: jax.Array,
     gradients: ScoreGradients,
-    loss: jax.Array,
-    dense: DenseLoss | None,
+    dense: DenseForm | None,
     learning_rate: jax.Array | float,
-    of_scores: jax.Array | None = None,
 ) -> Result:
     """Walks the sample in blocks: gradient of a block of scores, two products, rows updated.
 
-    A block's rows are read, stepped and written before the next block is read; no slot stands
-    in two blocks, so each row takes one step with its whole gradient. Where the gradient of all
-    scores is known already, `of_scores` [n, size], the walk is one block of that size.
+    A block's rows are read, updated and written before the next block is read. No slot is in two
+    blocks, so each row takes one step with its whole gradient. Where the gradient of all scores is
+    known already (`gradients.of_scores`), the walk is one block of that size.
     """
-    of_positive = gradients.of_positive
-    log_partition = None
-    if dense is not None and dense.name != "bowl":
-        extra, of_extra, log_partition = _before_walk(problem, positive_scores, dense)
+    loss, of_positive, of_scores = gradients.loss, gradients.of_positive, gradients.of_scores
+    context = None
+    if dense is not None and dense.reads_first:
+        extra, of_extra, context = _first_walk(problem, positive_scores, dense)
         loss, of_positive = loss + extra, of_positive + of_extra
 
-    # Positives outside the sample are no block's business: they are paired, as above.
+    # Positives outside the sample are in no block: they take one row update each.
     outside = jnp.where(problem.term_slots < 0, of_positive, 0)
     positives = positive_block(problem, outside)
-    of_queries = bag(problem.table.rows, positives)
+    of_queries = embedding_bag(problem.table.rows, positives)
     ok = jnp.all(jnp.isfinite(problem.queries))
     ok &= jnp.all(jnp.isfinite(of_queries))
     ok &= jnp.isfinite(loss) & jnp.all(jnp.isfinite(of_positive))
-    if dense is not None and dense.name == "bowl":
-        ok &= jnp.isfinite(_bowl_bound(problem, dense))
+    bound = None if dense is None else dense.bound(_highest_score(problem))
+    if bound is not None:
+        terms = jnp.sum(jnp.abs(problem.terms.values))
+        ok &= jnp.isfinite(problem.num_slots * bound * terms)
     shard = problem.shard
     ok = shard.all(ok)
 
@@ -93,7 +75,7 @@ def by_products(
         if dense is not None:
             scores = _masked_scores(problem, rows, place, begin, bias)
             value, gradient = _dense_gradient(
-                problem, dense, positive_scores, scores, begin, log_partition
+                problem, dense, positive_scores, scores, begin, context
             )
             loss = loss + value
         gradient = _scatter(gradient, _every_row(gradients.slots), gradients.slots - begin,
@@ -193,23 +175,20 @@ def _of_terms(problem: Problem, scores: jax.Array, begin: jax.Array) -> jax.Arra
 
 def _dense_gradient(
     problem: Problem,
-    dense: DenseLoss,
+    dense: DenseForm,
     positive_scores: jax.Array,
     scores: jax.Array,
     begin: jax.Array,
-    log_partition: jax.Array | None,
+    context: Any,
 ) -> tuple[jax.Array, jax.Array]:
-    """Loss and gradient [n, size] of a block of scores that all count alike."""
-    term_scores = _of_terms(problem, scores, begin)
-    weights = problem.terms.values[:, None]
-    if dense.name == "softmax":
-        assert log_partition is not None
-        logits = _with_log_weights(problem, term_scores, begin) - log_partition[:, None]
-        value, gradient = jnp.float32(0), weights * jnp.exp(logits)
-    else:
-        value, gradient = jax.value_and_grad(
-            lambda negative: jnp.sum(weights * dense.value(positive_scores, negative))
-        )(term_scores)
+    """Loss and gradient [n, size] of a block of scores that all have one weight."""
+    value, gradient = dense.block(
+        context,
+        positive_scores,
+        problem.terms.values,
+        _of_terms(problem, scores, begin),
+        _log_weights(problem, begin, scores.shape[1]),
+    )
     if not problem.one_term_a_row:
         gradient = jax.ops.segment_sum(
             gradient, problem.term_rows, scores.shape[0], indices_are_sorted=True
@@ -217,24 +196,24 @@ def _dense_gradient(
     return value, gradient
 
 
-def _with_log_weights(problem: Problem, scores: jax.Array, begin: jax.Array) -> jax.Array:
+def _log_weights(problem: Problem, begin: jax.Array, size: int) -> jax.Array | None:
+    """The log weights [size] of a block's slots; MASKED past the last."""
     if problem.log_weights is None:
-        return scores
-    slots = begin + jnp.arange(scores.shape[1], dtype=jnp.int32)
-    return scores + problem.log_weights.at[slots].get(mode="fill", fill_value=MASKED)[None, :]
+        return None
+    slots = begin + jnp.arange(size, dtype=jnp.int32)
+    return problem.log_weights.at[slots].get(mode="fill", fill_value=MASKED)
 
 
-def _before_walk(
-    problem: Problem, positive_scores: jax.Array, dense: DenseLoss
-) -> tuple[jax.Array, jax.Array, jax.Array | None]:
-    """What the gradient of one score needs to know of all: an extra walk that only reads.
+def _first_walk(
+    problem: Problem, positive_scores: jax.Array, dense: DenseForm
+) -> tuple[jax.Array, jax.Array, Any]:
+    """A walk that only reads, for losses whose gradient of one score depends on all others.
 
-    The rows' single step needs the whole gradient of the positive, which in POWL and softmax
-    depends on every negative.
+    Each row takes a single step, which needs the whole gradient of the positive; in POWL and
+    softmax that depends on every negative.
 
     Returns:
-      The gradient [T] of the loss with respect to the positives' scores, and, for softmax, the
-      loss and the logarithm of each term's partition function [T] (else 0 and None).
+      What `DenseForm.finish` returns.
     """
     plan = block_plan(_walk_length(problem), _BLOCK)
     weights = problem.terms.values
@@ -242,29 +221,16 @@ def _before_walk(
     def one_block(carry: jax.Array, start: jax.Array) -> jax.Array:
         rows, place, begin = _read(problem, problem.table.rows, start, plan.size)
         scores = _masked_scores(problem, rows, place, begin, problem.bias)
-        scores = _of_terms(problem, scores, begin)
-        if dense.name == "softmax":
-            scores = _with_log_weights(problem, scores, begin)
-            return jnp.logaddexp(carry, jax.nn.logsumexp(scores, axis=1))
-        return carry + jax.grad(
-            lambda positive: jnp.sum(weights * jnp.sum(dense.value(positive, scores), axis=1))
-        )(positive_scores)
+        log_weights = _log_weights(problem, begin, plan.size)
+        terms = _of_terms(problem, scores, begin)
+        return dense.add(carry, positive_scores, weights, terms, log_weights)
 
-    shard = problem.shard
-    if dense.name == "softmax":
-        rivals = _walk(problem, plan, one_block, jnp.full(positive_scores.shape, MASKED))
-        if shard.axis_name is not None:
-            top = shard.max(rivals)
-            rivals = top + jnp.log(shard.sum(jnp.exp(rivals - top)))
-        log_partition = jnp.logaddexp(positive_scores, rivals)
-        loss = jnp.sum(weights * (log_partition - positive_scores))
-        return loss, weights * jnp.expm1(positive_scores - log_partition), log_partition
-    of_positive = _walk(problem, plan, one_block, jnp.zeros_like(positive_scores))
-    return jnp.float32(0), shard.sum(of_positive), None
+    carry = _walk(problem, plan, one_block, dense.start(positive_scores))
+    return dense.finish(carry, positive_scores, weights, problem.shard)
 
 
-def _bowl_bound(problem: Problem, dense: DenseLoss) -> jax.Array:
-    """At least the loss that the walk will add up, known before its first write.
+def _highest_score(problem: Problem) -> jax.Array:
+    """At least every score of the step, known before its first write.
 
     The rows have unit length, so no score is above the longest query and the largest bias.
     """
@@ -274,8 +240,7 @@ def _bowl_bound(problem: Problem, dense: DenseLoss) -> jax.Array:
         if problem.ids is not None:
             bias = bias[problem.local(problem.ids)[0]]
         highest = highest + problem.shard.max(jnp.max(bias))
-    one = dense.weight * dense.phi(-highest)
-    return problem.num_slots * one * jnp.sum(jnp.abs(problem.terms.values))
+    return highest
 
 
 def _every_row(slots: jax.Array) -> jax.Array:

@@ -1,7 +1,7 @@
-"""From the gradient of the scores to queries, class rows and bias, pair by pair.
+"""Backward pass pair by pair: from the gradient of the scores to queries, class rows and bias.
 
-Each mined (point, label) pair reads and writes one row. The cost is pairs x dim, so
-it wins while k' is small against B. `snm.head.by_blocks` has the other way, with the same result.
+Each mined (point, label) pair reads and writes one row. The cost is pairs x dim, which is low while
+k' is small against B. `snm.head.by_blocks` computes the same step by matrix products.
 """
 
 from __future__ import annotations
@@ -12,21 +12,30 @@ import jax
 import jax.numpy as jnp
 
 from snm.head.problem import Problem, Result, ScoreGradients, positive_block
-from snm.tables.bag import bag
+from snm.tables.bag import embedding_bag
 from snm.tables.table import SparseRows
 from snm.tables.updates import update_rows
 
-__all__ = ["PAIRS_LIMIT", "by_pairs"]
+__all__ = ["PAIRS_LIMIT", "by_pairs", "few_pairs"]
 
-PAIRS_LIMIT = 64
-"""Products replace pairs where k' * PAIRS_LIMIT > B: a pair moves 3 rows of memory, and a column
-of C costs two rows of multiply-adds a point, of which a CPU does about 64 in the same time."""
+PAIRS_LIMIT = {"cpu": 64, "gpu": 64, "tpu": 160}
+"""By platform: matrix products replace pairs where k' times this is above B.
+
+A pair moves three rows of memory, and a column of the gradient matrix costs two rows of
+multiply-adds a point, of which a CPU does about 64 in the same time. The number for TPU comes from
+the bytes that a step compiled for v5e moves at k' 256 of 32,768, not from a timing; that for GPU is
+the CPU's.
+"""
+
+
+def few_pairs(mined: int, num_slots: int) -> bool:
+    """Whether one row update a mined pair moves less memory than matrix products."""
+    return mined * PAIRS_LIMIT.get(jax.default_backend(), 64) <= num_slots
 
 
 def by_pairs(
     problem: Problem,
     gradients: ScoreGradients,
-    loss: jax.Array,
     learning_rate: jax.Array | float,
 ) -> Result:
     """Reads and updates one row a pair of a query with a positive or a mined label."""
@@ -37,14 +46,16 @@ def by_pairs(
     of_mined = jnp.where(here, gradients.of_mined.reshape(-1), 0)
     mined = SparseRows(place, of_mined, jnp.arange(n + 1, dtype=jnp.int32) * count)
     positives = positive_block(problem, gradients.of_positive)
-    # One positive a point goes behind its mined labels: starting a loop for it alone costs more.
+    # One positive a point follows its mined labels: a loop for it alone would cost more.
     blocks = [_beside(mined, positives)] if problem.one_term_a_row else [mined, positives]
 
-    of_queries = functools.reduce(jnp.add, [bag(problem.table.rows, block) for block in blocks])
+    of_queries = functools.reduce(
+        jnp.add, [embedding_bag(problem.table.rows, block) for block in blocks]
+    )
     of_queries = shard.sum(of_queries)
-    loss = shard.data_sum(loss)
-    # Reads end here: every write below waits for `ok`, and so for them. A query that is no number
-    # may leave the loss finite, where all of its pairs weigh 0, and still spoil rows by 0 * NaN.
+    loss = shard.data_sum(gradients.loss)
+    # Reads end here: every write below depends on `ok`, and so on them. A query that is NaN may
+    # leave the loss finite, where all of its pairs weigh 0, and still spoil rows by 0 * NaN.
     ok = jnp.isfinite(loss) & jnp.all(jnp.isfinite(of_queries))
     ok = shard.all(ok & jnp.all(jnp.isfinite(problem.queries)))
     # A row is stepped by all points that name it, wherever they are.

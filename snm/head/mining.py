@@ -26,14 +26,14 @@ def mine(spec: HeadSpec, problem: Problem) -> Best:
     They come in falling order only where the loss asks for it.
     """
     n = problem.queries.shape[0]
-    if spec.mines_all:
+    if spec.head_loss.dense_only:
         return Best(jnp.zeros((n, 0)), jnp.zeros((n, 0), jnp.int32))
     excluded = problem.excluded
     if excluded is not None and problem.one_term_a_row and spec.mined >= _MANY:
         # What the point's only term leaves out is not mined at all, and no order is needed.
         own = Masked(jnp.arange(n, dtype=jnp.int32), excluded)
         problem, excluded = dataclasses.replace(problem, masked=own), None
-    ordered = excluded is not None or spec.vartheta != "top"
+    ordered = excluded is not None or spec.head_loss.needs_order
     count = min(spec.mined + (excluded is not None), problem.num_slots)
     return _best(problem, count, ordered)
 
@@ -72,7 +72,7 @@ def _best(problem: Problem, count: int, ordered: bool) -> Best:
         best = best_of(None, shard.first_row)
     else:
         best = _best_of_own(problem, count, best_of)
-    return shard.agree(best, count)
+    return shard.merge_topk(best, count)
 
 
 def _best_of_own(problem: Problem, count: int, best_of: Callable[..., Best]) -> Best:

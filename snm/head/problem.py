@@ -1,4 +1,4 @@
-"""One batch, its sample, and which scores are compared; the outcome of a step."""
+"""One step of the head as arrays: a batch, its sample, who is compared with whom, the outcome."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ import jax
 import jax.numpy as jnp
 
 from snm.distributed.collectives import Shard
+from snm.head.spec import HeadSpec
+from snm.head.state import Head
+from snm.sampling.sample import Sample, excluded_slots, slots_of
 from snm.tables.rounding import as_float
-from snm.tables.table import RowTable, SparseRows
+from snm.tables.table import RowTable, SparseRows, entry_rows
 from snm.topk.blocks import Masked
 
-__all__ = ["Problem", "Result", "ScoreGradients", "positive_block", "term_scores"]
+__all__ = ["Problem", "Result", "ScoreGradients", "make_problem", "positive_block", "term_scores"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Problem:
       excluded: int32 [T] or None, the slot that each term leaves out.
       masked: pairs of row and slot that no term of the row may use, or None.
       shard: which label rows are here.
-      row_optimizer: `sgd`, or a name of `updates.ROW_RULES`.
+      row_optimizer: a name of `snm.tables.optimizers.ROW_OPTIMIZERS`.
       compute_dtype: type of the factors of matrix products.
       noise: what the rounding of a narrow table follows from; see `snm.tables.rounding`.
     """
@@ -69,17 +72,31 @@ class Problem:
 
 
 class ScoreGradients(NamedTuple):
-    """The gradient of the loss with respect to the scores that it was computed from.
+    """The loss, and its gradient with respect to the scores that it was computed from.
 
     Attributes:
+      loss: float32 scalar, of this device's terms; a dense form adds its part later.
       of_positive: float32 [T].
       of_mined: float32 [n, m]; 0 for masked ones.
       slots: int32 [n, m], which slot each mined score belongs to.
+      of_scores: float32 [n, size], the gradient of all slots in one block, where it comes as a
+        matrix (m is 0 then); else None.
     """
 
+    loss: jax.Array
     of_positive: jax.Array
     of_mined: jax.Array
     slots: jax.Array
+    of_scores: jax.Array | None = None
+
+    @classmethod
+    def of_all_slots(
+        cls, loss: jax.Array, of_positive: jax.Array, of_scores: jax.Array
+    ) -> ScoreGradients:
+        """A gradient that is a matrix from the start."""
+        n = of_scores.shape[0]
+        none = jnp.zeros((n, 0)), jnp.zeros((n, 0), jnp.int32)
+        return cls(loss, of_positive, *none, of_scores)
 
 
 class Result(NamedTuple):
@@ -90,6 +107,87 @@ class Result(NamedTuple):
     of_queries: jax.Array
     loss: jax.Array
     ok: jax.Array
+
+
+def make_problem(
+    spec: HeadSpec,
+    head: Head,
+    scaled: jax.Array,
+    terms: SparseRows,
+    sample: Sample | None,
+    known: SparseRows | None,
+    seen: SparseRows | None,
+    shard: Shard,
+    noise: jax.Array | None,
+) -> Problem:
+    """The problem of one step: names the slots that each term, or each point, leaves out."""
+    if spec.samples_all:
+        sample, ids, log_weights = None, None, None
+        num_slots, term_slots = spec.num_labels, terms.ids
+    else:
+        if sample is None:
+            raise ValueError("update_head needs a sample unless all labels are negatives")
+        ids, log_weights = jnp.asarray(sample.ids), sample.log_weights
+        num_slots, term_slots = ids.shape[0], slots_of(ids, terms.ids)
+
+    masked, excluded = None, None
+    if spec.exclude == "positive":
+        if spec.head_loss.per_list and spec.positives == "all":
+            raise ValueError("lists of all positives need exclude='all': no label is both")
+        excluded = terms.ids if sample is None else excluded_slots(sample, terms.ids)
+    else:
+        if known is None:
+            raise ValueError("update_head needs `known` labels for exclude='all'")
+        masked = _slots_left_out(known, seen, sample, num_slots)
+    n = scaled.shape[0]
+    one = spec.positives == "one"
+    return Problem(
+        table=head.table,
+        bias=head.bias,
+        queries=scaled,
+        terms=terms,
+        term_rows=jnp.arange(n, dtype=jnp.int32) if one else entry_rows(terms),
+        one_term_a_row=one,
+        term_slots=term_slots,
+        ids=ids,
+        num_slots=num_slots,
+        log_weights=None if log_weights is None else jnp.asarray(log_weights),
+        excluded=excluded,
+        masked=masked,
+        shard=shard,
+        row_optimizer=spec.row_optimizer,
+        compute_dtype=jnp.dtype(spec.compute_dtype),
+        noise=noise,
+    )
+
+
+def _slots_left_out(
+    known: SparseRows,
+    seen: SparseRows | None,
+    sample: Sample | None,
+    num_slots: int,
+) -> Masked:
+    """(point, slot) pairs that are no negatives: known and seen labels of the point.
+
+    A point of which none was drawn leaves out the surplus slot `sample.drop`, so that every point
+    has the same number of negatives or fewer.
+    """
+    n = known.starts.shape[0] - 1
+    rows, slots = [], []
+    hits = jnp.zeros(n, jnp.int32)
+    # Entries of `known` may have no weight; those of `seen` count whatever theirs is.
+    for block, real in ((known, known.values != 0), (seen, True)):
+        if block is None:
+            continue
+        places = block.ids if sample is None else slots_of(sample.ids, block.ids)
+        found = real & (places >= 0) & (jnp.arange(places.shape[0]) < block.starts[-1])
+        rows.append(entry_rows(block))
+        slots.append(jnp.where(found, places, num_slots))
+        hits += jax.ops.segment_sum(found.astype(jnp.int32), rows[-1], n, indices_are_sorted=True)
+    if sample is not None:
+        rows.append(jnp.arange(n, dtype=jnp.int32))
+        slots.append(jnp.where(hits, num_slots, jnp.asarray(sample.drop)))
+    return Masked(jnp.concatenate(rows), jnp.concatenate(slots))
 
 
 def term_scores(problem: Problem) -> jax.Array:

@@ -28,7 +28,6 @@ from snm.errors import InputError
 from snm.losses.reductions import Reduce, as_mask, log_sum_exp, reduced, widened
 
 __all__ = [
-    "LISTWISE",
     "TRANSFORMATIONS",
     "Transformation",
     "exponential",
@@ -343,15 +342,6 @@ def ranksvm(
     hinges = jnp.maximum(1 + s[..., None, :] - s[..., :, None], 0)
     values = jnp.sum(jnp.where(above, hinges, 0), axis=(-2, -1))
     return reduced(values, weights, reduce_fn, dtype)
-
-
-LISTWISE: dict[str, Callable[..., jax.Array]] = {
-    "listnet": listnet,
-    "listmle": listmle,
-    "rankcosine": rankcosine,
-    "smoothed-dcg": smoothed_dcg,
-    "ranksvm": ranksvm,
-}
 
 
 def _lists(

@@ -41,7 +41,6 @@ from snm.losses.surrogates import (
 )
 
 __all__ = [
-    "LOSSES",
     "SURROGATES",
     "bowl",
     "crammer_singer",
@@ -359,10 +358,3 @@ def _all_labels(
         presorted=True,
         **options,
     )
-
-
-LOSSES: dict[str, Callable[..., jax.Array]] = {
-    "powl": sampled_powl,
-    "bowl": sampled_bowl,
-    "softmax": sampled_softmax,
-}

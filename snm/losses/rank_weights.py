@@ -14,6 +14,7 @@ References:
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -26,7 +27,9 @@ from snm.errors import InputError
 from snm.losses.theta import check_vartheta, lemma2_bound, theta_from_vartheta, theta_norms
 
 __all__ = [
-    "VARTHETA",
+    "RANK_SHAPES",
+    "RankShape",
+    "RankWeights",
     "check_vartheta",
     "epsilon_tail",
     "lemma2_bound",
@@ -262,23 +265,128 @@ def _head(
     return (num_labels - 1) / (retrieval_k * sampled)
 
 
-def _named(build: Callable[..., Vector], *extra: str) -> Callable[..., Vector]:
-    """`build` under the one call that the command line makes for every name."""
+@dataclasses.dataclass(frozen=True)
+class RankShape:
+    """How the weights fall over the ranks of the mined negatives.
 
-    def call(
-        *, sampled: int, mined: int, alpha: float = 1.0, epsilon: float = 0.0, **scale: Any
-    ) -> Vector:
-        given = {"mined": mined, "alpha": alpha, "epsilon": epsilon}
-        return build(sampled=sampled, **{name: given[name] for name in extra}, **scale)
+    Attributes:
+      of_ranks: from the `RankWeights` to the weights of ranks 1 .. k', float64 [k'].
+      tail: from the `RankWeights` to the weight of each rank past k', relative to a mined one's.
+      equal: whether the k' ranks weigh the same and the others nothing, so that order is moot.
+      level: whether all ranks weigh the same where k' = B.
+      drawn: whether ranks are drawn in proportion to the weights instead of summed over.
+    """
 
-    return call
+    of_ranks: Callable[[RankWeights], Vector]
+    tail: Callable[[RankWeights], float] = lambda _: 0.0
+    equal: bool = False
+    level: bool = False
+    drawn: bool = False
 
 
-# Called with sampled, mined, alpha, epsilon, scale, num_labels and retrieval_k, of which each takes
-# what it knows.
-VARTHETA: dict[str, Callable[..., Vector]] = {
-    "top": _named(top, "mined"),
-    "negative_sampling": _named(negative_sampling),
-    "power_law": _named(power_law, "mined", "alpha"),
-    "epsilon_tail": _named(epsilon_tail, "mined", "epsilon"),
+def _top(weights: RankWeights) -> Vector:
+    return top(weights.num_mined, **weights.scaled())
+
+
+def _power_law(weights: RankWeights) -> Vector:
+    return power_law(weights.num_mined, weights.alpha, **weights.scaled())
+
+
+RANK_SHAPES: dict[str, RankShape] = {
+    "top": RankShape(_top, equal=True, level=True),
+    "power-law": RankShape(_power_law),
+    "epsilon-tail": RankShape(_top, tail=lambda weights: weights.epsilon, level=True),
+    "subsample": RankShape(_top, drawn=True),
 }
+"""Name of `--vartheta` -> shape."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RankWeights:
+    """The weights vartheta of one training step, in two parts; hashable.
+
+    Attributes:
+      shape: a name of `RANK_SHAPES`.
+      num_mined: k'.
+      sampled: B.
+      num_labels: K.
+      scale: mean or surrogate; see the module.
+      retrieval_k: k, for the surrogate scale.
+      alpha: exponent of power-law.
+      epsilon: of epsilon-tail.
+      num_draws: of subsample.
+      factor: multiplies every weight.
+    """
+
+    shape: str = "top"
+    num_mined: int = 1
+    sampled: int = 1
+    num_labels: int = 2
+    scale: str = "mean"
+    retrieval_k: int = 1
+    alpha: float = 1.0
+    epsilon: float = 0.01
+    num_draws: int = 4
+    factor: float = 1.0
+
+    @classmethod
+    def of(cls, settings: Any) -> RankWeights:
+        """The weights that a `HeadSpec` describes."""
+        return cls(
+            shape=settings.vartheta,
+            num_mined=settings.mined,
+            sampled=settings.sampled,
+            num_labels=settings.num_labels,
+            scale=settings.weight_scale,
+            retrieval_k=settings.retrieval_k,
+            alpha=settings.power_alpha,
+            epsilon=settings.tail_epsilon,
+            num_draws=settings.subsample_draws,
+            factor=settings.negative_weight,
+        )
+
+    def scaled(self) -> dict[str, Any]:
+        """The arguments of `top` and its kin that say what the weights add up to."""
+        return dict(
+            scale=self.scale,
+            sampled=self.sampled,
+            num_labels=self.num_labels,
+            retrieval_k=self.retrieval_k,
+        )
+
+    @property
+    def equal_mined(self) -> bool:
+        """Whether the mined weigh the same and the others nothing."""
+        return RANK_SHAPES[self.shape].equal
+
+    @property
+    def equal_sampled(self) -> bool:
+        """Whether all sampled negatives weigh the same, as in negative sampling."""
+        return self.num_mined == self.sampled and RANK_SHAPES[self.shape].level
+
+    @property
+    def draws(self) -> int:
+        """How many ranks are drawn; 0 where the loss sums over all."""
+        return self.num_draws if RANK_SHAPES[self.shape].drawn else 0
+
+    @property
+    def mined(self) -> npt.NDArray[np.float32]:
+        """What the mined ranks weigh beyond `tail`: float32 [k'], empty for `equal_sampled`."""
+        if self.equal_sampled:
+            return np.zeros(0, np.float32)
+        return (self._of_ranks() - self.tail).astype(np.float32)
+
+    @property
+    def tail(self) -> float:
+        """What every sampled negative weighs; the weight of a mined one adds to it."""
+        first = float(self._of_ranks()[0])
+        return first if self.equal_sampled else first * RANK_SHAPES[self.shape].tail(self)
+
+    def of_sample(self) -> Vector:
+        """The weights of all B ranks, float64 [B]."""
+        weights = np.full(self.sampled, self.tail)
+        weights[: len(self.mined)] += self.mined
+        return weights
+
+    def _of_ranks(self) -> Vector:
+        return RANK_SHAPES[self.shape].of_ranks(self) * self.factor

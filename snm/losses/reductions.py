@@ -16,6 +16,7 @@ from jax.typing import ArrayLike
 from snm.errors import InputError
 
 __all__ = [
+    "MASKED",
     "Reduce",
     "as_mask",
     "check_ranks",
@@ -23,10 +24,15 @@ __all__ = [
     "ranked",
     "reduced",
     "split_positive",
+    "weighed",
     "widened",
 ]
 
 Reduce = Callable[[jax.Array], jax.Array]
+
+MASKED = -1e30
+"""The score of a label that must not be chosen. Finite, so that no gradient becomes 0 * inf;
+every surrogate and softmax give it the loss 0 and the gradient 0."""
 
 
 def widened(*scores: ArrayLike) -> tuple[tuple[jax.Array, ...], jnp.dtype]:
@@ -126,3 +132,8 @@ def reduced(
     if weights is not None:
         values = values * jnp.broadcast_to(jnp.asarray(weights, values.dtype), values.shape)
     return (values if reduce_fn is None else reduce_fn(values)).astype(dtype)
+
+
+def weighed(weights: jax.Array, values: jax.Array) -> jax.Array:
+    """Their product; 0 where the weight is 0 (padding), whatever the value."""
+    return jnp.where(weights != 0, weights * values, 0)

@@ -10,8 +10,10 @@ References:
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +26,7 @@ __all__ = [
     "logistic",
     "ramp",
     "squared_hinge",
+    "surrogate_of",
 ]
 
 Surrogate = Callable[[jax.Array], jax.Array]
@@ -117,3 +120,10 @@ SURROGATES: dict[str, Surrogate] = {
     "exponential": exponential,
     "ramp": ramp,
 }
+"""Name of `--phi` -> surrogate."""
+
+
+def surrogate_of(settings: Any) -> Surrogate:
+    """The surrogate `phi` of settings, which may also have the `ramp_rho` of the ramp."""
+    phi = SURROGATES[settings.phi]
+    return functools.partial(phi, rho=settings.ramp_rho) if phi is ramp else phi

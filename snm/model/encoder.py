@@ -1,7 +1,7 @@
-"""The two-layer encoder: sparse features -> embedding of unit length.
+"""The two-layer encoder: sparse features -> a query of unit length.
 
-The first layer is a table of one row a feature, summed by `rows.bag`; it is trained row by row and
-never seen by flax. What follows it is the dense tower, a small flax module:
+The first layer is an embedding table with one row a feature; `embedding_bag` sums the rows of a
+point. It is updated row by row, outside flax. The dense tower after it is a small flax module:
 
     relu      x -> W1 -> ReLU -> linear -> unit length       (Reddi et al., 2019, section 5)
     linear    x -> W1 -> unit length

@@ -1,69 +1,44 @@
-"""The model and the head that resolved settings describe."""
+"""Resolved settings -> the head and the model that they describe."""
 
 from __future__ import annotations
 
 import dataclasses
 
-from snm.config.settings import Config
+from snm.config.resolved import ResolvedConfig
 from snm.head.spec import HeadSpec
-from snm.losses.mined_lists import LIST_LOSSES, ListLoss
+from snm.losses.sampled import LOSSES
 from snm.model.model import Model
 
 __all__ = ["head_spec", "head_stages", "make_model"]
 
 
-_OFFSET = 1.1  # the linear psi is then 21 times as large at the highest score as at the lowest
+_SHARED = {field.name for field in dataclasses.fields(HeadSpec)} & {
+    field.name for field in dataclasses.fields(ResolvedConfig)
+}
 
 
-def head_spec(config: Config, num_labels: int) -> HeadSpec:
-    """The head of a resolved configuration."""
+def head_spec(config: ResolvedConfig, num_labels: int) -> HeadSpec:
+    """The head of a resolved configuration: settings of the same name, and what follows."""
     sampled = num_labels - 1 if config.sampled == "all" else config.sampled
-    assert isinstance(sampled, int) and config.mined != "auto"  # resolved
+    shared = {name: getattr(config, name) for name in _SHARED}
+    lists = LOSSES[config.loss].per_list  # others share a program whatever their scale
     return HeadSpec(
-        num_labels=num_labels,
-        sampled=sampled,
-        mined=sampled if config.mined == "all" else config.mined,
-        # With two grades RankSVM's pairs are POWL's: see `snm.losses.mined_lists`.
-        loss="powl" if config.loss == "ranksvm" else config.loss,
-        list_loss=_list_loss(config),
-        phi=config.phi,
-        ramp_rho=config.ramp_rho,
-        vartheta=config.vartheta,
-        weight_scale=config.weight_scale,
-        retrieval_k=config.retrieval_k,
-        power_alpha=config.power_alpha,
-        tail_epsilon=config.tail_epsilon,
-        subsample_draws=config.subsample_draws,
-        negative_weight=config.negative_weight,
-        exclude=config.exclude,
-        positives=config.positives,
-        row_optimizer=config.row_optimizer,
-        bias=config.bias,
-        learn_scale=config.learn_score_scale is True,
-        compute_dtype=config.compute_dtype,
-        table_dtype=config.table_dtype,
+        **shared
+        | dict(
+            num_labels=num_labels,
+            sampled=sampled,
+            mined=sampled if config.mined == "all" else config.mined,
+            learn_scale=config.learn_score_scale,
+            list_grade=config.score_scale if lists else 1.0,
+        )
     )
 
 
-def _list_loss(config: Config) -> ListLoss | None:
-    if config.loss not in LIST_LOSSES:
-        return None
-    assert config.score_scale != "auto"  # resolved
-    return ListLoss(
-        config.loss,
-        transformation=config.transformation,
-        temperature=config.temperature,
-        grade=config.score_scale,
-        # The largest score is the multiplier, but for rounding; psi is positive above -offset.
-        offset=_OFFSET * config.score_scale / config.temperature,
-    )
+def head_stages(config: ResolvedConfig, num_labels: int, steps: int) -> list[tuple[int, HeadSpec]]:
+    """The heads of a run of `steps` steps, each with the first step that uses it.
 
-
-def head_stages(config: Config, num_labels: int, steps: int) -> list[tuple[int, HeadSpec]]:
-    """The heads of a run of `steps` steps: each with the step that it is used from.
-
-    One, unless k' falls: then it is halved from `mined_start` down to `mined`, and every k' is
-    used for the same number of steps.
+    There is one, unless `mined_start` is set. Then k' is halved from `mined_start` down to `mined`,
+    and the run spends the same number of steps on each k'.
     """
     last = head_spec(config, num_labels)
     if not config.mined_start:
@@ -77,10 +52,17 @@ def head_stages(config: Config, num_labels: int, steps: int) -> list[tuple[int, 
     ]
 
 
-def make_model(config: Config, num_features: int, num_labels: int, total_steps: int) -> Model:
-    """The model of a resolved configuration."""
-    assert config.score_scale != "auto"  # resolved
-    assert config.learning_rate != "auto" and config.input_dropout != "auto"
+def make_model(
+    config: ResolvedConfig, num_features: int, num_labels: int, total_steps: int
+) -> Model:
+    """The model of one member.
+
+    Args:
+      config: the settings.
+      num_features: d.
+      num_labels: K.
+      total_steps: steps over which the rates fall; 1 where the model is not trained.
+    """
     return Model(
         head=head_spec(config, num_labels),
         num_features=num_features,
@@ -96,5 +78,5 @@ def make_model(config: Config, num_features: int, num_labels: int, total_steps: 
         schedule=config.schedule,
         total_steps=total_steps,
         seed=config.seed,
-        drop_seen=config.seen == "drop",  # `auto` where a run is older than the setting
+        drop_seen=config.seen == "drop",
     )

@@ -21,10 +21,10 @@ __all__ = ["best_labels", "embed", "join", "labels_in_order", "scaled_queries"]
 
 
 def join(states: Sequence[TrainState]) -> TrainState:
-    """The states of several members as one, for scoring: a score is the sum of the members' own.
+    """Joins the states of several members into one for scoring, where their scores are added.
 
-    Feature rows and class rows stand side by side, towers and multipliers are stacked, biases are
-    added up. One state stays as it is.
+    Feature rows and class rows are concatenated, towers and multipliers stacked, biases added. A
+    single state is returned as it is.
     """
     if len(states) == 1:
         return states[0]
@@ -52,8 +52,8 @@ def embed(
 ) -> jax.Array:
     """Queries float32 [n, members * dim] of weighted features, without dropout.
 
-    Those of each member have unit length; they are not yet times its multiplier. The axes are
-    those of `train_step`; without `data_axis` the points are the same on every device.
+    The part of each member has unit length, before it is multiplied by the member's multiplier.
+    The axes are those of `train_step`; without `data_axis` all devices have the same points.
     """
     rows = state.features.rows
     shard = Shard.of(rows, model.num_features, feature_axis, data_axis)
@@ -71,9 +71,9 @@ def embed(
 def scaled_queries(
     model: Model, state: TrainState, features: SparseRows, **axes: str | None
 ) -> jax.Array:
-    """Queries float32 [n, members * dim] whose inner products with class rows are the scores.
+    """Queries float32 [n, members * dim], times the multiplier of each member.
 
-    All but the bias, that is: each member's part is times its own multiplier. The axes are those
+    Their inner products with the class rows are the scores without the biases. The axes are those
     of `embed`.
     """
     multipliers = jnp.repeat(jnp.exp(jnp.atleast_1d(state.head.log_scale)), model.dim)
@@ -89,7 +89,7 @@ def best_labels(
     label_axis: str | None = None,
     **axes: str | None,
 ) -> Best:
-    """The `count` best labels of each point over all K, exactly, ties to the lowest label.
+    """The exact `count` best of all K labels for each point; ties go to the lowest label.
 
     The axes are those of `train_step` and of `embed`.
     """
@@ -106,11 +106,11 @@ def best_labels(
         num_valid=shard.num_valid,
         compute_dtype=jnp.dtype(model.head.compute_dtype),
     )
-    return shard.agree(Best(best.scores, best.slots + shard.first_row), count)
+    return shard.merge_topk(Best(best.scores, best.slots + shard.first_row), count)
 
 
 def _seen(model: Model, features: SparseRows, shard: Shard) -> Masked | None:
-    """This shard's rows of the labels that are a point's own features, where they are dropped."""
+    """The labels among a point's own features, as rows of this shard, where they are dropped."""
     if not model.drop_seen:
         return None
     real = jnp.arange(features.ids.shape[0]) < features.starts[-1]
@@ -128,9 +128,9 @@ def labels_in_order(
     label_axis: str | None = None,
     **axes: str | None,
 ) -> jax.Array:
-    """`areas.pairs_in_order` of the relevant labels of each point, over all K labels.
+    """`pair_counts.pairs_in_order` of the relevant labels of each point, over all K labels.
 
-    The axes are those of `train_step` and of `embed`; the points are the same on every device.
+    The axes are those of `train_step` and of `embed`; all devices have the same points.
     """
     rows = state.head.table.rows
     shard = Shard.of(rows, model.head.num_labels, label_axis)

@@ -1,4 +1,4 @@
-"""The model's parameters, its training step and its scores: pure functions of arrays."""
+"""The two-layer model: its static description, its parameters, and how they are initialised."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ __all__ = ["Model", "TrainState", "abstract_state", "init_state"]
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """Everything static about the model: hashable, so that a compiled step can be found by it.
+    """The static description of a model. It is hashable: compiled programs are cached by it.
 
     Attributes:
-      head: what the head computes.
+      head: sampling, mining and loss over the K labels.
       num_features: d.
-      dim: of feature rows, queries and class rows.
+      dim: dimension of feature rows, queries and class rows.
       encoder: a name of `encoder.ENCODERS`.
-      feature_init: length of a feature row at the start.
-      score_scale: multiplier of the scores, at the start where it is learned.
-      input_dropout: share of features left out at each visit.
-      learning_rate: of the rows of features and classes.
+      feature_init: initial length of a feature row.
+      score_scale: multiplier of the scores; its initial value where it is learned.
+      input_dropout: share of a point's features that each step leaves out, in [0, 1).
+      learning_rate: of feature rows and class rows.
       tower_learning_rate: of the dense tower.
       tower_momentum: of the dense tower.
       scale_learning_rate: of the logarithm of a learned multiplier.
-      schedule: constant, linear or cosine.
-      total_steps: over which the schedule falls.
-      seed: of initial values.
-      members: models trained apart whose scores are added; 1 while training. See `join`.
-      drop_seen: labels with the numbers of a point's own features are never its answers, nor its
-        negatives where the head leaves out all known labels.
+      schedule: constant, linear or cosine decay of the rates.
+      total_steps: steps over which the rates decay; not used by a constant schedule.
+      seed: of the initial values.
+      members: models whose scores are added; 1 while training. See `inference.join`.
+      drop_seen: labels with the numbers of a point's own features are never predicted for it, nor
+        are they its negatives where the head excludes all known labels.
     """
 
     head: HeadSpec
@@ -63,18 +63,18 @@ class Model:
 
     @functools.cached_property
     def structure(self) -> nnx.GraphDef[Tower]:
-        """Of the dense tower."""
+        """The static part of the dense tower."""
         return init_tower(self.dim, self.encoder, self.head.compute_dtype, self.seed)[0]
 
     @functools.cached_property
     def tower_optimizer(self) -> optax.GradientTransformation:
-        """Momentum on the dense layer, as in the paper."""
+        """SGD with momentum for the dense tower (Reddi et al., 2019, section 5)."""
         return optax.sgd(
             lambda step: self.tower_learning_rate * self.decay(step), momentum=self.tower_momentum
         )
 
     def decay(self, step: jax.Array) -> jax.Array:
-        """What the rates are multiplied by at a step: from 1 down towards 0."""
+        """The factor of the rates at a step, float32: it falls from 1 to 0."""
         if self.schedule == "constant":
             return jnp.float32(1.0)
         fall = (
@@ -92,13 +92,13 @@ class Model:
 )
 @dataclasses.dataclass(frozen=True)
 class TrainState:
-    """All parameters and optimiser state.
+    """All parameters, and the state of their optimisers.
 
     Attributes:
-      features: the feature rows (W1) [d, dim].
+      features: the embedding table of the features (W1), [d, dim].
       tower: parameters of the dense tower.
-      tower_state: its optimiser's state.
-      head: class rows, bias, multiplier of the scores.
+      tower_state: the state of its optimiser.
+      head: class rows [K, dim], biases [K], logarithm of the score multiplier.
     """
 
     features: RowTable
@@ -113,12 +113,12 @@ def init_state(
     part: tuple[jax.Array, int] | None = None,
     feature_part: tuple[jax.Array, int] | None = None,
 ) -> TrainState:
-    """Parameters at the start: rows on spheres, the dense layer by its own rule.
+    """Initial parameters: rows of fixed length in random directions, and an initialised tower.
 
     Args:
-      model: what is trained.
-      part: (i, parts) for the i-th of so many equal ranges of class rows.
-      feature_part: the same of the feature rows.
+      model: the description.
+      part: (i, n) for the i-th of n equal ranges of class rows; None is all rows.
+      feature_part: the same for the feature rows.
     """
     features_key, head_key = jax.random.split(jax.random.key(model.seed))
     rows = random_rows(
@@ -141,5 +141,5 @@ def init_state(
 
 
 def abstract_state(model: Model) -> TrainState:
-    """Shapes and types of the state, without its arrays."""
+    """Shapes and dtypes of the state, without arrays."""
     return jax.eval_shape(functools.partial(init_state, model))

@@ -14,10 +14,8 @@ from snm.topk.search import MASKED
 __all__ = ["pairs_in_order"]
 
 
-_BLOCK = 4096  # labels scored together: with 512 points 8 MB, as when the best are looked for
-
-
-_COMPARED = 64  # relevant labels compared at a time with a block of their points' scores
+_BLOCK = 4096  # labels scored together; for 512 points that is 8 MB, as in `topk.search`
+_COMPARED = 64  # relevant labels that are compared together with a block of scores
 
 
 def pairs_in_order(
@@ -31,23 +29,23 @@ def pairs_in_order(
     bias: jax.Array | None = None,
     compute_dtype: jnp.dtype = jnp.float32,
 ) -> jax.Array:
-    """How many irrelevant labels each relevant one beats, times two; a tie counts once.
+    """For each relevant label, twice the number of irrelevant labels with a lower score.
 
-    Costs twice 2 n K dim floating-point operations and a comparison for each relevant label and
-    each of the K; memory is a block of scores.
+    A tie counts once. It takes 4 n K dim floating-point operations, a comparison of each relevant
+    label with each of the K labels, and the memory of a block of scores.
 
     Args:
       queries: float32 [n, dim], times the multiplier of the scores.
-      table: float32 [N, dim], this shard's class rows.
+      table: float32 [N, dim], the class rows of this shard.
       relevant: the relevant labels as an [n, K] block; entries past the last start are padding.
       left_out: pairs of row and label that are neither relevant nor irrelevant.
-      shard: which labels the rows belong to.
-      last: pairs of row and this shard's row whose labels come last, all tied.
+      shard: the range of labels of `table`.
+      last: pairs of row and row of this shard, whose labels rank last and are tied.
       bias: float32 [N].
-      compute_dtype: type of the factors of the product.
+      compute_dtype: dtype of the factors of the matrix product.
 
     Returns:
-      int32 [entries], the same on every shard; for padding, anything.
+      int32 [entries], the same on every shard; values of padding entries are undefined.
     """
     num_rows = table.shape[0]
     plan = block_plan(num_rows, _BLOCK)
@@ -57,7 +55,7 @@ def pairs_in_order(
     real = jnp.arange(entries) < relevant.starts[-1]
     place = relevant.ids - shard.first_row
     here = real & (place >= 0) & (place < num_rows)
-    none = jnp.int32(num_rows + plan.size)  # a slot of no block
+    none = jnp.int32(num_rows + plan.size)  # in no block
     masked = Masked(
         jnp.concatenate([rows, left_out.rows]),
         jnp.concatenate([jnp.where(here, place, none), left_out.slots - shard.first_row]),
@@ -75,7 +73,7 @@ def pairs_in_order(
         )
         begin = parts[2]
         if last is not None:
-            # Below all scores, but no lower than what counts as one: what is masked stays so.
+            # Lower than any score, but above the values that mean masked.
             places = last.in_block(begin, plan.size)
             scores = scores.at[places].min(MASKED / 4, mode="drop")
         return scores, begin
@@ -92,7 +90,7 @@ def pairs_in_order(
 
     def beaten(count: jax.Array, start: jax.Array) -> tuple[jax.Array, None]:
         scores, _ = block(start, masked)
-        scores = jnp.where(scores > MASKED / 2, scores, jnp.inf)  # beaten by none, tied with none
+        scores = jnp.where(scores > MASKED / 2, scores, jnp.inf)  # masked labels are never counted
 
         def of_one(entry: tuple[jax.Array, jax.Array]) -> jax.Array:
             row, score = entry

@@ -1,4 +1,4 @@
-"""Parameters on a mesh: sharding, initialisation in place, and copies without padding rows."""
+"""Parameters on a mesh: how they are sharded, initialised in place, and copied to the host."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = [
     "abstract_on",
     "gathered",
     "initial",
-    "joined",
+    "join_on_mesh",
     "shapes_on",
     "spread",
     "state_specs",
@@ -29,7 +29,7 @@ __all__ = [
 
 
 def state_specs(state: TrainState, mesh: Mesh) -> TrainState:
-    """How parameters lie on a mesh: a partition for each array, in the state's structure."""
+    """The `PartitionSpec` of each array of a state, in the structure of the state."""
     everywhere = PartitionSpec()
     axes = table_axes(mesh)
 
@@ -45,7 +45,7 @@ def state_specs(state: TrainState, mesh: Mesh) -> TrainState:
 
 
 def initial(model: Model, mesh: Mesh) -> TrainState:
-    """`init_state` on a mesh, the same numbers: every device makes its own rows, and no other."""
+    """`init_state` on a mesh, with the same numbers; each device makes the rows of its shard."""
     axes = table_axes(mesh)
 
     def own() -> TrainState:
@@ -59,7 +59,7 @@ def initial(model: Model, mesh: Mesh) -> TrainState:
 
 
 def spread(state: TrainState, mesh: Mesh) -> TrainState:
-    """A state of the host or of one device, laid out on a mesh."""
+    """A state of the host or of one device, sharded over a mesh."""
 
     def placed(x: Any, like: Any) -> jax.Array:
         x = np.asarray(x)
@@ -77,13 +77,13 @@ def spread(state: TrainState, mesh: Mesh) -> TrainState:
 
 
 def abstract_on(mesh: Mesh | None, model: Model) -> TrainState:
-    """Shapes, types and, on a mesh, places of a state, without its arrays."""
+    """Shapes, dtypes and, on a mesh, shardings of a state, without arrays."""
     state = abstract_state(model)
     return state if mesh is None else shapes_on(state, mesh)
 
 
 def shapes_on(state: TrainState, mesh: Mesh) -> TrainState:
-    """Shapes, types and places on a mesh of a state that is given in shapes or arrays."""
+    """Shapes, dtypes and shardings on a mesh of a state, given as shapes or arrays."""
 
     def one(x: Any, spec: PartitionSpec) -> jax.ShapeDtypeStruct:
         shape = list(x.shape)
@@ -94,8 +94,8 @@ def shapes_on(state: TrainState, mesh: Mesh) -> TrainState:
     return jax.tree.map(one, state, state_specs(state, mesh))
 
 
-def joined(states: list[TrainState], mesh: Mesh) -> TrainState:
-    """`join` of states that lie on a mesh, where they lie."""
+def join_on_mesh(states: list[TrainState], mesh: Mesh) -> TrainState:
+    """`inference.join` of states that are sharded over a mesh; the result is too."""
     if len(states) == 1:
         return states[0]
     specs = state_specs(jax.eval_shape(join, states), mesh)
@@ -104,12 +104,12 @@ def joined(states: list[TrainState], mesh: Mesh) -> TrainState:
 
 
 def gathered(state: TrainState, model: Model) -> TrainState:
-    """A state as it is kept in files: on the host, without the rows that a mesh added."""
+    """A copy on the host without padding rows, as checkpoints hold it."""
     return without_added(host_copy(state), model)
 
 
 def without_added(whole: TrainState, model: Model) -> TrainState:
-    """A state of the host without the rows that a mesh added: views, no copies."""
+    """A state of the host without padding rows: views, no copies."""
 
     def cut(table: Any, count: int) -> Any:
         return jax.tree.map(lambda x: x[:count], table)

@@ -1,4 +1,4 @@
-"""A trained model at work: raw features in, the best labels out."""
+"""Prediction: a trained model, raw features -> the best labels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scipy import sparse
 from scipy.sparse import csr_matrix
 
 from snm.batches.csr_blocks import block_of
-from snm.batches.device_parts import lanes_here, spread_points
+from snm.batches.device_parts import local_data_parts, spread_points
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.distributed.mesh import DATA, on_mesh, table_axes
@@ -32,12 +32,12 @@ from snm.topk.search import MASKED
 __all__ = ["ROWS", "Predictor", "compiled_top", "stacked"]
 
 ROWS = 512
-"""Points scored at once: a block of scores fits the cache."""
+"""Points scored together; a block of their scores fits into the cache."""
 
 
 @functools.lru_cache(maxsize=8)
 def compiled_top(model: Model, count: int, mesh: Mesh | None) -> jax.stages.Wrapped:
-    """The best labels of a block of points, as one program over one device or a mesh."""
+    """The compiled search for the best labels of a block of points, on one device or a mesh."""
     best = functools.partial(best_labels, model, count=count)
     if mesh is None:
         return jax.jit(best)
@@ -45,7 +45,7 @@ def compiled_top(model: Model, count: int, mesh: Mesh | None) -> jax.stages.Wrap
     cut = mesh.shape[DATA] > 1
 
     def of_part(state: TrainState, block: SparseRows) -> Best:
-        """Of a device's own points and labels; what the devices agree on is on all of them."""
+        """The best labels of this device's points, gathered on all devices."""
         if not cut:
             return best(state, block)
         found = best(state, jax.tree.map(lambda x: x[0], block), data_axis=DATA)
@@ -80,7 +80,7 @@ def _compiled_queries(model: Model) -> jax.stages.Wrapped:
 
 
 def stacked(blocks: Iterable[tuple[NDArray, NDArray]], k: int) -> tuple[NDArray, NDArray]:
-    """Blocks of answers as one: int32 [n, k] labels and float32 [n, k] scores, n of 0 too."""
+    """Concatenates blocks: int32 [n, k] labels and float32 [n, k] scores; n may be 0."""
     found = list(blocks)
     if not found:
         return np.zeros((0, k), np.int32), np.zeros((0, k), np.float32)
@@ -90,17 +90,17 @@ def stacked(blocks: Iterable[tuple[NDArray, NDArray]], k: int) -> tuple[NDArray,
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Predictor:
-    """A model with all that prediction needs.
+    """A trained model, and all that prediction needs beside it.
 
     Attributes:
       model: static description.
       state: parameters.
       weighting: of the features, fitted on the training points.
       label_names: K names, or None.
-      mesh: the devices that the parameters lie on, or None for one.
-      vectorizer: what turns texts into features, where the model was trained on texts.
-      block_rows: points scored at once, fewer are padded up to it; each number is compiled once.
-      block_entries: features of a block that padding goes up to at least, for the same reason.
+      mesh: the devices that hold the parameters, or None for one.
+      vectorizer: turns texts into features, where the model was trained on texts.
+      block_rows: points scored together; the last block is padded, so that one program serves all.
+      block_entries: the fewest feature entries of a padded block, for the same reason.
     """
 
     model: Model
@@ -115,20 +115,20 @@ class Predictor:
     def top(
         self, features: csr_matrix | Sequence[str], k: int
     ) -> Iterator[tuple[NDArray, NDArray]]:
-        """The best labels, a block of points at a time, exactly, ties to the lowest label.
+        """The exact best labels, a block of points at a time; ties go to the lowest label.
 
         Args:
-          features: CSR [n, d], as in the data files: the model's weighting is applied here; or n
-            texts, where the data were made from texts.
+          features: CSR [n, d], not weighted, as in the data files; or n texts, where the model was
+            trained on texts.
           k: how many labels.
 
         Yields:
-          int32 [m, k] labels and float32 [m, k] scores, in the order of the points. Where a point's
-          own features are no answers (`Model.drop_seen`) and fewer than k labels are left: -1.
+          int32 [m, k] labels and float32 [m, k] scores, in the order of the points. A label is -1
+          where `Model.drop_seen` leaves a point fewer than k labels.
 
         Raises:
-          InputError: another number of features, or k that is not from 1 to K; texts, where the
-            model knows features only.
+          InputError: another number of features, k not from 1 to K, or texts for a model that was
+            not trained on texts.
         """
         if not 1 <= k <= self.model.head.num_labels:
             raise InputError("k", str(k), f"1 to {self.model.head.num_labels} labels")
@@ -141,21 +141,22 @@ class Predictor:
             yield labels, scores
 
     def _placed(self, points: Any) -> Any:
-        """On every device of the mesh, those of other processes too."""
+        """Arrays on every device of the mesh, those of other processes too."""
         return points if self.mesh is None else everywhere(points, self.mesh)
 
     def pairs_in_order(
         self, features: csr_matrix, labels: csr_matrix, left_out: NDArray
     ) -> Iterator[tuple[int, NDArray]]:
-        """How many irrelevant labels each relevant one beats, times two, over all K labels.
+        """For each relevant label, twice the number of irrelevant labels with a lower score.
 
         Args:
           features: as in `top`.
           labels: CSR [n, K], the relevant ones, canonical.
-          left_out: int [f, 2], (row, label), neither relevant nor irrelevant.
+          left_out: int [f, 2], pairs (row, label) that are neither relevant nor irrelevant.
 
         Yields:
-          m, points of the block, and int32 [entries], for the entries of their rows of `labels`.
+          The number of points of a block, and the counts of the entries of their rows of `labels`,
+          int32 [entries]. A tie counts once.
 
         Raises:
           InputError: as in `top`.
@@ -167,7 +168,7 @@ class Predictor:
             rows[:count] = np.arange(first, first + count)
             relevant = block_of(labels, rows, self.block_entries)
             pairs = left_out[(left_out[:, 0] >= first) & (left_out[:, 0] < first + count)]
-            # Padded to a power of two, with a slot of no label: each length is compiled once.
+            # Padded to a power of two with slots of no label, so that few lengths are compiled.
             size = 1 << len(pairs).bit_length()
             row, slot = np.zeros(size, np.int32), np.full(size, num_labels, np.int32)
             row[: len(pairs)], slot[: len(pairs)] = pairs[:, 0] - first, pairs[:, 1]
@@ -177,7 +178,7 @@ class Predictor:
             first += count
 
     def queries(self, features: csr_matrix | Sequence[str]) -> Iterator[NDArray[np.float32]]:
-        """Queries whose inner products with class rows are the scores, less the bias.
+        """Queries, whose inner products with the class rows are the scores without the biases.
 
         Args:
           features: as in `top`.
@@ -193,7 +194,7 @@ class Predictor:
             yield np.asarray(embed(self.state, block))[:count]
 
     def as_rows(self, features: csr_matrix | Sequence[str]) -> csr_matrix:
-        """Features as CSR [n, d], those of texts too, not weighted.
+        """Features or texts as CSR [n, d], not weighted.
 
         Raises:
           InputError: as in `top`.
@@ -209,41 +210,41 @@ class Predictor:
     def _blocks(
         self, features: csr_matrix | Sequence[str], mesh: Mesh | None = None
     ) -> Iterator[tuple[int, SparseRows]]:
-        """Weighted points, padded to blocks of one size: how many are real, and the block.
+        """Blocks of weighted points, padded to one size, each with the number of its points.
 
-        On a mesh its points are cut over `data`, each process makes the parts of its own devices.
+        On a mesh the points are sharded over `data`; each process makes the parts of its devices.
         """
         features = self.as_rows(features)
-        lanes = 1 if mesh is None else mesh.shape[DATA]
-        each = -(-self.block_rows // lanes)
-        for first in range(0, features.shape[0], lanes * each):
-            last = min(first + lanes * each, features.shape[0])
-            if lanes == 1:
+        parts = 1 if mesh is None else mesh.shape[DATA]
+        each = -(-self.block_rows // parts)
+        for first in range(0, features.shape[0], parts * each):
+            last = min(first + parts * each, features.shape[0])
+            if parts == 1:
                 block = self._block(features, first, last, self.block_entries)
                 yield last - first, block if mesh is None else everywhere(block, mesh)
             else:
                 assert mesh is not None
-                edges = np.minimum(np.arange(lanes + 1) * each + first, last)
-                yield last - first, self._laid_out(features, edges, each, mesh)
+                edges = np.minimum(np.arange(parts + 1) * each + first, last)
+                yield last - first, self._sharded(features, edges, each, mesh)
 
     def _block(
         self, features: csr_matrix, first: int, last: int, entries: int, rows: int | None = None
     ) -> SparseRows:
-        """Rows first .. last - 1, weighted, padded to `rows` (by default `block_rows`)."""
+        """Rows first to last - 1, weighted, and padded to `rows` (by default `block_rows`)."""
         weighted = self.weighting.apply(features[first:last], first_row=first)
         padded = np.full(rows or self.block_rows, -1, np.int64)
         padded[: last - first] = np.arange(last - first)
         return block_of(weighted, padded, entries)
 
-    def _laid_out(
+    def _sharded(
         self, features: csr_matrix, edges: NDArray[np.int64], each: int, mesh: Mesh
     ) -> SparseRows:
-        """Blocks of as many entries, a lane each: those of this process are read and laid out."""
+        """A block whose parts, equally long, begin at `edges`; made for this process's devices."""
         most = max(int(np.diff(features.indptr[edges]).max()), self.block_entries)
-        lanes = [(int(edges[lane]), int(edges[lane + 1])) for lane in lanes_here(mesh)]
-        blocks = [self._block(features, *lane, most, each) for lane in lanes]
-        of_lanes = jax.tree.map(lambda *leaves: np.stack(leaves), *blocks)
-        return spread_points(of_lanes, mesh.shape[DATA], mesh)
+        ranges = [(int(edges[part]), int(edges[part + 1])) for part in local_data_parts(mesh)]
+        blocks = [self._block(features, *ends, most, each) for ends in ranges]
+        parts = jax.tree.map(lambda *leaves: np.stack(leaves), *blocks)
+        return spread_points(parts, mesh.shape[DATA], mesh)
 
     def _of_texts(self, texts: Sequence[str]) -> csr_matrix:
         if isinstance(texts, str):

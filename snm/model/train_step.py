@@ -1,4 +1,4 @@
-"""One training step of the two-layer model, and several in one dispatch."""
+"""One training step of the two-layer model, and a scan of several."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["StepMetrics", "train_step", "train_steps"]
 
 
 class StepMetrics(NamedTuple):
-    """What a step reports: its loss, and whether all was finite and the step was taken."""
+    """Mean loss of a step, float32, and whether it was finite, so that the step was taken."""
 
     loss: jax.Array
     ok: jax.Array
@@ -39,18 +39,19 @@ def train_step(
     data_axis: str | None = None,
     feature_axis: str | None = None,
 ) -> tuple[TrainState, StepMetrics]:
-    """One step: embed, mine, take the loss, step every row that the batch touched.
+    """One step: embed the points, mine negatives, and update the rows that the batch uses.
 
     Args:
-      model: what is trained.
-      state: parameters; donate them.
+      model: the description.
+      state: parameters; donate their buffers.
       batch: the points.
-      label_axis: mesh axis that the class rows are cut over, or None.
-      data_axis: mesh axis that the points are cut over, or None; see `snm.distributed.collectives`.
-      feature_axis: mesh axis that the feature rows are cut over, either of these, or None.
+      label_axis: mesh axis over which the class rows are sharded, or None.
+      data_axis: mesh axis over which the points are sharded, or None; see
+        `snm.distributed.collectives`.
+      feature_axis: mesh axis over which the feature rows are sharded, one of these two, or None.
 
     Returns:
-      The parameters after the step, and what it tells, the same on every device.
+      The parameters after the step, and its metrics, which are equal on all devices.
     """
     rows = state.features.rows
     shard = Shard.of(rows, model.num_features, feature_axis, data_axis)
@@ -109,7 +110,7 @@ def train_step(
 
 
 def _dropped_out(model: Model, features: SparseRows, key: jax.Array, shard: Shard) -> SparseRows:
-    """Leaves features out and scales up the rest, so that the expected sum stays."""
+    """Dropout: leaves features out and scales the rest, so that the expected sum is the same."""
     if not model.input_dropout:
         return features
     keep = 1.0 - model.input_dropout

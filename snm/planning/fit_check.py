@@ -1,4 +1,4 @@
-"""`snm plan` for people, and the same look before `snm train`."""
+"""Whether a run fits into memory: the check of `snm plan`, and of `snm train` before it begins."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import os
 
 import jax
 
-from snm.config.resolve import resolve
-from snm.config.settings import Config
+from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset
 from snm.distributed.host_copy import state_bytes
 from snm.distributed.mesh import parse_mesh
 from snm.distributed.processes import of_first
 from snm.errors import InputError
+from snm.model.from_config import make_model
+from snm.model.model import abstract_state
 from snm.planning.forecast import (
     Forecast,
     Programs,
@@ -27,18 +28,18 @@ from snm.planning.remedies import ways_to_fit
 __all__ = ["Room", "refuse_what_cannot_fit", "room", "size_in_words"]
 
 _WAYS = 3
-_SURE = 6  # times the tables that a run never takes
-_BASE = 2 << 30  # bytes that programs and activations of usual settings stay below
+_SURE = 6  # no run needs this many times the bytes of its tables
+_BASE = 2 << 30  # bytes; programs and activations need less with usual settings
 
 
 @dataclasses.dataclass(frozen=True)
 class Room:
-    """What a run needs of the device that trains, what there is, and what would make it fit.
+    """The memory that a run needs, the memory there is, and settings with which the run fits.
 
     Attributes:
-      needed: bytes at the peak.
-      limit: bytes that it may take.
-      ways: flags, and the bytes at the peak with them; empty where it fits.
+      needed: bytes at the peak, on the device that trains.
+      limit: bytes that the run may use.
+      ways: flags, and the bytes at the peak with them; empty where the run fits.
     """
 
     needed: int
@@ -47,23 +48,23 @@ class Room:
 
     @property
     def fits(self) -> bool:
-        """Whether it does."""
+        """Whether the run fits."""
         return self.needed <= self.limit
 
     @property
     def advice(self) -> str:
-        """The ways in words."""
+        """`ways` as a sentence."""
         ways = ", ".join(f"{flags} ({size_in_words(size)})" for flags, size in self.ways)
         return f"what would fit: {ways or 'no single change'}"
 
 
-def room(dataset: Dataset, config: Config, limit: int | None = None) -> Room:
-    """Compiles a run's programs, and compares what it will need with what there is.
+def room(dataset: Dataset, config: ResolvedConfig, limit: int | None = None) -> Room:
+    """Compiles the programs of a run, and compares the memory that they need with a limit.
 
     Args:
       dataset: loaded.
-      config: resolved.
-      limit: bytes of a device; by default what this one has.
+      config: the settings.
+      limit: bytes of a device; by default those of this one.
     """
     expected, programs = forecast(dataset, config)
     peak = _peak(expected, programs, limit is not None)
@@ -72,32 +73,36 @@ def room(dataset: Dataset, config: Config, limit: int | None = None) -> Room:
 
 
 def _peak(expected: Forecast, programs: Programs, named: bool) -> int:
-    """What must fit: a device's part into the memory that was named, or all into this machine's."""
+    """The bytes to compare: those of a device with a named limit, or all with this machine's."""
+    # Simulated devices of a CPU share its memory.
     played = programs.mesh is not None and jax.default_backend() == "cpu"
-    # What a CPU plays shares its memory, and takes turns.
     return expected.peak_host if played and not named else expected.peak_device
 
 
 def _play_devices(mesh: str) -> None:
-    """Lets a CPU have as many devices as a mesh wants, so that a plan needs none of them."""
+    """Makes a CPU simulate as many devices as a mesh asks for, so that a plan needs no others."""
     data, label = parse_mesh(mesh)
     told = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
     if data * label > 1 and not told:
-        with contextlib.suppress(RuntimeError):  # devices are in use already: these must do
+        with contextlib.suppress(RuntimeError):  # JAX has started: its devices must do
             jax.config.update("jax_num_cpu_devices", data * label)
 
 
-def refuse_what_cannot_fit(dataset: Dataset, config: Config, memory: str | None) -> None:
-    """Predicts a run, and refuses it where it cannot fit.
+def refuse_what_cannot_fit(dataset: Dataset, config: ResolvedConfig, memory: str | None) -> None:
+    """Forecasts a run, and refuses it where it cannot fit.
 
-    Without a given limit, and where the device has many times the room of the tables, nothing is
-    compiled to find that out.
+    Nothing is compiled where no limit is given and the device has many times the memory of the
+    tables.
+
+    Args:
+      dataset: loaded.
+      config: the settings.
+      memory: the limit, as in `parse_bytes`; None is the memory of this device.
 
     Raises:
-      InputError: it needs more than there is; with the three cheapest ways to make it fit.
+      InputError: the run needs more than the limit; the message has up to three remedies.
     """
     limit = device_memory() if memory is None else parse_bytes(memory)
-    config = resolve(config, dataset)
     sure = memory is None and _SURE * _rough(config, dataset) + _BASE < limit
     if of_first([int(sure)], 1)[0]:  # several processes compile all, or none
         return
@@ -110,14 +115,10 @@ def refuse_what_cannot_fit(dataset: Dataset, config: Config, memory: str | None)
         )
 
 
-def _rough(config: Config, dataset: Dataset) -> int:
-    """Bytes of all members' tables, and of a batch against its sample."""
-    from snm.model.from_config import make_model
-    from snm.model.model import abstract_state
-
+def _rough(config: ResolvedConfig, dataset: Dataset) -> int:
+    """Bytes of all members' tables, and of the scores of a batch against its sample."""
     train = dataset.train
     model = make_model(config, train.num_features, train.num_labels, 1)
-    assert config.members != "auto"  # resolved
     tables = state_bytes(jax.eval_shape(lambda: abstract_state(model))) * config.members
     if jax.default_backend() != "cpu":
         tables //= parse_mesh(config.mesh)[1]
@@ -125,9 +126,9 @@ def _rough(config: Config, dataset: Dataset) -> int:
 
 
 def _ways(
-    expected: Forecast, config: Config, programs: Programs, limit: int
+    expected: Forecast, config: ResolvedConfig, programs: Programs, limit: int
 ) -> list[tuple[str, int]]:
-    """The first of each kind, three at most."""
+    """The first remedy of each kind, three at most."""
     found: dict[str, tuple[str, int]] = {}
     for flags, size in ways_to_fit(expected, config, programs.model, limit):
         found.setdefault(flags.split()[0], (flags, size))
@@ -135,5 +136,5 @@ def _ways(
 
 
 def size_in_words(size: int) -> str:
-    """Bytes as people write them: `80.00 GiB`, `12 MiB`."""
+    """A number of bytes as text: `80.00 GiB`, `12 MiB`."""
     return f"{size / 2**30:.2f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"

@@ -1,15 +1,15 @@
-"""What a run will need, before it starts: bytes by part and by stage, and seconds.
+"""The memory and time that a run will need: bytes by part and stage, and seconds a step.
 
-Nothing of the run's size is allocated for the bytes: the programs are compiled for shapes alone,
-and the compiler tells what they need beside their arguments. What Python, libraries and the data
-take is what this process holds; what compiled programs and their threads add on top was measured.
+Nothing of the run's size is allocated for the bytes. The programs are compiled for shapes alone,
+and the compiler reports the temporary memory of each. The bytes of Python, the libraries and the
+data are those of this process; those of compiled programs and their threads were measured once.
 
 A run has four stages, and its peak is that of the largest:
 
-    start       tables are drawn
-    training    tables, optimiser state, activations, batches ahead, a checkpoint's copy
-    loading     checkpoints are read again, once as bytes, once as arrays; several members are then
-                put side by side
+    start       the tables are drawn
+    training    tables, optimiser state, activations, batches made ahead, a checkpoint's copy
+    loading     checkpoints are read, first as bytes, then as arrays; several members are then
+                concatenated into one set of tables
     evaluation  scores of a block of points
 """
 
@@ -25,25 +25,24 @@ import numpy as np
 from jax.sharding import Mesh
 from scipy.sparse import csr_matrix
 
-from snm.batches.build import source_of
 from snm.batches.csr_blocks import block_of
 from snm.batches.device_parts import spread_points, spread_stack
 from snm.batches.source import Source
 from snm.checkpoints.writer import has_room
-from snm.config.settings import Config
+from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset
 from snm.data.weighting import Weighting
 from snm.distributed.host_copy import state_bytes
-from snm.distributed.mesh import DATA, make_mesh
+from snm.distributed.mesh import DATA
 from snm.errors import InputError
-from snm.model.from_config import head_stages, make_model
 from snm.model.inference import join
 from snm.model.model import Model, abstract_state, init_state
 from snm.model.placement import initial, shapes_on
 from snm.model.predictor import ROWS, compiled_top
 from snm.system.memory import available_memory, resident_memory
 from snm.trainer.loop import compiled_steps
-from snm.trainer.phase import first_phase, steps_per_dispatch
+from snm.trainer.phase import first_phase
+from snm.trainer.prepare import prepare
 
 __all__ = [
     "PARTS",
@@ -59,14 +58,14 @@ __all__ = [
 PARTS = ("programs", "data", "tables", "optimiser", "activations", "batches", "checkpoint")
 STAGES = ("start", "training", "loading", "evaluation")
 
-# Bytes that stay with the process after a program was compiled or read from the cache and has run
-# (machine code, threads' stacks and arenas): measured on a CPU, between a first and a second start.
+# Bytes that a process keeps after a program was compiled (or read from the cache) and has run:
+# machine code, stacks and arenas of threads. Measured on a CPU, between a first and a second start.
 _STARTED = 45 << 20
-_TRAINED = 250 << 20  # the step, and what writes checkpoints
+_TRAINED = 250 << 20  # the step, and the checkpoint writer
 _MEMBER = 35 << 20  # each further member
 _SCORED = 60 << 20
-_AHEAD = 3  # stacks of batches: at work, made, and in the making
-_TIMED = 3  # dispatches; one more before them fills caches
+_AHEAD = 3  # stacks of batches: one in use, one ready, one being made
+_TIMED = 3  # dispatches, after one that fills the caches
 _MOST_TIMED = 20.0  # seconds
 
 Bytes = dict[str, dict[str, int]]
@@ -75,25 +74,26 @@ Bytes = dict[str, dict[str, int]]
 
 @dataclasses.dataclass(frozen=True)
 class Needs:
-    """What the bytes follow from: sizes that were counted, compiled or measured once.
+    """The sizes that the forecast adds up: counted, compiled or measured.
 
-    On a mesh those of devices are of each of them.
+    On a mesh the sizes on devices are those of each device.
 
     Attributes:
-      tables: of one member: feature rows, class rows, biases, tower.
-      optimiser: of one member.
-      read: data as the files have it, held on the host by the data set.
-      weighted: training data as the loader has it.
-      programs: Python and libraries, on the host.
-      stack: batches of a dispatch.
-      start, step, scores: what drawing tables, a step, and scoring a block take beside their
-        arguments and results.
-      resident: training data that lies on a device; 0 where the host keeps it.
-      aside: checkpoints are written from a copy.
-      watches: a part is held out and scored while training.
-      members: models.
-      devices: of this process.
-      whole: tables and optimiser's state of one member, uncut.
+      tables: bytes of one member's feature rows, class rows, biases and tower.
+      optimiser: bytes of one member's optimiser state.
+      read: bytes of the data set on the host, as the files have it.
+      weighted: bytes of the weighted training data on the host.
+      programs: bytes of Python and the libraries on the host.
+      stack: bytes of the batches of a dispatch.
+      start: temporary bytes of the program that draws the tables.
+      step: temporary bytes of a training step.
+      scores: temporary bytes of scoring a block of points.
+      resident: bytes of training data on a device; 0 where the host keeps it.
+      aside: whether checkpoints are written from a copy.
+      watches: whether held-out points are scored while training.
+      members: number of models.
+      devices: number of devices of this process.
+      whole: bytes of one member's tables and optimiser state, over all shards.
     """
 
     tables: int
@@ -115,12 +115,12 @@ class Needs:
 
 @dataclasses.dataclass(frozen=True)
 class Forecast:
-    """What a run will need.
+    """The memory that a run will need.
 
     Attributes:
-      host: bytes by stage and part; on a CPU it holds the devices' too.
-      device: of an accelerator, or of each device of a mesh; empty for one device on a CPU.
-      needs: what these follow from.
+      host: bytes by stage and part; on a CPU they include those of the devices.
+      device: the same of an accelerator, or of each device of a mesh; empty for one CPU device.
+      needs: the sizes that were added up.
       steps_per_epoch: of one member.
     """
 
@@ -136,7 +136,7 @@ class Forecast:
 
     @property
     def peak_device(self) -> int:
-        """The same of the device that trains; on a CPU that is the host."""
+        """Bytes of the device that trains, at its largest stage; on a CPU, of the host."""
         if not self.device:
             return self.peak_host
         return max(sum(parts.values()) for parts in self.device.values())
@@ -144,7 +144,7 @@ class Forecast:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Programs:
-    """Sources and compiled programs of a forecast, for those who want to time them."""
+    """The model, batches and compiled step of a forecast; `seconds_per_step` times them."""
 
     model: Model
     source: Source
@@ -154,50 +154,39 @@ class Programs:
     mesh: Mesh | None = None
 
 
-def forecast(dataset: Dataset, config: Config) -> tuple[Forecast, Programs]:
+def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Programs]:
     """Predicts the bytes of a run.
 
     Args:
       dataset: loaded.
-      config: resolved.
+      config: the settings.
+
+    Raises:
+      InputError: settings that training would refuse: a mesh, or a part without labels.
     """
     on_cpu = jax.default_backend() == "cpu"
     before = resident_memory()
     phase = first_phase(config, dataset)
     weighting = Weighting.fit(config.weighting, dataset.train.features)
-    num_features, num_labels = dataset.train.num_features, dataset.train.num_labels
-    first_model = make_model(config, num_features, num_labels, 1)
-    mesh = make_mesh(config.mesh, num_labels, config.batch_size)
-    source = source_of(config, first_model.head, dataset.train, phase.rows, weighting, mesh)
-    assert config.epochs != "auto" and config.members != "auto"  # resolved
-    total = config.epochs * source.steps_per_epoch
+    prepared = prepare(config, dataset.train, weighting, phase.rows)
+    mesh, source = prepared.mesh, prepared.source
     # The first k' is the largest, and the seed is data of the batch.
-    head = head_stages(config, num_labels, total)[0][1]
-    model = dataclasses.replace(first_model, head=head, total_steps=total, seed=0)
+    model = dataclasses.replace(prepared.model, head=prepared.stages[0][1], seed=0)
     state = shapes = abstract_state(model)
     if mesh is not None:
         shapes = shapes_on(state, mesh)
-    count = min(config.steps_per_dispatch or steps_per_dispatch(), source.steps_per_epoch)
+    count = min(prepared.steps_per_dispatch, source.steps_per_epoch)
     stack = source.stack(0, count)
     resident = jax.eval_shape(source.resident_arrays)
 
     start = _temporary(_starting(model, mesh))
     begun = time.perf_counter()
     if mesh is not None:
-        stack = spread_stack(stack, source.lanes, mesh)
+        stack = spread_stack(stack, source.data_parts, mesh)
     program = compiled_steps(model, source, source.shape(0), mesh)
     step = program.lower(shapes, resident, stack).compile()
-    members = config.members
     compile_seconds = time.perf_counter() - begun
-    joined = jax.eval_shape(lambda one: join([one] * members), state)
-    several = dataclasses.replace(model, members=members)
-    lanes = 1 if mesh is None else mesh.shape[DATA]
-    block = block_of(source.features, np.arange(min(-(-ROWS // lanes), source.features.shape[0])))
-    if mesh is not None:
-        joined = shapes_on(joined, mesh)
-    if lanes > 1:
-        block = jax.tree.map(lambda x: jax.ShapeDtypeStruct((lanes, *x.shape), x.dtype), block)
-    scores = _temporary(compiled_top(several, min(5, num_labels), mesh).lower(joined, block))
+    scores = _temporary(_scoring(model, source, state, config.members, mesh))
     raw = [dataset.train, *([dataset.test] if dataset.test is not None else [])]
     whole = state_bytes(state)
     if mesh is not None:
@@ -216,7 +205,7 @@ def forecast(dataset: Dataset, config: Config) -> tuple[Forecast, Programs]:
         start=start,
         step=int(step.memory_analysis().temp_size_in_bytes),
         scores=scores,
-        resident=state_bytes(resident) // source.lanes,
+        resident=state_bytes(resident) // source.data_parts,
         aside=has_room(shapes),
         watches=phase.held_out is not None,
         members=config.members,
@@ -235,8 +224,24 @@ def _starting(model: Model, mesh: Mesh | None) -> Any:
     return jax.jit(lambda: initial(model, mesh)).lower()
 
 
+def _scoring(model: Model, source: Source, state: Any, members: int, mesh: Mesh | None) -> Any:
+    """The program that scores a block of points with all members."""
+    together = jax.eval_shape(lambda one: join([one] * members), state)
+    if mesh is not None:
+        together = shapes_on(together, mesh)
+    parts = 1 if mesh is None else mesh.shape[DATA]
+    rows = min(-(-ROWS // parts), source.features.shape[0])
+    block = block_of(source.features, np.arange(rows))
+    if parts > 1:
+        block = jax.tree.map(lambda x: jax.ShapeDtypeStruct((parts, *x.shape), x.dtype), block)
+    best = compiled_top(
+        dataclasses.replace(model, members=members), min(5, model.head.num_labels), mesh
+    )
+    return best.lower(together, block)
+
+
 def _part_of(leaf: Any) -> jax.ShapeDtypeStruct:
-    """What one device holds of an array."""
+    """The shard of an array that one device holds."""
     return jax.ShapeDtypeStruct(leaf.sharding.shard_shape(leaf.shape), leaf.dtype)
 
 
@@ -245,14 +250,14 @@ def _bytes_here(leaf: Any) -> int:
 
 
 def account(needs: Needs, on_cpu: bool) -> tuple[Bytes, Bytes]:
-    """Bytes by stage and part, of the host and of a device; on a CPU all are the host's."""
+    """Bytes by stage and part, of the host and of a device; on a CPU all are on the host."""
     on_mesh = needs.devices > 1
     one, m = needs.whole if on_mesh else needs.tables + needs.optimiser, needs.members
     data = needs.read + needs.weighted
     step = max(needs.step, needs.scores if needs.watches else 0)
     training = needs.programs + _STARTED + _TRAINED + (m - 1) * _MEMBER
-    # Read of the last checkpoint, before it is an array; then all members beside themselves.
-    file, joined = one, m * needs.tables if m > 1 else 0
+    # The bytes of a checkpoint before it is an array; then all members, and a joined copy of them.
+    file, copy = one, m * needs.tables if m > 1 else 0
     host: Bytes = {
         "start": {"programs": needs.programs + _STARTED, "data": data},
         "training": {
@@ -277,15 +282,15 @@ def account(needs: Needs, on_cpu: bool) -> tuple[Bytes, Bytes]:
             "activations": step,
             "batches": needs.stack,
         },
-        "loading": {"tables": m * needs.tables + joined, "optimiser": m * needs.optimiser},
+        "loading": {"tables": m * needs.tables + copy, "optimiser": m * needs.optimiser},
         "evaluation": {
             "tables": m * needs.tables,
             "optimiser": needs.optimiser if m == 1 else 0,
             "activations": needs.scores,
         },
     }
-    if on_cpu and joined and not on_mesh:
-        host["loading"]["checkpoint"] = max(file - joined, 0)  # gone before they are joined
+    if on_cpu and copy and not on_mesh:
+        host["loading"]["checkpoint"] = max(file - copy, 0)  # freed before the copy is made
     if needs.resident:
         device["training"]["data"] = needs.resident
     if on_cpu:
@@ -298,7 +303,7 @@ def account(needs: Needs, on_cpu: bool) -> tuple[Bytes, Bytes]:
 
 
 def _temporary(lowered: Any) -> int:
-    """Bytes that a program takes beside arguments and results."""
+    """Bytes that a program allocates besides its arguments and results."""
     found = lowered.compile().memory_analysis()
     return int(found.temp_size_in_bytes)
 
@@ -311,9 +316,9 @@ def _csr_bytes(matrix: csr_matrix) -> int:
 
 
 def seconds_per_step(programs: Programs) -> float:
-    """Measures the real step on the real tables, for seconds; they must fit this machine.
+    """Times the training step on tables of full size, which must fit this machine.
 
-    The loader works beside the device, so the slower of both counts.
+    Batches are made while the device computes, so the slower of the two counts.
     """
     source, count = programs.source, programs.count
     mesh = programs.mesh
@@ -321,7 +326,10 @@ def seconds_per_step(programs: Programs) -> float:
     if mesh is None:
         state = jax.jit(init_state, static_argnums=0)(programs.model)
     else:
-        state, resident = initial(programs.model, mesh), spread_points(resident, source.lanes, mesh)
+        state, resident = (
+            initial(programs.model, mesh),
+            spread_points(resident, source.data_parts, mesh),
+        )
     loading, stepping = [], []
     begun = time.perf_counter()
     last = max(source.steps_per_epoch - count + 1, 1)
@@ -329,7 +337,7 @@ def seconds_per_step(programs: Programs) -> float:
         clock = time.perf_counter()
         stack = source.stack(number * count % last, count)
         if mesh is not None:
-            stack = spread_stack(stack, source.lanes, mesh)
+            stack = spread_stack(stack, source.data_parts, mesh)
         ready = time.perf_counter()
         state, metrics = programs.step(state, resident, stack)
         jax.block_until_ready(metrics)
@@ -340,11 +348,11 @@ def seconds_per_step(programs: Programs) -> float:
     return max(float(np.median(loading[1:])), float(np.median(stepping[1:]))) / count
 
 
-# -- what fits -------------------------------------------------------------------------------
+# -- memory ----------------------------------------------------------------------------------
 
 
 def device_memory() -> int:
-    """Bytes of the device that trains, or of this machine as far as this process may take them."""
+    """Bytes of the accelerator that trains, or the bytes of this machine open to this process."""
     limit = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
     if jax.default_backend() != "cpu" and limit:
         return int(limit)
@@ -357,14 +365,14 @@ _UNITS |= {f"{letter}b": 1000**power for power, letter in enumerate("kmgt", 1)}
 
 
 def parse_bytes(text: str) -> int:
-    """A size in words: `80GiB`, `1.5 GB`, `4096`.
+    """A number of bytes, given as `80GiB`, `1.5 GB` or `4096`.
 
     Example:
       >>> parse_bytes("80GiB") == 80 * 2**30, parse_bytes("1.5 GB")
       (True, 1500000000)
 
     Raises:
-      InputError: no such size.
+      InputError: the text is no size above 0.
     """
     found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?([a-z]{0,3})", text.strip().lower())
     if found is None or found[2] not in _UNITS or not float(found[1]):

@@ -1,11 +1,11 @@
-"""Where a run does not fit: changes of its settings with which it would."""
+"""Changes of settings that make a run fit into memory."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
 
-from snm.config.settings import Config
+from snm.config.resolved import ResolvedConfig
 from snm.distributed.mesh import DATA, LABEL, feature_axis, parse_mesh
 from snm.model.model import Model
 from snm.planning.forecast import Forecast, Needs, account
@@ -15,18 +15,18 @@ __all__ = ["ways_to_fit"]
 
 
 def ways_to_fit(
-    expected: Forecast, config: Config, model: Model, limit: int
+    expected: Forecast, config: ResolvedConfig, model: Model, limit: int
 ) -> Iterator[tuple[str, int]]:
-    """Changes that make a run fit, each alone, those that cost least first.
+    """Single changes that make a run fit, the least costly first.
 
     Args:
-      expected: of the run as it is.
-      config: resolved.
+      expected: forecast of the run as it is.
+      config: its settings.
       model: of one member.
       limit: bytes of the device.
 
     Yields:
-      The flags, and the bytes at the peak with them. Activations are taken in proportion.
+      The flags, and the bytes at the peak with them. Activations are scaled in proportion.
     """
     for flags, changed in _changes(expected.needs, config, model, limit):
         host, device = account(changed, on_cpu=not expected.device)
@@ -35,7 +35,9 @@ def ways_to_fit(
             yield flags, now.peak_device
 
 
-def _changes(needs: Needs, config: Config, model: Model, limit: int) -> Iterator[tuple[str, Needs]]:
+def _changes(
+    needs: Needs, config: ResolvedConfig, model: Model, limit: int
+) -> Iterator[tuple[str, Needs]]:
     if needs.resident:
         yield "--data-on host", dataclasses.replace(needs, resident=0)
     if has_accumulator(config.row_optimizer):
@@ -63,6 +65,6 @@ def _changes(needs: Needs, config: Config, model: Model, limit: int) -> Iterator
 
 
 def _smaller(dim: int) -> Iterator[int]:
-    """Smaller dimensions that suit the hardware: multiples of 32, then of 8."""
+    """Smaller dimensions, largest first: multiples of 32, then of 8."""
     yield from range((dim - 1) // 32 * 32, 31, -32)
     yield from range(min(24, (dim - 1) // 8 * 8), 7, -8)

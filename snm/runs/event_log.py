@@ -1,4 +1,4 @@
-"""What a run leaves behind line by line: log.jsonl, and event files for TensorBoard."""
+"""Writes the events of a run to `log.jsonl` and to TensorBoard event files."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ __all__ = ["EventLog"]
 
 
 class EventLog:
-    """Appends events of a run; close it, or use it as a context.
+    """Appends events of a run; close it, or use it as a context manager.
 
     Args:
-      folder: the run's folder.
-      phase: `train` or `refit`, a word of each line.
-      step: where the run goes on; later lines of an interrupted run are those of lost steps.
+      folder: the run folder.
+      phase: the name of the phase, such as `train` or `refit`, written to each line.
+      step: the step from which the run continues. Earlier lines with later steps stay in the log;
+        they belong to steps that an interruption lost.
     """
 
     def __init__(self, folder: Path, phase: str, step: int):
@@ -32,13 +33,13 @@ class EventLog:
         self._phase, self._path = phase, folder / "log.jsonl"
         self._lines = self._path.open("a", encoding="utf-8")
         register_writer_factory(_PREFIX, _CurveFiles())
-        # Steps after the last checkpoint will be taken again: their points are dropped.
+        # Steps after the last checkpoint are repeated: TensorBoard drops their old points.
         self._board = SummaryWriter(
             f"{_PREFIX}:{folder / 'tensorboard' / phase}", purge_step=step + 1 if step else None
         )
 
     def write(self, event: Event) -> None:
-        """One line, and the event's numbers as curves."""
+        """Writes an event as a line, and its numbers as TensorBoard scalars."""
         values = {"event": type(event).__name__.lower(), **dataclasses.asdict(event)}
         if isinstance(event, Stepped) and math.isnan(event.loss):  # all its steps were skipped
             self.line(**{**values, "loss": None})
@@ -55,18 +56,18 @@ class EventLog:
                     self._board.add_scalar(f"probe/{name}", value, event.step)
 
     def line(self, **values: Any) -> None:
-        """A JSON line with the time and the phase in front."""
+        """Writes a JSON line that starts with the time and the phase."""
         entry = {"time": round(time.time(), 3), "phase": self._phase, **values}
         try:
             self._lines.write(json.dumps(entry) + "\n")
             self._lines.flush()
-        except OSError as error:  # told with the file that it is about
+        except OSError as error:  # adds the file name
             raise OSError(error.errno, error.strerror, str(self._path)) from error
 
     def close(self) -> None:
         """Flushes both files."""
         self._board.close()
-        with contextlib.suppress(OSError):  # of a line that has been told of
+        with contextlib.suppress(OSError):  # `line` has raised it already
             self._lines.close()
 
     def __enter__(self) -> EventLog:
@@ -80,10 +81,10 @@ _PREFIX = "snm-curves"
 
 
 class _CurveFile:
-    """An event file that a full disk ends quietly; the log has the same numbers, and tells.
+    """An event file that is closed silently if the disk fails.
 
-    tensorboardX writes from a thread, and again when the interpreter ends, where an error would be
-    a traceback that nobody can catch.
+    tensorboardX writes from a thread and at interpreter exit, where an error cannot be caught and
+    would print a traceback. `log.jsonl` has the same numbers, and reports the error.
     """
 
     def __init__(self, path: Path):
@@ -110,7 +111,7 @@ class _CurveFile:
 
 
 class _CurveFiles:
-    """What tensorboardX asks for folders and files whose names begin with the prefix."""
+    """The file system that tensorboardX uses for paths that start with the prefix."""
 
     def directory_check(self, path: str) -> None:
         self._path(path).mkdir(parents=True, exist_ok=True)

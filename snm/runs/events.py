@@ -1,4 +1,4 @@
-"""What happens while a run trains: its events, and the counters that a checkpoint keeps."""
+"""The events that a training run yields, and the counters that a checkpoint keeps."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ __all__ = [
 
 
 class NonFinite(NamedTuple):
-    """The first non-finite tensor, and the batch rows it came from (none where unknown)."""
+    """The first non-finite tensor, and the batch rows that it came from (empty if unknown)."""
 
     tensor: str
     places: list[int]
 
     @classmethod
     def of_loss(cls, loss: float) -> NonFinite:
-        """What the loss alone tells."""
+        """The description if only the loss is known."""
         if math.isfinite(loss):
             return cls(f"the loss is {loss:.4g}, but its gradient is", [])
         return cls(f"the loss ({loss}) is", [])
 
 
 class NonFiniteError(ArithmeticError):
-    """A loss or a gradient was not finite; no parameter was changed by that step.
+    """A loss or a gradient was not finite; the step changed no parameter.
 
     Attributes:
-      step: counted from 0.
-      tensor: the first on the way from the inputs to the gradients that is not finite.
-      points: of the batch, as row numbers of the training set, counted from 0.
-      culprits: those of them where the tensor is not finite, where that can be told.
+      step: the step, counted from 0.
+      tensor: the first non-finite tensor, in the order of computation.
+      points: the batch, as row numbers of the training set, counted from 0.
+      culprits: the points for which the tensor is not finite; empty if unknown.
     """
 
     def __init__(self, step: int, found: NonFinite, points: list[int], hint: str = ""):
@@ -69,17 +69,17 @@ def _few(rows: list[int]) -> str:
 
 @dataclasses.dataclass
 class Progress:
-    """The loop's own numbers, saved with every checkpoint.
+    """The counters of the training loop, saved with every checkpoint.
 
     Attributes:
       step: steps done.
-      best_score: of the monitored metric so far, or None.
-      best_step: the step it was reached at.
+      best_score: the best value of the monitored metric so far, or None.
+      best_step: the step that reached it.
       stale: evaluations since then.
-      seconds: spent training, evaluation left out.
+      seconds: time spent training, without evaluation.
       stopped: whether early stopping ended the run.
-      skipped: steps that were not taken, their loss or gradient not being finite.
-      skipped_in_a_row: of these, those since the last step that was taken.
+      skipped: steps skipped because their loss or gradient was not finite.
+      skipped_in_a_row: steps skipped since the last step that was not.
     """
 
     step: int = 0
@@ -94,7 +94,15 @@ class Progress:
 
 @dataclasses.dataclass(frozen=True)
 class Started:
-    """A phase begins: `train` or `refit`, where it stands, where it ends, points a step."""
+    """A phase starts.
+
+    Attributes:
+      phase: its name, such as `train` or `refit`.
+      step: steps done before, if the run continues.
+      last_step: the step after which the phase ends.
+      steps_per_epoch: the steps of an epoch.
+      num_points: the points that the phase trains on.
+    """
 
     phase: str
     step: int
@@ -105,9 +113,13 @@ class Started:
 
 @dataclasses.dataclass(frozen=True)
 class Stepped:
-    """A dispatch was finished: steps done, its points, their mean loss, seconds since the last.
+    """A dispatch of one or more steps is finished.
 
-    The loss is over the steps that were taken; NaN where all were skipped.
+    Attributes:
+      step: steps done.
+      points: the points of the dispatch.
+      loss: their mean loss, without skipped steps; NaN if all steps were skipped.
+      seconds: time since the previous dispatch.
     """
 
     step: int
@@ -118,7 +130,7 @@ class Stepped:
 
 @dataclasses.dataclass(frozen=True)
 class Evaluated:
-    """The held-out points were scored: name -> value, and whether it is the best so far."""
+    """The validation points were evaluated: metric -> value, and whether it is the best so far."""
 
     step: int
     metrics: dict[str, float]
@@ -127,14 +139,14 @@ class Evaluated:
 
 @dataclasses.dataclass(frozen=True)
 class Saved:
-    """A checkpoint is whole on the disk; some steps may have been taken since."""
+    """The checkpoint of `step` is completely written; training may be some steps further."""
 
     step: int
 
 
 @dataclasses.dataclass(frozen=True)
 class Probed:
-    """The caller's probe looked at the parameters: what it found, and the seconds trained."""
+    """The caller's probe was run: what it found, and the seconds trained so far."""
 
     step: int
     seconds: float
@@ -143,7 +155,7 @@ class Probed:
 
 @dataclasses.dataclass(frozen=True)
 class Skipped:
-    """A step was not taken: which tensor was not finite, and the rows of train in its batch."""
+    """A step was skipped: its first non-finite tensor, and the training rows of its batch."""
 
     step: int
     tensor: str
@@ -152,7 +164,7 @@ class Skipped:
 
 @dataclasses.dataclass(frozen=True)
 class Noted:
-    """Something that whoever looks at the run should know, in words."""
+    """A message for the user."""
 
     step: int
     text: str
@@ -160,10 +172,10 @@ class Noted:
 
 @dataclasses.dataclass(frozen=True)
 class Finished:
-    """The run is over: the content of result.json."""
+    """The run is complete: the content of result.json."""
 
     result: dict[str, Any]
 
 
 Event = Started | Stepped | Evaluated | Saved | Probed | Skipped | Noted | Finished
-"""Whatever `snm.training` yields."""
+"""What `snm.training` yields."""

@@ -1,13 +1,13 @@
-"""A run folder: what was asked for, what happened, what came out of it.
+"""Reads and writes the files of a run folder.
 
-- `config.toml`: every setting, resolved
-- `run.json`: the data it is trained on, and what the model's arrays look like
+- `config.toml`: all settings, resolved
+- `run.json`: the training data, and the shapes of the model
 - `weighting.npz`: the fitted feature weighting
-- `labels.txt`: names of the labels, where the data has them
-- `vectorizer.json`: what turns texts into features, where the data were made from texts
-- `log.jsonl`: one line an event
-- `tensorboard/`: the same as event files
-- `trackers.json`: ids of the run in services that it is logged to, where there are any
+- `labels.txt`: the names of the labels, if the data has them
+- `vectorizer.json`: the vectoriser, if the features were made from texts
+- `log.jsonl`: one line per event
+- `tensorboard/`: the same as TensorBoard event files
+- `trackers.json`: the ids of the run in tracking services, if any are used
 - `checkpoints/`: parameters
 - `result.json`: metrics on the test points, time, memory, versions
 """
@@ -16,50 +16,43 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import platform
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
-from jax.sharding import Mesh
 
 from snm.checkpoints.store import Checkpoints
-from snm.model.from_config import (make_model)
-from snm.config.settings import Config, read_config, write_config
-from snm.data.formats.dispatch import read_names
-from snm.data.vectorizer import Vectorizer
+from snm.config.resolved import ResolvedConfig, read_resolved
+from snm.config.settings import Config, write_config
 from snm.data.weighting import Weighting
-from snm.model.placement import (abstract_on, joined)
 from snm.errors import InputError
-from snm.model.model import (Model, TrainState)
-from snm.model.inference import (join)
-from snm.model.predictor import Predictor
 from snm.system.files import write_whole
 from snm.system.locks import LOCK
-from snm.system.memory import peak_memory
 
 __all__ = ["RunFolder", "phase_names", "write_json"]
 
-# Settings that may differ when a run goes on: they do not change the steps already done.
+# Settings that may differ when a run continues, because they do not affect the steps done.
 _MAY_CHANGE = ("auc", "epochs", "keep_checkpoints", "mesh", "on_nonfinite")
 
 
 @dataclasses.dataclass(frozen=True)
 class RunFolder:
-    """The files of a run."""
+    """The paths of the files of a run.
+
+    Attributes:
+      path: the run folder; it need not exist.
+    """
 
     path: Path
 
     @property
     def config(self) -> Path:
-        """Every resolved setting."""
+        """All settings, resolved."""
         return self.path / "config.toml"
 
     @property
     def facts(self) -> Path:
-        """The data and the shapes of the model."""
+        """The training data and the shapes of the model."""
         return self.path / "run.json"
 
     @property
@@ -69,87 +62,99 @@ class RunFolder:
 
     @property
     def log(self) -> Path:
-        """One JSON line an event."""
+        """The events, one JSON line each."""
         return self.path / "log.jsonl"
 
     def checkpoints(
         self, keep: int, phase: str = "train", about: dict[str, Any] | None = None
     ) -> Checkpoints:
-        """The checkpoints of a phase, by its name: see `phase_names`; `about` is kept with each."""
+        """The checkpoints of a phase.
+
+        Args:
+          keep: the number of newest checkpoints to keep.
+          phase: a name from `phase_names`.
+          about: JSON values saved with each checkpoint.
+        """
         folder = self.path / "checkpoints"
-        place = folder if phase == "train" else folder / phase
-        return Checkpoints(place, keep=keep, about=about)
+        return Checkpoints(folder if phase == "train" else folder / phase, keep=keep, about=about)
 
     @property
     def names(self) -> Path:
-        """Names of the labels, where there are any."""
+        """The names of the labels, if there are any."""
         return self.path / "labels.txt"
 
     @property
     def fitted_weighting(self) -> Path:
-        """The feature weighting, fitted."""
+        """The fitted feature weighting."""
         return self.path / "weighting.npz"
 
     @property
     def vectorizer(self) -> Path:
-        """What turns texts into features, where there is such a thing."""
+        """The vectoriser of texts, if there is one."""
         return self.path / "vectorizer.json"
 
-    def check(self, config: Config, facts: dict[str, Any]) -> None:
-        """Finds nothing in the folder, or the same run; writes nothing.
+    def check(self, config: ResolvedConfig, facts: dict[str, Any]) -> None:
+        """Checks that the folder is new, empty, or holds the same run; writes nothing.
 
         Args:
           config: resolved settings.
-          facts: as in `run.json`: the data, the widths, where the run starts from.
+          facts: the content of `run.json`: the data, the shapes, the warm start.
 
         Raises:
-          InputError: the folder holds another run, or something that is no run.
+          InputError: the folder holds another run, or something that is not a run.
         """
         if self.config.exists():
-            self._refuse_another(config, facts)
-        elif self.path.exists() and not self._only_begun():
+            self._check_same_run(config, facts)
+        elif self.path.exists() and not self._is_incomplete():
             raise InputError(str(self.path), "something that is no run", "a new or empty folder")
 
-    def _only_begun(self) -> bool:
+    def _is_incomplete(self) -> bool:
         """Whether the folder is empty, or `write` was interrupted in it."""
         files = (self.config, self.facts, self.names, self.fitted_weighting, self.vectorizer)
-        ours = {path.stem for path in files}
+        stems = {path.stem for path in files}
         return self.path.is_dir() and all(
-            path.stem in ours or path.name == LOCK for path in self.path.iterdir()
+            path.stem in stems or path.name == LOCK for path in self.path.iterdir()
         )
 
-    def write(self, config: Config, facts: dict[str, Any], weighting: Weighting,
+    def write(self, config: ResolvedConfig, facts: dict[str, Any], weighting: Weighting,
               names: tuple[str, ...] | None, vectorizer: Path | None = None) -> None:  # fmt: skip
-        """Makes the folder, with all that does not change while training; `config.toml` last.
+        """Creates the folder and the files that do not change during training, `config.toml` last.
+
+        Args:
+          config: resolved settings.
+          facts: the content of `run.json`.
+          weighting: the fitted feature weighting.
+          names: the names of the labels, or None.
+          vectorizer: the file of the vectoriser to copy, or None.
 
         Raises:
-          InputError: a place that cannot be written to.
+          InputError: the folder cannot be written.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            # Written again when a run goes on: the data may have moved.
+            # Also when a run continues: the data may have moved.
             write_json(self.facts, facts)
-            beside = self.path / "weighting.partial"
-            weighting.save(beside)
-            beside.replace(self.fitted_weighting)
+            partial = self.path / "weighting.partial"
+            weighting.save(partial)
+            partial.replace(self.fitted_weighting)
             if names is not None:
                 write_whole(self.names, "".join(f"{name}\n" for name in names))
             if vectorizer is not None:
-                beside = self.path / "vectorizer.partial"
-                beside.write_bytes(vectorizer.read_bytes())
-                beside.replace(self.vectorizer)
+                partial = self.path / "vectorizer.partial"
+                partial.write_bytes(vectorizer.read_bytes())
+                partial.replace(self.vectorizer)
             write_config(self.config, config)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise InputError(f"--run-dir {self.path}", reason, "a folder to write to") from error
 
-    def _refuse_another(self, config: Config, facts: dict[str, Any]) -> None:
-        old, known = read_config(self.config), read_json(self.facts)
-        if known["sha256"] != facts["sha256"]:
-            found = f"a run on other data ({known['data']})"
+    def _check_same_run(self, config: ResolvedConfig, facts: dict[str, Any]) -> None:
+        old, old_facts = read_resolved(self.config), read_json(self.facts)
+        if old_facts["sha256"] != facts["sha256"]:
+            found = f"a run on other data ({old_facts['data']})"
             raise InputError(str(self.path), found, "the same data: choose another --run-dir")
-        if known["warm_start"] != facts["warm_start"]:
-            found = f"a run with --warm-start {known['warm_start']}"
+        if old_facts["warm_start"] != facts["warm_start"]:
+            found = f"a run with --warm-start {old_facts['warm_start']}"
             expected = f"{facts['warm_start']}: choose another --run-dir"
             raise InputError(str(self.path), found, expected)
         for field in dataclasses.fields(Config):
@@ -160,7 +165,9 @@ class RunFolder:
 
 
 def phase_names(member: int) -> tuple[str, str]:
-    """The names of a member's training and of its refit on all of train; members count from 1.
+    """The phase names of a member: its training, and its refit on all training points.
+
+    Members are counted from 1.
 
     Example:
       >>> phase_names(1), phase_names(2)
@@ -169,20 +176,8 @@ def phase_names(member: int) -> tuple[str, str]:
     return ("train", "refit") if member == 1 else (f"member-{member}", f"refit-{member}")
 
 
-
-
-
-
-
-
-
-
-
-
-
-
 def read_json(path: Path) -> Any:
-    """A JSON file of a run.
+    """Reads a JSON file of a run.
 
     Raises:
       InputError: it is missing or damaged.
@@ -196,12 +191,6 @@ def read_json(path: Path) -> Any:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes beside and renames; arrays and NumPy scalars become lists and numbers."""
+    """Writes a JSON file atomically; arrays and NumPy scalars become lists and numbers."""
     text = json.dumps(value, indent=1, default=lambda x: np.asarray(x).tolist())
     write_whole(path, text + "\n")
-
-
-
-
-
-

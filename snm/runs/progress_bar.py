@@ -1,11 +1,10 @@
-"""A live progress bar over the events of a run, in a terminal or a notebook."""
+"""Shows a progress bar for the events of a run, in a terminal or a notebook."""
 
 from __future__ import annotations
 
 import importlib.util
 import math
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from rich.console import Console
 from rich.progress import (
@@ -17,23 +16,22 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from snm.runs.events import Evaluated, Stepped
-from snm.runs.events import (Started)
+from snm.runs.events import Evaluated, Event, Started, Stepped
 
 __all__ = ["in_notebook", "with_bar"]
 
 
 def in_notebook() -> bool:
-    """Whether a bar would live in a Jupyter notebook: rich draws it with ipywidgets there."""
+    """Whether a progress bar can be shown in a Jupyter notebook, where rich needs ipywidgets."""
     return Console().is_jupyter and importlib.util.find_spec("ipywidgets") is not None
 
 
-def with_bar(events: Iterable[Any], console: Console | None = None) -> Iterator[Any]:
-    """Passes the events of `snm.training` on, and draws a bar a phase.
+def with_bar(events: Iterable[Event], console: Console | None = None) -> Iterator[Event]:
+    """Yields the events of `snm.training` unchanged, and draws a progress bar for each phase.
 
     Args:
-      events: of `snm.training`.
-      console: where to draw; by default the notebook's cell, or the terminal.
+      events: from `snm.training`.
+      console: where to draw; by default the notebook cell or the terminal.
     """
     columns = [TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
                TimeElapsedColumn(), TimeRemainingColumn()]  # fmt: skip

@@ -1,8 +1,9 @@
-"""A run's numbers in Weights & Biases and in MLflow, through their own packages.
+"""Logs a run to Weights & Biases and MLflow, through their own packages.
 
-`tracked` passes the events of a run on, and tells the services what `log.jsonl` is told. A run that
-goes on where it stopped goes on in the service too: under the same id, each step once. A service
-that begins in the middle of a run is first given what `log.jsonl` has.
+`tracked` yields the events of a run unchanged and logs the numbers of `log.jsonl` to the services.
+A run that continues after an interruption also continues in the service, under the same id and with
+each step once. A service that is added in the middle of a run first receives the earlier numbers
+from `log.jsonl`.
 """
 
 from __future__ import annotations
@@ -21,14 +22,12 @@ from typing import Any, NamedTuple, Protocol
 
 from snm.config.settings import read_config
 from snm.errors import InputError, StoppedError
-from snm.runs.events import Evaluated, Noted, Stepped
-from snm.runs.events import (Started)
+from snm.runs.events import Evaluated, Event, Finished, Noted, Started, Stepped
 from snm.runs.folder import RunFolder, read_json, write_json
-from snm.runs.events import (Finished)
 
 __all__ = ["TRACKERS", "Point", "Tracker", "check_trackers", "tracked"]
 
-_EVERY = 2.0  # seconds between two words with a service
+_EVERY = 2.0  # seconds between two requests to a service
 _PROJECT = "snm"
 _EXPECTED = {
     "wandb": "a service that answers (`wandb login`; or WANDB_MODE=offline)",
@@ -37,7 +36,7 @@ _EXPECTED = {
 
 
 class Point(NamedTuple):
-    """A number of a run: `train/loss` at step 40."""
+    """A logged number, for example `train/loss` at step 40."""
 
     phase: str
     name: str
@@ -46,19 +45,23 @@ class Point(NamedTuple):
 
 
 class Tracker(Protocol):
-    """A service, and one run in it."""
+    """One run in a tracking service.
+
+    Attributes:
+      id: the service's id of the run, to continue it later.
+    """
 
     id: str
 
     def log(self, points: list[Point]) -> None:
-        """Takes numbers."""
+        """Logs numbers."""
 
     def finish(self, metrics: dict[str, float], status: str) -> None:
-        """The end: metrics on the test points, and `done`, `stopped` or `failed`."""
+        """Ends the run with the metrics on the test points; status: `done`, `stopped`, `failed`."""
 
 
 class _WandB:
-    """Weights & Biases; WANDB_PROJECT, WANDB_MODE and the like count."""
+    """A Weights & Biases run; honours WANDB_PROJECT, WANDB_NAME, WANDB_MODE and so on."""
 
     def __init__(self, folder: Path, about: dict[str, Any], known: str | None):
         import wandb
@@ -76,7 +79,7 @@ class _WandB:
         self._defined: set[str] = set()
 
     def log(self, points: list[Point]) -> None:
-        """Each phase has its own steps, from 0."""
+        """Logs numbers; each phase has its own step axis."""
         for point in points:
             if point.phase not in self._defined:
                 self._run.define_metric(f"{point.phase}/*", step_metric=f"{point.phase}/step")
@@ -85,13 +88,13 @@ class _WandB:
             self._run.log({f"{point.phase}/{name}": value for name, value in values.items()})
 
     def finish(self, metrics: dict[str, float], status: str) -> None:
-        """The metrics are its summary."""
+        """Ends the run; the metrics become its summary."""
         self._run.summary.update({f"test/{name}": value for name, value in metrics.items()})
         self._run.finish(exit_code=0 if status == "done" else 1)
 
 
 class _MLflow:
-    """MLflow; MLFLOW_TRACKING_URI and MLFLOW_EXPERIMENT_NAME count."""
+    """An MLflow run; honours MLFLOW_TRACKING_URI and MLFLOW_EXPERIMENT_NAME."""
 
     def __init__(self, folder: Path, about: dict[str, Any], known: str | None):
         from mlflow import MlflowClient
@@ -111,11 +114,11 @@ class _MLflow:
             self._client.update_run(known, status="RUNNING")
 
     def log(self, points: list[Point]) -> None:
-        """In batches: it answers before it returns."""
+        """Logs numbers in batches, because the client waits for each answer."""
         self._send({(f"{p.phase}/{p.name}", p.step): p.value for p in points})
 
     def finish(self, metrics: dict[str, float], status: str) -> None:
-        """The metrics are those of step 0."""
+        """Ends the run; the metrics are logged at step 0."""
         self._send({(f"test/{name}", 0): value for name, value in metrics.items()})
         words = {"done": "FINISHED", "stopped": "KILLED", "failed": "FAILED"}
         self._client.set_terminated(self.id, words[status])
@@ -124,22 +127,22 @@ class _MLflow:
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
-        # It has no @ in names.
+        # MLflow allows no @ in names.
         metrics = [Metric(name.replace("@", "_at_"), value, now, step)
                    for (name, step), value in values.items()]  # fmt: skip
-        for first in range(0, len(metrics), 1000):  # the most that it takes at once
+        for first in range(0, len(metrics), 1000):  # MLflow's limit per request
             self._client.log_batch(self.id, metrics=metrics[first : first + 1000])
 
 
 TRACKERS: dict[str, Any] = {"wandb": _WandB, "mlflow": _MLflow}
-"""Name, which is the package's and the extra's -> what opens a run there."""
+"""Name of the service, which is also that of its package and of our extra -> its `Tracker`."""
 
 
 def check_trackers(names: Iterable[str]) -> None:
-    """Whether the packages are there; imports none of them.
+    """Checks that the packages of the services are installed, without importing them.
 
     Raises:
-      InputError: one is missing, or unknown.
+      InputError: a service is unknown, or its package is not installed.
     """
     for name in names:
         if name not in TRACKERS:
@@ -149,30 +152,32 @@ def check_trackers(names: Iterable[str]) -> None:
             raise InputError(f"--log-to {name}", found, expected)
 
 
-def tracked(events: Iterable[Any], names: Iterable[str], run_dir: str | Path) -> Iterator[Any]:
-    """Passes the events of `snm.training` on, and tells services.
+def tracked(events: Iterable[Event], names: Iterable[str], run_dir: str | Path) -> Iterator[Event]:
+    """Yields the events of `snm.training` unchanged, and logs them to services.
 
-    A service that fails while the run is under way is told of once and left alone: a run of hours
-    does not end for it. Its numbers are in `log.jsonl`.
+    A service that fails during the run is reported once and not used again, so that it does not end
+    the run. All numbers are in `log.jsonl`.
 
     Args:
-      events: of `snm.training`.
-      names: of TRACKERS.
-      run_dir: the same folder; the runs' ids are kept in its `trackers.json`.
+      events: from `snm.training`.
+      names: names of `TRACKERS`.
+      run_dir: the folder of the run; the services' ids are kept in its `trackers.json`.
 
     Raises:
-      InputError: a package that is missing, a service that cannot be reached at the start.
+      InputError: a package is not installed, or a service cannot be reached at the start.
     """
     names = list(dict.fromkeys(names))
     check_trackers(names)
     return _tracked(events, _Services(names, RunFolder(Path(run_dir)))) if names else iter(events)
 
 
-def _tracked(events: Iterable[Any], services: _Services) -> Iterator[Any]:
+def _tracked(events: Iterable[Event], services: _Services) -> Iterator[Event]:
     phase, metrics, status = "train", {}, "failed"
     try:
         for event in events:
-            if isinstance(event, Started | Finished):  # before, the run may still be refused
+            if isinstance(
+                event, Started | Finished
+            ):  # earlier events come before the checks of the run
                 services.open()
             if isinstance(event, Started):
                 phase = event.phase
@@ -192,74 +197,76 @@ def _tracked(events: Iterable[Any], services: _Services) -> Iterator[Any]:
 
 
 class _Services:
-    """Those that a run is logged to: what was told them, and what waits to be told."""
+    """The services that a run is logged to, and the numbers that are not sent yet."""
 
     def __init__(self, names: list[str], folder: RunFolder):
         self._names, self._folder = names, folder
-        # As the log is now: the run has not gone on yet.
-        self._past = list(_past(folder.log))
-        self._told = {(point.phase, point.name): point.step for point in self._past}
-        self._outs: dict[str, Tracker] | None = None
-        self._waiting: list[Point] = []
+        # Read now, before the run continues and appends to the log.
+        self._past = list(_past_points(folder.log))
+        self._last_steps = {(point.phase, point.name): point.step for point in self._past}
+        self._trackers: dict[str, Tracker] | None = None
+        self._pending: list[Point] = []
         self._notes: list[str] = []
         self._sent = time.monotonic()
 
     def open(self) -> None:
-        """Opens the runs, once; one that is new gets what the log has."""
-        if self._outs is not None:
+        """Opens a run in each service, once; a new run first receives the numbers of the log."""
+        if self._trackers is not None:
             return
-        self._outs = {}
+        self._trackers = {}
         place = self._folder.path / "trackers.json"
         ids = read_json(place) if place.exists() else {}
         settings = dataclasses.asdict(read_config(self._folder.config))
         about = {**settings, "data": str(read_json(self._folder.facts)["data"])}
         for name in self._names:
             try:
-                out = TRACKERS[name](self._folder.path, about, ids.get(name))
+                tracker = TRACKERS[name](self._folder.path, about, ids.get(name))
                 if name not in ids:
-                    out.log(self._past)
-            except Exception as error:  # whatever a service's client raises
-                raise InputError(
-                    f"--log-to {name}", _said(error), _EXPECTED.get(name, "a service that answers")
-                ) from error
-            self._outs[name] = out
-            ids[name] = out.id
+                    tracker.log(self._past)
+            except Exception as error:  # clients raise errors of any type
+                found = _first_line(error)
+                expected = _EXPECTED.get(name, "a service that answers")
+                raise InputError(f"--log-to {name}", found, expected) from error
+            self._trackers[name] = tracker
+            ids[name] = tracker.id
         write_json(place, ids)
 
     def take(self, points: Iterable[Point]) -> None:
-        """Keeps what was not told before a run went on; tells it every few seconds."""
+        """Collects numbers that the services do not have yet, and sends them every few seconds."""
         for point in points:
-            if point.step > self._told.get((point.phase, point.name), -1):
-                self._waiting.append(point)
+            if point.step > self._last_steps.get((point.phase, point.name), -1):
+                self._pending.append(point)
         if time.monotonic() - self._sent > _EVERY:
             self._send()
 
     def notes(self) -> list[str]:
-        """What a person should hear since the last time."""
-        said, self._notes = self._notes, []
-        return said
+        """The messages for the user since the last call."""
+        notes, self._notes = self._notes, []
+        return notes
 
     def finish(self, metrics: dict[str, float], status: str) -> None:
-        """Tells the rest, and ends the runs."""
+        """Sends the remaining numbers, and ends the runs."""
         self._send()
-        for name in list(self._outs or {}):
-            self._guarded(name, "finish", metrics, status)
+        for name in list(self._trackers or {}):
+            self._call(name, "finish", metrics, status)
 
     def _send(self) -> None:
-        waiting, self._waiting, self._sent = self._waiting, [], time.monotonic()
-        for name in list(self._outs or {}) if waiting else ():
-            self._guarded(name, "log", waiting)
+        pending, self._pending, self._sent = self._pending, [], time.monotonic()
+        for name in list(self._trackers or {}) if pending else ():
+            self._call(name, "log", pending)
 
-    def _guarded(self, name: str, action: str, *values: Any) -> None:
-        assert self._outs is not None
+    def _call(self, name: str, method: str, *values: Any) -> None:
+        """Calls a method of a tracker; if it fails, notes the error and drops the tracker."""
+        assert self._trackers is not None
         try:
-            getattr(self._outs[name], action)(*values)
-        except Exception as error:  # whatever a service's client raises
-            del self._outs[name]
-            self._notes.append(f"{name}: {_said(error)}; no more is logged there")
+            getattr(self._trackers[name], method)(*values)
+        except Exception as error:  # clients raise errors of any type
+            del self._trackers[name]
+            self._notes.append(f"{name}: {_first_line(error)}; no more is logged there")
 
 
 def _points(event: Any, phase: str) -> Iterator[Point]:
+    """The numbers of an event."""
     if isinstance(event, Stepped):
         if not math.isnan(event.loss):  # all of its steps were skipped
             yield Point(phase, "loss", event.loss, event.step)
@@ -268,12 +275,12 @@ def _points(event: Any, phase: str) -> Iterator[Point]:
             yield Point(phase, f"validation/{name}", value, event.step)
 
 
-def _past(log: Path) -> Iterator[Point]:
-    """The same of a log's lines; steps that were taken twice count once, as they were last."""
+def _past_points(log: Path) -> Iterator[Point]:
+    """The numbers of the events in a log, by step; of a repeated step, the last values."""
     found: dict[tuple[str, str, int], Point] = {}
     if log.exists():
         for line in log.read_text(encoding="utf-8").splitlines():
-            with contextlib.suppress(ValueError, KeyError, TypeError):  # cut off by a kill
+            with contextlib.suppress(ValueError, KeyError, TypeError):  # a line cut off by a kill
                 entry = json.loads(line)
                 kind, phase, step = entry["event"], entry["phase"], entry["step"]
                 event: Any = None
@@ -294,5 +301,5 @@ def _numbers(metrics: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def _said(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0][:200]

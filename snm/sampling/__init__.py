@@ -1,1 +1,1 @@
-"""Which labels a batch is scored against: one file a sampler, and the draw that they share."""
+"""Samplers of negatives, one a file; `samplers` holds them by name, `sample` what they draw."""

@@ -1,15 +1,53 @@
-"""The batch's own positives as candidates, with the logQ correction."""
+"""The positives of the batch as the negatives of all its points, with the logQ correction."""
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+from typing import Any, ClassVar
 
-import jax.numpy as jnp
 import numpy as np
 
+from snm.sampling.protocol import SamplerInputs
 from snm.sampling.sample import Array, Sample
 
-__all__ = ["in_batch", "in_batch_log_weights"]
+__all__ = ["InBatchSampler", "in_batch", "in_batch_log_weights"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class InBatchSampler:
+    """Takes the distinct positives of each batch; nothing is drawn at random.
+
+    Attributes:
+      num_labels: K.
+      label_log_weights: float32 [K], from `in_batch_log_weights`.
+    """
+
+    needs_label_frequency: ClassVar[bool] = True
+    needs_batch_positives: ClassVar[bool] = True
+
+    num_labels: int
+    label_log_weights: np.ndarray[Any, Any]
+
+    @classmethod
+    def build(cls, inputs: SamplerInputs) -> InBatchSampler:
+        """The sampler of a run; its samples have min(T, K) slots instead of `inputs.size`."""
+        sizes = inputs.num_points, inputs.batch_size
+        return cls(inputs.num_labels, in_batch_log_weights(inputs.frequency, *sizes))
+
+    def on_host(self, step: int, positives: np.ndarray[Any, Any] | None) -> Sample:
+        """The sample of a batch by its positives, int32 [T]; `step` is not read."""
+        return self._sample(positives)
+
+    def on_device(self, step: Array, positives: Array | None) -> Sample:
+        """The same in JAX."""
+        return self._sample(positives)
+
+    def _sample(self, positives: Array | None) -> Sample:
+        if positives is None:
+            raise ValueError("in-batch sampling needs the positives of the batch; found None")
+        size = min(positives.size, self.num_labels)
+        weights = self.label_log_weights
+        return in_batch(positives, size, self.num_labels, label_log_weights=weights)
 
 
 def in_batch(
@@ -17,10 +55,12 @@ def in_batch(
 ) -> Sample:
     """The distinct positives of a batch as the candidates of all its points ("in-batch negatives").
 
-    There is no surplus label: `drop` is S.
+    There is no surplus label: `drop` is S. Every operation is one that NumPy and JAX share, on
+    shapes known at compile time, so one function serves the host and the device.
 
     Args:
-      labels: int32, any shape: the positives of the batch. Entries outside 0 .. K-1 are padding.
+      labels: int32, any shape, of NumPy or JAX: the positives of the batch. Entries outside
+        0 .. K-1 are padding.
       size: S, static: at least the number of distinct positives in any batch. If a batch had
         more, those with the highest ids would be missing; `min(labels.size, num_labels)` always
         suffices.
@@ -29,17 +69,22 @@ def in_batch(
         `in_batch_log_weights`.
 
     Returns:
-      A sample with S = `size` slots.
+      A sample with S = `size` slots, arrays of the library that `labels` is of.
     """
-    labels = jnp.asarray(labels, jnp.int32).reshape(-1)
-    labels = jnp.where((labels >= 0) & (labels < num_labels), labels, num_labels)
-    ids = jnp.unique(labels, size=size, fill_value=num_labels)
-    drop = jnp.asarray(size, jnp.int32)
+    xp: Any = labels.__array_namespace__()
+    labels = xp.asarray(labels, dtype=np.int32).reshape(-1)
+    labels = xp.where((labels >= 0) & (labels < num_labels), labels, num_labels)
+    # Slots past the labels keep the value that pads; so do repeated labels, sorted to the end.
+    labels = xp.concatenate([labels, xp.full(max(size - labels.size, 0), num_labels, np.int32)])
+    ordered = xp.sort(labels)
+    repeated = xp.concatenate([xp.zeros(1, bool), ordered[1:] == ordered[:-1]])
+    ids = xp.sort(xp.where(repeated, num_labels, ordered))[:size]
+    drop = xp.asarray(size, dtype=np.int32)
     if label_log_weights is None:
         return Sample(ids, drop)
-    weights = jnp.asarray(label_log_weights, jnp.float32)
-    found = weights.at[ids].get(mode="fill", fill_value=-jnp.inf)
-    return Sample(ids, drop, found)
+    weights = xp.asarray(label_log_weights, dtype=np.float32)
+    found = weights[xp.minimum(ids, num_labels - 1)]
+    return Sample(ids, drop, xp.where(ids < num_labels, found, np.float32(-np.inf)))
 
 
 def in_batch_log_weights(

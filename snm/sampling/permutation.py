@@ -1,11 +1,11 @@
-"""A keyed permutation of 0 .. K-1 whose values cost the same at any K: labels without replacement.
+"""A keyed permutation of 0 .. K-1, to draw labels without replacement at a cost independent of K.
 
-A generalised Feistel network (Black and Rogaway, 2002): write i as the pair (i // b, i mod b) of
-an a x b grid and let each half in turn shift the other by a keyed hash of itself. Every round can
-be undone, so the whole is a permutation of the grid whatever the hash is. Where K is less than
-a * b, cycle walking applies it again until the value is below K. The grid is nearly square and
-at most a - 1 cells larger than K, so that for large K hardly any value walks; a power of two would
-leave out up to half of the values, and the slowest of them would hold up all.
+It is a generalised Feistel network (Black and Rogaway, 2002). Write i as the pair (i // b, i mod b)
+on an a x b grid; in each round, one half is shifted by a keyed hash of the other. Every round is
+invertible, so the network permutes the grid for any hash. If K < a * b, values of K and above are
+permuted again until they fall below K (cycle walking). The grid is nearly square and at most a - 1
+cells larger than K, so that for large K hardly any value has to walk. A grid of 2^n cells would
+send up to half of the values around, and all of them would wait for the slowest.
 """
 
 from __future__ import annotations

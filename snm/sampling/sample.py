@@ -1,36 +1,45 @@
-"""(seed, step) -> the labels that a batch is compared with, and which of them a term leaves out.
+"""The labels drawn for a batch, and the slot of them that each term leaves out.
 
-Every sampler is a pure function of (seed, step): there is nothing of it to checkpoint, and a step
-can be repeated alone. A batch shares one draw, so that scoring it is one matrix product; each
-(point, positive) term then leaves out exactly one slot of the draw, named by `excluded_slots`.
+Samplers are pure functions of (seed, step): a checkpoint holds nothing of them, and any step can be
+repeated alone. All terms of a batch share one draw, so that scoring it is one matrix product. Each
+(point, positive) term then leaves out one slot of the draw: the one that `excluded_slots` returns.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["Sample", "excluded_slots", "slots_of"]
+__all__ = [
+    "STREAM",
+    "Array",
+    "Sample",
+    "excluded_slots",
+    "host_rng",
+    "sample_of_draws",
+    "slots_of",
+]
 
 Array = jax.Array | np.ndarray[Any, Any]
 
-# Parts the random numbers of this file from those that others derive from the same seed.
-_STREAM = 0x534E4D
+STREAM = 0x534E4D
+"""Separates the random numbers of samplers from others that are derived from the same seed."""
 
 
 class Sample(NamedTuple):
-    """One draw of labels, shared by all terms of a batch. S slots, fixed at compile time.
+    """One draw of labels, shared by all terms of a batch: S slots, fixed at compile time.
 
     Attributes:
-      ids: int32 [S], ascending: the labels drawn. Slots left over come last and hold
-        `num_labels`, which is no label.
+      ids: int32 [S], ascending: the labels drawn. Unused slots come last and hold `num_labels`,
+        which is not a label.
       drop: int32 scalar: the slot that a term leaves out when its positive is not among `ids`.
-        S, one past the last slot, stands for none: such a sample has no surplus label.
+        S, one past the last slot, leaves out none.
       log_weights: float32 [S], or None for zeros: what a sampled softmax adds to the score of the
-        negative in each slot (natural logarithm; -inf in slots left over).
+        negative in each slot (natural logarithm; -inf in unused slots).
     """
 
     ids: Array
@@ -43,7 +52,7 @@ def slots_of(ids: Array, labels: Array) -> jax.Array:
 
     Args:
       ids: int32 [S], ascending (`Sample.ids`).
-      labels: int32, any shape. A label equal to the value that pads `ids` finds a padded slot.
+      labels: int32, any shape. A label equal to the value that pads `ids` finds an unused slot.
 
     Returns:
       int32, the shape of `labels`: the first slot that holds the label, or -1.
@@ -53,19 +62,51 @@ def slots_of(ids: Array, labels: Array) -> jax.Array:
     return jnp.where(ids[slots] == labels, slots, -1).astype(jnp.int32)
 
 
-def excluded_slots(sample: Sample, labels: Array) -> jax.Array:
-    """The one slot that each term leaves out: its positive's, or `sample.drop`.
+def excluded_slots(sample: Sample, labels: Array, *, slots: Array | None = None) -> jax.Array:
+    """The slot that each term leaves out: that of its positive, or else `sample.drop`.
 
     Args:
       sample: the draw of the batch.
       labels: int32, any shape: the positive of each term.
+      slots: `slots_of(sample.ids, labels)`, where the caller has it; None searches for it.
 
     Returns:
       int32, the shape of `labels`, from 0 to S; S leaves nothing out.
     """
-    slots = slots_of(sample.ids, labels)
+    slots = slots_of(sample.ids, labels) if slots is None else jnp.asarray(slots)
     return jnp.where(slots >= 0, slots, jnp.asarray(sample.drop, jnp.int32))
 
 
-def _host_rng(seed: int, step: int) -> np.random.Generator:
-    return np.random.default_rng(np.random.SeedSequence([seed, _STREAM, step]))
+def host_rng(seed: int, step: int) -> np.random.Generator:
+    """NumPy's generator for the draw of one step."""
+    return np.random.default_rng(np.random.SeedSequence([seed, STREAM, step]))
+
+
+def sample_of_draws(
+    drawn: np.ndarray[Any, Any],
+    num_labels: int,
+    log_q: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]],
+) -> Sample:
+    """The sample of independent draws with replacement; a repeated label takes one slot.
+
+    With c_j of S draws of label j, slot j carries log(c_j) - log(S q_j) (Bengio and Senecal,
+    2008; "logQ" of Yi et al., 2019). So sum_slots exp(log_weights) f(ids) is the mean over the
+    draws of f / q, whose expectation is the sum of f over all K labels: the sampled partition
+    function is unbiased. That holds without the positive's slot too, so there is no surplus label:
+    `drop` is S.
+
+    Args:
+      drawn: int [S], labels from 0 to K-1.
+      num_labels: K.
+      log_q: int [m] labels -> float64 [m], the logarithm of each one's probability in one draw.
+
+    Returns:
+      A sample with S NumPy slots; those beyond the distinct labels are unused.
+    """
+    size = len(drawn)
+    distinct, counts = np.unique(drawn, return_counts=True)
+    ids = np.full(size, num_labels, np.int32)
+    ids[: len(distinct)] = distinct
+    log_weights = np.full(size, -np.inf, np.float32)
+    log_weights[: len(distinct)] = np.log(counts / size) - log_q(distinct)
+    return Sample(ids, np.asarray(size, np.int32), log_weights)

@@ -2,24 +2,62 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any, ClassVar
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from snm.sampling.permutation import permuted
-from snm.sampling.sample import _STREAM, Array, Sample, _host_rng
+from snm.sampling.protocol import SamplerInputs
+from snm.sampling.sample import STREAM, Array, Sample, host_rng
 
-__all__ = ["uniform_device", "uniform_host"]
+__all__ = ["UniformSampler", "uniform_device", "uniform_host"]
+
+
+@dataclasses.dataclass(frozen=True)
+class UniformSampler:
+    """Draws labels uniformly, without replacement: the sampling of Reddi et al. (2019).
+
+    The host and the device draw by the same law from different streams: NumPy's algorithms branch
+    on the numbers drawn, which a compiled program of fixed shapes cannot.
+
+    Attributes:
+      num_labels: K.
+      size: B + 1, from 1 to K.
+      seed: the seed of the run, >= 0.
+    """
+
+    needs_label_frequency: ClassVar[bool] = False
+    needs_batch_positives: ClassVar[bool] = False
+
+    num_labels: int
+    size: int
+    seed: int
+
+    @classmethod
+    def build(cls, inputs: SamplerInputs) -> UniformSampler:
+        """The sampler of a run."""
+        return cls(inputs.num_labels, inputs.size, inputs.seed)
+
+    def on_host(self, step: int, positives: np.ndarray[Any, Any] | None = None) -> Sample:
+        """`uniform_host`; `positives` is not read."""
+        return uniform_host(self.seed, step, self.num_labels, self.size)
+
+    def on_device(self, step: Array, positives: Array | None = None) -> Sample:
+        """`uniform_device`; `positives` is not read."""
+        return uniform_device(self.seed, step, self.num_labels, self.size)
 
 
 def uniform_host(seed: int, step: int, num_labels: int, size: int) -> Sample:
     """Draws `size` of `num_labels` labels uniformly, without replacement, with NumPy.
 
-    For B negatives ask for size = B + 1. The wanted law: draw B + 1 labels in uniformly random
-    order; leave out the positive if it is among them, else the last; what remains is uniform over
-    the B-subsets of the other labels. Only the set and its last member matter, and given the set
-    the last member is uniform in it. So a uniform set and a uniform `drop` slot have the same
-    law, and nothing needs shuffling.
+    For B negatives, ask for size = B + 1. Draw B + 1 labels in uniformly random order and leave
+    out the positive if it is among them, else the last one: what remains is uniform over the
+    B-subsets of the other labels. Only the set and its last member matter, and given the set, the
+    last member is uniform in it. So a uniform set and a uniform `drop` slot follow the same law,
+    and nothing has to be shuffled.
 
     The cost is O(size log size) at any number of labels: NumPy switches between Floyd's sampling
     (Bentley and Floyd, 1987) and a partial shuffle, which it uses only where size > K / 50.
@@ -31,13 +69,13 @@ def uniform_host(seed: int, step: int, num_labels: int, size: int) -> Sample:
       size: B + 1, from 1 to K; K gives every label.
 
     Returns:
-      A sample with S = `size` NumPy slots, none left over, and no `log_weights`.
+      A sample with S = `size` NumPy slots, none unused, and no `log_weights`.
 
     Raises:
       ValueError: `size` is not from 1 to K.
     """
     _check_size(num_labels, size)
-    rng = _host_rng(seed, step)
+    rng = host_rng(seed, step)
     drop = np.asarray(rng.integers(size), np.int32)
     if size == num_labels:
         return Sample(np.arange(num_labels, dtype=np.int32), drop)
@@ -63,13 +101,13 @@ def uniform_device(seed: int | Array, step: int | Array, num_labels: int, size: 
       size: B + 1, from 1 to K; static. K gives every label.
 
     Returns:
-      A sample with S = `size` slots, none left over, and no `log_weights`.
+      A sample with S = `size` slots, none unused, and no `log_weights`.
 
     Raises:
       ValueError: `size` is not from 1 to K, or K is above 2^31 - 1.
     """
     _check_size(num_labels, size)
-    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), _STREAM), step)
+    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), STREAM), step)
     if size == num_labels:
         drop = jax.random.randint(key, (), 0, size, jnp.int32)
         return Sample(jnp.arange(num_labels, dtype=jnp.int32), drop)

@@ -1,36 +1,73 @@
-"""Runs `snm serve` until it is told to stop."""
+"""`snm serve`: answers until it is stopped."""
 
 from __future__ import annotations
 
+import dataclasses
 import socket
+from pathlib import Path
+from typing import Annotated
 
-from rich.text import Text
+from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from snm.errors import InputError
-from snm.export.index import IndexedPredictor
-from snm.model.predictor import Predictor
-from snm.runs.load import load
-from snm.serve.command import Serve
-from snm.system.terminal import console
+from snm.serve.limits import Limits
 
-__all__ = ["run_server"]
+__all__ = ["Serve"]
 
 
-def run_server(options: Serve) -> None:
-    """Listens, warms up, and answers until SIGINT or SIGTERM; then ends what is under way.
+@dataclasses.dataclass
+class Serve:
+    """Answer over HTTP: POST /predict; GET /health, /metrics, /docs (OpenAPI), and a page at /.
+
+    Waiting requests are answered in one batch. There is no authentication; by default the server
+    listens on this machine only (see --host).
+
+    For example:
+
+      snm serve runs/articles
+      snm serve runs/eurlex --port 9000 --index out/index
+      curl -d '{"texts": ["some words"], "k": 3}' localhost:8080/predict
+      curl -d '{"features": [{"3": 1, "17": 2.5}]}' localhost:8080/predict
+    """
+
+    run: Annotated[Positional[Path], arg(metavar="RUN")]
+    """Folder of a run."""
+    index: Path | None = None
+    """Index written by `snm export`, used instead of exact search."""
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: int = 8080
+    """Port to listen on; 0 selects a free one."""
+    grace: int = 30
+    """Seconds that open requests have to finish when the server is stopped."""
+    limits: OmitArgPrefixes[Limits] = dataclasses.field(default_factory=Limits)
+    """Limits of the requests."""
+
+    def __call__(self) -> None:
+        """Runs the verb."""
+        from snm.system.cache_folder import keep_programs
+
+        keep_programs()
+        _run(self)
+
+
+def _run(options: Serve) -> None:
+    """Listens, compiles, and answers until SIGINT or SIGTERM; then finishes open requests.
 
     Raises:
-      InputError: no run, an index of another one, an address that cannot be listened on, a
-        package that is missing.
+      InputError: no run, an index of another run, an address that cannot be used, or a missing
+        package.
     """
-    for flag, value in (
-        ("--max-k", options.max_k),
-        ("--max-points", options.max_points),
-        ("--max-bytes", options.max_bytes),
-        ("--queue", options.queue),
-    ):
+    from rich.text import Text
+
+    from snm.export.index import IndexedPredictor
+    from snm.model.predictor import Predictor
+    from snm.runs.load import load
+    from snm.system.terminal import console
+
+    for name, value in dataclasses.asdict(options.limits).items():
         if value < 1:
-            raise InputError(flag, str(value), "1 or more")
+            raise InputError("--" + name.replace("_", "-"), str(value), "1 or more")
     try:
         import uvicorn
 
@@ -44,7 +81,7 @@ def run_server(options: Serve) -> None:
         predictor = IndexedPredictor.open(options.index, predictor)
     listening = _listen(options.host, options.port)
     host, port = listening.getsockname()[:2]
-    app = make_app(predictor, options)
+    app = make_app(predictor, options.limits)
     server = uvicorn.Server(
         uvicorn.Config(
             app,

@@ -1,1 +1,7 @@
-"""Files, locks, signals, memory, terminal, versions: what any program needs."""
+"""Utilities that know nothing of machine learning: files, locks, signals, memory, terminal.
+
+Public names: `cache_folder.folder`, `cache_folder.keep_programs`, `files.made_whole`,
+`files.write_whole`, `locks.locked`, `memory.peak_memory`, `memory.resident_memory`,
+`memory.available_memory`, `signals.stop_wished`, `terminal.console`, `terminal.say`,
+`versions.surroundings`, `versions.machine`, `versions.versions`.
+"""

@@ -1,4 +1,4 @@
-"""Where compiled programs are kept from one start to the next."""
+"""Locates the cache folder and enables JAX's persistent compilation cache in it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["folder", "keep_programs"]
 
 
 def keep_programs() -> None:
-    """Lets jax keep compiled programs beside the parsed data: the second start is quick."""
+    """Makes JAX store compiled programs in the cache folder, so that later starts are faster."""
     import jax  # here, since reading data needs no jax
 
     place = folder("default")
@@ -19,7 +19,10 @@ def keep_programs() -> None:
 
 
 def folder(cache: Path | Literal["default"] | None) -> Path | None:
-    """The cache's folder: as given, or the default one; it need not exist."""
+    """The cache folder: `cache` itself, or for `default` the user's folder; it need not exist.
+
+    The default is `$SNM_CACHE`, else `$XDG_CACHE_HOME/snm`, else `~/.cache/snm`, else None.
+    """
     if cache != "default":
         return cache
     if place := os.environ.get("SNM_CACHE"):
@@ -28,5 +31,5 @@ def folder(cache: Path | Literal["default"] | None) -> Path | None:
         return Path(place) / "snm"
     try:
         return Path.home() / ".cache" / "snm"
-    except RuntimeError:  # an account without a home
+    except RuntimeError:  # the account has no home folder
         return None

@@ -1,4 +1,4 @@
-"""Files and new folders appear whole, or not at all."""
+"""Writes files and folders atomically: they appear complete or not at all."""
 
 from __future__ import annotations
 
@@ -14,31 +14,32 @@ __all__ = ["made_whole", "write_whole"]
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Writes a text beside a file, in UTF-8 with ends of lines as they are, and renames it."""
-    beside = path.with_suffix(".partial")
-    beside.write_text(text, encoding="utf-8", newline="\n")
-    beside.replace(path)
+    """Writes a text file atomically, as UTF-8 with unchanged line ends."""
+    partial = path.with_suffix(".partial")
+    partial.write_text(text, encoding="utf-8", newline="\n")
+    partial.replace(path)
 
 
 @contextlib.contextmanager
 def made_whole(flag: str, out: Path) -> Iterator[Path]:
-    """A path beside `out` to make a folder at, which takes its name at the end of the block.
+    """Yields a temporary path for a folder, which is renamed to `out` at the end of the block.
 
-    Whatever ends the block early leaves nothing.
+    If the block raises, the temporary folder is removed.
 
     Args:
-      flag: by which `out` was asked for.
-      out: the folder that there will be.
+      flag: the command-line flag that names `out`, for error messages.
+      out: the folder to create.
 
     Raises:
-      InputError: the file system refuses, for example for want of room or of a right.
+      InputError: the file system refuses, for example because the disk is full or for lack of
+        permission.
     """
-    beside = out.with_name(f".{os.getpid()}.{out.name}")
+    partial = out.with_name(f".{os.getpid()}.{out.name}")
     try:
-        yield beside
-        beside.rename(out)
+        yield partial
+        partial.rename(out)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise InputError(f"{flag} {out}", reason, "a folder that can be made") from error
+        raise InputError(f"{flag} {out}", reason, "a folder that can be created") from error
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(partial, ignore_errors=True)

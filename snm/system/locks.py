@@ -1,4 +1,4 @@
-"""One process at a time: locks that the system gives back however their holder ends."""
+"""File locks between processes; the system releases them when the holder ends, even by a crash."""
 
 from __future__ import annotations
 
@@ -15,24 +15,26 @@ from snm.errors import InputError
 __all__ = ["LOCK", "locked"]
 
 LOCK = ".lock"
-"""Name of the file in a locked folder; it stays there and means nothing by itself."""
+"""Name of the lock file in a locked folder. The file remains; its presence alone means nothing."""
 
 
 @contextmanager
 def locked(path: Path, where: str, *, wait: bool = False) -> Iterator[None]:
-    """Holds a lock for this process, by flock(2); the system gives it back when that is gone.
+    """Holds an exclusive lock for the duration of the block, by flock(2).
 
     Args:
-      path: the lock's file, which is made with its folder; `folder / LOCK` stands for a folder.
-      where: what an error calls it, for example `--run-dir runs/a`.
-      wait: for another process to let go, instead of refusing.
+      path: the lock file, which is created along with its folder; use `folder / LOCK` to lock a
+        folder.
+      where: the location in error messages, for example `--run-dir runs/a`.
+      wait: whether to wait until another process releases the lock, instead of raising.
 
     Raises:
-      InputError: another process holds it (which one is said), or it cannot be written to.
+      InputError: another process holds the lock (the message names it), or the file cannot be
+        written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Not truncated before the lock is ours: it names the holder.
+        # Mode a+ does not truncate: until this process holds the lock, the file names the holder.
         file = path.open("a+", encoding="utf-8")
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
@@ -44,9 +46,9 @@ def locked(path: Path, where: str, *, wait: bool = False) -> Iterator[None]:
             file.seek(0)
             holder = file.read(200).strip() or "another process"
             found = f"a folder in use by {holder}"
-            raise InputError(where, found, "a folder of its own, or patience") from error
-        except OSError as error:  # a network disk without locks: better unlocked than not at all
-            warnings.warn(f"{path}: no lock to be had ({error.strerror})", stacklevel=3)
+            raise InputError(where, found, "a folder that no other process uses") from error
+        except OSError as error:  # for example a network disk without locks: go on unlocked
+            warnings.warn(f"{path}: cannot be locked ({error.strerror})", stacklevel=3)
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
         file.flush()

@@ -1,4 +1,4 @@
-"""How much memory this process holds, without jax."""
+"""Measures the memory of this process, without JAX."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = [
 
 
 def peak_memory() -> int:
-    """Bytes at the peak.
+    """The peak resident memory in bytes.
 
-    On Linux the peak that getrusage tells begins with that of the process which started this one,
-    so the kernel's own account is read where there is one.
+    On Linux, the peak from getrusage includes that of the parent process before exec, so
+    `/proc/self/status` is preferred.
     """
     found = _status("VmHWM")
     if found is not None:
@@ -30,27 +30,28 @@ def peak_memory() -> int:
 
 
 def resident_memory() -> int:
-    """Bytes now; elsewhere than on Linux those at the peak."""
+    """The resident memory in bytes; the peak on systems other than Linux."""
     found = _status("VmRSS")
     return peak_memory() if found is None else found
 
 
 def available_memory() -> int:
-    """Bytes that this process may still take: of the machine, or of its control group."""
-    rooms = []
+    """The bytes that this process can still allocate on its machine or control group."""
+    limits = []
     with contextlib.suppress(OSError, ValueError, IndexError):
         text = Path("/proc/meminfo").read_text(encoding="ascii")
-        rooms.append(int(text.split("MemAvailable:")[1].split()[0]) * 1024)
+        limits.append(int(text.split("MemAvailable:")[1].split()[0]) * 1024)
     with contextlib.suppress(OSError, ValueError):
         group = Path("/sys/fs/cgroup")
         limit = int((group / "memory.max").read_text(encoding="ascii"))
-        rooms.append(limit - int((group / "memory.current").read_text(encoding="ascii")))
+        limits.append(limit - int((group / "memory.current").read_text(encoding="ascii")))
     with contextlib.suppress(OSError, ValueError):
-        rooms.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    return max(min(rooms), 0) if rooms else 0
+        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    return max(min(limits), 0) if limits else 0
 
 
 def _status(field: str) -> int | None:
+    """A field of `/proc/self/status` in bytes, or None if the system has no such file."""
     status = Path("/proc/self/status")
     if not status.exists():
         return None
@@ -61,6 +62,6 @@ def _status(field: str) -> int | None:
 
 
 def reset_peak() -> None:
-    """Lets `peak_memory` begin again at what is held now, where the kernel can do that."""
+    """Resets `peak_memory` to the current resident memory, if the kernel supports it."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")

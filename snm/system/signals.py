@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT as a wish to stop: the first is granted in order, the second at once."""
+"""Handles SIGTERM and SIGINT: the first requests an orderly stop, the second ends the process."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 def stop_wished(
     on_first: Callable[[signal.Signals], None], on_second: Callable[[], None]
 ) -> Iterator[Callable[[], bool]]:
-    """While it is open, the first of `SIGNALS` is remembered and the second ends the process.
+    """Within the block, remembers the first of `SIGNALS` and ends the process at the second.
 
-    Python's own handlers wait until the main thread comes back from compiled code, which may take
-    minutes; so a thread of its own hears of signals as they come.
+    Python runs its signal handlers only when the main thread returns from compiled code, which can
+    take minutes. So a separate thread receives the signals as they arrive.
 
     Args:
-      on_first: told of the first signal, in that thread.
-      on_second: called before the process ends with status 128 + the signal's number.
+      on_first: called with the first signal, in that thread.
+      on_second: called at the second signal, before the process exits with status 128 + its number.
 
     Yields:
-      Whether a signal has come. In another thread than the main one, which alone may set handlers,
-      signals keep their old meaning, and the answer is always no.
+      A function that tells whether a signal has arrived. Outside the main thread, where Python
+      cannot set handlers, signals keep their handlers and the function returns False.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
     wished = threading.Event()
-    hearing, telling = socket.socketpair()
-    telling.setblocking(False)
+    receiver, sender = socket.socketpair()
+    sender.setblocking(False)
 
-    def hear() -> None:
-        while numbers := hearing.recv(16):
+    def receive() -> None:
+        while numbers := receiver.recv(16):
             for number in numbers:
                 if number not in SIGNALS:
                     continue
@@ -49,17 +49,17 @@ def stop_wished(
                 wished.set()
                 on_first(signal.Signals(number))
 
-    # A handler must be there for the signal to be told, but has nothing to do.
+    # Python writes to the wakeup descriptor only for signals that have a handler.
     old = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}
-    told_before = signal.set_wakeup_fd(telling.fileno(), warn_on_full_buffer=False)
-    thread = threading.Thread(target=hear, name="signals", daemon=True)
+    old_descriptor = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
+    thread = threading.Thread(target=receive, name="signals", daemon=True)
     thread.start()
     try:
         yield wished.is_set
     finally:
-        signal.set_wakeup_fd(told_before)
+        signal.set_wakeup_fd(old_descriptor)
         for number, handler in old.items():
             signal.signal(number, handler)
-        telling.close()
+        sender.close()
         thread.join()
-        hearing.close()
+        receiver.close()

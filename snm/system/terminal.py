@@ -1,4 +1,4 @@
-"""What verbs show people with: one console, a bar, and a sign of waiting where a terminal is."""
+"""Terminal output of the commands: a shared console, progress bars and a wait indicator."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ console = Console(highlight=False, markup=False)
 
 
 def say(text: str) -> None:
-    """A line that may hold a long path, which stays in one piece."""
+    """Prints a line without wrapping it, so that long paths stay in one piece."""
     console.print(text, soft_wrap=True)
 
 
 def displayed(value: Any) -> str:
-    """A number with its thousands apart, and what holds several, in words."""
+    """Formats a value as text: numbers with thousands separators, containers item by item."""
     if isinstance(value, dict):
         return "\n".join(f"{key}: {displayed(inner)}" for key, inner in value.items())
     if isinstance(value, list | tuple):
@@ -43,7 +43,7 @@ def displayed(value: Any) -> str:
 
 
 def progress_bar(counted: bool = True) -> Progress:
-    """A bar of progress, or only a text that changes; nothing where no terminal is."""
+    """A progress bar, or a spinner with text if not `counted`; silent without a terminal."""
     columns = [SpinnerColumn(), TextColumn("{task.description}", markup=False)]
     if counted:
         columns += [BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()]
@@ -53,7 +53,7 @@ def progress_bar(counted: bool = True) -> Progress:
 
 @contextlib.contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """Says what is being waited for, on a terminal."""
+    """Shows a status line during the block, if the output is a terminal."""
     if not console.is_terminal:
         yield
         return

@@ -1,4 +1,4 @@
-"""Versions and machine that a result was made with."""
+"""Describes the software versions and the machine that produced a result."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import jax
 
 from snm.system.memory import peak_memory
 
-__all__ = ["machine", "versions"]
+__all__ = ["machine", "surroundings", "versions"]
 
 
 def surroundings() -> dict[str, Any]:
-    """Versions, the device, and the peak memory of this process in bytes."""
+    """`machine`, and the peak memory of this process on host and device in bytes."""
     stats = jax.local_devices()[0].memory_stats() or {}
     return {
         "peak_memory_bytes": peak_memory(),
@@ -24,7 +24,7 @@ def surroundings() -> dict[str, Any]:
 
 
 def machine() -> dict[str, Any]:
-    """Versions, the device, and the architecture of the processor."""
+    """The software versions, the JAX device and the processor architecture."""
     device = jax.local_devices()[0]
     return {
         "versions": versions(),
@@ -34,7 +34,7 @@ def machine() -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Of Python and of the libraries that the bits of a run depend on."""
+    """The versions of Python and of the libraries that the results depend on."""
     packages = ("snm", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "scipy")
     return {
         "python": platform.python_version(),

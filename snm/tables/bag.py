@@ -1,4 +1,12 @@
-"""Embedding bags: weighted sums of table rows, a CPU and an accelerator form."""
+"""Computes embedding bags: weighted sums of table rows.
+
+A table has up to millions of rows, of which a batch reads a few thousand. The sum reads the named
+rows only, in O(entries) time.
+
+CPU and accelerators need different code. On a CPU, a loop over entries that moves one row at a time
+through the cache is several times faster than a gather that first writes all rows to memory. On an
+accelerator the same loop would run on one thread. `jax.lax.platform_dependent` selects the form.
+"""
 
 from __future__ import annotations
 
@@ -9,37 +17,37 @@ from jax import lax
 from snm.tables.rounding import as_float
 from snm.tables.table import SparseRows, entry_rows
 
-__all__ = ["bag", "bag_gather", "bag_loop"]
+__all__ = ["embedding_bag", "embedding_bag_gather", "embedding_bag_loop"]
 
 
-_UNROLL_SUM = 8  # entries a turn of the loop over a long row
+_UNROLL_SUM = 8  # entries per iteration of the loop over one long row
+_VECTOR_ENTRIES = 16  # entries that all rows of a block add in one fused operation
+# The smallest fraction of real entries at which the fused operation beats the loop. It must include
+# 1 in 16, which is what blocks of 17 entries per row leave for the second pass.
+_MIN_FILL = 0.06
 
 
-_TOGETHER = 16  # entries that each row of a block takes at once
-
-
-_ENOUGH = 0.06  # of these must be real, or a loop is quicker; 1 of 16 is, as in pairs of 17 a row
-
-
-def bag(table: jax.Array, block: SparseRows) -> jax.Array:
+def embedding_bag(table: jax.Array, block: SparseRows) -> jax.Array:
     """Weighted sums of table rows: out[i] = sum over entries p of row i of value_p * table[id_p].
 
     Args:
-      table: [N, dim] rows as a table keeps them.
+      table: [N, dim] rows in their storage type, float32 or the uint16 bits of bfloat16.
       block: sparse [n, N] matrix.
 
     Returns:
       float32 [n, dim].
     """
-    return lax.platform_dependent(table, block, cpu=bag_loop, default=bag_gather)
+    return lax.platform_dependent(
+        table, block, cpu=embedding_bag_loop, default=embedding_bag_gather
+    )
 
 
-def bag_loop(table: jax.Array, block: SparseRows) -> jax.Array:
-    """`bag` as a CPU likes it: rows of the table through the cache, each read where it is added.
+def embedding_bag_loop(table: jax.Array, block: SparseRows) -> jax.Array:
+    """The CPU form of `embedding_bag`: reads each table row where it is added, through the cache.
 
-    As long as some rows in a hundred have entries left, all take sixteen at once in one fused
-    operation, which the cores share; what is left of long rows is added by a loop, which one core
-    runs. Either way a row's entries are added in their order.
+    While enough rows of the block have entries left, all of them add their next 16 in one fused
+    operation that uses all cores. A loop on one core then adds the rest of the long rows. In both
+    cases the entries of a row are added in their order.
     """
     ids, values, starts = block
     n, dim = starts.shape[0] - 1, table.shape[1]
@@ -48,19 +56,19 @@ def bag_loop(table: jax.Array, block: SparseRows) -> jax.Array:
     begin, end = starts[:-1], starts[1:]
 
     def enough_left(carry: tuple[jax.Array, jax.Array]) -> jax.Array:
-        left = jnp.clip(end - begin - carry[0], 0, _TOGETHER)
-        return jnp.sum(left) > _ENOUGH * _TOGETHER * n
+        left = jnp.clip(end - begin - carry[0], 0, _VECTOR_ENTRIES)
+        return jnp.sum(left) > _MIN_FILL * _VECTOR_ENTRIES * n
 
     def all_rows(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         done, out = carry
-        for u in range(_TOGETHER):
+        for u in range(_VECTOR_ENTRIES):
             place = begin + done + u
-            # A row that has no more repeats its last, which is in the cache, with the value 0.
+            # A row without further entries repeats its last one, which is cached, with value 0.
             entry = jnp.maximum(jnp.minimum(place, end - 1), 0)
             value = jnp.where(place < end, values[entry], 0)
             rows = as_float(table.at[ids[entry]].get(mode="promise_in_bounds"))
             out += value[:, None] * rows
-        return done + _TOGETHER, out
+        return done + _VECTOR_ENTRIES, out
 
     def one_row(i: jax.Array, out: jax.Array) -> jax.Array:
         def some_entries(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -78,14 +86,14 @@ def bag_loop(table: jax.Array, block: SparseRows) -> jax.Array:
 
     start = (jnp.int32(0), jnp.zeros((n, dim), values.dtype))
     done, out = lax.while_loop(enough_left, all_rows, start)
-    # A row without entries repeated another's last; 0 times a NaN there would spoil it.
+    # An empty row repeated the entry of another row; if that is NaN, 0 * NaN must not stay here.
     out = jnp.where((begin < end)[:, None], out, 0)
     last = jnp.where(jnp.max(end - begin) > done, n, 0)
     return lax.fori_loop(0, last, one_row, out)
 
 
-def bag_gather(table: jax.Array, block: SparseRows) -> jax.Array:
-    """`bag` as an accelerator likes it: all rows written out, then added up."""
+def embedding_bag_gather(table: jax.Array, block: SparseRows) -> jax.Array:
+    """The accelerator form of `embedding_bag`: gathers all rows, then sums each segment."""
     terms = block.values[:, None] * as_float(table[block.ids])
     n = block.starts.shape[0] - 1
     return jax.ops.segment_sum(terms, entry_rows(block), n, indices_are_sorted=True)

@@ -1,8 +1,14 @@
-"""Row optimisers: from a row's gradient to its step."""
+"""Row optimisers: turn the gradient of each touched row into its step.
+
+To add one, write its rule and enter it in `ROW_OPTIMIZERS`. Everything else (which rows a batch
+touches, in which order, in place) is in `snm.tables.updates` and works for every entry.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,36 +17,64 @@ from jax import lax
 from snm.tables.rounding import as_float
 from snm.tables.table import RowTable, normalize
 
-__all__ = ["ROW_RULES", "RowRule", "has_accumulator", "step_rows"]
+__all__ = ["ROW_OPTIMIZERS", "RowOptimizer", "RowRule", "has_accumulator", "step_rows"]
 
 
 _ADAGRAD_EPSILON = 1e-10
 
 
-RowRule = Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
-"""How an optimiser that is not linear in the gradient turns it into a step.
+RowRule = Callable[[Any, jax.Array], tuple[jax.Array, Any]]
+"""(accumulators, gradients) -> (directions, new accumulators).
 
-From one accumulator a row, float [m], and the rows' whole gradients, float [m, dim]: the direction,
-float [m, dim], whose multiple by the learning rate is subtracted, and the new accumulators.
+Accumulators are float [m], or None for an optimiser that has none; gradients and directions are
+float [m, dim]. Each gradient is the sum of one row's gradients over the batch. The step of a row is
+minus the learning rate times its direction.
 """
 
 
-def adagrad(accumulator: jax.Array, gradient: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Row-wise Adagrad: a row's accumulator adds up the mean of its squared gradients.
+@dataclasses.dataclass(frozen=True)
+class RowOptimizer:
+    """An optimiser that steps each row of a table on its own.
 
-    (Duchi, Hazan and Singer, 2011, with one sum a row.)
+    Attributes:
+      rule: computes the direction from the gradient; None where the direction is the gradient.
+      has_accumulator: whether it stores one float32 for each row.
+    """
+
+    rule: RowRule | None
+    has_accumulator: bool = True
+
+    @property
+    def linear(self) -> bool:
+        """Whether the step is linear in the gradient.
+
+        Then entries of the same row can be applied one after the other, without sorting them and
+        summing them first.
+        """
+        return self.rule is None
+
+
+def adagrad(accumulator: jax.Array, gradient: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Row-wise Adagrad: direction = g / sqrt(a), where a sums mean(g ** 2) over the steps.
+
+    References:
+      Duchi, Hazan and Singer, Adaptive Subgradient Methods (2011); here with one sum for each row
+      instead of one for each parameter.
     """
     accumulator = accumulator + jnp.mean(gradient * gradient, axis=-1)
     return gradient * lax.rsqrt(accumulator + _ADAGRAD_EPSILON)[:, None], accumulator
 
 
-ROW_RULES: dict[str, RowRule] = {"adagrad": adagrad}
-"""Name -> rule. `sgd` is none: linear in the gradient, it needs no accumulator and no sorting."""
+ROW_OPTIMIZERS: dict[str, RowOptimizer] = {
+    "sgd": RowOptimizer(rule=None, has_accumulator=False),
+    "adagrad": RowOptimizer(adagrad),
+}
+"""Name -> optimiser: the choices of `Config.row_optimizer`."""
 
 
 def has_accumulator(optimizer: str) -> bool:
-    """Whether an optimiser, `sgd` or a name of ROW_RULES, keeps a number a row."""
-    return optimizer in ROW_RULES
+    """Whether the named optimiser stores one float32 for each row."""
+    return ROW_OPTIMIZERS[optimizer].has_accumulator
 
 
 def step_rows(
@@ -51,22 +85,22 @@ def step_rows(
     learning_rate: jax.Array | float,
     unit_norm: bool = False,
 ) -> tuple[jax.Array, jax.Array | None]:
-    """The step of each row by its whole gradient.
+    """Steps rows by their summed gradients.
 
     Args:
-      block: rows [m, dim] as a table keeps them, each standing once, and their accumulators.
+      block: distinct rows [m, dim] in the table's storage type, and their accumulators.
       gradient: float32 [m, dim].
-      optimizer: `sgd`, or a name of `ROW_RULES`.
+      optimizer: a name of `ROW_OPTIMIZERS`.
       learning_rate: scalar.
-      unit_norm: scale the rows back to unit length.
+      unit_norm: whether to scale the rows back to unit length.
 
     Returns:
-      The rows, in float32, and accumulators after the step.
+      The stepped rows, float32 [m, dim], and their accumulators, None where the optimiser has none.
     """
     accumulator = block.accumulator
-    if has_accumulator(optimizer):
-        assert accumulator is not None
-        gradient, accumulator = ROW_RULES[optimizer](accumulator, gradient)
+    rule = ROW_OPTIMIZERS[optimizer].rule
+    if rule is not None:
+        gradient, accumulator = rule(accumulator, gradient)
     rows = as_float(block.rows)
     rows = rows - jnp.asarray(learning_rate, rows.dtype) * gradient
     return (normalize(rows) if unit_norm else rows), accumulator

@@ -1,12 +1,13 @@
-"""Tables narrower than float32: stochastic rounding, so that small steps are not lost.
+"""Stochastic rounding for bfloat16 tables, so that small steps are not lost.
 
-A bfloat16 keeps 8 bits of precision: a step of less than a 512th of a number rounds to nothing,
-and at the end of training nearly all steps are. Rounded up or down at random, with the chance of
-each such that the expectation is the number itself, they count on average (Gupta, Agrawal,
-Gopalakrishnan and Narayanan, 2015, section 3.2).
+A bfloat16 has 8 bits of precision. Rounded to nearest, a step below 1/512 of the parameter's value
+has no effect, and late in training nearly all steps are that small. Stochastic rounding goes up or
+down at random with probabilities that make the expectation exact, so that small steps count on
+average (Gupta, Agrawal, Gopalakrishnan and Narayanan, Deep Learning with Limited Numerical
+Precision, 2015, section 3.2).
 
-Such a table is kept as the bits of its numbers, uint16. XLA widens bfloat16 arrays on a CPU before
-it slices them, and with them whole tables; of integers it knows no better type.
+A bfloat16 table is stored as uint16, the bits of its numbers. On a CPU, XLA converts a whole
+bfloat16 array to float32 before it slices it; it does not do this with integers.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ __all__ = ["as_float", "noise_of", "rounded_rows", "storage", "to_nearest"]
 
 
 def storage(dtype: str) -> jnp.dtype:
-    """The type of the array that holds rows of a type: float32, or bfloat16 as its bits.
+    """The storage type of a table: float32 for float32, uint16 for bfloat16.
 
     Raises:
-      ValueError: another type.
+      ValueError: `dtype` is another type.
     """
     if dtype not in ("float32", "bfloat16"):
         raise ValueError(f"rows are float32 or bfloat16, not {dtype}")
@@ -31,63 +32,63 @@ def storage(dtype: str) -> jnp.dtype:
 
 
 def as_float(rows: jax.Array) -> jax.Array:
-    """Rows of a table as float32 numbers, exactly."""
+    """Converts stored rows to float32, exactly."""
     if rows.dtype != jnp.uint16:
         return rows
     return lax.bitcast_convert_type(rows.astype(jnp.uint32) << 16, jnp.float32)
 
 
 def to_nearest(rows: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    """Float32 rows in a table's storage, to the nearest number of its type."""
+    """Converts float32 rows to the storage type `dtype`, rounding to nearest."""
     if dtype != jnp.uint16:
         return rows
     return lax.bitcast_convert_type(rows.astype(jnp.bfloat16), jnp.uint16)
 
 
 def noise_of(key: jax.Array) -> jax.Array:
-    """The uint32 scalar that a step's rounding follows from; `key` is consumed."""
+    """Draws the uint32 scalar that seeds the rounding of one step; `key` is consumed."""
     return jax.random.bits(key, (), jnp.uint32)
 
 
 def rounded_rows(
     rows: jax.Array, dtype: jnp.dtype, ids: jax.Array, noise: jax.Array | None
 ) -> jax.Array:
-    """Float32 rows in a table's storage, rounded without bias where its type is bfloat16.
+    """Converts float32 rows to the storage type `dtype`, with stochastic rounding for bfloat16.
 
     Args:
       rows: float32 [m, dim], finite.
-      dtype: of the storage: float32, which leaves them as they are, or uint16.
-      ids: int32 [m], the rows' places in the table: no two numbers of a step round by the same
-        bits.
-      noise: uint32 scalar, another at every step and for each table.
+      dtype: the storage type: float32, which leaves rows unchanged, or uint16.
+      ids: int32 [m], the row numbers in the table; with the column they select the random bits, so
+        that each number of a step is rounded by bits of its own.
+      noise: uint32 scalar, different for every step and table.
 
     Returns:
       dtype [m, dim].
 
     Raises:
-      ValueError: no noise where it is needed.
+      ValueError: `noise` is None and `dtype` is uint16.
     """
     if dtype != jnp.uint16:
         return rows
     if noise is None:
         raise ValueError("stochastic rounding needs noise")
     bits = lax.bitcast_convert_type(rows, jnp.uint32)
-    # A bfloat16 is the upper half of a float32. Adding 16 random bits carries into it with just
-    # the chance that the lower half asks for.
+    # A bfloat16 is the upper half of a float32. Adding 16 random bits to the lower half carries
+    # into the upper half with probability lower / 2**16.
     return ((bits + (_hash(ids, rows.shape[1], noise) >> 16)) >> 16).astype(jnp.uint16)
 
 
 def _hash(ids: jax.Array, dim: int, noise: jax.Array) -> jax.Array:
-    """Random bits uint32 [m, dim] of (noise, row, column).
+    """Random bits uint32 [m, dim], a function of (noise, row, column).
 
-    A counter through two rounds of multiply and shift (Wang's and Appleby's finalizers are of
-    this form): a thousand times cheaper than rounding needs to care for, and the same anywhere.
+    A counter-based hash: two rounds of xor-shift and multiply, as in the finalizers of Wang's hash
+    and MurmurHash3. It is cheap next to the rounding, and gives the same bits on every platform.
     """
-    row = _mixed(ids.astype(jnp.uint32) ^ noise)
-    return _mixed(row[:, None] + jnp.arange(dim, dtype=jnp.uint32)[None, :] * np.uint32(0x9E3779B9))
+    row = _mix(ids.astype(jnp.uint32) ^ noise)
+    return _mix(row[:, None] + jnp.arange(dim, dtype=jnp.uint32)[None, :] * np.uint32(0x9E3779B9))
 
 
-def _mixed(x: jax.Array) -> jax.Array:
+def _mix(x: jax.Array) -> jax.Array:
     x = (x ^ (x >> 16)) * np.uint32(0x7FEB352D)
     x = (x ^ (x >> 15)) * np.uint32(0x846CA68B)
     return x ^ (x >> 16)

@@ -1,12 +1,4 @@
-"""Row tables, and weighted sums of their rows.
-
-A table of features or of classes has up to millions of rows, of which a step touches a few
-thousand. A sum reads the named rows and costs O(entries), never O(rows).
-
-CPU and accelerators want opposite code. A loop over entries moves one row at a time through
-the cache and is several times faster on a CPU than a gather that writes all rows out first; on
-an accelerator the same loop would run one thread. `jax.lax.platform_dependent` picks.
-"""
+"""Embedding tables, sparse blocks that index them, and their initial rows."""
 
 from __future__ import annotations
 
@@ -22,11 +14,11 @@ from snm.tables.rounding import storage, to_nearest
 
 __all__ = ["RowTable", "SparseRows", "entry_rows", "normalize", "random_rows"]
 
-_RANDOM_ROWS = 1 << 16  # made at once: 128 MB of 512 numbers each
+_RANDOM_ROWS = 1 << 16  # rows drawn at once: 128 MB at 512 float32 each
 
 
 class SparseRows(NamedTuple):
-    """A sparse [n, table rows] matrix in CSR form: row i holds entries starts[i]:starts[i + 1].
+    """A sparse [n, table rows] matrix in CSR form: row i has entries starts[i]:starts[i + 1].
 
     Entries past `starts[-1]` are padding: their ids must be valid row numbers, their values 0.
 
@@ -46,11 +38,12 @@ class SparseRows(NamedTuple):
 )
 @dataclasses.dataclass(frozen=True)
 class RowTable:
-    """Rows and the state of their optimiser.
+    """The rows of an embedding table and the state of their optimiser.
 
     Attributes:
       rows: [N, dim], float32 or, as uint16, the bits of bfloat16; see `snm.tables.rounding`.
-      accumulator: float32 [N], the row-wise Adagrad sum of mean squared gradients, or None.
+      accumulator: float32 [N], one number of optimiser state for each row (for Adagrad the sum of
+        mean squared gradients), or None for an optimiser without state.
     """
 
     rows: jax.Array
@@ -58,13 +51,13 @@ class RowTable:
 
 
 def normalize(x: jax.Array) -> jax.Array:
-    """Scale the last axis to unit length; a zero vector stays zero, and its gradient finite.
+    """Scales the last axis to unit length; a zero vector stays zero, with a finite gradient.
 
-    `x / norm(x)` has a NaN gradient at zero, which an example without features, or one whose
-    ReLU units are all dead, would send into every row that it touches.
+    `x / norm(x)` has a NaN gradient at zero. An example without features, or one whose ReLU units
+    are all inactive, would spread it to every row that it touches.
     """
     square = jnp.sum(x * x, axis=-1, keepdims=True)
-    # A floor under the square would be finite too, but hand on gradients times 1e19 at zero.
+    # max(square, tiny) would be finite too, but multiplies the gradient at zero by 1e19.
     return x * lax.rsqrt(jnp.where(square > jnp.finfo(x.dtype).tiny, square, 1))
 
 
@@ -77,21 +70,22 @@ def random_rows(
     part: tuple[jax.Array, int] | None = None,
     dtype: str = "float32",
 ) -> jax.Array:
-    """Rows uniform on a sphere; `key` is consumed.
+    """Draws rows uniformly from a sphere; `key` is consumed.
 
-    They are made in blocks: normal numbers for a whole table of millions of rows take three times
-    the table's memory beside it.
+    Rows are drawn in blocks: to draw the normal numbers of a whole table at once would take three
+    times the memory of the table in addition to it.
 
     Args:
       key: a random key.
       count: rows of the whole table.
-      dim: numbers a row.
-      length: of each row.
-      part: (i, parts) for the i-th of so many equal ranges of rows; zeros where it passes the end.
-      dtype: float32 or bfloat16, to the nearest.
+      dim: numbers per row.
+      length: Euclidean length of each row.
+      part: (i, parts) to draw only the i-th of `parts` equal ranges of rows; rows past `count` are
+        zeros.
+      dtype: float32, or bfloat16 rounded to nearest.
 
     Returns:
-      [count, dim], or [ceil(count / parts), dim], as a table keeps them.
+      [count, dim], or [ceil(count / parts), dim], in the storage type of `dtype`.
     """
     size = min(count, _RANDOM_ROWS)
 
@@ -99,12 +93,12 @@ def random_rows(
         rows = normalize(jax.random.normal(key, (size, dim), jnp.float32)) * length
         return to_nearest(rows, storage(dtype))
 
-    def of_number(number: jax.Array) -> jax.Array:
+    def numbered_block(number: jax.Array) -> jax.Array:
         return block(key if size == count else jax.random.fold_in(key, number))
 
     def fill(number: jax.Array, rows: jax.Array) -> jax.Array:
         start = jnp.minimum(number * size, count - size)
-        return lax.dynamic_update_slice(rows, of_number(number), (start, 0))
+        return lax.dynamic_update_slice(rows, numbered_block(number), (start, 0))
 
     blocks = -(-count // size)
     if part is None:
@@ -116,11 +110,12 @@ def random_rows(
     first = part[0] * num
 
     def fill_part(number: jax.Array, rows: jax.Array) -> jax.Array:
-        # The last block begins early, so that it ends with the table, and overrules the one before.
+        # The last block starts early, so that it ends with the table, and overwrites a part of the
+        # block before it.
         begin = jnp.minimum(number * size, count - size)
         place = first + jnp.arange(num) - begin
-        made = of_number(number).at[place].get(mode="clip")
-        return jnp.where(((place >= 0) & (place < size))[:, None], made, rows)
+        drawn = numbered_block(number).at[place].get(mode="clip")
+        return jnp.where(((place >= 0) & (place < size))[:, None], drawn, rows)
 
     last = jnp.where(first + num > count - size, blocks - 1, (first + num - 1) // size)
     start = jnp.minimum(first // size, blocks)
@@ -128,7 +123,7 @@ def random_rows(
 
 
 def entry_rows(block: SparseRows) -> jax.Array:
-    """The row that each entry belongs to, int32 [entries]; padding counts to the last row."""
+    """The row that each entry belongs to, int32 [entries]; padding is assigned to the last row."""
     n = block.starts.shape[0] - 1
     return jnp.repeat(
         jnp.arange(n, dtype=jnp.int32),

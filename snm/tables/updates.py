@@ -1,13 +1,14 @@
-"""Updates of the rows that a batch touched, in place, at a cost of O(entries).
+"""Updates the table rows that a batch touches, in place and in O(entries) time.
 
-Gradients exist for the named rows only, and steps go into the donated buffer. In place is a
-promise that XLA keeps only where every read of a table comes before its first write *by data
-dependency*; otherwise it copies the whole table. Callers get this by passing `ok`, which depends
-on everything that was read, and bounds the loops that write.
+Only the rows that the batch names have gradients, and the steps are written into the donated
+buffer. XLA updates a buffer in place only if every read of the table comes before its first write
+*by data dependency*; otherwise it copies the whole table. Callers ensure this with the argument
+`ok`: it depends on everything that was read, and it bounds the loops that write.
 
-As in `snm.tables.table`, CPU and accelerators each have their form. Tables narrower than float32
-use the path of the row rules, which add up all gradients of a row before they step it: a row is
-then rounded once a step, and not once an entry.
+CPU and accelerators have separate implementations, as in `snm.tables.bag`. A linear optimiser
+applies the entries of a float32 table one by one. All others, and tables narrower than float32,
+sort the entries first and sum the gradients of each row, so that a row is stepped and rounded once
+per step instead of once per entry.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm.tables.optimizers import has_accumulator, step_rows
+from snm.tables.optimizers import ROW_OPTIMIZERS, step_rows
 from snm.tables.rounding import rounded_rows
 from snm.tables.table import RowTable, SparseRows, entry_rows, normalize
 
 __all__ = ["add_scatter", "update_rows"]
 
-_UNROLL_ADD = 2  # entries a turn of the updating loop, which writes as much as it reads
-_PROJECT_BLOCK = 256  # rows brought back to unit length at once
+_UNROLL_ADD = 2  # entries per iteration of the update loop, which writes as much as it reads
+_PROJECT_BLOCK = 256  # rows scaled back to unit length at once
 
 Gradient = tuple[SparseRows, jax.Array]
-"""A sparse [n, N] block and float [n, dim] vectors: the table's gradient is block.T @ vectors."""
+"""A sparse [n, N] block and float [n, dim] vectors; the table's gradient is block.T @ vectors."""
 
 
 def update_rows(
@@ -43,19 +44,22 @@ def update_rows(
     touched: jax.Array | None = None,
     noise: jax.Array | None = None,
 ) -> RowTable:
-    """Step the rows that the gradients name, and no other; equal to the dense gradient's step.
+    """Steps the rows that the gradients name, and no others.
+
+    Equal to a step with the dense gradient of the table.
 
     Args:
-      table: the table; donate its buffers, and let `ok` depend on all that was read from them.
-      gradients: the table's gradient as a sum of `block.T @ vectors`; a row may be named often.
-      optimizer: `sgd`, or a name of `ROW_RULES`.
+      table: the table; donate its buffers, and make `ok` depend on everything read from them.
+      gradients: the table's gradient as a sum of `block.T @ vectors`; a row may occur repeatedly.
+      optimizer: a name of `ROW_OPTIMIZERS`.
       learning_rate: scalar.
-      ok: bool scalar; where False nothing is written.
-      unit_norm: scale the touched rows back to unit length after the step (projected SGD).
-      touched: int32 ids that hold every named row, where the caller knows a shorter list than
-        the blocks' own; projecting a unit row again changes nothing but its rounding.
-      noise: uint32 scalar that the rounding of tables narrower than float32 follows from, another
-        at every step; not used for float32.
+      ok: bool scalar; if False, nothing is written.
+      unit_norm: whether to scale the touched rows back to unit length after the step (projected
+        SGD).
+      touched: int32 ids that include every named row, for callers that know a shorter list than
+        the ids of the blocks. Projecting a unit row again changes only its rounding.
+      noise: uint32 scalar that seeds the stochastic rounding of tables narrower than float32; pass
+        a new one at every step. Not used for float32.
 
     Returns:
       The table after the step.
@@ -64,13 +68,12 @@ def update_rows(
     if not gradients:
         return table
     ok = jnp.asarray(ok)
-    if has_accumulator(optimizer) or table.rows.dtype == jnp.uint16:
-        # Their sorted entries visit each row once.
-        return _row_by_row(table, gradients, learning_rate, ok, unit_norm, optimizer, noise)
-    return _sgd(table, gradients, learning_rate, ok, unit_norm, touched)
+    if ROW_OPTIMIZERS[optimizer].linear and table.rows.dtype != jnp.uint16:
+        return _update_by_entry(table, gradients, learning_rate, ok, unit_norm, touched)
+    return _update_by_row(table, gradients, learning_rate, ok, unit_norm, optimizer, noise)
 
 
-def _sgd(
+def _update_by_entry(
     table: RowTable,
     gradients: Sequence[Gradient],
     learning_rate: jax.Array | float,
@@ -78,7 +81,7 @@ def _sgd(
     unit_norm: bool,
     touched: jax.Array | None,
 ) -> RowTable:
-    # Linear in the gradient, so entries of the same row need not be added up first.
+    """Applies the step of each entry separately; exact for linear optimisers."""
     rows = table.rows
     for block, vectors in gradients:
         steps = vectors * -jnp.asarray(learning_rate, vectors.dtype)
@@ -121,23 +124,26 @@ def _add_loop(rows: jax.Array, block: SparseRows, steps: jax.Array, ok: jax.Arra
 
 
 def add_scatter(rows: jax.Array, block: SparseRows, steps: jax.Array, ok: jax.Array) -> jax.Array:
-    """The sum rows + block.T @ steps by one scattered add, or `rows` itself where not `ok`."""
-    # Past the table, not times 0: 0 * inf is no number, and -0.0 + 0 is another number.
+    """Returns rows + block.T @ steps by one scatter-add, or `rows` unchanged if not `ok`."""
+    # Out-of-range ids, not a factor of 0: 0 * inf is NaN, and -0.0 + 0 changes the sign bit.
     ids = jnp.where(ok, block.ids, rows.shape[0])
     return rows.at[ids].add(block.values[:, None] * steps[entry_rows(block)], mode="drop")
 
 
 def _project_loop(rows: jax.Array, ids: jax.Array, count: jax.Array) -> jax.Array:
-    """Some rows at once, so that the square roots take both cores and no loop of their own."""
+    """Scales the first `count` rows of `ids` to unit length, a block at a time.
+
+    A block keeps all cores busy with its square roots; a loop over single rows would use one.
+    """
     block = min(_PROJECT_BLOCK, ids.shape[0])
 
-    def some(i: jax.Array, rows: jax.Array) -> jax.Array:
+    def one_block(i: jax.Array, rows: jax.Array) -> jax.Array:
         start = jnp.minimum(i * block, ids.shape[0] - block)  # the last block may overlap
         named = lax.dynamic_slice(ids, (start,), (block,))
         named = jnp.where(start + jnp.arange(block) < count, named, rows.shape[0])
         return rows.at[named].set(normalize(rows.at[named].get(mode="clip")), mode="drop")
 
-    return lax.fori_loop(0, (count + block - 1) // block, some, rows)
+    return lax.fori_loop(0, (count + block - 1) // block, one_block, rows)
 
 
 def _project_scatter(rows: jax.Array, ids: jax.Array, count: jax.Array) -> jax.Array:
@@ -146,7 +152,7 @@ def _project_scatter(rows: jax.Array, ids: jax.Array, count: jax.Array) -> jax.A
     return rows.at[ids].set(normalize(rows[ids]), mode="drop")
 
 
-def _row_by_row(
+def _update_by_row(
     table: RowTable,
     gradients: Sequence[Gradient],
     learning_rate: jax.Array | float,
@@ -155,30 +161,37 @@ def _row_by_row(
     optimizer: str,
     noise: jax.Array | None,
 ) -> RowTable:
+    """Sums the gradients of each row, then steps and rounds it once."""
     ids, values, places = _sorted_entries(gradients, table.rows.shape[0])
     vectors = jnp.concatenate([vectors for _, vectors in gradients])
 
-    def stepped(
-        named: jax.Array, rows: jax.Array, total: jax.Array | None, gradient: jax.Array
+    def step(
+        ids: jax.Array, rows: jax.Array, accumulator: jax.Array | None, gradient: jax.Array
     ) -> tuple[jax.Array, jax.Array | None]:
-        new, total = step_rows(
-            RowTable(rows, total),
+        new, accumulator = step_rows(
+            RowTable(rows, accumulator),
             gradient,
             optimizer=optimizer,
             learning_rate=learning_rate,
             unit_norm=unit_norm,
         )
-        return rounded_rows(new, table.rows.dtype, named, noise), total
+        return rounded_rows(new, table.rows.dtype, ids, noise), accumulator
 
-    cpu = functools.partial(_segments_loop, stepped)
-    default = functools.partial(_segments_scatter, stepped)
+    cpu = functools.partial(_segments_loop, step)
+    default = functools.partial(_segments_scatter, step)
     return lax.platform_dependent(table, ids, values, places, vectors, ok, cpu=cpu, default=default)
 
 
 def _sorted_entries(
     gradients: Sequence[Gradient], num_rows: int
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """All entries by ascending row: their ids, values, and places in the joined vectors."""
+    """Entries of all blocks, sorted by row.
+
+    Padding and entries of value 0 get the id `num_rows`, and so come last.
+
+    Returns:
+      ids int32, values float32, and int32 indices into the concatenated vectors; each [entries].
+    """
     ids, values, places, offset = [], [], [], 0
     for block, vectors in gradients:
         real = jnp.arange(block.ids.shape[0]) < block.starts[-1]
@@ -186,13 +199,13 @@ def _sorted_entries(
         values.append(block.values)
         places.append(entry_rows(block) + offset)
         offset += vectors.shape[0]
-    joined = (jnp.concatenate(ids), jnp.concatenate(values), jnp.concatenate(places))
-    by_row, value, place = lax.sort(joined, num_keys=1, is_stable=True)
+    entries = (jnp.concatenate(ids), jnp.concatenate(values), jnp.concatenate(places))
+    by_row, value, place = lax.sort(entries, num_keys=1, is_stable=True)
     return by_row, value, place
 
 
 def _segments_loop(
-    stepped: Callable,
+    step: Callable,
     table: RowTable,
     ids: jax.Array,
     values: jax.Array,
@@ -203,18 +216,18 @@ def _segments_loop(
     num_rows, dim = table.rows.shape
     last = ids.shape[0] - 1
     count = jnp.where(ok, jnp.searchsorted(ids, num_rows), 0).astype(jnp.int32)
-    # Read ahead of the loop, where each row comes once: read within it, the totals feed two
-    # writes that no dependency orders, and XLA copied all of them at every row.
+    # Accumulators are read before the loop. Read inside it, they would feed two writes that no data
+    # dependency orders, and XLA copies the whole array for every row.
     accumulator = table.accumulator
-    old_totals = None if accumulator is None else accumulator.at[ids].get(mode="clip")
+    old = None if accumulator is None else accumulator.at[ids].get(mode="clip")
 
     def same_row(p: jax.Array, row: jax.Array) -> jax.Array:
         return (p < count) & (ids[jnp.minimum(p, last)] == row)
 
-    Carry = tuple[jax.Array, jax.Array, jax.Array | None]  # place among the entries, rows, totals
+    Carry = tuple[jax.Array, jax.Array, jax.Array | None]  # entry index, rows, accumulators
 
     def one_row(carry: Carry) -> Carry:
-        first, rows, totals = carry
+        first, rows, accumulators = carry
         row = ids[first]
 
         def one_entry(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -224,20 +237,20 @@ def _segments_loop(
 
         zero = jnp.zeros((1, dim), vectors.dtype)
         p, gradient = lax.while_loop(lambda c: same_row(c[0], row), one_entry, (first, zero))
-        old = lax.dynamic_slice(rows, (row, 0), (1, dim))
-        old_total = None if old_totals is None else lax.dynamic_slice(old_totals, (first,), (1,))
-        new, total = stepped(row[None], old, old_total, gradient)
-        rows = lax.dynamic_update_slice(rows, new, (row, 0))
-        if totals is not None:
-            totals = lax.dynamic_update_slice(totals, total, (row,))
-        return p, rows, totals
+        old_row = lax.dynamic_slice(rows, (row, 0), (1, dim))
+        old_sum = None if old is None else lax.dynamic_slice(old, (first,), (1,))
+        new_row, new_sum = step(row[None], old_row, old_sum, gradient)
+        rows = lax.dynamic_update_slice(rows, new_row, (row, 0))
+        if accumulators is not None:
+            accumulators = lax.dynamic_update_slice(accumulators, new_sum, (row,))
+        return p, rows, accumulators
 
     start = (jnp.int32(0), table.rows, accumulator)
     return RowTable(*lax.while_loop(lambda carry: carry[0] < count, one_row, start)[1:])
 
 
 def _segments_scatter(
-    stepped: Callable,
+    step: Callable,
     table: RowTable,
     ids: jax.Array,
     values: jax.Array,
@@ -250,13 +263,13 @@ def _segments_scatter(
     gradient = jax.ops.segment_sum(
         values[:, None] * vectors[places], segment, entries, indices_are_sorted=True
     )
-    # Segments past the last keep an id outside the table, which reads as 0 and drops writes.
+    # Unused segments keep an id outside the table: reads of it give 0, writes to it are dropped.
     row = jnp.full(entries, num_rows, ids.dtype).at[segment].set(ids)
     row = jnp.where(ok, row, num_rows)
     old = table.rows.at[row].get(mode="fill", fill_value=0)
     accumulator = table.accumulator
-    old_total = None if accumulator is None else accumulator.at[row].get(mode="fill", fill_value=0)
-    new, total = stepped(row, old, old_total, gradient)
+    old_sum = None if accumulator is None else accumulator.at[row].get(mode="fill", fill_value=0)
+    new, new_sum = step(row, old, old_sum, gradient)
     if accumulator is not None:
-        accumulator = accumulator.at[row].set(total, mode="drop")
+        accumulator = accumulator.at[row].set(new_sum, mode="drop")
     return RowTable(table.rows.at[row].set(new, mode="drop"), accumulator)

@@ -1,13 +1,34 @@
-"""What the theory says about a loss, a data set or a run: evaluated in float64.
+"""The results of four papers, evaluated in float64. A library of its own.
 
-Results of four papers, each function with its theorem or equation:
+Nothing else in the package imports it, except `snm bounds` (`snm.bounds.measure`). The experiments
+and tests use it too. Every function cites its theorem or equation.
 
-* `retrieval`, `calibration`, `constants`, `generalization`, `complexity`, `variance`: Reddi, Kale,
-  Yu, Holtmann-Rice, Chen, Kumar (2019), Stochastic Negative Mining.
-* `ranking`, `ranking_fit`: Tewari and Chaudhuri (2015), does the length of document lists matter?
-* `listwise`: Lan, Liu, Ma, Li (2009), listwise learning to rank.
-* `auc`, `rank_matrices`: Agarwal, Har-Peled, Roth (2005), the area under the ROC curve.
+Reddi, Kale, Yu, Holtmann-Rice, Chen, Kumar (2019), Stochastic Negative Mining for Learning with
+Large Output Spaces:
 
-Where a printed formula does not follow from its own proof, the docstring says what was evaluated
-instead and why, and a test decides.
+- `retrieval`: retrieval risk, the Bayes predictor, margins and the margin risk.
+- `calibration`: condition (3) of Theorem 4, and weights theta that satisfy it.
+- `calibration_gap`: calibration tested by minimisation (Definition 2).
+- `constants`: Lipschitz constants and ranges of the losses (Lemma 7), norms of theta.
+- `complexity`: Gaussian and Rademacher complexities of linear and two-layer classes on real data.
+- `generalization`: the generalization bounds of Theorems 5 and 6.
+- `variance`: variance of the sampled loss and of its gradient.
+
+Tewari and Chaudhuri (2015), on the length of document lists in learning to rank:
+
+- `ranking`: Lipschitz and smoothness constants of ranking losses, and the bounds.
+- `ranking_fit`: the linear algorithms that the bounds analyse.
+
+Lan, Liu, Ma, Li (2009), generalization of listwise learning to rank:
+
+- `listwise`: factors, bounds and Tables 1-3.
+
+Agarwal, Har-Peled, Roth (2005), generalization bounds for the area under the ROC curve:
+
+- `auc`: the empirical AUC and bounds on its deviation.
+- `rank_matrices`: counts of bipartite rank matrices, and rank-shatter coefficients.
+
+The public names of each module are in its `__all__`; nothing is re-exported. Where a printed
+formula does not follow from its own proof, the docstring states what is evaluated instead and why,
+and a test checks it.
 """

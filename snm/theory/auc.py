@@ -1,6 +1,6 @@
-r"""The area under the ROC curve: empirical, and how far it is from its expectation.
+r"""The empirical area under the ROC curve, and bounds on its deviation from the expectation.
 
-Agarwal, Har-Peled and Roth (2005), and the bound of Freund et al. (2003) in their form.
+Bounds of Agarwal, Har-Peled and Roth (2005), and the bound of Freund et al. (2003) in their form.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
 
 
 def empirical_auc(scores: npt.ArrayLike, positive: npt.ArrayLike) -> float:
-    r"""The share of pairs of a positive and a negative that are in order; a tie counts half.
+    r"""The fraction of (positive, negative) pairs that are ranked correctly; a tie counts half.
 
     .. math::
       \hat A = \frac 1 {mn} \sum_{i: y_i = 1} \sum_{j: y_j = -1}
@@ -37,10 +37,10 @@ def empirical_auc(scores: npt.ArrayLike, positive: npt.ArrayLike) -> float:
       positive: bool [N], at least one True and one False.
 
     Returns:
-      The AUC, from integer counts; O(N log N).
+      The AUC, computed from integer counts in O(N log N).
 
     Raises:
-      InputError: Shapes that differ, a NaN, or one class only.
+      InputError: Different shapes, a NaN, or only one class.
 
     Example:
       >>> empirical_auc([0.1, 0.4, 0.4, 0.8], [False, True, False, True])  # (1 + .5 + 2) / 4
@@ -54,7 +54,7 @@ def empirical_auc(scores: npt.ArrayLike, positive: npt.ArrayLike) -> float:
         raise InputError("AUC", f"scores {values.shape}, positive {truth.shape}", "[N] each")
     if truth.dtype != bool:
         if not np.isin(truth, (0, 1)).all():
-            raise InputError("positive", "something else than 0 and 1", "truth values")
+            raise InputError("positive", "values other than 0 and 1", "booleans")
         truth = truth.astype(bool)
     if np.isnan(values).any():
         raise InputError("scores", "NaN", "numbers")
@@ -62,25 +62,25 @@ def empirical_auc(scores: npt.ArrayLike, positive: npt.ArrayLike) -> float:
     if not above.size or not below.size:
         found = f"{above.size} positive and {below.size} negative"
         raise InputError("AUC", found, "at least one of each")
-    # Each count twice over, so that a tie's half is an integer too.
+    # Twice the count, so that half a pair for a tie is an integer.
     twice = int(np.searchsorted(below, above, "left").sum(dtype=np.int64))
     twice += int(np.searchsorted(below, above, "right").sum(dtype=np.int64))
     return twice / (2 * above.size * below.size)
 
 
 def theorem_2(epsilon: float, m: int, n: int, log_shatter: float) -> float:
-    r"""The chance that some ranking function's AUC deviates by epsilon or more.
+    r"""Bounds the probability that the AUC of some function in F deviates by epsilon or more.
 
     .. math:: P \le 4 \, r(F, 2m, 2n) \, e^{-mn \epsilon^2 / (8 (m + n))}
 
     Args:
       epsilon: The deviation.
-      m: Positives.
-      n: Negatives.
+      m: Number of positives.
+      n: Number of negatives.
       log_shatter: ln r(F, 2m, 2n), from `rank_matrices` or `rank_shatter_bound`.
 
     Returns:
-      The bound, held at 1.
+      The bound, at most 1.
 
     References:
       Agarwal et al. (2005), Theorem 2.
@@ -91,14 +91,14 @@ def theorem_2(epsilon: float, m: int, n: int, log_shatter: float) -> float:
 
 
 def corollary_1(delta: float, m: int, n: int, log_shatter: float) -> float:
-    r"""The deviation that is not reached with probability 1 - delta.
+    r"""The deviation that is not exceeded with probability 1 - delta.
 
     .. math:: \epsilon = \sqrt{8 (m + n) (\ln r(F, 2m, 2n) + \ln(4/\delta)) / (mn)}
 
     Args:
       delta: Between 0 and 1.
-      m: Positives.
-      n: Negatives.
+      m: Number of positives.
+      n: Number of negatives.
       log_shatter: ln r(F, 2m, 2n).
 
     References:
@@ -109,16 +109,16 @@ def corollary_1(delta: float, m: int, n: int, log_shatter: float) -> float:
 
 
 def theorem_3(delta: float, size: int, share: float, log_shatter: float) -> float:
-    r"""The same over random labels: M examples, of which the share rho turned out positive.
+    r"""Corollary 1 for random labels: M examples, of which a fraction rho is positive.
 
     .. math:: \epsilon = \sqrt{8 (\ln r(F, 2 \rho M, 2 (1 - \rho) M) + \ln(4/\delta))
       / (\rho (1 - \rho) M)}
 
-    It is Corollary 1 at m = rho M: what it adds is that the labels need not be fixed before.
+    The value is that of Corollary 1 at m = rho M, but the labels need not be fixed in advance.
 
     Args:
       delta: Between 0 and 1.
-      size: M.
+      size: Number of examples M.
       share: rho(S_Y), strictly between 0 and 1.
       log_shatter: ln r(F, 2 rho M, 2 (1 - rho) M).
 
@@ -132,22 +132,22 @@ def theorem_3(delta: float, size: int, share: float, log_shatter: float) -> floa
 
 
 def rank_shatter_bound(m: int, n: int, d: int) -> float:
-    r"""Ln of an upper bound of r(F, m, n) for linear ranking functions on R^d.
+    r"""The logarithm of an upper bound on r(F, m, n) for linear ranking functions on R^d.
 
     .. math:: r \le \sum_{i=0}^d 2^i \binom{mn}{i} \le (2 e m n / d)^d
 
-    The sum counts the faces of mn hyperplanes in R^d (Theorem 4 with Lemma 2); the closed form of
-    Theorem 5 needs d <= mn, so that the sum is taken. It is exponential in nothing but d, and
-    loose: the hyperplanes all pass through the origin. For d = 1 it is 1 + 2mn where the truth
-    is 3.
+    The sum bounds the number of faces of mn hyperplanes in R^d (Theorem 4 with Lemma 2). This
+    function evaluates the sum, because the closed form of Theorem 5 needs d <= mn. The bound is
+    loose, since all the hyperplanes pass through the origin: for d = 1 it is 1 + 2mn, and the true
+    value is 3.
 
     Args:
-      m: Positives.
-      n: Negatives.
+      m: Number of positives.
+      n: Number of negatives.
       d: Dimension.
 
     Returns:
-      The logarithm.
+      The natural logarithm of the sum.
 
     Example:
       >>> round(math.exp(rank_shatter_bound(2, 3, 1)))
@@ -168,16 +168,16 @@ def rank_shatter_bound(m: int, n: int, d: int) -> float:
 
 
 def theorem_5(m: int, n: int, d: int) -> float:
-    """Ln of (2 e m n / d)^d, Theorem 5's closed form of `rank_shatter_bound`, for d <= mn.
+    """The logarithm of (2 e m n / d)^d, the closed form of `rank_shatter_bound` for d <= mn.
 
     Args:
-      m: Positives.
-      n: Negatives.
+      m: Number of positives.
+      n: Number of negatives.
       d: Dimension.
 
     Raises:
-      InputError: d above mn, for which it can lie below the truth: at d = 20 and mn = 1 it is
-        e^-26, where two points have 3 rank matrices.
+      InputError: d is above mn, where the formula is no upper bound: at d = 20 and mn = 1 it gives
+        e^-26, but two points have 3 rank matrices.
 
     References:
       Agarwal et al. (2005), Theorem 5.
@@ -189,7 +189,7 @@ def theorem_5(m: int, n: int, d: int) -> float:
 
 
 def freund_bound(delta: float, m: int, n: int, log_s_2m: float, log_s_2n: float) -> float:
-    r"""The deviation by the bound of Freund et al. (2003), in general form.
+    r"""The deviation in the bound of Freund et al. (2003), in general form.
 
     .. math::
       \epsilon = 2 \sqrt{(\ln s(\check F, 2m) + \ln(12/\delta)) / m}
@@ -197,10 +197,10 @@ def freund_bound(delta: float, m: int, n: int, log_s_2m: float, log_s_2n: float)
 
     Args:
       delta: Between 0 and 1.
-      m: Positives.
-      n: Negatives.
-      log_s_2m: ln s(F, 2m) of the class of sign(f(x) - f(z)).
-      log_s_2n: ln s(F, 2n).
+      m: Number of positives.
+      n: Number of negatives.
+      log_s_2m: ln s(F, 2m) of the class of functions sign(f(x) - f(z)).
+      log_s_2n: ln s(F, 2n) of the same class.
 
     References:
       Agarwal et al. (2005), Theorem 6.
@@ -211,10 +211,11 @@ def freund_bound(delta: float, m: int, n: int, log_s_2m: float, log_s_2n: float)
 
 
 def shatter_linear(count: int) -> int:
-    """s(F, N) = 4N + 1 of x -> sign(w x + b) on the line, for N >= 2 points.
+    """The shatter coefficient s(F, N) = 4N + 1 of x -> sign(w x + b) on the line, for N >= 2.
 
-    For w > 0 the threshold lies at one of N points or in one of N + 1 gaps, for w < 0 the same;
-    all-positive and all-negative come twice, and all-zero is w = b = 0. One point gives 3.
+    For w > 0 the threshold lies at one of N points or in one of N + 1 gaps, and likewise for w < 0.
+    This counts all-positive and all-negative twice, and w = b = 0 adds all-zero. For N = 1 the
+    coefficient is 3.
 
     References:
       Agarwal et al. (2005), section 5.
@@ -225,15 +226,15 @@ def shatter_linear(count: int) -> int:
 
 
 def linear_1d_bounds(delta: float, m: int, n: int) -> tuple[float, float]:
-    """Both deviations for linear ranking on the line, exactly: what Figure 1 plots.
+    """Both deviations for linear ranking on the line, with exact coefficients (Figure 1).
 
     Args:
       delta: Between 0 and 1; 0.01 in the figure.
-      m: Positives.
-      n: Negatives.
+      m: Number of positives.
+      n: Number of negatives.
 
     Returns:
-      That of Corollary 1 with r = 3, and that of Freund et al. with s(2m) = 8m + 1.
+      The deviation of Corollary 1 with r = 3, and that of Freund et al. with s(2m) = 8m + 1.
 
     Example:
       >>> [round(x, 3) for x in linear_1d_bounds(0.01, 500, 500)]

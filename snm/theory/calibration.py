@@ -1,26 +1,26 @@
-"""When an ordered weighted loss is calibrated: condition (3), and thetas that meet it.
+"""Checks when an ordered weighted loss is calibrated, and gives weights theta that make it so.
 
-Theorem 4 asks, for every m > k and with D sorted in decreasing order,
+Theorem 4 requires condition (3) for every m > k, with D sorted in decreasing order:
 
     D_[k] > sum_{l=k+1}^m D_[l] / (k sum_{j=k+1}^m theta_j).                                     (3)
 
-Two ends of it are worked out here.
+Two boundary cases need the proof.
 
-At m = K the printed sum asks for theta_K, of which there is none: theta has K - 1 entries. Read
-with theta_K = 0, the paper's remark that theta_j = 1/k always meets (3) is false: with K = 6, k = 2
-and D = (0.175, 0.170, 0.165, 0.165, 0.1625, 0.1625) the right side is 0.655 / 3 = 0.218. The proof
-has the answer (Appendix E, Lemmas 5 and 6): it moves v_k up by delta and the q scores that tie with
-it down by beta delta. The bound beta >= 1 / (k sum_{j=k+1}^{k+q} theta_j) is there for the labels
-*below* the tie (the term T4). With q = K - k there are none, so the term T3 alone binds, which asks
-for beta >= 1 / (k sum_{j=k}^{k+q-1} theta_j) only. Hence at m = K the condition is
+**m = K.** The printed sum includes theta_K, but theta has only K - 1 entries. With theta_K = 0 the
+paper's remark that theta_j = 1/k always satisfies (3) would be false: for K = 6, k = 2 and
+D = (0.175, 0.170, 0.165, 0.165, 0.1625, 0.1625) the right side is 0.655 / 3 = 0.218. The proof
+(Appendix E, Lemmas 5 and 6) moves v_k up by delta, and the q scores that tie with it down by
+beta delta. It needs beta >= 1 / (k sum_{j=k+1}^{k+q} theta_j) for the labels *below* the tie (term
+T4). For q = K - k there are no such labels, so only term T3 remains, which needs
+beta >= 1 / (k sum_{j=k}^{k+q-1} theta_j). Hence the condition at m = K is
 
     D_[k] > sum_{l=k+1}^K D_[l] / (k sum_{j=k}^{K-1} theta_j),
 
-and theta_j = 1/k does always meet it: the right side is the mean of D_[k+1], ..., D_[K].
+and theta_j = 1/k always satisfies it: the right side is the mean of D_[k+1], ..., D_[K].
 
-Where D_[k+1] = 0 the left of the tie is all there is, and nothing but D_[k] > 0 is asked for: every
-term of the proof with a label outside the first k carries the factor 0. So theta_j = 1/k for j <= k
-alone will do there, although (3) reads 0 / 0.
+**D_[k+1] = 0.** Every term of the proof with a label outside the first k then has the factor 0, so
+the only requirement is D_[k] > 0. Weights theta_j = 1/k for j <= k and 0 beyond suffice, although
+(3) reads 0 / 0.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from snm.theory.retrieval import Vector, check_distribution, check_k
 __all__ = [
     "Condition3",
     "condition_3",
+    "pad_theta",
     "recommended_theta",
     "relevant_labels",
     "smallest_m",
@@ -45,16 +46,16 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Condition3:
-    """What `condition_3` found.
+    """Result of `condition_3`.
 
     Attributes:
-      holds: Whether (3) is met at every m.
-      first_failure: The smallest m at which it is not, from k + 1 to K; None where it holds.
-      left: D_[k].
-      right: The right side at that m, or the largest one where it holds; infinite where the sum of
-        theta is 0.
-      theta_fits: Whether theta_j = 1/k for j <= k and theta_j <= 1/k beyond, as Theorem 4 also
-        asks; within 1e-9 relative.
+      holds: Whether (3) holds at every m.
+      first_failure: The smallest m at which it fails, from k + 1 to K; None if it holds.
+      left: The left side, D_[k].
+      right: The right side at the first failure, or its maximum over m if (3) holds; infinite if
+        the sum of theta is 0.
+      theta_fits: Whether theta_j = 1/k for j <= k and theta_j <= 1/k beyond, which Theorem 4 also
+        requires; relative tolerance 1e-9.
     """
 
     holds: bool
@@ -65,7 +66,7 @@ class Condition3:
 
     @property
     def calibrated(self) -> bool:
-        """Theorem 4 applies at this input, for a POWL; a BOWL also needs every theta_j > 0."""
+        """Whether Theorem 4 applies to a POWL at this input; a BOWL also needs all theta_j > 0."""
         return self.holds and self.theta_fits
 
 
@@ -80,15 +81,15 @@ def condition_3(
 
     Args:
       distribution: [K], in any order.
-      theta: [r] with r <= K - 1, non-negative; ranks after r weigh 0.
+      theta: [r] with r <= K - 1, non-negative; ranks after r have weight 0.
       k: From 1 to K - 1.
-      last: At m = K: "proof" takes the sum of theta from k to K - 1, as the module's text derives,
-        "printed" the sum from k + 1 to K with theta_K = 0.
+      last: The sum of theta at m = K: "proof" runs from k to K - 1, as the module docstring
+        derives; "printed" from k + 1 to K with theta_K = 0.
 
     Returns:
-      Whether it holds, and the first m that fails. Sums run over the slack
-      k theta_j D_[k] - D_[j], which does not cancel where theta_j = 1/k; three million labels take
-      under a second.
+      Whether (3) holds, and the first m at which it fails. To avoid cancellation at
+      theta_j = 1/k, the function sums the slack k theta_j D_[k] - D_[j]. Three million labels take
+      less than a second.
 
     Example:
       >>> d = [0.175, 0.170, 0.165, 0.165, 0.1625, 0.1625]
@@ -105,7 +106,7 @@ def condition_3(
     if values.ndim != 1:
         raise InputError("distribution", f"shape {values.shape}", "one distribution, [K]")
     check_k(k, num_labels)
-    weights = _padded(theta, num_labels)
+    weights = pad_theta(theta, num_labels)
     ranked = -np.sort(-values)
     kth = ranked[k - 1]
     fits = bool(
@@ -131,15 +132,16 @@ def condition_3(
 
 
 def recommended_theta(num_labels: int, k: int, most_relevant: int) -> Vector:
-    """Weights for inputs that have at most M relevant labels: 1/k up to rank M, then 0.
+    """Weights for inputs with at most M relevant labels: 1/k up to rank M, then 0.
 
     If D_[M+1] = 0, condition (3) holds: for m <= M the right side is the mean of D_[k+1..m], and
-    beyond M the mass stays where it is. With M <= k the first k still weigh 1/k, as Theorem 4 asks.
+    beyond M neither sum changes. If M <= k, the first k weights are still 1/k, as Theorem 4
+    requires.
 
     Args:
       num_labels: K.
       k: From 1 to K - 1.
-      most_relevant: M, from 1; what exceeds K - 1 weighs nothing, for there are no such ranks.
+      most_relevant: M, at least 1; values above K - 1 act like K - 1.
 
     Returns:
       theta, float64 [K - 1].
@@ -158,12 +160,12 @@ def recommended_theta(num_labels: int, k: int, most_relevant: int) -> Vector:
 
 
 def relevant_labels(distribution: npt.ArrayLike, epsilon: float = 0.0) -> int:
-    """The smallest M such that the labels beyond the M most probable ones can be passed over.
+    """The smallest M such that only the M most probable labels count as relevant.
 
-    That is D_[M+1] = 0, or with epsilon > 0 a mass below epsilon beyond M. The paper's sum for the
-    latter ends at K - 1; it is taken to K here. With epsilon > 0 the weights of
-    `recommended_theta` are a prescription "for milder domain knowledge", not a proof: ask
-    `condition_3`, or take `smallest_m`.
+    That is D_[M+1] = 0, or, with epsilon > 0, a total probability below epsilon beyond rank M. The
+    paper's sum for the latter ends at K - 1; here it ends at K. With epsilon > 0 the paper
+    recommends the weights of `recommended_theta` "for milder domain knowledge" without a proof:
+    check them with `condition_3`, or use `smallest_m`.
 
     Args:
       distribution: [K].
@@ -189,10 +191,10 @@ def relevant_labels(distribution: npt.ArrayLike, epsilon: float = 0.0) -> int:
 
 
 def smallest_m(distribution: npt.ArrayLike, k: int) -> int | None:
-    r"""The smallest M for which the weights of `recommended_theta` meet condition (3).
+    r"""The smallest M for which the weights of `recommended_theta` satisfy condition (3).
 
-    For m <= M (3) follows from D_[k] > D_[k+1]. Beyond it the sum of theta stays at (M - k) / k, so
-    that m = K - 1 and m = K bind:
+    For m <= M, (3) follows from D_[k] > D_[k+1]. For m > M the sum of theta is constant,
+    (M - k) / k, so the strictest conditions are those at m = K - 1 and m = K:
 
     .. math::
       M - k > \sum_{l=k+1}^{K-1} D_{[l]} / D_{[k]}, \quad
@@ -203,14 +205,14 @@ def smallest_m(distribution: npt.ArrayLike, k: int) -> int | None:
       k: From 1 to K - 1.
 
     Returns:
-      M from k to K - 1; None where D_[k] = D_[k+1], for which no theta will do.
+      M from k to K - 1; None if D_[k] = D_[k+1], where no theta satisfies (3).
 
     Example:
       >>> smallest_m([0.3, 0.175, 0.175, 0.175, 0.175], 1)
       3
 
     References:
-      Reddi et al. (2019), Theorem 4; the bound is worked out here.
+      Reddi et al. (2019), Theorem 4; this bound is derived here.
     """
     values = check_distribution(distribution)
     check_k(k, values.size)
@@ -219,7 +221,7 @@ def smallest_m(distribution: npt.ArrayLike, k: int) -> int | None:
         return None
     if ranked[k] == 0:
         return k
-    # Beyond M = K - 1 there are no ranks, and theta_j = 1/k throughout always meets (3).
+    # M = K - 1 is the largest: theta_j = 1/k at all ranks always satisfies (3).
     tail = float(np.sum(ranked[k:-1]) / ranked[k - 1])
     whole = float(np.sum(ranked[k:]) / ranked[k - 1])
     if k == values.size - 1:
@@ -228,8 +230,8 @@ def smallest_m(distribution: npt.ArrayLike, k: int) -> int | None:
     return min(k + more, values.size - 1)
 
 
-def _padded(theta: npt.ArrayLike, num_labels: int) -> Vector:
-    """The weights with zeros after the last rank, [K - 1]."""
+def pad_theta(theta: npt.ArrayLike, num_labels: int) -> Vector:
+    """Checks weights [r] and pads them with zeros to float64 [K - 1]."""
     weights = np.asarray(theta, np.float64)
     if weights.ndim != 1 or weights.size > num_labels - 1:
         raise InputError("theta", f"shape {weights.shape}", f"at most [{num_labels - 1}]")

@@ -1,16 +1,16 @@
-r"""Whether a loss is calibrated at a label distribution, by minimising it: Definition 2 itself.
+r"""Tests whether a loss is calibrated at a label distribution by minimising it (Definition 2).
 
-With Psi(v) = sum_i alpha_i l(v, i), a loss is calibrated at alpha if the infimum over all v lies
-below that over all v that are not Bayes compatible. Both are minima of a smooth convex function
-over a cone, if theta is non-increasing and phi convex and differentiable:
+With Psi(v) = sum_i alpha_i l(v, i), a loss is calibrated at alpha if the infimum of Psi over all v
+is below that over all v that are not Bayes compatible. If theta is non-increasing and phi is convex
+and differentiable, both are minima of a smooth convex function over a cone:
 
-* Sorting v like alpha never raises Psi (Appendix E, the first part of Lemmas 5 and 6, which needs
-  phi to be non-increasing and no more). So the free infimum is that over v_1 >= ... >= v_K, where
-  alpha_1 >= ... >= alpha_K; on this cone no rank changes, and Psi is smooth.
-* Take a v that is not compatible: some i of the k most probable labels is outside Top_k(v), and
-  some j inside it is not. Exchanging v_i and v_j does not raise Psi, nor does anything between
-  (convexity), and somewhere between v_[k] = v_[k+1]. Sorted, that point lies in the cone with its
-  k-th gap 0. So the second infimum is that over the cone with v_k = v_{k+1}.
+- Sorting v in the order of alpha never increases Psi (Appendix E, first part of Lemmas 5 and 6,
+  which only needs a non-increasing phi). So with alpha_1 >= ... >= alpha_K the first infimum is
+  that over the cone v_1 >= ... >= v_K. No rank changes on this cone, so Psi is smooth there.
+- Take a v that is not Bayes compatible: some i of the k most probable labels is outside Top_k(v),
+  and some j that is not one of them is inside. Exchanging v_i and v_j does not increase Psi, and by
+  convexity neither does any point in between. At one of these points v_[k] = v_[k+1]. Sorted, it
+  lies in the cone with v_k = v_{k+1}. So the second infimum is that over this part of the cone.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from scipy.optimize import minimize
 
 from snm.errors import InputError
 from snm.losses import ordered as losses
-from snm.theory.calibration import _padded
+from snm.theory.calibration import pad_theta
 from snm.theory.retrieval import Vector, check_distribution, check_k
 
 __all__ = ["CalibrationGap", "calibration_gap"]
 
 Kind = Literal["powl", "bowl"]
 _SMOOTH = ("logistic", "squared_hinge", "exponential")
-_FARTHEST = 60.0  # of a gap between neighbouring scores: exp(-60) is below any rounding
+_LARGEST_GAP = 60.0  # between neighbouring scores: exp(-60) is far below float64 rounding
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class CalibrationGap:
     """The two infima of Definition 2.
 
     Attributes:
-      free: Of the loss over all score vectors.
-      tied: Over those that are not Bayes compatible.
-      scores: A minimiser of the former, [K], in the order of the labels.
+      free: Infimum of the loss over all score vectors.
+      tied: Infimum over the score vectors that are not Bayes compatible.
+      scores: A minimiser of the first, [K], in the order of the labels.
     """
 
     free: float
@@ -54,12 +54,12 @@ class CalibrationGap:
 
     @property
     def gap(self) -> float:
-        """By how much a wrong answer costs more; 0 where the loss is not calibrated."""
+        """Extra loss of a wrong answer; 0 if the loss is not calibrated."""
         return self.tied - self.free
 
     @property
     def calibrated(self) -> bool:
-        """Whether the gap is above what rounding in the minimisation could make of 0."""
+        """Whether the gap exceeds the rounding error of the minimisation."""
         return self.gap > 1e-9 * max(1.0, abs(self.free))
 
 
@@ -71,9 +71,9 @@ def calibration_gap(
     phi: str = "logistic",
     kind: Kind = "powl",
 ) -> CalibrationGap:
-    """Minimises an ordered weighted loss at one label distribution, freely and with v_k = v_{k+1}.
+    """Minimises an ordered weighted loss at one label distribution, with and without v_k = v_{k+1}.
 
-    The loss is that of the trainer, `snm.losses.ordered.powl` or `bowl`, in float64.
+    The loss is the trainer's, `snm.losses.ordered.powl` or `bowl`, in float64.
 
     Args:
       distribution: [K], in any order; K up to a few hundred.
@@ -86,7 +86,7 @@ def calibration_gap(
       Both minima.
 
     Raises:
-      InputError: another phi, or weights that increase: the minimum would not be found this way.
+      InputError: another phi, or increasing weights, for which this minimisation is not valid.
 
     Example:
       >>> calibration_gap([0.5, 0.3, 0.2], [1.0, 1.0], 1).calibrated
@@ -99,7 +99,7 @@ def calibration_gap(
         raise InputError("phi", repr(phi), f"one of {', '.join(_SMOOTH)}")
     values = check_distribution(distribution)
     check_k(k, values.size)
-    weights = _padded(theta, values.size)
+    weights = pad_theta(theta, values.size)
     if (np.diff(weights) > 0).any():
         raise InputError("theta", "a weight above the one before it", "non-increasing weights")
     order = np.argsort(-values, kind="stable")
@@ -111,17 +111,21 @@ def calibration_gap(
             value, slope = function(point, ranked, weights)
             return float(value), np.asarray(slope, np.float64)
 
-        free, at = _least(evaluate, values.size, None)
-        tied, _ = _least(evaluate, values.size, k)
+        free, at = _minimise(evaluate, values.size, None)
+        tied, _ = _minimise(evaluate, values.size, k)
     scores = np.empty(values.size)
     scores[order] = at[0] - np.concatenate([[0.0], np.cumsum(at[1:])])
-    # The tied minimum is also a value of the free problem.
+    # A tied score vector is feasible for the free problem, too.
     return CalibrationGap(min(free, tied), tied, scores)
 
 
 @functools.cache
 def _risk(kind: Kind, phi: str) -> Callable[..., tuple[jax.Array, jax.Array]]:
-    """(highest score and gaps, alpha, theta) -> Psi and its gradient; at ties along the cone."""
+    """Compiles (point, alpha, theta) -> Psi and its gradient.
+
+    A point [K] is the highest score and the K - 1 gaps between neighbouring scores. At ties the
+    gradient is the one-sided one inside the cone.
+    """
     loss = {"powl": losses.powl, "bowl": losses.bowl}[kind]
 
     def risk(point: jax.Array, alpha: jax.Array, theta: jax.Array) -> jax.Array:
@@ -139,11 +143,11 @@ def _risk(kind: Kind, phi: str) -> Callable[..., tuple[jax.Array, jax.Array]]:
     return jax.jit(jax.value_and_grad(risk))
 
 
-def _least(
+def _minimise(
     evaluate: Callable[[Vector], tuple[float, Vector]], size: int, tie: int | None
 ) -> tuple[float, Vector]:
-    """The minimum over the cone, with the gap after rank `tie` held at 0."""
-    bounds = [(-_FARTHEST, _FARTHEST)] + [(0.0, _FARTHEST)] * (size - 1)
+    """Minimum and minimiser over the cone; the gap after rank `tie` is fixed at 0."""
+    bounds = [(-_LARGEST_GAP, _LARGEST_GAP)] + [(0.0, _LARGEST_GAP)] * (size - 1)
     start = np.full(size, 0.1)
     if tie is not None:
         bounds[tie] = (0.0, 0.0)

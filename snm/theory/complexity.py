@@ -1,29 +1,32 @@
-r"""Gaussian and Rademacher complexities of the linear and of the two-layer class, on real data.
+r"""Gaussian and Rademacher complexities of linear and two-layer classes on a data set.
 
-The linear class: h_y(x) = <w_y, x> with every ||w_y||_2 <= Lambda (`rows`, as the trainer's class
-rows have), or with ||W||_F <= Lambda (`frobenius`). The supremum over the class has a closed form
-for given multipliers g, so that
+**Linear class**: h_y(x) = <w_y, x> with every ||w_y||_2 <= Lambda (`rows`, as in the trainer's
+embedding table of labels), or with ||W||_F <= Lambda (`frobenius`). For given multipliers g the
+supremum over the class has a closed form, so that
 
   rows:       G_S = Lambda/n E sum_y ||sum_{i: y_i = y} g_i x_i||,  completion: Lambda/n E||X^T g||
   frobenius:  G_S = Lambda/n E sqrt(sum_y ||...||^2),  completion: Lambda/(nK) E||X^T G||_F
 
-What is exact: E||X^T g|| follows from the eigenvalues of X^T X by one integral (`expected_norm`).
-What is an estimate: G_S, by drawing g (unbiased; its standard error is returned). What is a
-bracket: a Gaussian vector has sqrt(2/pi) sqrt(E||.||^2) <= E||.|| <= sqrt(E||.||^2), which gives a
-closed form above and below everything, and for the worst-case Rademacher complexity over
-multi-subsets T of the completion, with R = max_i ||x_i||,
+- Exact: E||X^T g|| follows from the eigenvalues of X^T X by one integral (`expected_norm`).
+- Estimated: G_S, by drawing g. The estimate is unbiased, and its standard error is returned.
+- Bracketed: a Gaussian vector z has sqrt(2/pi) sqrt(E||z||^2) <= E||z|| <= sqrt(E||z||^2), which
+  bounds every Gaussian complexity from both sides in closed form.
+
+For the worst-case Rademacher complexity over multi-subsets T of the completion, with
+R = max_i ||x_i||,
 
   rows:       Lambda R / sqrt(2 n) <= R(completion) <= Lambda R / sqrt(n)
   frobenius:  Lambda R / sqrt(2 n K) <= R(completion) <= Lambda R / sqrt(n K).
 
-Above: sum_y sqrt(|T_y|) <= sqrt(K n K) by Cauchy and Schwarz. Below: T repeats the longest x
-equally often with every label, and E|sum of n signs| >= sqrt(n/2) (Khintchine, with the best
-constant).
+The upper bound is Cauchy-Schwarz: sum_y sqrt(|T_y|) <= sqrt(K n K). For the lower bound, T repeats
+the longest x equally often with every label, and E|sum of n signs| >= sqrt(n/2) (Khintchine's
+inequality with the best constant).
 
-The two-layer class: h_y(x) = <a_y, relu(W x)> with every ||a_y||_2 <= s and ||W||_F <= w, any
+**Two-layer class**: h_y(x) = <a_y, relu(W x)> with every ||a_y||_2 <= s and ||W||_F <= w, and any
 number of hidden units. Its complexities are at most twice those of the linear class with
-Lambda = s w: by homogeneity the best W puts its whole norm on one unit, |.| costs a factor 2, and
-ReLU contracts (Ledoux and Talagrand; Sudakov and Fernique). From below it is estimated by ascent.
+Lambda = s w: by homogeneity the best W puts its whole norm on one unit, the absolute value costs a
+factor of 2, and ReLU is a contraction (Ledoux and Talagrand; Sudakov and Fernique). The lower
+estimate comes from gradient ascent.
 """
 
 from __future__ import annotations
@@ -50,18 +53,19 @@ __all__ = [
 
 Vector = npt.NDArray[np.float64]
 Matrix = Any  # scipy.sparse CSR, or ndarray [n, d]
-_MOST_EIGENVALUES = 1500  # of a Gram matrix: about a second
+_MOST_EIGENVALUES = 1500  # largest Gram matrix to decompose; takes about a second
 
 
 @dataclass(frozen=True)
 class ClassComplexity:
-    """Complexities of a class on a sample, each from below and from above.
+    """Complexities of a class on a sample, with lower and upper bounds.
 
     Attributes:
-      below: Values that the complexities do not fall below (up to the estimates' standard error).
-      above: Values that they do not exceed.
-      estimate: Exact or estimated values between them; the bounds take these.
-      standard_error: Of `estimate.gaussian`, and of `estimate.gaussian_completion` (0: exact).
+      below: Lower bounds (up to the standard error of estimates).
+      above: Upper bounds.
+      estimate: Exact or estimated values; generalization bounds use these.
+      standard_error: Standard errors of `estimate.gaussian` and `estimate.gaussian_completion`; 0
+        for an exact value.
     """
 
     below: Complexity
@@ -71,7 +75,7 @@ class ClassComplexity:
 
 
 def expected_norm(eigenvalues: npt.ArrayLike) -> float:
-    r"""E||z|| of a Gaussian vector z with mean 0 and the given eigenvalues of its covariance.
+    r"""E||z|| of a Gaussian vector z with mean 0 and a covariance of the given eigenvalues.
 
     .. math::
       E \sqrt Q = \frac 1 {2 \sqrt\pi} \int_0^\infty (1 - E e^{-tQ}) t^{-3/2} dt, \quad
@@ -93,7 +97,8 @@ def expected_norm(eigenvalues: npt.ArrayLike) -> float:
         raise InputError("eigenvalues", f"{values.min()}", "numbers >= 0")
     if total == 0:
         return 0.0
-    # With t = e^u the integrand falls like exp(-|u| / 2) and is smooth: equal steps are exact.
+    # With t = e^u the integrand is smooth and decays like exp(-|u| / 2), so the trapezoidal rule
+    # converges to rounding error.
     u = np.linspace(-80, 80, 2401)
     shares = values[values > 0] / total
     logs = np.zeros(u.size)
@@ -116,19 +121,19 @@ def linear_complexity(
 
     Args:
       features: [n, d], CSR or dense.
-      labels: CSR [n, K]: the label of each example, or several, of which each draw takes one at
-        random (as the paper makes multilabel data single-label). No row is empty.
+      labels: CSR [n, K] without empty rows. If an example has several labels, each draw takes one
+        of them at random, as the paper does to make multilabel data single-label.
       radius: Lambda.
       norm: "rows" or "frobenius".
-      draws: Of the multipliers, for what is estimated.
-      seed: Of the draws.
+      draws: Number of draws of the multipliers, for the estimates.
+      seed: Seed of the draws.
 
     Returns:
-      Brackets, estimates and standard errors. Time is `draws` products with the features.
+      Bounds, estimates and standard errors. The time is that of `draws` products with the features.
 
     References:
-      Reddi et al. (2019), section 4 for the definitions; the closed forms are worked out in the
-      module's text.
+      Reddi et al. (2019), section 4 for the definitions; the module docstring derives the closed
+      forms.
     """
     x, y = _checked(features, labels)
     n, num_labels = y.shape
@@ -139,7 +144,7 @@ def linear_complexity(
     if not rows and norm != "frobenius":
         raise InputError("norm of the class", repr(norm), "'rows' or 'frobenius'")
 
-    # Mean squares: of X^T g, and of each label's part of it.
+    # Expected squared norms of X^T g, in total and for the examples of each label.
     share = sparse.csr_array(y, copy=True)
     share.data = np.repeat(1 / np.diff(y.indptr), np.diff(y.indptr))
     by_label = np.asarray(share.T @ squares)
@@ -167,7 +172,7 @@ def linear_complexity(
     scale = radius / n
     return ClassComplexity(
         below=Complexity(
-            # Between draws of labels only the mean square is known, so no bracket from below.
+            # With random labels only the mean square is known, which gives no lower bound.
             scale * low * own_above if (np.diff(y.indptr) == 1).all() else 0.0,
             scale * low * whole,
             scale * worst / math.sqrt(2),
@@ -185,22 +190,23 @@ def linear_closed_form(
     radius: float = 1.0,
     gram: npt.NDArray[np.float64] | None = None,
 ) -> Complexity:
-    """The upper values of `linear_complexity` (`rows`) from sums that can be streamed.
+    """The upper bounds of `linear_complexity` with norm "rows", from sums that can be streamed.
 
     Args:
-      squares: [n], squared lengths of the examples.
+      squares: [n], squared Euclidean norms of the examples.
       labels: CSR [n, K], as in `linear_complexity`.
       radius: Lambda.
-      gram: X^T X, float64 [d, d]: the completion's Gaussian complexity is then exact.
+      gram: X^T X, float64 [d, d]; makes the Gaussian complexity of the completion exact.
 
     Returns:
-      Upper values; with `gram` the second is exact.
+      Upper bounds; with `gram` the second value is exact.
     """
     lengths, y = np.asarray(squares, np.float64), sparse.csr_array(labels)
     n = len(lengths)
     counts = np.diff(y.indptr)
     if not n or y.shape[0] != n or (counts == 0).any():
-        raise InputError("sample", f"{n} lengths, labels {y.shape}", "as many, a label in each row")
+        expected = "as many rows of labels as lengths, each with a label"
+        raise InputError("sample", f"{n} lengths, labels {y.shape}", expected)
     share = sparse.csr_array((np.repeat(1 / counts, counts), y.indices, y.indptr), y.shape)
     whole = math.sqrt(float(lengths.sum()))
     if gram is not None:
@@ -225,22 +231,22 @@ def two_layer_complexity(
 ) -> ClassComplexity:
     """Complexities of the two-layer class h_y(x) = <a_y, relu(W x)> on a sample.
 
-    From above twice the linear class's. From below, G_S by ascent over W for drawn multipliers: a
-    local maximum, so that the truth may be higher. The other two have no estimate from below; the
-    upper values stand in for them in `estimate`.
+    The upper bounds are twice those of the linear class. The lower value of G_S comes from gradient
+    ascent over W for drawn multipliers; it finds a local maximum, so the true value may be higher.
+    The other two have no lower estimate. `estimate` holds the upper bounds.
 
     Args:
       features: [n, d], CSR or dense.
       labels: CSR [n, K], as in `linear_complexity`.
       inner: w, the largest ||W||_F.
       outer: s, the largest ||a_y||_2.
-      hidden: Units that the ascent uses.
-      draws: Of the multipliers.
-      steps: Of each ascent.
-      seed: Of the draws and the starts.
+      hidden: Number of hidden units of the ascent.
+      draws: Number of draws of the multipliers.
+      steps: Number of steps of each ascent.
+      seed: Seed of the draws and of the initial points.
 
     Returns:
-      Brackets; `standard_error` is that of the ascents' mean.
+      Bounds; `standard_error` is that of the mean over the ascents.
     """
     linear = linear_complexity(features, labels, radius=inner * outer, draws=draws, seed=seed)
     x, y = _checked(features, labels)
@@ -283,12 +289,12 @@ def two_layer_ascent(
     Args:
       features: [n, d].
       multipliers: g, [n, K], CSR or dense.
-      hidden: Rows of W.
-      steps: Normalised gradient steps, their length falling to 0.
-      rng: Of the start.
+      hidden: Number of rows of W.
+      steps: Number of normalised gradient steps; their length decreases linearly to 0.
+      rng: Generator for the initial W.
 
     Returns:
-      The largest value on the way.
+      The largest value over all steps.
     """
     w = rng.standard_normal((hidden, features.shape[1]))
     w /= np.linalg.norm(w)
@@ -314,27 +320,27 @@ def _checked(features: Matrix, labels: Matrix) -> tuple[Matrix, Matrix]:
     y = sparse.csr_array(labels)
     if x.shape[0] != y.shape[0] or not x.shape[0]:
         found = f"{x.shape[0]} rows of features, {y.shape[0]} of labels"
-        raise InputError("sample", found, "as many of either, at least one")
+        raise InputError("sample", found, "equal numbers of rows, at least one")
     if (np.diff(y.indptr) == 0).any():
         raise InputError("sample", "an example without a label", "at least one label each")
     return x.astype(np.float64), y
 
 
 def _squares(x: Matrix) -> Vector:
-    """Squared lengths of the rows."""
+    """Squared Euclidean norms of the rows."""
     if isinstance(x, np.ndarray):
         return np.einsum("ij,ij->i", x, x)
     return np.asarray(x.multiply(x).sum(axis=1), np.float64).ravel()
 
 
 def _one_label(y: Matrix, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    """One of the labels of each row, each as likely."""
+    """One label of each row, drawn uniformly from the row's labels."""
     counts = np.diff(y.indptr)
     return y.indices[y.indptr[:-1] + np.floor(rng.random(len(counts)) * counts).astype(np.int64)]
 
 
 def _exact_norm(x: Matrix, copies: int) -> float | None:
-    """E||X^T G||_F for `copies` columns of multipliers, where the Gram matrix is small enough."""
+    """E||X^T G||_F for `copies` columns of multipliers; None if the Gram matrix is too large."""
     if min(x.shape) > _MOST_EIGENVALUES:
         return None
     gram = x.T @ x if x.shape[1] <= x.shape[0] else x @ x.T
@@ -344,5 +350,5 @@ def _exact_norm(x: Matrix, copies: int) -> float | None:
 
 
 def _error(values: list[float]) -> float:
-    """Standard error of a mean; 0 where there is one value, and so no way to tell."""
+    """Standard error of a mean; 0 for a single value."""
     return float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else 0.0

@@ -1,4 +1,4 @@
-"""Lipschitz constants and ranges of the losses, and the norms of theta that the bounds grow with.
+"""Lipschitz constants and ranges of the losses, and the norms of theta in the bounds.
 
 Reddi et al. (2019), Lemma 7 and the text after Theorem 5.
 """
@@ -30,21 +30,21 @@ _UNBOUNDED = ("squared_hinge", "exponential")
 def phi_lipschitz(phi: str, lowest: float | None = None, *, rho: float = 1.0) -> float:
     """The Lipschitz constant of a surrogate.
 
-    hinge 1, logistic 1 / ln 2 (it is in base 2), ramp 1 / rho on the whole line. The squared hinge
-    and the exponential have one only where the argument cannot fall for ever: on [lowest, inf) it
-    is 2 max(1 - lowest, 0) and exp(-lowest).
+    On the whole line it is 1 for the hinge, 1 / ln 2 for the logistic loss (in base 2), and 1 / rho
+    for the ramp. The squared hinge and the exponential loss need a lower limit of the argument: on
+    [lowest, inf) their constants are 2 max(1 - lowest, 0) and exp(-lowest).
 
     Args:
-      phi: A name of `snm.losses.ordered.SURROGATES`.
-      lowest: The smallest argument; -2s for a POWL and -s for a BOWL of scores in [-s, s]. With
-        None the whole line.
+      phi: A key of `snm.losses.ordered.SURROGATES`.
+      lowest: The smallest argument; -2s for a POWL and -s for a BOWL of scores in [-s, s]. None
+        means the whole line.
       rho: Margin of the ramp.
 
     Returns:
       The smallest L with |phi(u) - phi(v)| <= L |u - v|.
 
     Raises:
-      InputError: An unknown name, or no `lowest` where there has to be one.
+      InputError: An unknown name, or no `lowest` where one is needed.
 
     Example:
       >>> phi_lipschitz("squared_hinge", -1.0), round(phi_lipschitz("logistic"), 4)
@@ -67,10 +67,10 @@ def phi_lipschitz(phi: str, lowest: float | None = None, *, rho: float = 1.0) ->
 
 
 def phi_largest(phi: str, lowest: float, *, rho: float = 1.0) -> float:
-    """The largest value of a surrogate on [lowest, inf): the Phi of Theorem 5.
+    """The largest value of a surrogate on [lowest, inf): Phi in Theorem 5.
 
     Args:
-      phi: A name of `snm.losses.ordered.SURROGATES`.
+      phi: A key of `snm.losses.ordered.SURROGATES`.
       lowest: The smallest argument, as in `phi_lipschitz`.
       rho: Margin of the ramp.
 
@@ -95,13 +95,13 @@ def phi_largest(phi: str, lowest: float, *, rho: float = 1.0) -> float:
 
 @dataclass(frozen=True)
 class LossConstants:
-    """What the bounds need to know of an ordered weighted loss.
+    """Constants of an ordered weighted loss that the bounds use.
 
     Attributes:
-      l2: Of the L2 condition |l(v, y) - l(u, y)| <= l2 ||v - u||_2 + own |v_y - u_y|.
-      own: Of |v_y - u_y| in it.
-      linf: Of ||v - u||_inf in the L-infinity condition.
-      largest: The loss lies in [0, largest].
+      l2: Factor of ||v - u||_2 in |l(v, y) - l(u, y)| <= l2 ||v - u||_2 + own |v_y - u_y|.
+      own: Factor of |v_y - u_y| in the same condition.
+      linf: Factor of ||v - u||_inf in |l(v, y) - l(u, y)| <= linf ||v - u||_inf.
+      largest: Largest value; the loss lies in [0, largest].
     """
 
     l2: float
@@ -122,9 +122,9 @@ def lemma_7(
     BOWL    L ||th||_2, L          L (||theta||_1 + 1)     (||theta||_1 + 1) Phi
     ======  ====================  =======================  ============================
 
-    Theorem 5 prints the range ||theta||_1 Phi for both, which leaves out the BOWL's own term
-    phi(v_y): with the hinge, v_y = -1, v_j = 1 for all others and theta = (1) the loss is
-    2 + 2 = 4, and ||theta||_1 Phi is 2. The range of the table above is what is evaluated.
+    Theorem 5 prints the range ||theta||_1 Phi for both kinds, which omits the term phi(v_y) of the
+    BOWL: with the hinge, v_y = -1, v_j = 1 for all other labels and theta = (1), the loss is
+    2 + 2 = 4, but ||theta||_1 Phi is 2. This function returns the range in the table above.
 
     Args:
       kind: "powl" or "bowl".
@@ -156,11 +156,11 @@ def lemma_7(
 
 @dataclass(frozen=True)
 class L1Norms:
-    """||theta||_1 of two ways to use B sampled labels in a surrogate of the retrieval loss at k.
+    """||theta||_1 of two surrogates of the retrieval loss at k that use B sampled labels.
 
     Attributes:
-      mining: Of top-k SNM, (K - 1) / B.
-      negative_sampling: (K - 1) / k.
+      mining: That of top-k Stochastic Negative Mining, (K - 1) / B.
+      negative_sampling: That of negative sampling, (K - 1) / k.
     """
 
     mining: npt.NDArray[np.float64]
@@ -168,7 +168,7 @@ class L1Norms:
 
     @property
     def ratio(self) -> npt.NDArray[np.float64]:
-        """By how much negative sampling's is larger: B / k."""
+        """The norm of negative sampling divided by that of mining: B / k."""
         return self.negative_sampling / self.mining
 
 
@@ -177,11 +177,11 @@ def sampling_l1_norms(
 ) -> L1Norms:
     """Compares Stochastic Negative Mining with negative sampling by ||theta||_1 = ||vartheta||_1.
 
-    Both weigh each label that enters (K - 1) / (k B): k of them with mining, all B without. The
-    bounds of Theorem 5 grow with this norm. They are upper bounds, so the comparison is one of
-    bounds, as the paper says itself. And it is one of losses of different scale: both bound the
-    same retrieval loss, but the range of each grows with its norm too, so that as a share of the
-    range negative sampling's bound is no larger (`experiments.complexity`).
+    Both give each label that enters the loss the weight (K - 1) / (k B): k labels with mining, all
+    B without. The bounds of Theorem 5 grow with this norm. As the paper notes, this compares upper
+    bounds only. It also compares losses of different scale: both bound the same retrieval loss, but
+    the range of each loss grows with its norm, too. Relative to the range, the bound of negative
+    sampling is no larger (`experiments.complexity`).
 
     Args:
       sampled: B, int [...], from k to K - 1.
@@ -212,7 +212,8 @@ def _check(phi: str, lowest: float | None, rho: float) -> None:
     if phi not in SURROGATES:
         raise InputError("phi", repr(phi), f"one of {', '.join(SURROGATES)}")
     if lowest is None and phi in _UNBOUNDED:
-        raise InputError(f"range of phi {phi}", "none", "its smallest argument: its slope grows")
+        expected = "its smallest argument (its slope is unbounded)"
+        raise InputError(f"range of phi {phi}", "none", expected)
     if lowest is not None and not math.isfinite(lowest):
         raise InputError("smallest argument of phi", str(lowest), "a finite number")
     if not rho > 0:

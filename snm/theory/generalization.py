@@ -1,20 +1,21 @@
-r"""Theorems 5 and 6, evaluated with every term in sight (Reddi et al., 2019).
+r"""Evaluates Theorems 5 and 6 of Reddi et al. (2019), term by term.
 
-The theorems hide constants and logarithms in O~. What is known of them:
+The theorems hide constants and logarithms in O~. This is what is known about them:
 
-* **The Gaussian branch** holds with the factor 2 sqrt(pi), and no logarithm. With probability
-  1 - delta the generalization error is at most 2 R_S(l o H) + 3 Phi' sqrt(ln(2/delta) / (2n))
-  (symmetrisation, Phi' the range of the loss); R_S <= sqrt(pi/2) G_S; and the process
-  sum_i g_i l(h(x_i), y_i) has increments of at most
-  2 l2^2 sum_i ||h(x_i) - h'(x_i)||^2 + 2 own^2 sum_i |h_{y_i}(x_i) - h'_{y_i}(x_i)|^2, those of
-  sqrt(2) (l2 sum_{i,y} g_{iy} h_y(x_i) + own sum_i g_i h_{y_i}(x_i)) with independent g, so that
-  Sudakov and Fernique's inequality compares the suprema. The product is 2 sqrt(pi/2) sqrt(2).
-* **The Rademacher branch** rests on the L-infinity contraction of Lei et al. (2015), whose factor
-  is polylogarithmic in n and K with a constant that the paper does not give. It is shown with the
-  factor 1, as printed, and never counted as proved.
+- **The Gaussian branch** holds with the factor 2 sqrt(pi) and without a logarithm. With probability
+  1 - delta the generalization error is at most 2 R_S(l o H) + 3 Phi' sqrt(ln(2/delta) / (2n)), by
+  symmetrisation, with Phi' the range of the loss. Further, R_S <= sqrt(pi/2) G_S. The squared
+  increments of the process sum_i g_i l(h(x_i), y_i) are at most
+  2 l2^2 sum_i ||h(x_i) - h'(x_i)||^2 + 2 own^2 sum_i |h_{y_i}(x_i) - h'_{y_i}(x_i)|^2, which are
+  those of sqrt(2) (l2 sum_{i,y} g_{iy} h_y(x_i) + own sum_i g_i h_{y_i}(x_i)) with independent g.
+  The Sudakov-Fernique inequality then compares the suprema. The product of the factors is
+  2 sqrt(pi/2) sqrt(2).
+- **The Rademacher branch** uses the L-infinity contraction of Lei et al. (2015), whose factor is
+  polylogarithmic in n and K with a constant that the paper does not give. It is reported with the
+  factor 1, as printed, and is not part of the proved bound.
 
-So each bound has two values: `printed`, the formula with every hidden factor set to 1, which shows
-how the terms compare and proves nothing; and `proved`, the Gaussian branch with 2 sqrt(pi).
+So each bound has two values. `printed` is the formula with every hidden factor set to 1: it shows
+how the terms compare, but proves nothing. `proved` is the Gaussian branch with 2 sqrt(pi).
 """
 
 from __future__ import annotations
@@ -45,9 +46,11 @@ class Complexity:
     """Complexities of a hypothesis class on a sample S of n examples.
 
     Attributes:
-      gaussian: G_S(H).
-      gaussian_completion: Of all (x, y) with x in S and y any of the K labels: G(H) there.
-      rademacher_completion: The worst-case Rademacher complexity over multi-subsets of those n K.
+      gaussian: The Gaussian complexity G_S(H).
+      gaussian_completion: The Gaussian complexity on the completion of S: all pairs (x, y) with x
+        in S and y any of the K labels.
+      rademacher_completion: The worst-case Rademacher complexity over multi-subsets of the
+        completion.
     """
 
     gaussian: float
@@ -57,12 +60,12 @@ class Complexity:
 
 @dataclass(frozen=True)
 class Bound:
-    """A bound on the generalization error, sup over h of E[l] - mean of l on S.
+    """A bound on the generalization error: the supremum over h of E[l] minus the mean of l on S.
 
     Attributes:
       gaussian: l2 K G(completion) + own G_S, without a factor.
       rademacher: linf sqrt(K) R(completion), without a factor.
-      confidence: 3 (range) sqrt(ln(2/delta) / (2n)).
+      confidence: 3 Phi' sqrt(ln(2/delta) / (2n)), with Phi' the range of the loss.
     """
 
     gaussian: float
@@ -83,7 +86,7 @@ class Bound:
 def theorem_5(
     constants: LossConstants, complexity: Complexity, n: int, num_labels: int, delta: float = 0.05
 ) -> Bound:
-    r"""Generalization error of an ordered weighted loss.
+    r"""Bounds the generalization error of an ordered weighted loss.
 
     .. math::
       \tilde O\big(\min\{L_1 K G_{\bar S}(H) + L_2 G_S(H), L_3 \sqrt K R_{\bar S}(H)\}\big)
@@ -91,17 +94,17 @@ def theorem_5(
 
     with (L_1, L_2, L_3, Phi') of `lemma_7`: for a POWL (L ||theta||_2, L ||theta||_1,
     2 L ||theta||_1, ||theta||_1 Phi), for a BOWL (L ||theta||_2, L, L (||theta||_1 + 1),
-    (||theta||_1 + 1) Phi). The last is not the printed ||theta||_1 Phi: see `lemma_7`.
+    (||theta||_1 + 1) Phi). The last differs from the printed ||theta||_1 Phi: see `lemma_7`.
 
     Args:
-      constants: From `lemma_7`.
-      complexity: Of the class on the sample.
-      n: Examples.
+      constants: The constants of the loss, from `lemma_7`.
+      complexity: Complexities of the class on the sample.
+      n: Number of examples.
       num_labels: K.
       delta: The bound holds with probability 1 - delta over the sample.
 
     Returns:
-      The terms.
+      The terms of the bound.
 
     References:
       Reddi et al. (2019), Theorem 5 and its proof in Appendix F.
@@ -121,8 +124,8 @@ class MarginBound:
 
     Attributes:
       rho: The margin.
-      empirical: The share of the sample with a margin of at most rho.
-      bound: The rest of the right side.
+      empirical: The empirical margin risk: the fraction of the sample with a margin of at most rho.
+      bound: The other terms of the right side.
     """
 
     rho: float
@@ -131,12 +134,12 @@ class MarginBound:
 
     @property
     def printed(self) -> float:
-        """The right side with hidden factors 1; above 1 it says nothing."""
+        """The right side with hidden factors set to 1; vacuous above 1."""
         return self.empirical + self.bound.printed
 
     @property
     def proved(self) -> float:
-        """The right side without hidden factors; above 1 it says nothing."""
+        """The right side without hidden factors; vacuous above 1."""
         return self.empirical + self.bound.proved
 
 
@@ -149,30 +152,30 @@ def theorem_6(
     delta: float = 0.05,
     weights: npt.ArrayLike | None = None,
 ) -> MarginBound:
-    r"""Margin bound of the retrieval risk.
+    r"""Bounds the retrieval risk by the empirical margin risk.
 
     .. math::
       R(h) \le \hat R_{S,\rho}(h) + 3 \sqrt{\ln(2/\delta) / (2n)}
       + \tilde O\big(\tfrac 1 \rho \min\{K G_{\bar S}(H) + G_S(H), 2 \sqrt K R_{\bar S}(H)\}\big)
 
-    It is Theorem 5 for the POWL with the ramp of margin rho and theta_k = 1 alone, whose norms are
-    1 and whose L-infinity constant is 2 / rho; the theorem prints 1 / rho there, which O~ hides.
-    The ramp bounds the retrieval loss from above, so k does not enter but through the margins.
-    It holds for a rho fixed before the sample is seen; for all of a grid of r margins at once, put
-    delta / r in place of delta.
+    This is Theorem 5 for the POWL with the ramp of margin rho and theta_k = 1 as the only weight.
+    Its norms are 1 and its L-infinity constant is 2 / rho (the theorem prints 1 / rho, a factor
+    that O~ hides). The ramp is an upper bound of the retrieval loss, so k enters only through the
+    margins. The bound holds for a rho that is fixed before the sample is seen. For r margins at
+    once, use delta / r instead of delta.
 
     Args:
       margins: [m], rho_h(x, y) of the examples, from `retrieval.margins`.
-      rho: Above 0.
-      complexity: Of the class on the sample.
-      n: Independent examples in the sample. More margins than that are allowed (m > n, one for each
-        label of a point): their weighted mean stands for the mean over the points.
+      rho: The margin, above 0.
+      complexity: Complexities of the class on the sample.
+      n: Number of independent examples. There may be more margins than examples (one for each label
+        of a point); their weighted mean then replaces the mean over the points.
       num_labels: K.
       delta: The bound holds with probability 1 - delta.
-      weights: [m], of the margins.
+      weights: [m], weights of the margins.
 
     Returns:
-      Both sides' terms.
+      The terms of the right side.
 
     References:
       Reddi et al. (2019), Theorem 6 and its proof in Appendix F.
@@ -185,18 +188,18 @@ def theorem_6(
 
 
 def examples_needed(empirical: float, rest: float, n: int, target: float = 1.0) -> float:
-    """How many examples would bring a bound down to `target`, if all else stayed as it is.
+    """The number of examples at which a bound reaches `target`, all else being equal.
 
-    Every term but the empirical one falls like 1 / sqrt(n) for the classes of `complexity`.
+    For the classes in `complexity`, every term but the empirical one decreases like 1 / sqrt(n).
 
     Args:
-      empirical: The part that stays.
-      rest: The part that falls, at n examples.
-      n: Examples now.
-      target: What the bound should come below; 1 is where a risk's bound starts to say anything.
+      empirical: The term that does not depend on n.
+      rest: The sum of the other terms at n examples.
+      n: Current number of examples.
+      target: Value to reach; a bound on a risk is vacuous above 1.
 
     Returns:
-      The number of examples, not rounded; infinite where the part that stays is too large.
+      The number of examples, not rounded; infinite if `empirical` is not below `target`.
 
     Example:
       >>> examples_needed(0.5, 2.0, 100)

@@ -1,28 +1,30 @@
-r"""Generalization of listwise algorithms: factors, bounds and Tables 1-3 of Lan et al. (2009).
+r"""Generalization bounds of listwise ranking algorithms, with Tables 1-3 of Lan et al. (2009).
 
-Scores are linear, |f(x)| = |w . x| <= BM, and pass a transformation psi. The bound of an
-algorithm A is, with probability 1 - delta (Theorems 1 and 2),
+Scores are linear, |f(x)| = |w . x| <= BM, and pass through a transformation psi. With probability
+1 - delta the bound of an algorithm A is (Theorems 1 and 2)
 
   sup_f R(f) - R^(f) <= 2 C_A(psi) N(psi) R(F) + sqrt(2 ln(2/delta) / n).
 
-Where the paper and arithmetic part ways (each has a test):
+Four statements of the paper are inexact. A test checks each of these corrections:
 
-* **N of the sigmoid.** N(psi) is the largest slope on [-BM, BM], so a / 4 (at 0). Table 1 has
-  a e^{aBM} / (1 + e^{-aBM})^2, the largest numerator over the smallest denominator: an upper bound,
-  larger by the factor 4 e^{aBM} / (1 + e^{-aBM})^2. Tables 2 and 3 follow from that one: with a / 4
-  the sigmoid beats the exponential always, for all three algorithms, so that the rows of Table 3
-  that put the exponential before the sigmoid are empty; and for RankCosine the linear one beats the
-  sigmoid where b - aBM > 4 / (1 + e^{aBM}), a stronger demand than Table 2's.
-* **The relation in section 3.3.2.** From Table 1, C N of the exponential is 1 + e^{-aBM} times that
-  of the sigmoid for RankCosine; the text prints 1 + e^{aBM}. The conclusion stands.
-* **The example of section 3.3.2**, a = 1, M = 1, B = 10, b = 11 and "as long as m >= 1": by Table 3
-  itself the sigmoid beats the exponential only where log m > aBM (e^{aBM} - 1), here 220,254. With
-  a / 4 the example's order (linear, sigmoid, exponential) holds at every m.
-* **R(F)** <= 2BM / sqrt(n) is that of another normalisation: with Definition 1 (1/n, one supremum
-  without absolute value) it is at most BM / sqrt(n).
+- **N of the sigmoid.** N(psi) is the largest slope on [-BM, BM], which is a / 4 (at 0). Table 1 has
+  a e^{aBM} / (1 + e^{-aBM})^2, the largest numerator over the smallest denominator. This upper
+  bound is larger by the factor 4 e^{aBM} / (1 + e^{-aBM})^2. Tables 2 and 3 depend on it. With
+  a / 4 the sigmoid always has a smaller factor than the exponential, for all three algorithms, so
+  the rows of Table 3 that put the exponential before the sigmoid never apply. For RankCosine the
+  linear transformation has a smaller factor than the sigmoid if b - aBM > 4 / (1 + e^{aBM}), which
+  is stricter than the condition of Table 2.
+- **The relation in section 3.3.2.** By Table 1, C N of the exponential is 1 + e^{-aBM} times that
+  of the sigmoid for RankCosine. The text prints 1 + e^{aBM}. The conclusion does not change.
+- **The example of section 3.3.2**, with a = 1, M = 1, B = 10, b = 11 and "as long as m >= 1". By
+  Table 3 the sigmoid has a smaller factor than the exponential only if
+  log m > aBM (e^{aBM} - 1) = 220,254. With a / 4 the order of the example (linear, sigmoid,
+  exponential) holds at every m.
+- **R(F)** <= 2BM / sqrt(n) belongs to another normalisation. With Definition 1 (1/n, one supremum
+  without absolute value) R(F) is at most BM / sqrt(n).
 
-The claim for m >= 6 is right: ListMLE's factor is below RankCosine's there for every psi, and for
-m < 6 under the conditions printed.
+The claim for m >= 6 is correct: ListMLE's factor is below RankCosine's for every psi, and for m < 6
+it is under the printed conditions.
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ def slope(psi: Transformation, reach: float, kind: Slope = "exact") -> float:
     Args:
       psi: linear, exponential or sigmoid.
       reach: BM, above 0.
-      kind: "printed" takes Table 1's bound for the sigmoid; the others are the same.
+      kind: "printed" uses the bound of Table 1 for the sigmoid; it changes nothing for the others.
 
     Returns:
       a, a e^{aBM} or a / 4 (printed: a e^{aBM} / (1 + e^{-aBM})^2).
@@ -83,7 +85,7 @@ def slope(psi: Transformation, reach: float, kind: Slope = "exact") -> float:
 
 
 def log_normaliser(algorithm: Algorithm, psi: Transformation, reach: float, m: int) -> float:
-    r"""The log of Z_A, by which the loss is divided so that it lies in [0, 1].
+    r"""The log of Z_A, the normaliser that scales the loss to [0, 1].
 
     .. math:: Z_{ListMLE} = Z_{ListNet} = m \big(\log m + \log \frac{\psi(BM)}{\psi(-BM)}\big),
       \quad Z_{RankCosine} = 1
@@ -92,10 +94,11 @@ def log_normaliser(algorithm: Algorithm, psi: Transformation, reach: float, m: i
       algorithm: One of `ALGORITHMS`.
       psi: The transformation.
       reach: BM.
-      m: Documents a list.
+      m: Number of documents in a list.
 
     Returns:
-      log Z; its exponential bounds the losses of `snm.losses.listwise` (RankCosine's bound is 1/2).
+      log Z. Z is an upper bound of the losses in `snm.losses.listwise`; RankCosine never exceeds
+      1/2.
 
     References:
       Lan et al. (2009), section 3.2.2.
@@ -107,7 +110,7 @@ def log_normaliser(algorithm: Algorithm, psi: Transformation, reach: float, m: i
 
 
 def log_factor(algorithm: Algorithm, psi: Transformation, reach: float, m: int) -> float:
-    r"""The log of C_A(psi); m! of ListNet leaves the range of numbers beyond m = 170.
+    r"""The log of C_A(psi). The factor m! of ListNet overflows float64 beyond m = 170.
 
     .. math::
       C_{ListMLE} = \frac 2 {\psi(-BM) (\log m + \log(\psi(BM) / \psi(-BM)))}, \quad
@@ -117,7 +120,7 @@ def log_factor(algorithm: Algorithm, psi: Transformation, reach: float, m: int) 
       algorithm: One of `ALGORITHMS`.
       psi: The transformation.
       reach: BM.
-      m: Documents a list.
+      m: Number of documents in a list.
 
     Returns:
       log C_A.
@@ -138,17 +141,17 @@ def log_factor(algorithm: Algorithm, psi: Transformation, reach: float, m: int) 
 def factor(
     algorithm: Algorithm, psi: Transformation, reach: float, m: int, kind: Slope = "exact"
 ) -> float:
-    """C_A(psi) N(psi), what the complexity of the linear class is multiplied with.
+    """C_A(psi) N(psi), the factor of the complexity of the linear class.
 
     Args:
       algorithm: One of `ALGORITHMS`.
       psi: The transformation.
       reach: BM.
-      m: Documents a list.
-      kind: Of `slope`.
+      m: Number of documents in a list.
+      kind: See `slope`.
 
     Returns:
-      The product; infinite where it leaves the range of numbers.
+      The product; infinite if it overflows float64.
 
     Example:
       >>> round(factor("rankcosine", exponential(1.0), 1.0, 4), 4)  # e^2
@@ -159,12 +162,12 @@ def factor(
 
 
 def rademacher_linear(reach: float, n: int, *, printed: bool = False) -> float:
-    """Rademacher average of {x -> w . x: ||w|| <= B}, ||x|| <= M: at most BM / sqrt(n).
+    """Bounds the Rademacher average of {x -> w . x: ||w|| <= B}, ||x|| <= M, by BM / sqrt(n).
 
     Args:
       reach: BM.
-      n: Queries.
-      printed: Twice that, as the paper has it.
+      n: Number of queries.
+      printed: Whether to return twice that, as the paper prints.
 
     References:
       Lan et al. (2009), Definition 1 and the end of section 3.2.2.
@@ -182,16 +185,16 @@ def listwise_bound(
     *,
     printed: bool = False,
 ) -> tuple[float, float]:
-    """Theorems 1 and 2 together, for the normalised loss in [0, 1].
+    """Combines Theorems 1 and 2, for the normalised loss in [0, 1].
 
     Args:
       algorithm: One of `ALGORITHMS`.
       psi: The transformation.
       reach: BM.
-      m: Documents a list.
-      n: Queries.
-      delta: It holds with probability 1 - delta.
-      printed: The paper's N of the sigmoid and 2BM / sqrt(n).
+      m: Number of documents in a list.
+      n: Number of queries.
+      delta: The bound holds with probability 1 - delta.
+      printed: Whether to use the paper's N of the sigmoid and 2BM / sqrt(n).
 
     Returns:
       2 C N R(F), and sqrt(2 ln(2/delta) / n).
@@ -207,19 +210,19 @@ def listwise_bound(
 
 
 def listmle_beats_rankcosine(psi: Transformation, reach: float, m: int) -> tuple[bool, bool]:
-    r"""Whether ListMLE has the smaller factor: as computed, and by the paper's conditions.
+    r"""Whether ListMLE has a smaller factor than RankCosine, computed and as the paper claims.
 
-    The paper: always for m >= 6; below, for the linear psi if
-    b / aBM < (e^{4/sqrt m} + m) / (e^{4/sqrt m} - m), for the exponential if
-    aBM > (4/sqrt m - log m) / 2, for the sigmoid if aBM > 4/sqrt m - log m.
+    The conditions of the paper: always for m >= 6. For m < 6, with the linear psi if
+    b / aBM < (e^{4/sqrt m} + m) / (e^{4/sqrt m} - m), with the exponential if
+    aBM > (4/sqrt m - log m) / 2, with the sigmoid if aBM > 4/sqrt m - log m.
 
     Args:
       psi: The transformation.
       reach: BM.
-      m: Documents a list, at least 3 in the paper.
+      m: Number of documents in a list, at least 3 in the paper.
 
     Returns:
-      Computed, claimed.
+      The computed and the claimed answer.
 
     References:
       Lan et al. (2009), section 3.3.1.
@@ -235,16 +238,16 @@ def listmle_beats_rankcosine(psi: Transformation, reach: float, m: int) -> tuple
 
 
 def table_1(a: float, b: float, reach: float, m: int) -> dict[str, dict[str, float]]:
-    """Table 1 in numbers: N, printed N, and C_A for each transformation.
+    """Evaluates Table 1: N, printed N, and C_A for each transformation.
 
     Args:
-      a: Slope.
-      b: Offset of the linear one, above aBM.
+      a: Slope of the transformations.
+      b: Offset of the linear transformation, above aBM.
       reach: BM.
-      m: Documents a list, at most 170.
+      m: Number of documents in a list, at most 170.
 
     Returns:
-      For linear, exponential and sigmoid: N, N printed, and each algorithm's C.
+      For linear, exponential and sigmoid: "N", "N printed", and "C ..." of each algorithm.
 
     References:
       Lan et al. (2009), Table 1.
@@ -261,13 +264,13 @@ def table_1(a: float, b: float, reach: float, m: int) -> dict[str, dict[str, flo
 
 @dataclass(frozen=True)
 class Claim:
-    """One entry of Table 2 or 3 at given numbers.
+    """One entry of Table 2 or 3 for given parameters.
 
     Attributes:
-      text: What is said, such as "linear before sigmoid".
-      claimed: Whether the table says so here.
-      printed: Whether it is so with the table's N of the sigmoid.
-      exact: Whether it is so with the largest slope.
+      text: The statement, such as "linear before sigmoid" (the first has the smaller factor).
+      claimed: Whether the table's condition for it is met.
+      printed: Whether it is true with the paper's N of the sigmoid.
+      exact: Whether it is true with the exact largest slope.
     """
 
     text: str
@@ -277,19 +280,20 @@ class Claim:
 
     @property
     def agrees(self) -> bool:
-        """Whether the claim is what exact slopes give."""
+        """Whether the claim is correct with exact slopes."""
         return self.claimed == self.exact
 
 
 def table_2(a: float, b: float, reach: float) -> list[Claim]:
-    """Table 2: which transformation is tighter for RankCosine, pair by pair (m cancels).
+    """Table 2: which transformation has the smaller factor for RankCosine, pair by pair.
 
-    With K = e^{-aBM}: linear, sigmoid, exponential if b - aBM > K^2 (1 + K); sigmoid, linear,
-    exponential between that and K^2; sigmoid, exponential, linear below.
+    The number of documents cancels. With K = e^{-aBM} the order is linear, sigmoid, exponential if
+    b - aBM > K^2 (1 + K); sigmoid, linear, exponential if it is between that and K^2; sigmoid,
+    exponential, linear if it is below K^2.
 
     Args:
-      a: Slope.
-      b: Offset of the linear one, above aBM.
+      a: Slope of the transformations.
+      b: Offset of the linear transformation, above aBM.
       reach: BM.
 
     Returns:
@@ -305,22 +309,22 @@ def table_2(a: float, b: float, reach: float) -> list[Claim]:
 
 
 def table_3(a: float, b: float, reach: float, m: int) -> list[Claim]:
-    """Table 3: which transformation is tighter for ListMLE and for ListNet, pair by pair.
+    """Table 3: which transformation has the smaller factor for ListMLE and ListNet, pair by pair.
 
-    It is stated for b > K^2 (1 + K) + aBM, with K = e^{-aBM} and N = log((b + aBM) / (b - aBM)):
+    The table assumes b > K^2 (1 + K) + aBM. With K = e^{-aBM} and N = log((b + aBM) / (b - aBM)):
 
       linear before exponential   log m > (2 aBM K^2 - (b - aBM) N) / (b - aBM - K^2)
       linear before sigmoid       log m > (aBM K^2 (1 + K) - (b - aBM) N) / (b - aBM - K^2 (1 + K))
       sigmoid before exponential  log m > aBM (e^{aBM} - 1)
 
     Args:
-      a: Slope.
-      b: Offset of the linear one.
+      a: Slope of the transformations.
+      b: Offset of the linear transformation.
       reach: BM.
-      m: Documents a list.
+      m: Number of documents in a list.
 
     Returns:
-      The three claims, computed for ListMLE (ListNet's factor m! cancels).
+      The three claims, computed for ListMLE (the factor m! of ListNet cancels).
 
     Raises:
       InputError: b at most K^2 (1 + K) + aBM.
@@ -348,18 +352,22 @@ _PAIRS = (("linear", "exponential"), ("linear", "sigmoid"), ("sigmoid", "exponen
 def _claims(
     algorithm: Algorithm, forms: Forms, reach: float, m: int, claimed: tuple[bool, bool, bool]
 ) -> list[Claim]:
+    """Compares the factors of the pairs of transformations with the table's claims."""
     out = []
-    for (first, second), said in zip(_PAIRS, claimed, strict=True):
+    for (first, second), stated in zip(_PAIRS, claimed, strict=True):
         printed, exact = (
-            _log(algorithm, forms[first], reach, m, kind)
-            < _log(algorithm, forms[second], reach, m, kind)
+            _log_product(algorithm, forms[first], reach, m, kind)
+            < _log_product(algorithm, forms[second], reach, m, kind)
             for kind in ("printed", "exact")
         )
-        out.append(Claim(f"{first} before {second}", said, printed, exact))
+        out.append(Claim(f"{first} before {second}", stated, printed, exact))
     return out
 
 
-def _log(algorithm: Algorithm, psi: Transformation, reach: float, m: int, kind: str) -> float:
+def _log_product(
+    algorithm: Algorithm, psi: Transformation, reach: float, m: int, kind: str
+) -> float:
+    """The log of C_A(psi) N(psi)."""
     found = slope(psi, reach, "exact" if kind == "exact" else "printed")
     return log_factor(algorithm, psi, reach, m) + math.log(found)
 
@@ -369,6 +377,7 @@ def _forms(a: float, b: float) -> Forms:
 
 
 def _log_value(psi: Transformation, x: float) -> float:
+    """Computes log psi(x) without overflow."""
     if psi.name == "linear":
         return math.log(psi.a * x + psi.b)
     if psi.name == "exponential":

@@ -1,8 +1,8 @@
-r"""Bipartite rank matrices: how many rankings of m positives against n negatives there are.
+r"""Bipartite rank matrices: their number, tests of realisability, and rank-shatter coefficients.
 
-The matrix of a ranking function has an entry for each positive x_i and negative x'_j: 1 where
-f(x_i) > f(x'_j), 1/2 where they tie, 0 otherwise. Entries are doubled here, so that they are the
-integers 2, 1 and 0.
+The rank matrix of a ranking function f has an entry for each positive x_i and negative x'_j: 1 if
+f(x_i) > f(x'_j), 1/2 if they tie, 0 otherwise. A matrix is realisable if some f has it. Functions
+that take matrices expect doubled entries, the integers 2, 1 and 0.
 
 References:
   Agarwal, Har-Peled, Roth (2005), Definitions 2 and 3, Theorem 1.
@@ -33,10 +33,10 @@ __all__ = [
 ]
 
 Matrices = npt.NDArray[np.int64]
-_MOST = 10_000_000  # matrices that are listed one by one
+_MAX_MATRICES = 10_000_000  # to enumerate
 
 # Table 1: the 30 sub-matrices that no ranking function has, as (a, b, c, d) of [[a, b], [c, d]],
-# doubled. The second half of the table is the first with its columns exchanged.
+# with doubled entries. The second half of the table is the first with exchanged columns.
 _HALF = (
     (2, 0, 0, 2), (1, 0, 0, 2), (2, 1, 0, 2), (2, 0, 0, 1), (2, 0, 1, 2),
     (1, 1, 0, 2), (1, 0, 0, 1), (1, 0, 1, 2), (2, 1, 0, 1), (2, 1, 1, 2),
@@ -71,25 +71,26 @@ def rank_matrix(positive: npt.ArrayLike, negative: npt.ArrayLike) -> npt.NDArray
 
 @functools.cache
 def psi(m: int, n: int) -> int:
-    """The number of m x n matrices in {0, 1/2, 1} that some ranking function has.
+    """The number of realisable m x n rank matrices.
 
-    A matrix is a sequence of tied blocks from the best down, each of positives, of negatives, or of
-    both; two neighbours that are both of positives alone (or of negatives alone) would be one, for
-    no entry tells them apart. Counting such sequences by their last block takes O(m^2 n^2) steps.
+    A realisable matrix is a sequence of blocks of tied points, from the highest score down. A block
+    holds positives, negatives or both. Two neighbouring blocks that both hold only positives (or
+    only negatives) are merged, since no entry distinguishes them. The function counts sequences by
+    their last block, in O(m^2 n^2) steps.
 
     Args:
-      m: Positives.
-      n: Negatives.
+      m: Number of positives.
+      n: Number of negatives.
 
     Returns:
-      The number, exactly.
+      The exact number.
 
     Example:
       >>> psi(2, 2), psi(2, 3), psi(3, 3), psi(2, 4)
       (51, 261, 2067, 1299)
 
     References:
-      Agarwal et al. (2005), Theorem 1; the count is ours.
+      Agarwal et al. (2005), Theorem 1; the recursion is derived here.
     """
     if m < 0 or n < 0:
         raise InputError("size of the matrix", f"{m} x {n}", "numbers >= 0")
@@ -98,7 +99,10 @@ def psi(m: int, n: int) -> int:
 
 @functools.cache
 def _sequences(i: int, j: int, last: str) -> int:
-    """Sequences over i positives and j negatives that end with a block of the given kind."""
+    """Number of block sequences of i positives and j negatives whose last block is `last`.
+
+    Kinds of blocks: "P" only positives, "N" only negatives, "B" both.
+    """
     if last == "B":
         return sum(
             math.comb(i, a) * math.comb(j, b) * _before(i - a, j - b, "")
@@ -110,17 +114,18 @@ def _sequences(i: int, j: int, last: str) -> int:
     return sum(math.comb(j, b) * _before(i, j - b, "N") for b in range(1, j + 1))
 
 
-def _before(i: int, j: int, barred: str) -> int:
+def _before(i: int, j: int, excluded: str) -> int:
+    """Number of block sequences whose last block is not of kind `excluded`; 1 for no points."""
     if i == j == 0:
         return 1
-    return sum(_sequences(i, j, kind) for kind in "PNB" if kind != barred)
+    return sum(_sequences(i, j, kind) for kind in "PNB" if kind != excluded)
 
 
 def realisable_by_submatrices(matrices: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-    """Theorem 1, part 2: a matrix is realisable unless it contains one of Table 1's thirty.
+    """Theorem 1, part 2: a matrix is realisable unless it has a sub-matrix of Table 1.
 
     Args:
-      matrices: int [..., m, n] of 0, 1, 2: twice the entries.
+      matrices: int [..., m, n] of 0, 1, 2: doubled entries.
 
     Returns:
       bool [...].
@@ -129,25 +134,26 @@ def realisable_by_submatrices(matrices: npt.ArrayLike) -> npt.NDArray[np.bool_]:
       Agarwal et al. (2005), Theorem 1, Table 1.
     """
     values = _doubled(matrices)
-    barred = np.zeros(81, bool)
-    barred[[27 * a + 9 * b + 3 * c + d for a, b, c, d in FORBIDDEN]] = True
+    forbidden = np.zeros(81, bool)
+    forbidden[[27 * a + 9 * b + 3 * c + d for a, b, c, d in FORBIDDEN]] = True
     found = np.zeros(values.shape[:-2], bool)
     for i, k in itertools.combinations(range(values.shape[-2]), 2):
         for j, l in itertools.combinations(range(values.shape[-1]), 2):  # noqa: E741
             code = 27 * values[..., i, j] + 9 * values[..., i, l] + 3 * values[..., k, j]
-            found |= barred[code + values[..., k, l]]
+            found |= forbidden[code + values[..., k, l]]
     return ~found
 
 
 def realisable_by_graph(matrices: npt.ArrayLike) -> npt.NDArray[np.bool_]:
     """Theorem 1, part 1: a matrix is realisable if its mixed bipartite graph has no cycle.
 
-    An entry 1 is an edge from x_i to x'_j, 0 one back, 1/2 an undirected one; a cycle has at least
-    one directed edge, and all of its directed edges point the same way round. That is: no directed
-    edge leads to where one can come back from along directed and undirected edges.
+    An entry 1 is an edge from x_i to x'_j, 0 an edge from x'_j to x_i, and 1/2 an undirected edge.
+    A cycle has at least one directed edge, and all its directed edges point in the same direction
+    around it. So the graph has no cycle if no directed edge has a path back to its start along
+    directed and undirected edges.
 
     Args:
-      matrices: int [..., m, n] of 0, 1, 2: twice the entries.
+      matrices: int [..., m, n] of 0, 1, 2: doubled entries.
 
     Returns:
       bool [...].
@@ -163,36 +169,36 @@ def realisable_by_graph(matrices: npt.ArrayLike) -> npt.NDArray[np.bool_]:
     reach = strict.copy()
     reach[..., :m, m:] |= values == 1
     reach[..., m:, :m] |= np.swapaxes(values == 1, -1, -2)
-    for _ in range(math.ceil(math.log2(m + n))):  # paths twice as long each time
+    for _ in range(math.ceil(math.log2(m + n))):  # each round doubles the length of the paths
         step = reach.astype(np.uint8)
         reach |= (step @ step) > 0
     return np.asarray(~(strict & np.swapaxes(reach, -1, -2)).any(axis=(-1, -2)))
 
 
 def count_by_submatrices(m: int, n: int) -> int:
-    """psi(m, n) by trying all 3^(mn) matrices against Table 1."""
+    """psi(m, n) by checking all 3^(mn) matrices against Table 1."""
     return int(realisable_by_submatrices(_all_matrices(m, n)).sum())
 
 
 def count_by_graphs(m: int, n: int) -> int:
-    """psi(m, n) by looking for cycles in all 3^(mn) mixed bipartite graphs."""
+    """psi(m, n) by searching all 3^(mn) mixed bipartite graphs for cycles."""
     return int(realisable_by_graph(_all_matrices(m, n)).sum())
 
 
 def rank_shatter_finite(scores: npt.ArrayLike, m: int, n: int) -> int:
-    """The rank-shatter coefficient of a finite class on a finite domain, by all choices of points.
+    """The rank-shatter coefficient of a finite class on a finite domain, by enumeration.
 
     Args:
       scores: [H, X]: the value of each function at each point.
-      m: Positives.
-      n: Negatives.
+      m: Number of positives.
+      n: Number of negatives.
 
     Returns:
-      The largest number of different rank matrices over all m positives and n negatives among the
-      points, with repetition.
+      The largest number of distinct rank matrices over all choices of m positives and n negatives
+      among the points, with repetition.
 
     Raises:
-      InputError: More choices of points than can be tried.
+      InputError: Too many choices of points to enumerate.
 
     Example:
       >>> rank_shatter_finite([[0.0, 1.0], [1.0, 0.0], [2.0, 3.0]], 1, 1)
@@ -206,9 +212,9 @@ def rank_shatter_finite(scores: npt.ArrayLike, m: int, n: int) -> int:
         raise InputError("scores", f"shape {values.shape}", "[H, X]")
     points = values.shape[1]
     choices = math.comb(points + m - 1, m) * math.comb(points + n - 1, n)
-    if choices * len(values) * m * n > 50 * _MOST:
+    if choices * len(values) * m * n > 50 * _MAX_MATRICES:
         raise InputError("rank-shatter coefficient", f"{choices:,} choices of points", "fewer")
-    # The order of the points changes no number of matrices, so that multisets will do.
+    # The number of matrices does not depend on the order of the points: multisets suffice.
     signs = np.sign(values[:, :, None] - values[:, None, :]).astype(np.int8)
     best = 0
     for x in itertools.combinations_with_replacement(range(points), m):
@@ -219,20 +225,21 @@ def rank_shatter_finite(scores: npt.ArrayLike, m: int, n: int) -> int:
 
 
 def rank_shatter_linear(positive: npt.ArrayLike, negative: npt.ArrayLike) -> int:
-    """How many rank matrices linear functions have on given points: exact for these points.
+    """The exact number of rank matrices that linear functions have on given points.
 
-    The matrix is the signs of w . (x_i - x'_j): the faces of mn hyperplanes through the origin of
-    the space of w. They are counted hyperplane by hyperplane, each face split where a linear
-    program says that it meets both sides. Points should be small integers, so that the programs
-    are decided beyond doubt. The coefficient r is the largest over points, that of general ones:
-    3 on the line, 4mn + 1 in the plane for mn > 1 (each of mn lines adds two rays and two sectors).
+    The matrix holds the signs of w . (x_i - x'_j). Its values correspond to the faces of mn
+    hyperplanes through the origin in the space of w. The function adds one hyperplane at a time and
+    finds the signs that each face can have by linear programs. Use points with small integer
+    coordinates, so that the programs are decided reliably. The rank-shatter coefficient r is the
+    maximum over points, which points in general position attain: 3 on the line, and 4mn + 1 in the
+    plane for mn > 1 (each of mn lines adds two rays and two sectors).
 
     Args:
       positive: [m, d].
       negative: [n, d].
 
     Returns:
-      The number of different matrices.
+      The number of distinct matrices.
 
     Example:
       >>> rank_shatter_linear([[0], [3]], [[1], [7]])
@@ -251,13 +258,13 @@ def rank_shatter_linear(positive: npt.ArrayLike, negative: npt.ArrayLike) -> int
             (*face, sign)
             for face in faces
             for sign in (-1, 0, 1)
-            if _meets(normals[:count], (*face, sign))
+            if _feasible(normals[:count], (*face, sign))
         ]
     return len(faces)
 
 
-def _meets(normals: npt.NDArray[np.float64], signs: tuple[int, ...]) -> bool:
-    """Whether some w has these signs: a cone, so that margins of 1 can be asked for."""
+def _feasible(normals: npt.NDArray[np.float64], signs: tuple[int, ...]) -> bool:
+    """Whether some w has these signs; they form a cone, so strict signs can have margin 1."""
     sign = np.array(signs)
     zero, rest = sign == 0, sign != 0
     if not rest.any():
@@ -282,7 +289,8 @@ def _doubled(matrices: npt.ArrayLike) -> Matrices:
 
 
 def _all_matrices(m: int, n: int) -> Matrices:
-    if 3 ** (m * n) > _MOST:
-        raise InputError("matrices", f"3^{m * n} of {m} x {n}", f"at most {_MOST:,}: take psi")
+    if 3 ** (m * n) > _MAX_MATRICES:
+        expected = f"at most {_MAX_MATRICES:,} (use psi)"
+        raise InputError("matrices", f"3^{m * n} of {m} x {n}", expected)
     places = 3 ** np.arange(m * n)
     return (np.arange(3 ** (m * n))[:, None] // places % 3).reshape(-1, m, n)

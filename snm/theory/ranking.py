@@ -1,11 +1,13 @@
-r"""Does the length of document lists matter? Constants and bounds of Tewari and Chaudhuri (2015).
+r"""Constants of ranking losses and generalization bounds of Tewari and Chaudhuri (2015).
 
-A list is a matrix X of m documents with d features, scored linearly: s = X w. With ||w||_2 <= W and
-rows of X of length at most R (the class F_2), or ||w||_1 <= W and entries of X of at most R (F_1),
-bounds need the Lipschitz constant of the loss in the *max* norm of the scores, and are then free of
-m; with the constant in the 2-norm Chapelle and Wu (2010) pay sqrt(m).
+The paper asks whether the length of document lists matters. A list is a matrix X of m documents
+with d features, with linear scores s = X w. The class F_2 has ||w||_2 <= W and rows of X of norm at
+most R; the class F_1 has ||w||_1 <= W and absolute entries of X of at most R. Bounds with the
+Lipschitz constant of the loss in the *max* norm of the scores do not depend on m. The bound of
+Chapelle and Wu (2010) uses the constant in the 2-norm and grows with sqrt(m).
 
-Constants that are printed too large are given as they are, smallest first; see each function.
+Some printed constants are larger than necessary. The functions return the smallest constants and
+the printed ones.
 """
 
 from __future__ import annotations
@@ -44,10 +46,10 @@ class RankingConstants:
       lipschitz: The smallest G with |l(s) - l(s')| <= G ||s - s'||_inf: the largest 1-norm of a
         gradient.
       lipschitz_l2: The same for the 2-norm.
-      smoothness: The smallest H with ||l'(s) - l'(s')||_1 <= H ||s - s'||_inf; None where the loss
-        has no such H, or it was not worked out.
-      printed_lipschitz: What the paper states for the first.
-      printed_smoothness: What it states for the third.
+      smoothness: The smallest H with ||l'(s) - l'(s')||_1 <= H ||s - s'||_inf; None if the loss
+        has no such H, or it is not derived here.
+      printed_lipschitz: The paper's value of `lipschitz`.
+      printed_smoothness: The paper's value of `smoothness`.
     """
 
     lipschitz: float
@@ -58,12 +60,12 @@ class RankingConstants:
 
 
 def listnet_constants() -> RankingConstants:
-    """ListNet (top 1, softmax), at any m > 1.
+    """Constants of ListNet (top 1, softmax) for any m > 1.
 
-    The gradient is P(s) - P(y): its 1-norm comes up to 2 and its 2-norm up to sqrt(2), where the
-    paper says that the latter is 2 too. The Hessian is that of a covariance under P(s), so that
-    u^T H v <= 1 for signs u and v: the smoothness constant is 1 (attained by two equal scores),
-    and the printed 2 is a bound of the sum of absolute entries.
+    The gradient is P(s) - P(y). Its 1-norm approaches 2 and its 2-norm sqrt(2) (the paper says 2).
+    The Hessian is the covariance of a one-hot vector under P(s), so u^T H v <= 1 for sign vectors
+    u and v. The smoothness constant is therefore 1, attained by two equal scores. The printed 2
+    bounds the sum of the absolute entries.
 
     References:
       Tewari, Chaudhuri (2015), Proposition 1.
@@ -72,12 +74,12 @@ def listnet_constants() -> RankingConstants:
 
 
 def smoothed_dcg_constants(sigma: float, largest_grade: float) -> RankingConstants:
-    """Smoothed DCG@1, at any m > 1, with D(1) = 1 and G(y) = 2^y - 1.
+    """Constants of smoothed DCG@1 for any m > 1, with D(1) = 1 and G(y) = 2^y - 1.
 
-    The gradient's entries are P_j (G_j - mean G) / sigma: they add up to 0 and their absolute
-    values to a mean absolute deviation, which for values in [0, G(Ymax)] is at most G(Ymax) / 2.
-    So the constant is G(Ymax) / (2 sigma), a quarter of the printed 2 G(Ymax) / sigma, and in the
-    2-norm it is smaller by sqrt(2) (a vector whose entries add up to 0), not the same.
+    The entries of the gradient are P_j (G_j - mean G) / sigma. They sum to 0. The sum of their
+    absolute values is a mean absolute deviation over sigma, which for values in [0, G(Ymax)] is at
+    most G(Ymax) / (2 sigma). This is a quarter of the printed 2 G(Ymax) / sigma. In the 2-norm the
+    constant is smaller by a factor of sqrt(2), because the entries sum to 0.
 
     Args:
       sigma: Temperature, above 0.
@@ -94,15 +96,15 @@ def smoothed_dcg_constants(sigma: float, largest_grade: float) -> RankingConstan
 
 
 def ranksvm_constants(m: int) -> RankingConstants:
-    """RankSVM: 2 floor(m^2 / 4), which is the O(m^2) of the paper.
+    """Constants of RankSVM: 2 floor(m^2 / 4), which is the O(m^2) of the paper.
 
-    The gradient's 1-norm is twice the weight of the largest cut of the pairs, at most
-    floor(m/2) ceil(m/2) pairs, and half the list against the other half attains it. In the 2-norm
-    the largest gradient is that of m different grades, all pairs within the margin:
-    sqrt(m (m^2 - 1) / 3). The hinge has no smoothness constant.
+    The 1-norm of the gradient is at most twice the size of the largest cut of the pairs,
+    floor(m/2) ceil(m/2). A list with two grades, one for each half, attains it. The largest 2-norm
+    belongs to m different grades with all pairs within the margin: sqrt(m (m^2 - 1) / 3). The hinge
+    has no smoothness constant.
 
     Args:
-      m: Documents in a list.
+      m: Number of documents in a list.
 
     References:
       Tewari, Chaudhuri (2015), section 3.3 and appendix C.
@@ -114,10 +116,10 @@ def ranksvm_constants(m: int) -> RankingConstants:
 
 @dataclass(frozen=True)
 class RankingBound:
-    """A bound on expected loss less empirical loss (or less the best loss), term by term.
+    """A bound on the expected loss minus the empirical loss (or minus the best loss).
 
     Attributes:
-      complexity: The term of the class.
+      complexity: The term of the function class.
       confidence: The term of delta; 0 for bounds in expectation.
     """
 
@@ -126,24 +128,24 @@ class RankingBound:
 
     @property
     def total(self) -> float:
-        """Their sum."""
+        """The sum of both terms."""
         return self.complexity + self.confidence
 
 
 def theorem_5(lipschitz: float, radius: float, reach: float, n: int) -> RankingBound:
-    r"""Online gradient descent, convex losses: E[L(w_OGD)] - L(w) for any ||w||_2 <= W.
+    r"""Bounds E[L(w_OGD)] - L(w) of online gradient descent on a convex loss, for ||w||_2 <= W.
 
     .. math:: G W R \sqrt{2/n}
 
-    The regret that it rests on, W^2 / (2 eta) + eta G^2 n, is twice too large in its second term
-    (Zinkevich's has eta G^2 n / 2), so that a step of W / (G R sqrt(n)) would give
-    G W R / sqrt(n). The printed bound and its step are kept.
+    The proof uses the regret W^2 / (2 eta) + eta G^2 n, whose second term is twice that of
+    Zinkevich. With eta G^2 n / 2 and the step W / (G R sqrt(n)) the bound would be G W R / sqrt(n).
+    This function returns the printed bound, which belongs to the printed step.
 
     Args:
       lipschitz: G, in the max norm.
       radius: W.
-      reach: R, the longest row of X.
-      n: Lists.
+      reach: R, the largest norm of a row of X.
+      n: Number of lists.
 
     References:
       Tewari, Chaudhuri (2015), Theorem 5.
@@ -153,7 +155,7 @@ def theorem_5(lipschitz: float, radius: float, reach: float, n: int) -> RankingB
 
 
 def theorem_6(lipschitz: float, radius: float, reach: float, n: int) -> RankingBound:
-    r"""Regularised empirical risk minimisation, convex losses: E[L(w_lambda)] - L(w*).
+    r"""Bounds E[L(w_lambda)] - L(w*) of regularised empirical risk minimisation on a convex loss.
 
     .. math:: 2 G R W (8/n + \sqrt{2/n})
 
@@ -161,7 +163,7 @@ def theorem_6(lipschitz: float, radius: float, reach: float, n: int) -> RankingB
       lipschitz: G, in the max norm.
       radius: W.
       reach: R.
-      n: Lists. For lambda see `ranking_fit.prescribed_lambda`.
+      n: Number of lists. `ranking_fit.prescribed_lambda` gives lambda.
 
     References:
       Tewari, Chaudhuri (2015), Theorems 6 and 18.
@@ -171,19 +173,19 @@ def theorem_6(lipschitz: float, radius: float, reach: float, n: int) -> RankingB
 
 
 def corollary_8(scale: float, largest: float, n: int, m: int) -> float:
-    r"""Rademacher complexity of a Lipschitz loss over F_2, as printed.
+    r"""The printed bound on the Rademacher complexity of a Lipschitz loss over F_2.
 
     .. math:: 10 C \log \frac{6 B}{5 C}, \quad C = G W R \sqrt{\log_2(3mn) / n}
 
-    Its derivation drops the brackets of ceil(a^2 / eps^2) in Proposition 7. For B from 1.1 G W R
-    on, the slack of 6/5 makes up for that (a test compares it with `entropy_integral`); below it
-    is not proved, and C above 6 B / 5 makes it negative. `theorem_9` takes the integral.
+    The derivation drops the rounding up of ceil(a^2 / eps^2) in Proposition 7. For B >= 1.1 G W R
+    the factor 6/5 compensates for it (a test compares with `entropy_integral`). For smaller B the
+    bound is not proved, and it is negative for C > 6 B / 5. `theorem_9` uses the integral instead.
 
     Args:
       scale: a = G W R.
       largest: B, the loss lies in [0, B].
-      n: Lists.
-      m: Documents a list.
+      n: Number of lists.
+      m: Number of documents in a list.
 
     References:
       Tewari, Chaudhuri (2015), Corollary 8.
@@ -199,21 +201,21 @@ def entropy_integral(
     largest: float,
     n: int,
 ) -> float:
-    r"""The refined entropy integral, by upper sums on a fine geometric grid.
+    r"""The refined entropy integral, evaluated by upper sums on a fine geometric grid.
 
     .. math:: \inf_{\alpha > 0} 4 \alpha
       + 10 \int_\alpha^{\min(B, a)} \sqrt{\log_2 N(\epsilon) / n} \, d\epsilon
 
-    Beyond a = G W R one function covers the class: that of w = 0.
+    For eps >= a = G W R the function of w = 0 alone covers the class.
 
     Args:
       log2_cover: eps float64 [r] -> log2 N(eps), non-increasing.
       scale: a.
       largest: B.
-      n: Lists.
+      n: Number of lists.
 
     Returns:
-      An upper bound of the Rademacher complexity, at most B; 0.1% above the infimum.
+      An upper bound on the Rademacher complexity, at most B; 0.1% above the infimum.
 
     References:
       Tewari, Chaudhuri (2015), equations 5 and 6 (Mendelson, 2002; Srebro and Sridharan).
@@ -223,7 +225,7 @@ def entropy_integral(
         return 0.0
     eps = top * np.exp(-np.arange(0, 14_000) / 1000.0)  # down to 1e-6 of the scale
     height = np.sqrt(log2_cover(eps) / n)
-    # Upper sum of a non-increasing integrand: the value at the smaller end.
+    # Upper sum of a non-increasing integrand: its value at the smaller end of each interval.
     parts = np.concatenate([[0.0], np.cumsum(height[1:] * -np.diff(eps))])
     return float(min(largest, np.min(4 * eps + 10 * parts)))
 
@@ -231,21 +233,22 @@ def entropy_integral(
 def theorem_9(
     lipschitz: float, radius: float, reach: float, largest: float, n: int, m: int, delta: float
 ) -> RankingBound:
-    r"""Uniform convergence on F_2 for any Lipschitz loss, with every factor.
+    r"""Uniform convergence on F_2 for any Lipschitz loss, with all constants.
 
     .. math:: L(w) \le \hat L(w) + 2 \hat R_n + 3 B \sqrt{\log(2/\delta) / (2n)}
 
-    with the Rademacher complexity by the entropy integral of Proposition 7,
-    log2 N = ceil(a^2 / eps^2) log2(2mn + 1), a = G W R. The list's length enters by a logarithm.
+    The Rademacher complexity is the entropy integral with the cover of Proposition 7,
+    log2 N = ceil(a^2 / eps^2) log2(2mn + 1), a = G W R. It depends on the length m of the lists
+    only through a logarithm.
 
     Args:
       lipschitz: G, in the max norm.
       radius: W.
       reach: R.
       largest: B, the loss lies in [0, B].
-      n: Lists.
-      m: Documents a list.
-      delta: It holds with probability 1 - delta.
+      n: Number of lists.
+      m: Number of documents in a list.
+      delta: The bound holds with probability 1 - delta.
 
     References:
       Tewari, Chaudhuri (2015), Proposition 7, Theorem 9; Bartlett and Mendelson (2003).
@@ -267,22 +270,22 @@ def theorem_12(
     num_features: int,
     delta: float,
 ) -> RankingBound:
-    r"""Uniform convergence on F_1, almost free of the number of features.
+    r"""Uniform convergence on F_1, with a logarithmic dependence on the number of features.
 
-    As `theorem_9`, with Proposition 10's
-    log2 N = ceil(288 a^2 (2 + ln d) / eps^2) log2(2 ceil(8 a / eps) mn + 1). The closed form that
-    Corollary 11 prints takes the logarithm of 24 mn G W R, which has the unit of the loss, so that
-    its value depends on the unit; and it drops the 2 + and the ceil. The integral is evaluated.
+    As `theorem_9`, with the cover of Proposition 10,
+    log2 N = ceil(288 a^2 (2 + ln d) / eps^2) log2(2 ceil(8 a / eps) mn + 1). The closed form of
+    Corollary 11 is not used: it contains the logarithm of 24 mn G W R, whose value depends on the
+    unit of the loss, and it drops the "2 +" and the ceil.
 
     Args:
       lipschitz: G, in the max norm.
-      radius: W, of the 1-norm.
+      radius: W, the bound on the 1-norm of w.
       reach: R, the largest absolute entry of X.
       largest: B.
-      n: Lists.
-      m: Documents a list.
+      n: Number of lists.
+      m: Number of documents in a list.
       num_features: d.
-      delta: It holds with probability 1 - delta.
+      delta: The bound holds with probability 1 - delta.
 
     References:
       Tewari, Chaudhuri (2015), Proposition 10, Corollary 11, Theorem 12.
@@ -308,28 +311,28 @@ def theorem_17(
     delta: float,
     empirical: float,
 ) -> RankingBound:
-    r"""Optimistic rate of a smooth non-negative loss on F_2, with every factor of the proof.
+    r"""Optimistic rate of a smooth non-negative loss on F_2, with all constants of the proof.
 
     .. math::
       L(w) \le \hat L(w) + 45 r^* + \sqrt{8 r^* L(w)} + \sqrt{4 r_0 L(w)} + 20 r_0, \\
       r_0 = B (\log(1/\delta) + \log\log n) / n, \quad r^* = (4 C \log(3 \sqrt B / C))^2, \quad
       C = 5 \sqrt 3 W R \sqrt{H \log_2(3mn) / n}
 
-    solved for L(w). Where C comes near sqrt(B) the logarithm is held at 1, its value where the
-    derivation's alpha is as large as the integral's end.
+    The function solves this for L(w). The logarithm in r* is at least 1, its value where alpha in
+    the derivation reaches the upper limit of the integral (C near sqrt(B)).
 
     Args:
       smoothness: H, in the max norm.
       radius: W.
       reach: R.
       largest: B.
-      n: Lists, at least 3.
-      m: Documents a list.
-      delta: It holds with probability 1 - delta.
+      n: Number of lists, at least 3.
+      m: Number of documents in a list.
+      delta: The bound holds with probability 1 - delta.
       empirical: The mean loss on the sample.
 
     Returns:
-      The bound of L(w) less the empirical loss; `complexity` is what delta = 1 would leave.
+      The bound on L(w) minus the empirical loss; `complexity` is its value at delta = 1.
 
     References:
       Tewari, Chaudhuri (2015), Corollary 16, Theorem 17, appendices L and M.
@@ -338,13 +341,13 @@ def theorem_17(
     if n < 3:
         raise InputError("lists", str(n), "at least 3, for log log n")
     c = 5 * math.sqrt(3) * radius * reach * math.sqrt(smoothness * math.log2(3 * m * n) / n)
-    worst = (4 * c * max(1.0, math.log(3 * math.sqrt(largest) / c))) ** 2
+    r_star = (4 * c * max(1.0, math.log(3 * math.sqrt(largest) / c))) ** 2
 
     def excess(log_delta: float) -> float:
         r0 = largest * (log_delta + math.log(math.log(n))) / n
-        # x = sqrt(L) solves x^2 = p x + q at the largest.
-        p = math.sqrt(8 * worst) + math.sqrt(4 * r0)
-        q = empirical + 45 * worst + 20 * r0
+        # The largest x = sqrt(L) that the inequality allows solves x^2 = p x + q.
+        p = math.sqrt(8 * r_star) + math.sqrt(4 * r0)
+        q = empirical + 45 * r_star + 20 * r0
         return ((p + math.sqrt(p * p + 4 * q)) / 2) ** 2 - empirical
 
     whole, without = excess(math.log(1 / delta)), excess(0.0)
@@ -354,17 +357,17 @@ def theorem_17(
 def chapelle_wu(
     lipschitz_l2: float, radius: float, reach: float, n: int, m: int, delta: float
 ) -> RankingBound:
-    r"""The bound that pays for the list's length.
+    r"""The bound of Chapelle and Wu (2010), which grows with the length of the lists.
 
     .. math:: 3 G_2 W R \sqrt{m/n} + \sqrt{8 \log(1/\delta) / n}
 
     Args:
-      lipschitz_l2: G in the 2-norm of the scores.
+      lipschitz_l2: G_2, in the 2-norm of the scores.
       radius: W.
       reach: R.
-      n: Lists.
-      m: Documents a list.
-      delta: It holds with probability 1 - delta, for a loss in [0, 1].
+      n: Number of lists.
+      m: Number of documents in a list.
+      delta: The bound holds with probability 1 - delta, for a loss in [0, 1].
 
     References:
       Chapelle and Wu (2010), Theorem 1, as in Tewari, Chaudhuri (2015), section 4.

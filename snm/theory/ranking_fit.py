@@ -1,9 +1,10 @@
-"""Linear ranking, as Tewari and Chaudhuri (2015) analyse it: algorithms that run.
+"""Fits linear rankers with the algorithms that Tewari and Chaudhuri (2015) analyse.
 
-Online gradient descent with the step that Theorem 5 or equation 7 prescribes, regularised empirical
-risk minimisation with the lambda of Theorem 6, both over the 2-ball (F_2) or the 1-ball (F_1), and
-Theorem 3's projection: what a linear scorer of whole lists must be if it is to treat documents
-alike.
+- Online gradient descent with the step of Theorem 5 or equation 7.
+- Regularised empirical risk minimisation with the lambda of Theorem 6.
+
+Both work over the 2-ball (F_2) or the 1-ball (F_1). The module also has the projection of Theorem 3
+on permutation-equivariant linear scorers.
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ __all__ = [
 
 Ball = Literal["l2", "l1"]
 Vector = npt.NDArray[np.float64]
-Loss = Callable[..., jax.Array]  # (scores, labels) -> mean, such as those of snm.losses.listwise
+Loss = Callable[..., jax.Array]  # (scores, labels) -> mean loss, as in snm.losses.listwise
 
 
 def prescribed_step(lipschitz: float, radius: float, reach: float, n: int) -> float:
-    """Theorem 5's step, the minimiser of W^2 / (2 eta) + eta (G R)^2 n: W / (G R sqrt(2n)).
+    """The step of Theorem 5, W / (G R sqrt(2n)), which minimises W^2 / (2 eta) + eta (G R)^2 n.
 
     Args:
       lipschitz: G, in the max norm of the scores.
       radius: W.
       reach: R.
-      n: Lists.
+      n: Number of lists.
 
     References:
       Tewari, Chaudhuri (2015), section 5.
@@ -54,7 +55,7 @@ def prescribed_step(lipschitz: float, radius: float, reach: float, n: int) -> fl
 
 
 def smooth_step(smoothness: float, radius: float, reach: float, n: int, least: float) -> float:
-    r"""Equation 7's step for a smooth loss, which needs the best loss L* to be known.
+    r"""The step of equation 7 for a smooth loss; it depends on the best loss L*.
 
     .. math:: \eta = W / \big(4 h W + 2 \sqrt{4 h^2 W^2 + 2 h L^* n}\big), \quad h = R^2 H
 
@@ -62,8 +63,8 @@ def smooth_step(smoothness: float, radius: float, reach: float, n: int, least: f
       smoothness: H, in the max norm of the scores.
       radius: W.
       reach: R.
-      n: Lists.
-      least: L*, the expected loss of the best ||w||_2 <= W.
+      n: Number of lists.
+      least: L*, the smallest expected loss over ||w||_2 <= W.
 
     References:
       Tewari, Chaudhuri (2015), equation 7, appendix I for h.
@@ -73,7 +74,7 @@ def smooth_step(smoothness: float, radius: float, reach: float, n: int, least: f
 
 
 def smooth_bound(smoothness: float, radius: float, reach: float, n: int, least: float) -> float:
-    """Equation 8: E[L(w_OGD)] - L* is at most 2 sqrt(2 h W^2 L* / n) + 8 h W^2 / n, h = R^2 H.
+    """Equation 8: the bound 2 sqrt(2 h W^2 L* / n) + 8 h W^2 / n on E[L(w_OGD)] - L*, h = R^2 H.
 
     References:
       Tewari, Chaudhuri (2015), equation 8.
@@ -83,7 +84,7 @@ def smooth_bound(smoothness: float, radius: float, reach: float, n: int, least: 
 
 
 def prescribed_lambda(lipschitz: float, radius: float, reach: float, n: int) -> float:
-    """Theorem 6's lambda: sqrt((4 g^2 / n) / (W^2 / 2 + 4 W^2 / n)) with g = G R.
+    """The lambda of Theorem 6, sqrt((4 g^2 / n) / (W^2 / 2 + 4 W^2 / n)) with g = G R.
 
     References:
       Tewari, Chaudhuri (2015), Theorem 18.
@@ -101,27 +102,27 @@ def online_gradient_descent(
     radius: float | None = None,
     ball: Ball = "l2",
 ) -> Vector:
-    """One pass over the lists from w = 0; returns the mean of the iterates.
+    """Makes one pass over the lists from w = 0 and returns the mean of the iterates.
 
-    Theorem 5 takes no projection: its regret holds against every w of the ball all the same. With
-    `radius` each iterate is projected on the ball, which keeps the guarantee on the 2-ball and
-    gives the algorithm on F_1 (for which the paper has no online bound).
+    Theorem 5 needs no projection: its regret bound holds against every w in the ball. With
+    `radius` each iterate is projected onto the ball. On the 2-ball this keeps the guarantee; on the
+    1-ball it gives an algorithm for F_1, for which the paper has no online bound.
 
     Args:
       features: X, [n, m, d].
       labels: y, [n, m].
       loss: (scores [m], labels [m]) -> scalar, convex in the scores.
       step: eta.
-      radius: Of the ball to project on; None for no projection.
+      radius: Radius of the ball to project onto; None for no projection.
       ball: "l2" or "l1".
 
     Returns:
-      float64 [d], the mean of w_1 .. w_n.
+      float64 [d], the mean of w_1, ..., w_n.
 
     References:
       Tewari, Chaudhuri (2015), section 5.
     """
-    x, y = _lists(features, labels)
+    x, y = _check_lists(features, labels)
     with jax.enable_x64(True):
         run = _descent(loss, ball, radius is not None)
         return np.asarray(run(x, y, step, 0.0 if radius is None else radius))
@@ -129,7 +130,7 @@ def online_gradient_descent(
 
 @functools.lru_cache(maxsize=16)
 def _descent(loss: Loss, ball: Ball, projected: bool) -> Callable[..., jax.Array]:
-    """(X, y, step, radius) -> the mean of the iterates; compiled once a loss."""
+    """Compiles (X, y, step, radius) -> mean of the iterates, once per loss."""
     project = _projection(ball)
 
     def run(x: jax.Array, y: jax.Array, step: jax.Array, radius: jax.Array) -> jax.Array:
@@ -146,12 +147,12 @@ def _descent(loss: Loss, ball: Ball, projected: bool) -> Callable[..., jax.Array
 
 @dataclass(frozen=True)
 class Fit:
-    """What `regularised_erm` found.
+    """Result of `regularised_erm`.
 
     Attributes:
       weights: w, float64 [d].
-      objective: lambda/2 ||w||^2 + mean loss there.
-      gap: The objective is at most this far from its minimum over the ball.
+      objective: lambda/2 ||w||^2 + mean loss at w.
+      gap: Upper bound on the objective minus its minimum over the ball.
     """
 
     weights: Vector
@@ -171,26 +172,26 @@ def regularised_erm(
     steps: int = 500,
     tolerance: float = 1e-8,
 ) -> Fit:
-    r"""Minimises the regularised mean loss over a ball, with a certificate.
+    r"""Minimises the regularised mean loss over a ball, with a bound on the optimality gap.
 
     .. math:: \min_{\|w\| \le W} \tfrac \lambda 2 \|w\|_2^2 + \tfrac 1 n \sum_i l(X_i w, y_i)
 
-    Smooth losses by accelerated projected gradients with backtracking (Beck and Teboulle, 2009),
-    restarted where the objective rises; others by projected subgradients, whose best iterate is
-    kept. Either way <g, w> + W ||g||* bounds how far the minimum can be (convexity); for losses
-    with kinks it does not go to 0.
+    Smooth losses use accelerated projected gradients with backtracking (Beck and Teboulle, 2009)
+    and a restart whenever the objective increases. Other losses use projected subgradients and keep
+    the best iterate. By convexity <g, w> + W ||g||* bounds the gap. For a non-differentiable loss
+    this bound does not converge to 0.
 
     Args:
       features: X, [n, m, d].
       labels: y, [n, m].
       loss: (scores [n, m], labels [n, m]) -> mean over lists, convex in the scores.
       radius: W.
-      penalty: lambda; that of Theorem 6 is `prescribed_lambda`, 0 is plain minimisation over the
-        ball (Theorems 9, 12 and 17).
+      penalty: lambda; `prescribed_lambda` for Theorem 6, 0 for minimisation over the ball
+        (Theorems 9, 12 and 17).
       ball: "l2" for F_2, "l1" for F_1.
       smooth: Whether the loss is differentiable everywhere.
-      steps: At most.
-      tolerance: Stops where the gap is below.
+      steps: Largest number of steps.
+      tolerance: The search stops at a gap below this.
 
     Returns:
       The minimiser, up to the gap.
@@ -198,7 +199,7 @@ def regularised_erm(
     References:
       Tewari, Chaudhuri (2015), equation 3.
     """
-    x, y = _lists(features, labels)
+    x, y = _check_lists(features, labels)
     with jax.enable_x64(True):
         objective, project = _problem(loss, ball)
         x, y = jax.device_put(x), jax.device_put(y)
@@ -212,7 +213,7 @@ def regularised_erm(
 
 @functools.lru_cache(maxsize=16)
 def _problem(loss: Loss, ball: Ball) -> tuple[Callable[..., Any], Callable[..., jax.Array]]:
-    """(w, X, y, lambda) -> objective and gradient, and the projection; compiled once a loss."""
+    """Compiles (w, X, y, lambda) -> objective and gradient, and the projection, once per loss."""
 
     def objective(w: jax.Array, x: jax.Array, y: jax.Array, penalty: jax.Array) -> jax.Array:
         return penalty / 2 * (w @ w) + loss(x @ w, y)
@@ -221,20 +222,20 @@ def _problem(loss: Loss, ball: Ball) -> tuple[Callable[..., Any], Callable[..., 
 
 
 def invariant_part(weights: npt.ArrayLike) -> tuple[Vector, Vector]:
-    """The nearest linear scorer that commutes with every reordering of the documents.
+    """Projects a linear scorer of lists onto the permutation-equivariant ones.
 
     A linear map of a list to scores, f_i(X) = <X, W_i>, has m^2 d parameters. Those with
-    f(pi X) = pi f(X) for all permutations are X -> X w + (1^T X v) 1, of dimension 2d (d for
-    m = 1, where v adds nothing): w = u - u', v = u' with u the mean of the rows W_i[i] and u' that
-    of the rows W_i[j], j != i. The second part adds the same to all scores, so that it ranks
-    nothing, and the class of one w for all documents is the only sensible one.
+    f(pi X) = pi f(X) for all permutations pi are X -> X w + (1^T X v) 1. They have dimension 2d (d
+    for m = 1, where v adds nothing). The projection is w = u - u', v = u', where u is the mean of
+    the rows W_i[i], and u' that of the rows W_i[j] with j != i. The second part adds the same value
+    to all scores and does not change the ranking, so one w for all documents suffices.
 
     Args:
-      weights: W, [m, m, d]: W_i in the first axis.
+      weights: W, [m, m, d]; W_i is in the first axis.
 
     Returns:
       w and v, float64 [d] each: the orthogonal projection, which is the mean over all m!
-      reorderings.
+      permutations.
 
     References:
       Tewari, Chaudhuri (2015), Theorem 3 and appendix D.
@@ -256,7 +257,7 @@ def invariant_scorer(w: npt.ArrayLike, v: npt.ArrayLike, m: int) -> Vector:
     return np.eye(m)[:, :, None] * a + b
 
 
-def _lists(features: npt.ArrayLike, labels: npt.ArrayLike) -> tuple[Vector, Vector]:
+def _check_lists(features: npt.ArrayLike, labels: npt.ArrayLike) -> tuple[Vector, Vector]:
     x, y = np.asarray(features, np.float64), np.asarray(labels, np.float64)
     if x.ndim != 3 or y.shape != x.shape[:2] or not x.size:
         raise InputError("lists", f"features {x.shape}, labels {y.shape}", "[n, m, d] and [n, m]")
@@ -264,13 +265,14 @@ def _lists(features: npt.ArrayLike, labels: npt.ArrayLike) -> tuple[Vector, Vect
 
 
 def _projection(ball: Ball) -> Callable[[jax.Array, jax.Array], jax.Array]:
+    """(w, radius) -> the Euclidean projection of w onto the ball."""
     if ball == "l2":
         return lambda w, r: w * jnp.minimum(1.0, r / jnp.maximum(jnp.linalg.norm(w), 1e-300))
     if ball != "l1":
         raise InputError("ball", repr(ball), "'l2' or 'l1'")
 
     def project(w: jax.Array, r: jax.Array) -> jax.Array:
-        # The threshold at which the shrunk absolute values add up to r (Duchi et al., 2008).
+        # Soft thresholding such that the absolute values sum to r (Duchi et al., 2008).
         size = -jnp.sort(-jnp.abs(w))
         over = (jnp.cumsum(size) - r) / jnp.arange(1, w.size + 1)
         last = jnp.sum(size > over) - 1
@@ -284,13 +286,14 @@ Evaluate = Callable[[jax.Array], tuple[jax.Array, jax.Array]]
 
 
 def _gap(w: Vector, slope: Vector, radius: float, ball: Ball) -> float:
+    """<g, w> + W ||g||*, an upper bound on the objective at w minus its minimum over the ball."""
     dual = np.linalg.norm(slope) if ball == "l2" else np.abs(slope).max()
     return float(slope @ w + radius * dual)
 
 
 def _accelerated(
     evaluate: Evaluate,
-    shrink: Callable[[jax.Array], jax.Array],
+    project: Callable[[jax.Array], jax.Array],
     size: int,
     radius: float,
     ball: Ball,
@@ -304,28 +307,28 @@ def _accelerated(
     for _ in range(steps):
         if _gap(w, slope, radius, ball) <= tolerance:
             break
-        there, push = (np.asarray(part) for part in evaluate(jnp.asarray(ahead)))
+        value_ahead, slope_ahead = (np.asarray(part) for part in evaluate(jnp.asarray(ahead)))
         while True:
-            new = np.asarray(shrink(jnp.asarray(ahead - push / curvature)))
+            new = np.asarray(project(jnp.asarray(ahead - slope_ahead / curvature)))
             move = new - ahead
-            found, turned = (np.asarray(part) for part in evaluate(jnp.asarray(new)))
-            most = there + push @ move + curvature / 2 * (move @ move)
-            if found <= most + 1e-15 * abs(most) or curvature > 1e15:
+            new_value, new_slope = (np.asarray(part) for part in evaluate(jnp.asarray(new)))
+            limit = value_ahead + slope_ahead @ move + curvature / 2 * (move @ move)
+            if new_value <= limit + 1e-15 * abs(limit) or curvature > 1e15:
                 break
             curvature *= 2
-        if found > value and not np.array_equal(ahead, w):
+        if new_value > value and not np.array_equal(ahead, w):
             ahead, momentum = w, 1.0
             continue
-        following = (1 + math.sqrt(1 + 4 * momentum**2)) / 2
-        ahead = new + (momentum - 1) / following * (new - w)
-        w, value, slope, momentum = new, found, turned, following
+        next_momentum = (1 + math.sqrt(1 + 4 * momentum**2)) / 2
+        ahead = new + (momentum - 1) / next_momentum * (new - w)
+        w, value, slope, momentum = new, new_value, new_slope, next_momentum
         curvature /= 1.2
     return Fit(w, float(value), _gap(w, slope, radius, ball))
 
 
 def _subgradients(
     evaluate: Evaluate,
-    shrink: Callable[[jax.Array], jax.Array],
+    project: Callable[[jax.Array], jax.Array],
     size: int,
     radius: float,
     ball: Ball,
@@ -346,5 +349,5 @@ def _subgradients(
         eta = radius / (length * math.sqrt(number))
         if penalty:
             eta = min(eta, 2 / (penalty * (number + 1)))
-        w = np.asarray(shrink(jnp.asarray(w - eta * slope)))
+        w = np.asarray(project(jnp.asarray(w - eta * slope)))
     return Fit(best, least, max(least - lower, 0.0))

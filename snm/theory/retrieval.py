@@ -1,4 +1,4 @@
-"""The retrieval problem: its 0/1 risk, the best predictor, and margins (Reddi et al., 2019)."""
+"""The retrieval problem of Reddi et al. (2019): its 0/1 risk, the Bayes predictor, and margins."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ Vector = npt.NDArray[np.float64]
 
 
 def check_distribution(distribution: npt.ArrayLike) -> Vector:
-    """The label distributions as float64 [..., K].
+    """Checks label distributions and returns them as float64 [..., K].
 
     Raises:
-      InputError: not finite, negative, or a row that does not add up to 1 within 1e-6.
+      InputError: a value that is not finite or negative, or a row whose sum differs from 1 by more
+        than 1e-6.
     """
     values = np.asarray(distribution, np.float64)
     if values.ndim < 1 or values.shape[-1] < 2:
@@ -45,14 +46,14 @@ def check_k(k: int, num_labels: int) -> None:
 
 
 def bayes_predictor(distribution: npt.ArrayLike, k: int) -> npt.NDArray[np.int64]:
-    """The predictor of least risk: the k most probable labels, b(x) = Top_k(D(. | x)).
+    """The predictor of minimum risk: the k most probable labels, b(x) = Top_k(D(. | x)).
 
     Args:
       distribution: [..., K], the probability of each label given each input.
       k: From 1 to K - 1.
 
     Returns:
-      int64 [..., k], best first, ties to the lowest label.
+      int64 [..., k], most probable first; ties go to the lowest label.
 
     Example:
       >>> bayes_predictor([0.2, 0.5, 0.3], 2)
@@ -69,14 +70,14 @@ def bayes_predictor(distribution: npt.ArrayLike, k: int) -> npt.NDArray[np.int64
 def retrieval_risk(
     answers: npt.ArrayLike, distribution: npt.ArrayLike, weights: npt.ArrayLike | None = None
 ) -> float:
-    r"""The 0/1 retrieval risk of a predictor that answers with sets of labels.
+    r"""The 0/1 retrieval risk of a predictor that returns sets of labels.
 
     .. math:: R(f) = E_X \Big[\sum_{y \notin f(X)} D(Y = y \mid X)\Big]
 
     Args:
-      answers: int [n, k], the labels f(x) of each input, distinct in a row.
-      distribution: [n, K], the labels' distribution at each input.
-      weights: [n], the probability of each input; all the same by default.
+      answers: int [n, k], the predicted labels f(x) of each input, distinct within a row.
+      distribution: [n, K], the label distribution of each input.
+      weights: [n], the probability of each input; uniform by default.
 
     Returns:
       The risk, from 0 to 1.
@@ -104,10 +105,10 @@ def retrieval_risk(
 def bayes_compatible(
     scores: npt.ArrayLike, distribution: npt.ArrayLike, k: int
 ) -> npt.NDArray[np.bool_]:
-    """Whether the k best scores are k most probable labels, and stand apart from the rest.
+    """Whether the k highest scores belong to k most probable labels, without a tie at rank k.
 
-    Where D_[k] = D_[k+1], any set of k most probable labels will do (footnote 1). Scores that tie
-    at the k-th place are not compatible: which labels they answer with would be left to chance.
+    If D_[k] = D_[k+1], any set of k most probable labels is correct (footnote 1). Scores with
+    v_[k] = v_[k+1] are not compatible, because the predicted set would depend on tie-breaking.
 
     Args:
       scores: [..., K].
@@ -136,12 +137,12 @@ def bayes_compatible(
 
 
 def margins(scores: npt.ArrayLike, labels: npt.ArrayLike, k: int) -> Vector:
-    r"""How far a label's score lies above the k-th best of the others.
+    r"""The score of a label minus the k-th highest score of the other labels.
 
     .. math:: \rho_h(x, y) = h_y(x) - h^{-y}_{[k]}(x)
 
-    The answer Top_k(h(x)) holds y exactly where the margin is above 0; scores that tie at the k-th
-    place count as missed (footnote 3).
+    Top_k(h(x)) contains y exactly if the margin is above 0. A tie at rank k counts as a miss
+    (footnote 3).
 
     Args:
       scores: [n, K].
@@ -166,11 +167,11 @@ def margins(scores: npt.ArrayLike, labels: npt.ArrayLike, k: int) -> Vector:
 
 
 def margins_from_top(top_scores: npt.ArrayLike, own_scores: npt.ArrayLike, k: int) -> Vector:
-    """The margins of `margins` from the k + 1 best scores alone, for K too large to keep all.
+    """As `margins`, from the k + 1 highest scores only, for K too large to keep all scores.
 
     Args:
-      top_scores: [..., at least k + 1], the best scores of each point, best first.
-      own_scores: [...], the score of the label that the margin is of.
+      top_scores: [..., at least k + 1], the highest scores of each point, highest first.
+      own_scores: [...], the score of the label y of each margin.
       k: At least 1.
 
     Returns:
@@ -183,24 +184,24 @@ def margins_from_top(top_scores: npt.ArrayLike, own_scores: npt.ArrayLike, k: in
     top, own = np.asarray(top_scores, np.float64), np.asarray(own_scores, np.float64)
     if top.shape[-1] < k + 1:
         raise InputError("top scores", f"{top.shape[-1]} a point", f"at least k + 1 = {k + 1}")
-    # Taking y out moves the others up by one place, if y is among the first k.
+    # If y is among the first k, leaving it out moves the others up by one rank.
     return own - np.where(own >= top[..., k - 1], top[..., k], top[..., k - 1])
 
 
 def margin_risk(
     values: npt.ArrayLike, rho: npt.ArrayLike = 0.0, weights: npt.ArrayLike | None = None
 ) -> Vector:
-    r"""The share of margins that are at most rho: the empirical margin risk.
+    r"""The empirical margin risk: the fraction of margins that are at most rho.
 
     .. math:: \hat R_{S,\rho}(h) = E_{(x,y) \sim S}[I(\rho_h(x, y) \le \rho)]
 
     Args:
       values: [n], margins.
-      rho: [...]; at 0 this is the empirical retrieval risk.
-      weights: [n], non-negative, not all 0; all the same by default.
+      rho: [...]; at 0 the result is the empirical retrieval risk.
+      weights: [n], non-negative, not all 0; uniform by default.
 
     Returns:
-      float64 [...], in the shape of rho.
+      float64 [...], of the shape of rho.
 
     Example:
       >>> margin_risk([-1.0, 0.5, 2.0, 3.0], [0.0, 0.5])
@@ -212,8 +213,9 @@ def margin_risk(
     found = np.asarray(values, np.float64)
     weight = np.ones(found.size) if weights is None else np.asarray(weights, np.float64)
     if found.ndim != 1 or not found.size or weight.shape != found.shape or not weight.sum() > 0:
-        raise InputError("margins", f"shape {found.shape}", "some margins, each with a weight")
+        expected = "[n] with n >= 1, and weights [n] of positive sum"
+        raise InputError("margins", f"shape {found.shape}", expected)
     order = np.argsort(found, kind="stable")
     below = np.concatenate([[0.0], np.cumsum(weight[order])])
-    place = np.searchsorted(found[order], np.asarray(rho, np.float64), side="right")
-    return below[place] / below[-1]
+    index = np.searchsorted(found[order], np.asarray(rho, np.float64), side="right")
+    return below[index] / below[-1]

@@ -1,24 +1,26 @@
-r"""Variance of the sampled loss and of its gradient, over the draw of the B labels.
+r"""Bounds on the variance of the sampled loss and of its gradient, over the draw of B labels.
 
-The paper says that sampling fewer labels costs variance (section 3.1) and bounds none of it. The
-bounds here are ours; N = K - 1, r is the number of weights above 0 (k' for top-k').
+Reddi et al. (2019) remark that sampling fewer labels increases the variance (section 3.1), but give
+no bound. The bounds here are derived below. N = K - 1, and r is the number of weights above 0 (k'
+for top-k').
 
-Value. L is a function of a uniform B-subset of N labels. Poincare's inequality on subsets (the
+**Loss.** L is a function of a uniform B-subset of N labels. Poincare's inequality on subsets (the
 graph whose neighbours differ by one label has spectral gap N) gives
 Var L <= 1/(2N) E sum_{a in, b out} (L(swapped) - L)^2. A swap changes L only if the label that
-leaves is among the r mined ones, or the one that comes is afterwards: r (N - B) pairs each in the
-mean; and it changes L by at most vartheta_1 times the spread of phi over the labels, for the sorted
-values move by that much in total. Hence
+leaves is one of the r mined ones before, or the label that enters is one of them after. Each case
+covers r (N - B) pairs on average. A swap changes L by at most vartheta_1 times the spread of phi
+over the labels, because the sorted values change by at most the spread in total. Hence
 
-  Var L <= r (1 - B / N) (vartheta_1 spread)^2,
+  Var L <= r (1 - B / N) (vartheta_1 spread)^2.
 
-0 where all labels are sampled, 1/k' where vartheta_1 = 1/k'. Bhatia and Davis give
-Var L <= (||vartheta||_1 Phi - l) l besides, with l = E L: smaller where the loss is small.
+This is 0 if all labels are sampled. For vartheta_1 = 1/k' it decreases like 1/k'. The Bhatia-Davis
+inequality also gives Var L <= (||vartheta||_1 Phi - l) l with l = E L, which is smaller if the loss
+is small.
 
-Gradient, as the trace of its covariance. The entries of the negatives have E||.||^2 <= L^2
-||vartheta||_2^2, and the positive's own entry lies in [-L ||vartheta||_1, 0] for a POWL, and is not
-random for a BOWL. Where phi is linear on all margins (the hinge, scores in [-1, 1], BOWL) the trace
-is ||vartheta||_2^2 - ||theta||_2^2, exactly.
+**Gradient** (trace of its covariance). The entries of the negatives have
+E||.||^2 <= L^2 ||vartheta||_2^2. The entry of the positive lies in [-L ||vartheta||_1, 0] for a
+POWL and is constant for a BOWL. If phi is linear on all margins (the hinge with scores in [-1, 1],
+as a BOWL), the trace is exactly ||vartheta||_2^2 - ||theta||_2^2.
 """
 
 from __future__ import annotations
@@ -48,9 +50,9 @@ def value_variance_bound(
       vartheta: [r], non-negative and non-increasing.
       sampled: B.
       num_labels: K.
-      spread: The largest phi of a negative's margin less the smallest.
-      mean: The full loss of the negatives, sum_j theta_j phi(.). With `largest`, the bound of
-        Bhatia and Davis is taken where it is smaller.
+      spread: The largest phi of a negative's margin minus the smallest.
+      mean: The full loss of the negatives, sum_j theta_j phi(.). If `largest` is given too, the
+        result is the minimum with the Bhatia-Davis bound.
       largest: The largest phi of a negative's margin.
 
     Returns:
@@ -82,10 +84,10 @@ def gradient_variance_bound(
       sampled: B.
       num_labels: K.
       lipschitz: L of phi, from `constants.phi_lipschitz`.
-      kind: "powl", whose positive's entry varies too, or "bowl".
+      kind: "powl", where the entry of the positive varies too, or "bowl".
 
     Returns:
-      L^2 ||vartheta||_2^2, and for a POWL L^2 ||vartheta||_1^2 / 4 more (Popoviciu).
+      L^2 ||vartheta||_2^2, plus L^2 ||vartheta||_1^2 / 4 for a POWL (Popoviciu's inequality).
 
     Example:
       >>> gradient_variance_bound([0.5, 0.5], 10, 21, 1.0, "powl")
@@ -97,7 +99,7 @@ def gradient_variance_bound(
 
 
 def linear_gradient_variance(vartheta: npt.ArrayLike, sampled: int, num_labels: int) -> float:
-    """Trace of the gradient's covariance where phi has slope -1 at every margin.
+    """Trace of the gradient's covariance if phi has slope -1 at every margin.
 
     Args:
       vartheta: [r], non-negative and non-increasing.
@@ -105,8 +107,8 @@ def linear_gradient_variance(vartheta: npt.ArrayLike, sampled: int, num_labels: 
       num_labels: K.
 
     Returns:
-      ||vartheta||_2^2 - ||theta||_2^2, exactly: the squared entries of each gradient add up to the
-      first, and the mean gradient's entries are theta.
+      ||vartheta||_2^2 - ||theta||_2^2. This is exact: the squared norm of every gradient is the
+      first term, and the entries of the mean gradient are theta.
 
     Example:
       >>> round(linear_gradient_variance([1.0], 2, 4), 12)  # 1 - 5/9

@@ -1,1 +1,25 @@
-"""Scores of blocks of labels, and the exact top-k of them."""
+"""Exact top-k of label scores, computed block by block."""
+
+from snm.topk.bisection import MASKED as MASKED
+from snm.topk.bisection import Mined as Mined
+from snm.topk.bisection import mined_weights as mined_weights
+from snm.topk.blocks import Best as Best
+from snm.topk.blocks import BlockPlan as BlockPlan
+from snm.topk.blocks import Masked as Masked
+from snm.topk.blocks import block_plan as block_plan
+from snm.topk.blocks import read_block as read_block
+from snm.topk.blocks import score_block as score_block
+from snm.topk.search import best_scores as best_scores
+
+__all__ = [
+    "MASKED",
+    "Best",
+    "BlockPlan",
+    "Masked",
+    "Mined",
+    "best_scores",
+    "block_plan",
+    "mined_weights",
+    "read_block",
+    "score_block",
+]

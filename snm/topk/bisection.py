@@ -1,10 +1,9 @@
-"""The highest of many scores, found by counting instead of sorting.
+"""Selects the highest scores of each row by bisection of a threshold instead of sorting.
 
-A threshold that as many scores reach as are wanted is found by halving an interval: each pass
-compares and counts, on all cores, where a partial sort keeps one core busy. The comparisons of a
-row are packed into words of bits, whose population counts tell how many there are, and later where
-each of them lies. For some 66 of 4096 that takes less than half the time of XLA:CPU's top-k, and
-for 256 of 800 that need no order a third.
+Each pass compares all scores with a threshold and counts how many reach it, on all cores; XLA:CPU's
+top-k is a partial sort on one core. The comparisons of a row are packed into 32-bit words, whose
+population counts give the number of scores and later their positions. To select 66 of 4096 scores
+this way takes less than half the time of XLA:CPU's top-k; 256 of 800, unordered, take a third.
 """
 
 from __future__ import annotations
@@ -17,26 +16,25 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-__all__ = ["MASKED", "Interval", "Mined", "collect", "interval", "mined_weights"]
+from snm.losses.reductions import MASKED
 
-MASKED = -1e30
-"""The score of a label that must not be chosen. Finite, so that no gradient becomes 0 * inf;
-every surrogate and softmax give it the loss 0 and the gradient 0."""
+__all__ = ["MASKED", "Mined", "ThresholdRange", "collect_above", "find_threshold", "mined_weights"]
 
-_BITS = 32  # of a word
-_HALVINGS = 64  # more than a float32 interval can take
-_LOOKED_AT = 512  # scores of a row that the first guess comes from
-_STEP = 0.25  # standard deviations from a guess that missed to the next
-_GUESSES = 4  # before the interval is halved
+_WORD_BITS = 32
+_MAX_PASSES = 64  # an interval of float32 numbers closes in fewer
+_SAMPLED_SCORES = 512  # scores of a row from which the first guess is estimated
+_GUESS_STEP = 0.25  # standard deviations between a wrong guess and the next one
+_GUESSES = 4  # passes before bisection starts
 
 
-class Interval(NamedTuple):
-    """Where the threshold of each row lies.
+class ThresholdRange(NamedTuple):
+    """A lower and an upper bound on the threshold of each row.
 
     Attributes:
-      low: float32 [n]; at least as many scores as were wanted are from here on, or all there are.
-      high: float32 [n]; at most as many as were wanted are from here on. Equal to `low` but where
-        scores that are all the same stand in the way.
+      low: float32 [n]; at least the requested number of scores are >= low, or all scores are if the
+        row has fewer.
+      high: float32 [n]; at most the requested number of scores are >= high. It equals `low` unless
+        equal scores make the requested number impossible.
     """
 
     low: jax.Array
@@ -44,13 +42,13 @@ class Interval(NamedTuple):
 
 
 class Mined(NamedTuple):
-    """Which scores of each row are among its k highest.
+    """The k highest scores of each row, given by thresholds.
 
     Attributes:
-      low: float32 [n]; scores from here on are, or are as high as the k-th.
-      high: float32 [n]; scores from here on certainly are.
-      share: float32 [n], the weight of scores in between, which are all equal: so much of each
-        that the weights add up to k.
+      low: float32 [n]; scores >= low are among the k highest or tie with the k-th.
+      high: float32 [n]; scores >= high are among the k highest.
+      share: float32 [n], the weight of the scores in between, which are all equal, such that the
+        weights of a row sum to k.
     """
 
     low: jax.Array
@@ -58,38 +56,40 @@ class Mined(NamedTuple):
     share: jax.Array
 
     def weights(self, scores: jax.Array) -> jax.Array:
-        """1 for mined scores, 0 for others, a share for those that tie for the last places."""
+        """Weights [n, S]: 1 for mined scores, `share` for those tied for the last ranks, else 0."""
         tied = jnp.where(scores >= self.low[:, None], self.share[:, None], 0)
         return jnp.where(scores >= self.high[:, None], 1.0, tied)
 
 
 def mined_weights(scores: jax.Array, count: int) -> Mined:
-    """Finds the `count` highest of each row by halving; all of them where a row has fewer.
+    """Finds the `count` highest scores of each row by bisection; all scores if a row has fewer.
 
     Args:
-      scores: float32 [n, S]; MASKED ones are never among them.
-      count: at least 1, below S.
+      scores: float32 [n, S]; MASKED scores are never selected.
+      count: at least 1, less than S.
     """
-    low, high = interval(scores, count, count)
-    certain, possible = _reach(scores, high), _reach(scores, low)
-    # Where both are the same, as where a row has fewer, none is in between to take a share.
+    low, high = find_threshold(scores, count, count)
+    certain, possible = _count_reaching(scores, high), _count_reaching(scores, low)
+    # Where low and high are equal, as in a row with fewer scores, no score takes a share.
     share = (count - certain) / jnp.maximum(possible - certain, 1)
     return Mined(low, high, share.astype(jnp.float32))
 
 
-def interval(scores: jax.Array, fewest: int, most: int) -> Interval:
-    """A threshold a row that `fewest` to `most` of its scores reach; all where a row has fewer.
+def find_threshold(scores: jax.Array, fewest: int, most: int) -> ThresholdRange:
+    """Finds a threshold for each row that `fewest` to `most` of its scores reach.
+
+    All scores reach it if a row has fewer than `fewest`.
 
     Args:
-      scores: float32 [n, S]; MASKED ones are not counted.
+      scores: float32 [n, S]; MASKED scores are not counted.
       fewest: at least 1.
-      most: at least `fewest`, below S.
+      most: at least `fewest`, less than S.
     """
     least = jnp.min(jnp.where(scores > MASKED / 2, scores, jnp.inf), axis=1)
     greatest = jnp.max(scores, axis=1)
-    # Nothing is from here on; beside 0 the next float may count as 0 itself.
+    # No score is >= above. Next to 0, the next float is subnormal and may be flushed to 0.
     above = jnp.maximum(jnp.nextafter(greatest, jnp.inf), greatest + 1e-30)
-    mean, deviation = _moments(scores[:, :_LOOKED_AT])
+    mean, deviation = _moments(scores[:, :_SAMPLED_SCORES])
     share = math.sqrt(fewest * most) / scores.shape[1]
     first = mean + deviation * NormalDist().inv_cdf(1 - share)
 
@@ -99,31 +99,31 @@ def interval(scores: jax.Array, fewest: int, most: int) -> Interval:
 
     def narrow(carry: tuple) -> tuple:
         low, high, point, bits, turn = carry
-        found = _number(bits)
-        # Where so many are wanted, both ends meet and the row is done; where all there are is not
-        # more, before it begins.
+        found = _count_bits(bits)
+        # A count from `fewest` to `most` sets low = high, which ends the search of the row. On turn
+        # 0 the point is the lowest score, so a row with at most `most` scores ends there.
         low = jnp.where((found >= fewest) | (turn == 0), point, low)
         high = jnp.where(found <= most, point, high)
-        # The first guess is as if the scores were normal, and the next are about it: when halving
-        # begins the interval is small.
-        side = point + jnp.where(found < fewest, -_STEP, _STEP) * deviation
+        # The first guess assumes normal scores, and the next ones step away from it, so that the
+        # interval is small when bisection starts.
+        side = point + jnp.where(found < fewest, -_GUESS_STEP, _GUESS_STEP) * deviation
         guess = jnp.where(turn == 0, first, side)
         guessed = (turn < _GUESSES) & (guess > low) & (guess < high)
         point = jnp.where(guessed, guess, 0.5 * (low + high))
         point = jnp.where(is_open(low, high), point, low)
-        return low, high, point, _far_bits(scores, point), turn + 1
+        return low, high, point, _pack_strided(scores, point), turn + 1
 
     def going(carry: tuple) -> jax.Array:
         low, high, _, _, turn = carry
-        return (turn < _HALVINGS) & jnp.any(is_open(low, high))
+        return (turn < _MAX_PASSES) & jnp.any(is_open(low, high))
 
-    start = least, above, least, _far_bits(scores, least), jnp.int32(0)
+    start = least, above, least, _pack_strided(scores, least), jnp.int32(0)
     low, high, *_ = lax.while_loop(going, narrow, start)
-    return Interval(low, high)
+    return ThresholdRange(low, high)
 
 
 def _moments(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Mean and standard deviation of each row, of those that are not MASKED."""
+    """Mean and standard deviation of the scores of each row that are not MASKED."""
     real = scores > MASKED / 2
     count = jnp.maximum(jnp.sum(real, axis=1), 1)
     mean = jnp.sum(jnp.where(real, scores, 0), axis=1) / count
@@ -131,24 +131,24 @@ def _moments(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
     return mean, jnp.sqrt(jnp.sum(centred * centred, axis=1) / count)
 
 
-def collect(scores: jax.Array, floor: jax.Array, room: int) -> tuple[jax.Array, jax.Array]:
-    """The scores of each row that reach its floor, the first `room` of them, in their order.
+def collect_above(scores: jax.Array, floor: jax.Array, room: int) -> tuple[jax.Array, jax.Array]:
+    """Returns the first `room` scores of each row that are >= its floor, in their order.
 
     Args:
-      scores: float32 [n, S]; MASKED ones never reach it.
+      scores: float32 [n, S]; MASKED scores never reach the floor.
       floor: float32 [n].
-      room: how many to return.
+      room: the number of scores to return.
 
     Returns:
-      float32 [n, room], MASKED where fewer reach it, and int32 [n, room], their places.
+      float32 [n, room] scores, MASKED after the last one found, and int32 [n, room], their columns.
     """
-    bits = math.gcd(scores.shape[1], _BITS)
-    passed = _passed(scores, floor).reshape(scores.shape[0], -1, bits)
-    words = _packed(passed, axis=2)
+    bits = math.gcd(scores.shape[1], _WORD_BITS)
+    passed = _reaches(scores, floor).reshape(scores.shape[0], -1, bits)
+    words = _pack_bits(passed, axis=2)
     counts = lax.population_count(words).astype(jnp.int32)
     ends = jnp.cumsum(counts, axis=1)
 
-    # In which word the s-th lies: the number of words that end before it, by bisection.
+    # The word that holds the s-th score: the number of words that end before it, by bisection.
     wanted = jnp.broadcast_to(jnp.arange(room, dtype=jnp.int32), (scores.shape[0], room))
     word = jnp.zeros_like(wanted)
     step = 1 << (words.shape[1] - 1).bit_length()
@@ -158,7 +158,7 @@ def collect(scores: jax.Array, floor: jax.Array, room: int) -> tuple[jax.Array, 
     real = wanted < ends[:, -1:]
     word = jnp.minimum(word, words.shape[1] - 1)
 
-    # Which bit of its word: the half that holds it, the half of that half, and so on.
+    # The bit within the word: select the half that holds it, then the half of that half, and so on.
     left = wanted - jnp.take_along_axis(ends - counts, word, axis=1)
     rest = jnp.take_along_axis(words, word, axis=1)
     bit = jnp.zeros_like(word)
@@ -174,33 +174,34 @@ def collect(scores: jax.Array, floor: jax.Array, room: int) -> tuple[jax.Array, 
     return jnp.where(real, found, MASKED), place
 
 
-def _reach(scores: jax.Array, point: jax.Array) -> jax.Array:
-    """How many scores of each row reach its point: int32 [n]."""
-    return _number(_far_bits(scores, point))
+def _count_reaching(scores: jax.Array, point: jax.Array) -> jax.Array:
+    """The number of scores of each row that are >= its point, int32 [n]."""
+    return _count_bits(_pack_strided(scores, point))
 
 
-def _number(words: jax.Array) -> jax.Array:
-    """How many bits are set in the words of each row: int32 [n]."""
+def _count_bits(words: jax.Array) -> jax.Array:
+    """The number of bits set in the words of each row, int32 [n]."""
     return jnp.sum(lax.population_count(words).astype(jnp.int32), axis=1)
 
 
-def _far_bits(scores: jax.Array, point: jax.Array) -> jax.Array:
-    """Which scores reach their row's point: uint32 [n, S / 32], a word's bits far apart in a row.
+def _pack_strided(scores: jax.Array, point: jax.Array) -> jax.Array:
+    """Packs the comparisons scores >= point into words, uint32 [n, S / 32].
 
-    Packing them so is an addition of whole rows of bits, which XLA:CPU does with vectors; the sum
-    of the comparisons along a row takes three times as long. Where the words are counted at once,
-    that fuses with the packing and spoils it: a loop carries them to its next turn instead.
+    The bits of a word come from columns S / 32 apart. The packing then adds whole rows of bits,
+    which XLA:CPU vectorises; a sum of the comparisons along a row takes three times as long. If the
+    words are counted in the same iteration, XLA fuses the count with the packing and loses the
+    vectorisation, so the loop carries the words to its next iteration.
     """
-    bits = math.gcd(scores.shape[1], _BITS)
-    return _packed(_passed(scores, point).reshape(scores.shape[0], bits, -1), axis=1)
+    bits = math.gcd(scores.shape[1], _WORD_BITS)
+    return _pack_bits(_reaches(scores, point).reshape(scores.shape[0], bits, -1), axis=1)
 
 
-def _passed(scores: jax.Array, point: jax.Array) -> jax.Array:
+def _reaches(scores: jax.Array, point: jax.Array) -> jax.Array:
     return (scores >= point[:, None]) & (scores > MASKED / 2)
 
 
-def _packed(passed: jax.Array, axis: int) -> jax.Array:
-    """Words whose bits are the entries along one of the last two axes."""
+def _pack_bits(passed: jax.Array, axis: int) -> jax.Array:
+    """Packs the bools along one of the last two axes into the bits of words."""
     place = jnp.arange(passed.shape[axis], dtype=jnp.uint32)
     place = place[None, :, None] if axis == 1 else place[None, None, :]
     return jnp.sum(passed.astype(jnp.uint32) << place, axis=axis, dtype=jnp.uint32)

@@ -1,8 +1,8 @@
-"""The best of many blocks of scores, of which each gives a share.
+"""Top-k from per-block candidates, with a flag that says whether it is exact.
 
-Of the hundreds that are wanted of a random sample, a block of it holds few: it gives somewhat more
-than it is likely to hold, found by counting, and the best of what all gave are the best of all
-unless a block had more to give, which is seen.
+Labels are sampled at random, so each of B blocks holds about k / B of the top k. Each block returns
+its highest scores up to a quota somewhat above that, found by bisection. The top k of all
+candidates is exact unless some block held more of it than its quota, which is detected.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from snm.topk.bisection import MASKED, collect, interval
-from snm.topk.parallel import highest
+from snm.topk.bisection import MASKED, collect_above, find_threshold
+from snm.topk.parallel import parallel_top_k
 
-__all__ = ["Quota", "Share", "joined", "quota_of", "share_of"]
+__all__ = ["Candidates", "Quota", "block_candidates", "choose_quota", "merge_candidates"]
 
-_BLOCKS = 4  # from so many on, a block's share is far below the count
-_ROOM = 1.4  # times the quota: the narrower, the longer a threshold takes to find
-_WIDTH = 32  # room comes in whole words
+_MIN_BLOCKS = 4  # with fewer blocks, a quota is not far below the count
+_ROOM = 1.4  # most / fewest; the closer to 1, the more passes it takes to find a threshold
+_WIDTH = 32  # `most` is a multiple of the word size
 
 
 class Quota(NamedTuple):
-    """How many scores a block gives for each point: `fewest` to `most`."""
+    """How many candidates a block returns for each query: `fewest` to `most`."""
 
     fewest: int
     most: int
 
 
-class Share(NamedTuple):
-    """What a block gives.
+class Candidates(NamedTuple):
+    """The candidates of a block for the top k.
 
     Attributes:
-      scores: float32 [n, most], MASKED where it gives fewer.
+      scores: float32 [n, most], MASKED after the last candidate.
       slots: int32 [n, most], ascending.
-      floor: float32 [n]: all scores from here on were given. MASKED where all were, infinity where
-        not even the highest certainly was.
+      floor: float32 [n]; every score of the block that is >= floor is a candidate. MASKED if all
+        scores are candidates, infinity if no such bound is known.
     """
 
     scores: jax.Array
@@ -45,65 +45,69 @@ class Share(NamedTuple):
     floor: jax.Array
 
 
-def quota_of(count: int, num_blocks: int, size: int) -> Quota | None:
-    """More of the `count` best than a block is likely to hold; None where that saves nothing.
+def choose_quota(count: int, num_blocks: int, size: int) -> Quota | None:
+    """Chooses a quota that a block is unlikely to exceed; None if quotas would save nothing.
 
-    The sample is drawn at random, so a block holds about count / num_blocks of a point's best;
-    where neighbouring labels resemble each other it may hold more. The quota is that mean and six
-    standard deviations.
+    With random samples, a block holds about mean = count / num_blocks of the top `count` of a
+    query, and more if neighbouring labels are similar. The quota is mean + 6 sqrt(mean), six
+    standard deviations of a Poisson variable above its mean.
 
     Example:
-      >>> quota_of(256, num_blocks=8, size=4112)
+      >>> choose_quota(256, num_blocks=8, size=4112)
       Quota(fewest=66, most=96)
-      >>> quota_of(256, num_blocks=2, size=4112)
+      >>> choose_quota(256, num_blocks=2, size=4112)
     """
     mean = count / num_blocks
     fewest = math.ceil(mean + 6 * math.sqrt(mean))
     most = math.ceil(fewest * _ROOM / _WIDTH) * _WIDTH
-    if num_blocks < _BLOCKS or fewest >= count or most >= size:
+    if num_blocks < _MIN_BLOCKS or fewest >= count or most >= size:
         return None
     return Quota(fewest, most)
 
 
-def share_of(scores: jax.Array, begin: jax.Array, quota: Quota) -> Share:
-    """The share of a block.
+def block_candidates(scores: jax.Array, begin: jax.Array, quota: Quota) -> Candidates:
+    """Selects the candidates of a block.
 
     Args:
       scores: float32 [n, size].
       begin: int32 scalar, the block's first slot.
-      quota: how many to give.
+      quota: how many candidates to return.
     """
-    low, high = interval(scores, quota.fewest, quota.most)
-    found, place = collect(scores, low, quota.most)
-    # Equal scores may stand in the way, and not even the fewest be there.
+    low, high = find_threshold(scores, quota.fewest, quota.most)
+    found, place = collect_above(scores, low, quota.most)
+    # Where equal scores leave low < high, not all of them may fit: no floor is known. Where fewer
+    # than `fewest` were found, all scores of the block are candidates.
     floor = jnp.where(low == high, low, jnp.inf)
     floor = jnp.where(found[:, quota.fewest - 1] <= MASKED, MASKED, floor)
-    return Share(found, begin + place, floor)
+    return Candidates(found, begin + place, floor)
 
 
-def joined(shares: Share, count: int, *, ordered: bool) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The best of what each block gave, and whether they are the best of all.
+def merge_candidates(
+    candidates: Candidates, count: int, *, ordered: bool
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Selects the top `count` of the candidates of all blocks, and tells whether they are exact.
 
     Args:
-      shares: of all blocks, stacked, by ascending slot.
+      candidates: stacked over the blocks, in ascending order of slots.
       count: how many to keep.
-      ordered: whether in falling order, equal ones by slot.
+      ordered: whether to return scores in descending order, ties by slot.
 
     Returns:
-      float32 [n, count] scores, int32 [n, count] slots, and a bool scalar. Where it is False, a
-      block had more to give, or more than `count` are as high as the last of them.
+      float32 [n, count] scores, int32 [n, count] slots, and a bool scalar. It is False if a block
+      may hold more of the top `count` than it returned, or, for unordered results, if scores tie
+      for the last ranks.
     """
     scores, slots = (
-        jnp.moveaxis(x, 0, 1).reshape(x.shape[1], -1) for x in (shares.scores, shares.slots)
+        jnp.moveaxis(x, 0, 1).reshape(x.shape[1], -1) for x in (candidates.scores, candidates.slots)
     )
     exact = jnp.bool_(True)
     if ordered:
-        top, place = highest(scores, count)
+        top, place = parallel_top_k(scores, count)
     else:
-        low, high = interval(scores, count, count)
-        top, place = collect(scores, low, count)
+        low, high = find_threshold(scores, count, count)
+        top, place = collect_above(scores, low, count)
         exact = jnp.all(low == high)
-    # As a minimum, not as top[:, -1]: XLA:CPU sorts whole rows where a slice of a top-k is taken.
+    # jnp.min, not top[:, -1]: XLA:CPU sorts whole rows if a top-k is sliced.
     needed = jnp.min(top, axis=1)[None, :]
-    complete = jnp.all((shares.floor <= needed) | (shares.floor <= MASKED))
+    complete = jnp.all((candidates.floor <= needed) | (candidates.floor <= MASKED))
     return top, jnp.take_along_axis(slots, place, axis=1), exact & complete

@@ -1,4 +1,4 @@
-"""Blocks of labels: their layout, their rows, their scores."""
+"""Cuts the labels into blocks, reads the class rows of a block and computes its scores."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from snm.topk.bisection import MASKED
 __all__ = ["Best", "BlockPlan", "Masked", "block_plan", "read_block", "score_block"]
 
 
-WIDTH = 16  # labels a block maximum stands for
+WIDTH = 16  # neighbouring slots of one fold; see `snm.topk.search`
 
 
 class Masked(NamedTuple):
-    """Pairs that must not be chosen: row `rows[e]` may not choose slot `slots[e]`.
+    """(query, slot) pairs that must not be chosen: query `rows[e]` excludes slot `slots[e]`.
 
     Attributes:
       rows: int32 [E].
@@ -29,19 +29,19 @@ class Masked(NamedTuple):
     slots: jax.Array
 
     def in_block(self, begin: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
-        """Rows and columns in the scores of slots begin .. begin + size - 1, or past the end."""
+        """Indices into the scores of slots begin .. begin + size - 1; others are out of range."""
         columns = self.slots - begin
-        # A negative index would count from the end.
+        # A negative index would wrap around.
         return self.rows, jnp.where(columns < 0, size, columns)
 
 
 class Best(NamedTuple):
-    """The highest scores of each row.
+    """The highest scores of each query.
 
     Attributes:
-      scores: float32 [n, count], MASKED where fewer exist; non-increasing along the last axis, but
-        where the caller needs no order.
-      slots: int32 [n, count], places in the sample, or label rows where there is no sample.
+      scores: float32 [n, count], MASKED where fewer exist; non-increasing along the last axis
+        unless the caller asked for no order.
+      slots: int32 [n, count], indices into the sample, or table rows if there is no sample.
     """
 
     scores: jax.Array
@@ -49,14 +49,14 @@ class Best(NamedTuple):
 
 
 class BlockPlan(NamedTuple):
-    """How S slots are cut: blocks of `size` slots, the last one overlapping or padded."""
+    """A partition of the slots into blocks of `size`; the last block overlaps or is padded."""
 
     num_blocks: int
     size: int
 
 
 def block_plan(num_slots: int, longest: int) -> BlockPlan:
-    """Blocks of about `longest` slots, equal in size, a multiple of 16 so that they fold evenly."""
+    """Plans blocks of equal size, about `longest` slots and a multiple of 16, the fold width."""
     count = max(1, round(num_slots / longest))
     size = -(-num_slots // (count * WIDTH)) * WIDTH
     return BlockPlan(-(-num_slots // size), size)
@@ -70,20 +70,20 @@ def read_block(
     first_row: jax.Array | int,
     num_valid: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Rows of the slots start .. start + size - 1.
+    """Reads the class rows of the slots start .. start + size - 1.
 
     Args:
-      table: [N, dim] as a table keeps them, the rows first_row .. first_row + N - 1 of all labels.
-      ids: int32 [S], the label of each slot, or None where slot j is row j of the table.
+      table: [N, dim] in the storage type, the rows of labels first_row .. first_row + N - 1.
+      ids: int32 [S], the label of each slot, or None if slot j is row j of the table.
       start: int32 scalar.
       size: slots to read, static.
-      first_row: the label that the table's first row belongs to.
-      num_valid: how many of its rows belong to labels; None where all do.
+      first_row: the label of the table's first row.
+      num_valid: the number of table rows that belong to labels; None if all do.
 
     Returns:
-      float32 [size, dim] rows, int32 [size] table rows (N where the slot holds none of them), and
-      int32 scalar, the slot that the block begins with: earlier than `start` where the last
-      block of a table would pass its end. The slots read twice come out as N.
+      float32 [size, dim] rows; int32 [size], their indices in the table, N where the slot has no
+      row here; and int32 scalar, the first slot of the block. This is before `start` if the last
+      block would end past the table; slots that the block before it covers have index N.
     """
     num_rows = table.shape[0]
     valid = num_rows if num_valid is None else num_valid
@@ -111,16 +111,16 @@ def score_block(
     bias: jax.Array | None,
     compute_dtype: jnp.dtype,
 ) -> jax.Array:
-    """Scores of a block from `read_block`, MASKED where the slot is no label or is masked.
+    """Scores a block from `read_block`; MASKED where the slot has no label or is excluded.
 
     Returns:
       float32 [n, size].
     """
-    scores = _scores_of_rows(queries, rows, place, begin, masked, bias, compute_dtype)
+    scores = score_rows(queries, rows, place, begin, masked, bias, compute_dtype)
     return jnp.where((place < num_rows)[None, :], scores, MASKED)
 
 
-def _scores_of_rows(
+def score_rows(
     queries: jax.Array,
     rows: jax.Array,
     place: jax.Array,
@@ -129,7 +129,7 @@ def _scores_of_rows(
     bias: jax.Array | None,
     compute_dtype: jnp.dtype,
 ) -> jax.Array:
-    """`score_block`, but for slots that hold no label: what they get means nothing."""
+    """`score_block` without masking the slots that have no label: their scores are undefined."""
     scores = lax.dot_general(
         queries.astype(compute_dtype),
         rows.astype(compute_dtype),

@@ -1,8 +1,8 @@
-"""The highest scores of each row, found on all cores.
+"""Computes `lax.top_k` on all cores of a CPU.
 
-XLA:CPU's top-k is a partial sort on the one core that calls it. Rows need nothing of each other, so
-they are cut into parts: where more than eight operations are ready at once, XLA hands half of them
-to another core, and half of those to the next.
+XLA:CPU's top-k is a partial sort on one core. Rows are independent, so they are split into one
+operation for each part: when more than eight operations are ready, XLA hands half of them to
+another core, which hands on half of those in turn.
 """
 
 from __future__ import annotations
@@ -15,42 +15,42 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-__all__ = ["highest"]
+__all__ = ["parallel_top_k"]
 
-_KEPT = 8  # operations that XLA:CPU leaves on the core that finds them ready
-_ROWS = 8  # a part; fewer are sorted in less time than it takes to hand them over
+_LOCAL_OPERATIONS = 8  # ready operations that XLA:CPU keeps on one core
+_MIN_ROWS = 8  # rows per part; fewer are sorted faster than they are handed to another core
 
 
-def highest(scores: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
-    """`lax.top_k`: the `count` highest of each row, falling, ties to the first.
+def parallel_top_k(scores: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
+    """`lax.top_k`: the `count` highest of each row in descending order; ties go to the first.
 
     Args:
       scores: [n, S].
       count: at most S.
 
     Returns:
-      [n, count] scores, and int32 [n, count], their places.
+      [n, count] scores, and int32 [n, count], their columns.
     """
-    whole = functools.partial(_in_parts, count=count, parts=1)
-    if (parts := _parts(scores.shape[0])) == 1:
+    whole = functools.partial(_top_k_in_parts, count=count, parts=1)
+    if (parts := _num_parts(scores.shape[0])) == 1:
         return whole(scores)
-    in_parts = functools.partial(_in_parts, count=count, parts=parts)
+    in_parts = functools.partial(_top_k_in_parts, count=count, parts=parts)
     return lax.platform_dependent(scores, cpu=in_parts, default=whole)
 
 
-def _parts(rows: int) -> int:
-    """Into how many parts rows are cut: enough for each core to be handed some, or one."""
-    parts = _KEPT * _cores()
-    return parts if parts > _KEPT and rows >= parts * _ROWS else 1
+def _num_parts(rows: int) -> int:
+    """The number of parts to split `rows` into: enough that every core gets some, or 1."""
+    parts = _LOCAL_OPERATIONS * _num_cores()
+    return parts if parts > _LOCAL_OPERATIONS and rows >= parts * _MIN_ROWS else 1
 
 
-def _cores() -> int:
-    """Those that this process may use."""
-    mine = getattr(os, "sched_getaffinity", None)  # Linux has it
-    return len(mine(0)) if mine is not None else os.cpu_count() or 1
+def _num_cores() -> int:
+    """The number of cores that this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux only
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
-def _in_parts(scores: jax.Array, *, count: int, parts: int) -> tuple[jax.Array, jax.Array]:
+def _top_k_in_parts(scores: jax.Array, *, count: int, parts: int) -> tuple[jax.Array, jax.Array]:
     ends = [part * scores.shape[0] // parts for part in range(parts + 1)]
     found = [lax.top_k(scores[a:b], count) for a, b in itertools.pairwise(ends)]
     values, places = zip(*found, strict=True)

@@ -7,20 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from snm.config.settings import Config
+from snm.config.settings import Config, read_config
 from snm.data.dataset import Dataset
 from snm.data.load import load as load_dataset
-from snm.distributed.dataset import (
-    duplicate_test_rows,
-    label_frequency,
-)
+from snm.distributed.dataset import duplicate_test_rows, label_frequency
 from snm.errors import InputError
 from snm.evaluation.evaluate import evaluate_points
 from snm.model.predictor import Predictor
 from snm.runs.folder import RunFolder, read_json
 from snm.runs.load import load
 
-__all__ = ["data_of_run", "evaluate"]
+__all__ = ["data_of_run", "evaluate", "score_test_points"]
 
 
 def evaluate(
@@ -36,9 +33,9 @@ def evaluate(
     Args:
       run: the run's folder.
       data: another data set than the run's.
-      auc: also the AUC; None is as the run was trained.
+      auc: also the AUC; None is the setting of the run.
       on_progress: told the number of points done.
-      wrap: what answers in the predictor's place, such as a search index over its class rows.
+      wrap: replaces the predictor, for example by a search index over its class rows.
 
     Returns:
       As `evaluation.evaluate_points`.
@@ -46,8 +43,6 @@ def evaluate(
     Raises:
       InputError: no run, no test points, or data of another shape.
     """
-    from snm.config.settings import read_config
-
     folder = RunFolder(Path(run))
     predictor = load(run)
     data = data_of_run(folder, predictor, data)
@@ -55,9 +50,9 @@ def evaluate(
     if auc is not None:
         config = dataclasses.replace(config, auc=auc)
     if wrap is not None:
-        # It answers with the best labels alone.
+        # It returns the best labels only, and the AUC needs all scores.
         predictor, config = wrap(predictor), dataclasses.replace(config, auc=False)
-    return _score(predictor, config, data, on_progress)
+    return score_test_points(predictor, config, data, on_progress)
 
 
 def data_of_run(
@@ -88,12 +83,23 @@ def data_of_run(
     return data
 
 
-def _score(
+def score_test_points(
     predictor: Predictor,
     config: Config,
     dataset: Dataset,
     on_progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
+    """Metrics of a model on the test points of a data set that has some.
+
+    Args:
+      predictor: of the model.
+      config: the propensity model, and whether to measure the AUC.
+      dataset: with test points; the frequencies of the labels are those of its train.
+      on_progress: told the number of points done.
+
+    Returns:
+      As `evaluation.evaluate_points`.
+    """
     assert dataset.test is not None
     return evaluate_points(
         predictor,

@@ -1,8 +1,8 @@
-"""The loop: batches -> compiled steps -> losses, evaluations, checkpoints.
+"""The training loop: batches -> compiled steps -> losses, evaluations, checkpoints.
 
-`run_steps` is a generator: it trains, and yields what happened, in order. Whoever consumes it
-prints, logs or draws; there are no callbacks. Where it stops, evaluates and saves depends on the
-step alone, never on when it was started, so that a resumed run takes the same path.
+`run_steps` is a generator that trains and yields events in order; its caller prints or logs them.
+The steps at which it stops, evaluates and saves do not depend on where it began, so a resumed run
+takes the same path.
 """
 
 from __future__ import annotations
@@ -71,33 +71,34 @@ def run_steps(
     rows: np.ndarray | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> Iterator[Event]:
-    """Trains from `progress.step` to `last_step`, and yields what happened.
+    """Trains from `progress.step` to `last_step`, and yields events.
 
     Args:
-      model: what is trained.
-      source: batches.
-      state: parameters; consumed.
-      progress: where the loop stands; changed in place.
+      model: the model.
+      source: the batches.
+      state: parameters; their buffers are donated.
+      progress: counters of the run, which the loop updates in place.
       last_step: steps of the whole run.
-      steps_per_dispatch: steps between two words with the device.
-      checkpoints: where to save.
+      steps_per_dispatch: steps that the device runs between two exchanges with the host.
+      checkpoints: the store that saves states.
       checkpoint_every: steps between checkpoints; the last step is saved too.
       evaluate: metrics of a state on held-out points, or None.
       evaluate_every: steps between evaluations; the last step is evaluated too.
       monitor: the metric that decides which checkpoint is best.
       patience: evaluations without a better score after which to stop; 0 never stops.
-      probe: looks at a state, and decides nothing; its time does not count as training.
-      probe_every: steps between its looks, of which the first is before the first step; the last
-        step is looked at too.
-      heads: the head from a step on, by ascending step; none keeps the model's.
-      mesh: the devices that the state lies on, or None for one.
-      on_nonfinite: stop, or skip such steps and count them; a whole epoch of them stops it too.
-      rows: int [N], the numbers by which people know the source's points; None counts them.
-      stop: asked after every dispatch; where it answers True, a checkpoint is taken and the loop
-        left. The path of a run that goes on from there is that of one that was never stopped.
+      probe: a function of the state whose result is an event Probed; its time does not count as
+        training.
+      probe_every: steps between calls of `probe`; it is also called before the first and after
+        the last step.
+      heads: pairs of a first step and the head from there on, ascending; none keeps `model.head`.
+      mesh: the devices that hold the state, or None for one.
+      on_nonfinite: `stop` raises; `skip` leaves such steps out, and raises after an epoch of them.
+      rows: int [N], the number of each point of the source in messages; None counts from 0.
+      stop: asked after every dispatch. After True the loop saves a checkpoint and ends; a run that
+        goes on from there takes the same path as one that was never stopped.
 
     Yields:
-      Events, those of a dispatch one dispatch late: the host never waits for the device.
+      Events; those of a dispatch come one dispatch later, so that the host never waits.
 
     Raises:
       NonFiniteError: a loss or gradient was not finite.
@@ -106,7 +107,7 @@ def run_steps(
     """
     resident = source.resident_arrays()
     if mesh is not None:
-        resident = spread_points(resident, source.lanes, mesh)
+        resident = spread_points(resident, source.data_parts, mesh)
     marks = [checkpoint_every] + ([evaluate_every] if evaluate else [])
     marks += [probe_every] if probe else []
     cuts = [step for step, _ in heads]
@@ -121,7 +122,7 @@ def run_steps(
         return diagnose(model, source, resident, state, step, loss, on_mesh=mesh is not None)
 
     def finished() -> Iterator[Event]:
-        """Events of the dispatch that has waited longest."""
+        """Events of the oldest dispatch that is not reported yet."""
         first, count, metrics = waiting.popleft()
         losses, ok = np.asarray(metrics.loss, np.float64), np.asarray(metrics.ok)
         for place in np.flatnonzero(~ok):
@@ -149,7 +150,7 @@ def run_steps(
             stage = bisect.bisect_right(cuts, first) - 1
             if (shape, stage) not in compiled:
                 staged = dataclasses.replace(model, head=heads[stage][1]) if heads else model
-                # The seed is data of the batch, so that members share what is compiled.
+                # The seed is data of the batch, so that members share the program.
                 staged = dataclasses.replace(staged, seed=0)
                 compiled[shape, stage] = compiled_steps(staged, source, shape, mesh)
             state, metrics = compiled[shape, stage](state, resident, stack)
@@ -196,7 +197,7 @@ def _count_skipped(progress: Progress, ok: np.ndarray) -> None:
 
 
 class _Clock:
-    """Seconds of training; what passes between the last reading and a restart does not count."""
+    """Seconds of training; time between the last reading and a restart does not count."""
 
     def __init__(self) -> None:
         self.restart()
@@ -214,7 +215,7 @@ def _due(step: int, every: int, last: int) -> bool:
 
 
 def _note(progress: Progress, score: float, step: int, patience: int) -> bool:
-    """Counts an evaluation; whether it is the best so far."""
+    """Records a score in `progress`; returns whether it is the best so far."""
     best = progress.best_score is None or score > progress.best_score
     if best:
         progress.best_score, progress.best_step, progress.stale = score, step, 0
@@ -227,7 +228,7 @@ def _note(progress: Progress, score: float, step: int, patience: int) -> bool:
 def _dispatches(
     source: Source, first: int, last: int, longest: int, marks: list[int], cuts: list[int]
 ) -> Iterator[tuple[int, int]]:
-    """Cuts steps first .. last - 1 at epochs' ends, at multiples of the marks, and at `cuts`."""
+    """Splits steps first to last - 1 at the ends of epochs, multiples of `marks`, and `cuts`."""
     marks = [source.steps_per_epoch, *(mark for mark in marks if mark)]
     while first < last:
         stop = min(last, first + longest, *(first - first % mark + mark for mark in marks))
@@ -239,11 +240,11 @@ def _dispatches(
 def _ahead(
     source: Source, plan: list[tuple[int, int]], mesh: Mesh | None
 ) -> Iterator[tuple[int, int, Any]]:
-    """Stacks of the plan, made by a thread while the device works on the one before."""
+    """The stacks of batches; a thread makes them while the device runs the one before."""
 
     def made(first: int, count: int) -> Any:
         stack = source.stack(first, count)
-        return stack if mesh is None else spread_stack(stack, source.lanes, mesh)
+        return stack if mesh is None else spread_stack(stack, source.data_parts, mesh)
 
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         futures: collections.deque[concurrent.futures.Future] = collections.deque()
@@ -262,7 +263,7 @@ def _ahead(
 def compiled_steps(
     model: Model, source: Source, shape: tuple[int, int], mesh: Mesh | None = None
 ) -> Any:
-    """Several steps as one program, whose parameters change in place."""
+    """A compiled program of several steps that updates the parameters in place."""
     if not source.resident and mesh is None:
         return _compiled_stream(model)
     axes = {} if mesh is None else {**table_axes(mesh), "data_axis": DATA}
@@ -276,8 +277,8 @@ def compiled_steps(
 
         def on_all(state: TrainState, resident: Any, stack: Any) -> Any:
             specs = state_specs(state, here)
-            of_points = points_specs(resident, source.lanes)
-            of_stack = stack_specs(stack, source.lanes)
+            of_points = points_specs(resident, source.data_parts)
+            of_stack = stack_specs(stack, source.data_parts)
             inputs, outputs = (specs, of_points, of_stack), (specs, PartitionSpec())
             return on_mesh(here, steps, inputs, outputs)(state, resident, stack)
 
@@ -288,7 +289,7 @@ def compiled_steps(
 
 @functools.lru_cache(maxsize=8)
 def _compiled_stream(model: Model) -> Any:
-    """The same where a batch is sent whole: members and repeated fits share the program."""
+    """The program for streamed batches; members and repeated fits share it."""
 
     def steps(state: TrainState, resident: Any, stack: Any) -> Any:
         return train_steps(model, state, stack, lambda batch: batch)

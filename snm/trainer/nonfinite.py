@@ -1,4 +1,4 @@
-"""Where a step stopped being finite: the way from its inputs to its gradients, walked again."""
+"""Finds the first non-finite tensor of a step, by computing the step again tensor by tensor."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from snm.model.encoder import apply_tower
 from snm.model.model import Model, TrainState
 from snm.model.placement import gathered
 from snm.runs.events import NonFinite
-from snm.tables.bag import bag
+from snm.tables.bag import embedding_bag
 from snm.tables.rounding import as_float, noise_of
 from snm.tables.table import entry_rows
 
@@ -36,19 +36,19 @@ def diagnose(
 ) -> NonFinite:
     """The first tensor of a step that is not finite.
 
-    The step was not taken, so its parameters are still there, unless steps after it were. It is
-    walked without dropout, which scales features and makes none finite.
+    The step was not taken, so its parameters are unchanged, unless later steps were taken. It is
+    computed without dropout, which only scales features.
 
     Args:
-      model: what is trained.
-      source: of its batch.
+      model: the model.
+      source: the batches.
       resident: `source.resident_arrays()`.
       state: the parameters now.
       step: counted from 0.
       loss: of that step.
-      on_mesh: the parameters lie on a mesh: they are gathered on the host and walked there, as
-        one device would. Where that has no room, or other processes hold parts of them, the loss
-        is all that is told of.
+      on_mesh: the parameters are sharded over a mesh. They are gathered on the host, and the step
+        is computed there. Where the host has no room, or other processes hold shards, only the
+        loss is reported.
     """
     if on_mesh:
         if several() or not has_room(state):
@@ -73,7 +73,7 @@ def diagnose(
 
 
 def points_of_step(source: Source, step: int, rows: np.ndarray | None) -> list[int]:
-    """The points of a step's batch, by the numbers in `rows` (int [N]) where there are any."""
+    """The points of a step's batch, as their entries of `rows` (int [N]) where it is given."""
     order, _ = source.order.epoch(step // source.steps_per_epoch)
     points = order[step % source.steps_per_epoch]
     points = points[points >= 0]
@@ -96,7 +96,7 @@ _TENSORS = (
 
 
 def _finite(model: Model, state: TrainState, batch: Batch) -> list[jax.Array]:
-    """Whether each of `_TENSORS` is finite: a bool a point, or one for all."""
+    """Whether each of `_TENSORS` is finite: bool [n], one a point, or a single bool."""
     features = batch.features
     n = features.starts.shape[0] - 1
     row = entry_rows(features)
@@ -107,10 +107,10 @@ def _finite(model: Model, state: TrainState, batch: Batch) -> list[jax.Array]:
     used = jnp.isfinite(as_float(state.features.rows[features.ids])).all(axis=1) | (
         features.values == 0
     )
-    sums = bag(state.features.rows, features)
+    sums = embedding_bag(state.features.rows, features)
     queries, pull_back = jax.vjp(functools.partial(apply_tower, model.structure), state.tower, sums)
     key = jax.random.fold_in(jax.random.wrap_key_data(batch.key), batch.step)
-    # Its rows are asked for by nobody, so that no update is computed, and no table is copied.
+    # The new class rows are not used, so XLA computes no update and copies no table.
     _, step = update_head(
         model.head,
         state.head,

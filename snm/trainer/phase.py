@@ -1,6 +1,6 @@
-"""One phase of a run: what it trains on, where it stands, and its way to the last step.
+"""One phase of a run: which points it trains on, how far it has come, and its training.
 
-A run has one phase, or two where it trains again on all of train after early stopping.
+Each member of a run has one phase, or two where `refit` trains it again on all points.
 """
 
 from __future__ import annotations
@@ -16,18 +16,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from snm.batches.build import labelled_rows, source_of
-from snm.batches.source import Source
-from snm.config.settings import Config
+from snm.batches.build import labelled_rows
+from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset, Points
 from snm.data.weighting import Weighting
 from snm.distributed.dataset import label_frequency
-from snm.distributed.mesh import make_mesh
 from snm.distributed.processes import first
 from snm.errors import InputError
 from snm.evaluation.evaluate import evaluate_points, metric_names
-from snm.model.from_config import head_stages, make_model
-from snm.model.model import Model, TrainState
+from snm.model.model import TrainState
 from snm.model.placement import abstract_on
 from snm.model.predictor import Predictor
 from snm.runs.event_log import EventLog
@@ -35,24 +32,23 @@ from snm.runs.events import Event, NonFiniteError, Noted, Progress, Started
 from snm.runs.folder import RunFolder
 from snm.system.versions import versions
 from snm.trainer.loop import run_steps
+from snm.trainer.prepare import prepare
 from snm.trainer.warm_start import initial_state
 
-__all__ = ["Phase", "PhaseRun", "first_phase", "member_seed", "steps_per_dispatch"]
+__all__ = ["Phase", "PhaseRun", "first_phase", "member_seed"]
 
-_CPU_STEPS = 1  # more gained nothing on a CPU, and a shorter last dispatch is compiled apart
-_ACCELERATOR_STEPS = 32  # a step takes less time there than a word with the host
 _PROFILED = (1, 5)  # events between which the profiler looks: the first step is compiled
 _NEXT_SEED = 1_000_003  # from one member to the next: far from the seeds that people choose
 
 
 @dataclasses.dataclass(frozen=True)
 class Phase:
-    """What a phase trains on, and what it watches.
+    """The points that a phase trains on, and those that it watches.
 
     Attributes:
-      name: train, refit, or of another member.
-      held_out: points to watch, or None.
-      rows: int [n], ascending, the points of train that it trains on; None is all.
+      name: of `snm.runs.folder.phase_names`.
+      held_out: points to evaluate on while training, or None.
+      rows: int [n], ascending, the points of train to train on; None is all.
     """
 
     name: str
@@ -61,12 +57,29 @@ class Phase:
 
 
 class PhaseRun:
-    """One phase of a run: set up, go on from its newest checkpoint, train."""
+    """One phase of a run: it is set up, goes on from its newest checkpoint, and trains.
+
+    Args:
+      folder: of the run.
+      config: the settings; `seed` is that of the member.
+      dataset: as loaded.
+      weighting: of features, fitted.
+      phase: the points to train on, and those to watch.
+      warm_start: another run, whose parameters a new run starts from.
+      epochs: passes after which to stop; None is `config.epochs`. The rates fall over
+        `config.epochs` either way.
+      member: counted from 1.
+      probe: looks at the model now and then.
+      probe_every: steps between its looks; 0 is once an epoch.
+
+    Raises:
+      InputError: a checkpoint of another run, or one beyond the last step.
+    """
 
     def __init__(
         self,
         folder: RunFolder,
-        config: Config,
+        config: ResolvedConfig,
         dataset: Dataset,
         weighting: Weighting,
         phase: Phase,
@@ -79,18 +92,12 @@ class PhaseRun:
     ):
         self._folder, self._config, self._phase = folder, config, phase
         self._dataset, self._weighting = dataset, weighting
-        train = dataset.train
-        self.mesh = make_mesh(config.mesh, train.num_labels, config.batch_size)
-        schedule_model = make_model(config, train.num_features, train.num_labels, 1)
-        self.source: Source = source_of(
-            config, schedule_model.head, train, phase.rows, weighting, self.mesh
-        )
-        assert config.epochs != "auto"  # resolved
-        total = config.epochs * self.source.steps_per_epoch
-        self.last_step = (
-            total if epochs is None else max(1, round(epochs * self.source.steps_per_epoch))
-        )
-        self.model: Model = dataclasses.replace(schedule_model, total_steps=total)
+        self._prepared = prepare(config, dataset.train, weighting, phase.rows)
+        self.mesh, self.model = self._prepared.mesh, self._prepared.model
+        self.source = self._prepared.source
+        self.last_step = self._prepared.total_steps
+        if epochs is not None:
+            self.last_step = max(1, round(epochs * self.source.steps_per_epoch))
         self._probe, self._probe_every = probe, probe_every
         about: dict[str, Any] = {
             "data_sha256": dataset.sha256,
@@ -121,13 +128,11 @@ class PhaseRun:
 
     @property
     def done(self) -> bool:
-        """Whether there is nothing left to train in a run of this phase alone."""
+        """Whether this phase has no step left."""
         return self.progress.stopped or self.progress.step == self.last_step
 
-    def run(
-        self, profile: bool, stop: Callable[[], bool] | None = None
-    ) -> Iterator[Event | Started]:
-        """Trains to the end, keeping the log; `stop` is asked whether to end before."""
+    def run(self, profile: bool, stop: Callable[[], bool] | None = None) -> Iterator[Event]:
+        """Trains to the last step and writes the log; `stop` is asked whether to end earlier."""
         config, source, phase = self._config, self.source, self._phase
         yield Started(
             phase.name,
@@ -144,7 +149,7 @@ class PhaseRun:
             self.state,
             self.progress,
             last_step=self.last_step,
-            steps_per_dispatch=config.steps_per_dispatch or steps_per_dispatch(),
+            steps_per_dispatch=self._prepared.steps_per_dispatch,
             checkpoints=self._checkpoints,
             checkpoint_every=config.checkpoint_every or source.steps_per_epoch,
             evaluate=self._validate if phase.held_out is not None else None,
@@ -153,7 +158,7 @@ class PhaseRun:
             patience=config.patience,
             probe=None if self._probe is None else self._look,
             probe_every=self._probe_every or source.steps_per_epoch,
-            heads=head_stages(config, self.model.head.num_labels, self.model.total_steps),
+            heads=self._prepared.stages,
             mesh=self.mesh,
             on_nonfinite=config.on_nonfinite,
             rows=self._rows(),
@@ -178,7 +183,7 @@ class PhaseRun:
 
     @property
     def points(self) -> float:
-        """Points visited so far, each as often as it was."""
+        """Points visited so far, counted once a visit."""
         return self.progress.step / self.source.steps_per_epoch * self.source.num_points
 
     def _look(self, state: TrainState) -> dict[str, Any]:
@@ -203,7 +208,7 @@ class PhaseRun:
 
 @contextlib.contextmanager
 def _log(folder: Path, phase: str, step: int) -> Iterator[Any]:
-    """The run's log; of several processes the first keeps it."""
+    """The run's log; of several processes only the first writes it."""
     if not first():
         yield _NoLog()
         return
@@ -229,11 +234,11 @@ def member_seed(seed: int, member: int) -> int:
     return seed + (member - 1) * _NEXT_SEED
 
 
-def first_phase(config: Config, dataset: Dataset) -> Phase:
-    """Training on all of train, or on what is left beside the held-out part.
+def first_phase(config: ResolvedConfig, dataset: Dataset) -> Phase:
+    """The phase that trains on all points of train, or on those that are not held out.
 
     Raises:
-      InputError: a metric to monitor that there is none of, or a part without labels.
+      InputError: `monitor` names no metric, or either part has no label.
     """
     if not config.validation_fraction:
         return Phase("train")
@@ -251,20 +256,15 @@ def first_phase(config: Config, dataset: Dataset) -> Phase:
 
 
 def _refuse_another(path: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
-    """A folder of checkpoints that was put together from two runs."""
+    """Refuses a folder of checkpoints that was put together from two runs."""
     for name in ("data_sha256", "seed"):
         if before[name] != now[name]:
             found = f"a checkpoint of a run with {name} {before[name]}"
             raise InputError(str(path), found, f"{now[name]}, as in this run")
 
 
-def steps_per_dispatch() -> int:
-    """Steps between two words with the device, where the settings leave it open."""
-    return _CPU_STEPS if jax.default_backend() == "cpu" else _ACCELERATOR_STEPS
-
-
 def _traced(events: Iterator[Event], folder: Path | None) -> Iterator[Event]:
-    """Passes events on, with a profiler trace around a few of them."""
+    """Passes events on, and writes a profiler trace of a few of them to `folder`."""
     first, last = _PROFILED
     running = False
     try:

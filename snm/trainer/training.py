@@ -1,7 +1,7 @@
 """A training run from data to result, top to bottom.
 
-`training` yields what happens, `train` only returns the result. Both keep the run's folder; the
-same call again goes on where the last one stopped.
+`training` yields the events of a run, `train` only returns the result. Both keep the run's folder,
+and the same call again goes on from the last checkpoint.
 """
 
 from __future__ import annotations
@@ -14,25 +14,23 @@ from pathlib import Path
 from typing import Any
 
 from snm.config.resolve import resolve
+from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config
 from snm.data.dataset import Dataset
-from snm.distributed.dataset import (
-    fit_weighting,
-    load_together,
-)
+from snm.distributed.dataset import fit_weighting, load_together
 from snm.distributed.processes import AgreedStop, first, several, wait
 from snm.errors import InputError, StoppedError
 from snm.model.predictor import Predictor
-from snm.runs.events import Event, Finished, Started
+from snm.runs.events import Event, Finished
 from snm.runs.folder import RunFolder, phase_names, read_json, write_json
-from snm.runs.load import assemble, whole
+from snm.runs.load import assemble, checkpoints_intact
 from snm.runs.progress_bar import in_notebook, with_bar
 from snm.system.locks import LOCK, locked
 from snm.system.versions import surroundings
-from snm.trainer.evaluate import _score
+from snm.trainer.evaluate import score_test_points
 from snm.trainer.phase import Phase, PhaseRun, first_phase, member_seed
 
-__all__ = ["Started", "train", "training"]
+__all__ = ["resolved_training", "train", "training"]
 
 
 def train(
@@ -57,65 +55,66 @@ def training(
     probe_every: int = 0,
     stop: Callable[[], bool] | None = None,
     progress: bool | None = None,
-) -> Iterator[Event | Started | Finished]:
-    """Trains a model, and yields what happens.
+) -> Iterator[Event]:
+    """Trains a model, and yields events.
 
     Args:
       data: a folder, `synthetic`, or a data set.
       config: the settings.
-      run_dir: folder of the run; one with the same settings and data goes on.
-      source: where a data set that is passed as such can be loaded from again.
-      warm_start: another run, whose parameters this one starts from.
+      run_dir: folder of the run; a run with the same settings and data goes on.
+      source: path that a `Dataset` passed as `data` can be loaded from again.
+      warm_start: folder of another run, whose parameters this one starts from.
       profile: write a trace of a few dispatches to `run_dir/profile`.
-      probe: looks at the model now and then, and decides nothing; what it finds is an event
-        Probed and a line of the log. Its time does not count as training.
-      probe_every: steps between its looks; 0 is once an epoch.
-      stop: asked after every few steps, and while the test points are scored; where it answers
-        True, the run takes a checkpoint and ends with StoppedError. `snm train` asks whether a
-        signal came; by default nothing about signals changes.
-      progress: draw a live bar; by default in notebooks.
+      probe: a function of the model, called now and then. Its result becomes an event Probed and a
+        line of the log; its time does not count as training.
+      probe_every: steps between its calls; 0 is once an epoch.
+      stop: asked after every dispatch, and while the test points are scored. After True the run
+        saves a checkpoint and ends with StoppedError. `snm train` passes a function that tells
+        whether a signal came; by default signals are not handled.
+      progress: draw a live progress bar; None draws it in notebooks only.
 
     Yields:
-      Started, then Stepped, Evaluated, Saved (where it happens: Skipped, Noted), for each phase;
-      Finished at the end.
+      For each phase Started, then Stepped, Evaluated, Saved, Probed, Skipped and Noted as they
+      happen; Finished at the end.
 
     Raises:
       InputError: data, settings or folder that cannot be used; another process uses the folder.
       NonFiniteError: a loss was not finite.
-      SavingError: a checkpoint could not be written; those before it are whole.
-      StoppedError: `stop` said so.
+      SavingError: a checkpoint could not be written; earlier ones are intact.
+      StoppedError: `stop` returned True.
     """
-    events = _training(
-        data,
-        config,
-        run_dir,
-        source=source,
-        warm_start=warm_start,
-        profile=profile,
-        probe=probe,
-        probe_every=probe_every,
-        stop=stop,
-    )
-    return with_bar(events) if (in_notebook() if progress is None else progress) else events
+
+    def run() -> Iterator[Event]:
+        dataset = data if isinstance(data, Dataset) else load_together(data)
+        yield from resolved_training(
+            dataset,
+            resolve(config, dataset),
+            run_dir,
+            source=data if source is None and not isinstance(data, Dataset) else source,
+            warm_start=warm_start,
+            profile=profile,
+            probe=probe,
+            probe_every=probe_every,
+            stop=stop,
+        )
+
+    return with_bar(run()) if (in_notebook() if progress is None else progress) else run()
 
 
-def _training(
-    data: str | Path | Dataset,
-    config: Config,
+def resolved_training(
+    dataset: Dataset,
+    config: ResolvedConfig,
     run_dir: str | Path,
     *,
-    source: str | Path | None,
-    warm_start: str | Path | None,
-    profile: bool,
-    probe: Callable[[Predictor], dict[str, Any]] | None,
-    probe_every: int,
-    stop: Callable[[], bool] | None,
-) -> Iterator[Event | Started | Finished]:
-    dataset = data if isinstance(data, Dataset) else load_together(data)
-    if source is None and not isinstance(data, Dataset):
-        source = data
+    source: str | Path | None = None,
+    warm_start: str | Path | None = None,
+    profile: bool = False,
+    probe: Callable[[Predictor], dict[str, Any]] | None = None,
+    probe_every: int = 0,
+    stop: Callable[[], bool] | None = None,
+) -> Iterator[Event]:
+    """`training` with settings that were resolved for this data set, and without a bar."""
     source_name = dataset.name if source is None else _absolute(source)
-    config = resolve(config, dataset)
     folder = RunFolder(Path(run_dir))
     facts = {
         "data": source_name,
@@ -126,7 +125,7 @@ def _training(
     }
     if several() and stop is not None:
         stop = AgreedStop(stop)
-    # All that can be refused is refused before anything is written.
+    # What can be refused is refused before anything is written.
     folder.check(config, facts)
     wait("the folder was looked at")
     with contextlib.ExitStack() as holding:
@@ -136,7 +135,7 @@ def _training(
         there = folder.path.exists()
         if there and first():
             hold()
-            folder.check(config, facts)  # as it is now that nobody else writes
+            folder.check(config, facts)  # again, now that no other process can write
         weighting = fit_weighting(config.weighting, dataset.train.features)
         opening = first_phase(config, dataset)
         looks: dict[str, Any] = {"probe": probe, "probe_every": probe_every}
@@ -152,11 +151,12 @@ def _training(
         if (
             phase.done
             and _result_stands(folder, config)
-            and whole(folder, config, dataclasses.replace(phase.model, total_steps=1), phase.mesh)
+            and checkpoints_intact(
+                folder, config, dataclasses.replace(phase.model, total_steps=1), phase.mesh
+            )
         ):
             yield Finished(read_json(folder.result))
             return
-        assert config.members != "auto"  # resolved
         done: list[PhaseRun] = []
         for member in range(1, config.members + 1):
             train_name, refit_name = phase_names(member)
@@ -180,7 +180,8 @@ def _training(
                              mesh=done[0].mesh)  # fmt: skip
         scored: dict[str, Any] = {"metrics": {}}
         if dataset.test is not None:
-            scored = _score(predictor, config, dataset, _stopping(stop, done[-1].progress.step))
+            on_progress = _stopping(stop, done[-1].progress.step)
+            scored = score_test_points(predictor, config, dataset, on_progress)
         seconds = sum(phase.progress.seconds for phase in done)
         progress = done[0].progress
         result = {
@@ -203,7 +204,7 @@ def _training(
 
 
 def _stopping(stop: Callable[[], bool] | None, step: int) -> Callable[[int], None]:
-    """Ends a long scoring; its checkpoint has long been taken."""
+    """Lets `stop` end a long evaluation; the last checkpoint is saved by then."""
 
     def look(points: int) -> None:
         if stop is not None and stop():
@@ -213,10 +214,7 @@ def _stopping(stop: Callable[[], bool] | None, step: int) -> Callable[[int], Non
 
 
 def _result_stands(folder: RunFolder, config: Config) -> bool:
-    """Whether there is a result, and it is that of as many epochs as are asked for now.
-
-    One that lacks the AUC that is asked for now does not stand.
-    """
+    """Whether there is a result, of as many epochs as are asked for, and with the AUC if asked."""
     if not folder.result.exists():
         return False
     result = read_json(folder.result)
@@ -226,5 +224,5 @@ def _result_stands(folder: RunFolder, config: Config) -> bool:
 
 
 def _absolute(data: str | Path) -> str:
-    """A path that holds from everywhere; `synthetic` and names of fetched sets do already."""
+    """An absolute path; `synthetic` and the names of fetched data sets stay as they are."""
     return str(Path(data).resolve()) if Path(data).exists() else str(data)

@@ -1,4 +1,4 @@
-"""Parameters that a phase starts from: fresh, or those of another run."""
+"""The parameters that a phase starts from: new ones, or those of another run."""
 
 from __future__ import annotations
 
@@ -22,18 +22,25 @@ __all__ = []
 def initial_state(
     model: Model, warm_start: str | Path | None, member: int, mesh: Mesh | None = None
 ) -> TrainState:
+    """Initial parameters of a member; with `warm_start`, those of another run's member.
+
+    The optimiser state is new in either case.
+
+    Raises:
+      InputError: the other run has parameters of other shapes, or it is no run.
+    """
     if warm_start is None:
         return (
             jax.jit(init_state, static_argnums=0)(model) if mesh is None else initial(model, mesh)
         )
-    # On the mesh from the start: no process holds the whole of it.
+    # Sharded as it is read: a process may have no room for all of it.
     other, old = load_member(warm_start, member, mesh)
     shapes = [jax.tree.map(np.shape, (s.features.rows, s.tower, s.head.table.rows, s.head.bias))
               for s in map(abstract_state, (other, model))]  # fmt: skip
     if shapes[0] != shapes[1]:
         raise InputError(f"--warm-start {warm_start}", _described(other), _described(model))
     fresh = init_state(model) if mesh is None else initial(model, mesh)
-    # A fixed multiplier is a setting, a learned one a parameter.
+    # A fixed multiplier is a setting of this run, a learned one a parameter of the other.
     learned = model.head.learn_scale
     return dataclasses.replace(
         fresh,
@@ -49,7 +56,7 @@ def initial_state(
 
 
 def _with_rows(fresh: RowTable, old: RowTable) -> RowTable:
-    """The rows of `old` in the storage of `fresh`, with the optimiser's state of `fresh`."""
+    """The rows of `old` in the dtype of `fresh`, with the optimiser state of `fresh`."""
     rows = old.rows
     if rows.dtype != fresh.rows.dtype:
         rows = to_nearest(as_float(rows), fresh.rows.dtype)

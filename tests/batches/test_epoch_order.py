@@ -14,18 +14,20 @@ from snm.batches.epoch_order import Order
 @given(
     points=st.integers(1, 400),
     batch=st.integers(1, 200),
-    lanes=st.sampled_from([1, 2, 3, 8]),
+    data_parts=st.sampled_from([1, 2, 3, 8]),
     seed=st.integers(0, 5),
 )
-def test_every_point_stands_once_in_an_epoch_at_a_place_of_its_strip(points, batch, lanes, seed):
-    order = Order.of(points, batch * lanes, seed, lanes)
+def test_every_point_stands_once_in_an_epoch_at_a_place_of_its_strip(
+    points, batch, data_parts, seed
+):
+    order = Order.of(points, batch * data_parts, seed, data_parts)
     steps, draws = order.epoch(3)
     assert steps.shape == (order.steps, order.batch_size)
     assert order.steps == -(-points // order.batch_size)
     assert sorted(steps[steps >= 0]) == list(range(points))
     assert draws.shape == (points,) and (draws >= 0).all() and (draws < 1).all()
     # Whatever the parts that machines take: who makes the places has their points.
-    for parts in {1, 2, lanes, order.batch_size} & set(range(1, order.batch_size + 1)):
+    for parts in {1, 2, data_parts, order.batch_size} & set(range(1, order.batch_size + 1)):
         edges = np.linspace(0, order.batch_size, parts + 1).astype(int)
         for first, last in pairwise(edges):
             seen = steps[:, first:last]
@@ -35,7 +37,7 @@ def test_every_point_stands_once_in_an_epoch_at_a_place_of_its_strip(points, bat
     assert counts == (steps >= 0).sum(axis=1).tolist()
 
 
-def test_a_share_is_no_more_than_the_places_need():
+def test_a_part_needs_no_more_points_than_its_places():
     order = Order.of(1000, 128, 0)
     assert [len(order.points_at(16 * part, 16 * part + 16)) for part in range(8)] == [125] * 8
     # With an odd batch there is one strip, which all need.

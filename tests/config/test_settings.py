@@ -12,11 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import snm
-from snm.cli.main import _settings_base
+from snm.cli.main import base_settings
 from snm.config import auto as rules
 from snm.config.resolve import resolve
-from snm.config.settings import LISTWISE, PRESETS, Config, preset, read_config, write_config
+from snm.config.settings import PRESETS, Config, preset, read_config, write_config
 from snm.errors import InputError
+from snm.losses.sampled import LOSSES
+from snm.losses.sampled.ordered import Powl
+from snm.losses.surrogates import hinge
 from snm.model.from_config import head_spec
 
 
@@ -53,9 +56,9 @@ def test_a_preset_flag_lies_under_the_file(tmp_path):
     """`--preset` picks what lies under the file; the other flags are read over both."""
     file = toml(tmp_path, "epochs = 2\n")
     words = ["train", "data", "--config", str(file), "--preset=paper", "--dim", "9"]
-    assert _settings_base(words) == dataclasses.replace(preset("paper"), epochs=2)
-    assert _settings_base(["train", "data", f"--config={file}"]).epochs == 2
-    assert _settings_base(["evaluate", "run"]) == Config()
+    assert base_settings(words) == dataclasses.replace(preset("paper"), epochs=2)
+    assert base_settings(["train", "data", f"--config={file}"]).epochs == 2
+    assert base_settings(["evaluate", "run"]) == Config()
 
 
 @pytest.mark.parametrize(
@@ -181,24 +184,26 @@ def test_auto_becomes_what_the_rules_say():
     assert resolve(found, data) == found
 
 
-@pytest.mark.parametrize("loss", LISTWISE)
+@pytest.mark.parametrize("loss", [name for name in LOSSES if LOSSES[name].listwise])
 def test_what_a_listwise_loss_is_trained_with(loss):
     data = snm.generate(points=100, test_points=0, features=60, labels=50, seed=0,
                         labels_per_point=2, nonzeros_per_point=5)  # fmt: skip
     found = resolve(dataclasses.replace(preset("default"), loss=loss, mined=8), data)
-    assert found.learning_rate == rules.auto_learning_rate(loss, "exponential")
+    assert found.learning_rate == LOSSES[loss].learning_rate("exponential")
     assert found.score_scale == (1.0 if loss == "ranksvm" else rules.auto_score_scale(50))
     spec = head_spec(found, 50)
     if loss == "ranksvm":
-        assert (spec.loss, spec.phi, spec.list_loss) == ("powl", "hinge", None)
-        assert spec.rank_weights()[0] == pytest.approx(np.full(8, 1 / 8))
+        # POWL of single terms, with the hinge and equal weights.
+        assert isinstance(spec.head_loss, Powl) and not spec.head_loss.per_list
+        assert spec.head_loss.phi is hinge
+        assert spec.head_loss.ranks.mined == pytest.approx(np.full(8, 1 / 8))
         return
-    assert spec.loss == loss and spec.list_loss.grade == found.score_scale
+    assert spec.head_loss.name == loss and spec.head_loss.grade == found.score_scale
     # Of a linear psi every score in [-1, 1] times the multiplier is above -offset.
     if loss != "smoothed-dcg":
         other = dataclasses.replace(found, transformation="linear", bias=False, temperature=2.0,
                                     score_scale="auto")  # fmt: skip
-        psi = head_spec(resolve(other, data), 50).list_loss.psi
+        psi = head_spec(resolve(other, data), 50).head_loss.psi
         assert (psi.a, psi.b) == (0.5, pytest.approx(0.55))
 
 

@@ -1,28 +1,37 @@
-"""The README's Python runs as it stands."""
+"""The Python of the README and of the page on the Python API runs as it stands."""
 
-import re
 from pathlib import Path
 
+import pages
 import pytest
 
-README = Path(__file__).resolve().parents[2] / "README.md"
-BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+README = pages.ROOT / "README.md"
+PAGE = pages.ROOT / "docs" / "python.md"
+BLOCKS = [
+    (path.name, block.text)
+    for path in (README, PAGE)
+    for block in pages.blocks(path)
+    if block.kind == "python"
+]
 
 
-def test_the_readme_has_examples() -> None:
-    assert len(BLOCKS) == 3
+def test_the_pages_have_examples() -> None:
+    assert [name for name, _ in BLOCKS] == ["README.md", *["python.md"] * 3]
 
 
-@pytest.mark.parametrize("number", range(3))
-def test_python_of_the_readme_runs(
+@pytest.mark.parametrize("number", range(4))
+def test_python_of_the_pages_runs(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     scope: dict[str, object] = {}
-    exec(compile(BLOCKS[number], f"README.md, block {number}", "exec"), scope)
-    if number == 1:
+    name, text = BLOCKS[number]
+    exec(compile(text, f"{name}, block {number}", "exec"), scope)
+    if number < 2:  # training, then prediction
+        assert scope["labels"].shape == scope["scores"].shape == (500, 5)  # type: ignore[attr-defined]
+    if number == 2:  # scikit-learn
         assert scope["names"][0, 0] == "tools"  # type: ignore[index]
-    if number == 2:
+    if number == 3:  # the head under an encoder
         assert 0 < float(scope["loss"]) < 3  # type: ignore[arg-type]
 
 

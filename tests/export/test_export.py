@@ -87,13 +87,13 @@ def test_an_index_of_few_labels_is_exact(run, tmp_path, capsys, library):
     found = json.loads(capsys.readouterr().out)
     assert found["by_index"] == found["metrics"]
     call("evaluate", run, "--index", out)
-    assert "lost to the search" in capsys.readouterr().out
+    assert "lost by approximate search" in capsys.readouterr().out
 
 
 @pytest.fixture(scope="module")
 def wide():
     """An untrained model of 3000 labels, with biases."""
-    config = dataclasses.replace(tiny.CONFIG, dim=16, score_scale=4.0)
+    config = tiny.resolved(dataclasses.replace(tiny.CONFIG, dim=16, score_scale=4.0))
     model = make_model(config, 40, 3000, 1)
     state = jax.jit(init_state, static_argnums=0)(model)
     bias = np.random.default_rng(0).normal(size=3000).astype(np.float32)

@@ -18,11 +18,11 @@ from head_reference import (
     reference,
 )
 
-from snm.head import head as update
+from snm.head import by_pairs
 from snm.head.head import update_head
 from snm.head.state import Head
 from snm.losses import rank_weights as weights
-from snm.losses.mined_lists import ListLoss
+from snm.losses.sampled.listwise import ListLoss
 from snm.sampling.frequency import FrequencySampler
 from snm.sampling.in_batch import in_batch
 from snm.tables.table import RowTable
@@ -73,7 +73,7 @@ def check(case: Case, got, *, atol: float = 2e-6, **options) -> None:
 
 
 def logq_sample(size):
-    return FrequencySampler(np.arange(K)[::-1], 0.5).draw(0, 0, size)
+    return FrequencySampler(np.arange(K)[::-1], 0.5, size=size).on_host(0)
 
 
 def batch_sample(size):
@@ -144,32 +144,32 @@ CASES = {
     ),
     # lists: pairs, products, the whole sample, all labels; one positive or all of a point's
     "listnet pairs, bias": dict(
-        loss="listnet", list_loss=ListLoss("listnet", grade=2.0, temperature=0.5),
+        loss=ListLoss("listnet", grade=2.0, temperature=0.5),
         sampled=200, mined=3, bias=True, **LISTS,
     ),
     "listmle many mined": dict(
-        loss="listmle", list_loss=ListLoss("listmle", "sigmoid"), sampled=200, mined=40,
+        loss=ListLoss("listmle", "sigmoid"), sampled=200, mined=40,
         row_optimizer="adagrad", **LISTS,
     ),
     "listmle of the whole sample": dict(
-        loss="listmle", list_loss=ListLoss("listmle"), sampled=150, mined=150, bias=True, **LISTS
+        loss=ListLoss("listmle"), sampled=150, mined=150, bias=True, **LISTS
     ),
     "rankcosine of all labels, linear": dict(
-        loss="rankcosine", list_loss=ListLoss("rankcosine", "linear", grade=2.0, offset=2.2),
+        loss=ListLoss("rankcosine", "linear", grade=2.0, offset=2.2),
         sampled=ALL, mined=ALL, **LISTS,
     ),
     "rankcosine, one positive, its own left out": dict(
-        loss="rankcosine", list_loss=ListLoss("rankcosine", grade=2.0), sampled=200, mined=5
+        loss=ListLoss("rankcosine", grade=2.0), sampled=200, mined=5
     ),
     "smoothed-dcg of the whole sample, one positive": dict(
-        loss="smoothed-dcg", list_loss=ListLoss("smoothed-dcg", temperature=0.3),
+        loss=ListLoss("smoothed-dcg", temperature=0.3),
         sampled=200, mined=200, bias=True,
     ),
     "smoothed-dcg of all labels, mined": dict(
-        loss="smoothed-dcg", list_loss=ListLoss("smoothed-dcg"), sampled=ALL, mined=4, **LISTS
+        loss=ListLoss("smoothed-dcg"), sampled=ALL, mined=4, **LISTS
     ),
     "listnet of few in-batch candidates": dict(
-        loss="listnet", list_loss=ListLoss("listnet", "sigmoid"), sampled=12, mined=8,
+        loss=ListLoss("listnet", "sigmoid"), sampled=12, mined=8,
         sample=batch_sample(12), **LISTS,
     ),
 }  # fmt: skip
@@ -193,12 +193,12 @@ def test_step_is_the_dense_step(name):
 def test_many_mined_of_several_blocks(monkeypatch, options):
     """Each block gives a share, found by counting; only a loss of ranks puts them in order."""
     monkeypatch.setattr(scoring, "_CPU_BLOCK", 160)
-    monkeypatch.setattr(update, "PAIRS_LIMIT", 1)
+    monkeypatch.setitem(by_pairs.PAIRS_LIMIT, "cpu", 1)
     joins = []
     monkeypatch.setattr(
         scoring,
-        "joined",
-        lambda *args, **named: joins.append(named) or quotas.joined(*args, **named),
+        "merge_candidates",
+        lambda *args, **named: joins.append(named) or quotas.merge_candidates(*args, **named),
     )
     case = make_case(num_labels=1000, sampled=800, mined=64, **options)
     check(case, stepped(case))

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import rax
 from jax.test_util import check_grads
+from listwise_losses import LISTWISE
 
 from snm.errors import InputError
 from snm.losses.listwise import (
-    LISTWISE,
     TRANSFORMATIONS,
     exponential,
     linear,

@@ -253,7 +253,7 @@ def test_values_and_gradients_are_finite_at_the_edges(name, phi, presorted):
                 assert (np.asarray(by_negative)[~where] == 0).all()
 
 
-@pytest.mark.parametrize("name", losses.LOSSES)
+@pytest.mark.parametrize("name", ["powl", "bowl", "softmax"])
 def test_what_is_masked_may_be_anything(name):
     negative = np.array([[1.0, np.nan, np.inf, -np.inf], [np.nan] * 4], np.float32)
     where = np.array([[True, False, False, False], [False] * 4])

@@ -61,14 +61,35 @@ def test_weight_vectors_by_hand():
     assert weights.epsilon_tail(10, 9, 0.0, **SURROGATE).tolist() == [2.0] * 9 + [0.0]
 
 
-@pytest.mark.parametrize("name", weights.VARTHETA)
+SETTINGS = dict(num_mined=3, sampled=8, num_labels=20, retrieval_k=2, alpha=2.0, epsilon=0.1)
+
+
+@pytest.mark.parametrize("shape", weights.RANK_SHAPES)
 @pytest.mark.parametrize("scale", ["mean", "surrogate"])
-def test_the_table_takes_one_call_for_every_name(name, scale):
-    vector = weights.VARTHETA[name](
-        sampled=8, mined=3, alpha=2.0, epsilon=0.1, scale=scale, num_labels=20, retrieval_k=2
-    )
+def test_every_shape_gives_the_weights_of_a_whole_sample(shape, scale):
+    found = weights.RankWeights(shape=shape, scale=scale, **SETTINGS)
+    vector = found.of_sample()
     assert vector.dtype == np.float64
     assert weights.check_vartheta(vector, 8, 20) is not None
+    first = 1 / 3 if scale == "mean" else 19 / (2 * 8)
+    by_hand = {
+        "top": [first] * 3 + [0] * 5,
+        "power-law": [3 * first / (1 + 1 / 4 + 1 / 9) / rank**2 for rank in (1, 2, 3)] + [0] * 5,
+        "epsilon-tail": [first] * 3 + [0.1 * first] * 5,
+        "subsample": [first] * 3 + [0] * 5,
+    }
+    assert vector == pytest.approx(by_hand[shape], rel=1e-6)
+    assert (found.mined.dtype, found.mined.shape) == (np.float32, (3,))
+
+
+def test_negative_sampling_is_all_tail():
+    """k' = B: every sampled negative has one weight, which needs no ranks; 1/8 or 19 / (2 * 8)."""
+    for shape in ("top", "epsilon-tail"):
+        found = weights.RankWeights(shape=shape, **SETTINGS | dict(num_mined=8, factor=2.0))
+        assert found.equal_sampled and found.mined.shape == (0,)
+        assert found.tail == pytest.approx(2 / 8)
+        assert found.of_sample() == pytest.approx(2 * weights.negative_sampling(8))
+    assert not weights.RankWeights(shape="power-law", **SETTINGS | dict(num_mined=8)).equal_sampled
 
 
 @pytest.mark.parametrize(

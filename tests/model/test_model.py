@@ -26,11 +26,11 @@ one_step = jax.jit(train_step, static_argnums=0)
 
 def settings(**changes):
     """The step of Algorithm 1, plain."""
-    return dataclasses.replace(
+    return tiny.resolved(dataclasses.replace(
         tiny.CONFIG, loss="bowl", phi="hinge", positives="one", exclude="positive",
         sampled=SAMPLED, mined=MINED, batch_size=POINTS, learning_rate=0.7, score_scale=1.5,
         tower_learning_rate=0.3, **{"bias": False, **changes},
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -179,7 +179,7 @@ def test_plan_on_the_command_line(folder, tmp_path, capsys):
     assert found["peak_host_bytes"] == max(sum(s.values()) for s in found["host_bytes"].values())
     assert found["seconds_per_epoch"] == pytest.approx(4 * found["seconds_per_step"])
     code, out, _ = call(capsys, *words, "--mesh=label=2", "--device-memory", "1GiB")
-    assert code == 0 and "each of 2 devices, MiB" in out and "one CPU plays the devices" in out
+    assert code == 0 and "each of 2 devices, MiB" in out and "one CPU simulates the devices" in out
     assert "fits: " in out
     code, _, said = call(capsys, *words, "--device-memory", "much")
     assert code == 2 and "--device-memory: found 'much', expected a size such as" in said

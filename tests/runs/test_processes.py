@@ -25,7 +25,7 @@ from scipy import sparse
 
 import snm
 from snm.batches.build import make_source, source_of
-from snm.batches.device_parts import lanes_here, spread_stack
+from snm.batches.device_parts import local_data_parts, spread_stack
 from snm.checkpoints.store import Checkpoints, SavingError
 from snm.checkpoints.writer import TogetherWriter
 from snm.config.resolve import resolve
@@ -185,8 +185,8 @@ def test_a_process_starts_from_another_run(mesh, data, tmp_path):
 
 @pytest.mark.parametrize("resident", [False, True])
 @pytest.mark.parametrize("sampler", ["uniform", "frequency", "in-batch"])
-def test_a_process_makes_its_own_lanes_of_the_same_batches(sampler, resident, data, monkeypatch):
-    """Whatever lanes it has: from their points alone, and those are few."""
+def test_a_process_makes_its_own_parts_of_the_same_batches(sampler, resident, data, monkeypatch):
+    """Whatever data parts it has: from their points alone, and those are few."""
     if resident and sampler == "in-batch":
         pytest.skip("in-batch candidates come from the host")
     dataset = snm.load_data(data)
@@ -198,7 +198,7 @@ def test_a_process_makes_its_own_lanes_of_the_same_batches(sampler, resident, da
     mesh = make_mesh("data=4", tiny.LABELS, tiny.CONFIG.batch_size)
 
     def source(own):
-        monkeypatch.setattr("snm.batches.build.lanes_here", lambda _: own)
+        monkeypatch.setattr("snm.batches.build.local_data_parts", lambda _: own)
         return source_of(config, model.head, dataset.train, rows, weighting, mesh)
 
     def same(mine, every, own, axis):
@@ -223,7 +223,7 @@ def test_a_process_makes_its_own_lanes_of_the_same_batches(sampler, resident, da
 
 @pytest.mark.parametrize("positives", ["one", "all"])
 def test_a_batch_from_the_device_is_that_from_the_host(positives, data):
-    """In four lanes, each of which knows its own points by numbers of its own."""
+    """In four data parts, each of which numbers its own points from 0."""
     dataset = snm.load_data(data)
     changes = dict(positives=positives, exclude="all")
     config = resolve(dataclasses.replace(tiny.CONFIG, **changes), dataset)
@@ -238,13 +238,13 @@ def test_a_batch_from_the_device_is_that_from_the_host(positives, data):
         assert len(jax.tree.leaves(resident)) == (6 if data_on == "device" else 0)
         for step in range(source.steps_per_epoch):
             item = jax.tree.map(lambda leaf: leaf[0], source.stack(step, 1))
-            for lane in range(4):
-                # What a device is handed has its own lane alone.
+            for part in range(4):
+                # A device receives its own part alone.
                 points = {
-                    name: jax.tree.map(lambda x, n=lane: x[n : n + 1], getattr(item, name))
+                    name: jax.tree.map(lambda x, n=part: x[n : n + 1], getattr(item, name))
                     for name in snm.batches.source.OF_POINTS if hasattr(item, name)
                 }  # fmt: skip
-                own = jax.tree.map(lambda x, n=lane: jnp.asarray(x[n : n + 1]), resident)
+                own = jax.tree.map(lambda x, n=part: jnp.asarray(x[n : n + 1]), resident)
                 batch = source.materialize(own, item._replace(**points), source.shape(0))
                 found.append((batch.features, batch.terms, batch.known))
     half = len(found) // 2
@@ -257,17 +257,17 @@ def test_what_is_laid_out_is_what_was_made(data):
     dataset = snm.load_data(data)
     config = resolve(tiny.CONFIG, dataset)
     mesh = make_mesh("data=2,label=4", tiny.LABELS, 16)
-    assert lanes_here(mesh) == range(2)
+    assert local_data_parts(mesh) == range(2)
     source = make_source(
         make_model(config, tiny.FEATURES, tiny.LABELS, 1).head, dataset.train.features,
         dataset.train.labels, batch_size=16, seed=0, weight_of_term="mean", resident=False,
-        sampler="uniform", frequency_power=0.75, lanes=2,
+        sampler="uniform", frequency_power=0.75, data_parts=2,
     )  # fmt: skip
     stack = source.stack(0, 2)
     laid = spread_stack(stack, 2, mesh)
     for mine, made in zip(jax.tree.leaves(laid), jax.tree.leaves(stack), strict=True):
         np.testing.assert_array_equal(np.asarray(mine), made)
-    assert laid.features.ids.addressable_shards[0].data.shape[1] == 1  # a lane a device
+    assert laid.features.ids.addressable_shards[0].data.shape[1] == 1  # a part a device
 
 
 READS = """
@@ -276,14 +276,19 @@ import numpy as np
 import snm
 from snm.batches.build import source_of
 from snm.config.resolve import resolve
-from snm.distributed.dataset import duplicate_test_rows, fit_weighting, label_frequency, load_together
-from snm.distributed.launch import Meeting, joined, leave
+from snm.distributed.dataset import (
+    duplicate_test_rows,
+    fit_weighting,
+    label_frequency,
+    load_together,
+)
+from snm.distributed.launch import Meeting, leave, process_group
 from snm.distributed.mesh import make_mesh
 from snm.distributed.processes import wait
 from snm.model.from_config import make_model
 
 folder, port, number, processes = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-with joined(Meeting(f"127.0.0.1:{port}", processes, number, 20)):
+with process_group(Meeting(f"127.0.0.1:{port}", processes, number, 20)):
     data = load_together(folder)
     config = resolve(snm.preset("default"), data)
     mesh = make_mesh(f"data={processes}", data.train.num_labels, config.batch_size)

@@ -1,4 +1,4 @@
-"""Entries by table row: the same update as by point, in float64 and to the bit where it must."""
+"""Compares sums and updates ordered by table row with the dense algebra."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from snm.tables import by_row as by_row
+from snm.tables import by_row
 from snm.tables.by_row import columns_of, count_frequent, sum_columns, update_columns
 from snm.tables.table import RowTable, SparseRows
 
@@ -31,19 +31,19 @@ def test_columns_name_every_entry_once_in_order(padding: int) -> None:
     count = int(found.count)
     assert found.points[: matrix.nnz].tolist() == wanted.indices.tolist()
     np.testing.assert_array_equal(matrix.data[found.entries[: matrix.nnz]], wanted.data)
-    # Nine entries of a row make turns of 4, 4 and 1.
+    # Nine entries of a row make runs of 4, 4 and 1.
     in_row = np.diff(wanted.indptr)
-    assert in_row.max() > by_row._TURN
-    turns = -(-in_row // by_row._TURN)
-    assert found.rows[:count].tolist() == np.repeat(np.arange(14), turns).tolist()
+    assert in_row.max() > by_row._RUN_LENGTH
+    runs = -(-in_row // by_row._RUN_LENGTH)
+    assert found.rows[:count].tolist() == np.repeat(np.arange(14), runs).tolist()
     lengths = np.diff(found.starts)
     assert lengths[:count].min() >= 1
-    assert lengths[:count].max() == by_row._TURN
+    assert lengths[:count].max() == by_row._RUN_LENGTH
     assert np.bincount(found.rows[:count], lengths[:count], 14).tolist() == in_row.tolist()
     assert lengths[count:].sum() == 0
 
 
-def test_the_rows_named_most_stand_apart_and_every_entry_once() -> None:
+def test_frequent_rows_form_a_matrix_and_every_entry_occurs_once() -> None:
     matrix = made_up(30, 14, 0.3, seed=1)
     block = block_of(matrix, 5)
     found = columns_of(block, 4)
@@ -54,7 +54,7 @@ def test_the_rows_named_most_stand_apart_and_every_entry_once() -> None:
     assert set(found.rows[: int(found.count)].tolist()) == set(others.tolist())
 
     together = matrix.toarray()[:, found.frequent]
-    flat = np.zeros(30 * 4 + 1)  # the last place takes what stands elsewhere
+    flat = np.zeros(30 * 4 + 1)  # the last element takes the entries of other rows
     flat[found.places] = np.where(found.places < 30 * 4, block.values, 0)
     np.testing.assert_array_equal(flat[:-1].reshape(30, 4), together.astype(np.float32))
     rest = found.rest[: found.rest_starts[-1]]
@@ -65,8 +65,8 @@ def test_the_rows_named_most_stand_apart_and_every_entry_once() -> None:
     np.testing.assert_array_equal(kept.toarray(), wanted)
 
 
-def test_frequent_rows_are_counted_in_points() -> None:
-    # Of 160 points, a row is worth a column from 10 on; 33 such rows are padded to 64.
+def test_frequent_rows_occur_in_one_example_of_16() -> None:
+    # 10 of 160 examples are enough for a column; 33 such rows are padded to 64.
     counts = np.array([10] * 33 + [9] * 500 + [0])
     assert count_frequent(counts, 160) == 64
     assert count_frequent(counts[33:], 160) == 0
@@ -85,7 +85,7 @@ def test_sums_equal_the_sparse_product(form, frequent, density: float, padding: 
     np.testing.assert_allclose(found, matrix @ table, atol=1e-5)
 
 
-@pytest.mark.parametrize("form", [by_row._loop, by_row._scatter])
+@pytest.mark.parametrize("form", [by_row._update_loop, by_row._update_scatter])
 @pytest.mark.parametrize("frequent", [0, 3, 32])
 @pytest.mark.parametrize(("density", "padding"), [(0.4, 0), (0.4, 7), (0.0, 3), (0.0, 0)])
 def test_forms_equal_the_dense_step(form, frequent, density: float, padding: int) -> None:

@@ -1,4 +1,4 @@
-"""Narrow tables: rounding without bias, steps that equal the dense ones, training that learns."""
+"""Tests bfloat16 tables: unbiased rounding, steps equal to the dense ones, and training."""
 
 import dataclasses
 
@@ -11,7 +11,7 @@ import tiny
 import snm
 from snm.export.arrays import arrays_of
 from snm.runs.events import Stepped
-from snm.tables.bag import bag_gather, bag_loop
+from snm.tables.bag import embedding_bag_gather, embedding_bag_loop
 from snm.tables.rounding import as_float, rounded_rows, storage, to_nearest
 from snm.tables.table import RowTable, SparseRows
 from snm.tables.updates import _segments_loop, _segments_scatter, update_rows
@@ -21,23 +21,23 @@ NARROW = storage("bfloat16")
 
 
 def test_rounding_is_unbiased():
-    """10^5 rows of one number: only its two neighbours, in the shares that its place asks for."""
+    """10^5 rows of one number become its two bfloat16 neighbours, with the right frequencies."""
     low, high = 1.0, 1.0 + 2.0**-7  # neighbours among the bfloat16 numbers
     ids = jnp.arange(100_000, dtype=jnp.int32)
     for share in (0.0, 0.01, 0.3, 0.5, 0.9):
         x = np.float32(low + share * (high - low))
-        exact = (np.float64(x) - low) / (high - low)  # what float32 made of the share
+        exact = (np.float64(x) - low) / (high - low)  # the share after rounding to float32
         got = rounded_rows(jnp.full((ids.size, 2), x), NARROW, ids, NOISE)
         got = np.asarray(as_float(got), np.float64)
         assert set(np.unique(got)) <= {low, high}
         deviation = np.sqrt(exact * (1 - exact) / ids.size)
         assert np.abs((got == high).mean(axis=0) - exact).max() <= 5 * deviation + 2**-16
-        # The columns are as good as independent: both up with the product of the chances.
+        # The columns are nearly independent: both round up with the product of the probabilities.
         both = (got == high).all(axis=1).mean()
         assert abs(both - exact**2) <= 5 * np.sqrt(exact**2 * (1 - exact**2) / ids.size) + 2**-15
 
 
-def test_other_steps_round_by_other_bits():
+def test_each_step_rounds_by_its_own_bits():
     ids = jnp.arange(20_000, dtype=jnp.int32)
     x = jnp.full((ids.size, 1), 1.0 + 2.0**-8)  # half way
     up = [as_float(rounded_rows(x, NARROW, ids, jnp.uint32(n))) > 1 for n in (7, 7, 8)]
@@ -46,7 +46,7 @@ def test_other_steps_round_by_other_bits():
 
 
 def test_steps_too_small_for_the_type_count_on_average():
-    """1000 steps of 0.0004 from 1: nearest rounding stays at 1, the expectation is 1.4."""
+    """1000 steps of 0.0004 from 1 reach 1.4 on average; rounding to nearest would stay at 1."""
     ids = jnp.arange(64, dtype=jnp.int32)
 
     def step(rows, number):
@@ -54,7 +54,8 @@ def test_steps_too_small_for_the_type_count_on_average():
 
     start = to_nearest(jnp.ones((64, 8)), NARROW)
     rows, _ = jax.lax.scan(step, start, jnp.arange(1000, dtype=jnp.uint32))
-    # Each step adds 2^-7 with chance 0.0512: deviation sqrt(1000 * 0.0512 * 0.9488) / 128 = 0.054.
+    # Each step adds 2^-7 with probability 0.0512: deviation sqrt(1000 * 0.0512 * 0.9488) / 128
+    # = 0.054.
     got = np.asarray(as_float(rows), np.float64)
     assert abs(got.mean() - 1.4) < 5 * 0.054 / np.sqrt(got.size)
     assert jnp.bfloat16(1) + jnp.bfloat16(4e-4) == 1
@@ -129,7 +130,7 @@ def test_nothing_is_written_unless_ok():
     np.testing.assert_array_equal(got.rows, rows)
 
 
-@pytest.mark.parametrize("form", [bag_loop, bag_gather])
+@pytest.mark.parametrize("form", [embedding_bag_loop, embedding_bag_gather])
 def test_sums_of_narrow_rows_are_float32(form):
     rows, block, _ = problem()
     got = form(rows, block)
@@ -141,7 +142,7 @@ def test_sums_of_narrow_rows_are_float32(form):
 
 @pytest.mark.slow
 def test_training_in_half_the_memory(tmp_path):
-    """The losses of float32 at first, its score at the end; saved and loaded as bfloat16."""
+    """Losses start like those of float32 and the score ends near it; the run loads as bfloat16."""
     data = tiny.dataset(tmp_path / "data")
     losses, scores = {}, {}
     for dtype in ("float32", "bfloat16"):
@@ -149,7 +150,7 @@ def test_training_in_half_the_memory(tmp_path):
         events = list(snm.training(data, config, tmp_path / dtype))
         losses[dtype] = [event.loss for event in events if isinstance(event, Stepped)]
         scores[dtype] = events[-1].result["metrics"]["P@1"]
-    # Numbers of 8 bits are off by up to 0.4%: so are scores, and less so a mean of losses.
+    # Numbers of 8 bits are off by up to 0.4%, and so are scores; a mean of losses is off by less.
     np.testing.assert_allclose(losses["bfloat16"][:4], losses["float32"][:4], rtol=5e-3)
     assert losses["float32"][-1] < 0.5 * losses["float32"][0]
     np.testing.assert_allclose(losses["bfloat16"][-1], losses["float32"][-1], rtol=0.1)

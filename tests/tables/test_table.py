@@ -1,4 +1,4 @@
-"""Row tables against dense float64 algebra, in the CPU form and in the accelerator form."""
+"""Compares row tables with dense float64 algebra, in the CPU form and in the accelerator form."""
 
 import functools
 
@@ -11,7 +11,8 @@ from jax import lax
 
 from snm.tables import table as rows_module
 from snm.tables import updates
-from snm.tables.bag import bag
+from snm.tables.bag import embedding_bag
+from snm.tables.optimizers import ROW_OPTIMIZERS, has_accumulator
 from snm.tables.table import RowTable, SparseRows, entry_rows, normalize, random_rows
 from snm.tables.updates import update_rows
 
@@ -22,7 +23,7 @@ FORMS = ("cpu", "accelerator")
 
 @pytest.fixture(params=FORMS)
 def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Runs the test once with each of the two codes that `platform_dependent` chooses from."""
+    """Runs the test once with each of the two forms that `platform_dependent` selects from."""
     wanted = "cpu" if request.param == "cpu" else "default"
 
     def choose(*args, **codes):
@@ -47,7 +48,7 @@ def random_block(seed: int, lengths: list[int], padding: int = 0) -> SparseRows:
 
 
 def dense(block: SparseRows) -> np.ndarray:
-    """The block as a float64 [n, NUM_ROWS] matrix; SciPy adds up repeated ids."""
+    """The block as a float64 [n, NUM_ROWS] matrix; SciPy sums repeated ids."""
     ids, values, starts = (np.asarray(part) for part in block)
     real = starts[-1]
     shape = (len(starts) - 1, NUM_ROWS)
@@ -55,12 +56,12 @@ def dense(block: SparseRows) -> np.ndarray:
     return matrix.toarray().astype(np.float64)
 
 
-def random_table(seed: int = 0, *, adagrad: bool = False, unit: bool = False) -> RowTable:
+def random_table(seed: int = 0, *, accumulator: bool = False, unit: bool = False) -> RowTable:
     rng = np.random.default_rng(seed)
     values = rng.normal(size=(NUM_ROWS, DIM))
     if unit:
         values /= np.linalg.norm(values, axis=1, keepdims=True)
-    total = jnp.asarray(rng.random(NUM_ROWS), jnp.float32) if adagrad else None
+    total = jnp.asarray(rng.random(NUM_ROWS), jnp.float32) if accumulator else None
     return RowTable(jnp.asarray(values, jnp.float32), total)
 
 
@@ -80,7 +81,7 @@ BLOCKS = {
 
 @functools.cache  # one compilation a form: blocks have the same shapes
 def compiled_bag(form: str):
-    return jax.jit(lambda table, block: bag(table, block))
+    return jax.jit(lambda table, block: embedding_bag(table, block))
 
 
 @functools.cache
@@ -99,18 +100,21 @@ def test_bag_is_a_sparse_product(form, name):
     np.testing.assert_allclose(got, dense(block) @ np.asarray(table, np.float64), atol=1e-5)
 
 
-def test_a_row_that_is_no_number_stays_with_those_that_name_it(form):
+def test_a_nan_row_reaches_only_the_sums_that_name_it(form):
     lengths = [0, 3, 0, 40, 0, 2]
     block, table = random_block(10, lengths), random_table().rows
     ids = np.asarray(block.ids).copy()
-    ids[2] = 0  # the last entry of the second row, beside the empty third; nobody else names row 0
+    ids[2] = 0  # the last entry of the second row, next to the empty third; no other names row 0
     got = np.asarray(compiled_bag(form)(table.at[0].set(jnp.nan), block._replace(ids=ids)))
     assert np.isnan(got).all(axis=1).tolist() == [False, True, False, False, False, False]
     assert np.isfinite(got[[0, 2, 3, 4, 5]]).all()
 
 
 def dense_step(table, gradients, optimizer, unit_norm):
-    """The same step by a gradient of the whole table, in float64."""
+    """The same step by a gradient of the whole table, in float64.
+
+    The formulas of sgd and Adagrad are written out; a further optimiser is compared with its rule.
+    """
     values = np.asarray(table.rows, np.float64)
     gradient = sum(dense(block).T @ np.asarray(vectors, np.float64) for block, vectors in gradients)
     total = None
@@ -118,6 +122,8 @@ def dense_step(table, gradients, optimizer, unit_norm):
     if optimizer == "adagrad":
         total = np.asarray(table.accumulator, np.float64) + (gradient**2).mean(axis=1)
         step = gradient / np.sqrt(total + 1e-10)[:, None]
+    elif optimizer != "sgd":
+        step, total = map(np.asarray, ROW_OPTIMIZERS[optimizer].rule(table.accumulator, gradient))
     values = values - LEARNING_RATE * step
     if unit_norm:
         named = (gradient != 0).any(axis=1)
@@ -138,9 +144,9 @@ def random_gradients():
 
 
 @pytest.mark.parametrize("unit_norm", [False, True])
-@pytest.mark.parametrize("optimizer", ["sgd", "adagrad"])
+@pytest.mark.parametrize("optimizer", ROW_OPTIMIZERS)
 def test_update_is_the_dense_step(form, optimizer, unit_norm):
-    table = random_table(adagrad=optimizer == "adagrad", unit=unit_norm)
+    table = random_table(accumulator=has_accumulator(optimizer), unit=unit_norm)
     gradients = random_gradients()
     got = compiled_update(form, optimizer, unit_norm)(table, gradients, True)
     values, total = dense_step(table, gradients, optimizer, unit_norm)
@@ -148,7 +154,7 @@ def test_update_is_the_dense_step(form, optimizer, unit_norm):
     if total is not None:
         np.testing.assert_allclose(got.accumulator, total, rtol=1e-5)
 
-    # Rows without a gradient are not even rounded anew.
+    # Rows without a gradient keep every bit.
     named = np.concatenate([block.ids for block, _ in gradients])
     others = np.setdiff1d(np.arange(NUM_ROWS), named)
     assert len(others) > 5
@@ -158,21 +164,21 @@ def test_update_is_the_dense_step(form, optimizer, unit_norm):
         np.testing.assert_array_equal(kept, bits(table.accumulator)[others])
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adagrad"])
+@pytest.mark.parametrize("optimizer", ROW_OPTIMIZERS)
 def test_not_ok_leaves_every_bit(form, optimizer):
-    table = random_table(adagrad=optimizer == "adagrad")
-    # -0.0 tells "nothing was written" from "0 was added".
+    table = random_table(accumulator=has_accumulator(optimizer))
+    # -0.0 distinguishes "nothing was written" from "0 was added".
     table = RowTable(table.rows.at[:, 3].set(-0.0), table.accumulator)
     gradients = [(block, jnp.full_like(vectors, jnp.nan)) for block, vectors in random_gradients()]
     got = compiled_update(form, optimizer, True)(table, gradients, False)
     np.testing.assert_array_equal(bits(got.rows), bits(table.rows))
-    if optimizer == "adagrad":
+    if has_accumulator(optimizer):
         np.testing.assert_array_equal(bits(got.accumulator), bits(table.accumulator))
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adagrad"])
+@pytest.mark.parametrize("optimizer", ROW_OPTIMIZERS)
 def test_a_gradient_without_entries_changes_nothing(form, optimizer):
-    table = random_table(adagrad=optimizer == "adagrad")
+    table = random_table(accumulator=has_accumulator(optimizer))
     gradients = [(BLOCKS["no entries"], jnp.ones((3, DIM)))]
     got = update_rows(table, gradients, optimizer=optimizer, learning_rate=1.0, unit_norm=True)
     np.testing.assert_array_equal(bits(got.rows), bits(table.rows))

@@ -1,4 +1,4 @@
-"""Counting finds what a sort finds."""
+"""Compares selection by bisection with a sort."""
 
 import functools
 
@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from snm.topk.bisection import MASKED, collect, interval, mined_weights
+from snm.topk.bisection import MASKED, collect_above, find_threshold, mined_weights
 
 S = 97
 
@@ -17,7 +17,7 @@ def weights_of(count):
 
 
 def by_sorting(row, count):
-    """1 above the count-th highest, and an equal share of the places left for those equal to it."""
+    """1 above the count-th highest; the scores equal to it share the remaining ranks equally."""
     real = row > MASKED / 2
     if real.sum() <= count:
         return real.astype(float)
@@ -41,7 +41,7 @@ ROWS = {
 
 
 @pytest.mark.parametrize("count", [1, 2, 40, 96])
-def test_thresholds_mine_what_a_sort_does(count):
+def test_thresholds_mine_the_scores_that_a_sort_does(count):
     for seed in range(20):
         rng = np.random.default_rng(seed)
         scores = np.array([make(rng) for make in ROWS.values()], np.float32)
@@ -52,9 +52,9 @@ def test_thresholds_mine_what_a_sort_does(count):
 
 
 @pytest.mark.parametrize(("size", "fewest", "most"), [(97, 3, 5), (1024, 40, 64), (96, 95, 95)])
-def test_as_many_reach_the_threshold_as_are_wanted(size, fewest, most):
-    """Where it says so, and else equal scores stand in the way."""
-    found = jax.jit(lambda scores: interval(scores, fewest, most))
+def test_the_requested_number_reaches_the_threshold(size, fewest, most):
+    """If low == high; otherwise equal scores make the requested number impossible."""
+    found = jax.jit(lambda scores: find_threshold(scores, fewest, most))
     for seed in range(5):
         rng = np.random.default_rng(seed)
         rows = {name: np.resize(make(rng), size) for name, make in ROWS.items()}
@@ -68,20 +68,22 @@ def test_as_many_reach_the_threshold_as_are_wanted(size, fewest, most):
         assert (above <= most).all(), seed
         for name, row, few, between in zip(rows, scores, low == high, reach - above, strict=True):
             assert few == (between == 0), name
-            if not few:  # and it is no excuse
+            if not few:
                 values = np.sort(row[row > MASKED / 2])[::-1]
                 assert values[fewest - 1] == values[most], name
 
 
 @pytest.mark.parametrize("size", [16, 97, 128, 1056])
 @pytest.mark.parametrize("room", [1, 7, 40])
-def test_what_reaches_the_floor_is_collected_in_order(size, room):
+def test_scores_above_the_floor_are_collected_in_order(size, room):
     rng = np.random.default_rng(0)
     scores = rng.normal(size=(40, size)).astype(np.float32)
     scores[::3, ::2] = MASKED
     floors = rng.normal(1, 1.5, size=40).astype(np.float32)
     floors[0], floors[1], floors[2] = 2 * MASKED, 100, scores[2].max()
-    found, places = jax.jit(lambda scores, floor: collect(scores, floor, room))(scores, floors)
+    found, places = jax.jit(lambda scores, floor: collect_above(scores, floor, room))(
+        scores, floors
+    )
     for row, floor, values, where in zip(scores, floors, found, places, strict=True):
         expected = np.nonzero((row >= floor) & (row > MASKED / 2))[0][:room]
         np.testing.assert_array_equal(where[: len(expected)], expected)
@@ -89,6 +91,6 @@ def test_what_reaches_the_floor_is_collected_in_order(size, room):
         np.testing.assert_array_equal(values[len(expected) :], np.float32(MASKED))
 
 
-def test_a_row_that_is_no_number_ends():
+def test_the_search_ends_on_rows_of_nan():
     scores = np.full((2, S), np.nan, np.float32)
     weights_of(40)(scores).block_until_ready()

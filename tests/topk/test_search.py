@@ -1,4 +1,4 @@
-"""Block scoring and mining against a brute-force stable sort; small integers make ties common."""
+"""Compares the top-k by blocks with a brute-force stable sort; small integers make ties common."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from snm.topk import search as scoring
-from snm.topk.block_quotas import Share, joined, quota_of
+from snm.topk.block_quotas import Candidates, choose_quota, merge_candidates
 from snm.topk.blocks import Masked, block_plan
 from snm.topk.search import MASKED, best_scores
 
@@ -37,13 +37,13 @@ def brute_force(queries, table, ids, count, *, masked=(), bias=None, first_row=0
 def check(got, want):
     scores, slots = want
     np.testing.assert_allclose(got.scores, scores, rtol=1e-6)
-    real = scores > MASKED / 2  # which slot a masked score claims does not matter
+    real = scores > MASKED / 2  # the slot of a masked score is arbitrary
     np.testing.assert_array_equal(np.where(real, got.slots, -1), np.where(real, slots, -1))
 
 
 @pytest.fixture(params=[16, 64])
 def longest(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Blocks of 16 labels (13 of them for 201), and of about 64, of which the last overlaps."""
+    """Blocks of 16 labels (13 blocks for 201 labels), and of about 64, the last one overlapping."""
     monkeypatch.setattr(scoring, "_CPU_BLOCK", request.param)
     return request.param
 
@@ -56,7 +56,7 @@ PAIRS = [(0, 0), (0, 200), (1, 17), (1, 16), (3, 15), (4, 5), (4, 900)]
 def test_best_scores_are_the_head_of_a_stable_sort(longest, sampled, with_bias):
     queries, table = integers(0, N, DIM), integers(1, 201, DIM)
     rng = np.random.default_rng(2)
-    # 201 is no label: the padding of a sample with slots left over.
+    # 201 is not a label: it marks padding in a sample.
     ids = np.r_[np.sort(rng.choice(201, 90, replace=False)), [201] * 7] if sampled else None
     bias = integers(3, 201) if with_bias else None
     masked = Masked(*(jnp.array(part, jnp.int32) for part in zip(*PAIRS, strict=True)))
@@ -73,15 +73,15 @@ def test_best_scores_are_the_head_of_a_stable_sort(longest, sampled, with_bias):
 
 @pytest.mark.parametrize("ordered", [True, False])
 @pytest.mark.parametrize("kind", ["spread", "clustered", "ties", "few"])
-def test_shares_of_blocks_give_the_best_of_a_large_count(monkeypatch, kind, ordered):
-    """100 of 1024 in 8 blocks: a block may give 34 to 64, of 12.5 that it should hold."""
+def test_candidates_of_blocks_give_the_top_k_of_a_large_count(monkeypatch, kind, ordered):
+    """100 of 1024 in 8 blocks: a block holds 12.5 on average and returns 34 to 64."""
     monkeypatch.setattr(scoring, "_CPU_BLOCK", 128)
-    assert quota_of(100, 8, 128) == (34, 64)
+    assert choose_quota(100, 8, 128) == (34, 64)
     rng = np.random.default_rng(6)
     queries, table = rng.normal(size=(N, DIM)), rng.normal(size=(1100, DIM))
     masked = None
     if kind == "clustered":
-        table[:, 0] += np.linspace(40, 0, 1100)  # the best labels of a query are neighbours
+        table[:, 0] += np.linspace(40, 0, 1100)  # the top labels of a query are neighbours
         queries[:, 0] = np.abs(queries[:, 0]) + 1
     if kind == "ties":
         queries, table = integers(7, N, DIM), integers(8, 1100, DIM)
@@ -97,7 +97,7 @@ def test_shares_of_blocks_give_the_best_of_a_large_count(monkeypatch, kind, orde
         masked=masked and Masked(*(jnp.array(part) for part in zip(*masked, strict=True))),
         ordered=ordered,
     )
-    if not ordered:  # whatever their order, they are those
+    if not ordered:  # sorted here, to compare the set
         order = np.lexsort((best.slots, -best.scores), axis=1)
         best = scoring.Best(*(np.take_along_axis(np.asarray(x), order, axis=1) for x in best))
     want = brute_force(queries, table, ids, 100, masked=masked or ())
@@ -107,7 +107,7 @@ def test_shares_of_blocks_give_the_best_of_a_large_count(monkeypatch, kind, orde
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-def test_shares_know_when_a_block_had_more_to_give(ordered):
+def test_the_flag_tells_when_a_block_may_hold_more(ordered):
     def complete(
         scores: list[list[float]],
         floors: list[float],
@@ -116,8 +116,8 @@ def test_shares_know_when_a_block_had_more_to_give(ordered):
     ) -> bool:
         given = jnp.asarray(scores, jnp.float32)[:, None, :]  # two blocks, one query
         slots = jnp.arange(given.size, dtype=jnp.int32).reshape(given.shape)
-        share = Share(given, slots, jnp.asarray(floors, jnp.float32)[:, None])
-        best, where, whole = joined(share, count, ordered=ordered)
+        candidates = Candidates(given, slots, jnp.asarray(floors, jnp.float32)[:, None])
+        best, where, whole = merge_candidates(candidates, count, ordered=ordered)
         flat, best, where = np.ravel(np.float32(scores)), np.asarray(best[0]), np.asarray(where[0])
         real = best > MASKED / 2
         np.testing.assert_array_equal(best[real], flat[where[real]])
@@ -128,13 +128,13 @@ def test_shares_know_when_a_block_had_more_to_give(ordered):
         return bool(whole)
 
     assert complete([[9, 2, 1], [8, 7, 3]], [1, 3], 3, [0, 3, 4])
-    # A tie for the last place: the lower slot where they are sorted, seen where they are counted.
+    # A tie for the last rank: sorting takes the lower slot, bisection reports it as not exact.
     assert complete([[9, 8, 6], [6, 2, 1]], [6, 1], 3, [0, 1, 2]) == ordered
-    assert not complete([[9, 8, 7], [6, 2, 1]], [7, 1], 4)  # a fourth of 6.5 may be left
-    assert complete([[9, 8, 7], [6, 2, 1]], [7, 1], 3)  # or another 7, of a higher slot
+    assert not complete([[9, 8, 7], [6, 2, 1]], [7, 1], 4)  # the first block may hold a 6.5
+    assert complete([[9, 8, 7], [6, 2, 1]], [7, 1], 3)  # another 7 could only be in a higher slot
     assert not complete([[9, 8, 7], [6, 2, 1]], [np.inf, 1], 3)
     few = [[9, 8, MASKED], [7, MASKED, MASKED]]
-    assert complete(few, [MASKED, MASKED], 5)  # nothing was left out
+    assert complete(few, [MASKED, MASKED], 5)  # all scores are candidates
     assert not complete(few, [8, MASKED], 5)
 
 
@@ -188,7 +188,7 @@ def test_bfloat16_is_close():
     got = best_scores(queries, table, None, 8, compute_dtype=jnp.bfloat16)
     assert got.scores.dtype == jnp.float32
     want, _ = brute_force(queries, table, None, 8)
-    # 2^-9 relative rounding of each factor: a few thousandths of a score, whichever labels win.
+    # A relative error of 2^-9 in each factor changes a score by a few thousandths.
     np.testing.assert_allclose(got.scores, want, atol=5e-3)
     exact = np.take_along_axis(queries @ table.T, np.asarray(got.slots), axis=1)
     np.testing.assert_allclose(exact, got.scores, atol=5e-3)

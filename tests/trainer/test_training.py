@@ -21,16 +21,24 @@ from snm.batches.build import make_source
 from snm.batches.source import Source
 from snm.checkpoints.store import Checkpoints
 from snm.cli.main import main
-from snm.config.auto import auto_learning_rate
 from snm.config.resolve import resolve
 from snm.errors import InputError
 from snm.evaluation.evaluate import evaluate_points
+from snm.losses.sampled import LOSSES
 from snm.model.from_config import head_spec, head_stages, make_model
 from snm.model.model import abstract_state
-from snm.runs.events import Evaluated, Finished, NonFiniteError, Probed, Saved, Stepped
+from snm.runs.events import (
+    Evaluated,
+    Finished,
+    NonFiniteError,
+    Probed,
+    Saved,
+    Started,
+    Stepped,
+)
 from snm.runs.folder import RunFolder
 from snm.runs.load import load_member
-from snm.trainer.training import Started, training
+from snm.trainer.training import training
 from snm.trainer.warm_start import initial_state
 
 STEPS_PER_EPOCH = 4
@@ -276,7 +284,7 @@ def test_listwise_losses_learn(loss, changes, data, tmp_path):
     assert result["metrics"]["P@1"] >= 40
     if asked.learning_rate == "auto":
         rate = snm.load(tmp_path / "run").model.learning_rate
-        assert rate == auto_learning_rate(loss, asked.transformation)
+        assert rate == LOSSES[loss].learning_rate(asked.transformation)
 
 
 def test_mined_labels_fall_by_halves(data):
@@ -577,7 +585,8 @@ def test_warm_start(data, whole, tmp_path):
     with pytest.raises(InputError, match=r"found a run with --warm-start"):
         snm.train(data, tiny.CONFIG, tmp_path / "run")
     for learned, scale in ((False, 3.0), (True, snm.read_config(old / "config.toml").score_scale)):
-        settings = config(score_scale=3.0, learn_score_scale=learned, row_optimizer="adagrad")
+        asked = config(score_scale=3.0, learn_score_scale=learned, row_optimizer="adagrad")
+        settings = tiny.resolved(asked)
         new = initial_state(make_model(settings, tiny.FEATURES, tiny.LABELS, 1), old, 1)
         state = snm.load(old).state
         assert same([new.features.rows, new.head.table.rows],

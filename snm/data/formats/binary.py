@@ -1,8 +1,8 @@
-"""SciPy's `.npz` CSR files and dense `.npy` files, read without pickle and checked entry by entry.
+"""Reads SciPy `.npz` CSR files and dense `.npy` files without pickle, and checks every entry.
 
 A `.npz` is a zip of `.npy` members (`data`, `indices`, `indptr`, `shape`, `format`). The members
-are opened as streams, so that a few rows at a time can be read of a file of any size. Rows are
-counted from 0 in errors, as NumPy does.
+are read as streams, so memory is bounded by the rows of one chunk. Errors count rows from 0, as
+NumPy does.
 """
 
 from __future__ import annotations
@@ -37,15 +37,28 @@ DAMAGE = (
     KeyError,
     AttributeError,
     SyntaxError,
-    tokenize.TokenError,  # NumPy takes a damaged header for one of Python 2, and reads its tokens
-    MemoryError,  # sizes that lie
+    tokenize.TokenError,  # NumPy tokenizes a damaged header, as it may be one of Python 2
+    MemoryError,  # a header that declares a huge size
     OverflowError,
 )
-"""What zipfile, zlib and NumPy raise on files that are damaged, packed otherwise or not theirs."""
+"""What zipfile, zlib and NumPy raise on files that are damaged or of another format."""
 
 
 class _Member:
-    """A one-dimensional (or scalar) `.npy` stream inside a zip, read a piece at a time."""
+    """A one-dimensional or scalar `.npy` member of a zip, read sequentially.
+
+    Args:
+      path: the zip, named in errors.
+      stream: the member.
+      name: name of the member, for errors.
+      kinds: allowed NumPy dtype kinds, such as "iu".
+
+    Attributes:
+      where: path and member, for errors.
+      shape: shape of the array.
+      dtype: dtype of the array.
+      size: number of entries.
+    """
 
     def __init__(self, path: Path, stream: IO[bytes], name: str, kinds: str):
         self._path, self._stream, self._name = path, stream, name
@@ -58,7 +71,7 @@ class _Member:
                 else np.lib.format.read_array_header_2_0
             )
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # that it was written by Python 2
+                warnings.simplefilter("ignore")  # NumPy warns of headers written by Python 2
                 self.shape, _, self.dtype = header(stream)
         except DAMAGE as error:
             raise InputError(self.where, f"no array ({error})", "a .npy member") from error
@@ -68,22 +81,22 @@ class _Member:
         self.size = math.prod(self.shape)
 
     def read(self, count: int) -> NDArray[Any]:
-        """The next `count` entries."""
+        """Reads the next `count` entries."""
         size = count * self.dtype.itemsize
         try:
             raw = self._stream.read(size)
         except DAMAGE as error:
-            raise InputError(self.where, f"damaged data ({error})", "a whole file") from error
+            raise InputError(self.where, f"damaged data ({error})", "an intact file") from error
         if len(raw) != size:
             raise InputError(self.where, "the end of the data", f"{self.size} entries")
         return np.frombuffer(raw, self.dtype)
 
     def finish(self) -> None:
-        """Reaches the end of the member, where zipfile checks its CRC."""
+        """Reads to the end of the member, where zipfile checks its CRC."""
         try:
             rest = self._stream.read(1)
         except DAMAGE as error:
-            raise InputError(self.where, f"damaged data ({error})", "a whole file") from error
+            raise InputError(self.where, f"damaged data ({error})", "an intact file") from error
         if rest:
             raise InputError(self.where, "more data", f"{self.size} entries")
 
@@ -94,18 +107,18 @@ def iter_npz(
     """Reads the rows of a SciPy `.npz` CSR file in order, `chunk_rows` at a time.
 
     Args:
-      path: as `scipy.sparse.save_npz` writes it, compressed or not.
-      chunk_rows: rows of each piece, the last one may have fewer.
-      noun: what a column is: "feature", or "label" (whose values must be 1).
-      width: the number of columns wanted; None takes any.
+      path: a file that `scipy.sparse.save_npz` wrote, compressed or not.
+      chunk_rows: rows of each piece; the last one may have fewer.
+      noun: what a column is, "feature" or "label". Values of labels must be 1.
+      width: required number of columns; None accepts any.
 
     Yields:
       float32 CSR [up to chunk_rows, columns] with sorted ids.
 
     Raises:
-      InputError: naming the file, and the row where there is one: no such file, a member missing,
-        of another kind or size, another format than CSR, row pointers that fall or do not match,
-        an id out of range or twice in a row, a value that is not finite.
+      InputError: no such file; a member that is missing or of another kind or size; a format other
+        than CSR; row pointers that decrease or do not match; an id out of range or twice in a row;
+        a value that is not finite. The message names the file, and the row if there is one.
     """
     path = Path(path)
     with ExitStack() as stack:
@@ -122,14 +135,14 @@ def iter_npz(
                 found = f"no member {name}"
                 raise InputError(str(path), found, "a SciPy CSR matrix") from error
             except DAMAGE as error:
-                raise InputError(f"{path}:{name}", f"damage ({error})", "a whole file") from error
+                raise InputError(f"{path}:{name}", f"damage ({error})", "an intact file") from error
             return _Member(path, stream, name, kinds)
 
         form = member("format", "SU")
         try:
             kind = form.read(form.size).astype("U").tolist()
-        except ValueError as error:  # bytes that are no letters
-            raise InputError(str(path), "a format that is no word", "'csr'") from error
+        except ValueError as error:  # bytes that are not text
+            raise InputError(str(path), "a format that is not text", "'csr'") from error
         if kind != ["csr"]:
             raise InputError(str(path), f"format {ascii(kind)[:40]}", "'csr'")
         shape_member = member("shape", "iu")
@@ -151,10 +164,10 @@ def iter_npz(
         for first_row in range(0, rows, chunk_rows):
             taken = min(chunk_rows, rows - first_row)
             ends = np.concatenate([last, indptr.read(taken).astype(np.int64)])
-            if (fall := np.flatnonzero(np.diff(ends) < 0)).size or ends[-1] > data.size:
-                row = first_row + (int(fall[0]) if fall.size else taken - 1)
-                found = f"row pointers that fall or pass the end at row {row}"
-                raise InputError(indptr.where, found, f"rising ones up to {data.size}")
+            if (falls := np.flatnonzero(np.diff(ends) < 0)).size or ends[-1] > data.size:
+                row = first_row + (int(falls[0]) if falls.size else taken - 1)
+                found = f"row pointers that decrease or pass the end at row {row}"
+                raise InputError(indptr.where, found, f"non-decreasing ones up to {data.size}")
             size = int(ends[-1] - ends[0])
             yield _checked(
                 path, noun, first_row, ends - ends[0], indices.read(size), data.read(size), columns
@@ -175,6 +188,8 @@ def _checked(
     data: NDArray[Any],
     columns: int,
 ) -> csr_matrix:
+    """Checks ids and values of some rows, and returns them as float32 CSR with sorted ids."""
+
     def fail(entry: int, found: str, expected: str) -> None:
         row = first_row + int(np.searchsorted(indptr, entry, side="right")) - 1
         raise InputError(str(path), f"row {row}: {found}", expected)
@@ -201,8 +216,8 @@ def _checked(
 
 
 def read_npz(path: str | Path, *, noun: str = "feature") -> csr_matrix:
-    """Reads a whole SciPy `.npz` CSR file as float32 CSR [n, columns]; as `iter_npz` otherwise."""
-    return _joined(list(iter_npz(path, _CHUNK_ROWS, noun=noun)))
+    """Reads a whole SciPy `.npz` CSR file as float32 CSR [n, columns]; see `iter_npz`."""
+    return _concatenate(list(iter_npz(path, _CHUNK_ROWS, noun=noun)))
 
 
 def iter_npy(
@@ -212,20 +227,20 @@ def iter_npy(
 
     Args:
       path: a two-dimensional array of plain numbers.
-      chunk_rows: rows of each piece, the last one may have fewer.
-      width: the number of columns wanted; None takes any.
+      chunk_rows: rows of each piece; the last one may have fewer.
+      width: required number of columns; None accepts any.
 
     Yields:
-      float32 CSR [up to chunk_rows, columns]: zeros are dropped, the rest is stored.
+      float32 CSR [up to chunk_rows, columns] of the entries that are not 0.
 
     Raises:
-      InputError: naming the file, and the row where there is one: no array, an array of another
-        kind, a value that is not finite.
+      InputError: no array, an array of another kind or shape, or a value that is not finite. The
+        message names the file, and the row if there is one.
     """
     path = Path(path)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that it was written by Python 2
+            warnings.simplefilter("ignore")  # NumPy warns of headers written by Python 2
             dense = np.load(path, mmap_mode="r", allow_pickle=False)
     except DAMAGE as error:
         reason = getattr(error, "strerror", None) or "no array that numpy reads without pickle"
@@ -248,12 +263,15 @@ def iter_npy(
 
 
 def read_npy(path: str | Path) -> csr_matrix:
-    """Reads a whole dense `.npy` matrix as float32 CSR [n, columns]; as `iter_npy` otherwise."""
-    return _joined(list(iter_npy(path, _CHUNK_ROWS)))
+    """Reads a whole dense `.npy` matrix as float32 CSR [n, columns]; see `iter_npy`."""
+    return _concatenate(list(iter_npy(path, _CHUNK_ROWS)))
 
 
-def _joined(pieces: list[csr_matrix]) -> csr_matrix:
-    """The pieces one under another, without what `scipy.sparse.vstack` copies for a single one."""
+def _concatenate(pieces: list[csr_matrix]) -> csr_matrix:
+    """Stacks CSR matrices vertically; unlike `scipy.sparse.vstack`, it does not copy a single one.
+
+    Ids must be sorted within rows.
+    """
     if len(pieces) == 1:
         return pieces[0]
     ends = np.concatenate([np.zeros(1, np.int64), *(np.diff(p.indptr) for p in pieces)]).cumsum()

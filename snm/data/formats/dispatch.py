@@ -1,7 +1,7 @@
-"""Files in and out: the text and binary formats behind one set of functions.
+"""Reads and writes the text and binary formats through one set of functions.
 
-Whatever is wrong with a file is one `InputError` that names it and, in text, the line; nothing is
-repaired silently. `text_format` and `binary_format` hold the readers proper.
+Any fault of a file raises one `InputError` that names the file and, in text, the line. Nothing is
+repaired silently. The modules `text` and `binary` hold the readers.
 """
 
 from __future__ import annotations
@@ -34,28 +34,29 @@ __all__ = [
     "write_text",
 ]
 
-# What a packed text file may unpack to: text shrinks by ten, zeros by a thousand.
-_MOST_TIMES = 100
-_LEAST_UNPACKED = 1 << 24
+# Limits on the unpacked size of gzipped names and filters. Text compresses about 10 times, a gzip
+# bomb of zeros 1000 times.
+_MAX_RATIO = 100
+_ALWAYS_ALLOWED = 1 << 24  # bytes
 
 
 def iter_features(
     path: str | Path, num_features: int, chunk_rows: int = 4096
 ) -> Iterator[csr_matrix]:
-    """Streams the inputs of a file of any size in bounded memory.
+    """Streams the features of a file of any size in bounded memory.
 
     Args:
-      path: one-file text (its labels, if any, are checked and dropped), `X_Xf` text, either
+      path: one-file text (its labels, if any, are checked and dropped) or `X_Xf` text, plain or
         gzipped; a SciPy `.npz` CSR matrix; a dense `.npy` matrix.
-      num_features: the width that the file must have.
+      num_features: required number of features d.
       chunk_rows: rows of each piece; the last one may have fewer.
 
     Yields:
-      float32 CSR [up to chunk_rows, num_features] with sorted ids, in the file's order.
+      float32 CSR [up to chunk_rows, d] with sorted ids, in the order of the file.
 
     Raises:
-      InputError: another width, or anything wrong with the file; pieces before the fault may
-        have been yielded.
+      InputError: another number of features, or any fault of the file. Pieces before the fault
+        may have been yielded.
     """
     path = Path(path)
     if chunk_rows < 1:
@@ -73,36 +74,37 @@ def _iter_text(path: Path, num_features: int, chunk_rows: int) -> Iterator[csr_m
     if reader.header.num_features != num_features:
         found = f"a header of {reader.header.num_features} features"
         raise InputError(f"{path}:1", found, f"{num_features}")
-    waiting: list[csr_matrix] = []
-    held = 0
+    pending: list[csr_matrix] = []
+    num_pending = 0
     for block in reader.blocks():
         rows = to_csr([block.counts], [block.ids], [block.values], num_features)
         first = 0
-        while held + block.rows - first >= chunk_rows:
-            last = first + chunk_rows - held
-            yield vstack([*waiting, rows[first:last]], format="csr")
-            waiting, held, first = [], 0, last
+        while num_pending + block.rows - first >= chunk_rows:
+            last = first + chunk_rows - num_pending
+            yield vstack([*pending, rows[first:last]], format="csr")
+            pending, num_pending, first = [], 0, last
         if first < block.rows:
-            waiting.append(rows[first:])
-            held += block.rows - first
-    if waiting:
-        yield vstack(waiting, format="csr")
+            pending.append(rows[first:])
+            num_pending += block.rows - first
+    if pending:
+        yield vstack(pending, format="csr")
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 text file, `.gz` unpacked, without their ends.
+    """Reads the lines of a UTF-8 text file without their ends; `.gz` is unpacked.
 
     Raises:
-      InputError: a file that cannot be read, or bytes that are no UTF-8.
+      InputError: a file that cannot be read, bytes that are not UTF-8, or gzipped data of more
+        than 16 MiB and 100 times the file's size.
     """
     try:
         raw = path.read_bytes()
         if path.suffix == ".gz":
-            limit = max(_LEAST_UNPACKED, _MOST_TIMES * len(raw))
+            limit = max(_ALWAYS_ALLOWED, _MAX_RATIO * len(raw))
             with gzip.open(path) as packed:
                 raw = packed.read(limit + 1)
             if len(raw) > limit:
-                found = f"more than {_MOST_TIMES} times its size unpacked"
+                found = f"more than {_MAX_RATIO} times its size unpacked"
                 raise InputError(str(path), found, "names or pairs of indices")
         text = raw.decode("utf-8")
     except UNREADABLE as error:
@@ -111,16 +113,16 @@ def read_lines(path: Path) -> list[str]:
         line = raw.count(b"\n", 0, error.start) + 1
         bad = shown(raw[error.start : error.start + 8])
         raise InputError(f"{path}:{line}", f"bytes that are not text ({bad})", "UTF-8") from error
-    # Not `splitlines`: a name may hold what Unicode calls a line end.
+    # Not `splitlines`: a name may hold a Unicode line separator.
     lines = text.replace("\r\n", "\n").split("\n")
     return lines[:-1] if lines[-1] == "" else lines
 
 
 def read_names(path: str | Path, num_labels: int) -> tuple[str, ...]:
-    """Reads the labels' names, one a line, in the order of their ids.
+    """Reads label names, one a line, in the order of the label ids.
 
     Raises:
-      InputError: another number of lines than `num_labels`, or bytes that are no UTF-8.
+      InputError: not exactly `num_labels` lines, or bytes that are not UTF-8.
     """
     names = read_lines(Path(path))
     if len(names) != num_labels:
@@ -130,15 +132,15 @@ def read_names(path: str | Path, num_labels: int) -> tuple[str, ...]:
 
 
 def read_filter(path: str | Path, num_rows: int, num_labels: int) -> NDArray[np.int64]:
-    """Reads a label filter: pairs `row label` that evaluation must leave out.
+    """Reads a label filter: pairs `row label` that evaluation leaves out.
 
-    A pair that is there twice is harmless, and an empty file filters nothing.
+    Repeated pairs are allowed. An empty file filters nothing.
 
     Returns:
-      int64 [pairs, 2], 0-based, in the file's order.
+      int64 [pairs, 2], 0-based, in the order of the file.
 
     Raises:
-      InputError: a line that is not two indices in range.
+      InputError: a line that does not hold two indices in range.
     """
     pairs = []
     for number, line in enumerate(read_lines(Path(path)), 1):

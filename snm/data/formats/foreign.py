@@ -1,4 +1,8 @@
-"""Rows of the formats that others write, one at a time: (where, content, labels)."""
+"""Reads the formats that `snm data import` converts, one row at a time.
+
+`READERS` is the table of formats; `snm.data.formats` says how to add one. This module imports no
+NumPy until a reader needs it, so that the command line can list the formats cheaply.
+"""
 
 from __future__ import annotations
 
@@ -7,62 +11,102 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, NamedTuple
 
 from snm.data.formats.gzipped import UNREADABLE, open_bytes, unreadable
 from snm.errors import InputError
 
-__all__ = ["FORMATS", "Row", "detect", "read_rows", "read_texts"]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
-FORMATS = ("jsonl", "csv", "raw", "fasttext", "svmlight")
-_LABEL = "__label__"
+__all__ = [
+    "READERS",
+    "ReadOptions",
+    "Reader",
+    "Row",
+    "detect",
+    "numbered_lines",
+    "read_rows",
+    "read_texts",
+]
+
+_LABEL_PREFIX = "__label__"
 _ENTRY = re.compile(r"(\d{1,16}):(\S+)")
-_LONGEST_FIELD = 1 << 28
+_LARGEST_CSV_FIELD = 1 << 28  # characters
 
 
 class Row(NamedTuple):
-    """One point.
+    """One point of an import file.
 
     Attributes:
-      where: file and line.
-      text: its text, or None in svmlight.
-      entries: ids and values in svmlight, int64 [n] and float32 [n], else None.
-      labels: names, each once.
+      where: file and line, for error messages.
+      text: the text, or None if the format holds numbers (`entries`).
+      entries: feature ids, int64 [n] ascending, and values, float32 [n]; None for texts.
+      labels: label names without repeats.
     """
 
     where: str
     text: str | None
-    entries: tuple[np.ndarray, np.ndarray] | None
+    entries: tuple[NDArray[np.int64], NDArray[np.float32]] | None
     labels: tuple[str, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions:
+    """Options of the readers; each reader uses those that its format needs.
+
+    Attributes:
+      text: names of the fields that hold the text; several are joined by a space.
+      labels: name of the field that holds the labels.
+      label_separator: separator between labels; None is the format's default, a comma in CSV and
+        white space in raw text.
+      label_file: file with the labels of raw text, a line a text.
+    """
+
+    text: tuple[str, ...] = ("text",)
+    labels: str = "labels"
+    label_separator: str | None = None
+    label_file: Path | None = None
+
+
+@dataclass(frozen=True)
+class Reader:
+    """One import format.
+
+    Attributes:
+      read: generator of the rows of a file; raises InputError at the first wrong line.
+      suffixes: endings of lower-case file names, without `.gz`, that `detect` takes for it.
+      matches: whether a first line looks like this format; `detect` asks in the table's order.
+      entries: whether rows hold `entries` instead of `text`.
+    """
+
+    read: Callable[[Path, ReadOptions], Iterator[Row]]
+    suffixes: tuple[str, ...] = ()
+    matches: Callable[[str], bool] = lambda line: False
+    entries: bool = False
+
+
 def detect(path: Path, label_file: Path | None) -> str:
-    """The format of a file, by its name and its first line.
+    """Names the format of a file: by its suffix, then by its first line.
 
     Raises:
-      InputError: nothing speaks for any of them.
+      InputError: neither identifies a format, and there is no label file (which means `raw`).
     """
-    name = path.name.removesuffix(".gz").lower()
-    if name.endswith((".jsonl", ".json")):
-        return "jsonl"
-    if name.endswith((".csv", ".tsv")):
-        return "csv"
-    if name.endswith((".svm", ".svmlight", ".libsvm")):
-        return "svmlight"
-    first = next(_lines(path), (1, ""))[1]
-    if _LABEL in first:
-        return "fasttext"
-    if first.lstrip().startswith("{"):
-        return "jsonl"
-    if re.match(r"\S+\s+\d+:\S+", first):
-        return "svmlight"
+    file_name = path.name.removesuffix(".gz").lower()
+    for name, reader in READERS.items():
+        if reader.suffixes and file_name.endswith(reader.suffixes):
+            return name
+    first = next(numbered_lines(path), (1, ""))[1]
+    for name, reader in READERS.items():
+        if reader.matches(first):
+            return name
     if label_file is not None:
         return "raw"
     found = f"a first line {first[:40]!a}"
-    raise InputError(str(path), found, f"--format, one of {', '.join(FORMATS)}")
+    raise InputError(str(path), found, f"--format, one of {', '.join(READERS)}")
 
 
 def read_rows(
@@ -78,38 +122,31 @@ def read_rows(
 
     Args:
       path: the file; `.gz` is unpacked.
-      form: one of `FORMATS`.
-      text: fields of the text, joined by a space.
-      labels: field of the labels.
-      label_separator: between labels; None is a comma in CSV, white space in raw text.
-      label_file: labels of raw text.
+      form: a key of `READERS`.
+      text: see `ReadOptions`.
+      labels: see `ReadOptions`.
+      label_separator: see `ReadOptions`.
+      label_file: see `ReadOptions`.
 
     Raises:
-      InputError: at the first line that is wrong, naming it.
+      InputError: at the first wrong line, naming file and line.
     """
-    if form == "raw":
-        if label_file is None:
-            raise InputError("--label-file", "none", "the labels of raw text, a line a text")
-        return _raw(path, label_file, label_separator)
-    readers: dict[str, Callable[[], Iterator[Row]]] = {
-        "jsonl": lambda: _jsonl(path, text, labels),
-        "csv": lambda: _csv(path, text, labels, label_separator or ","),
-        "fasttext": lambda: _fasttext(path),
-        "svmlight": lambda: _svmlight(path),
-    }
-    return readers[form]()
+    options = ReadOptions(
+        text=text, labels=labels, label_separator=label_separator, label_file=label_file
+    )
+    return READERS[form].read(path, options)
 
 
 def read_texts(path: Path) -> Iterator[str]:
-    """Reads texts without labels: the `text` of JSON lines, else each line.
+    """Reads texts without labels: field `text` of JSON lines (`.jsonl`), else one text a line.
 
     Raises:
-      InputError: at the first line that is wrong, naming it.
+      InputError: at the first wrong line, naming file and line.
     """
     if not path.name.removesuffix(".gz").lower().endswith(".jsonl"):
-        yield from (line for _, line in _lines(path))
+        yield from (line for _, line in numbered_lines(path))
         return
-    for number, line in _lines(path):
+    for number, line in numbered_lines(path):
         if not line.strip():
             continue
         try:
@@ -122,8 +159,12 @@ def read_texts(path: Path) -> Iterator[str]:
         yield text
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Numbered lines of UTF-8, without their ends."""
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yields (number from 1, line without its end) of a UTF-8 file; `.gz` is unpacked.
+
+    Raises:
+      InputError: a file that cannot be read, or bytes that are not UTF-8.
+    """
     try:
         with open_bytes(path) as stream:
             for number, line in enumerate(stream, 1):
@@ -137,13 +178,14 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
         raise unreadable(path, error) from error
 
 
-def _once(names: Iterator[str]) -> tuple[str, ...]:
-    """Each name once, in order: a label that is named twice is there, no more."""
+def _distinct_names(names: Iterator[str]) -> tuple[str, ...]:
+    """Label names in order of first occurrence, white space normalised, empty ones dropped."""
     return tuple(dict.fromkeys(" ".join(name.split()) for name in names if name.strip()))
 
 
-def _jsonl(path: Path, fields: tuple[str, ...], labels: str) -> Iterator[Row]:
-    for number, line in _lines(path):
+def _jsonl(path: Path, options: ReadOptions) -> Iterator[Row]:
+    labels = options.labels
+    for number, line in numbered_lines(path):
         if not line.strip():
             continue
         where = f"{path}:{number}"
@@ -154,36 +196,38 @@ def _jsonl(path: Path, fields: tuple[str, ...], labels: str) -> Iterator[Row]:
         if not isinstance(found, dict):
             raise InputError(where, f"a {type(found).__name__}", "an object")
         parts = []
-        for field in fields:
+        for field in options.text:
             value = found.get(field)
             if not isinstance(value, str):
-                other = _absent(found, field) if field not in found else f"{field}: {value!r}"
-                raise InputError(where, other, f"a text in {field!r} (see --text)")
+                wrong = _missing(found, field) if field not in found else f"{field}: {value!r}"
+                raise InputError(where, wrong, f"a text in {field!r} (see --text)")
             parts.append(value)
         names = found.get(labels)
         if not isinstance(names, list) or not all(isinstance(n, str | int) for n in names):
-            other = _absent(found, labels) if labels not in found else f"{labels}: {names!r}"
+            wrong = _missing(found, labels) if labels not in found else f"{labels}: {names!r}"
             expected = f"a list of names or numbers in {labels!r} (see --labels)"
-            raise InputError(where, other[:200], expected)
-        yield Row(where, " ".join(parts), None, _once(str(name) for name in names))
+            raise InputError(where, wrong[:200], expected)
+        yield Row(where, " ".join(parts), None, _distinct_names(str(name) for name in names))
 
 
-def _absent(found: dict[str, object], field: str) -> str:
+def _missing(found: dict[str, object], field: str) -> str:
     return f"no {field!r} among {', '.join(map(repr, list(found)[:8]))}"
 
 
-def _csv(path: Path, fields: tuple[str, ...], labels: str, separator: str) -> Iterator[Row]:
-    csv.field_size_limit(_LONGEST_FIELD)
+def _csv(path: Path, options: ReadOptions) -> Iterator[Row]:
+    separator = options.label_separator or ","
+    csv.field_size_limit(_LARGEST_CSV_FIELD)
     delimiter = "\t" if path.name.removesuffix(".gz").lower().endswith(".tsv") else ","
-    rows = csv.reader((line + "\n" for _, line in _lines(path)), delimiter=delimiter, strict=True)
+    lines = (line + "\n" for _, line in numbered_lines(path))
+    rows = csv.reader(lines, delimiter=delimiter, strict=True)
     try:
         header = next(rows, [])
-        places = []
-        for field in (*fields, labels):
+        columns = []
+        for field in (*options.text, options.labels):
             if field not in header:
                 found = f"no column {field!r} among {', '.join(header[:8])}"
                 raise InputError(f"{path}:1", found, "the columns of --text and --labels")
-            places.append(header.index(field))
+            columns.append(header.index(field))
         for row in rows:
             where = f"{path}:{rows.line_num}"
             if not row:
@@ -191,38 +235,47 @@ def _csv(path: Path, fields: tuple[str, ...], labels: str, separator: str) -> It
             if len(row) != len(header):
                 found = f"{len(row)} fields"
                 raise InputError(where, found, f"{len(header)}, as in the header")
-            text = " ".join(row[place] for place in places[:-1])
-            yield Row(where, text, None, _once(iter(row[places[-1]].split(separator))))
+            text = " ".join(row[column] for column in columns[:-1])
+            yield Row(where, text, None, _distinct_names(iter(row[columns[-1]].split(separator))))
     except csv.Error as error:
         raise InputError(f"{path}:{rows.line_num}", str(error), "CSV") from error
 
 
-def _raw(path: Path, label_file: Path, separator: str | None) -> Iterator[Row]:
-    pairs = itertools.zip_longest(_lines(path), _lines(label_file))
+def _raw(path: Path, options: ReadOptions) -> Iterator[Row]:
+    label_file, separator = options.label_file, options.label_separator
+    if label_file is None:
+        expected = "a file with the labels of raw text, a line a text"
+        raise InputError("--label-file", "none", expected)
+    pairs = itertools.zip_longest(numbered_lines(path), numbered_lines(label_file))
     for text, names in pairs:
         if text is None or names is None:
-            short, where = (path, names) if text is None else (label_file, text)
-            assert where is not None
-            found = f"the end of the file before line {where[0]}"
+            short, longer = (path, names) if text is None else (label_file, text)
+            assert longer is not None
+            found = f"the end of the file before line {longer[0]}"
             raise InputError(str(short), found, f"as many lines as in {path} and {label_file}")
-        yield Row(f"{path}:{text[0]}", text[1], None, _once(iter(names[1].split(separator))))
+        labels = _distinct_names(iter(names[1].split(separator)))
+        yield Row(f"{path}:{text[0]}", text[1], None, labels)
 
 
-def _fasttext(path: Path) -> Iterator[Row]:
-    for number, line in _lines(path):
+def _fasttext(path: Path, options: ReadOptions) -> Iterator[Row]:
+    for number, line in numbered_lines(path):
         words = line.split()
         if not words:
             continue
-        names = _once(w.removeprefix(_LABEL) for w in words if w.startswith(_LABEL))
-        text = " ".join(word for word in words if not word.startswith(_LABEL))
-        if not names and not any(_LABEL in word for word in words) and number == 1:
-            found = f"a line without {_LABEL}"
-            raise InputError(f"{path}:{number}", found, f"`{_LABEL}NAME ... words`")
+        names = _distinct_names(
+            word.removeprefix(_LABEL_PREFIX) for word in words if word.startswith(_LABEL_PREFIX)
+        )
+        text = " ".join(word for word in words if not word.startswith(_LABEL_PREFIX))
+        if not names and not any(_LABEL_PREFIX in word for word in words) and number == 1:
+            found = f"a line without {_LABEL_PREFIX}"
+            raise InputError(f"{path}:{number}", found, f"`{_LABEL_PREFIX}NAME ... words`")
         yield Row(f"{path}:{number}", text, None, names)
 
 
-def _svmlight(path: Path) -> Iterator[Row]:
-    for number, line in _lines(path):
+def _svmlight(path: Path, options: ReadOptions) -> Iterator[Row]:
+    import numpy as np
+
+    for number, line in numbered_lines(path):
         line = line.partition("#")[0].rstrip()
         if not line:
             continue
@@ -240,11 +293,30 @@ def _svmlight(path: Path) -> Iterator[Row]:
                 values.append(float(match[2]))
             except ValueError as error:
                 raise InputError(where, ascii(token[:40]), "a number after the colon") from error
-        found = np.asarray(ids, np.int64), np.asarray(values, np.float32)
-        if not np.isfinite(found[1]).all():
+        features, weights = np.asarray(ids, np.int64), np.asarray(values, np.float32)
+        if not np.isfinite(weights).all():
             raise InputError(where, "a value that is not finite", "finite float32 numbers")
-        order = np.argsort(found[0], kind="stable")
-        if len(order) and (np.diff(found[0][order]) == 0).any():
+        order = np.argsort(features, kind="stable")
+        if len(order) and (np.diff(features[order]) == 0).any():
             raise InputError(where, "a feature twice", "each feature once in a row")
-        names = _once(iter(front.split(",")))
-        yield Row(where, None, (found[0][order], found[1][order]), names)
+        names = _distinct_names(iter(front.split(",")))
+        yield Row(where, None, (features[order], weights[order]), names)
+
+
+READERS: dict[str, Reader] = {
+    "jsonl": Reader(
+        _jsonl,
+        suffixes=(".jsonl", ".json"),
+        matches=lambda line: line.lstrip().startswith("{") and _LABEL_PREFIX not in line,
+    ),
+    "csv": Reader(_csv, suffixes=(".csv", ".tsv")),
+    "raw": Reader(_raw),
+    "fasttext": Reader(_fasttext, matches=lambda line: _LABEL_PREFIX in line),
+    "svmlight": Reader(
+        _svmlight,
+        suffixes=(".svm", ".svmlight", ".libsvm"),
+        matches=lambda line: re.match(r"\S+\s+\d+:\S+", line) is not None,
+        entries=True,
+    ),
+}
+"""The import formats by name, in the order in which `detect` tries them."""

@@ -1,14 +1,14 @@
-"""The text formats of the Extreme Classification Repository, read a block of bytes at a time.
+"""Reads the text formats of the Extreme Classification Repository, a block of bytes at a time.
 
-Three forms share one grammar (all 0-based, each also gzipped when its name ends in `.gz`):
+Three forms share one grammar. Ids are 0-based. A file whose name ends in `.gz` is gzipped.
 
-- one file: header `points features labels`, then a line a point, `l1,l2,... f:v f:v ...`;
+- one file: header `points features labels`, then one line a point, `l1,l2,... f:v f:v ...`;
   the line of a point without labels starts with a space;
-- features alone (`X_Xf.txt`): header `points features`, lines `f:v f:v ...`;
-- labels alone (`X_Y.txt`): header `points labels`, lines `l:1 l:1 ...`.
+- features only (`X_Xf.txt`): header `points features`, lines `f:v f:v ...`;
+- labels only (`X_Y.txt`): header `points labels`, lines `l:1 l:1 ...`.
 
-`text_parser` reads a block fast or refuses it; a refused block goes to `text_errors`, which reads
-it again line by line, only to name what is wrong.
+`text_parser` parses a whole block fast, or refuses it. `text_errors` then reads the refused block
+line by line to find and report its first fault.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from snm.errors import InputError
 
 __all__ = ["TextReader", "read_pair", "read_text", "to_csr"]
 
-# Small enough that a block's temporaries (some 30 bytes a byte) stay near the processor's cache.
+# The parser's temporaries take about 30 bytes a byte of text: a small block suits the CPU caches.
 _BLOCK_BYTES = 1 << 20
-_LONGEST_LINE = 1 << 28  # a file of rubbish may never end one
+_LONGEST_LINE = 1 << 28  # bytes; bounds memory on files without line ends
 
 
 class TextReader:
@@ -47,14 +47,15 @@ class TextReader:
 
     Args:
       path: the file; `.gz` is unpacked.
-      forms: the forms that are welcome; the header's length tells them apart.
+      forms: the accepted forms; the number of columns in the header tells them apart.
+      block_bytes: bytes to read at once.
 
     Attributes:
-      form: the one that it is.
-      header: its numbers.
+      form: the form of this file.
+      header: the numbers of its header.
 
     Raises:
-      InputError: at the first thing wrong, naming file and line (the header is line 1).
+      InputError: at the first fault, naming file and line (the header is line 1).
     """
 
     def __init__(self, path: Path, *forms: Form, block_bytes: int = _BLOCK_BYTES):
@@ -79,7 +80,7 @@ class TextReader:
             raise unreadable(f"{self.path}{line}", error) from error
 
     def _last_readable_line(self) -> int:
-        """The line in which a gzip file breaks off: read again, as far as each call gets."""
+        """The line at which damaged gzip data breaks off, counted by reading the file again."""
         line = 1
         with gzip.open(self.path, "rb") as stream:
             try:
@@ -90,7 +91,7 @@ class TextReader:
         return line
 
     def blocks(self) -> Iterator[Block]:
-        """Yields the rows in order, as blocks of about a megabyte of text."""
+        """Yields the rows in order, in blocks of about `block_bytes` of text."""
         rows, rest = 0, b""
         num_ids = self.header.num_labels if self.form is LABELS else self.header.num_features
         with self._open() as stream:
@@ -107,7 +108,7 @@ class TextReader:
                 elif text and not text.endswith(b"\n"):
                     text += b"\n"
                 if text:
-                    block = self._block(text, num_ids)
+                    block = self._parse(text, num_ids)
                     if block is None or rows + block.rows > self.header.rows:
                         explain(self.path, rows + 2, text, self.form, self.header)
                     rows += block.rows
@@ -121,8 +122,8 @@ class TextReader:
                 f"{self.header.rows} rows, as the header says",
             )
 
-    def _block(self, text: bytes, num_ids: int) -> Block | None:
-        # Windows line ends and tabs are other spellings of the same separators.
+    def _parse(self, text: bytes, num_ids: int) -> Block | None:
+        # The parser knows newlines and spaces only.
         if b"\r" in text:
             text = text.replace(b"\r\n", b"\n")
         if b"\t" in text:
@@ -130,7 +131,10 @@ class TextReader:
         return parse_block(text, self.form, num_ids, self.header.num_labels)
 
     def read(self) -> tuple[csr_matrix, csr_matrix]:
-        """Reads everything: float32 CSR of the entries, and of the labels in front (ones)."""
+        """Reads the whole file: float32 CSR of the entries `id:value`, and of the leading labels.
+
+        The second matrix is empty unless the form is `ONE_FILE`; its values are 1.
+        """
         blocks = list(self.blocks())
         ids = self.header.num_labels if self.form is LABELS else self.header.num_features
         entries = to_csr(
@@ -151,7 +155,14 @@ def to_csr(
     values: list[NDArray[np.float32]] | None,
     width: int,
 ) -> csr_matrix:
-    """Joins pieces into a float32 CSR [rows, width]; values None means ones."""
+    """Concatenates pieces into one float32 CSR [rows, width].
+
+    Args:
+      counts: int64 [rows of the piece], entries of each row.
+      ids: int32 [entries of the piece], sorted within rows.
+      values: float32 [entries of the piece]; None stands for ones.
+      width: number of columns.
+    """
     indptr = np.concatenate([np.zeros(1, np.int64), *counts])
     np.cumsum(indptr, out=indptr)
     indices = np.concatenate([np.zeros(0, np.int32), *ids])
@@ -160,7 +171,7 @@ def to_csr(
         if values is None
         else np.concatenate([np.zeros(0, np.float32), *values])
     )
-    if indptr[-1] < 2**31:  # pointers as wide as the ids spare SciPy a copy of the ids
+    if indptr[-1] < 2**31:  # SciPy copies the ids if the pointers are wider
         indptr = indptr.astype(np.int32)
     matrix = csr_matrix((data, indices, indptr), shape=(indptr.size - 1, width))
     matrix.has_sorted_indices = True
@@ -174,11 +185,11 @@ def read_text(path: str | Path) -> tuple[csr_matrix, csr_matrix]:
       path: header `n d K`, then n lines `l1,l2,... f:v f:v ...`; `.gz` is unpacked.
 
     Returns:
-      features, float32 CSR [n, d], and labels, float32 CSR [n, K] of ones; ids are sorted within
-      rows (the file's need not be), values of 0 stay stored.
+      features, float32 CSR [n, d], and labels, float32 CSR [n, K] of ones. Ids are sorted within
+      rows, even where the file's are not. Stored zeros are kept.
 
     Raises:
-      InputError: naming file and line.
+      InputError: any fault, naming file and line.
     """
     return TextReader(Path(path), ONE_FILE).read()
 
@@ -187,11 +198,11 @@ def read_pair(features_path: str | Path, labels_path: str | Path) -> tuple[csr_m
     """Reads the two-file form: `..._X_Xf.txt` (header `n d`) and `..._X_Y.txt` (header `n K`).
 
     Returns:
-      as `read_text`.
+      features and labels as from `read_text`.
 
     Raises:
-      InputError: naming file and line; also where the two have different numbers of rows, or a
-        label's value is not 1.
+      InputError: any fault, naming file and line. Different numbers of rows in the two files, and
+        label values other than 1, are faults.
     """
     features_reader = TextReader(Path(features_path), FEATURES)
     labels_reader = TextReader(Path(labels_path), LABELS)

@@ -1,7 +1,6 @@
-"""What is wrong with a text file, in words: the slow, exact pass behind `text_format`.
+"""Finds the first fault of a text file and reports it: the slow pass behind `text`.
 
-It runs only on a block that the fast pass did not vouch for, so it may take its time: one line
-after the other, one token after the other, and the first fault found is the one reported.
+It checks line by line and token by token, and runs only on blocks that `text_parser` refused.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ _LARGEST_WIDTH = 2**31 - 1  # ids are int32
 
 @dataclass(frozen=True)
 class Form:
-    """One of the text forms.
+    """One of the three text forms.
 
     Attributes:
-      name: what to call such a file.
-      header: the header's columns.
+      name: name of the form.
+      header: columns of the header.
       labels_first: whether lines start with a list of labels.
-      entry: what an `id:value` is.
+      entry: what the id of an `id:value` pair is, "feature" or "label".
     """
 
     name: str
@@ -50,7 +49,7 @@ LABELS = Form("labels", ("points", "labels"), False, "label")
 
 @dataclass(frozen=True)
 class Header:
-    """The first line's numbers; a column that the form lacks is 0."""
+    """Numbers of the first line; 0 for a column that the form does not have."""
 
     rows: int
     num_features: int
@@ -58,7 +57,7 @@ class Header:
 
 
 def shown(token: bytes, limit: int = 40) -> str:
-    """The token as printable ASCII between quotes, cut to `limit` bytes."""
+    """The token as quoted printable ASCII, cut to `limit` bytes."""
     text = ascii(token[:limit].decode("utf-8", "backslashreplace"))
     return text + ("..." if len(token) > limit else "")
 
@@ -67,15 +66,15 @@ def read_header(path: Path, start: bytes, forms: tuple[Form, ...]) -> tuple[Form
     """Reads the first line of a file.
 
     Args:
-      path: named in errors.
+      path: the file, named in errors.
       start: the first 4096 bytes of the file, or all of it.
-      forms: the forms that are welcome, of different header lengths.
+      forms: the accepted forms, of different header lengths.
 
     Returns:
-      the form, the numbers, and the number of bytes that the line takes.
+      the form, the header, and the length of the line in bytes.
 
     Raises:
-      InputError: an empty file, or no such header.
+      InputError: an empty file, or a first line that is none of the accepted headers.
     """
     where = f"{path}:1"
     expected = " or ".join(f"a header `{' '.join(form.header)}`" for form in forms)
@@ -102,15 +101,15 @@ def explain(path: Path, first_line: int, text: bytes, form: Form, header: Header
     """Raises the first fault of a block of lines.
 
     Args:
-      path: named in the error.
-      first_line: number of the block's first line in the file (the header is line 1).
-      text: the lines, as they stand in the file.
-      form: which form the file has.
-      header: its header.
+      path: the file, named in the error.
+      first_line: line number of the first line of the block (the header is line 1).
+      text: the unchanged lines of the file.
+      form: form of the file.
+      header: header of the file.
 
     Raises:
-      InputError: always. (AssertionError if nothing is wrong: the fast pass refused good input,
-        which is a bug.)
+      InputError: the first fault.
+      AssertionError: there is no fault, so `text_parser` refused good input, which is a bug.
     """
     for number, line in enumerate(text.removesuffix(b"\n").split(b"\n"), first_line):
         where = f"{path}:{number}"

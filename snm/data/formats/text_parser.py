@@ -1,10 +1,9 @@
-"""A block of text lines as arrays: the fast pass of `text_format`.
+"""Parses a block of text lines into arrays with NumPy: the fast pass behind `text`.
 
-Taken apart by NumPy alone: the separators cut the block into tokens, a table of (separator
-before, separator after, empty) names each token's role or refuses it, and digits are read eight
-at a time from 64-bit words. This pass never explains anything: it vouches for the whole block or
-refuses all of it, and `text_errors.explain` then says why. Values come out as the float32 nearest
-to the float64 nearest to the text.
+Separators cut the block into tokens. A table indexed by (separator before, separator after, empty
+or not) gives each token's role or marks it as bad. Digits are read eight at a time from 64-bit
+words. The parser accepts a whole block or refuses it without a reason; `text_errors.explain` then
+finds the fault. A value is parsed to the nearest float64 and rounded to float32.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from snm.data.formats.text_errors import FEATURES, LABELS, ONE_FILE, Form
 
 __all__ = ["Block", "parse_block"]
 
-_PAD = b"\n" * 16  # room in front, so that a 16-byte window may end at any token
+_PAD = b"\n" * 16  # in front of the text, so that a 16-byte window can end at any token
 
 _EMPTY, _LABEL, _ID, _VALUE, _BAD = range(5)
 _NEWLINE, _SPACE, _COMMA, _COLON, _OTHER = range(5)
@@ -46,7 +45,7 @@ def _grammar(form: Form) -> NDArray[np.uint8]:
             role[before, [_NEWLINE, _SPACE, _COMMA], 1] = _LABEL
     else:
         role[_NEWLINE, _COLON, 1] = _ID
-    return np.resize(role, 256)  # the codes end at 49; a table of bytes has 256 entries
+    return np.resize(role, 256)  # codes are below 50; `bytes.translate` needs 256 entries
 
 
 _GRAMMAR = {form.name: _grammar(form) for form in (ONE_FILE, FEATURES, LABELS)}
@@ -54,14 +53,14 @@ _GRAMMAR = {form.name: _grammar(form) for form in (ONE_FILE, FEATURES, LABELS)}
 
 @dataclass(frozen=True)
 class Block:
-    """Consecutive rows of a text file, as the pieces of CSR matrices.
+    """Consecutive rows of a text file, as pieces of CSR matrices.
 
     Attributes:
       rows: number of rows.
-      counts: int64 [rows], entries `id:value` of each row.
+      counts: int64 [rows], number of `id:value` entries of each row.
       ids: int32 [entries], increasing within a row.
       values: float32 [entries].
-      label_counts: int64 [rows], labels in front of each row (0 outside the one-file form).
+      label_counts: int64 [rows], number of leading labels of each row; 0 unless in one-file form.
       labels: int32 [labels], increasing within a row.
     """
 
@@ -73,22 +72,27 @@ class Block:
     labels: NDArray[np.int32]
 
 
-def _looked_up(table: NDArray[np.uint8], codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """`table[codes]`, both uint8: `bytes.translate` is twice as fast as NumPy's indexing."""
+def _look_up(table: NDArray[np.uint8], codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """`table[codes]`, both uint8; `bytes.translate` is twice as fast as NumPy's indexing."""
     return np.frombuffer(codes.tobytes().translate(table.tobytes()), np.uint8)
 
 
 def _digits(
     words: NDArray[np.uint64], end: NDArray[np.int64], length: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
-    """Reads the decimal numbers that end before `end` (all [tokens]).
+    """Parses decimal integers of up to 16 digits.
 
-    A word's eight bytes are eight digits; three multiplications add neighbours up to two, four
-    and eight digits (SIMD within a register). `words[i]` is the word that starts at byte i.
+    The eight bytes of a word are eight digits. Three multiplications combine neighbours into
+    numbers of two, four and eight digits (SIMD within a register).
+
+    Args:
+      words: uint64; `words[i]` holds the bytes i to i + 7.
+      end: int64 [tokens], position after the last digit of each token.
+      length: int64 [tokens], number of bytes of each token.
 
     Returns:
-      the numbers (uint64), and whether each is 1 to 16 digits and nothing else; an empty token
-      reads 0 and counts as good (the caller knows where one may stand).
+      the numbers, uint64 [tokens], and bool [tokens], whether a token is at most 16 digits and
+      nothing else. An empty token gives 0 and True; the caller checks where one is allowed.
     """
     number, good = _eight_digits(words[end - 8], np.minimum(length, 8))
     (long,) = np.nonzero(length > 8)
@@ -103,10 +107,11 @@ def _digits(
 def _eight_digits(
     word: NDArray[np.uint64], length: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
+    """The number in the last `length` bytes (at most 8) of each word; see `_digits`."""
     keep = _KEEP_LAST[length]
     digit = word ^ (_ONES * np.uint64(0x30))
     digit &= keep
-    # A byte above 9 carries into bit 4 or has a high bit already.
+    # Adding 6 to a byte above 9 sets one of its upper four bits, unless one is set already.
     wrong = digit + (_ONES * np.uint64(0x06))
     wrong |= digit
     wrong &= _ONES * np.uint64(0xF0)
@@ -123,18 +128,18 @@ def _eight_digits(
 
 
 def parse_block(text: bytes, form: Form, num_ids: int, num_labels: int) -> Block | None:
-    """Parses whole lines, or returns None where anything at all looks wrong.
+    """Parses whole lines, or returns None if any of them has a fault.
 
     Args:
-      text: complete lines, the last one ended; separators are spaces and newlines only.
-      form: which of the three forms.
-      num_ids: ids before a colon are below it.
-      num_labels: ids in front are below it (one-file form).
+      text: complete lines, each with its newline; separators are spaces and newlines only.
+      form: one of the three forms.
+      num_ids: exclusive upper limit of the ids before a colon.
+      num_labels: exclusive upper limit of the leading labels (one-file form).
     """
     padded = _PAD + text
     byte = np.frombuffer(padded, np.uint8)
     words = np.ndarray((len(padded) - 7,), "<u8", padded, strides=(1,))
-    # Up to 46 lie the controls, the space, `+`, `,`, `-` and `.`; 58 is the colon.
+    # Bytes up to 46 (`.`) are control characters, the space and `+,-` among others.
     cut = np.flatnonzero((byte <= _DOT) | (byte == ord(":")))[len(_PAD) - 1 :]
     kind = byte[cut]
     signs = (kind == _PLUS) | (kind == _MINUS)
@@ -148,10 +153,10 @@ def parse_block(text: bytes, form: Form, num_ids: int, num_labels: int) -> Block
         dotted = is_dot[ends[1:] - 1]
         dot = cut[ends[1:] - 1]
         cut, kind = cut[ends], kind[ends]
-    cls = _looked_up(_CLASS, kind)
+    cls = _look_up(_CLASS, kind)
     start, end = cut[:-1] + 1, cut[1:]
     length = end - start
-    role = _looked_up(_GRAMMAR[form.name], cls[:-1] * 10 + cls[1:] * 2 + (length > 0))
+    role = _look_up(_GRAMMAR[form.name], cls[:-1] * 10 + cls[1:] * 2 + (length > 0))
     if (role == _BAD).any():
         return None
 
@@ -161,7 +166,7 @@ def parse_block(text: bytes, form: Form, num_ids: int, num_labels: int) -> Block
     whole_end, fraction = end[at_value], None
     if dot is not None and dotted is not None:
         has_dot = dotted[at_value]
-        # A second dot in a value, or a dot in an id, is one more than the values account for.
+        # Each value accounts for one dot at most; any other dot is a fault.
         if np.count_nonzero(has_dot) != num_dots:
             return None
         whole_end = np.where(has_dot, dot[at_value], whole_end)
@@ -173,11 +178,11 @@ def parse_block(text: bytes, form: Form, num_ids: int, num_labels: int) -> Block
     if values is None or (form is LABELS and not (values == 1).all()):
         return None
     counts = np.diff(np.searchsorted(at_id, at_end), prepend=0)
-    in_order = _in_order(ids, counts, num_ids)
-    if in_order is None:
+    order = _sort_order(ids, counts, num_ids)
+    if order is None:
         return None
-    if in_order is not _AS_IT_IS:
-        ids, values = ids[in_order], values[in_order]
+    if order is not _ALREADY_SORTED:
+        ids, values = ids[order], values[order]
 
     labels, label_counts = np.zeros(0, np.uint64), np.zeros(len(at_end), np.int64)
     if form.labels_first:
@@ -185,13 +190,13 @@ def parse_block(text: bytes, form: Form, num_ids: int, num_labels: int) -> Block
         labels, labels_good = _digits(words, end[at_label], length[at_label])
         if not labels_good.all() or (labels.size and labels.max() >= num_labels):
             return None
-        # "right", because a line of labels alone ends with a label.
+        # "right": in a line of labels only, the token that ends the line is a label.
         label_counts = np.diff(np.searchsorted(at_label, at_end, side="right"), prepend=0)
-        in_order = _in_order(labels, label_counts, num_labels)
-        if in_order is None:
+        order = _sort_order(labels, label_counts, num_labels)
+        if order is None:
             return None
-        if in_order is not _AS_IT_IS:
-            labels = labels[in_order]
+        if order is not _ALREADY_SORTED:
+            labels = labels[order]
     return Block(
         len(at_end),
         counts,
@@ -211,11 +216,21 @@ def _values(
     whole_end: NDArray[np.int64],
     fraction: NDArray[np.int64] | None,
 ) -> NDArray[np.float32] | None:
-    """The values of the tokens [start, end) as float32 [tokens], or None where one is no number.
+    """Parses the tokens [start, end) into float32 [tokens]; None if one is not a finite number.
 
-    Up to 15 digits make an integer that float64 holds exactly, and so is its power of ten: one
-    division then rounds correctly (Clinger, "How to Read Floating Point Numbers Accurately",
-    PLDI 1990). Signs, exponents and longer numbers take Python's `float`, one by one.
+    An integer of up to 15 digits is exact in float64, and so is a power of ten of that size.
+    Their quotient is then rounded correctly (Clinger, "How to Read Floating Point Numbers
+    Accurately", PLDI 1990). Numbers with a sign, an exponent or more digits go through Python's
+    `float` one by one.
+
+    Args:
+      padded: the text behind `_PAD`.
+      byte: the same as uint8.
+      words: see `_digits`.
+      start: int64 [tokens], position of the first byte.
+      end: int64 [tokens], position after the last byte.
+      whole_end: int64 [tokens], position after the whole part: of the dot, or `end`.
+      fraction: int64 [tokens], number of digits after the dot; None if no token has a dot.
     """
     number, good = _digits(words, whole_end, whole_end - start)
     value = number.astype(np.float64)
@@ -227,15 +242,15 @@ def _values(
         good &= fraction_good & (total <= 15) & (total > 0)
     else:
         good &= whole_end - start <= 15
-    (odd,) = np.nonzero(~good)
-    if odd.size:
-        length = end[odd] - start[odd]
+    (slow,) = np.nonzero(~good)
+    if slow.size:
+        length = end[slow] - start[slow]
         offset = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
-        if not _NUMBER_BYTES[byte[np.repeat(start[odd], length) + offset]].all():
+        if not _NUMBER_BYTES[byte[np.repeat(start[slow], length) + offset]].all():
             return None
-        pairs = zip(start[odd].tolist(), end[odd].tolist(), strict=True)
+        pairs = zip(start[slow].tolist(), end[slow].tolist(), strict=True)
         try:
-            value[odd] = [float(padded[first:last]) for first, last in pairs]
+            value[slow] = [float(padded[first:last]) for first, last in pairs]
         except ValueError:
             return None
     with np.errstate(over="ignore"):
@@ -243,23 +258,23 @@ def _values(
     return single if np.isfinite(single).all() else None
 
 
-_AS_IT_IS = np.zeros(0, np.int64)
+_ALREADY_SORTED = np.zeros(0, np.int64)
 
 
-def _in_order(
+def _sort_order(
     ids: NDArray[np.uint64], counts: NDArray[np.int64], num_ids: int
 ) -> NDArray[np.int64] | None:
-    """The order that sorts ids [entries] within rows.
+    """The permutation that sorts ids [entries] within rows.
 
-    `_AS_IT_IS` where they are in order already, None where a row names an id twice.
+    `_ALREADY_SORTED` if they are sorted, None if a row has an id twice.
     """
     if ids.size < 2:
-        return _AS_IT_IS
+        return _ALREADY_SORTED
     rising = ids[1:] > ids[:-1]
     first = np.cumsum(counts)[:-1]
     rising[first[(first > 0) & (first < ids.size)] - 1] = True
     if rising.all():
-        return _AS_IT_IS
+        return _ALREADY_SORTED
     key = np.repeat(np.arange(len(counts)), counts) * num_ids + ids.astype(np.int64)
     order = np.argsort(key)
     key = key[order]

@@ -1,1 +1,9 @@
-"""Public data sets by name: the registry, downloads, archives."""
+"""Public data sets by name: the registry, downloads, and archives.
+
+Public names, by module:
+
+- `registry`: `Entry`, `Mirror`, `find`, `read_registry`; the entries are in `registry.toml`.
+- `download`: `fetch_archive` downloads from the first mirror that works and resumes.
+- `unpack`: `unpack` extracts the wanted files of an untrusted archive.
+- `fetch`: `fetch` does all of it and checks the sizes; `place_of` is the folder in the cache.
+"""

@@ -1,7 +1,7 @@
-"""An archive from one of its mirrors: resumed where it was dropped, checked against its hash.
+"""Downloads an archive from one of its mirrors, resumes after a dropped connection, checks hashes.
 
-pooch keeps the order of things (a file appears only when its hash is right); the bytes are
-fetched by requests, or by gdown from Google Drive. Extra: `download`.
+pooch places a file only after its hash was verified. requests transfers the bytes, or gdown from
+Google Drive. Needs the extra `download`.
 """
 
 from __future__ import annotations
@@ -18,25 +18,26 @@ from snm.errors import InputError
 __all__ = ["fetch_archive"]
 
 Told = Callable[[int, int | None], None]
+"""A progress callback: called with the bytes present and the total, or None if it is unknown."""
 
-_TRIES = 4  # of a mirror that drops the connection
-_PIECE = 1 << 18
+_TRIES = 4  # attempts per mirror that drops the connection
+_PIECE = 1 << 18  # bytes
 _TIMEOUT = (15, 60)  # seconds to connect, and between bytes
 
 
 def fetch_archive(entry: Entry, folder: Path, told: Told) -> tuple[Mirror, Path]:
-    """Downloads the archive of a data set from the first mirror that has it.
+    """Downloads the archive of a data set from the first mirror that works.
 
     Args:
-      entry: what to fetch.
-      folder: where the archive goes, and what was fetched of it so far.
-      told: hears the bytes that are there, and their number in all where it is known.
+      entry: the data set.
+      folder: where the archive goes; partial downloads are kept here and resumed.
+      told: progress callback.
 
     Returns:
-      the mirror, and the file.
+      the mirror, and the downloaded file.
 
     Raises:
-      InputError: no mirror had it; each is named with what it did.
+      InputError: no mirror works. The message lists the failure of each.
     """
     try:
         import pooch
@@ -47,7 +48,7 @@ def fetch_archive(entry: Entry, folder: Path, told: Told) -> tuple[Mirror, Path]
     pooch.get_logger().setLevel(logging.ERROR)
     failures = []
     for mirror in entry.mirrors:
-        # What was fetched from one address is never continued from another.
+        # The key keeps a partial download from being resumed from another mirror.
         key = hashlib.sha256(mirror.address.encode()).hexdigest()[:12]
         name = f"{entry.name}-{key}"
         part = folder / f"{name}.part"
@@ -61,20 +62,21 @@ def fetch_archive(entry: Entry, folder: Path, told: Told) -> tuple[Mirror, Path]
                 downloader=downloader,
             )
         except (requests.RequestException, OSError, _RefusedError) as error:
-            failures.append(f"{mirror.address}: {_said(error)}")
+            failures.append(f"{mirror.address}: {_reason(error)}")
             continue
-        except ValueError as error:  # pooch's word for another hash
+        except ValueError as error:  # pooch raises it for a wrong hash
             if "hash" not in str(error).lower():
                 raise
-            failures.append(f"{mirror.address}: another hash than {mirror.hash}")
+            failures.append(f"{mirror.address}: the hash is not {mirror.hash}")
             continue
         return mirror, Path(found)
     tried = "; ".join(failures)
-    raise InputError(entry.name, f"no mirror that works ({tried})", "one, or --from-file ARCHIVE")
+    expected = "a working mirror, or --from-file ARCHIVE"
+    raise InputError(entry.name, f"no mirror that works ({tried})", expected)
 
 
 def _pieces(answer: Any) -> Iterator[bytes]:
-    """The body as it comes: a drop costs nothing of what was received before it."""
+    """Yields the body as it arrives, so that a dropped connection loses no received bytes."""
     import requests
     import urllib3
 
@@ -86,16 +88,17 @@ def _pieces(answer: Any) -> Iterator[bytes]:
 
 
 class _RefusedError(Exception):
-    """What a mirror sent is not the archive."""
+    """A mirror answered with something other than the archive."""
 
 
-def _said(error: Exception) -> str:
+def _reason(error: Exception) -> str:
+    """A short reason for the list of failures."""
     response = getattr(error, "response", None)
     if response is not None:
         return f"HTTP {response.status_code}"
     if isinstance(error, _RefusedError):
         return str(error)
-    # requests' own words for these two are addresses of objects and nested reprs.
+    # The texts of these two requests exceptions are nested reprs of objects.
     for kind, words in (("Timeout", "no answer in time"), ("ConnectionError", "cannot be reached")):
         if any(base.__name__ == kind for base in type(error).__mro__):
             return words
@@ -103,11 +106,18 @@ def _said(error: Exception) -> str:
 
 
 class _Downloader:
-    """What pooch calls: fetches into a part file that outlives a dropped connection."""
+    """The downloader that pooch calls: writes a part file, and resumes it in the next attempt.
+
+    Args:
+      mirror: where to download from.
+      part: the part file.
+      told: progress callback.
+    """
 
     def __init__(self, mirror: Mirror, part: Path, told: Told):
         self._mirror, self._part, self._told = mirror, part, told
-        self._mark = part.with_suffix(".mark")  # the server's name for this version of the file
+        # The ETag or Last-Modified of the partly downloaded version.
+        self._mark = part.with_suffix(".mark")
 
     def __call__(self, url: str, output_file: Any, pooch: Any) -> None:
         import requests
@@ -122,7 +132,7 @@ class _Downloader:
                 break
             except (requests.ConnectionError, requests.exceptions.ChunkedEncodingError,
                     requests.Timeout):  # fmt: skip
-                # A drop after some progress is worth another try; none at all hardly is.
+                # Retry after progress; without any, retry only once.
                 if attempt == _TRIES - 1 or (self._size() == before and attempt):
                     raise
         self._part.replace(output_file)
@@ -136,13 +146,13 @@ class _Downloader:
 
         have = self._size()
         mark = self._mark.read_text(encoding="utf-8") if have and self._mark.exists() else ""
-        # Without a mark nobody could tell whether the rest belongs to what is here.
+        # Resume only with If-Range: the file on the server may have changed since.
         headers = {"Range": f"bytes={have}-", "If-Range": mark} if mark else {}
         headers["Accept-Encoding"] = "identity"
         with requests.get(url, headers=headers, stream=True, timeout=_TIMEOUT) as answer:
-            if answer.status_code == 416:  # nothing is left to send
+            if answer.status_code == 416:  # the part is not shorter than the file on the server
                 self._part.unlink(missing_ok=True)
-                raise requests.ConnectionError("the part that was here did not fit")
+                raise requests.ConnectionError("the partial download does not fit the file")
             answer.raise_for_status()
             if answer.headers.get("Content-Type", "").startswith("text/html"):
                 raise _RefusedError("a web page instead of an archive")
@@ -179,4 +189,4 @@ class _Downloader:
         except gdown.exceptions.DownloadError as error:
             raise _RefusedError(" ".join(str(error).split())[:200]) from error
         if not self._part.exists():
-            raise _RefusedError("nothing came")
+            raise _RefusedError("no file was downloaded")

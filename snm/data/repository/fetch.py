@@ -1,4 +1,4 @@
-"""A named data set, from its archive to a folder that `snm.load_data` reads."""
+"""Fetches a named data set: downloads, unpacks and checks it, and moves it into the cache."""
 
 from __future__ import annotations
 
@@ -25,20 +25,24 @@ __all__ = ["OtherSizesError", "fetch", "git_blob_id", "place_of"]
 
 
 class OtherSizesError(InputError):
-    """The data are not of the registry's sizes: `facts` has what they are."""
+    """The sizes of the data differ from the registry's.
+
+    Attributes:
+      facts: the statistics of the data (`snm.data.statistics.describe`).
+    """
 
     facts: dict[str, Any]
 
 
 def place_of(entry: Entry) -> Path:
-    """The folder in the cache that a set is unpacked into.
+    """The cache folder of a data set.
 
     Raises:
-      InputError: there is no cache folder.
+      InputError: caching is disabled.
     """
     cache = cache_folder("default")
     if cache is None:
-        raise InputError("SNM_CACHE", "no cache folder", "one, or --out DIR")
+        raise InputError("SNM_CACHE", "no cache folder", "a cache folder, or --out DIR")
     return cache / "datasets" / entry.name
 
 
@@ -50,21 +54,21 @@ def fetch(
     archive: Path | None = None,
     any_statistics: bool = False,
 ) -> dict[str, Any]:
-    """Downloads (or takes) an archive, unpacks and checks it, and puts the data in their place.
+    """Downloads an archive (or takes a local one), unpacks and checks it, and creates the folder.
 
     Args:
-      entry: what to fetch.
-      out: the folder to make; what is there already is left as it is.
-      told: hears of bytes that came.
-      archive: a file that is here already.
-      any_statistics: keep data whose sizes are not the registry's.
+      entry: the data set.
+      out: the folder to create; it must not exist.
+      told: progress callback of the download.
+      archive: a local archive, used instead of a download.
+      any_statistics: whether to accept sizes other than the registry's.
 
     Returns:
-      the columns of Table 1 of the data (`data.stats.describe`).
+      the statistics of the data (`snm.data.statistics.describe`).
 
     Raises:
-      InputError: no mirror, a bad archive, files or sizes other than the registry's; then there is
-        no folder, and a download that was whole is kept.
+      InputError: no working mirror, a bad archive, or files or sizes other than the registry's.
+        Then the folder is not created. A download whose hash was verified is kept.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     mirrors: tuple[Mirror, ...] = entry.mirrors
@@ -78,43 +82,43 @@ def fetch(
         downloaded = None
         if not archive.is_file():
             raise InputError(f"--from-file {archive}", "no such file", "an archive")
-        mirrors = _fitting(archive, mirrors)
-    beside = out.with_name(f".{os.getpid()}.{out.name}")
+        mirrors = _matching_mirrors(archive, mirrors)
+    temporary = out.with_name(f".{os.getpid()}.{out.name}")
     try:
-        with _removed(beside):
-            beside.mkdir()
-            _unpack(archive, mirrors, beside)
-            facts = describe(load(beside, cache=None))
-            _compare(entry, facts, any_statistics)
-            beside.rename(out)
+        with _removed_at_exit(temporary):
+            temporary.mkdir()
+            _unpack(archive, mirrors, temporary)
+            facts = describe(load(temporary, cache=None))
+            _check_sizes(entry, facts, any_statistics)
+            temporary.rename(out)
     except InputError:
         if downloaded is not None and mirrors[0].hash is None:
-            downloaded.unlink(missing_ok=True)  # nothing vouched for it: fetch it anew
+            downloaded.unlink(missing_ok=True)  # no hash verified it: download it again
         raise
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise InputError(str(out), reason, "a folder that can be made") from error
+        raise InputError(str(out), reason, "a folder that can be created") from error
     if downloaded is not None:
         downloaded.unlink()
     return facts
 
 
 @contextlib.contextmanager
-def _removed(folder: Path) -> Iterator[None]:
+def _removed_at_exit(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _fitting(archive: Path, mirrors: tuple[Mirror, ...]) -> tuple[Mirror, ...]:
-    """The mirrors whose hash the file has; those without one, where none has it.
+def _matching_mirrors(archive: Path, mirrors: tuple[Mirror, ...]) -> tuple[Mirror, ...]:
+    """The mirrors whose hash is that of the archive; if there is none, the mirrors without a hash.
 
     Raises:
-      InputError: every mirror has a hash, and the file has none of them.
+      InputError: every mirror has a hash, and none is that of the archive.
     """
     found: dict[str, str] = {}
-    fitting = []
+    matching = []
     for mirror in mirrors:
         if mirror.hash is None:
             continue
@@ -123,33 +127,33 @@ def _fitting(archive: Path, mirrors: tuple[Mirror, ...]) -> tuple[Mirror, ...]:
             with archive.open("rb") as stream:
                 found[kind] = hashlib.file_digest(stream, kind).hexdigest()
         if found[kind] == wanted.lower():
-            fitting.append(mirror)
-    rest = [mirror for mirror in mirrors if mirror.hash is None]
-    if not fitting and not rest:
+            matching.append(mirror)
+    unhashed = [mirror for mirror in mirrors if mirror.hash is None]
+    if not matching and not unhashed:
         known = ", ".join(mirror.hash for mirror in mirrors if mirror.hash)
         has = ", ".join(f"{kind}:{value}" for kind, value in found.items())
         raise InputError(f"--from-file {archive}", has, f"an archive with {known}")
-    return tuple(fitting or rest)
+    return tuple(matching or unhashed)
 
 
 def _unpack(archive: Path, mirrors: tuple[Mirror, ...], out: Path) -> None:
-    """Unpacks by the first mirror's layout that fits."""
-    first: InputError | None = None
+    """Unpacks with the file names of the first mirror whose names the archive has."""
+    first_error: InputError | None = None
     for mirror in mirrors:
         try:
             if mirror.split:
                 unpack(archive, mirror.split, {}, out)
-                _split(out)
+                _write_split(out)
             else:
                 unpack(archive, mirror.files, mirror.optional, out)
             _check_blobs(archive, mirror, out)
             return
         except InputError as error:
-            first = first or error
+            first_error = first_error or error
             for file in out.iterdir():
                 file.unlink()
-    assert first is not None
-    raise first
+    assert first_error is not None
+    raise first_error
 
 
 def _check_blobs(archive: Path, mirror: Mirror, out: Path) -> None:
@@ -160,7 +164,7 @@ def _check_blobs(archive: Path, mirror: Mirror, out: Path) -> None:
 
 
 def git_blob_id(path: Path) -> str:
-    """What `git hash-object` says of a file: the SHA-1 of its length and content."""
+    """The id that `git hash-object` prints for a file: the SHA-1 of its length and content."""
     total = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
     with path.open("rb") as stream:
         while piece := stream.read(1 << 20):
@@ -168,8 +172,8 @@ def git_blob_id(path: Path) -> str:
     return total.hexdigest()
 
 
-def _split(folder: Path) -> None:
-    """Makes train.txt and test.txt of a file of points and two files of row numbers."""
+def _write_split(folder: Path) -> None:
+    """Writes train.txt and test.txt from a file of points and two files of row numbers."""
     points = folder / "points"
     features, labels = read_text(points)
     for part in ("train", "test"):
@@ -180,7 +184,10 @@ def _split(folder: Path) -> None:
 
 
 def _row_numbers(path: Path, num_rows: int) -> np.ndarray:
-    """The first column, from 1: the other columns are other splits of the same points."""
+    """Reads the first column, which counts from 1, as 0-based rows, int64 [rows].
+
+    The other columns are further splits of the same points, and are ignored.
+    """
     rows = []
     for number, line in enumerate(path.read_text(encoding="ascii", errors="replace").split("\n")):
         words = line.split()
@@ -193,12 +200,12 @@ def _row_numbers(path: Path, num_rows: int) -> np.ndarray:
     return np.array(rows, np.int64)
 
 
-def _compare(entry: Entry, facts: dict[str, Any], any_statistics: bool) -> None:
+def _check_sizes(entry: Entry, facts: dict[str, Any], any_statistics: bool) -> None:
     wrong = [s for s in SIZES if s in entry.statistics and facts[s] != entry.statistics[s]]
     if wrong and not any_statistics:
         has = ", ".join(f"{size.replace('_', ' ')} {facts[size]:,}" for size in SIZES)
         known = [size for size in SIZES if size in entry.statistics]
         wants = ", ".join(f"{size.replace('_', ' ')} {entry.statistics[size]:,}" for size in known)
-        error = OtherSizesError(entry.name, has, f"{wants} (--any-statistics keeps it even so)")
+        error = OtherSizesError(entry.name, has, f"{wants} (--any-statistics accepts other sizes)")
         error.facts = facts
         raise error

@@ -1,4 +1,4 @@
-"""The data sets known by name, as `registry.toml` has them."""
+"""The registry of data sets known by name, read from `registry.toml`."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ from snm.errors import InputError
 __all__ = ["SIZES", "Entry", "Mirror", "find", "read_registry"]
 
 SIZES = ("features", "labels", "train_points", "test_points")
+"""The statistics that `fetch` compares with the data."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Mirror:
-    """A place to fetch an archive from.
+    """A place to download an archive from. It has either `url` or `drive`, and `files` or `split`.
 
     Attributes:
-      url: of http or https, or None.
+      url: an http or https address, or None.
       drive: id of a file on Google Drive, or None.
-      hash: `sha256:...` or `md5:...` of the archive, or None where none is known.
+      hash: `sha256:...` or `md5:...` of the archive, or None if unknown.
       files: our name of a file -> its path in the archive.
-      optional: the same for files that need not be there.
-      split: or: a file of `points`, and files that number the rows of `train` and `test`.
-      git_blobs: our name of a file -> its git blob id, where known.
-      verified: whether somebody fetched it and found it right.
+      optional: the same for files that may be missing.
+      split: paths in the archive of a file of all `points`, and of the files with the row numbers
+        of `train` and `test`.
+      git_blobs: our name of a file -> its git blob id, if known.
+      verified: whether a download from here was checked by hand.
     """
 
     url: str | None = None
@@ -41,24 +43,24 @@ class Mirror:
 
     @property
     def address(self) -> str:
-        """What to call it in messages."""
+        """The name of the mirror in messages."""
         return self.url or f"Google Drive {self.drive}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """A data set.
+    """A data set of the registry.
 
     Attributes:
-      name: as in the literature.
-      mirrors: in the order in which to try them.
+      name: name in the literature.
+      mirrors: mirrors in the order in which to try them.
       aliases: other names.
-      statistics: columns of Table 1 of Reddi et al. (2019), those that are known.
+      statistics: known columns of Table 1 of Reddi et al. (2019).
       statistics_verified: whether they were compared with the data.
-      propensity: A and B of Jain et al. (2016).
-      licence: what is said of it.
-      cite: whom to cite.
-      note: what else to know.
+      propensity: A and B of the propensity model of Jain et al. (2016).
+      licence: licence terms, as far as known.
+      cite: publications to cite.
+      note: further remarks.
     """
 
     name: str
@@ -74,10 +76,10 @@ class Entry:
 
 @functools.cache
 def read_registry(path: Path | None = None) -> tuple[Entry, ...]:
-    """The entries of a registry file; by default the package's own.
+    """Reads the entries of a registry file; the default is the package's `registry.toml`.
 
     Raises:
-      InputError: no such file, or no registry.
+      InputError: no such file, or not a registry.
     """
     path = path or Path(__file__).with_name("registry.toml")
     try:
@@ -86,7 +88,7 @@ def read_registry(path: Path | None = None) -> tuple[Entry, ...]:
     except OSError as error:
         raise InputError(str(path), (error.strerror or "").lower(), "a registry") from error
     except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
-        raise InputError(str(path), f"no registry ({error})", "tables [[set]]") from error
+        raise InputError(str(path), f"no registry ({error})", "TOML with tables [[set]]") from error
 
 
 def _entry(table: dict, licence: str) -> Entry:
@@ -113,10 +115,10 @@ def _entry(table: dict, licence: str) -> Entry:
 
 
 def find(name: str, entries: tuple[Entry, ...] | None = None) -> Entry:
-    """The entry of that name or alias, whatever the case of its letters.
+    """Finds an entry by name or alias, ignoring case.
 
     Raises:
-      InputError: there is none; the nearest is named.
+      InputError: no such entry; the message suggests the nearest name.
     """
     entries = read_registry() if entries is None else entries
     names = {word.lower(): entry for entry in entries for word in (entry.name, *entry.aliases)}

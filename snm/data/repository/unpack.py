@@ -1,4 +1,4 @@
-"""Files out of an archive that is not trusted: those that are asked for, under our own names."""
+"""Extracts the wanted files of an untrusted archive, under names of our own."""
 
 from __future__ import annotations
 
@@ -16,30 +16,32 @@ from snm.errors import InputError
 
 __all__ = ["unpack"]
 
-_PIECE = 1 << 20
-_RATIO, _ROOM = 60, 1 << 28  # text packs to a fifth or so; anything near this ratio is a bomb
+_PIECE = 1 << 20  # bytes
+# Limit on extracted bytes: ratio times the archive's size, plus room. Text compresses about 5
+# times; a ratio near 60 means a decompression bomb.
+_RATIO, _ROOM = 60, 1 << 28
 _MEMBERS = 100_000
 _DAMAGE = (zipfile.BadZipFile, tarfile.TarError, zlib.error, gzip.BadGzipFile, lzma.LZMAError,
            EOFError, NotImplementedError, RuntimeError, OSError)  # fmt: skip
 
 
 def unpack(archive: Path, wanted: dict[str, str], optional: dict[str, str], out: Path) -> None:
-    """Writes files of a zip or tar archive into a folder.
+    """Extracts files of a zip or tar archive into a folder.
 
     Args:
-      archive: zip, or tar (also packed by gzip, bzip2 or xz).
-      wanted: our name -> path in the archive; a file of that base name, if there is one only,
-        does as well.
-      optional: the same for files that need not be there.
+      archive: zip or tar; a tar may be compressed by gzip, bzip2 or xz.
+      wanted: our name -> path in the archive. If the path does not exist, the only file with its
+        base name is taken.
+      optional: the same for files that may be missing.
       out: an existing folder.
 
     Raises:
-      InputError: no archive, a member whose path leaves the archive's own folder, a link or device
-        in the place of a wanted file, a wanted file that is missing, or more bytes than such an
-        archive can honestly hold.
+      InputError: not an archive; a member whose path leaves the archive's folder; a link or device
+        instead of a wanted file; a missing wanted file; or more bytes than an archive of this size
+        plausibly holds.
     """
     limit = _RATIO * archive.stat().st_size + _ROOM
-    with _opened(archive) as (names, stream_of):
+    with _open_archive(archive) as (names, stream_of):
         if len(names) > _MEMBERS:
             raise InputError(str(archive), f"{len(names)} members", f"at most {_MEMBERS}")
         for name in names:
@@ -54,6 +56,7 @@ def unpack(archive: Path, wanted: dict[str, str], optional: dict[str, str], out:
 
 
 def _choose(archive: Path, names: list[str], path: str, needed: bool) -> str | None:
+    """The member for `path`: itself, or the only one with its base name, or None."""
     if path in names:
         return path
     base = PurePosixPath(path).name
@@ -70,25 +73,28 @@ def _choose(archive: Path, names: list[str], path: str, needed: bool) -> str | N
 def _copy(
     archive: Path, name: str, stream_of: Callable[[str], IO[bytes]], out: Path, limit: int
 ) -> int:
+    """Writes a member to `out`; returns its number of bytes, at most `limit`."""
     written = 0
     try:
         with stream_of(name) as source, out.open("wb") as target:
             while piece := source.read(_PIECE):
                 written += len(piece)
                 if written > limit:
-                    found = f"{name}, over {limit} bytes so far"
-                    raise InputError(str(archive), found, "a size that its archive can hold")
+                    found = f"more than {limit} bytes in {name}"
+                    expected = f"at most {_RATIO} times the archive's size (decompression bomb?)"
+                    raise InputError(str(archive), found, expected)
                 target.write(piece)
     except InputError:
         raise
     except _DAMAGE as error:
-        raise InputError(str(archive), f"damage in {name} ({error})", "a whole archive") from error
+        found = f"damage in {name} ({error})"
+        raise InputError(str(archive), found, "an intact archive") from error
     return written
 
 
 @contextlib.contextmanager
-def _opened(archive: Path) -> Iterator[tuple[list[str], Callable[[str], IO[bytes]]]]:
-    """Names of the files of an archive, and what opens one of them."""
+def _open_archive(archive: Path) -> Iterator[tuple[list[str], Callable[[str], IO[bytes]]]]:
+    """Gives the names of the files of an archive, and a function that opens one by name."""
     expected = "a zip or tar archive"
     try:
         is_zip, is_tar = zipfile.is_zipfile(archive), tarfile.is_tarfile(archive)
@@ -119,8 +125,8 @@ def _opened(archive: Path) -> Iterator[tuple[list[str], Callable[[str], IO[bytes
 
                 yield list(members), from_tar
         else:
-            raise InputError(str(archive), "something else", expected)
+            raise InputError(str(archive), "another kind of file", expected)
     except InputError:
         raise
     except _DAMAGE as error:
-        raise InputError(str(archive), f"damage ({error})", "a whole archive") from error
+        raise InputError(str(archive), f"damage ({error})", "an intact archive") from error

@@ -1,4 +1,4 @@
-"""SciPy's .npz and dense .npy: what comes in exactly, and one clear line for everything else."""
+"""Readers of SciPy .npz and dense .npy: exact values, and a one-line error for every fault."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def npz(path, **members):
     return path
 
 
-def test_reads_npz_and_sorts_it(tmp_path):
+def test_npz_is_read_with_sorted_ids(tmp_path):
     path = npz(tmp_path / "x.npz", indices=np.array([2, 1, 0], np.int64), data=np.array([2, 1, 3]))
     matrix = formats.read_npz(path)
     assert matrix.toarray().tolist() == [[0, 1, 2], [0, 0, 0], [3, 0, 0]]
@@ -34,8 +34,8 @@ def test_reads_npz_and_sorts_it(tmp_path):
         ({"shape": np.array([3])}, "shape \\[3\\]"),
         ({"shape": np.array([3, 2**40])}, "two sizes from 1"),
         ({"shape": np.array([2**30, 3])}, "indptr: found 4 entries, expected 1073741825"),
-        ({"indptr": np.array([0, 2, 1, 3])}, "row pointers that fall or pass the end at row 1"),
-        ({"indptr": np.array([0, 2, 2, 4])}, "row pointers that fall or pass the end at row 2"),
+        ({"indptr": np.array([0, 2, 1, 3])}, "row pointers that decrease or pass the end at row 1"),
+        ({"indptr": np.array([0, 2, 2, 4])}, "row pointers that decrease or pass the end at row 2"),
         ({"indptr": np.array([1, 2, 2, 3])}, "1 first, expected 0"),
         ({"indptr": np.array([0, 2, 2, 2])}, "2 last, expected 3"),
         ({"indptr": np.array([0.0, 2, 2, 3])}, "an array of float64"),
@@ -70,7 +70,7 @@ def test_damaged_binary_files(tmp_path):
     path.write_bytes(raw[:-40])
     with pytest.raises(InputError, match=r"expected a SciPy \.npz file"):
         formats.read_npz(path)
-    raw[raw.index(np.float32(3).tobytes())] ^= 1  # its value still is a number, its CRC is wrong
+    raw[raw.index(np.float32(3).tobytes())] ^= 1  # still a finite number, but the CRC is wrong
     path.write_bytes(raw)
     with pytest.raises(InputError, match="damage"):
         formats.read_npz(path)

@@ -1,4 +1,4 @@
-"""Archives that mean harm, and those that are damaged: nothing is written outside their place."""
+"""Malicious and damaged archives: nothing is written outside the target folder."""
 
 import io
 import tarfile
@@ -53,8 +53,8 @@ MALICIOUS = {
     ),
     "a device in a tar": (tarred(info("Tiny/tiny_train.txt", kind=tarfile.CHRTYPE)), "no plain"),
     "a link in a zip": (a_link_in_a_zip(), "a link, expected a plain file"),
-    "no archive": (b"hello" * 100, "something else, expected a zip or tar archive"),
-    "half a zip": (GOOD[: len(GOOD) // 2], "something else"),
+    "no archive": (b"hello" * 100, "another kind of file, expected a zip or tar archive"),
+    "half a zip": (GOOD[: len(GOOD) // 2], "another kind of file"),
     "a missing file": (zipped({"Tiny/tiny_train.txt": "1 1 1\n"}), "no file tiny_test.txt"),
     "two of a name": (
         zipped({"a/tiny_train.txt": "", "b/tiny_train.txt": "", "tiny_test.txt": ""}),
@@ -78,17 +78,17 @@ def test_malicious_archives_write_nothing(tmp_path, what):
     assert written == {archive}
 
 
-def test_a_bomb(tmp_path, monkeypatch):
+def test_a_decompression_bomb_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("snm.data.repository.unpack._ROOM", 1 << 20)
     archive = tmp_path / "bomb.zip"
     archive.write_bytes(zipped({"train.txt": "0" * (4 << 20)}, zipfile.ZIP_DEFLATED))
     assert archive.stat().st_size < 10_000
-    with pytest.raises(InputError, match="a size that its archive can hold"):
+    with pytest.raises(InputError, match="expected at most 60 times the archive's size"):
         unpack(archive, {"train.txt": "train.txt"}, {}, tmp_path)
     assert (tmp_path / "train.txt").stat().st_size < 3 << 20
 
 
-def test_a_damaged_member(tmp_path):
+def test_a_damaged_member_is_an_error(tmp_path):
     content = bytearray(GOOD)
     content[200] ^= 1
     archive = tmp_path / "x.zip"

@@ -1,4 +1,4 @@
-"""The law of each sampler, by exact enumeration where K is small and by fixed-seed statistics.
+"""The law of uniform sampling, by exact enumeration where K is small and by fixed-seed statistics.
 
 A statistical test here rejects below p = 1e-4 with a fixed seed, so it either always passes or
 always fails; the biases it would miss are stated beside it.
@@ -14,18 +14,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats
 
-from snm.config.auto import auto_size
-from snm.sampling.frequency import FrequencySampler
-from snm.sampling.in_batch import in_batch, in_batch_log_weights
-from snm.sampling.permutation import permuted
-from snm.sampling.sample import Sample, excluded_slots, slots_of
-from snm.sampling.uniform import uniform_device, uniform_host
+from snm.sampling.sample import Sample, excluded_slots
+from snm.sampling.uniform import UniformSampler, uniform_device, uniform_host
 
 P_VALUE = 1e-4
+
+both = pytest.mark.parametrize("sampler", ["host", "device"])
 
 
 @functools.cache
@@ -43,9 +39,6 @@ def assert_uniform(counts, cells: int) -> None:
     """Chi-square of counts of equally likely cells; those never seen are left out of `counts`."""
     counts = np.concatenate([counts, np.zeros(cells - len(counts))])
     assert stats.chisquare(counts).pvalue > P_VALUE, counts
-
-
-both = pytest.mark.parametrize("sampler", ["host", "device"])
 
 
 @both
@@ -117,29 +110,6 @@ def test_gaps_between_sorted_labels(sampler, num_labels):
     assert abs(np.corrcoef(gaps[:-1], gaps[1:])[0, 1]) < 4.5 / math.sqrt(len(gaps))
 
 
-@pytest.mark.parametrize("num_labels", [1, 2, 3, 65, 4097])
-def test_network_is_a_permutation(num_labels):
-    for seed in range(3):
-        order = np.asarray(permuted(jax.random.key(seed), num_labels, num_labels))
-        np.testing.assert_array_equal(np.sort(order), np.arange(num_labels))
-
-
-def test_network_has_no_duplicates_at_large_k():
-    num_labels = 670_091
-    ids = np.asarray(uniform_device(0, 1, num_labels, 32_769).ids)
-    assert ids.dtype == np.int32 and np.all(np.diff(ids.astype(np.int64)) > 0)
-    assert ids[0] >= 0 and ids[-1] < num_labels
-    assert stats.kstest(ids / num_labels, "uniform").pvalue > P_VALUE
-
-
-def test_order_drawn_is_uniform():
-    # Ordered pairs of 7: the last label drawn is what a term drops.
-    keys = jax.vmap(jax.random.key)(jnp.arange(20_000))
-    order = np.asarray(jax.jit(jax.vmap(lambda key: permuted(key, 7, 2)))(keys))
-    _, counts = np.unique(order, axis=0, return_counts=True)
-    assert_uniform(counts, 42)
-
-
 @both
 def test_pure_function_of_seed_and_step(sampler):
     draw = uniform_host if sampler == "host" else uniform_device
@@ -174,92 +144,12 @@ def test_impossible_sizes_are_refused(sampler, size):
         draw(0, 0, 5, size)
 
 
-@settings(max_examples=50, deadline=None)
-@given(st.sets(st.integers(0, 20), min_size=1), st.integers(0, 22))
-def test_slots(ids, drop):
-    ids = np.array(sorted(ids) + [21] * (22 - len(ids)), np.int32)
-    labels = np.arange(-1, 21, dtype=np.int32).reshape(2, 11)
-    got = np.asarray(slots_of(ids, labels))
-    excluded = np.asarray(excluded_slots(Sample(ids, np.asarray(drop, np.int32)), labels))
-    for at in np.ndindex(2, 11):
-        where = np.where(ids == labels[at])[0]
-        assert got[at] == (where[0] if len(where) else -1)
-        assert excluded[at] == (where[0] if len(where) else drop)
-    assert got.dtype == excluded.dtype == np.int32
-
-
-def test_frequency_sampler_follows_its_probabilities():
-    frequency = np.array([0, 1, 4, 9, 99])
-    sampler = FrequencySampler(frequency, 0.5)
-    q = np.sqrt(frequency + 1.0)
-    np.testing.assert_allclose(np.exp(sampler.log_q), q / q.sum(), rtol=1e-14)
-    counts = np.zeros(5)
-    for step in range(2000):
-        sample = sampler.draw(5, step, 8)
-        real = sample.ids < 5
-        counts[sample.ids[real]] += np.exp(
-            sample.log_weights[real] + sampler.log_q[sample.ids[real]]
-        )
-        assert np.all(np.diff(sample.ids[real]) > 0) and sample.drop == 8
-        assert np.all(sample.ids[~real] == 5) and np.all(sample.log_weights[~real] == -np.inf)
-    assert stats.chisquare(counts * 8, np.exp(sampler.log_q) * 16_000).pvalue > P_VALUE
-
-
-def test_log_q_makes_the_partition_function_unbiased():
-    # E[sum_slots exp(log_weights) f] = sum_j f_j, here by all draws of 3 from 4 labels. A draw's
-    # weights depend on which labels it has and how often, so replay them through the sampler.
-    frequency, size = np.array([1, 2, 3, 1]), 3
-    sampler = FrequencySampler(frequency, 1.0)
-    q, f = np.exp(sampler.log_q), np.array([0.3, 2.0, 1.5, 0.7])
-    seen: dict[tuple, float] = {}
-    for step in range(1500):
-        sample = sampler.draw(0, step, size)
-        real = sample.ids < 4
-        weights = np.exp(sample.log_weights[real].astype(np.float64))
-        ids = sample.ids[real]
-        counts = np.rint(weights * size * q[ids]).astype(int)
-        seen[tuple(np.repeat(ids, counts))] = float(weights @ f[ids])
-    draws = list(itertools.product(range(4), repeat=size))
-    assert {tuple(sorted(d)) for d in draws} == seen.keys()
-    mean = sum(math.prod(q[list(d)]) * seen[tuple(sorted(d))] for d in draws)
-    assert mean == pytest.approx(f.sum(), rel=1e-6)
-
-
-def test_frequency_sampler_refuses_bad_input():
-    for frequency, power in (([], 1.0), ([-1], 1.0), ([[1]], 1.0), ([1], -1.0)):
-        with pytest.raises(ValueError, match="label_frequency"):
-            FrequencySampler(np.array(frequency), power)
-    with pytest.raises(ValueError, match="size"):
-        FrequencySampler(np.array([1]), 1.0).draw(0, 0, 0)
-
-
-def test_in_batch_takes_each_positive_once():
-    labels = np.array([[3, 1, 9], [1, -1, 0]], np.int32)  # 9 and -1 are padding
-    sample = jax.jit(in_batch, static_argnums=(1, 2))(labels, 5, 9)
-    np.testing.assert_array_equal(sample.ids, [0, 1, 3, 9, 9])
-    assert sample.drop == 5 and sample.log_weights is None
-    weights = np.arange(9, dtype=np.float32)
-    sample = in_batch(labels, 5, 9, label_log_weights=weights)
-    np.testing.assert_array_equal(sample.log_weights, [0, 1, 3, -np.inf, -np.inf])
-
-
-def test_in_batch_weights_by_enumeration():
-    # 5 points, batches of 2: the share of the 10 batches in which a label occurs.
-    labels = np.array([[1, 1, 0], [1, 0, 0], [1, 0, 0], [1, 1, 0], [0, 0, 1]])
-    batches = list(itertools.combinations(range(5), 2))
-    present = np.mean([labels[list(b)].any(axis=0) for b in batches], axis=0)
-    got = in_batch_log_weights(labels.sum(axis=0), 5, 2)
-    assert got.dtype == np.float32
-    np.testing.assert_allclose(np.exp(-got.astype(np.float64)), present, rtol=1e-6)
-    np.testing.assert_array_equal(in_batch_log_weights(np.array([0, 1]), 5, 5), [0.0, 0.0])
-    with pytest.raises(ValueError, match="batch_size"):
-        in_batch_log_weights(np.array([1]), 5, 6)
-
-
-def test_auto_size_grows_and_stays_below_k():
-    sizes = [auto_size(k) for k in range(2, 70_000, 37)]
-    assert sizes == sorted(sizes)
-    assert all(b < k for b, k in zip(sizes, range(2, 70_000, 37), strict=True))
-    assert auto_size(2**31 - 1) == 32_768
-    with pytest.raises(ValueError, match="at least 2"):
-        auto_size(1)
+def test_the_object_draws_what_the_functions_draw():
+    sampler = UniformSampler(num_labels=1000, size=50, seed=3)
+    on_device = jax.jit(sampler.on_device)
+    for found, expected in (
+        (sampler.on_host(4), uniform_host(3, 4, 1000, 50)),
+        (on_device(jnp.int32(4), None), uniform_device(3, 4, 1000, 50)),
+    ):
+        np.testing.assert_array_equal(found.ids, expected.ids)
+        assert found.drop == expected.drop and found.log_weights is None

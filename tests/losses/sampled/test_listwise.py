@@ -9,10 +9,10 @@ import pytest
 import rax
 from head_reference import QUICK
 from jax.test_util import check_grads
+from listwise_losses import LISTWISE
 
 from snm.losses import ordered as losses
-from snm.losses.listwise import LISTWISE
-from snm.losses.mined_lists import LIST_LOSSES, ListLoss, Lists
+from snm.losses.sampled.listwise import LIST_LOSSES, ListLoss, Lists
 
 
 @pytest.fixture(autouse=True, scope="module")

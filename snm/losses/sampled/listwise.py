@@ -1,41 +1,44 @@
-r"""The listwise losses on a point's sampled list: its positives, and its mined negatives.
+r"""Listwise losses of the head: a list is a point's positives and its mined negatives.
 
-A point's labels say which are relevant, and no more: a list has two grades. The positives of the
-visit (all of the point's, or the one that was drawn) have the higher, the mined negatives 0. What
-that leaves open is settled here:
+The labels of a point say which are relevant, and no more, so a list has two grades of relevance.
+The positives of the step (all of the point's, or the one that was drawn) have the higher grade,
+the mined negatives 0. The rest is a choice:
 
-* The higher grade is the score of a label whose row points where the query does, which is the
-  multiplier of the scores: psi of it is what a list can be asked for. ListNet's target and
-  RankCosine's vector follow from it. Smoothed DCG@1 takes the gain 2^1 - 1.
-* ListMLE counts the places of the positives alone, its top-k form: the order of the negatives
-  means nothing, and that of their scores would hold up the hardest. The positives stand in the
-  order of their scores, of all orders that the grades allow the likeliest. A place weighs as much
-  as its term.
-* Elsewhere a list weighs as much as its terms together: 1 where a point's terms are averaged, as
-  many as it has where they are added.
+* The higher grade is the largest possible score, the multiplier of the inner products: no list
+  can score a positive higher. The target of ListNet and the vector of RankCosine follow from it.
+  Smoothed DCG@1 takes the gain 2^1 - 1.
+* ListMLE is its top-k form, over the places of the positives: the order of the negatives means
+  nothing. The positives are placed in the order of their scores, which is the likeliest of the
+  orders that the grades allow. A place has the weight of its term.
+* In the other losses a list has the weight of its terms together: 1 where the terms of a point
+  are averaged, their number where they are summed.
 
-RankSVM needs nothing of this: with two grades its pairs are those of a positive and a negative,
-which is POWL with the hinge and equal weights, divided by the number of negatives.
+RankSVM needs none of this. With two grades its pairs are a positive and a negative each, which is
+POWL with the hinge and equal weights, divided by the number of negatives.
 
-Positives come as a ragged block, for one point has hundreds where most have ten. With two grades
-the losses of `snm.losses.listwise` have forms that take them so, and are equal to those.
+Positives come as a ragged block, since one point may have hundreds where most have ten. The losses
+are equal to those of `snm.losses.listwise` on two grades.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from snm.losses.listwise import TRANSFORMATIONS, Transformation
+from snm.losses.reductions import MASKED, weighed
+from snm.losses.sampled.protocol import Draw, HeadLoss, TermScores
 
-__all__ = ["LIST_LOSSES", "ListLoss", "Lists"]
+__all__ = ["LISTS", "LIST_LOSSES", "ListLoss", "Lists"]
 
-_LOW = -1e30  # the logarithm of nothing; finite, so that no gradient becomes 0 * inf
+_LOW = MASKED  # the logarithm of nothing
+_OFFSET = 1.1  # the linear psi is then 21 times as large at the highest score as at the lowest
 
 
 class Lists(NamedTuple):
@@ -87,7 +90,7 @@ class Lists(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ListLoss:
+class ListLoss(HeadLoss):
     """A loss of lists; hashable, as part of what is static.
 
     Attributes:
@@ -104,6 +107,42 @@ class ListLoss:
     grade: float = 1.0
     offset: float = 1.1
 
+    listwise = per_list = takes_temperature = True
+
+    def configured(self, settings: Any) -> ListLoss:
+        """With the transformation, the temperature and the grade of a `HeadSpec`."""
+        return dataclasses.replace(
+            self,
+            transformation=settings.transformation,
+            temperature=settings.temperature,
+            grade=settings.list_grade,
+            # The largest score is the grade, but for rounding; psi is positive above -offset.
+            offset=_OFFSET * settings.list_grade / settings.temperature,
+        )
+
+    @property
+    def transforms(self) -> bool:
+        """Whether the loss applies a transformation to scores."""
+        return LIST_LOSSES[self.name].transforms
+
+    def takes_exponentials(self, transformation: str) -> bool:
+        """Unless the transformation is linear."""
+        return transformation != "linear"
+
+    def learning_rate(self, transformation: str) -> float:
+        """The best of two or three on held-out points of `citeulike-t-14k`.
+
+        `experiments/README.md` has them. 20 where a loss is as steep as softmax. RankCosine lies
+        within 1/2, the gradient of smoothed DCG is p (1 - p) for a share p that is small at first,
+        and the multiplier of linear scores cancels. Where one point in ten has a label, its row is
+        updated so often that a tenth may suit.
+        """
+        return LIST_LOSSES[self.name].rates.get(transformation, 20.0)
+
+    def value(self, scores: TermScores, draw: Draw | None = None) -> jax.Array:
+        """The weighted sum of the losses of the lists."""
+        return self(Lists(*scores[:5]))
+
     @property
     def psi(self) -> Transformation:
         """The transformation, with the inverse temperature as its slope."""
@@ -114,7 +153,7 @@ class ListLoss:
 
     def __call__(self, lists: Lists) -> jax.Array:
         """The sum of the lists' losses, each times its weight: float32 scalar."""
-        return LIST_LOSSES[self.name](self, lists)
+        return LIST_LOSSES[self.name].of_lists(self, lists)
 
     def logs(self, lists: Lists) -> tuple[jax.Array, jax.Array]:
         """Log psi of the scores [T] and [n, m]; of 0 where there is none."""
@@ -165,7 +204,7 @@ def _listmle(loss: ListLoss, lists: Lists) -> jax.Array:
     total = lists.over_negatives(jnp.exp(jnp.where(lists.where, negative - rivals, 0)))
     rivals = jnp.where(total > 0, rivals[:, 0] + jnp.log(jnp.where(total > 0, total, 1)), _LOW)
     rest = jnp.logaddexp(following, rivals.at[rows].get(mode="clip"))
-    return jnp.sum(jnp.where(weights != 0, weights * (rest - logs), 0))
+    return jnp.sum(weighed(weights, rest - logs))
 
 
 def _rankcosine(loss: ListLoss, lists: Lists) -> jax.Array:
@@ -186,14 +225,27 @@ def _smoothed_dcg(loss: ListLoss, lists: Lists) -> jax.Array:
 
 
 def _weighed(lists: Lists, values: jax.Array) -> jax.Array:
-    weights = lists.over_positives(lists.weights)
-    return jnp.sum(jnp.where(weights != 0, weights * values, 0))
+    return jnp.sum(weighed(lists.over_positives(lists.weights), values))
 
 
-LIST_LOSSES: dict[str, Callable[[ListLoss, Lists], jax.Array]] = {
-    "listnet": _listnet,
-    "listmle": _listmle,
-    "rankcosine": _rankcosine,
-    "smoothed-dcg": _smoothed_dcg,
+@dataclass(frozen=True)
+class _Kind:
+    """A loss of lists: its value, whether it transforms scores, its rate by transformation."""
+
+    of_lists: Callable[[ListLoss, Lists], jax.Array]
+    transforms: bool = True
+    rates: dict[str, float] = dataclasses.field(default_factory=dict)
+
+
+LIST_LOSSES: dict[str, _Kind] = {
+    "listnet": _Kind(_listnet, rates={"linear": 600.0, "sigmoid": 200.0}),
+    "listmle": _Kind(_listmle, rates={"linear": 600.0, "sigmoid": 600.0}),
+    "rankcosine": _Kind(
+        _rankcosine, rates={"exponential": 120.0, "linear": 2500.0, "sigmoid": 1000.0}
+    ),
+    "smoothed-dcg": _Kind(_smoothed_dcg, transforms=False, rates={"exponential": 120.0}),
 }
 """Losses that see all positives of a list at once."""
+
+LISTS = tuple(ListLoss(name) for name in LIST_LOSSES)
+"""Each with its default parameters."""

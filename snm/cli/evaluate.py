@@ -1,0 +1,129 @@
+"""`snm evaluate`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from tyro.conf import Positional, arg
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["Evaluate", "print_metrics"]
+
+
+@dataclasses.dataclass
+class Evaluate:
+    """Evaluate a trained model on test points, by exact search over all labels.
+
+    For example:
+
+      snm evaluate runs/eurlex
+      snm evaluate runs/eurlex --data path/to/another-split --json
+      snm evaluate runs/eurlex --auc
+      snm evaluate runs/eurlex --index out/index
+    """
+
+    run: Annotated[Positional[Path], arg(metavar="RUN")]
+    """Folder of a run."""
+    data: str | None = None
+    """Data set with test points; by default the one that the run was trained on."""
+    json: bool = False
+    """Print one JSON object."""
+    index: Path | None = None
+    """Index written by `snm export`, to compare with exact search."""
+    auc: bool = False
+    """Compute the AUC too: relevant labels against all others. Takes three times as long."""
+
+    def __call__(self) -> None:
+        """Runs the verb."""
+        from snm.system.cache_folder import keep_programs
+
+        keep_programs()
+        _run(self)
+
+
+def _run(command: Evaluate) -> None:
+    """Evaluates a run and prints its metrics; with an index, also what approximate search loses.
+
+    Raises:
+      InputError: no run, data without test points or of another shape, or an index of another run.
+    """
+    from snm.system.terminal import console, waiting
+    from snm.trainer.evaluate import evaluate
+
+    run, data, index = command.run, command.data, command.index
+    if index is not None:
+        from snm.export.index import IndexedPredictor
+        from snm.runs.load import load
+
+        # Opened first, so that an index of another run is refused before the long part.
+        searched = IndexedPredictor.open(index, load(run))
+    with waiting(f"evaluating {run}"):
+        found = evaluate(run, data, auc=command.auc or None)
+    if index is not None:
+        with waiting(f"searching {index}"):
+            found["by_index"] = evaluate(run, data, wrap=lambda _: searched)["metrics"]
+    if command.json:
+        import numpy as np
+
+        print(json.dumps(found, default=lambda x: np.asarray(x).tolist()))
+        return
+    print_metrics(found, f"{run}: test points")
+    if index is not None:
+        console.print(_metrics_table(found["by_index"], f"the same, searched with {index}"))
+        lost = {
+            name: value - found["by_index"][name] if "@" in name else value
+            for name, value in found["metrics"].items()
+        }
+        console.print(_metrics_table(lost, "lost by approximate search"))
+
+
+def print_metrics(found: dict[str, Any], title: str) -> None:
+    """Prints the metrics of `snm.evaluate`, in percent, and what they leave out."""
+    from rich.table import Table
+
+    from snm.system.terminal import console, displayed
+
+    console.print(_metrics_table(found["metrics"], title))
+    if "without_repeats" in found:
+        fresh = found["without_repeats"]
+        left = found["metrics"]["points"] - fresh["points"]
+        repeats = f"without the {left} test points that repeat a training point"
+        console.print(_metrics_table(fresh, repeats))
+    if "AUC" in found["metrics"]:
+        area = found["metrics"]["AUC"]
+        console.print(
+            f"AUC {area:.2f} %: how often a relevant label scores above an irrelevant one, "
+            "averaged over points"
+        )
+    unlabelled = found["metrics"]["points_without_labels"]
+    if unlabelled:
+        console.print(f"{unlabelled} points without labels were left out")
+    groups = found.get("by_label_frequency") or []
+    if groups:
+        table = Table(title="labels by training frequency, rarest tenth first")
+        for name in groups[0]:
+            table.add_column(name.replace("_", " "), justify="right")
+        for group in groups:
+            table.add_row(*(displayed(value) for value in group.values()))
+        console.print(table)
+
+
+def _metrics_table(metrics: dict[str, Any], title: str) -> Table:
+    """Metrics in percent: a row for each measure, a column for each k."""
+    from rich.table import Table
+
+    ks = sorted({int(name.split("@")[1]) for name in metrics if "@" in name})
+    table = Table(title=f"{title} ({metrics['points']})", title_justify="left")
+    table.add_column("%")
+    for k in ks:
+        table.add_column(f"@{k}", justify="right")
+    names = list(dict.fromkeys(name.split("@")[0] for name in metrics if "@" in name))
+    for name in names:
+        cells = (metrics.get(f"{name}@{k}") for k in ks)
+        table.add_row(name, *("" if cell is None else f"{cell:.2f}" for cell in cells))
+    return table

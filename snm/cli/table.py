@@ -1,0 +1,154 @@
+"""The table of verbs. The subcommands, the overview of `snm --help` and the hints follow from it.
+
+A new verb needs two things: a dataclass with `__call__` in its package's `cli.py`, and an entry
+here. The modules imported here must stay light: they import jax and the rest when a verb runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_type_hints
+
+import tyro
+from tyro.conf import OmitSubcommandPrefixes, Positional, subcommand
+
+from snm.bench.cli import Bench
+from snm.bounds.cli import Bounds
+from snm.cli.data import Stats, Synth
+from snm.cli.data_fetch import Fetch, List
+from snm.cli.data_import import Import
+from snm.cli.evaluate import Evaluate
+from snm.cli.plan import Plan
+from snm.cli.predict import Predict
+from snm.cli.train import Train
+from snm.compare.cli import Compare
+from snm.config.settings import Config
+from snm.doctor.cli import Doctor
+from snm.export.cli import Export
+from snm.grow.cli import Grow
+from snm.serve.cli import Serve
+
+__all__ = ["GROUPS", "VERBS", "Verb", "command_type", "find", "options", "overview"]
+
+
+class Verb(NamedTuple):
+    """A verb of the command line.
+
+    Attributes:
+      words: what the user types, such as `data stats`.
+      kind: dataclass of its arguments; its docstring is the help, and calling an instance runs it.
+      arguments: the required ones, for the overview.
+      about: what the verb does, for the overview.
+    """
+
+    words: str
+    kind: type
+    arguments: str
+    about: str
+
+    @property
+    def takes_settings(self) -> bool:
+        """Whether the verb takes every setting of a run as an option."""
+        return "settings" in {field.name for field in dataclasses.fields(self.kind)}
+
+
+VERBS = (
+    Verb("data stats", Stats, "DATA", "describe a data set"),
+    Verb("data synth", Synth, "OUT", "generate a data set"),
+    Verb("data import", Import, "FILE --out DATA", "convert texts and labels to a data set"),
+    Verb("data list", List, "", "list public data sets"),
+    Verb("data fetch", Fetch, "NAME", "download a public data set"),
+    Verb("train", Train, "DATA --run-dir RUN", "train and evaluate a model"),
+    Verb("plan", Plan, "DATA", "predict the memory and the time of a run"),
+    Verb("evaluate", Evaluate, "RUN", "evaluate a trained model again, or on other data"),
+    Verb("predict", Predict, "RUN INPUT --output FILE", "write the best labels of each point"),
+    Verb("compare", Compare, "DATA --out DIR", "compare SNM with negative sampling"),
+    Verb("bench", Bench, "[PART ...]", "time each part against hardware limits and peers"),
+    Verb("doctor", Doctor, "DATA|RUN", "find problems and say how to fix them"),
+    Verb("bounds", Bounds, "RUN", "evaluate generalization bounds"),
+    Verb("export", Export, "RUN --to FORMAT --output DIR", "write arrays or a search index"),
+    Verb("grow", Grow, "RUN --labels FILE --output RUN", "add labels to a trained model"),
+    Verb("serve", Serve, "RUN", "answer over HTTP"),
+)
+"""All verbs, in the order of `snm --help`."""
+
+GROUPS = {"data": "Describe, generate, convert and download data sets."}
+"""First words that several verbs share, with the help of each."""
+
+_DATA = """DATA is a folder with train.txt and test.txt (or another layout, see README), the name of
+a fetched data set, or `synthetic`."""
+
+
+def overview() -> str:
+    """The first part of `snm --help`: a line for each verb."""
+    usages = [f"snm {verb.words} {verb.arguments}".rstrip() for verb in VERBS]
+    width = max(map(len, usages))
+    lines = [f"  {usage:<{width}}  {verb.about}" for usage, verb in zip(usages, VERBS, strict=True)]
+    title = "Extreme classification in JAX with Stochastic Negative Mining."
+    return "\n".join([title, "", *lines, "", _DATA])
+
+
+def find(words: Sequence[str]) -> Verb | None:
+    """The verb that a command line starts with."""
+    for verb in VERBS:
+        named = verb.words.split()
+        if list(words[: len(named)]) == named:
+            return verb
+    return None
+
+
+def command_type(settings: Config, *, brief: bool) -> Any:
+    """The type that tyro parses: a union of the verbs, in which a group is a union of its own.
+
+    Args:
+      settings: default of each setting, for verbs that take settings.
+      brief: describe each verb in one line, for `snm --help`, instead of by its docstring.
+    """
+    members: dict[str, list[Any]] = {}
+    for verb in VERBS:
+        first, last = verb.words.split()[0], verb.words.split()[-1]
+        members.setdefault(first, []).append(_member(verb, last, settings, brief))
+    kinds = [
+        Annotated[_union(of_group), subcommand(first, description=GROUPS[first])]
+        if first in GROUPS
+        else of_group[0]
+        for first, of_group in members.items()
+    ]
+    return OmitSubcommandPrefixes[_union(kinds)]  # type: ignore[misc]
+
+
+def _member(verb: Verb, name: str, settings: Config, brief: bool) -> Any:
+    about = verb.about if brief else None
+    if not verb.takes_settings:
+        return Annotated[verb.kind, subcommand(name, description=about)]
+    required = {
+        field.name: tyro.MISSING
+        for field in dataclasses.fields(verb.kind)
+        if field.default is field.default_factory is dataclasses.MISSING
+    }
+    default = verb.kind(**required, settings=settings)
+    return Annotated[verb.kind, subcommand(name, default=default, description=about)]
+
+
+def _union(kinds: list[Any]) -> Any:
+    return Union[tuple(kinds)]  # noqa: UP007 (the members are known at run time only)
+
+
+# tyro has no public list of the options that it makes of a class.
+_POSITIONAL = get_args(Positional[Any])[-1]  # type: ignore[misc]
+
+
+def options(kind: Any) -> list[str]:
+    """The options that tyro makes of the fields of a dataclass; a switch has two."""
+    hints = get_type_hints(kind, include_extras=True)
+    found = []
+    for field in dataclasses.fields(kind):
+        hint = hints[field.name]
+        plain, markers = getattr(hint, "__origin__", hint), getattr(hint, "__metadata__", ())
+        name = field.name.replace("_", "-")
+        if dataclasses.is_dataclass(plain):
+            found += options(plain)
+        elif _POSITIONAL not in markers:
+            found += [f"--{name}", f"--no-{name}"] if plain is bool else [f"--{name}"]
+    return found

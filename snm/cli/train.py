@@ -1,0 +1,248 @@
+"""`snm train`."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from tyro.conf import OmitArgPrefixes, Positional, arg
+
+from snm.config.settings import Config
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from snm.data.dataset import Dataset
+
+__all__ = ["Train", "run_training"]
+
+
+@dataclasses.dataclass
+class Train:
+    """Train a model, evaluate it on the test points, and store both in a folder.
+
+    If the run was interrupted, the same command resumes it from the last checkpoint. SIGTERM and
+    Ctrl-C finish the current step, write a checkpoint and exit with status 75; a second signal
+    stops at once. Flags override the TOML file, which overrides the preset.
+
+    For example:
+
+      snm train path/to/eurlex --run-dir runs/eurlex
+      snm train synthetic --run-dir runs/ns --preset paper --mined all
+      snm train path/to/eurlex --run-dir runs/stop --validation-fraction 0.1 --patience 3
+      snm train path/to/eurlex --run-dir runs/eurlex --log-to wandb mlflow
+      srun snm train path/to/amazon3m --run-dir runs/big --mesh data=2,label=8
+    """
+
+    data: Annotated[Positional[str], arg(metavar="DATA")]
+    """Folder of the data set, or `synthetic`."""
+    run_dir: Path
+    """Folder of the run; refused if it holds a run with other settings or other data."""
+    config: Path | None = None
+    """TOML file with settings, such as the config.toml of a run."""
+    warm_start: Path | None = None
+    """Folder of a run whose parameters initialize this one."""
+    dry_run: bool = False
+    """Print the resolved settings and sizes without training."""
+    profile: bool = False
+    """Write a profiler trace of a few steps to the folder of the run."""
+    device_memory: str | None = None
+    """Refuse a run that needs more device memory, such as 80GiB; by default what the device
+    reports."""
+    log_to: tuple[Literal["wandb", "mlflow"], ...] = ()
+    """Services to log to, besides log.jsonl and TensorBoard files; each needs the extra of its
+    name."""
+    coordinator: str | None = None
+    """HOST:PORT of process 0, for runs of several processes; SLURM, Open MPI and GKE set it."""
+    num_processes: int | None = None
+    """Number of processes of the run; 1 trains alone, even under a launcher."""
+    process_id: int | None = None
+    """Index of this process, from 0."""
+    peer_timeout: int = 30
+    """Seconds after which a process that does not respond ends the run."""
+    settings: OmitArgPrefixes[Config] = dataclasses.field(default_factory=Config)
+    """Settings of the run."""
+
+    def __call__(self) -> None:
+        """Runs the verb."""
+        from snm.distributed.launch import Meeting, process_group
+        from snm.system.cache_folder import keep_programs
+
+        keep_programs()
+        meeting = Meeting(self.coordinator, self.num_processes, self.process_id, self.peer_timeout)
+        with process_group(meeting):
+            run_training(self)
+
+
+def run_training(command: Train) -> None:
+    """Trains with a progress bar, and prints the metrics on the test points.
+
+    If there are several processes, only the first prints.
+
+    Raises:
+      InputError: data, settings or a folder that cannot be used.
+    """
+    from snm.distributed.dataset import load_together
+    from snm.distributed.processes import first
+    from snm.runs.trackers import check_trackers, tracked
+    from snm.system.terminal import console, progress_bar, waiting
+
+    console.quiet = not first()
+    command.settings.check()  # before the data are read, which may take long
+    check_trackers(command.log_to)
+
+    with waiting(f"reading {command.data}"):
+        dataset = load_together(command.data)
+    if command.dry_run:
+        _print_settings(dataset, command.settings)
+        return
+
+    from snm.config.resolve import resolve
+    from snm.planning.fit_check import refuse_what_cannot_fit
+    from snm.trainer.training import resolved_training
+
+    with waiting("planning"):
+        config = resolve(command.settings, dataset)
+        refuse_what_cannot_fit(dataset, config, command.device_memory)
+    with progress_bar() as bar, _stop_wished() as stop:
+        events = resolved_training(
+            dataset,
+            config,
+            command.run_dir,
+            source=command.data,  # as typed, so that `evaluate` finds the data again
+            warm_start=command.warm_start,
+            profile=command.profile,
+            stop=stop,
+        )
+        display = _Display(bar)
+        for event in tracked(events, command.log_to if first() else (), command.run_dir):
+            display.show(event)
+    _print_result(display.result, dataset.name, command.run_dir)
+
+
+class _Display:
+    """Shows the events of a run: a progress bar, and lines that stay."""
+
+    def __init__(self, bar: Progress):
+        self.result: dict[str, Any] = {}
+        self._bar, self._task = bar, bar.add_task("", visible=False)
+        self._total = self._per_epoch = self._points = 0
+        self._losses: list[float] = []
+        self._clock = time.perf_counter()
+
+    def show(self, event: Any) -> None:
+        """Shows one event, and keeps the result of the last."""
+        from snm.runs.events import Evaluated, Finished, Noted, Skipped, Started, Stepped
+
+        match event:
+            case Started():
+                self._start(event)
+            case Stepped():
+                self._step(event)
+            case Evaluated():
+                shown = "  ".join(
+                    f"{name} {event.metrics[name]:.2f}"
+                    for name in ("P@1", "P@3", "P@5")
+                    if name in event.metrics
+                )
+                self._print(f"step {event.step:>7}   validation {shown}", event.best)
+            case Noted():
+                self._bar.console.print(event.text, soft_wrap=True)
+            case Skipped():
+                self._print(f"step {event.step} skipped: {event.tensor} not finite")
+            case Finished():
+                self.result = event.result
+
+    def _print(self, text: str, best: bool = False) -> None:
+        self._bar.console.print(text + "  best" * best)
+
+    def _start(self, event: Any) -> None:
+        self._total, self._per_epoch = event.last_step, event.steps_per_epoch
+        self._clock, self._points = time.perf_counter(), 0
+        self._task = self._bar.add_task(event.phase, total=self._total, completed=event.step)
+        if event.phase != "train":
+            self._print(event.phase)
+        if event.step:
+            self._print(f"{event.phase}: going on from step {event.step} of {self._total}")
+
+    def _step(self, event: Any) -> None:
+        self._points += event.points
+        if not math.isnan(event.loss):  # all of its steps were skipped
+            self._losses.append(event.loss)
+        rate = self._points / (time.perf_counter() - self._clock)
+        epoch = -(-event.step // self._per_epoch)
+        text = f"epoch {epoch} loss {event.loss:.4f} {rate:,.0f}/s"
+        self._bar.update(self._task, completed=event.step, description=text)
+        if event.step % self._per_epoch == 0:
+            mean = sum(self._losses) / len(self._losses) if self._losses else math.nan
+            self._print(
+                f"epoch {epoch:>3} of {self._total / self._per_epoch:.0f}   loss {mean:8.4f}   "
+                f"{rate:9,.0f} examples/s"
+            )
+            self._losses.clear()
+
+
+def _print_result(result: dict[str, Any], name: str, run_dir: Path) -> None:
+    from snm.cli.evaluate import print_metrics
+    from snm.system.terminal import console, say
+
+    if result["metrics"]:
+        print_metrics(result, f"{name}: test points")
+    else:
+        console.print("no test points, so nothing was evaluated")
+    say(
+        f"{result['epochs']:.4g} epochs in {result['seconds']:.1f} s "
+        f"({result['examples_per_second']:,.0f} examples/s), "
+        f"{result['peak_memory_bytes'] / 2**20:,.0f} MiB of memory at the peak; "
+        f"written to {run_dir}"
+    )
+    if result.get("skipped_steps"):
+        say(f"{result['skipped_steps']} steps were skipped: loss or gradient not finite")
+
+
+@contextlib.contextmanager
+def _stop_wished() -> Iterator[Callable[[], bool]]:
+    from snm.system.signals import stop_wished
+    from snm.system.terminal import console
+
+    def first(signal: Any) -> None:
+        print(f"snm: {signal.name}: finishing the step and taking a checkpoint; "
+              "again stops at once", file=sys.stderr, flush=True)  # fmt: skip
+
+    def second() -> None:
+        console.show_cursor(True)  # the progress bar hides it
+        print("snm: error: stopped at once; the same command goes on from the last checkpoint",
+              file=sys.stderr, flush=True)  # fmt: skip
+
+    with stop_wished(first, second) as wished:
+        yield wished
+
+
+def _print_settings(dataset: Dataset, config: Config) -> None:
+    """What `--dry-run` prints."""
+    from rich.table import Table
+
+    from snm.config.resolve import resolve
+    from snm.system.terminal import console
+
+    resolved = resolve(config, dataset)
+    table = Table(title="settings", title_justify="left", show_header=False)
+    for name, value in dataclasses.asdict(resolved).items():
+        table.add_row(name, str(value))
+    console.print(table)
+    rows = dataset.train.num_features + dataset.train.num_labels
+    parameters = config.dim * (rows + (config.dim if config.encoder != "linear" else 0))
+    parameters *= resolved.members
+    held = round(dataset.train.num_points * config.validation_fraction)
+    steps = -(-(dataset.train.num_points - held) // config.batch_size)
+    console.print(
+        f"{parameters:,} parameters, {parameters * 4 / 2**20:,.0f} MiB; about {steps} steps an "
+        f"epoch, {steps * resolved.epochs * resolved.members} in all. "
+        "Nothing was trained (--dry-run)."
+    )

@@ -1,0 +1,68 @@
+"""Settings of one training on one data set: every `auto` has become a value."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import field
+from pathlib import Path
+from typing import Any, Literal
+
+from snm.config.settings import Config, read_config
+from snm.errors import InputError
+
+__all__ = ["RESOLVED", "ResolvedConfig", "read_resolved", "unresolved_values"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class ResolvedConfig(Config):
+    """Settings with a value wherever `Config` allows an `auto` that depends on the data.
+
+    `snm.config.resolve.resolve` makes them. `sampled` and `mined` may still be `all`, which stands
+    for all other labels and for all that are sampled.
+
+    `data_on`, `mesh` and `steps_per_dispatch` are as they were asked for. They describe the
+    machine, not the data: `snm.trainer.prepare.prepare` settles them in each process, since a run
+    may go on on another machine.
+    """
+
+    # `field()` takes the default of `Config` away: each must be given.
+    input_dropout: float = field()
+    score_scale: float = field()
+    learn_score_scale: bool = field()
+    sampled: int | Literal["all"] = field()
+    mined: int | Literal["all"] = field()
+    seen: Literal["keep", "drop"] = field()
+    members: int = field()
+    epochs: int = field()
+    learning_rate: float = field()
+
+
+RESOLVED = tuple(ResolvedConfig.__annotations__)
+"""The settings whose `auto` depends on the data."""
+
+# What runs did that are older than these settings.
+_BEFORE: dict[str, Any] = {"learn_score_scale": False, "members": 1, "seen": "keep"}
+
+
+def unresolved_values(config: Config) -> dict[str, Any]:
+    """The settings that resolving leaves as they are: all but `RESOLVED`."""
+    names = (one.name for one in dataclasses.fields(Config))
+    return {name: getattr(config, name) for name in names if name not in RESOLVED}
+
+
+def read_resolved(path: str | Path) -> ResolvedConfig:
+    """The settings of a run, from its `config.toml`.
+
+    A run may be older than a setting, whose default is `auto`; it gets what the run did.
+
+    Raises:
+      InputError: as `read_config`; or an `auto` in a setting that every run has a value of.
+    """
+    config = read_config(path)
+    values = {name: getattr(config, name) for name in RESOLVED}
+    for name, value in values.items():
+        if value == "auto":
+            if name not in _BEFORE:
+                raise InputError(f"{path}: {name}", "auto", "a value, as `snm train` writes it")
+            values[name] = _BEFORE[name]
+    return ResolvedConfig(**unresolved_values(config), **values)

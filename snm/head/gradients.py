@@ -1,0 +1,108 @@
+"""Mining and loss of a step: from scores to the gradient of the loss with respect to them."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from snm.head.by_threshold import by_threshold, every_score, mines_by_threshold
+from snm.head.mining import mine
+from snm.head.problem import Problem, ScoreGradients
+from snm.head.spec import HeadSpec
+from snm.losses.sampled import TermScores
+from snm.losses.sampled.protocol import Draw
+from snm.topk.search import MASKED
+
+__all__ = ["score_gradients"]
+
+
+def score_gradients(
+    spec: HeadSpec, problem: Problem, positive_scores: jax.Array, key: jax.Array | None
+) -> ScoreGradients:
+    """The loss of the mined negatives and its gradient.
+
+    The mined negatives are found in one of three ways. All give the same loss:
+
+    * by order: the k' best of each point, hardest first;
+    * by threshold: which scores are among the k' best, where their order does not matter;
+    * not at all, where every sampled negative enters a loss that has no dense form.
+    """
+    if _takes_whole_sample(spec, problem):
+        return _of_whole_sample(spec, problem, positive_scores)
+    if mines_by_threshold(spec, problem):
+        return by_threshold(spec, problem, positive_scores)
+    return _of_mined(spec, problem, positive_scores, key)
+
+
+def _takes_whole_sample(spec: HeadSpec, problem: Problem) -> bool:
+    loss = spec.head_loss
+    unordered = loss.per_list and not loss.needs_order and loss.dense is None
+    return unordered and spec.mined == spec.sampled and problem.shard.alone
+
+
+def _of_whole_sample(
+    spec: HeadSpec, problem: Problem, positive_scores: jax.Array
+) -> ScoreGradients:
+    """The loss of every sampled negative: nothing is sorted, and the gradient is a matrix."""
+
+    def loss_of(positive: jax.Array, negative: jax.Array) -> jax.Array:
+        return spec.head_loss.value(_terms(problem, positive, negative, negative > MASKED / 2))
+
+    value, (of_positive, of_scores) = jax.value_and_grad(loss_of, argnums=(0, 1))(
+        positive_scores, every_score(problem)
+    )
+    return ScoreGradients.of_all_slots(value, of_positive, of_scores)
+
+
+def _of_mined(
+    spec: HeadSpec, problem: Problem, positive_scores: jax.Array, key: jax.Array | None
+) -> ScoreGradients:
+    """The loss as a function of the positive and the mined scores, and of nothing else."""
+    best = mine(spec, problem)
+    loss, per_list = spec.head_loss, spec.head_loss.per_list
+
+    def loss_of(positive: jax.Array, mined: jax.Array) -> jax.Array:
+        slots, log_weights = best.slots, None
+        if not per_list and not problem.one_term_a_row:
+            mined, slots = mined[problem.term_rows], slots[problem.term_rows]
+        if loss.uses_log_weights and problem.log_weights is not None:
+            log_weights = problem.log_weights[slots]
+        where = _negatives(spec, problem, mined, slots)
+        return loss.value(_terms(problem, positive, mined, where, log_weights), _draw(problem, key))
+
+    value, (of_positive, of_mined) = jax.value_and_grad(loss_of, argnums=(0, 1))(
+        positive_scores, best.scores
+    )
+    of_mined = jnp.where(best.scores > MASKED / 2, of_mined, 0)
+    return ScoreGradients(value, of_positive, of_mined, best.slots)
+
+
+def _terms(
+    problem: Problem,
+    positive: jax.Array,
+    negative: jax.Array,
+    where: jax.Array,
+    log_weights: jax.Array | None = None,
+) -> TermScores:
+    weights = problem.terms.values
+    return TermScores(positive, problem.term_rows, weights, negative, where, log_weights)
+
+
+def _negatives(spec: HeadSpec, problem: Problem, mined: jax.Array, slots: jax.Array) -> jax.Array:
+    """Which of the mined are negatives of each term, or each list: bool, as `mined`."""
+    where = mined > MASKED / 2
+    if problem.excluded is not None:
+        where &= slots != problem.excluded[:, None]
+    if spec.head_loss.takes_ranks:  # the weights end after k' ranks
+        return where
+    # Of k' + 1 mined, a term that left none of them out keeps the k' hardest.
+    return where & (jnp.cumsum(where, axis=1) <= spec.mined)
+
+
+def _draw(problem: Problem, key: jax.Array | None) -> Draw | None:
+    """Draws for the terms of the whole batch, so that a sharded batch draws the same."""
+    if key is None:
+        return None
+    count = problem.terms.ids.shape[0] * problem.shard.data_parts
+    starts = problem.terms.starts
+    return lambda sample: problem.shard.own_draws(sample(key, (count,)), starts)

@@ -1,0 +1,221 @@
+"""BOWL and POWL as losses of the head: Algorithm 1 of Reddi et al. (2019)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from snm.losses.ordered import sampled_bowl, sampled_powl
+from snm.losses.rank_weights import RankWeights, subsample
+from snm.losses.reductions import weighed
+from snm.losses.sampled.protocol import (
+    DenseForm,
+    Draw,
+    HeadLoss,
+    LabelShards,
+    TermScores,
+    ThresholdForm,
+)
+from snm.losses.surrogates import Surrogate, hinge, surrogate_of
+
+__all__ = ["Bowl", "Powl", "RankSVM"]
+
+_ONE = RankWeights()
+
+
+@dataclasses.dataclass(frozen=True)
+class Bowl(HeadLoss):
+    """Binary ordered weighted loss: phi(v_y) + sum_j vartheta_j phi(-v_[j]) (Definition 4).
+
+    Attributes:
+      phi: surrogate of the 0/1 loss.
+      ranks: weights of the mined negatives by rank, and of all sampled ones.
+    """
+
+    phi: Surrogate = hinge
+    ranks: RankWeights = _ONE
+    name = "bowl"
+    ordered = takes_ranks = True
+    pairwise = False
+
+    def configured(self, settings: Any) -> Bowl:
+        """With the surrogate and the rank weights of a `HeadSpec`."""
+        return dataclasses.replace(self, phi=surrogate_of(settings), ranks=RankWeights.of(settings))
+
+    def margin(self, positive: jax.Array, negative: jax.Array) -> jax.Array:
+        """The margin of each negative [T, m], of which phi is taken."""
+        return -negative
+
+    @property
+    def needs_order(self) -> bool:
+        """Whether the ranks have different weights."""
+        return not self.ranks.equal_mined
+
+    @property
+    def dense_only(self) -> bool:
+        """Whether all sampled negatives weigh the same."""
+        return self.ranks.equal_sampled
+
+    @property
+    def dense(self) -> DenseForm | None:
+        """The tail: the weight that every sampled negative has."""
+        return _Dense(self, self.ranks.tail) if self.ranks.tail else None
+
+    @property
+    def threshold(self) -> ThresholdForm | None:
+        """Where all mined negatives have one weight and the others none."""
+        if self.needs_order or self.dense_only:
+            return None
+        return _Threshold(self, float(self.ranks.mined[0]))
+
+    def value(self, scores: TermScores, draw: Draw | None = None) -> jax.Array:
+        """The weighted sum of the terms' losses."""
+        vartheta = self.ranks.mined[: scores.negative.shape[1]]
+        values = (sampled_powl if self.pairwise else sampled_bowl)(
+            scores.positive,
+            scores.negative,
+            vartheta=self._drawn(draw, len(vartheta)) if self.ranks.draws else vartheta,
+            phi=self.phi,
+            where=scores.where,
+            reduce_fn=None,
+            presorted=True,
+        )
+        return jnp.sum(weighed(scores.weights, values))
+
+    def _drawn(self, draw: Draw | None, count: int) -> jax.Array:
+        """Weights [T, count] of ranks drawn with replacement in proportion to vartheta."""
+        if draw is None:
+            raise ValueError("update_head needs a key for vartheta='subsample'")
+        vartheta, draws = self.ranks.mined, self.ranks.draws
+        ranks = draw(lambda key, shape: subsample(key, vartheta, draws, shape)[0])
+        counts = jax.nn.one_hot(ranks, count, dtype=jnp.float32).sum(axis=-2)
+        return counts * np.float32(np.sum(vartheta, dtype=np.float64) / draws)
+
+
+@dataclasses.dataclass(frozen=True)
+class Powl(Bowl):
+    """Pairwise ordered weighted loss: sum_j vartheta_j phi(v_y - v_[j]) (Definition 3)."""
+
+    name = "powl"
+    pairwise = True
+
+    def margin(self, positive: jax.Array, negative: jax.Array) -> jax.Array:
+        """The margin of each (positive, negative) pair."""
+        return positive[:, None] - negative
+
+
+@dataclasses.dataclass(frozen=True)
+class RankSVM(Powl):
+    """RankSVM on two grades of relevance: its pairs are those of POWL, all of one weight."""
+
+    name = "ranksvm"
+    ordered = False  # as settings go: hinge and weights are fixed
+    listwise = True
+
+    def learning_rate(self, transformation: str) -> float:
+        """60: its scores have no multiplier."""
+        return 60.0
+
+
+@dataclasses.dataclass(frozen=True)
+class _Dense:
+    loss: Bowl
+    weight: float
+
+    @property
+    def reads_first(self) -> bool:
+        return self.loss.pairwise
+
+    def _values(self, positive: jax.Array, negative: jax.Array) -> jax.Array:
+        return self.weight * self.loss.phi(self.loss.margin(positive, negative))
+
+    def start(self, positive: jax.Array) -> jax.Array:
+        return jnp.zeros_like(positive)
+
+    def add(
+        self,
+        carry: jax.Array,
+        positive: jax.Array,
+        weights: jax.Array,
+        scores: jax.Array,
+        log_weights: jax.Array | None,
+    ) -> jax.Array:
+        """The gradient of the positives' scores, block by block."""
+        return carry + jax.grad(
+            lambda positive: jnp.sum(weights * jnp.sum(self._values(positive, scores), axis=1))
+        )(positive)
+
+    def finish(
+        self, carry: jax.Array, positive: jax.Array, weights: jax.Array, shards: LabelShards
+    ) -> tuple[jax.Array, jax.Array, None]:
+        return jnp.float32(0), shards.sum(carry), None
+
+    def block(
+        self,
+        context: None,
+        positive: jax.Array,
+        weights: jax.Array,
+        scores: jax.Array,
+        log_weights: jax.Array | None,
+    ) -> tuple[jax.Array, jax.Array]:
+        return jax.value_and_grad(
+            lambda negative: jnp.sum(weights[:, None] * self._values(positive, negative))
+        )(scores)
+
+    def bound(self, highest: jax.Array) -> jax.Array | None:
+        return None if self.loss.pairwise else self.weight * self.loss.phi(-highest)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Threshold:
+    loss: Bowl
+    weight: float
+
+    @property
+    def per_point(self) -> bool:
+        return not self.loss.pairwise
+
+    def row_sums(
+        self,
+        chosen: jax.Array,
+        scores: jax.Array,
+        positive: jax.Array | None,
+        log_weights: jax.Array | None,
+    ) -> jax.Array:
+        """The sum of the surrogate over the mined."""
+        values = chosen * self.loss.phi(self._margin(positive, scores))
+        return jnp.sum(jnp.where(chosen > 0, values, 0), axis=1)
+
+    def gradients(
+        self,
+        terms: TermScores,
+        chosen: jax.Array,
+        sums: jax.Array,
+        per_row: Callable[[jax.Array], jax.Array],
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        phi = self.loss.phi
+        slopes = _slope(phi, self._margin(terms.positive, terms.negative))
+        slopes = jnp.where(chosen > 0, chosen * slopes, 0)
+        weights = self.weight * per_row(terms.weights)
+        value = jnp.sum(weights * sums)
+        if self.loss.pairwise:
+            of_positive = weights * jnp.sum(slopes, axis=1)  # one term a point
+        else:
+            value += jnp.sum(weighed(terms.weights, phi(terms.positive)))
+            of_positive = weighed(terms.weights, _slope(phi, terms.positive))
+        return value, of_positive, -weights[:, None] * slopes
+
+    def _margin(self, positive: jax.Array | None, scores: jax.Array) -> jax.Array:
+        return self.loss.margin(
+            jnp.zeros(scores.shape[0]) if positive is None else positive, scores
+        )
+
+
+def _slope(phi: Surrogate, x: jax.Array) -> jax.Array:
+    """The derivative of phi at each x."""
+    return jax.jvp(phi, (x,), (jnp.ones_like(x),))[1]

@@ -1,0 +1,212 @@
+"""What the classification head asks of a loss.
+
+A training step scores the positives and a sample of negatives, mines the hardest, and passes their
+scores to a loss object. The object answers with a value that JAX differentiates. Two optional forms
+make it faster: a dense form, where every sampled negative has the same weight, and a threshold
+form, where the mined negatives have the same weight, so that their order does not matter.
+
+No object knows of labels, tables or devices; the scores arrive as arrays.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import jax
+
+__all__ = ["DenseForm", "Draw", "HeadLoss", "LabelShards", "TermScores", "ThresholdForm"]
+
+
+class TermScores(NamedTuple):
+    """The scores of the terms of a batch: each term is one positive label of one point.
+
+    Attributes:
+      positive: float32 [T], the score of each term's positive.
+      rows: int32 [T], non-decreasing: the point of the batch that each term belongs to.
+      weights: float32 [T], of each term in the loss; 0 marks padding.
+      negative: float32 [T, m], scores of the mined negatives, hardest first where the loss asks
+        for an order. For a loss of lists [n, m]: one row a point.
+      where: bool, the shape of `negative`: which of them are negatives.
+      log_weights: float32, the shape of `negative`, or None: the logQ correction of the sampler.
+    """
+
+    positive: jax.Array
+    rows: jax.Array
+    weights: jax.Array
+    negative: jax.Array
+    where: jax.Array
+    log_weights: jax.Array | None = None
+
+
+Draw = Callable[[Callable[[jax.Array, tuple[int, ...]], jax.Array]], jax.Array]
+"""Calls `sample(key, shape)` for all terms of the batch; returns the draws of this device's."""
+
+
+class LabelShards(Protocol):
+    """Collectives over the shards of the class table; the identity on one device."""
+
+    def sum(self, x: jax.Array) -> jax.Array:
+        """The sum over the shards."""
+
+    def max(self, x: jax.Array) -> jax.Array:
+        """The maximum over the shards."""
+
+
+class DenseForm(Protocol):
+    """A loss that every sampled negative enters with the same weight, taken in blocks of scores.
+
+    The step walks over the sample once to update the rows. Where the gradient of the positive
+    depends on the negatives, a walk that only reads comes first: `start`, then `add` for each
+    block, then `finish`.
+    """
+
+    @property
+    def reads_first(self) -> bool:
+        """Whether that first walk is needed."""
+
+    def start(self, positive: jax.Array) -> jax.Array:
+        """The carry [T] of the first walk."""
+
+    def add(
+        self,
+        carry: jax.Array,
+        positive: jax.Array,
+        weights: jax.Array,
+        scores: jax.Array,
+        log_weights: jax.Array | None,
+    ) -> jax.Array:
+        """The carry after a block: `scores` float32 [T, size], `log_weights` [size] or None."""
+
+    def finish(
+        self, carry: jax.Array, positive: jax.Array, weights: jax.Array, shards: LabelShards
+    ) -> tuple[jax.Array, jax.Array, Any]:
+        """Loss so far (scalar), gradient [T] of the positives' scores, what `block` needs of it."""
+
+    def block(
+        self,
+        context: Any,
+        positive: jax.Array,
+        weights: jax.Array,
+        scores: jax.Array,
+        log_weights: jax.Array | None,
+    ) -> tuple[jax.Array, jax.Array]:
+        """Loss (scalar) and gradient [T, size] of a block of scores."""
+
+    def bound(self, highest: jax.Array) -> jax.Array | None:
+        """At least the loss of one negative whose score is at most `highest`.
+
+        The step asks before it writes a row, to know that the loss will be finite. None where the
+        loss is known by then.
+        """
+
+
+class ThresholdForm(Protocol):
+    """A loss whose mined negatives all have the same weight, given as a mask of the scores."""
+
+    @property
+    def per_point(self) -> bool:
+        """Whether the gradients that the terms of a point give to a score differ by a factor only.
+
+        Otherwise each point must have one term.
+        """
+
+    def row_sums(
+        self,
+        chosen: jax.Array,
+        scores: jax.Array,
+        positive: jax.Array | None,
+        log_weights: jax.Array | None,
+    ) -> jax.Array:
+        """What the loss needs of each row: float32 [n].
+
+        Args:
+          chosen: float32 [n, S], 1 for mined scores, 0 for others, a share for ties.
+          scores: float32 [n, S].
+          positive: float32 [n], where each point has one term; None elsewhere.
+          log_weights: float32 [S] or None.
+        """
+
+    def gradients(
+        self,
+        terms: TermScores,
+        chosen: jax.Array,
+        sums: jax.Array,
+        per_row: Callable[[jax.Array], jax.Array],
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Loss (scalar), gradients [T] of the positives' and [n, S] of the negatives' scores.
+
+        Args:
+          terms: with `negative` [n, S], the scores of all slots, and `log_weights` [S] or None.
+          chosen: as in `row_sums`.
+          sums: what `row_sums` returned.
+          per_row: adds up values [T] of the terms of each point: [n].
+        """
+
+
+class HeadLoss(abc.ABC):
+    """A loss that the head can train; hashable, static under `jax.jit`.
+
+    A loss needs a `name` and a `value`. The rest has defaults, which fit a loss of single terms
+    that mines its negatives and has no parameters.
+
+    Attributes:
+      name: as on the command line.
+      ordered: whether it takes a surrogate and weights over ranks from the settings (POWL, BOWL).
+      listwise: whether it is a learning-to-rank loss, whose unit is the list of a point.
+      per_list: whether the step passes scores list by list, negatives [n, m] (see `TermScores`).
+      uses_log_weights: whether it adds the logQ correction of a sampler to negatives' scores.
+      takes_temperature: whether it divides scores by `--temperature`.
+      takes_ranks: whether its weights end after k' ranks of unmasked negatives. If not, the step
+        masks those past k'.
+    """
+
+    name: str
+    ordered = listwise = per_list = uses_log_weights = takes_temperature = takes_ranks = False
+
+    @abc.abstractmethod
+    def value(self, scores: TermScores, draw: Draw | None = None) -> jax.Array:
+        """The weighted sum over the terms (or lists) on their mined negatives: float32 scalar.
+
+        Args:
+          scores: of the terms.
+          draw: random draws, for a loss that asks for them.
+        """
+
+    def configured(self, settings: Any) -> HeadLoss:
+        """This loss with the parameters of a `HeadSpec`, of which it reads what it knows."""
+        return self
+
+    def takes_exponentials(self, transformation: str) -> bool:
+        """Whether exponentials of scores are taken, so that their multiplier is a sharpness."""
+        return False
+
+    def learning_rate(self, transformation: str) -> float:
+        """The rate of `--learning-rate auto`."""
+        return 20.0
+
+    @property
+    def transforms(self) -> bool:
+        """Whether it applies `--transformation` to scores."""
+        return False
+
+    @property
+    def needs_order(self) -> bool:
+        """Whether the mined negatives must come hardest first."""
+        return False
+
+    @property
+    def dense_only(self) -> bool:
+        """Whether the dense form is all there is: every sampled negative has one weight."""
+        return False
+
+    @property
+    def dense(self) -> DenseForm | None:
+        """The part of the loss that all sampled negatives enter with one weight."""
+        return None
+
+    @property
+    def threshold(self) -> ThresholdForm | None:
+        """The form for mined negatives of one weight, or None."""
+        return None

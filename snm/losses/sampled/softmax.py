@@ -1,0 +1,156 @@
+"""Sampled softmax cross-entropy as a loss of the head."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from snm.losses.reductions import MASKED, weighed
+from snm.losses.sampled.protocol import (
+    DenseForm,
+    Draw,
+    HeadLoss,
+    LabelShards,
+    TermScores,
+    ThresholdForm,
+)
+from snm.losses.softmax import sampled_softmax
+
+__all__ = ["Softmax"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Softmax(HeadLoss):
+    """Softmax cross-entropy of each term against its negatives; see `losses.sampled_softmax`.
+
+    Attributes:
+      mines_all: whether all sampled negatives enter the loss.
+    """
+
+    mines_all: bool = False
+    name = "softmax"
+    uses_log_weights = True
+
+    def configured(self, settings: Any) -> Softmax:
+        """With k' and B of a `HeadSpec`."""
+        return Softmax(mines_all=settings.mined == settings.sampled)
+
+    def takes_exponentials(self, transformation: str) -> bool:
+        """It does."""
+        return True
+
+    @property
+    def dense_only(self) -> bool:
+        """Whether nothing is mined."""
+        return self.mines_all
+
+    @property
+    def dense(self) -> DenseForm | None:
+        """The partition function in blocks."""
+        return _Dense() if self.mines_all else None
+
+    @property
+    def threshold(self) -> ThresholdForm | None:
+        """The logarithm of the sum over the mined."""
+        return None if self.mines_all else _Threshold()
+
+    def value(self, scores: TermScores, draw: Draw | None = None) -> jax.Array:
+        """The weighted sum of the terms' cross-entropies."""
+        values = sampled_softmax(
+            scores.positive,
+            scores.negative,
+            where=scores.where,
+            log_weights=scores.log_weights,
+            reduce_fn=None,
+        )
+        return jnp.sum(weighed(scores.weights, values))
+
+
+class _Dense:
+    reads_first = True
+
+    def start(self, positive: jax.Array) -> jax.Array:
+        return jnp.full(positive.shape, MASKED)
+
+    def add(
+        self,
+        carry: jax.Array,
+        positive: jax.Array,
+        weights: jax.Array,
+        scores: jax.Array,
+        log_weights: jax.Array | None,
+    ) -> jax.Array:
+        return jnp.logaddexp(carry, jax.nn.logsumexp(_logits(scores, log_weights), axis=1))
+
+    def finish(
+        self, carry: jax.Array, positive: jax.Array, weights: jax.Array, shards: LabelShards
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        top = shards.max(carry)
+        rivals = top + jnp.log(shards.sum(jnp.exp(carry - top)))
+        log_partition = jnp.logaddexp(positive, rivals)
+        loss = jnp.sum(weights * (log_partition - positive))
+        return loss, weights * jnp.expm1(positive - log_partition), log_partition
+
+    def block(
+        self,
+        context: jax.Array,
+        positive: jax.Array,
+        weights: jax.Array,
+        scores: jax.Array,
+        log_weights: jax.Array | None,
+    ) -> tuple[jax.Array, jax.Array]:
+        logits = _logits(scores, log_weights) - context[:, None]
+        return jnp.float32(0), weights[:, None] * jnp.exp(logits)
+
+    def bound(self, highest: jax.Array) -> None:
+        return None
+
+
+class _Threshold:
+    per_point = True
+
+    def row_sums(
+        self,
+        chosen: jax.Array,
+        scores: jax.Array,
+        positive: jax.Array | None,
+        log_weights: jax.Array | None,
+    ) -> jax.Array:
+        """The logarithm of the sum of exponentials; MASKED where a point has no negative."""
+        logits = _logits(scores, log_weights)
+        shift = jnp.max(jnp.where(chosen > 0, logits, MASKED), axis=1)
+        some = shift > MASKED / 2
+        shift = jnp.where(some, shift, 0)
+        terms = jnp.where(chosen > 0, chosen * jnp.exp(logits - shift[:, None]), 0)
+        total = jnp.sum(terms, axis=1)
+        return jnp.where(some, shift + jnp.log(jnp.where(some, total, 1)), MASKED)
+
+    def gradients(
+        self,
+        terms: TermScores,
+        chosen: jax.Array,
+        sums: jax.Array,
+        per_row: Callable[[jax.Array], jax.Array],
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        # A point's negatives are the same for all of its terms. So are their gradients but for a
+        # factor: the terms' weights times the probability that each term gives to the negatives.
+        def cross_entropy(positive: jax.Array, rivals: jax.Array) -> jax.Array:
+            margin = rivals[terms.rows] - positive
+            some = rivals[terms.rows] > MASKED / 2
+            return jnp.sum(weighed(terms.weights, jnp.where(some, jax.nn.softplus(margin), 0)))
+
+        value, (of_positive, of_rivals) = jax.value_and_grad(cross_entropy, argnums=(0, 1))(
+            terms.positive, sums
+        )
+        shift = jnp.where(sums > MASKED / 2, sums, 0)
+        logits = _logits(terms.negative, terms.log_weights)
+        mass = jnp.exp(jnp.minimum(logits - shift[:, None], 0))
+        return value, of_positive, of_rivals[:, None] * jnp.where(chosen > 0, chosen * mass, 0)
+
+
+def _logits(scores: jax.Array, log_weights: jax.Array | None) -> jax.Array:
+    return scores if log_weights is None else scores + log_weights[None, :]

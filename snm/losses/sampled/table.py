@@ -1,0 +1,15 @@
+"""The losses of the head by name."""
+
+from __future__ import annotations
+
+from snm.losses.sampled.listwise import LISTS
+from snm.losses.sampled.ordered import Bowl, Powl, RankSVM
+from snm.losses.sampled.protocol import HeadLoss
+from snm.losses.sampled.softmax import Softmax
+
+__all__ = ["LOSSES"]
+
+_ALL: tuple[HeadLoss, ...] = (Bowl(), Powl(), Softmax(), *LISTS, RankSVM())
+
+LOSSES: dict[str, HeadLoss] = {loss.name: loss for loss in _ALL}
+"""Name on the command line -> loss, with its default parameters."""

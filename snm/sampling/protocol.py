@@ -1,0 +1,90 @@
+"""What a sampler is: one object that draws the negatives of every step of a run."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from snm.sampling.sample import Array, Sample
+
+__all__ = ["Sampler", "SamplerInputs"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class SamplerInputs:
+    """What a sampler may use of a run. It is built once, from these.
+
+    Attributes:
+      num_labels: K.
+      size: S, slots of a sample: B + 1, one for the positive that a term leaves out.
+      seed: the seed of the run, >= 0.
+      num_points: training points with a label.
+      batch_size: points of a batch.
+      label_frequency: int [K], training points that carry each label; None unless the sampler's
+        `needs_label_frequency` is True.
+      frequency_power: the setting of that name.
+    """
+
+    num_labels: int
+    size: int
+    seed: int
+    num_points: int
+    batch_size: int
+    label_frequency: np.ndarray[Any, Any] | None = None
+    frequency_power: float = 0.75
+
+    @property
+    def frequency(self) -> np.ndarray[Any, Any]:
+        """`label_frequency`, int [K].
+
+        Raises:
+          ValueError: it is None.
+        """
+        if self.label_frequency is None:
+            raise ValueError("this sampler needs label_frequency, int [num_labels]; found None")
+        return self.label_frequency
+
+
+class Sampler(Protocol):
+    """Draws the labels that a batch is scored against.
+
+    Implementations are frozen. A draw is a function of the object, the step and the positives
+    alone. `snm.sampling.samplers.SAMPLERS` holds the classes by name.
+
+    Attributes:
+      needs_label_frequency: whether `build` reads `SamplerInputs.label_frequency`.
+      needs_batch_positives: whether a draw reads the positives of the whole batch; if False, it
+        gets None for them.
+    """
+
+    needs_label_frequency: ClassVar[bool]
+    needs_batch_positives: ClassVar[bool]
+
+    @classmethod
+    def build(cls, inputs: SamplerInputs) -> Sampler:
+        """The sampler of a run. May take O(K) time."""
+        ...
+
+    def on_host(self, step: int, positives: np.ndarray[Any, Any] | None) -> Sample:
+        """Draws with NumPy, in time that does not grow with K.
+
+        Args:
+          step: the training step, >= 0.
+          positives: int32 [T], positives of the batch, K in places of padding; or None.
+
+        Returns:
+          A sample of NumPy arrays. The number of slots depends on the shape of `positives` alone.
+        """
+        ...
+
+    @property
+    def on_device(self) -> Callable[[Array, Array | None], Sample] | None:
+        """`on_host` in JAX, traced inside the compiled step; None if there is only the host's.
+
+        A run whose training set is on the device draws with it, and needs no sample of the host.
+        It may follow another random stream, by the same law.
+        """
+        ...

@@ -1,0 +1,94 @@
+"""The set-up of a training: resolved settings and points -> mesh, model, batches, stages of k'.
+
+`snm train`, `snm plan` and the estimator all set up here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+from numpy.typing import NDArray
+
+from snm.batches.build import source_of
+from snm.batches.source import Source
+from snm.config.resolved import ResolvedConfig
+from snm.data.dataset import Points
+from snm.data.weighting import Weighting
+from snm.distributed.mesh import make_mesh
+from snm.head.spec import HeadSpec
+from snm.model.from_config import head_stages, make_model
+from snm.model.model import Model
+
+__all__ = ["Prepared", "prepare", "steps_per_dispatch"]
+
+_CPU_STEPS = 1  # more gained nothing on a CPU, and a shorter last dispatch is compiled apart
+_ACCELERATOR_STEPS = 32  # a step takes less time there than a word with the host
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Prepared:
+    """What the training of one member on one set of points consists of.
+
+    Attributes:
+      config: the settings.
+      mesh: the devices, or None for one.
+      source: the batches.
+      model: with the last k' of the run; its rates fall over `total_steps`.
+      stages: the first step of each k', and the head with that k'.
+      total_steps: `config.epochs` passes over the points.
+      steps_per_dispatch: steps that the device runs between two exchanges with the host.
+    """
+
+    config: ResolvedConfig
+    mesh: Mesh | None
+    source: Source
+    model: Model
+    stages: list[tuple[int, HeadSpec]]
+    total_steps: int
+    steps_per_dispatch: int
+
+
+def prepare(
+    config: ResolvedConfig,
+    points: Points,
+    weighting: Weighting,
+    rows: NDArray[np.int64] | None = None,
+    *,
+    one_device: bool = False,
+) -> Prepared:
+    """Sets up the training of one member.
+
+    Args:
+      config: the settings; `seed` is that of the member.
+      points: n points, as in the files.
+      weighting: of features, fitted.
+      rows: int64 [m], ascending, the points to train on; None is all.
+      one_device: train on this process's first device, whatever `config.mesh` says.
+
+    Raises:
+      InputError: a mesh that these devices, labels or batches do not allow.
+    """
+    num_labels = points.num_labels
+    mesh = None if one_device else make_mesh(config.mesh, num_labels, config.batch_size)
+    model = make_model(config, points.num_features, num_labels, total_steps=1)
+    source = source_of(config, model.head, points, rows, weighting, mesh)
+    total_steps = config.epochs * source.steps_per_epoch
+    if config.schedule != "constant":  # which does not use it: one program serves any number
+        model = dataclasses.replace(model, total_steps=total_steps)
+    return Prepared(
+        config=config,
+        mesh=mesh,
+        source=source,
+        model=model,
+        stages=head_stages(config, num_labels, total_steps),
+        total_steps=total_steps,
+        steps_per_dispatch=config.steps_per_dispatch or steps_per_dispatch(),
+    )
+
+
+def steps_per_dispatch() -> int:
+    """Steps between two exchanges with the host, where the settings leave the number open."""
+    return _CPU_STEPS if jax.default_backend() == "cpu" else _ACCELERATOR_STEPS

@@ -1,0 +1,78 @@
+"""One entry of the table makes a verb: its subcommand, its help, its line and its hints."""
+
+import dataclasses
+import re
+import shlex
+
+import pytest
+from command_line import call, refused
+from tyro.conf import Positional
+
+from snm.cli import table
+from snm.cli.main import main, parse
+from snm.cli.table import GROUPS, VERBS, Verb, find, options, overview
+from snm.config.settings import preset
+
+
+def help_of(words, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([*words.split(), "--help"])
+    assert not stop.value.code
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.words)
+def test_the_help_of_a_verb_has_examples_that_parse(verb, capsys):
+    shown = help_of(verb.words, capsys)
+    assert "For example:" in shown
+    own = 0
+    for line in re.findall(r"^ *(?:srun )?snm (\w.*)$", verb.kind.__doc__, re.MULTILINE):
+        words = shlex.split(line)
+        found = find(words)
+        assert found is not None and type(parse(words)) is found.kind, line
+        own += found is verb
+    assert own
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.words)
+def test_hints_know_the_options_of_the_parser(verb, capsys):
+    lines = re.findall(r"^[│ ] (-.*?)(?:  |$)", help_of(verb.words, capsys), re.MULTILINE)
+    shown = {word for line in lines for word in re.findall(r"--[a-z][a-z-]*", line)}
+    assert shown - {"--help"} == set(options(verb.kind))
+
+
+def test_the_overview_has_a_line_for_each_verb(capsys):
+    shown = help_of("", capsys)
+    for verb in VERBS:
+        assert re.search(rf"^  snm {re.escape(verb.words)} .*{re.escape(verb.about)}$", shown,
+                         re.MULTILINE), verb  # fmt: skip
+        assert verb.words.split()[0] in GROUPS or f"• {verb.words}" in shown
+    assert max(map(len, overview().splitlines())) <= 100
+    assert len({verb.words for verb in VERBS}) == len(VERBS)
+
+
+def test_settings_start_at_the_preset_and_the_file(tmp_path):
+    file = tmp_path / "settings.toml"
+    file.write_text("epochs = 2\ndim = 7\n")
+    words = ["train", "x", "--run-dir=r", "--preset=paper", f"--config={file}", "--dim", "9"]
+    assert parse(words).settings == dataclasses.replace(preset("paper"), epochs=2, dim=9)
+    assert parse(["plan", "x"]).settings == preset("default")
+
+
+def test_a_new_verb_is_one_entry(monkeypatch, capsys):
+    @dataclasses.dataclass
+    class Greet:
+        """Greet somebody."""
+
+        name: Positional[str]
+        loudly: bool = False
+
+        def __call__(self):
+            print(self.name.upper() if self.loudly else self.name)
+
+    monkeypatch.setattr(table, "VERBS", (*VERBS, Verb("greet", Greet, "NAME", "say a name")))
+    call("greet", "you", "--loudly")
+    assert capsys.readouterr().out == "YOU\n"
+    assert "snm greet NAME" in help_of("", capsys) and "Greet somebody." in help_of("greet", capsys)
+    assert refused(capsys, "gret", "you").endswith("for example greet")
+    assert refused(capsys, "greet", "you", "--loud").endswith("for example --loudly")

@@ -1,0 +1,107 @@
+"""Resolved settings: no `auto` is left in them, and the files of older runs give them too."""
+
+import dataclasses
+import json
+from typing import get_args, get_type_hints
+
+import pytest
+import tiny
+
+import snm
+from snm.config.resolve import resolve
+from snm.config.resolved import RESOLVED, ResolvedConfig, read_resolved
+from snm.config.settings import Config, preset, write_config
+from snm.errors import InputError
+
+# Devices decide it, in each process that trains.
+OF_DEVICES = {"data_on"}
+
+
+def words(hint):
+    """All literals of an annotation, those of unions too."""
+    return [hint] if not get_args(hint) else [word for arg in get_args(hint) for word in words(arg)]
+
+
+def test_no_type_allows_auto():
+    of = {
+        kind: {name for name, hint in get_type_hints(kind).items() if "auto" in words(hint)}
+        for kind in (Config, ResolvedConfig)
+    }
+    assert of[ResolvedConfig] == OF_DEVICES
+    assert of[Config] == OF_DEVICES | set(RESOLVED)
+    assert [f.name for f in dataclasses.fields(ResolvedConfig)] == [
+        f.name for f in dataclasses.fields(Config)
+    ]  # the order of the lines in config.toml
+    with pytest.raises(TypeError, match="9 required keyword-only arguments"):
+        ResolvedConfig()
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return tiny.dataset(tmp_path_factory.mktemp("data") / "tiny")
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        preset("default"),
+        preset("paper"),
+        tiny.CONFIG,
+        dataclasses.replace(preset("default"), loss="bowl", members=2),
+        dataclasses.replace(preset("default"), loss="rankcosine", sampled="all"),
+        dataclasses.replace(preset("default"), sampler="in-batch", batch_size=8),
+        dataclasses.replace(preset("paper"), mined="auto", score_scale="auto", seen="auto"),
+    ],
+)
+def test_no_value_is_auto(config, data, tmp_path):
+    found = resolve(config, data)
+    assert type(found) is ResolvedConfig
+    values = dataclasses.asdict(found)
+    assert {name for name, value in values.items() if value == "auto"} <= OF_DEVICES
+    for name in RESOLVED:
+        if getattr(config, name) != "auto" and (name, config.sampler) != ("sampled", "in-batch"):
+            # The k' of a preset may be more than there are labels to mine.
+            assert values[name] == getattr(config, name) or (name, values[name]) == ("mined", "all")
+    assert resolve(found, data) == found
+    # Through the file of a run, and through the task of a comparison.
+    write_config(tmp_path / "config.toml", found)
+    read = read_resolved(tmp_path / "config.toml")
+    assert type(read) is ResolvedConfig and read == found
+    assert snm.read_config(tmp_path / "config.toml") == found
+    assert ResolvedConfig(**json.loads(json.dumps(values))) == found
+
+
+def test_resolved_settings_equal_those_that_they_replace(data):
+    found = resolve(tiny.CONFIG, data)
+    plain = Config(**dataclasses.asdict(found))
+    assert found == plain and plain == found and hash(found) == hash(plain)
+    other = dataclasses.replace(found, dim=9)
+    assert type(other) is ResolvedConfig and other != found and other != plain
+    assert found != "settings"
+
+
+def test_a_run_that_is_older_than_a_setting_gets_what_it_did(data, tmp_path):
+    path = tmp_path / "config.toml"
+    write_config(path, resolve(tiny.CONFIG, data))
+    late = ("members", "seen", "learn_score_scale")
+    lines = [line for line in path.read_text().splitlines() if line.split(" = ")[0] not in late]
+    path.write_text("\n".join([*lines, 'seen = "auto"']))
+    found = read_resolved(path)
+    assert (found.members, found.seen, found.learn_score_scale) == (1, "keep", False)
+    path.write_text("\n".join(line for line in lines if not line.startswith("sampled")))
+    with pytest.raises(InputError, match="sampled: found auto, expected a value, as `snm train`"):
+        read_resolved(path)
+
+
+def test_an_older_run_loads_and_goes_on(data, tmp_path):
+    run = tmp_path / "run"
+    config = dataclasses.replace(tiny.CONFIG, epochs=1)
+    assert resolve(config, data).learn_score_scale is False
+    snm.train(data, config, run)
+    late = ("members", "seen", "learn_score_scale")
+    text = (run / "config.toml").read_text()
+    lines = [line for line in text.splitlines() if line.split(" = ")[0] not in late]
+    (run / "config.toml").write_text("\n".join([*lines, 'seen = "auto"']))
+    assert len(snm.load(run).predict(data.test.features, 2)[0]) == tiny.TEST_POINTS
+    assert snm.train(data, dataclasses.replace(config, epochs=2), run)["epochs"] == 2
+    assert (run / "config.toml").read_text() == text.replace("epochs = 1", "epochs = 2")

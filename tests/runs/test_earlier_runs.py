@@ -1,0 +1,50 @@
+"""Runs of version 0.1.0, from before the packages, load and go on.
+
+The archive has a finished run (two members, Adagrad, two epochs) and one that was stopped at step 8
+of 12, each with what the old code answers for the test points: of the second, after its last step.
+Both are of the tiny data set.
+"""
+
+import dataclasses
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny
+
+import snm
+
+ARCHIVE = Path(__file__).parent / "fixtures" / "runs-0.1.0.zip"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("earlier")
+    with zipfile.ZipFile(ARCHIVE) as archive:
+        archive.extractall(place)
+    tiny.write(place / "data", names=True)
+    return place
+
+
+def check_answers(folder, run):
+    """The same labels, and scores but for rounding: other processors add up in another order."""
+    expected = np.load(folder / run / "expected.npz")
+    test = snm.load_data(folder / "data").test
+    labels, scores = snm.load(folder / run).predict(test.features, 5)
+    np.testing.assert_array_equal(labels, expected["labels"])
+    np.testing.assert_allclose(scores, expected["scores"], rtol=1e-4, atol=1e-4)
+
+
+def test_a_finished_run_answers_as_it_did(folder):
+    check_answers(folder, "finished")
+    found = snm.evaluate(folder / "finished", data=folder / "data")["metrics"]
+    assert (found["P@1"], found["P@5"]) == (80.0, pytest.approx(31.0))
+
+
+def test_an_interrupted_run_goes_on_to_the_same_end(folder):
+    config = dataclasses.replace(tiny.CONFIG, epochs=3, seed=3)
+    events = list(snm.training(folder / "data", config, folder / "interrupted"))
+    started = next(event for event in events if type(event).__name__ == "Started")
+    assert (started.step, started.last_step) == (8, 12)
+    check_answers(folder, "interrupted")

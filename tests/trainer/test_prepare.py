@@ -1,0 +1,113 @@
+"""The set-up of a training: made once, and the same for runs, plans and the estimator."""
+
+import dataclasses
+import sys
+
+import jax
+import numpy as np
+import pytest
+import tiny
+
+import snm
+from snm.cli.main import main
+from snm.config import resolve as module
+from snm.config.resolve import resolve
+from snm.data.weighting import Weighting
+from snm.estimator.fit import MemberFit
+from snm.model.from_config import head_stages, make_model
+from snm.planning.forecast import forecast
+from snm.runs.folder import RunFolder
+from snm.trainer.phase import PhaseRun, first_phase
+from snm.trainer.prepare import prepare
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny.write(tmp_path_factory.mktemp("data") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def data(folder):
+    return snm.load_data(folder)
+
+
+def batches(source):
+    return jax.tree.leaves(source.stack(0, source.steps_per_epoch))
+
+
+@pytest.mark.parametrize("schedule", ["constant", "linear"])
+def test_runs_plans_and_the_estimator_have_one_set_up(schedule, data, tmp_path):
+    asked = dataclasses.replace(tiny.CONFIG, schedule=schedule, mined_start="all")
+    config = resolve(asked, data)
+    weighting = Weighting.fit(config.weighting, data.train.features)
+    expected = prepare(config, data.train, weighting)
+    assert expected.mesh is None and expected.steps_per_dispatch == 2
+    assert expected.total_steps == 3 * 4  # epochs, steps of 16 of 60 points
+    rates_fall_over = 1 if schedule == "constant" else 12
+    assert expected.model == make_model(config, tiny.FEATURES, tiny.LABELS, rates_fall_over)
+    assert expected.stages == head_stages(config, tiny.LABELS, 12)
+    assert [spec.mined for _, spec in expected.stages] == [8, 4, 3]
+
+    phase = PhaseRun(RunFolder(tmp_path / "run"), config, data, weighting,
+                     first_phase(config, data), None)  # fmt: skip
+    fit = MemberFit(config, data.train, weighting, None)
+    _, programs = forecast(data, config)
+    assert (phase.last_step, fit.num_steps) == (12, 12)
+    for found in (phase._prepared, fit._prepared):
+        assert (found.model, found.stages) == (expected.model, expected.stages)
+    # A plan compiles the first stage, whose k' is the largest.
+    assert programs.model == dataclasses.replace(expected.model, head=expected.stages[0][1])
+    for source in (phase.source, fit._prepared.source, programs.source):
+        for mine, theirs in zip(batches(source), batches(expected.source), strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+
+
+def test_some_rows_one_device_and_a_mesh(data):
+    config = resolve(dataclasses.replace(tiny.CONFIG, mesh="data=2,label=4"), data)
+    weighting = Weighting.fit("none", data.train.features)
+    found = prepare(config, data.train, weighting, np.arange(20))
+    assert found.mesh.size == 8 and found.source.num_points == 20
+    assert found.total_steps == 3 * 2
+    assert prepare(config, data.train, weighting, one_device=True).mesh is None
+    open_ = dataclasses.replace(config, mesh="", steps_per_dispatch=0)
+    assert prepare(open_, data.train, weighting).steps_per_dispatch == 1  # of a CPU
+
+
+@pytest.fixture
+def resolved(monkeypatch):
+    """The settings that `resolve` is asked to resolve, wherever it is called from."""
+    asked = []
+
+    def counting(config, dataset):
+        asked.append(config)
+        return resolve(config, dataset)
+
+    for holder in list(sys.modules.values()):
+        if getattr(holder, "__name__", "").startswith("snm") and (
+            getattr(holder, "resolve", None) is resolve
+        ):
+            monkeypatch.setattr(holder, "resolve", counting)
+    assert module.resolve is counting
+    return asked
+
+
+@pytest.mark.parametrize("memory", [(), ("--device-memory", "80GiB")])
+def test_one_training_resolves_its_settings_once(memory, resolved, folder, tmp_path):
+    """Also where the plan is compiled before, as with a limit of memory."""
+    words = ["train", folder, "--run-dir", tmp_path / "run", *tiny.FLAGS, "--members=2", *memory]
+    with pytest.raises(SystemExit) as stop:
+        main([str(word) for word in words])
+    assert not stop.value.code and (tmp_path / "run" / "result.json").exists()
+    assert len(resolved) == 1
+
+
+def test_so_do_a_call_a_plan_and_a_fit(resolved, folder, data, tmp_path):
+    snm.train(data, tiny.CONFIG, tmp_path / "run")
+    assert len(resolved) == 1
+    with pytest.raises(SystemExit):
+        main(["plan", str(folder), *tiny.FLAGS])
+    assert len(resolved) == 2
+    model = snm.SNMClassifier(dim=8, members=2, epochs=2)
+    model.fit(data.train.features, data.train.labels)
+    model.partial_fit(data.train.features, data.train.labels)
+    assert len(resolved) == 3
