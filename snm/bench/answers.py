@@ -1,4 +1,4 @@
-"""Answers over all labels: exact top-k of queries, and of raw points."""
+"""Benchmarks prediction over all labels: the exact top-k of queries, and of raw points."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ __all__ = ["predict_contest", "retrieval_contest"]
 _QUERIES = 512
 _POINTS = 1024
 _BEST = 5
-_SLOW_LABELS = 500_000  # from here on a round takes seconds
-_FEW = 7
+_SLOW_LABELS = 500_000  # with more labels, a round takes seconds
+_SLOW_ROUNDS = 7
 
 
 def retrieval_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
-    """The exact top 5 over all labels, which evaluation needs, in float32 and bfloat16."""
+    """The exact top 5 over all labels, as in evaluation, in float32 and bfloat16."""
     table, queries = state_of(shape).head.table.rows, queries_of(shape, _QUERIES)
 
     def of(dtype: Any) -> tuple[Callable[[], Any], Any]:
@@ -54,12 +54,12 @@ def retrieval_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
                  notes={"agreement": sum(common) / (_QUERIES * _BEST)}),
         ],
         lambda: peers.retrieval(table, queries, _BEST),
-        repeats=_FEW if shape.num_labels > _SLOW_LABELS else 10**9,
+        repeats=_SLOW_ROUNDS if shape.num_labels > _SLOW_LABELS else 10**9,
     )  # fmt: skip
 
 
 def predict_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
-    """Raw points in, labels and scores out on the host: what `snm predict` does with a block."""
+    """From raw points to labels and scores on the host, as `snm predict` does for each block."""
     model = model_of(shape, 16)
     state = state_of(shape)
     features, _ = points_of(shape, _POINTS)
@@ -78,5 +78,5 @@ def predict_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
                  case=f"{_POINTS} points", against=("torch and faiss",)),
         ],
         lambda: peers.prediction(shape, predictor, features, _BEST),
-        repeats=_FEW if shape.num_labels > _SLOW_LABELS else 10**9,
+        repeats=_SLOW_ROUNDS if shape.num_labels > _SLOW_LABELS else 10**9,
     )  # fmt: skip

@@ -1,4 +1,8 @@
-"""Timing side by side: A B A B, with the machine's rates between, and ratios round by round."""
+"""Times contestants in alternation and reports ratios round by round.
+
+Every round runs each contestant once and measures the machine's rates in between, so that drift of
+the machine affects all contestants alike.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +24,11 @@ class Contestant:
     """Something to time.
 
     Attributes:
-      name: what ratios to it are called.
-      call: does the job, and returns when it is done.
-      times: how often a call does it.
-      settle: waits until nothing of the job goes on, so that it does not slow down the others.
+      name: the name of ratios to it.
+      call: does the job, and returns when it is complete.
+      times: how many jobs a call does.
+      settle: waits until all background work of the job has ended, so that it does not slow down
+        the next contestant.
     """
 
     name: str
@@ -34,16 +39,16 @@ class Contestant:
 
 @dataclasses.dataclass
 class Ours(Contestant):
-    """Something of ours: it becomes a row of the results.
+    """A contestant of this package, which becomes a row of the results.
 
     Attributes:
-      case: which of the part's jobs.
-      sampled: B, or None where nothing is sampled.
+      case: which job of the part.
+      sampled: B, or None if the job samples nothing.
       mined: k', `all`, or None.
-      work: what the job cannot avoid.
-      points: of the data that it takes each time it is done, or 0.
-      against: names of the contestants that it is compared with.
-      notes: more to say of it, JSON values.
+      work: the work that the job cannot avoid.
+      points: the points that one job processes, or 0.
+      against: the names of the contestants to compare it with.
+      notes: further columns of the row, JSON values.
     """
 
     case: str = ""
@@ -57,7 +62,7 @@ class Ours(Contestant):
 
 @dataclasses.dataclass
 class Missing:
-    """A peer that cannot run here, and why."""
+    """A peer that cannot run here, and the reason."""
 
     name: str
     reason: str
@@ -65,15 +70,16 @@ class Missing:
 
 @dataclasses.dataclass
 class Contest:
-    """Ours and their peers, at one job and one size.
+    """Our contestants and their peers, for one job and one size.
 
     Attributes:
-      part: what is timed.
-      shape: of which data set's size.
+      part: the part of a training step.
+      shape: the name of the data set whose sizes are used.
       machine: measures the rates.
-      ours: each a row of the results.
-      peers: made only after ours were run once, so that their memory is not counted.
-      repeats: at most so many rounds, where a round takes long.
+      ours: our contestants, each a row of the results.
+      peers: creates the peers. It is called after ours have run once, so that the peers' memory is
+        not counted as ours.
+      repeats: the maximum number of rounds, for slow jobs.
     """
 
     part: str
@@ -88,12 +94,12 @@ def held(contest: Contest, repeats: int, told: Callable[[str], None]) -> list[di
     """Runs a contest.
 
     Args:
-      contest: who, and at what.
-      repeats: rounds; in each every contestant runs once.
-      told: hears what is going on.
+      contest: the contestants and their job.
+      repeats: rounds; each contestant runs once per round.
+      told: called with a description of the current activity.
 
     Returns:
-      A row for each of ours.
+      A row for each of our contestants.
     """
     peaks = {}
     for mine in contest.ours:
@@ -104,19 +110,20 @@ def held(contest: Contest, repeats: int, told: Callable[[str], None]) -> list[di
     rounds = min(repeats, contest.repeats)
     alone = _rounds(contest, contest.ours, rounds, told)
     told(f"{contest.part} {contest.shape}: peers, warm-up")
-    invited = list(contest.peers())
-    missing = {one.name: one.reason for one in invited if isinstance(one, Missing)}
-    peers = [one for one in invited if isinstance(one, Contestant)]
+    found = list(contest.peers())
+    missing = {one.name: one.reason for one in found if isinstance(one, Missing)}
+    peers = [one for one in found if isinstance(one, Contestant)]
     for peer in peers:
         peer.call()
-    # Again with the peers: what they do to the caches and to the cores is no part of the floor.
+    # The rounds with peers are separate: the floor must not include the peers' effect on the caches
+    # and cores.
     together = _rounds(contest, [*contest.ours, *peers], rounds, told) if peers else alone
     return [_row(contest, one, alone, together, peaks[one.name], missing) for one in contest.ours]
 
 
 @dataclasses.dataclass
 class _Times:
-    """Seconds of each contestant round by round, floors of ours, and the rates of the machine."""
+    """The seconds of each contestant and the floors of ours in each round, and all rates."""
 
     seconds: dict[str, list[float]]
     floors: dict[str, list[float]]
@@ -186,7 +193,7 @@ def _row(
 
 
 def _rates(one: Ours, seconds: float, rates: Sequence[Rates]) -> dict[str, float]:
-    """Points a second, and the shares of the machine's rates that the unavoidable work is."""
+    """Points per second, and unavoidable work per second as fractions of the machine's rates."""
     found = {"examples_per_s": one.points / seconds} if one.points else {}
     if one.work.flop:
         median = float(np.median([rate.flop for rate in rates]))
@@ -198,11 +205,11 @@ def _rates(one: Ours, seconds: float, rates: Sequence[Rates]) -> dict[str, float
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
-    """Lower quartile, median, upper quartile."""
+    """The lower quartile, median and upper quartile."""
     low, middle, high = np.percentile(values, (25, 50, 75))
     return float(low), float(middle), float(high)
 
 
 def ratios(these: Sequence[float], others: Sequence[float]) -> tuple[float, float, float]:
-    """Quartiles of the ratio of two timings of the same round, round by round."""
+    """The quartiles of the ratios of two timings of the same rounds."""
     return quartiles([this / other for this, other in zip(these, others, strict=True)])

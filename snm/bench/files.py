@@ -1,4 +1,4 @@
-"""Files: parsing a data set, loading it from the cache, saving and loading a checkpoint."""
+"""Benchmarks files: parse a data set, load it from the cache, save and load a checkpoint."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from snm.model.model import abstract_state
 
 __all__ = ["checkpoint_contest", "read_contest"]
 
-_PAIRS = 3_000_000  # `feature:value` in the file: about 60 MB
-_FEW = 7
-_FEWEST = 3
+_PAIRS = 3_000_000  # `feature:value` pairs in the file: about 60 MB
+_ROUNDS = 7
+_SLOW_ROUNDS = 3
 
 
 def read_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
-    """The repository's text form, parsed; and the same set from the binary cache."""
+    """Parsing the repository's text format, and loading the same data from the binary cache."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         features, labels = points_of(shape, min(shape.num_points, _PAIRS // shape.nonzeros))
@@ -53,12 +53,12 @@ def read_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
                      against=("scipy.sparse.load_npz",), notes={"file_bytes": held}),
             ],
             lambda: peers.readers(place, features, labels),
-            repeats=_FEW,
+            repeats=_ROUNDS,
         )  # fmt: skip
 
 
 def checkpoint_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
-    """A checkpoint of all parameters, written until it is whole on disk; and read again."""
+    """Saving a checkpoint of all parameters until it is complete on disk, and loading it."""
     model = model_of(shape, 16)
     state = state_of(shape)
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
@@ -86,5 +86,5 @@ def checkpoint_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
                      notes={"file_bytes": size}),
             ],
             lambda: peers.array_files(Path(folder) / "peer.npz", state),
-            repeats=_FEWEST if size > 1e9 else _FEW,
+            repeats=_SLOW_ROUNDS if size > 1e9 else _ROUNDS,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The jobs within a step, one by one: the draw, the sparse bag, scores and the best of them."""
+"""Benchmarks the parts of a step: the draw of negatives, the embedding bag, scores and mining."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from snm.topk.search import best_scores
 __all__ = ["bag_contest", "draw_contest", "score_contest"]
 
 _NUMBER = 4  # bytes of a float32 and of an int32
-_BATCHES = 4  # in rotation, so that no call finds the rows of the last in the cache
+_BATCHES = 4  # used in rotation, so that a call does not find the previous call's rows cached
 
 
 def draw_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
-    """The draw of a sample: on the host as a CPU's loader does it, or on the accelerator."""
+    """The draw of a sample: on the host, as the loader does on a CPU, or on the accelerator."""
     size = shape.sampled + 1
     steps = itertools.count()
     if machine.platform == "cpu":
@@ -64,7 +64,7 @@ def draw_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
 
 
 def bag_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
-    """The sparse first layer: sums of feature rows, and the step on those rows."""
+    """The sparse first layer: the sums of feature rows, and the step on those rows."""
     source = source_of(shape, 16, _BATCHES * shape.batch)
     blocks = []
     for step in range(min(_BATCHES, source.steps_per_epoch)):
@@ -97,7 +97,7 @@ def bag_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
         held[0] = update(held[0], block, columns, steps)
         jax.block_until_ready((sums, held[0]))
 
-    # A row that a batch names must be read once, and for the step read and written once more.
+    # Each distinct row of a batch must be read once, and for the step read and written once more.
     distinct = float(np.mean([len(np.unique(b.ids[: b.starts[-1]])) for b, _ in blocks]))
     row, out = _NUMBER * shape.dim, _NUMBER * shape.dim * shape.batch
     work = {"forward": Work(bytes=distinct * row + out)}
@@ -116,7 +116,7 @@ def bag_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
 
 
 def score_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
-    """Scores of a batch against the sample, and the k' best of them."""
+    """The scores of a batch against the sample, and the top k' of them."""
     queries, table = queries_of(shape, shape.batch), state_of(shape).head.table.rows
     samples = [
         jnp.asarray(uniform_host(SEED, step, shape.num_labels, shape.sampled + 1).ids)

@@ -1,8 +1,8 @@
-"""What the machine can do at this moment, measured between the things that are timed.
+"""Measures the machine's rates of matrix products and memory copies, in between the timed calls.
 
-Rates drift by half within a minute on shared machines. A floor taken once would be a floor of
-another machine; so the products' rate is taken right before and right after every call, the
-copies' in every round.
+On shared machines the rates drift by half within a minute, so a floor that is measured once soon
+becomes wrong. The rate of products is measured directly before and after every call, that of copies
+in every round.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from snm.system.memory import peak_memory
 
 __all__ = ["Machine", "Rates", "Work"]
 
-_COLUMNS = 4096  # of the product whose rate counts
-_COPIED = 1 << 24  # float32 numbers copied: 64 MB, past every cache
-_TIMES = {"cpu": (3, 2), "gpu": (20, 20)}  # products and copies a measurement
+_COLUMNS = 4096  # columns of the measured product
+_COPIED = 1 << 24  # float32 numbers copied: 64 MB, more than the caches hold
+_TIMES = {"cpu": (3, 2), "gpu": (20, 20)}  # products and copies per measurement
 
 
 @dataclasses.dataclass(frozen=True)
 class Rates:
-    """Operations and bytes a second."""
+    """Floating-point operations per second, and bytes per second."""
 
     flop: float
     bytes: float
@@ -38,28 +38,28 @@ class Rates:
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """What a job cannot avoid, however it is done.
+    """The work that any implementation of a job must do.
 
     Attributes:
-      flop: operations of its matrix products; a multiply-add counts two.
-      bytes: that it must read and write in memory.
+      flop: the operations of its matrix products; a multiply-add counts as two.
+      bytes: the bytes that it must read from and write to memory.
     """
 
     flop: float = 0.0
     bytes: float = 0.0
 
     def seconds(self, rates: Rates) -> float:
-        """The least time for it: products and copies at once."""
+        """The minimum time at the given rates, if products and copies overlap."""
         return max(self.flop / rates.flop, self.bytes / rates.bytes)
 
 
 class Machine:
-    """Measures rates of a device.
+    """Measures the rates of the default device.
 
     Args:
-      batch: rows of the left factor, as in the steps to be timed.
-      dim: its columns.
-      dtype: of the factors.
+      batch: rows of the left factor of the product, as in the timed steps.
+      dim: columns of the left factor.
+      dtype: type of the factors.
     """
 
     def __init__(self, batch: int, dim: int, dtype: Any = jnp.float32):
@@ -69,20 +69,20 @@ class Machine:
         self._left = jax.random.normal(jax.random.key(0), (batch, dim), dtype)
         self._right = jax.random.normal(jax.random.key(1), (dim, _COLUMNS), dtype)
         self._source = jnp.zeros(_COPIED, jnp.float32)
-        # Sums are float32, as in the steps; a CPU adds up to bfloat16 six times more slowly.
+        # Accumulates in float32, as the steps do; on a CPU, bfloat16 sums are six times slower.
         product = functools.partial(jnp.matmul, preferred_element_type=jnp.float32)
         self._product = jax.jit(product).lower(self._left, self._right).compile()
-        # Donated, so that no fresh pages are mapped: a page fault is no part of a copy.
+        # The target is donated, so that the copy does not include page faults of new memory.
         copied = jax.jit(lambda old, new: new + 1, donate_argnums=0, keep_unused=True)
         self._target = jnp.zeros(_COPIED, jnp.float32)
         self._copy = copied.lower(self._target, self._source).compile()
         self.rates()
 
     def rates(self, *, copies: bool = True) -> Rates:
-        """Both, now; or that of products alone, with the copies' of before.
+        """Measures both rates, or only that of products if not `copies`.
 
-        Copies empty every cache, which nothing does between two steps of a training run: they are
-        for the start of a round.
+        Copies evict the caches, which does not happen between the steps of a training run, so they
+        are measured only at the start of a round.
         """
         if copies:
             begin = time.perf_counter()
@@ -99,9 +99,9 @@ class Machine:
         return Rates(flop, self._bytes)
 
     def peak_memory(self) -> int:
-        """Bytes held at the peak: of the device's memory, or of this process on a CPU.
+        """The peak bytes of device memory, or of this process on a CPU.
 
-        A device's peak counts from the start of the process and cannot be reset.
+        The peak of a device counts from the start of the process and cannot be reset.
         """
         found = (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
         return peak_memory() if self.platform == "cpu" or found is None else int(found)

@@ -1,4 +1,4 @@
-"""The parts that can be timed, by name, in the order in which data walk through them."""
+"""The table of benchmarks: part name -> contests, in the order of the data flow."""
 
 from __future__ import annotations
 
@@ -26,4 +26,4 @@ PARTS: dict[str, Callable[[Shape, Machine], Iterator[Contest]]] = {
     "predict": predict_contest,
     "checkpoint": checkpoint_contest,
 }
-"""Each yields contests, one at a time, so that what one holds is gone before the next."""
+"""Each yields its contests one at a time, so that the memory of one is freed before the next."""

@@ -1,7 +1,7 @@
-"""What a user would pick instead, written as its good users would write it.
+"""Peers: the same jobs with other packages, written as an experienced user of them would.
 
-Every package is imported where it is used; one that is not there becomes a `Missing` with the way
-to get it.
+Each package is imported where it is used. If it is not installed, its contestants are `Missing`,
+with the command that installs it.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ __all__ = ["array_files", "bags", "draws", "prediction", "readers", "retrieval",
 
 Peers = Sequence[Contestant | Missing]
 
-_DENSE_BYTES = 3e9  # tables of more than this are not also differentiated densely: four copies
+_DENSE_BYTES = 3e9  # the largest tables for dense gradients, which need four copies of them
 
 
 def _needs(module: str, names: Sequence[str], make: Callable[[], list[Contestant]]) -> Peers:
-    """The contestants, or why they cannot run."""
-    # PyTorch's threads spin while they wait, which starves whoever runs next on the same cores.
+    """The contestants from `make` if `module` is installed, else `Missing` for each name."""
+    # PyTorch's threads spin while they wait, which slows down the next contestant.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         importlib.import_module(module)
@@ -45,7 +45,7 @@ def _needs(module: str, names: Sequence[str], make: Callable[[], list[Contestant
 
 
 def draws(num_labels: int, size: int) -> Peers:
-    """Sampling without replacement as it is usually written: O(K) a draw."""
+    """Sampling without replacement as it is usually written, in O(K) per draw."""
     rng = np.random.default_rng(SEED)
     keys = iter(jax.random.split(jax.random.key(SEED), 10_000))
     choice = jax.jit(lambda key: jax.random.choice(key, num_labels, (size,), replace=False))
@@ -73,7 +73,7 @@ def bags(shape: Shape, blocks: Sequence[Any], steps: jax.Array) -> Peers:
 def scores(
     queries: jax.Array, table: jax.Array, samples: Sequence[jax.Array], counts: Sequence[int]
 ) -> Peers:
-    """A gather, a product and `torch.topk`."""
+    """A gather, a matrix product and `torch.topk`."""
 
     def make() -> list[Contestant]:
         from snm.bench.peers_torch import best_of_sample
@@ -88,7 +88,7 @@ def scores(
 
 
 def steps(shape: Shape, mined: int, batches: Sequence[Any]) -> Peers:
-    """The whole step in PyTorch, twice, and in JAX with dense gradients and optax."""
+    """The whole step: two forms in PyTorch, and one in JAX with dense gradients and optax."""
 
     def make() -> list[Contestant]:
         from snm.bench.peers_torch import TorchStep
@@ -109,7 +109,7 @@ def steps(shape: Shape, mined: int, batches: Sequence[Any]) -> Peers:
 
 
 def _dense_step(shape: Shape, mined: int, batches: Sequence[Any]) -> Callable[[], None]:
-    """Autodiff through whole tables and `optax.sgd`: what one would write first."""
+    """A step with autodiff through whole tables and `optax.sgd`, the simplest implementation."""
     first, second, third = jax.random.split(jax.random.key(SEED), 3)
 
     def unit(rows: jax.Array) -> jax.Array:
@@ -156,7 +156,7 @@ def _dense_step(shape: Shape, mined: int, batches: Sequence[Any]) -> Callable[[]
 
 
 def retrieval(table: jax.Array, queries: jax.Array, best: int) -> Peers:
-    """Exact search by FAISS."""
+    """Exact k-NN search by FAISS."""
 
     def make() -> list[Contestant]:
         index = _flat(np.asarray(table))
@@ -167,7 +167,7 @@ def retrieval(table: jax.Array, queries: jax.Array, best: int) -> Peers:
 
 
 def prediction(shape: Shape, predictor: Predictor, features: csr_matrix, best: int) -> Peers:
-    """Embeddings by PyTorch, exact search by FAISS."""
+    """Embeddings by PyTorch, exact k-NN search by FAISS."""
 
     def make() -> list[Contestant]:
         from snm.bench.peers_torch import embedder
@@ -193,7 +193,7 @@ def _flat(rows: np.ndarray) -> Any:
 
 
 def readers(place: Path, features: csr_matrix, labels: csr_matrix) -> Peers:
-    """scikit-learn's reader, a loop over lines in Python, and SciPy's own binary form."""
+    """scikit-learn's svmlight reader, a loop over lines in Python, and SciPy's binary format."""
     save_npz(place / "features.npz", features, compressed=False)
     save_npz(place / "labels.npz", labels, compressed=False)
 
@@ -224,7 +224,7 @@ def readers(place: Path, features: csr_matrix, labels: csr_matrix) -> Peers:
 
 
 def _parsed_by_lines(path: Path) -> tuple[csr_matrix, csr_matrix]:
-    """Line by line, as the scripts around most papers do."""
+    """Parses a file line by line in Python, as the scripts of most papers do."""
     ids: list[int] = []
     values: list[float] = []
     starts, labels, label_starts = [0], [], [0]

@@ -1,4 +1,4 @@
-"""The peers in PyTorch: sparse tables, autodiff, sparse SGD. Imported only where torch is."""
+"""The peers in PyTorch: sparse tables, autodiff, sparse SGD; imported only if torch is there."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["TorchBag", "TorchStep", "best_of_sample", "embedder"]
 
 
 def _bag_arguments(block: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Ids, offsets and weights of a block, without its padding."""
+    """The ids, offsets and weights of a block, without its padding."""
     ids, values, starts = (np.asarray(part) for part in block)
     total = int(starts[-1])
     return (
@@ -41,13 +41,13 @@ class TorchBag:
         self._steps = torch.from_numpy(steps.copy())
 
     def forward(self) -> None:
-        """Sums of rows."""
+        """Computes sums of rows."""
         ids, offsets, weights = next(self._turn)
         with torch.no_grad():
             self._bag(ids, offsets, per_sample_weights=weights)
 
     def forward_and_update(self) -> None:
-        """Sums of rows, and a step on them."""
+        """Computes sums of rows, and takes a step on the rows."""
         ids, offsets, weights = next(self._turn)
         self._optimizer.zero_grad(set_to_none=True)
         self._bag(ids, offsets, per_sample_weights=weights).backward(self._steps)
@@ -57,7 +57,7 @@ class TorchBag:
 def best_of_sample(
     queries: np.ndarray, table: np.ndarray, samples: Sequence[np.ndarray]
 ) -> Callable[[int], Any]:
-    """Scores of gathered rows and their best."""
+    """A function that scores the gathered rows of a sample and selects the top `count`."""
     asked, rows = torch.from_numpy(queries.copy()), torch.from_numpy(table.copy())
     turn = itertools.cycle([torch.from_numpy(ids.astype(np.int64)) for ids in samples])
 
@@ -69,14 +69,14 @@ def best_of_sample(
 
 
 class TorchStep:
-    """One training step of the same model and loss, autodiff and sparse SGD.
+    """One training step of the same model and loss, with autodiff and sparse SGD.
 
     Args:
-      shape: sizes.
+      shape: the sizes.
       mined: k'.
-      batches: of ours.
-      mine_first: score without gradient, and differentiate through the mined rows alone.
-      like: a step whose parameters to take turns on; its own by default.
+      batches: the batches of our step.
+      mine_first: whether to score without gradients and differentiate through mined rows only.
+      like: a step whose parameters to share; None creates new ones.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class TorchStep:
             self.classes = nn.Embedding(shape.num_labels, shape.dim, sparse=True)
             with torch.no_grad():
                 for table in (self.features.weight, self.classes.weight):
-                    table.div_(table.norm(dim=1, keepdim=True))  # in place: tables of 6 GB
+                    table.div_(table.norm(dim=1, keepdim=True))  # in place, for tables of 6 GB
         else:
             self.features, self.linear, self.classes = like.features, like.linear, like.classes
         tables = [self.features.weight, self.classes.weight]
@@ -118,11 +118,11 @@ class TorchStep:
         )
 
     def __call__(self) -> float:
-        """Takes a step; the loss before it."""
-        bag, positives, sample, excluded = next(self._turn)
+        """Takes a step; returns the loss before it."""
+        features, positives, sample, excluded = next(self._turn)
         for optimizer in self._optimizers:
             optimizer.zero_grad(set_to_none=True)
-        ids, offsets, weights = bag
+        ids, offsets, weights = features
         sums = self.features(ids, offsets, per_sample_weights=weights)
         queries = functional.normalize(self.linear(functional.relu(sums)))
         rows = torch.arange(len(positives))
@@ -148,7 +148,7 @@ class TorchStep:
 
 
 def embedder(shape: Shape, predictor: Predictor) -> Callable[[csr_matrix], np.ndarray]:
-    """Queries of weighted points under the predictor's parameters."""
+    """A function from weighted points to queries, with the parameters of the predictor."""
     state = jax.tree.map(np.asarray, predictor.state)
     features = nn.EmbeddingBag.from_pretrained(
         torch.from_numpy(state.features.rows.copy()), mode="sum"

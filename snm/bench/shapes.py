@@ -1,7 +1,7 @@
 """Sizes of real data sets, and synthetic data of those sizes.
 
-The data are made up, but what a step sees of them is not: Poisson numbers of features and labels
-a point, features and labels in proportion to 1 / rank, all from one seed.
+Synthetic points have Poisson numbers of features and labels, drawn with probabilities proportional
+to 1 / rank, which is close to real data. All random numbers come from one seed.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ __all__ = [
 ]
 
 SEED = 0
-_DRAWS = 4  # drawn a feature that is wanted, as some repeat
+_DRAWS = 4  # draws per wanted feature or label, because some repeat
 
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """One data set's size and the paper's batch and sample for it.
+    """The sizes of a data set, and the paper's batch size and sample size for it.
 
     Attributes:
-      name: of the data set.
+      name: the name of the data set.
       num_points: n, training points.
       num_features: d.
       num_labels: K.
-      nonzeros: mean number of features a point.
-      labels: mean number of labels a point.
-      batch: points a step.
+      nonzeros: mean number of features per point.
+      labels: mean number of labels per point.
+      batch: points per step.
       sampled: B.
-      mined: the k' to time besides `sampled`, which is negative sampling.
-      looped: those of the whole training loop.
-      dim: of rows and queries.
-      compute_dtype: of the factors of products.
+      mined: the values of k' to time, in addition to k' = B (negative sampling).
+      looped: the values of k' to time in the whole training loop.
+      dim: dimension of class rows and queries.
+      compute_dtype: type of the factors of matrix products.
     """
 
     name: str
@@ -69,13 +69,13 @@ class Shape:
 
     @property
     def samples_all(self) -> bool:
-        """Whether every other label is a negative, so that nothing is drawn."""
+        """Whether all other labels are negatives, so that none are sampled."""
         return self.sampled == self.num_labels - 1
 
     def but(self, sampled: int | None, mined: tuple[int, ...]) -> Shape:
-        """With another B (None keeps it) and other k' (none keeps them), those below B.
+        """A copy with another B (None keeps it) and other k' (an empty tuple keeps them).
 
-        A B of K or more is all other labels.
+        B is at most K - 1, all other labels. Values of k' that are not below B are dropped.
         """
         size = self.sampled if sampled is None else min(sampled, self.num_labels - 1)
 
@@ -90,8 +90,8 @@ class Shape:
         )
 
 
-# Sizes and B of Reddi et al. (2019), Table 1 and section 5; features and labels a point as the
-# Extreme Classification Repository gives them. EUR-Lex is not in the paper.
+# Sizes and B are from Reddi et al. (2019), Table 1 and section 5; features and labels per point
+# from the Extreme Classification Repository. EUR-Lex is not in the paper.
 SHAPES = {
     shape.name: shape
     for shape in (
@@ -105,26 +105,27 @@ SHAPES = {
 
 
 def points_of(shape: Shape, count: int) -> tuple[csr_matrix, csr_matrix]:
-    """Made-up points of a shape.
+    """Synthetic points of a shape.
 
     Args:
-      shape: the data set.
-      count: how many points.
+      shape: the sizes.
+      count: the number of points.
 
     Returns:
       float32 CSR [count, d] features of unit length, and CSR [count, K] labels.
     """
     rng = np.random.default_rng([SEED, count])
-    features = _drawn(rng, count, shape.num_features, shape.nonzeros)
+    features = _random_rows(rng, count, shape.num_features, shape.nonzeros)
     lengths = np.diff(features.indptr)
     features.data = np.repeat(1 / np.sqrt(np.maximum(lengths, 1)), lengths).astype(np.float32)
-    return features, _drawn(rng, count, shape.num_labels, shape.labels)
+    return features, _random_rows(rng, count, shape.num_labels, shape.labels)
 
 
-def _drawn(rng: np.random.Generator, count: int, width: int, mean: float) -> csr_matrix:
-    """Rows of distinct columns, each drawn in proportion to 1 / rank, the ranks in random order.
+def _random_rows(rng: np.random.Generator, count: int, width: int, mean: float) -> csr_matrix:
+    """Draws distinct columns for each row, with probabilities proportional to 1 / rank.
 
-    Of repeated draws the first counts, which is drawing without replacement.
+    The ranks of the columns are a random permutation. Columns are drawn with replacement and
+    repeated ones are dropped, which is equal to drawing without replacement.
     """
     wanted = np.maximum(rng.poisson(mean, count), 1)
     column_of_rank = rng.permutation(width).astype(np.int64)
@@ -148,7 +149,7 @@ def _drawn(rng: np.random.Generator, count: int, width: int, mean: float) -> csr
 
 
 def model_of(shape: Shape, mined: int) -> Model:
-    """The paper's model: relu encoder, BOWL hinge, one positive a point, SGD."""
+    """The model of the paper: ReLU encoder, BOWL with the hinge, one positive per point, SGD."""
     head = HeadSpec(
         num_labels=shape.num_labels,
         sampled=shape.sampled,
@@ -179,17 +180,17 @@ def _start() -> Callable[[Model], TrainState]:
 
 
 def state_of(shape: Shape) -> TrainState:
-    """Parameters at the start; they have the same shapes for every k'."""
+    """The initial parameters; their shapes do not depend on k'."""
     return _start()(model_of(shape, 16))
 
 
 def queries_of(shape: Shape, count: int) -> jax.Array:
-    """Queries of unit length, float32 [count, dim]."""
+    """Random queries of unit length, float32 [count, dim]."""
     return normalize(jax.random.normal(jax.random.key(SEED + 2), (count, shape.dim)))
 
 
 def source_of(shape: Shape, mined: int, points: int, *, resident: bool = False) -> Source:
-    """The loader over that many points, as training has it."""
+    """The data loader over `points` synthetic points, as in training."""
     features, labels = points_of(shape, points)
     return make_source(
         model_of(shape, mined).head,

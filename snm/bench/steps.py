@@ -1,4 +1,4 @@
-"""Whole training steps, against the products that no step can do without; and a loop of them."""
+"""Benchmarks whole training steps, and the training loop around them."""
 
 from __future__ import annotations
 
@@ -34,25 +34,26 @@ __all__ = [
     "step_work",
 ]
 
-_BATCHES = 4  # in rotation, so that no step finds the rows of the last in the cache
-_STEPS_A_CALL = {"cpu": 1, "gpu": 32}  # an accelerator is told once for many steps, as in training
-_EPOCH_STEPS = 32  # a call: of them, at most a dispatch was done before the clock began
-_EPOCH_BATCHES = 64  # of data
+_BATCHES = 4  # used in rotation, so that a step does not find the previous step's rows cached
+_STEPS_PER_CALL = {"cpu": 1, "gpu": 32}  # on an accelerator one dispatch, as in training
+_EPOCH_STEPS = 32  # per call; at most one dispatch of them was finished before the clock started
+_EPOCH_BATCHES = 64  # batches of data
 _LOOP_STEPS = 20_000  # never reached
 _GROWN = (13_000, 200_000, 3_000_000)  # labels
 
 
 def step_work(shape: Shape, mined: int, rows_touched: float = 0.0) -> Work:
-    """What a step cannot avoid.
+    """The work that a step cannot avoid.
 
-    Scores of the sample once where the best are mined; three times (scores, gradient of the
-    queries, gradient of the rows) where all count. The linear layer three times. Sampled rows are
-    read once and those that count are written; feature rows are read, read again and written.
+    With mining, the product of queries and sampled rows is computed once; with k' = B three times
+    (scores, gradient of the queries, gradient of the rows). The linear layer takes three products.
+    Sampled rows are read once, and rows with a gradient are written. Feature rows are read twice
+    and written once.
 
     Args:
-      shape: sizes.
+      shape: the sizes.
       mined: k'.
-      rows_touched: distinct feature rows of a batch.
+      rows_touched: the number of distinct feature rows of a batch.
     """
     everything = mined == shape.sampled
     scores = shape.sampled * (3 if everything else 1)
@@ -65,18 +66,18 @@ def step_work(shape: Shape, mined: int, rows_touched: float = 0.0) -> Work:
 
 
 class StepContestants:
-    """Compiled steps of one shape, which take turns on one state.
+    """Compiled steps of one shape that share one state.
 
     Args:
-      shape: sizes.
-      machine: to run on.
+      shape: the sizes.
+      machine: the machine that they run on.
     """
 
     def __init__(self, shape: Shape, machine: Machine):
         self._shape, self._machine = shape, machine
         on_device = machine.platform != "cpu"
         source = source_of(shape, shape.sampled, _BATCHES * shape.batch, resident=on_device)
-        self._times = _STEPS_A_CALL[machine.platform]
+        self._times = _STEPS_PER_CALL[machine.platform]
         resident = source.resident_arrays()
         entries = source.shape(0)
         one = [source.stack(step, 1) for step in range(_BATCHES)]
@@ -89,7 +90,7 @@ class StepContestants:
         self._stacks = [jax.device_put(stack) for stack in self._stacks]
         self._materialize = functools.partial(source.materialize, resident, shape=entries)
         self._turn = itertools.cycle(self._stacks)
-        # All k' share their parameters: a state has the same shape for each of them.
+        # All k' share these parameters, whose shapes do not depend on k'.
         self._state = state_of(shape)
         features = source.features
         order, _ = source.order.epoch(0)
@@ -99,11 +100,11 @@ class StepContestants:
 
     @property
     def batches(self) -> list[Any]:
-        """On the host, as the loader makes them (CPU)."""
+        """The batches of the loader (CPU only)."""
         return self._stacks
 
     def ours(self, mined: int, against: tuple[str, ...] = ()) -> Ours:
-        """A step with that k'; each call takes the next batch."""
+        """A step with k' = `mined`; each call uses the next batch."""
         shape = self._shape
         model = model_of(shape, mined)
         if self._machine.platform == "cpu":
@@ -140,7 +141,7 @@ class StepContestants:
 
 
 def step_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
-    """Top-k' SNM for several k', negative sampling, and what others would write."""
+    """Top-k' SNM for several k', negative sampling, and the peers."""
     steps = StepContestants(shape, machine)
     everyone = ("k' all", "torch sparse", "torch sparse, mining first", "optax, dense gradients")
     ours = [steps.ours(mined, everyone if mined == 16 else everyone[:1]) for mined in shape.mined]
@@ -148,18 +149,18 @@ def step_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
     for one in ours:
         one.notes["negative_sampling"] = one.mined == "all"
 
-    def invited() -> Sequence[Contestant | Missing]:
+    def find_peers() -> Sequence[Contestant | Missing]:
         if machine.platform != "cpu" or 16 not in shape.mined:
             return []
         if shape.samples_all:
-            return [Missing(name, "made for a sample") for name in everyone[1:]]
+            return [Missing(name, "needs a sample of the labels") for name in everyone[1:]]
         return peers.steps(shape, 16, steps.batches)
 
-    yield Contest("step", shape.name, machine, ours, invited)
+    yield Contest("step", shape.name, machine, ours, find_peers)
 
 
 def growth_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
-    """The same step (k' 16) at ever more labels: nothing in it may grow with them."""
+    """The same step (k' = 16) with more and more labels; its time must not grow with them."""
     ours = []
     first = f"K {_GROWN[0]:,}"
     for labels in _GROWN:
@@ -173,7 +174,7 @@ def growth_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
 
 
 def epoch_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
-    """The training loop with its loader, its steps a dispatch, its losses; no checkpoints."""
+    """The training loop with its loader, dispatches and losses, without checkpoints."""
     for mined in shape.looped:
         yield from _loop_contest(shape, machine, mined)
 
@@ -213,7 +214,7 @@ def _loop_contest(shape: Shape, machine: Machine, mined: int) -> Iterator[Contes
             work=step_work(shape, mined),
             points=shape.batch,
             against=("step alone",),
-            # A dispatch is on its way still, and the loader ahead of it.
+            # A dispatch is still running, and the loader works ahead of it.
             settle=lambda: time.sleep(6 * taken),
             notes={"points": shape.num_points,
                    "steps_per_epoch": -(-shape.num_points // shape.batch)},
@@ -222,12 +223,12 @@ def _loop_contest(shape: Shape, machine: Machine, mined: int) -> Iterator[Contes
 
 
 def _alone(shape: Shape, machine: Machine, mined: int) -> Contestant:
-    """The compiled step without the loop."""
+    """The compiled step without the training loop."""
     one = StepContestants(shape, machine).ours(mined)
     return Contestant("step alone", one.call, one.times)
 
 
 def copies_table(text: str, shape: Shape) -> bool:
-    """Whether an optimised module copies an array of the shape of a table."""
+    """Whether an optimised HLO module copies an array of the shape of a table."""
     tables = "|".join(f"{n},{shape.dim}" for n in (shape.num_features, shape.num_labels))
     return re.search(rf"= f32\[(?:{tables})\]\S* copy\(", text) is not None

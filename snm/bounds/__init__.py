@@ -1,1 +1,5 @@
-"""`snm bounds`: generalization bounds evaluated for a trained run."""
+"""`snm bounds`: evaluates generalization bounds for a trained run.
+
+Public names: `measure.measure`, `measure.bounds_of_run`, `measure.Sample`,
+`measure.sampled_vartheta`.
+"""

@@ -1,9 +1,9 @@
-r"""What the bounds need of a run: margins of its points, and lengths of its embeddings.
+r"""Measures margins and embeddings of a trained run, and evaluates generalization bounds on them.
 
-The class whose complexity is evaluated is that of the model's head with the encoder held fixed:
-h_y(x) = <w_y, z(x)>, z the scaled embedding that the run has learned, ||w_y|| at most the longest
-class row. Held fixed, the encoder counts as if it had been learned on other data; the class of all
-encoders is larger, so that what is vacuous here is vacuous for the whole model.
+The function class is that of the model's head with a fixed encoder: h_y(x) = <w_y, z(x)>, where z
+is the scaled embedding that the run has learned and ||w_y|| is at most the length of the longest
+class row. A fixed encoder is treated as if it had been learned on other data. The class of all
+encoders is larger, so a bound that is vacuous here is vacuous for the whole model as well.
 """
 
 from __future__ import annotations
@@ -46,22 +46,23 @@ from snm.theory.retrieval import Vector, margin_risk
 __all__ = ["Sample", "bounds_of_run", "measure", "sampled_vartheta"]
 
 _ROWS = 512
-_MARGINS = 8  # of the default grid: halves of the largest possible one
-_LARGEST_GRAM = 1500  # columns: its eigenvalues take about a second
+_MARGINS = 8  # margins in the default grid: the largest possible margin, halved 1 to 8 times
+_LARGEST_GRAM = 1500  # columns; the eigenvalues of such a matrix take about a second
 _QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Sample:
-    """What was measured on n points that have labels.
+    """Margins and moments of n points that have labels.
 
     Attributes:
       margins: float64 [pairs], one for each label of each point.
-      weights: float64 [pairs], 1 / labels of the point: a label drawn at random, in the mean.
+      weights: float64 [pairs], 1 / number of labels of the point, which is the expectation over a
+        label drawn at random.
       labels: CSR [n, K].
-      squares: float64 [n], squared lengths of the scaled embeddings.
-      sums: float64 [dim], of the embeddings over the points.
-      gram: float64 [dim, dim], of the embeddings.
+      squares: float64 [n], the squared lengths of the scaled embeddings.
+      sums: float64 [dim], the sum of the embeddings.
+      gram: float64 [dim, dim], the sum of the outer products of the embeddings.
     """
 
     margins: Vector
@@ -74,12 +75,12 @@ class Sample:
 
 @functools.lru_cache(maxsize=8)
 def _compiled(model: Model, count: int) -> Any:
-    def look(state: TrainState, block: SparseRows) -> tuple[Any, Any]:
+    def embed_and_search(state: TrainState, block: SparseRows) -> tuple[Any, Any]:
         multipliers = jnp.repeat(jnp.exp(jnp.atleast_1d(state.head.log_scale)), model.dim)
         queries = embed(model, state, block) * multipliers[None, :]
         return queries, best_labels(model, state, block, count)
 
-    return jax.jit(look)
+    return jax.jit(embed_and_search)
 
 
 def measure(
@@ -89,19 +90,19 @@ def measure(
     *,
     on_progress: Callable[[int], None] | None = None,
 ) -> Sample:
-    """Scores points over all labels, exactly, and takes their margins.
+    """Computes the margins of points over all labels, exactly, and moments of their embeddings.
 
     Args:
-      predictor: The model.
-      points: Features and labels; those without labels are left out, filters are not applied.
-      k: Of the retrieval loss, from 1 to K - 1.
-      on_progress: Told the number of points done.
+      predictor: the model.
+      points: features and labels; points without labels are left out, filters are not applied.
+      k: of the retrieval loss, from 1 to K - 1.
+      on_progress: called with the number of points done.
 
     Returns:
       Margins and moments.
 
     Raises:
-      InputError: k out of range, or no point has a label.
+      InputError: k is out of range, or no point has a label.
     """
     model, state = predictor.model, predictor.state
     num_labels = model.head.num_labels
@@ -114,7 +115,7 @@ def measure(
     labels = csr_matrix(points.labels[kept])
     table = np.asarray(as_float(state.head.table.rows))
     bias = None if state.head.bias is None else np.asarray(state.head.bias, np.float64)
-    look = _compiled(model, k + 1)
+    embed_and_search = _compiled(model, k + 1)
     width = table.shape[1]
     gram, sums, squares = np.zeros((width, width)), np.zeros(width), np.empty(len(kept))
     found = []
@@ -122,7 +123,7 @@ def measure(
         rows = np.arange(first, min(first + _ROWS, len(kept)))
         padded = np.full(_ROWS, -1, np.int64)
         padded[: len(rows)] = rows
-        queries, best = look(state, block_of(features, padded))
+        queries, best = embed_and_search(state, block_of(features, padded))
         z = np.asarray(queries, np.float64)[: len(rows)]
         gram += z.T @ z
         sums += z.sum(axis=0)
@@ -139,7 +140,7 @@ def measure(
 
 
 def _scores(z: Vector, table: Any, bias: Any, owner: Any, label: Any) -> Vector:
-    """The score of each (point, label), in pieces that fit the cache."""
+    """The score of each (point, label) pair, in pieces that fit in the CPU cache."""
     out = np.empty(len(owner))
     for start in range(0, len(owner), 8192):
         part = slice(start, start + 8192)
@@ -148,7 +149,11 @@ def _scores(z: Vector, table: Any, bias: Any, owner: Any, label: Any) -> Vector:
 
 
 def _margins(ids: Any, scores: Vector, owner: Any, label: Any, own: Vector, k: int) -> Vector:
-    """By ids: two ways of adding up the same score differ by rounding, and must not decide."""
+    """The margin of each (point, label) pair, given the top k + 1 labels of each point.
+
+    Ranks are found by comparing ids, not scores: `own` and `scores` are summed in different orders,
+    so equal scores may differ by rounding.
+    """
     hit = ids[owner] == label[:, None]
     place = np.where(hit.any(axis=1), hit.argmax(axis=1), k + 1)
     among = place <= k
@@ -158,7 +163,7 @@ def _margins(ids: Any, scores: Vector, owner: Any, label: Any, own: Vector, k: i
 
 
 def sampled_vartheta(spec: HeadSpec) -> Vector:
-    """The rank weights of all B sampled labels that a run trained with, float64 [B]."""
+    """The rank weights of all B sampled labels in the loss of a run, float64 [B]."""
     weights = RankWeights.of(spec).of_sample()
     return np.maximum.accumulate(weights[::-1])[::-1]
 
@@ -174,23 +179,23 @@ def bounds_of_run(
     rhos: tuple[float, ...] = (),
     sampler: str = "uniform",
 ) -> dict[str, Any]:
-    """Theorems 6 and 5 on a run, with every term.
+    """Evaluates Theorems 6 and 5 for a run, with all their terms.
 
     Args:
-      predictor: The model.
-      train: Margins and moments of its training points, or of a random part of them.
-      test: The same of test points; only their risk is taken.
-      k: Of the retrieval loss.
-      delta: For all margins at once: each gets delta / how many there are.
-      num_points: n, where `train` is a part.
-      rhos: Margins.
-      sampler: How the run draws labels; Lemma 2, so Theorem 5, is for uniform ones.
+      predictor: the model.
+      train: margins and moments of its training points, or of a random part of them.
+      test: the same for test points, of which only the risk is used; or None.
+      k: of the retrieval loss.
+      delta: the failure probability for all margins together; each gets an equal part.
+      num_points: n, if `train` is only a part of the training points.
+      rhos: the margins; by default a grid.
+      sampler: how the run draws labels; Lemma 2, and so Theorem 5, holds for uniform sampling.
 
     Returns:
-      What `snm bounds --json` prints.
+      The content of `snm bounds --json`.
 
     Raises:
-      InputError: A delta or a margin that is none.
+      InputError: delta or a margin is out of range.
     """
     if not 0 < delta < 1:
         raise InputError("--delta", str(delta), "a probability between 0 and 1")
@@ -243,14 +248,14 @@ def bounds_of_run(
 
 
 def _complexity(predictor: Predictor, train: Sample, n: int) -> tuple[Complexity, float, float]:
-    """Complexities at n points, the longest class row, the longest embedding."""
+    """The complexities at n points, and the lengths of the longest class row and embedding."""
     head = predictor.state.head
     radius = _longest(np.asarray(as_float(head.table.rows)))
     squares, gram = train.squares, train.gram
     longest = math.sqrt(float(squares.max()))
     if head.bias is not None and (steep := float(np.abs(np.asarray(head.bias)).max())):
-        # A bias is one more entry of the row, met by an entry t of the embedding: the t that makes
-        # (radius^2 + bias^2 / t^2)(longest^2 + t^2) least.
+        # The bias becomes one more entry of the row, bias / t, and t one of the embedding, with the
+        # t that minimises (radius^2 + bias^2 / t^2)(longest^2 + t^2).
         t = math.sqrt(steep * max(longest, 1e-30) / max(radius, 1e-30))
         radius, longest = math.hypot(radius, steep / t), math.hypot(longest, t)
         squares = squares + t * t
@@ -259,14 +264,14 @@ def _complexity(predictor: Predictor, train: Sample, n: int) -> tuple[Complexity
     found = linear_closed_form(
         squares, train.labels, radius=radius, gram=gram if len(gram) <= _LARGEST_GRAM else None
     )
-    # All three fall like 1 / sqrt(n) at the same frequencies.
+    # With the label frequencies fixed, all three are proportional to 1 / sqrt(n).
     scale = math.sqrt(len(squares) / n)
     scaled = Complexity(*(scale * value for value in dataclasses.astuple(found)))
     return scaled, radius, longest
 
 
 def _longest(rows: npt.NDArray[np.float32]) -> float:
-    """The length of the longest row, in blocks: the table may be most of the memory."""
+    """The length of the longest row; in blocks, because the table may fill most of the memory."""
     blocks = (rows[at : at + 65_536].astype(np.float64) for at in range(0, len(rows), 65_536))
     return math.sqrt(max(float(np.einsum("ij,ij->i", b, b).max()) for b in blocks))
 
@@ -283,9 +288,9 @@ def _terms(bound: Bound) -> dict[str, float]:
 def _theorem_5(
     spec: HeadSpec, complexity: Complexity, n: int, delta: float, reach: float, sampler: str
 ) -> dict[str, Any]:
-    """The bound on the trained loss's generalization error, or why there is none."""
+    """The bound on the generalization error of the trained loss, or why it does not apply."""
     loss = spec.head_loss
-    if not isinstance(loss, Bowl):  # POWL and RankSVM are kinds of it
+    if not isinstance(loss, Bowl):  # POWL and RankSVM are subclasses of it
         return {"why_not": f"the loss is {loss.name}, and the theorem is on POWL and BOWL"}
     if sampler != "uniform":
         return {"why_not": f"labels were drawn by the {sampler} sampler, and theta is for uniform"}
@@ -313,6 +318,6 @@ def _theorem_5(
 
 
 def _needed(empirical: float, rest: float, n: int, target: float) -> float | None:
-    """As `examples_needed`; None where no number would do, for JSON has no infinity."""
+    """As `examples_needed`, but None instead of infinity, which JSON does not have."""
     found = examples_needed(empirical, rest, n, target)
     return found if math.isfinite(found) else None

@@ -1,4 +1,4 @@
-"""What may be wrong with this machine: versions, devices, places to write to."""
+"""Checks this machine: package versions, devices, cache folder, memory pages."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["devices", "examine_environment"]
 
 _LITTLE_DISK = 2 * 2**30
 _HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-_ASKS_FOR_THEM = "glibc.malloc.hugetlb=1"
-_SINCE = "2.35"  # the version of glibc that can
+_TUNABLE = "glibc.malloc.hugetlb=1"
+_TUNABLE_SINCE = "2.35"  # version of glibc
 
 
 def examine_environment() -> list[Finding]:
-    """Looks at the packages, the devices that jax sees, the cache folder, and memory pages."""
+    """Checks the packages, the devices that JAX sees, the cache folder, and memory pages."""
     return [*_packages(), *_devices(), *_cache(), *_pages()]
 
 
@@ -53,7 +53,7 @@ def _packages() -> Iterator[Finding]:
 
 
 def _fits(version: str, bound: str) -> bool:
-    """Whether a version keeps one of the bounds `>=`, `<` (the only ones the project uses)."""
+    """Whether a version satisfies one bound, such as `>=1.2` or `<3`."""
     operator, wanted = re.fullmatch(r"(>=|<=|==|<|>)\s*(\S+)", bound.strip()).groups()  # type: ignore[union-attr]
     mine, theirs = (
         [int(part) for part in re.findall(r"\d+", text.split("+")[0])[:4]]
@@ -72,12 +72,12 @@ def _fits(version: str, bound: str) -> bool:
 
 
 def devices() -> list[Any] | str:
-    """The devices that jax sees, or why it cannot start."""
+    """The devices that JAX sees, or the reason why it cannot start."""
     try:
         import jax
 
         return jax.devices()
-    except Exception as error:  # whatever a broken driver makes jax say
+    except Exception as error:  # a broken driver can raise any error
         return (str(error) or type(error).__name__).splitlines()[0][:200]
 
 
@@ -102,7 +102,7 @@ def _devices() -> Iterator[Finding]:
 
 
 def gpus() -> list[str]:
-    """The names of this machine's NVIDIA GPUs, whether jax can use them or not."""
+    """The names of this machine's NVIDIA GPUs, whether or not JAX can use them."""
     program = shutil.which("nvidia-smi")
     if program is not None:
         try:
@@ -118,7 +118,7 @@ def _cache() -> Iterator[Finding]:
     place = cache_folder("default")
     if place is None:
         advice = "set SNM_CACHE to a folder"
-        yield Finding("note", "cache", "no folder: each start parses and compiles anew", advice)
+        yield Finding("note", "cache", "no folder: every start parses and compiles again", advice)
         return
     there = next(parent for parent in (place, *place.parents) if parent.exists())
     if not os.access(there, os.W_OK):
@@ -135,13 +135,13 @@ def _cache() -> Iterator[Finding]:
 
 
 def _pages() -> Iterator[Finding]:
-    """Huge pages, where Linux hands them out to those who ask, and nobody asks."""
+    """Notes huge pages, if Linux offers them on request and this process does not request them."""
     try:
         on_request = "[madvise]" in _HUGE_PAGES.read_text()
     except OSError:
         return
     library, version = platform.libc_ver()
-    can = library == "glibc" and _fits(version, f">={_SINCE}")
-    if on_request and can and _ASKS_FOR_THEM not in os.environ.get("GLIBC_TUNABLES", ""):
-        found = "small: on a CPU, steps over hundreds of thousands of labels take 8% longer so"
-        yield Finding("note", "memory pages", found, f"set GLIBC_TUNABLES={_ASKS_FOR_THEM}")
+    can = library == "glibc" and _fits(version, f">={_TUNABLE_SINCE}")
+    if on_request and can and _TUNABLE not in os.environ.get("GLIBC_TUNABLES", ""):
+        found = "small pages: on a CPU, steps with hundreds of thousands of labels take 8% longer"
+        yield Finding("note", "memory pages", found, f"set GLIBC_TUNABLES={_TUNABLE}")

@@ -1,4 +1,4 @@
-"""One thing that was looked at, and what came of it."""
+"""The result of one check."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ Level = Literal["ok", "note", "warning", "error"]
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """What was found in one place.
+    """The result of one check.
 
     Attributes:
-      level: `ok`; `note`, worth knowing; `warning`, the results will suffer; `error`, it will fail.
-      what: what was looked at, in a word or two.
-      found: one sentence.
-      advice: what to do about it; empty where there is nothing to do.
+      level: `ok`; `note`, worth knowing; `warning`, results will be worse; `error`, training will
+        fail.
+      what: the subject of the check, in one or two words.
+      found: the result, in one sentence.
+      advice: what to do about it; empty if there is nothing to do.
     """
 
     level: Level

@@ -1,4 +1,4 @@
-"""What may be wrong with a data set."""
+"""Checks a data set for problems that make training fail or metrics misleading."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from snm.errors import InputError
 
 __all__ = ["examine_data"]
 
-_MANY = 0.01  # share of rows from which a peculiarity is worth a warning
-# A and B of Jain, Prabhu and Varma (KDD 2016), by what the data are drawn from.
+_MANY = 0.01  # fraction of rows above which a note becomes a warning
+# A and B of Jain, Prabhu and Varma (KDD 2016), by a word in the name of the data set.
 _PROPENSITIES = (("amazon", 0.6, 2.6), ("wiki", 0.5, 0.4))
 _FILES_LISTED = 6
 
 
 def examine_data(source: str) -> tuple[list[Finding], dict[str, Any]]:
-    """Looks at a data set.
+    """Checks a data set.
 
     Args:
-      source: its folder, or `synthetic`.
+      source: its folder, its name in the repository if it was fetched, or `synthetic`.
 
     Returns:
-      findings in the order in which they were made, and the numbers of `data.stats.describe`
-      (empty where the data could not be read).
+      The findings, in the order of the checks, and the result of `snm.data.statistics.describe`
+      (empty if the data cannot be read).
 
     Raises:
-      InputError: no such folder.
+      InputError: the folder does not exist.
     """
     source = str(fetched(source) or source)
     if source != SYNTHETIC and not Path(source).is_dir():
@@ -74,18 +74,19 @@ def _sizes(facts: dict[str, Any]) -> str:
 
 
 def _advice(folder: Path, error: InputError) -> str:
-    """What to do about data that were refused."""
+    """Advice for data that cannot be read."""
     path = Path(error.where.split(":")[0])
     if path.is_file() and path.suffix in (".txt", ".gz"):
         seen = scan(path)
-        if seen is not None and (advice := _scanned(path, seen)):
+        if seen is not None and (advice := _advice_on_text(path, seen)):
             return advice
     if error.where == str(folder):
-        return _listed(folder)
+        return _advice_on_files(folder)
     return f"correct it, so that it has {error.expected}"
 
 
-def _scanned(path: Path, seen: Scan) -> str:
+def _advice_on_text(path: Path, seen: Scan) -> str:
+    """Advice for a text file, from a scan of its header and ids; empty if nothing is wrong."""
     if len(seen.header) not in (2, 3):
         form = sniff(path)
         if form and not form.startswith("the repository"):
@@ -110,8 +111,8 @@ def _scanned(path: Path, seen: Scan) -> str:
     return "; ".join(wrong)
 
 
-def _listed(folder: Path) -> str:
-    """Files that may be the data under other names."""
+def _advice_on_files(folder: Path) -> str:
+    """Advice for a folder without a known layout: files that may be the data under other names."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())[:1000]
     for path in files:
         form = sniff(path)
@@ -158,7 +159,7 @@ def _rows(dataset: Dataset, facts: dict[str, Any]) -> Iterator[Finding]:
         )
     for part, points, what, then in (
         ("train", train, "labels", "they are left out of training"),
-        ("train", train, "features", "they teach the bias of their labels only"),
+        ("train", train, "features", "they train only the biases of their labels"),
         ("test", test, "labels", "metrics leave them out"),
         ("test", test, "features", "they all get the same answer"),
     ):
@@ -239,7 +240,7 @@ def _filters(folder: Path, dataset: Dataset) -> Iterator[Finding]:
 
 
 def _propensities(dataset: Dataset) -> Iterator[Finding]:
-    """A and B of a set of that name; by what the data are drawn from, where it is no known set."""
+    """Compares the default A and B with those of the data set, from the registry or its name."""
     name = dataset.name.lower()
     known = [
         e.propensity
@@ -253,30 +254,30 @@ def _propensities(dataset: Dataset) -> Iterator[Finding]:
         yield Finding(
             "note",
             "propensities",
-            f"the name speaks for A = {a}, B = {b}; the default is {default.propensity_a}, "
+            f"data sets of this name use A = {a}, B = {b}; the default is {default.propensity_a}, "
             f"{default.propensity_b}",
-            f"for comparable PSP give --propensity-a {a} --propensity-b {b}",
+            f"for comparable PSP, give --propensity-a {a} --propensity-b {b}",
         )
 
 
 def _memory(source: str, dataset: Dataset) -> Iterator[Finding]:
-    """What `snm plan` expects of a run with the default settings."""
+    """The memory that `snm plan` forecasts for a run with the default settings."""
     if isinstance(devices(), str):
-        return  # jax cannot start, which is told with the environment
+        return  # JAX cannot start, which `examine_environment` reports
     from snm.config.resolve import resolve
     from snm.planning.fit_check import room, size_in_words
 
     try:
         expected = room(dataset, resolve(Config(), dataset))
     except InputError:
-        return  # data that cannot be trained on with these settings: said above
+        return  # the data cannot be trained on; other findings say why
     found = (
         f"{size_in_words(expected.needed)} to train with the default settings, of "
         f"{size_in_words(expected.limit)}"
     )
     if expected.fits:
         yield Finding(
-            "ok", "memory", f"{found} (`snm plan {source}` tells the parts, and the time)"
+            "ok", "memory", f"{found} (`snm plan {source}` shows the parts, and the time)"
         )
     else:
         yield Finding("error", "memory", found, f"{expected.advice}; see `snm plan {source}`")

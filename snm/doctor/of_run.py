@@ -1,4 +1,4 @@
-"""What may be wrong with a run."""
+"""Checks a run folder: its files, checkpoints, parameters, data and versions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["examine_run"]
 
 
 def examine_run(path: Path) -> list[Finding]:
-    """Looks at a run folder: its files, its checkpoints, its data, and whether it answers."""
+    """Checks the settings, checkpoints, data and versions of a run, and whether it can predict."""
     return list(_examine(RunFolder(path)))
 
 
@@ -61,7 +61,7 @@ def _progress(folder: RunFolder, config: ResolvedConfig) -> Iterator[Finding]:
             "note",
             "checkpoints",
             f"not finished: {', '.join(saved)}{when}",
-            "the same `snm train` command goes on from there",
+            "the same `snm train` command continues from there",
         )
 
 
@@ -74,7 +74,7 @@ def _last_line(log: Path) -> dict[str, Any]:
     for line in reversed(lines):
         try:
             return dict(json.loads(line))
-        except ValueError:  # the line in which a run was killed
+        except ValueError:  # a line cut off by a kill
             continue
     return {}
 
@@ -88,9 +88,9 @@ def _answers(folder: RunFolder, facts: dict[str, Any]) -> Iterator[Finding]:
     except InputError as error:
         yield Finding("error", "model", str(error), "train anew into another folder")
         return
-    except Exception as error:  # whatever a damaged checkpoint makes the reader say
-        said = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-        yield Finding("error", "model", f"a checkpoint cannot be read: {said}", "train anew")
+    except Exception as error:  # a damaged checkpoint can raise any error
+        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        yield Finding("error", "model", f"a checkpoint cannot be read: {reason}", "train anew")
         return
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(predictor.state)]
     if not all(np.isfinite(leaf).all() for leaf in leaves):
@@ -100,7 +100,7 @@ def _answers(folder: RunFolder, facts: dict[str, Any]) -> Iterator[Finding]:
     rows = csr_matrix((1, facts["num_features"]), dtype=np.float32)
     predictor.predict(rows, 1)
     size = sum(leaf.nbytes for leaf in leaves)
-    found = f"{size / 2**20:,.1f} MiB of parameters, all finite; it answers"
+    found = f"{size / 2**20:,.1f} MiB of parameters, all finite; the model predicts"
     yield Finding("ok", "model", found)
 
 
@@ -118,10 +118,10 @@ def _data(facts: dict[str, Any]) -> Iterator[Finding]:
             "warning",
             "data",
             f"{source} has other content than when the run was trained",
-            "metrics on it are those of other data",
+            "metrics on it are not comparable with those of the run",
         )
     else:
-        yield Finding("ok", "data", f"{source} is as it was")
+        yield Finding("ok", "data", f"{source} is unchanged since training")
 
 
 def _versions(result: dict[str, Any]) -> Iterator[Finding]:

@@ -1,7 +1,7 @@
-"""A second look at a text file that was refused: is its header wrong, or where its ids begin?
+"""Scans a text file that a reader rejected, to find faults of the whole file.
 
-The readers stop at the first fault. Two faults are those of a whole file, and are told apart from
-a damaged line only by reading on: ids that start at 1, and a header of other numbers.
+The readers stop at the first faulty line. Two faults concern the whole file and show only when one
+reads on: ids that start at 1, and a header with wrong numbers.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from snm.data.formats.gzipped import UNREADABLE, open_bytes
 
 __all__ = ["Scan", "scan", "sniff"]
 
-_LINES = 200_000  # looked at
+_LINES = 200_000  # scanned at most
 _ENTRY = re.compile(rb"(\d+):")
 
 
 @dataclass(frozen=True)
 class Scan:
-    """What the lines of a text file hold, whatever its header says.
+    """The content of the lines of a text file.
 
     Attributes:
-      header: the numbers of the first line, or () if it is no header.
-      rows: lines after the header; of the whole file, if `whole`.
-      whole: whether the file ended within the lines looked at.
-      entries: lowest and highest id before a colon, or None without any.
-      labels: lowest and highest id in front of a line, or None without any.
+      header: the numbers of the first line, or () if it is not a header.
+      rows: the number of scanned lines after the header.
+      whole: whether the scan reached the end of the file.
+      entries: the lowest and highest feature id (before a colon), or None if there is none.
+      labels: the lowest and highest label id (at the start of a line), or None if there is none.
     """
 
     header: tuple[int, ...]
@@ -39,7 +39,7 @@ class Scan:
 
 
 def scan(path: Path) -> Scan | None:
-    """Reads the first lines of a text file tolerantly; None if it cannot be read as text."""
+    """Scans the first lines of a text file, ignoring faults; None if it cannot be read as text."""
     entries: list[int] = []
     labels: list[int] = []
     rows, whole = 0, False
@@ -67,7 +67,7 @@ def scan(path: Path) -> Scan | None:
     )
 
 
-# What a first line looks like, by format; what to do with such a file.
+# Patterns of the first line, and the formats that they indicate.
 _SNIFFED = (
     (re.compile(rb"^\s*\{"), "JSON lines"),
     (re.compile(rb"(^|\s)__label__\S"), "fastText lines"),
@@ -77,7 +77,7 @@ _SNIFFED = (
 
 
 def sniff(path: Path) -> str | None:
-    """Which format a file's first line speaks for, or None."""
+    """The format that a file's first line indicates, or None."""
     try:
         with open_bytes(path) as stream:
             line = stream.readline(1 << 16)

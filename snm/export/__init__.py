@@ -1,1 +1,5 @@
-"""`snm export`: parameters as arrays, or an index for approximate search."""
+"""`snm export`: writes the parameters as arrays, or an index for approximate k-NN search.
+
+Public names: `arrays.arrays_of`, `arrays.manifest_of`, `arrays.write_arrays`; `index.build_index`,
+`index.IndexedPredictor`, `index.Settings`; `measure.measure`.
+"""

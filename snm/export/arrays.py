@@ -1,4 +1,4 @@
-"""A model as named arrays, and the manifest that says how scores are made of them."""
+"""Exports a model as named arrays, with a manifest that gives the formula of the scores."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def arrays_of(predictor: Predictor) -> dict[str, np.ndarray]:
 
     Returns:
       feature_rows float32 [d, members * dim]; class_rows float32 [K, members * dim];
-      bias float32 [K], zeros where there is none; multipliers float32 [members];
-      tower float32 [members, dim, dim], where the encoder has a layer;
-      idf float32 [d], where the weighting is tfidf.
+      bias float32 [K], zeros if the model has none; multipliers float32 [members];
+      tower float32 [members, dim, dim], if the encoder has a dense layer;
+      idf float32 [d], if the weighting is tfidf.
     """
     model, state = predictor.model, predictor.state
     head = state.head
@@ -42,7 +42,7 @@ def arrays_of(predictor: Predictor) -> dict[str, np.ndarray]:
         "bias": bias,
         "multipliers": np.exp(np.atleast_1d(np.asarray(head.log_scale))),
     }
-    for leaf in jax.tree.leaves(state.tower):  # one layer without a bias, or nothing
+    for leaf in jax.tree.leaves(state.tower):  # one layer without a bias, or none
         found["tower"] = np.asarray(leaf).reshape(model.members, model.dim, model.dim)
     if predictor.weighting.idf is not None:
         found["idf"] = predictor.weighting.idf
@@ -50,7 +50,7 @@ def arrays_of(predictor: Predictor) -> dict[str, np.ndarray]:
 
 
 def fingerprint(predictor: Predictor) -> str:
-    """SHA-256 of class rows and biases: which model an index was built from."""
+    """The SHA-256 of class rows and biases, which identifies the model of an index."""
     total = hashlib.sha256()
     arrays = (predictor.state.head.table.rows, predictor.state.head.bias)
     for array in arrays:
@@ -60,7 +60,7 @@ def fingerprint(predictor: Predictor) -> str:
 
 
 def manifest_of(predictor: Predictor, run: Path) -> dict[str, Any]:
-    """What an export is: sizes, where it came from, how a score is made."""
+    """The manifest of an export: its sizes, its origin, and the formula of a score."""
     from snm.runs.folder import RunFolder, read_json
     from snm.system.versions import versions
 
@@ -95,10 +95,10 @@ def manifest_of(predictor: Predictor, run: Path) -> dict[str, Any]:
 
 
 def write_arrays(arrays: dict[str, np.ndarray], form: str, folder: Path) -> str:
-    """Writes arrays as `model.npz` or `model.safetensors`; returns the file's name.
+    """Writes arrays as `model.npz` or `model.safetensors`; returns the file name.
 
     Raises:
-      InputError: safetensors is missing.
+      InputError: the package safetensors is not installed.
     """
     name = f"model.{form}"
     if form == "npz":

@@ -1,9 +1,14 @@
-"""Approximate search over class rows: an HNSW graph by faiss or hnswlib, behind one small class.
+"""Approximate k-NN search over class rows with an HNSW graph of faiss or hnswlib.
 
-(Malkov and Yashunin, IEEE TPAMI 42(4), 2020.) A score is an inner product plus the label's bias,
-so rows get the bias as one more column, and queries a one. A graph over rows of different lengths
-hides the short ones, so that one column more makes all rows equally long, and queries get a zero
-there: no score changes. (Bachrach et al., RecSys 2014, section 3.)
+A score is an inner product plus the label's bias, so the bias becomes an additional column of the
+rows, where queries have a one. An HNSW graph over rows of different lengths rarely finds the short
+ones. So another column makes all rows equally long; queries have a zero there, and the scores do
+not change (Bachrach et al., 2014).
+
+References:
+  Malkov and Yashunin, Efficient and robust approximate nearest neighbor search using HNSW graphs,
+  IEEE TPAMI 42(4), 2020.
+  Bachrach et al., Speeding up the Xbox recommender system, RecSys 2014, section 3.
 """
 
 from __future__ import annotations
@@ -34,17 +39,23 @@ _SEED = 0
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Of an HNSW graph: links of a label (M), candidates while building and while searching."""
+    """The parameters of an HNSW graph.
+
+    Attributes:
+      links: links per label, M.
+      build_effort: candidates during construction, efConstruction.
+      search_effort: candidates during a search, efSearch.
+    """
 
     links: int
     build_effort: int
     search_effort: int
 
     def check(self) -> None:
-        """Refuses what no graph can have.
+        """Checks the ranges of the parameters.
 
         Raises:
-          InputError: a number out of range.
+          InputError: a parameter is out of range.
         """
         for field in dataclasses.fields(self):
             low = 2 if field.name == "links" else 1
@@ -66,11 +77,11 @@ def _library(name: str) -> Any:
         raise InputError(f"--to {name}", f"no {name}", "pip install 'snm[export]'") from error
 
 
-_MORE = 2  # columns beside those of a class row
+_MORE = 2  # columns in addition to those of a class row
 
 
-def _long_rows(predictor: Predictor) -> NDArray[np.float32]:
-    """Class rows, their bias, and what makes them equally long: [K, members * dim + 2]."""
+def _augmented_rows(predictor: Predictor) -> NDArray[np.float32]:
+    """Class rows with a column for the bias and one for equal lengths: [K, members * dim + 2]."""
     head = predictor.state.head
     rows = np.asarray(as_float(head.table.rows), np.float32)
     bias = np.zeros(len(rows), np.float32) if head.bias is None else np.asarray(head.bias)
@@ -80,14 +91,14 @@ def _long_rows(predictor: Predictor) -> NDArray[np.float32]:
 
 
 def build_index(predictor: Predictor, library: str, settings: Settings, folder: Path) -> str:
-    """Builds an index over a model's class rows and writes it; returns the file's name.
+    """Builds an index over the class rows of a model and writes it; returns the file name.
 
     Raises:
-      InputError: the library is missing, or a setting is out of range.
+      InputError: the library is not installed, or a setting is out of range.
     """
     settings.check()
     module = _library(library)
-    rows = _long_rows(predictor)
+    rows = _augmented_rows(predictor)
     name = _FILES[library]
     if library == "faiss":
         index = module.IndexHNSWFlat(rows.shape[1], settings.links, module.METRIC_INNER_PRODUCT)
@@ -105,13 +116,13 @@ def build_index(predictor: Predictor, library: str, settings: Settings, folder: 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class IndexedPredictor:
-    """Answers as a Predictor does, from the candidates that an index finds.
+    """A predictor that searches an index instead of all labels.
 
     Attributes:
-      predictor: makes the queries.
+      predictor: the exact predictor, which computes the queries.
       library: `faiss` or `hnswlib`.
-      index: the library's own.
-      search_effort: candidates a search looks at; more where more answers are asked for.
+      index: the library's index object.
+      search_effort: candidates per search (efSearch); at least k are used.
     """
 
     predictor: Predictor
@@ -121,10 +132,10 @@ class IndexedPredictor:
 
     @classmethod
     def open(cls, folder: Path, predictor: Predictor) -> IndexedPredictor:
-        """Opens the index of `snm export`.
+        """Opens an index that `snm export` wrote.
 
         Raises:
-          InputError: no such folder, another format, or the index of another model.
+          InputError: the folder does not exist, has another format, or belongs to another model.
         """
         file = folder / "manifest.json"
         try:
@@ -157,37 +168,40 @@ class IndexedPredictor:
 
     @property
     def model(self) -> Model:
-        """As of the predictor."""
+        """As in the exact predictor."""
         return self.predictor.model
 
     @property
     def label_names(self) -> tuple[str, ...] | None:
-        """As of the predictor."""
+        """As in the exact predictor."""
         return self.predictor.label_names
 
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray, NDArray]:
-        """The best k labels that the index finds, int32 [n, k] (-1 for none), and scores.
+        """The top k labels that the index finds.
 
         Args:
-          queries: float32 [n, members * dim], of `Predictor.queries`.
-          k: how many.
+          queries: float32 [n, members * dim], from `Predictor.queries`.
+          k: the number of labels.
+
+        Returns:
+          int32 [n, k] labels, padded with -1, and float32 [n, k] scores.
         """
         more = np.tile(np.array([1, 0], np.float32), (len(queries), 1))
-        asked = np.concatenate([queries, more], axis=1)
+        augmented = np.concatenate([queries, more], axis=1)
         effort = max(self.search_effort, k)
         if self.library == "faiss":
             self.index.hnsw.efSearch = effort
-            scores, labels = self.index.search(asked, k)
+            scores, labels = self.index.search(augmented, k)
             return labels.astype(np.int32), scores
         self.index.set_ef(effort)
-        labels, distances = self.index.knn_query(asked, k)
+        labels, distances = self.index.knn_query(augmented, k)
         return labels.astype(np.int32), 1 - distances
 
     def top(self, features: csr_matrix | Sequence[str], k: int) -> Iterator[tuple]:
         """As `Predictor.top`, but approximate.
 
         Raises:
-          InputError: as there.
+          InputError: as `Predictor.top`.
         """
         if not 1 <= k <= self.model.head.num_labels:
             raise InputError("k", str(k), f"1 to {self.model.head.num_labels} labels")
@@ -201,7 +215,7 @@ class IndexedPredictor:
             first += len(queries)
 
     def _unseen(self, queries: NDArray[np.float32], rows: csr_matrix, k: int) -> tuple:
-        """The best k of what the index finds that are not among a point's own features."""
+        """The top k labels that the index finds and that are not features of the point itself."""
         seen, num_labels = pairs_of(rows), self.model.head.num_labels
         labels, scores = self.search(queries, min(k + most_filtered(seen), num_labels))
         labels, places = kept_first(labels, seen, num_labels, k)

@@ -1,4 +1,4 @@
-"""How well and how fast an index searches, beside exact search over all labels."""
+"""Compares the recall and speed of an index with exact search over all labels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KS = (1, 5, 10, 100)
 
 
 def recall(found: NDArray, exact: NDArray) -> float:
-    """Share of the exact best labels, int [n, k], that are among those found, int [n, k].
+    """The fraction of the exact top labels, int [n, k], that are among those found, int [n, k].
 
     Example:
       >>> import numpy as np
@@ -31,25 +31,26 @@ def recall(found: NDArray, exact: NDArray) -> float:
 
 
 def measure(searched: IndexedPredictor, features: csr_matrix) -> dict[str, Any]:
-    """Recall@k and queries a second over the first points of a set.
+    """Measures recall@k and queries per second over the first points of a set.
 
     Args:
       searched: the index.
       features: CSR [n, d], raw.
 
     Returns:
-      `points`; `recall`: k -> share of the exact best k that the index finds; `queries_per_second`
-      of the index, and `exact_queries_per_second`, both without making the queries.
+      `points`; `recall`: k -> the fraction of the exact top k that the index finds;
+      `queries_per_second` of the index and `exact_queries_per_second`, both without the time to
+      compute the queries.
     """
     features = features[:_POINTS]
-    # The search alone is looked at: an index knows of no point what it has seen.
+    # Only the search is measured: labels that are features of the point are not dropped.
     every = dataclasses.replace(searched.predictor.model, drop_seen=False)
     predictor = dataclasses.replace(searched.predictor, model=every)
     ks = [k for k in _KS if k <= predictor.model.head.num_labels]
     queries = np.concatenate(list(predictor.queries(features)))
     seconds, best = {}, {}
     for name in ("index", "exact"):
-        for turn in range(2):  # the first one compiles, and wakes what sleeps
+        for turn in range(2):  # the first one compiles and warms up
             clock = time.perf_counter()
             if name == "index":
                 best[name], _ = searched.search(queries, max(ks))
@@ -60,8 +61,8 @@ def measure(searched: IndexedPredictor, features: csr_matrix) -> dict[str, Any]:
     clock = time.perf_counter()
     for _ in predictor.queries(features):
         pass
-    making = time.perf_counter() - clock
-    exact = max(seconds["exact"] - making, 1e-9)
+    query_seconds = time.perf_counter() - clock
+    exact = max(seconds["exact"] - query_seconds, 1e-9)
     return {
         "points": len(queries),
         "recall": {k: recall(best["index"][:, :k], best["exact"][:, :k]) for k in ks},

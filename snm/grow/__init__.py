@@ -1,1 +1,4 @@
-"""`snm grow`: new labels for a trained model."""
+"""`snm grow`: adds labels to a trained model.
+
+Public names: `rows.new_rows`, `rows.bias_of`, `rows.grow_state`.
+"""

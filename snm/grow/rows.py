@@ -1,4 +1,4 @@
-"""Rows for new labels, beside the rows of a trained model."""
+"""Computes class rows and biases for new labels of a trained model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Origins", "bias_of", "grow_state", "new_rows"]
 
 @dataclasses.dataclass(frozen=True)
 class Origins:
-    """How many new rows started where: at their points, at their name, at random."""
+    """The number of new rows by origin: from training points, from the label's name, random."""
 
     points: int
     names: int
@@ -32,17 +32,19 @@ class Origins:
 def new_rows(
     predictor: Predictor, names: Sequence[str], dataset: Dataset | None, seed: int
 ) -> tuple[NDArray[np.float32], Origins]:
-    """Unit rows of one member for new labels.
+    """Class rows of unit length for new labels, for one member of a model.
+
+    A row is the direction of the mean query of the label's training points. Without points, it is
+    that of the query of the label's name, if the model has a vectoriser; otherwise it is random.
 
     Args:
-      predictor: one member, of K labels.
-      names: of the new labels, whose ids start at K.
-      dataset: data of all labels, or None.
-      seed: of rows that nothing is known of.
+      predictor: one member, with K labels.
+      names: the names of the new labels, whose ids start at K.
+      dataset: data with all labels, or None.
+      seed: of the random rows.
 
     Returns:
-      float32 [new, dim]: the direction of the mean query of the label's training points; without
-      points, of the query of its name, where the model knows texts; else a random one.
+      float32 [new, dim], and their origins.
     """
     first, count = predictor.model.head.num_labels, len(names)
     sums = np.zeros((count, predictor.model.dim), np.float64)
@@ -71,11 +73,19 @@ def new_rows(
 def bias_of(
     old: NDArray[np.float32], frequency: NDArray[np.int64] | None, count: int
 ) -> NDArray[np.float32]:
-    """Biases of new labels, float32 [count].
+    """Predicts the biases of new labels from their frequencies.
 
-    A learned bias goes with how frequent a label is: the least-squares line of the old biases
-    [K] over log(1 + frequency), at the new labels' frequencies. Without frequencies (int
-    [K + count]), or where the old ones do not differ, the median of the old.
+    Learned biases grow with label frequency. So this fits a least-squares line to the old biases
+    over log(1 + frequency) and evaluates it at the frequencies of the new labels.
+
+    Args:
+      old: float32 [K], the learned biases.
+      frequency: int [K + count], or None. Without it, or if all old labels have the same frequency,
+        the new biases are the median of the old ones.
+      count: the number of new labels.
+
+    Returns:
+      float32 [count].
     """
     x = None if frequency is None else np.log1p(frequency.astype(np.float64))
     if x is None or np.ptp(x[: len(old)]) == 0:
@@ -87,7 +97,7 @@ def bias_of(
 def grow_state(
     state: TrainState, rows: NDArray[np.float32], bias: NDArray[np.float32] | None
 ) -> TrainState:
-    """The state of one member with rows [new, dim] (and biases [new]) after the old ones."""
+    """Appends rows [new, dim], and biases [new] if the model has them, to one member's state."""
     head, table = state.head, state.head.table
     accumulator = table.accumulator
     if accumulator is not None:

@@ -1,1 +1,4 @@
-"""`snm serve`: answers over HTTP."""
+"""`snm serve`: predictions over HTTP.
+
+Public names: `app.make_app`, `engine.Engine`.
+"""

@@ -1,4 +1,4 @@
-"""The HTTP service: what is asked, what is answered, and what is refused with which status."""
+"""The HTTP service: routes, request and response models, limits, metrics and error statuses."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ _POINTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Question(BaseModel):
-    """Points to answer: texts, where the run knows texts, or features by id."""
+    """Points to label: texts, if the model was trained on texts, or features by id."""
 
     model_config = ConfigDict(extra="forbid")
 
-    texts: list[str] | None = Field(None, description="a text a point")
+    texts: list[str] | None = Field(None, description="one text per point")
     features: list[dict[int, float]] | None = Field(
-        None, description="a point's features: id -> raw value"
+        None, description="for each point, feature id -> raw value"
     )
-    k: int = Field(5, description="labels a point", ge=1)
+    k: int = Field(5, description="labels per point", ge=1)
 
 
 class Answer(BaseModel):
-    """The best labels of a point, best first."""
+    """The labels of a point with the highest scores, best first."""
 
     labels: list[int]
     names: list[str] | None
@@ -50,7 +50,7 @@ class Answer(BaseModel):
 
 
 class Answers(BaseModel):
-    """An answer for each point, in their order."""
+    """One answer per point, in the order of the request."""
 
     answers: list[Answer]
 
@@ -60,20 +60,20 @@ class _TooLargeError(Exception):
 
 
 def make_app(predictor: Predictor | IndexedPredictor, limits: Limits) -> FastAPI:
-    """The application; its engine starts and stops with it.
+    """Builds the application, which starts and stops its engine.
 
     Args:
-      predictor: the model, or the model behind an index.
+      predictor: the model, or the model with an index.
       limits: of the requests.
     """
     model = predictor.model
     exact = predictor.predictor if isinstance(predictor, IndexedPredictor) else predictor
-    meters = _Meters()
+    meters = _Metrics()
     most = min(limits.max_k, model.head.num_labels)
 
     @contextlib.asynccontextmanager
-    async def life(app: FastAPI) -> AsyncIterator[None]:
-        engine = Engine(predictor, most=most, queue=limits.queue, told=meters.batches.observe)
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        engine = Engine(predictor, most=most, queue=limits.queue, on_batch=meters.batches.observe)
         engine.warm()
         meters.waiting.set_function(lambda: engine.waiting)
         engine.start()
@@ -81,12 +81,12 @@ def make_app(predictor: Predictor | IndexedPredictor, limits: Limits) -> FastAPI
         yield
         await engine.stop()
 
-    app = FastAPI(title="snm", version=__version__, lifespan=life)
+    app = FastAPI(title="snm", version=__version__, lifespan=lifespan)
     app.add_middleware(_Limited, most=limits.max_bytes)
-    app.add_middleware(_Counted, meters=meters)  # the outer one: what is refused counts too
+    app.add_middleware(_Counted, meters=meters)  # outermost, to count refused requests too
 
     @app.exception_handler(RequestValidationError)
-    async def wrong(request: Request, error: RequestValidationError) -> JSONResponse:
+    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"] if part != "body") or "body"
         return _refusal(400, f"{where}: {first['msg']}")
@@ -105,7 +105,7 @@ def make_app(predictor: Predictor | IndexedPredictor, limits: Limits) -> FastAPI
 
     @app.post("/predict")
     async def predict(question: Question) -> Answers:
-        """The best labels of each point."""
+        """The labels of each point with the highest scores."""
         if question.k > most:
             raise InputError("k", str(question.k), f"1 to {most}")
         rows = _rows(question, exact, limits.max_points)
@@ -122,7 +122,7 @@ def make_app(predictor: Predictor | IndexedPredictor, limits: Limits) -> FastAPI
 
     @app.get("/health")
     async def health() -> dict[str, Any]:
-        """Whether it answers, and what it is."""
+        """Whether the service is up, and the properties of its model."""
         return {
             "status": "ok",
             "version": __version__,
@@ -150,10 +150,11 @@ def _refusal(status: int, text: str, headers: dict[str, str] | None = None) -> J
 
 
 def _rows(question: Question, predictor: Predictor, most: int) -> csr_matrix:
-    """The points of a question: raw features, CSR [n, d].
+    """The points of a request as raw features, CSR [n, d].
 
     Raises:
-      InputError: texts where there is no vectoriser, ids or values out of range.
+      InputError: texts for a model without a vectoriser; ids or values out of range.
+      _TooLargeError: more points than `most`.
     """
     if (question.texts is None) == (question.features is None):
         raise InputError("body", "both or neither of texts and features", "one of them")
@@ -185,8 +186,8 @@ def _rows(question: Question, predictor: Predictor, most: int) -> csr_matrix:
     return csr_matrix((data, np.asarray(ids, np.int32), starts), shape=(len(points), width))
 
 
-class _Meters:
-    """What /metrics tells; a registry of its own, so that several servers fit a process."""
+class _Metrics:
+    """The metrics of `/metrics`, in a separate registry, so that a process can run several apps."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -200,34 +201,34 @@ class _Meters:
 
 
 class _Counted:
-    """ASGI middleware: counts requests and their seconds."""
+    """ASGI middleware: counts requests and measures their time."""
 
-    def __init__(self, app: Any, meters: _Meters):
+    def __init__(self, app: Any, meters: _Metrics):
         self._app, self._meters = app, meters
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begun, status = time.perf_counter(), 500
+        start, status = time.perf_counter(), 500
 
-        async def noting(message: Any) -> None:
+        async def record_status(message: Any) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
             await send(message)
 
         try:
-            await self._app(scope, receive, noting)
+            await self._app(scope, receive, record_status)
         finally:
-            # Paths that nobody serves are one: a stranger must not fill the registry.
+            # Unknown paths share one label, so that clients cannot fill the registry.
             path = getattr(scope.get("route"), "path", "other")
             self._meters.requests.labels(path, str(status)).inc()
-            self._meters.seconds.labels(path).observe(time.perf_counter() - begun)
+            self._meters.seconds.labels(path).observe(time.perf_counter() - start)
 
 
 class _Limited:
-    """ASGI middleware: refuses a body over a limit, by its header or as soon as it passes it."""
+    """ASGI middleware: refuses bodies over a limit, by Content-Length or while reading them."""
 
     def __init__(self, app: Any, most: int):
         self._app, self._most = app, most
@@ -241,7 +242,7 @@ class _Limited:
         if length.isdigit() and int(length) > self._most:
             await _refusal(413, text)(scope, receive, send)
             return
-        # Read here, where it can still be refused: no more than the limit is ever held.
+        # The body is read here, before the response starts, so that it can still be refused.
         body, more = b"", True
         while more:
             message = await receive()
@@ -254,11 +255,11 @@ class _Limited:
                 return
         sent = False
 
-        async def whole() -> Any:
+        async def replay() -> Any:
             nonlocal sent
             if sent:
                 return await receive()
             sent = True
             return {"type": "http.request", "body": body, "more_body": False}
 
-        await self._app(scope, whole, send)
+        await self._app(scope, replay, send)

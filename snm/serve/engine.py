@@ -1,7 +1,8 @@
-"""Requests that wait are answered together: one queue, one worker, a few compiled sizes.
+"""Batches waiting requests: one queue, one worker, a few compiled batch sizes.
 
-While a batch is on the device the next one gathers by itself, so that nobody waits for company: a
-lone request is answered at once, and many share the cost of one pass over the class rows.
+While a batch is on the device, further requests collect in the queue and form the next batch. So a
+single request is answered without delay, and concurrent requests share one pass over the class
+rows.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from snm.model.predictor import Predictor
 
 __all__ = ["Engine", "FullError"]
 
-_SIZES = (1, 8, 64)  # points of a compiled batch
-_FEW = 10  # labels that most ask for: choosing 100 of a batch takes twice the time
-_ENTRIES = 128  # features of a point that the smallest compiled form has room for
+_SIZES = (1, 8, 64)  # points per compiled batch
+_SMALL_K = 10  # enough for most requests; the top 100 of a batch take twice the time
+_ENTRIES = 128  # features per point in the smallest compiled shape
 Answer = tuple[NDArray[np.int32], NDArray[np.float32]]
 
 
@@ -39,13 +40,13 @@ class _Waiting:
 
 
 class Engine:
-    """Answers points in batches.
+    """Answers requests in batches.
 
     Args:
-      predictor: the model, or the model behind an index.
-      most: labels of each answer, at least as many as anybody asks for.
-      queue: requests that may wait.
-      told: hears how many points each batch has.
+      predictor: the model, or the model with an index.
+      most: the largest number of labels that a request may ask for.
+      queue: the number of requests that may wait.
+      on_batch: called with the number of points of each batch.
     """
 
     def __init__(
@@ -54,10 +55,10 @@ class Engine:
         *,
         most: int,
         queue: int,
-        told: Callable[[int], None] = lambda points: None,
+        on_batch: Callable[[int], None] = lambda points: None,
     ):
         self.most = most
-        self._told = told
+        self._on_batch = on_batch
         self._sized = {size: _sized(predictor, size) for size in _SIZES}
         self._width = predictor.model.num_features
         self._waiting: asyncio.Queue[_Waiting] = asyncio.Queue(queue)
@@ -67,11 +68,11 @@ class Engine:
 
     @property
     def waiting(self) -> int:
-        """Requests in the queue."""
+        """The number of requests in the queue."""
         return self._waiting.qsize()
 
     def warm(self) -> None:
-        """Compiles every size, for short points and for longer ones."""
+        """Compiles every batch size, for points with few and with many features."""
         for size in _SIZES:
             for factor in (1, 2, 4):
                 entries = min(self._width, _ENTRIES * factor - 1)
@@ -79,16 +80,16 @@ class Engine:
                 starts = np.arange(size + 1) * entries
                 values = np.ones(len(ids), np.float32)
                 rows = csr_matrix((values, ids, starts), shape=(size, self._width))
-                self._answer(rows, min(_FEW, self.most))
+                self._answer(rows, min(_SMALL_K, self.most))
                 if factor == 1:
                     self._answer(rows, self.most)
 
     def start(self) -> None:
-        """Begins to answer; within a running event loop."""
+        """Starts the worker; needs a running event loop."""
         self._worker = asyncio.create_task(self._work())
 
     async def stop(self) -> None:
-        """Answers what waits, takes nothing more, and ends."""
+        """Answers the waiting requests, accepts no more, and ends the worker."""
         self._stopping = True
         await self._waiting.join()
         if self._worker is not None:
@@ -98,14 +99,14 @@ class Engine:
         self._thread.shutdown()
 
     async def answer(self, rows: csr_matrix, k: int) -> Answer:
-        """The best labels of some points: int32 [n, k] and float32 [n, k].
+        """The top k labels of points and their scores: int32 [n, k] and float32 [n, k].
 
         Args:
           rows: raw features, CSR [n, d].
-          k: how many labels, up to `most`.
+          k: the number of labels, up to `most`.
 
         Raises:
-          FullError: as many requests wait as may.
+          FullError: the queue is full, or the server is stopping.
         """
         if self._stopping:
             raise FullError("the server is stopping")
@@ -125,14 +126,14 @@ class Engine:
                 batch.append(self._waiting.get_nowait())
                 points += batch[-1].rows.shape[0]
             try:
-                # A client that is gone needs no answer.
+                # Clients that have disconnected need no answer.
                 alive = [item for item in batch if not item.future.cancelled()]
                 if alive:
                     rows = vstack([item.rows for item in alive], format="csr")
                     k = max(item.k for item in alive)
                     found = await loop.run_in_executor(self._thread, self._answer, rows, k)
-                    self._told(rows.shape[0])
-                    _share(alive, *found)
+                    self._on_batch(rows.shape[0])
+                    _distribute(alive, *found)
             except Exception as error:
                 for item in batch:
                     if not item.future.done():
@@ -143,10 +144,10 @@ class Engine:
 
     def _answer(self, rows: csr_matrix, k: int) -> Answer:
         size = next((size for size in _SIZES if rows.shape[0] <= size), _SIZES[-1])
-        return self._sized[size].predict(rows, _FEW if k <= _FEW < self.most else self.most)
+        return self._sized[size].predict(rows, _SMALL_K if k <= _SMALL_K < self.most else self.most)
 
 
-def _share(batch: list[_Waiting], labels: NDArray, scores: NDArray) -> None:
+def _distribute(batch: list[_Waiting], labels: NDArray, scores: NDArray) -> None:
     first = 0
     for item in batch:
         last = first + item.rows.shape[0]
@@ -156,7 +157,7 @@ def _share(batch: list[_Waiting], labels: NDArray, scores: NDArray) -> None:
 
 
 def _sized(predictor: Predictor | IndexedPredictor, size: int) -> Predictor | IndexedPredictor:
-    """The same, scoring `size` points at once."""
+    """The same predictor with batches of `size` points."""
     if isinstance(predictor, IndexedPredictor):
         inner = _sized(predictor.predictor, size)
         assert isinstance(inner, Predictor)

@@ -1,4 +1,4 @@
-"""The harness: its arithmetic, its files, its verdicts. What it measures is for its reader."""
+"""Tests the benchmark harness: its arithmetic, files and comparisons, not the timings."""
 
 import dataclasses
 import json
@@ -46,7 +46,7 @@ def test_a_floor_is_the_slower_of_products_and_copies():
 
 
 def test_ratios_are_taken_round_by_round():
-    # The third round was slow for both, which says nothing of either.
+    # The third round was slow for both, which must not affect the ratio.
     assert ratios([10, 20, 300], [10, 10, 100]) == pytest.approx((1.5, 2.0, 2.5))
     assert quartiles([4, 1, 2, 3, 5]) == (2, 3, 4)
     with pytest.raises(ValueError):
@@ -66,11 +66,11 @@ def test_a_copy_of_a_table_is_found(line, expected):
     assert copies_table(line, SHAPES["eurlex"]) is expected
 
 
-# -- a contest on a clock of its own -----------------------------------------------------------
+# -- a contest with a fake clock ---------------------------------------------------------------
 
 
 class Clock:
-    """A clock that only contestants move."""
+    """A clock that only the contestants advance."""
 
     def __init__(self):
         self.now = 0.0
@@ -79,7 +79,7 @@ class Clock:
         return self.now
 
     def takes(self, *seconds: float):
-        """A job: the first call is the warm-up, then these seconds in turn."""
+        """A job whose calls take 0 seconds (the warm-up), then these seconds in turn."""
         left = [0.0, *seconds]
 
         def call() -> None:
@@ -89,7 +89,7 @@ class Clock:
 
 
 class Steady:
-    """A machine of 100 operations and 10 bytes a second."""
+    """A machine with 100 operations and 10 bytes per second."""
 
     platform = "cpu"
 
@@ -167,7 +167,7 @@ def test_a_noisy_ratio_is_not_called_slower(clock):
 # -- data and machine --------------------------------------------------------------------------
 
 
-def test_made_up_points_have_the_shape_they_are_for():
+def test_synthetic_points_have_the_sizes_of_their_shape():
     features, labels = points_of(TINY, 4000)
     assert features.shape == (4000, 300)
     assert labels.shape == (4000, 200)
@@ -305,7 +305,7 @@ def test_steps_of_several_samples_and_k(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("part", ["sample", "step", pytest.param("epoch", marks=pytest.mark.slow)])
 def test_what_runs_on_a_gpu_runs_here(part):
-    """Data on the device, many steps a dispatch, bfloat16 factors: the branches of a GPU."""
+    """Runs the branches for GPUs: data on the device, many steps per dispatch, bfloat16 factors."""
     machine = Machine(TINY.batch, TINY.dim, jnp.bfloat16)
     machine.platform = "gpu"
     size = dataclasses.replace(TINY, compute_dtype="bfloat16")

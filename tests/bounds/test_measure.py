@@ -1,4 +1,4 @@
-"""`snm bounds`: margins against all scores, risks against the evaluation, terms by hand."""
+"""Compares margins with all scores, risks with the evaluation, and terms with hand arithmetic."""
 
 import dataclasses
 import json
@@ -27,7 +27,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module", params=["bowl", pytest.param("softmax", marks=pytest.mark.slow)])
 def run(data, tmp_path_factory, request):
-    """A finished run with a bias; two members under the softmax."""
+    """A finished run with a bias; with the softmax, two members."""
     folder = tmp_path_factory.mktemp("runs") / request.param
     members = 2 if request.param == "softmax" else 1
     config = dataclasses.replace(tiny.CONFIG, loss=request.param, members=members, epochs=2)
@@ -99,7 +99,7 @@ def test_terms_by_hand(run, data):
 
 
 def embeddings(predictor, dataset):
-    """The scaled embedding of each training point, by measuring it alone."""
+    """The scaled embedding of each training point, measured one by one."""
     train = dataset.train
     each = (train.take(np.array([row])) for row in range(train.num_points))
     return np.array([measure(predictor, point, 1).sums for point in each])

@@ -1,4 +1,4 @@
-"""Meshes: a run over many devices is the run of one, in its losses, its files and its memory."""
+"""Compares runs on a mesh with runs on one device: losses, files and memory."""
 
 import dataclasses
 import re
@@ -37,7 +37,7 @@ SMALL = dataclasses.replace(
 
 
 def run(folder, **changes):
-    """Losses step by step, and the metrics on the test points."""
+    """The losses of a run by step, and its metrics on the test points."""
     losses, metrics, began = [], {}, []
     for event in training(DATA, dataclasses.replace(SMALL, **changes), folder):
         if isinstance(event, Stepped):
@@ -77,7 +77,7 @@ EVERYDAY = {("decoupled softmax", "data=4,label=2")}
 
 @pytest.fixture(scope="module")
 def on_one(tmp_path_factory):
-    """The run of one device for each case, made once."""
+    """The run on one device for each case, computed once."""
     found = {}
 
     def of(case):
@@ -108,7 +108,7 @@ def test_a_mesh_computes_what_one_device_does(case, mesh, on_one, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mesh", MESHES + MORE)
-def test_points_on_the_device_are_cut_too(mesh, on_one, tmp_path):
+def test_resident_points_are_sharded(mesh, on_one, tmp_path):
     losses, metrics, _ = on_one("on the device")
     here, found, _ = run(tmp_path / "run", mesh=mesh, data_on="device")
     np.testing.assert_allclose(here, losses, rtol=1e-4)
@@ -125,7 +125,7 @@ def test_points_on_the_device_are_cut_too(mesh, on_one, tmp_path):
         pytest.param("label=2", "data=8", marks=pytest.mark.slow),
     ],
 )
-def test_a_checkpoint_goes_on_under_another_mesh(first, then, tmp_path):
+def test_a_run_continues_on_another_mesh(first, then, tmp_path):
     half, _, _ = run(tmp_path / "run", mesh=first, epochs=1, schedule="constant")
     rest, found, began = run(tmp_path / "run", mesh=then, epochs=2, schedule="constant")
     assert began == [10]  # of 20 steps
@@ -140,8 +140,8 @@ def test_a_checkpoint_goes_on_under_another_mesh(first, then, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mesh", ["data=8", "label=8"])
-def test_narrow_rows_over_either_axis(mesh, tmp_path):
-    """Each device rounds by draws of its own, so that the losses of the first steps are close."""
+def test_bfloat16_tables_on_either_axis(mesh, tmp_path):
+    """Devices round with their own random bits, so the first losses are only close."""
     losses, metrics, _ = run(tmp_path / "one", table_dtype="bfloat16")
     here, found, _ = run(tmp_path / "run", mesh=mesh, table_dtype="bfloat16")
     np.testing.assert_allclose(here[:4], losses[:4], rtol=5e-3)
@@ -150,7 +150,7 @@ def test_narrow_rows_over_either_axis(mesh, tmp_path):
 
 
 @pytest.mark.slow
-def test_another_run_is_where_a_mesh_begins(tmp_path):
+def test_warm_start_on_a_mesh(tmp_path):
     old = dataclasses.replace(SMALL, epochs=1)
     list(training(DATA, old, tmp_path / "old"))
     found = []
@@ -179,7 +179,9 @@ def model_of(**changes):
         ("data=8", 64, 8, 1),
     ],
 )
-def test_every_device_starts_with_its_own_rows(text, block, of_features, of_labels, monkeypatch):
+def test_every_device_initialises_only_its_own_rows(
+    text, block, of_features, of_labels, monkeypatch
+):
     monkeypatch.setattr(rows_module, "_RANDOM_ROWS", block)
     mesh = make_mesh(text, 203, 32)
     model = model_of(row_optimizer="adagrad")
@@ -202,7 +204,7 @@ def test_every_device_starts_with_its_own_rows(text, block, of_features, of_labe
 @pytest.mark.parametrize(
     ("text", "axis", "rows"), [("label=8", LABEL, 304), ("data=3,label=2", OVER_DATA, 303)]
 )
-def test_spreading_a_state_adds_rows_of_zeros(text, axis, rows):
+def test_sharding_a_state_pads_with_rows_of_zeros(text, axis, rows):
     mesh = make_mesh(text, 203, 33)
     state = spread(init_state(model_of()), mesh)
     labels = mesh.shape[LABEL]
@@ -213,7 +215,7 @@ def test_spreading_a_state_adds_rows_of_zeros(text, axis, rows):
     assert not np.asarray(state.features.rows)[301:].any()
 
 
-def test_features_lie_over_the_longer_axis():
+def test_features_are_sharded_over_the_larger_axis():
     for data in range(1, 9):
         for label in range(1, 9):
             sizes = {OVER_DATA: data, LABEL: label}
@@ -224,7 +226,7 @@ def test_features_lie_over_the_longer_axis():
 @pytest.mark.parametrize("data_axis", [None, OVER_DATA])
 @pytest.mark.parametrize("axis", [OVER_DATA, LABEL])
 def test_sums_of_rows_over_either_axis(axis, data_axis):
-    """Of 6 points over 11 rows in 4 or 2 parts, against a product of dense float64 matrices."""
+    """6 points over 11 rows in 4 or 2 shards, compared with a dense float64 product."""
     rng = np.random.default_rng(0)
     mesh = make_mesh("data=4,label=2", 203, 32)
     parts, data_parts = mesh.shape[axis], 4
@@ -285,7 +287,7 @@ def compiled_step(mesh, num_labels=200_000, features=100_000, **changes):
         pytest.param("data=4,label=2", dict(row_optimizer="adagrad"), marks=pytest.mark.slow),
     ],
 )
-def test_no_table_is_copied_and_none_is_sent(text, changes):
+def test_no_table_is_copied_or_communicated(text, changes):
     mesh = make_mesh(text, 200_000, 32)
     of_features = 800_000 // mesh.shape[table_axes(mesh)["feature_axis"]]
     of_labels = 200_000 // mesh.shape[LABEL]
@@ -302,7 +304,7 @@ def test_no_table_is_copied_and_none_is_sent(text, changes):
 
 
 def exchanged(text):
-    """How many numbers each collective of a module hands over."""
+    """The number of elements that each collective of a module communicates."""
     kinds = "all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter"
     found = re.findall(rf"= (.*?) (?:{kinds})(?:-start)?\(", text)
     assert found
@@ -315,7 +317,7 @@ def exchanged(text):
     ("mesh", "drop"), [("data=3,label=2", False), ("label=2", False), ("data=3,label=2", True)]
 )
 def test_predictions_are_those_of_one_device(mesh, drop):
-    """Also where the parts of a block are no whole ones, and the last block is short."""
+    """Also if shards do not divide a block, and the last block is short."""
     model = dataclasses.replace(model_of(), drop_seen=drop)
     state, weighting = init_state(model), Weighting.fit("tfidf", DATA.train.features)
     devices = make_mesh(mesh, 203, 33)
@@ -346,8 +348,8 @@ def test_pairs_in_order_are_those_of_one_device(mesh):
 
 
 @pytest.mark.slow
-def test_a_part_of_the_features_may_be_empty():
-    """Three features over eight devices: five of them hold none."""
+def test_a_feature_shard_may_be_empty():
+    """Three features on eight devices: five devices have none."""
     model = dataclasses.replace(model_of(), num_features=3)
     state, devices = init_state(model), make_mesh("data=8", 203, 32)
     dense = np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32)
@@ -364,7 +366,7 @@ def test_a_part_of_the_features_may_be_empty():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mesh", ["data=2,label=4", "label=2", "data=8"])
-def test_a_mesh_names_the_tensor_and_the_row(mesh, tmp_path, monkeypatch):
+def test_the_non_finite_error_on_a_mesh_names_tensor_and_row(mesh, tmp_path, monkeypatch):
     stack = Source.stack
 
     def broken(self, first, count):
@@ -390,7 +392,7 @@ def test_a_mesh_names_the_tensor_and_the_row(mesh, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("text", ["label", "label=0", "data=2,data=2", "rows=2", "label=-1", "x"])
-def test_other_meshes_are_refused(text):
+def test_invalid_meshes_are_refused(text):
     with pytest.raises(InputError, match="--mesh"):
         parse_mesh(text)
 

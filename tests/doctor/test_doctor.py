@@ -1,4 +1,4 @@
-"""`snm doctor` finds what was done to a data set or a run, and says what to do about it."""
+"""Damages data sets and runs, and checks the findings and the advice of `snm doctor`."""
 
 import dataclasses
 import gzip
@@ -43,7 +43,7 @@ def write_lines(folder, lines, part="train"):
     (folder / f"{part}.txt").write_text("\n".join(lines) + "\n")
 
 
-def test_nothing_is_wrong_with_good_data(folder, capsys):
+def test_good_data_has_no_problems(folder, capsys):
     call("doctor", folder)
     shown = capsys.readouterr().out
     assert "60 training and 20 test points, 30 features, 20 labels" in shown
@@ -55,7 +55,7 @@ def test_nothing_is_wrong_with_good_data(folder, capsys):
     assert {"memory", "devices", "packages"} <= {f["what"] for f in said["findings"]}
 
 
-def test_counts_are_those_of_the_file(folder):
+def test_counts_match_the_file(folder):
     train, test = lines_of(folder), lines_of(folder, "test")
     # Five test points repeat training points; two train points equal a third; one has no label.
     test[1:6] = train[1:6]
@@ -72,7 +72,7 @@ def test_counts_are_those_of_the_file(folder):
     assert told["empty rows"][0].found.startswith("1 train points have no labels")
 
 
-def test_labels_of_test_that_train_lacks(folder):
+def test_test_labels_without_training_points(folder):
     train = [line.replace("19", "18") if i else line for i, line in enumerate(lines_of(folder))]
     train = [",".join(dict.fromkeys(front.split(","))) + " " + rest for front, _, rest in
              (line.partition(" ") for line in train[1:])]  # fmt: skip
@@ -109,7 +109,7 @@ def test_damaged_gzip(folder):
     assert "damaged gzip data" in found(folder, "error")["reading"].found
 
 
-def test_a_header_of_other_numbers(folder):
+def test_a_header_with_wrong_numbers(folder):
     write_lines(folder, ["59 30 20", *lines_of(folder)[1:]])
     said = found(folder, "error")["reading"]
     assert said.advice == "the header says 59 points, the file has 60 lines"
@@ -162,7 +162,7 @@ def test_names_propensities_and_negative_values(folder, tmp_path):
     assert "1 values are negative" in found(folder, "error")["features"].found
 
 
-def test_memory_is_that_of_the_plan(folder, monkeypatch):
+def test_memory_equals_the_forecast_of_plan(folder, monkeypatch):
     dataset = snm.load_data(folder)
     expected, programs = forecast(dataset, resolve(tiny.CONFIG, dataset))
     big = dataclasses.replace(expected.needs, members=3, tables=100 << 20)
@@ -225,14 +225,14 @@ def test_a_good_run(run, capsys):
     assert {f.level for f in levels(run).values()} == {"ok"}
     assert "train at step 12" in levels(run)["checkpoints"].found
     call("doctor", run)
-    assert "it answers" in capsys.readouterr().out
+    assert "the model predicts" in capsys.readouterr().out
 
 
 def test_damaged_runs(run, tmp_path, capsys):
     copy = shutil.copytree(run, tmp_path / "unfinished")
     (copy / "result.json").unlink()
     said = levels(copy)["checkpoints"]
-    assert said.level == "note" and "goes on from there" in said.advice
+    assert said.level == "note" and "continues from there" in said.advice
     assert "the last line of the log is of step 12" in said.found
     shutil.rmtree(copy / "checkpoints")
     assert levels(copy)["checkpoints"].level == levels(copy)["model"].level == "error"
@@ -280,7 +280,7 @@ def test_neither_data_nor_run(tmp_path, capsys):
     assert said.endswith("found no such folder, expected the folder of a data set or of a run")
 
 
-def test_huge_pages_that_nobody_asks_for(monkeypatch, tmp_path):
+def test_huge_pages_that_are_not_requested(monkeypatch, tmp_path):
     setting = tmp_path / "enabled"
     monkeypatch.setattr(environment, "_HUGE_PAGES", setting)
     monkeypatch.setattr(environment.platform, "libc_ver", lambda: ("glibc", "2.36"))

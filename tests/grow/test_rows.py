@@ -1,4 +1,4 @@
-"""New labels: old scores keep their bits, new rows are what the arithmetic says."""
+"""Tests added labels: old scores keep their bits, and new rows have the expected values."""
 
 import dataclasses
 import json
@@ -22,7 +22,7 @@ def lines(path):
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A run of two members over the first 17 labels, and data of all 20."""
+    """A run with two members over the first 17 labels, and data with all 20."""
     place = tmp_path_factory.mktemp("grow")
     whole = tiny.write(place / "whole", names=True)
     part = place / "part"
@@ -47,7 +47,7 @@ def place(tmp_path_factory):
     return place
 
 
-def test_old_labels_score_as_they_did(place):
+def test_scores_of_old_labels_do_not_change(place):
     test = snm.load_data(place / "whole").test
     before, after = snm.load(place / "run"), snm.load(place / "grown")
     assert after.label_names == tuple(lines(place / "whole" / "labels.txt"))
@@ -80,7 +80,7 @@ def test_new_rows_are_mean_embeddings_of_their_points(place):
         np.testing.assert_array_equal(grown.features.rows, state.features.rows)
 
 
-def test_biases_follow_the_line_of_the_old_ones():
+def test_biases_follow_the_least_squares_line_of_the_old_ones():
     frequency = np.array([0, 1, 3, 7, 15, 31])
     line = (2.0 + 0.5 * np.log1p(frequency)).astype(np.float32)
     np.testing.assert_allclose(bias_of(line[:4], frequency, 2), line[4:], rtol=1e-6)
@@ -88,7 +88,7 @@ def test_biases_follow_the_line_of_the_old_ones():
     np.testing.assert_array_equal(bias_of(np.float32([1, 5, 2]), np.array([4] * 4), 1), [2])
 
 
-def test_training_goes_on_from_there(place, capsys):
+def test_training_continues_from_a_grown_model(place, capsys):
     flags = [flag for flag in tiny.FLAGS if not flag.startswith("--members")]
     call("train", place / "whole", "--run-dir", place / "next", *flags, "--members=2",
          "--warm-start", place / "grown")  # fmt: skip
@@ -102,7 +102,7 @@ def test_training_goes_on_from_there(place, capsys):
     assert first["loss"] < fresh["loss"]
 
 
-def test_without_points(place, tmp_path, capsys):
+def test_labels_without_points(place, tmp_path, capsys):
     call("grow", place / "run", "--labels", place / "new.txt", "--output", tmp_path / "grown")
     assert "0 start at their points, 0 at their name, 3 at random" in capsys.readouterr().out
     _, state = load_member(tmp_path / "grown", 1)
@@ -113,7 +113,7 @@ def test_without_points(place, tmp_path, capsys):
 
 
 def test_names_of_a_model_of_texts(place):
-    """A label without points starts at its name's own query; unknown words tell nothing."""
+    """A label without points starts at the query of its name, unless its words are unknown."""
     model, state = load_member(place / "run", 1)
     words = tuple(f"word{j}" for j in range(tiny.FEATURES))
     texts = Vectorizer("counts", tiny.FEATURES, vocabulary=words)
@@ -125,7 +125,7 @@ def test_names_of_a_model_of_texts(place):
     np.testing.assert_allclose(np.linalg.norm(rows[1]), 1, rtol=1e-5)
 
 
-def test_refusals(place, tmp_path, capsys):
+def test_invalid_options(place, tmp_path, capsys):
     run, out, names = place / "run", tmp_path / "out", tmp_path / "names.txt"
     ask = ["grow", run, "--labels", names, "--output", out]
     names.write_text("name 3\n")

@@ -1,4 +1,4 @@
-"""What goes wrong around a run: other processes, signals, damaged files, full disks, NaN."""
+"""Tests faults around a run: other processes, signals, damaged files, full disks, NaN."""
 
 import contextlib
 import dataclasses
@@ -44,7 +44,7 @@ def data(folder):
 
 @pytest.fixture(scope="module")
 def whole(data, tmp_path_factory):
-    """The undisturbed run that others are compared with: its folder and its result."""
+    """An uninterrupted run, the reference for the others: its folder and its result."""
     run = tmp_path_factory.mktemp("whole") / "run"
     return run, snm.train(data, tiny.CONFIG, run)
 
@@ -66,7 +66,7 @@ def log(run):
 
 
 def command(data, run, *flags):
-    """The command line in a process of its own, which shares the session's compiled programs."""
+    """Starts the command line in a process, with the compilation cache of the session."""
     words = ["train", str(data), "--run-dir", str(run), *tiny.FLAGS, *flags]
     return subprocess.Popen(
         [sys.executable, "-m", "snm", *words],
@@ -101,8 +101,8 @@ def test_a_folder_in_use_is_refused(folder, data, tmp_path, capsys):
     snm.train(data, tiny.CONFIG, run)  # free again
 
 
-def test_a_lock_goes_with_its_process(tmp_path):
-    """However it ends; the file that it leaves means nothing."""
+def test_a_lock_ends_with_its_process(tmp_path):
+    """However the process ends; the lock file that remains does not lock."""
     code = (
         "import os, sys, time; from pathlib import Path; from snm.system.locks import locked\n"
         "with locked(Path(sys.argv[1]), 'x'): print('held', flush=True); time.sleep(60)"
@@ -122,7 +122,7 @@ def test_a_lock_goes_with_its_process(tmp_path):
         assert f"process {os.getpid()} " in (tmp_path / LOCK).read_text()
 
 
-def test_a_run_begun_between_the_look_and_the_lock(data, tmp_path, monkeypatch):
+def test_a_run_that_starts_between_the_check_and_the_lock(data, tmp_path, monkeypatch):
     run = tmp_path / "run"
     fit = trainer.fit_weighting
 
@@ -141,8 +141,8 @@ def test_a_run_begun_between_the_look_and_the_lock(data, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("steps", [pytest.param(2, marks=pytest.mark.slow), 3, 12])
-def test_a_run_stopped_as_asked_is_the_same_run(data, whole, tmp_path, steps):
-    """At whatever step (3 is within a dispatch; 12 is the last): a checkpoint of it is there."""
+def test_a_stopped_and_continued_run_is_the_same_run(data, whole, tmp_path, steps):
+    """A stop at any step (3 is within a dispatch, 12 is the last) writes its checkpoint."""
     run, seen = tmp_path / "run", []
     with pytest.raises(StoppedError) as stopped:
         for event in trainer.training(
@@ -157,14 +157,14 @@ def test_a_run_stopped_as_asked_is_the_same_run(data, whole, tmp_path, steps):
     assert same(arrays(run), arrays(whole[0]))
 
 
-def test_signals_are_nobodys_business_unless_asked(data, tmp_path):
+def test_signal_handlers_are_unchanged_unless_requested(data, tmp_path):
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     for _ in trainer.training(data, config(epochs=1), tmp_path / "run"):
         assert [signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)] == before
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_first_signal_is_a_wish(number):
+def test_the_first_signal_requests_a_stop(number):
     told, handler = [], signal.getsignal(number)
     with stop_wished(told.append, lambda: None) as wished:
         assert not wished()
@@ -177,8 +177,8 @@ def test_the_first_signal_is_a_wish(number):
     assert signal.getsignal(number) == handler
 
 
-def test_the_second_signal_ends_a_main_thread_that_does_not_listen():
-    """Python's own handlers would wait for it: here a join that no signal interrupts."""
+def test_the_second_signal_ends_a_blocked_main_thread():
+    """Python's handlers would wait for the main thread, here blocked in a join."""
     code = (
         "import ctypes, sys; from snm.system.signals import stop_wished\n"
         "def say(word): print(word, flush=True)\n"
@@ -203,7 +203,7 @@ def until(run, epochs, process):
 
 
 def test_sigterm_on_the_command_line(folder, tmp_path):
-    """Status 75 and a checkpoint of the last step; the same command goes on from it."""
+    """Ends with status 75 and a checkpoint; the same command continues from it."""
     run = tmp_path / "run"
     long = "--epochs=100000"
     with command(folder, run, long) as process:
@@ -225,7 +225,7 @@ def test_sigterm_on_the_command_line(folder, tmp_path):
 
 
 def files(checkpoint):
-    """The files that hold the arrays, and what orbax and we say of them."""
+    """The files of a checkpoint: arrays, and the metadata of orbax and of this package."""
     return sorted(path for path in checkpoint.rglob("*") if path.is_file() and path.stat().st_size)
 
 
@@ -264,7 +264,7 @@ DAMAGE = [truncate, flip, change_the_progress, empty_the_manifest, remove_a_file
 
 
 @pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.__name__)
-def test_the_one_before_a_damaged_checkpoint_is_used(data, whole, tmp_path, damage):
+def test_a_run_continues_from_the_newest_intact_checkpoint(data, whole, tmp_path, damage):
     run = tmp_path / "run"
     shutil.copytree(whole[0], run)
     checkpoints = RunFolder(run).checkpoints(2)
@@ -280,7 +280,7 @@ def test_the_one_before_a_damaged_checkpoint_is_used(data, whole, tmp_path, dama
     assert same(arrays(run), arrays(whole[0]))
 
 
-def test_no_whole_checkpoint_is_one_clear_line(folder, whole, tmp_path, capsys):
+def test_without_an_intact_checkpoint_the_error_is_one_line(folder, whole, tmp_path, capsys):
     run = tmp_path / "run"
     shutil.copytree(whole[0], run)
     # The facts name the folder that the data came from.
@@ -292,7 +292,7 @@ def test_no_whole_checkpoint_is_one_clear_line(folder, whole, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_a_damaged_member_is_made_again(data, tmp_path):
+def test_a_damaged_member_is_trained_again(data, tmp_path):
     run, settings = tmp_path / "run", config(members=2)
     snm.train(data, settings, run)
     good = arrays(run)
@@ -302,7 +302,7 @@ def test_a_damaged_member_is_made_again(data, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_best_checkpoint_that_is_damaged_is_not_replaced_by_another(data, tmp_path):
+def test_a_damaged_best_checkpoint_is_an_error(data, tmp_path):
     settings = config(epochs=40, validation_fraction=28 / 60, patience=3, evaluate_every=2)
     run = tmp_path / "run"
     result = snm.train(data, settings, run)
@@ -314,7 +314,7 @@ def test_a_best_checkpoint_that_is_damaged_is_not_replaced_by_another(data, tmp_
         snm.train(data, settings, run)
 
 
-def test_a_checkpoint_says_what_it_belongs_to(data, whole, tmp_path):
+def test_a_checkpoint_of_another_run_is_refused(data, whole, tmp_path):
     about = RunFolder(whole[0]).checkpoints(2).read(12).about
     assert about["data_sha256"] == data.sha256 and about["seed"] == 0
     assert about["versions"]["jax"] == jax.__version__
@@ -329,7 +329,7 @@ def test_a_checkpoint_says_what_it_belongs_to(data, whole, tmp_path):
         snm.train(data, tiny.CONFIG, run)
 
 
-def test_other_versions_are_told(data, whole, tmp_path, monkeypatch):
+def test_other_library_versions_are_noted(data, whole, tmp_path, monkeypatch):
     run = tmp_path / "run"
     shutil.copytree(whole[0], run)
     read = Checkpoints.read
@@ -347,7 +347,7 @@ def test_other_versions_are_told(data, whole, tmp_path, monkeypatch):
 # -- checkpoints on the side -----------------------------------------------------------------
 
 
-def test_a_copy_on_the_host_outlives_the_donated_buffer():
+def test_a_host_copy_survives_donation():
     step = jax.jit(lambda x: x + 1, donate_argnums=0)
     state = {"rows": jax.numpy.arange(1000.0), "none": None, "scalar": jax.numpy.float32(2)}
     place = state["rows"].unsafe_buffer_pointer()
@@ -361,7 +361,7 @@ def test_a_copy_on_the_host_outlives_the_donated_buffer():
     np.testing.assert_array_equal(again["rows"], np.arange(1000.0) + 1)
 
 
-def test_a_state_over_several_devices_is_copied_whole():
+def test_a_sharded_state_is_copied_completely():
     devices = jax.sharding.Mesh(np.array(jax.devices()[:4]), "label")
     for axes in ("label", None):
         sharding = jax.sharding.NamedSharding(devices, jax.sharding.PartitionSpec(axes))
@@ -393,8 +393,8 @@ def test_training_goes_on_while_a_checkpoint_is_written(data, whole, tmp_path, m
 
 
 @pytest.mark.parametrize("axes", ["label", None])
-def test_what_was_begun_is_written_whatever_becomes_of_the_arrays(axes, tmp_path):
-    """As where several processes write: 64 MiB, donated to step after step in the meantime."""
+def test_a_started_write_is_not_affected_by_donation(axes, tmp_path):
+    """As with several processes: 64 MiB are donated to many steps during the write."""
     step = jax.jit(lambda x: x + 1, donate_argnums=0)
     devices = jax.sharding.Mesh(np.array(jax.devices()[:4]), "label")
     sharding = jax.sharding.NamedSharding(devices, jax.sharding.PartitionSpec(axes))
@@ -410,8 +410,8 @@ def test_what_was_begun_is_written_whatever_becomes_of_the_arrays(axes, tmp_path
 
 
 @pytest.mark.slow
-def test_so_it_does_on_a_mesh(data, tmp_path, monkeypatch):
-    """Of 20 labels in eight parts; what is kept has no added rows, and the same bits."""
+def test_training_continues_during_a_write_on_a_mesh(data, tmp_path, monkeypatch):
+    """20 labels in 8 shards: checkpoints have no padding rows, and the same bits."""
     begin, during, found = Checkpoints.begin, 0, {}
     for aside in (False, True):
         monkeypatch.setattr("snm.checkpoints.writer.has_room", lambda state, aside=aside: aside)
@@ -434,7 +434,7 @@ def test_so_it_does_on_a_mesh(data, tmp_path, monkeypatch):
     assert same(*[[leaf for step in found[aside] for leaf in step] for aside in (False, True)])
 
 
-def test_a_writer_tells_what_went_wrong_with_the_one_before(tmp_path):
+def test_a_writer_raises_the_error_of_the_previous_write(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("no folder")
     with Writer(Checkpoints(blocked / "checkpoints"), aside=True) as writer:
@@ -447,7 +447,7 @@ def test_a_writer_tells_what_went_wrong_with_the_one_before(tmp_path):
 
 
 def last_good(run, whole):
-    """Nothing half-written is left, and the checkpoint of step 4 is that of the whole run."""
+    """No incomplete checkpoint remains, and that of step 4 equals the reference run's."""
     assert [path.name for path in (run / "checkpoints").iterdir()] == ["4"]
     model = snm.load(run).model
     kept = RunFolder(run).checkpoints(2).load(4, abstract_state(model))
@@ -455,8 +455,8 @@ def last_good(run, whole):
 
 
 @pytest.mark.parametrize("aside", [pytest.param(False, marks=pytest.mark.slow), True])
-def test_a_full_disk_stops_the_run_with_a_clear_line(data, whole, tmp_path, monkeypatch, aside):
-    """The second checkpoint finds no room: half of it is written when the disk says so."""
+def test_a_full_disk_stops_the_run_with_one_line(data, whole, tmp_path, monkeypatch, aside):
+    """The disk fails when half of the second checkpoint is written."""
     monkeypatch.setattr("snm.checkpoints.writer.has_room", lambda state: aside)
     from snm.checkpoints import store as module
 
@@ -484,7 +484,7 @@ def test_a_full_disk_stops_the_run_with_a_clear_line(data, whole, tmp_path, monk
 
 @pytest.mark.slow
 def test_a_disk_that_is_really_full(tmp_path):
-    """A file system of 4 MiB, in which two checkpoints have room and a third has not."""
+    """A file system of 4 MiB, with room for two checkpoints but not for three."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(
@@ -515,7 +515,7 @@ def test_a_disk_that_is_really_full(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("left", [0, 2000])
 def test_a_disk_that_fills_up_while_training(tmp_path, left):
-    """Whatever is written next (the log, the curves, a checkpoint): one line."""
+    """The error is one line, whether the log, the curves or a checkpoint fails to be written."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(
@@ -554,7 +554,7 @@ def test_a_folder_that_cannot_be_written_to(folder, tmp_path, capsys):
 
 
 def broken_from(monkeypatch, first_broken, last_broken=10**9):
-    """The features of some steps' batches become NaN, in their third point."""
+    """Sets the features of the third point of some steps' batches to NaN."""
     stack = Source.stack
 
     def broken(self, first, count):
@@ -568,7 +568,7 @@ def broken_from(monkeypatch, first_broken, last_broken=10**9):
     monkeypatch.setattr(Source, "stack", broken)
 
 
-def test_what_is_not_finite_is_named_with_its_rows(data, tmp_path, monkeypatch):
+def test_the_error_names_the_non_finite_tensor_and_its_rows(data, tmp_path, monkeypatch):
     broken_from(monkeypatch, 6)
     run = tmp_path / "run"
     with pytest.raises(NonFiniteError) as found:
@@ -585,7 +585,7 @@ def test_what_is_not_finite_is_named_with_its_rows(data, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_rows_are_those_of_the_file_though_some_were_held_out(data, tmp_path, monkeypatch):
+def test_rows_are_numbered_as_in_the_file_despite_a_validation_split(data, tmp_path, monkeypatch):
     broken_from(monkeypatch, 0)
     settings = config(validation_fraction=28 / 60)
     with pytest.raises(NonFiniteError) as found:
@@ -607,12 +607,12 @@ def test_rows_are_those_of_the_file_though_some_were_held_out(data, tmp_path, mo
         ),
     ],
 )
-def test_the_tensor_is_the_first_on_the_way(data, tmp_path, changes, tensor):
+def test_the_named_tensor_is_the_first_non_finite_one(data, tmp_path, changes, tensor):
     with pytest.raises(NonFiniteError, match=rf"step \d+: the ({tensor}).* not finite"):
         snm.train(data, config(**changes), tmp_path / "run")
 
 
-def test_batches_that_are_not_finite_can_be_skipped(data, whole, tmp_path, monkeypatch):
+def test_non_finite_batches_can_be_skipped(data, whole, tmp_path, monkeypatch):
     broken_from(monkeypatch, 6, 7)
     run = tmp_path / "run"
     with pytest.raises(NonFiniteError):

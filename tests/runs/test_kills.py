@@ -1,4 +1,4 @@
-"""kill -9 at moments that nobody chose: the same command ends with the same bits."""
+"""Kills a run with SIGKILL at random times; the same command must end with the same bits."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def arrays(run):
 
 @pytest.mark.slow
 def test_twenty_kills_lose_nothing(tmp_path):
-    """Half of the moments are drawn over a process's life, half follow a new checkpoint closely."""
+    """Half of the kills are at random times, half shortly after a new checkpoint."""
     data = tiny.write(tmp_path / "data")
     with start(data, tmp_path / "whole") as process:
         assert process.wait() == 0, process.stderr.read()

@@ -1,4 +1,4 @@
-"""The bar of `snm.training`: drawn where it is asked for, and it takes nothing of the events."""
+"""Tests the progress bar: it is drawn if requested, and passes all events on."""
 
 import io
 
@@ -21,7 +21,7 @@ EVENTS = [
 
 
 def drawn(**options):
-    """What stands on the screen at the end, and the events that came through."""
+    """The final text of the screen, and the events that were passed on."""
     screen = io.StringIO()
     events = list(with_bar(EVENTS, Console(file=screen, force_terminal=True, width=100, **options)))
     return screen.getvalue().rsplit("\r", 1)[-1], events
@@ -33,7 +33,7 @@ def test_the_bar_and_the_events():
     assert "train  loss 1.2500  validation P@1 62.50" in last and "12/12" in last
 
 
-def test_in_a_notebook_it_is_there_unasked(tmp_path, monkeypatch):
+def test_a_notebook_shows_the_bar_by_default(tmp_path, monkeypatch):
     assert not progress.in_notebook()
     seen = []
     monkeypatch.setattr(trainer, "with_bar", lambda events: seen.append(1) or events)

@@ -1,4 +1,4 @@
-"""`--log-to`: each number once, whatever happens to the run; a run outlives its services."""
+"""Tests `--log-to`: each number is logged once, and a failing service does not end the run."""
 
 import importlib.util
 import json
@@ -20,7 +20,7 @@ from snm.runs.trackers import tracked
 
 
 class Recorder:
-    """A service that writes down what it hears."""
+    """A service that records what is logged to it."""
 
     def __init__(self, folder, about, known):
         self.id, self.known, self.about = known or "run-1", known, about
@@ -39,7 +39,7 @@ _made: list[Recorder] = []
 
 @pytest.fixture
 def service(monkeypatch):
-    """By a name that a package of the standard library has: it is there."""
+    """Registers the recorder under the name of a standard-library package, which is installed."""
     _made.clear()
     monkeypatch.setitem(trackers.TRACKERS, "json", Recorder)
     monkeypatch.setattr(trackers, "_EVERY", 0.0)
@@ -56,7 +56,7 @@ def folder(tmp_path):
 
 
 def logged(folder, events, phase="train"):
-    """Events as a run yields them: the log has them first."""
+    """Yields events as a run does, after writing them to the log."""
     with EventLog(folder, phase, 0) as log:
         for event in events:
             if not isinstance(event, Started | Finished):
@@ -68,7 +68,7 @@ STEPS = [Stepped(2, 32, 1.5, 0.1), Stepped(4, 32, 1.25, 0.1)]
 END = Finished({"metrics": {"P@1": 60.0, "points": 20}})
 
 
-def test_what_a_service_hears(service, folder):
+def test_a_service_receives_losses_and_metrics(service, folder):
     looked = Evaluated(4, {"P@1": 50.0, "R@1": float("nan")}, True)
     events = [Started("train", 0, 4, 4, 60), *STEPS, looked, Stepped(6, 32, float("nan"), 0.1), END]
     assert list(tracked(logged(folder, events), ["json"], folder)) == events
@@ -83,7 +83,7 @@ def test_what_a_service_hears(service, folder):
     assert json.loads((folder / "trackers.json").read_text()) == {"json": "run-1"}
 
 
-def test_a_run_that_goes_on_tells_each_step_once(service, folder):
+def test_a_continued_run_logs_each_step_once(service, folder):
     def killed():
         yield from logged(folder, [Started("train", 0, 8, 4, 60), *STEPS])
         raise StoppedError(2)
@@ -100,7 +100,7 @@ def test_a_run_that_goes_on_tells_each_step_once(service, folder):
     assert [(p.phase, p.step) for p in second.heard] == [("train", 6), ("member-2", 2)]
 
 
-def test_a_service_that_comes_later_gets_the_history(service, folder):
+def test_a_service_that_is_added_later_receives_earlier_numbers(service, folder):
     list(logged(folder, [*STEPS, Evaluated(4, {"P@1": 50.0}, True)]))
     with (folder / "log.jsonl").open("a") as log:
         log.write('{"event": "stepped", "ste')  # a kill in the middle of a line
@@ -111,7 +111,7 @@ def test_a_service_that_comes_later_gets_the_history(service, folder):
     ]  # fmt: skip
 
 
-def test_a_service_that_breaks_is_told_of_once_and_left_alone(service, folder, monkeypatch):
+def test_a_failing_service_is_reported_once_and_dropped(service, folder, monkeypatch):
     def broken(self, points):
         if points:
             raise ConnectionError("no route to host\nand more")
@@ -123,7 +123,7 @@ def test_a_service_that_breaks_is_told_of_once_and_left_alone(service, folder, m
     assert [event for event in seen if not isinstance(event, Noted)][1:] == [*STEPS, END]
 
 
-def test_a_service_that_is_not_there_at_the_start(service, folder, monkeypatch):
+def test_a_service_that_fails_at_the_start_is_an_error(service, folder, monkeypatch):
     def closed(*_):
         raise RuntimeError("no key")
 
@@ -132,7 +132,7 @@ def test_a_service_that_is_not_there_at_the_start(service, folder, monkeypatch):
         list(tracked([Started("train", 0, 4, 4, 60)], ["json"], folder))
 
 
-def test_a_missing_package_is_told_before_anything_is_written(tmp_path, capsys, monkeypatch):
+def test_a_missing_package_is_an_error_before_anything_is_written(tmp_path, capsys, monkeypatch):
     real = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda n: None if n == "wandb" else real(n))
     data, run = tiny.write(tmp_path / "data"), tmp_path / "run"
@@ -193,7 +193,7 @@ def test_wandb(tmp_path, monkeypatch):
 
 
 def test_wandb_without_a_key(tmp_path):
-    """In a process of its own: the package keeps what it was told first."""
+    """Runs in a separate process, because wandb keeps its first settings."""
     pytest.importorskip("wandb", reason="the extra `wandb` is not installed")
     data, run = tiny.write(tmp_path / "data"), tmp_path / "run"
     env = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")}

@@ -1,4 +1,4 @@
-"""The HTTP service: right answers to many at once, clear refusals, and an orderly end."""
+"""Tests the HTTP service: concurrent requests, error statuses, and shutdown."""
 
 import asyncio
 import contextlib
@@ -36,7 +36,7 @@ def run(tmp_path_factory):
 
 @pytest.fixture(scope="module", autouse=True)
 def one_size():
-    """One compiled size is enough for most tests."""
+    """Compiles one batch size only, which is enough for most tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engines, "_SIZES", (8,))
         yield
@@ -44,7 +44,7 @@ def one_size():
 
 @contextlib.contextmanager
 def serving(predictor, run, **options):
-    """A real server on a free port, in a thread; its address and the server itself."""
+    """Runs a real server on a free port in a thread; yields its address and the server."""
     from snm.serve.cli import _listen
 
     app = make_app(predictor, Limits(**options))
@@ -94,8 +94,8 @@ def test_answers_are_those_of_the_model(address, predictor, run):
     assert found[0] == found[1] and found[0]["labels"] == labels[0, :5].tolist()
 
 
-def test_nothing_is_lost_or_mixed_up(address, predictor, run):
-    """64 clients at once, each with points of its own, several requests each."""
+def test_concurrent_requests_get_their_own_answers(address, predictor, run):
+    """64 concurrent clients with different points, several requests each."""
     features = snm.load_data(run.parent / "data").train.features
     labels, _ = predictor.predict(features, k=5)
     questions = as_question(features)
@@ -141,7 +141,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_bad_questions(address, what):
+def test_invalid_requests(address, what):
     body, status, said = BAD[what]
     answer = httpx.post(f"{address}/predict", content=body,
                         headers={"Content-Type": "application/json"})  # fmt: skip
@@ -150,7 +150,7 @@ def test_bad_questions(address, what):
     assert httpx.post(f"{address}/predict", json={"texts": ["word1"]}).status_code == 200
 
 
-def test_a_body_without_a_length_is_cut_off_too(address):
+def test_a_large_body_without_a_content_length_is_refused(address):
     def pieces():
         for _ in range(100):
             yield b"x" * 1000
@@ -159,7 +159,7 @@ def test_a_body_without_a_length_is_cut_off_too(address):
     assert answer.status_code == 413
 
 
-def test_the_other_pages(address):
+def test_health_metrics_and_page(address):
     health = httpx.get(f"{address}/health").json()
     assert health["status"] == "ok" and health["labels"] == tiny.LABELS
     assert health["texts"] and health["search"] == "exact" and health["max_k"] == 15
@@ -174,7 +174,7 @@ def test_the_other_pages(address):
 
 
 class _Slow:
-    """A model that waits for permission to answer."""
+    """A model that blocks until it is released."""
 
     def __init__(self, predictor):
         self._predictor = predictor
@@ -187,7 +187,7 @@ class _Slow:
         return self._predictor.predict(rows, k)
 
 
-def test_a_full_queue_and_an_orderly_end(predictor, run, monkeypatch):
+def test_a_full_queue_and_shutdown(predictor, run, monkeypatch):
     slow = _Slow(predictor)
     monkeypatch.setattr(engines, "_sized", lambda *_: slow)
     monkeypatch.setattr(engines.Engine, "warm", lambda _: None)
@@ -217,7 +217,7 @@ def test_a_full_queue_and_an_orderly_end(predictor, run, monkeypatch):
         assert [answer.status_code for answer in answers] == [200, 200, 200]
 
 
-def test_a_model_that_fails_is_a_500_and_the_next_is_answered(predictor, run, monkeypatch):
+def test_an_error_of_the_model_is_a_500_and_the_service_continues(predictor, run, monkeypatch):
     real = engines._sized
 
     class Broken:
@@ -254,7 +254,7 @@ def test_every_compiled_size_answers_the_same(predictor, run, monkeypatch):
         np.testing.assert_array_equal(found, labels[: len(found)])
 
 
-def test_by_an_index(run, predictor, tmp_path):
+def test_predictions_by_an_index(run, predictor, tmp_path):
     from snm.export.index import IndexedPredictor
 
     call("export", run, "--to", "hnswlib", "--output", tmp_path / "index")
@@ -267,7 +267,7 @@ def test_by_an_index(run, predictor, tmp_path):
         assert httpx.get(f"{address}/health").json()["search"] == "index"
 
 
-def test_refusals_of_the_command(run, tmp_path, capsys, monkeypatch):
+def test_invalid_options_of_the_command(run, tmp_path, capsys, monkeypatch):
     assert "no config.toml" in refused(capsys, "serve", tmp_path)
     assert "--queue: found 0, expected 1 or more" in refused(capsys, "serve", run, "--queue=0")
     said = refused(capsys, "serve", run, "--host=203.0.113.1", "--port=0")
@@ -278,7 +278,7 @@ def test_refusals_of_the_command(run, tmp_path, capsys, monkeypatch):
 
 @pytest.mark.slow
 def test_the_command_itself_and_sigterm(run):
-    """In a process of its own, on a port of its choice; SIGTERM ends it with status 0."""
+    """Runs in a separate process, on a port that it chooses; SIGTERM ends it with status 0."""
     command = [sys.executable, "-m", "snm", "serve", str(run), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         line = process.stdout.readline()
@@ -300,7 +300,7 @@ def test_the_command_itself_and_sigterm(run):
 
 @pytest.mark.slow
 def test_the_page_in_a_browser(address, predictor):
-    """A real headless browser: text in, named labels out; a refusal is shown."""
+    """A headless browser sends a text and shows the label names; it also shows an error."""
     playwright = pytest.importorskip("playwright.sync_api")
     import shutil
 
