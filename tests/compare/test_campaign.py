@@ -217,6 +217,7 @@ def test_gradient_deviation_and_a_probe_without_side_effects(folder, tmp_path):
 # -- runs ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_comparison_end_to_end_and_its_repetition(folder, tmp_path, capsys):
     out = tmp_path / "out"
     words = command(folder, out, "--mined", "3", "--seeds", "1", "--no-equal-seconds")

@@ -16,6 +16,7 @@ _INNER = {page.name for name in PAGES for page in pages.chain(DOCS / name)[:-1]}
 LAST = [name for name in PAGES if name not in _INNER]
 
 
+@pytest.mark.slow
 def test_the_site_builds_strictly(tmp_path):
     pytest.importorskip("mkdocs")
     command = [

@@ -1,6 +1,6 @@
 """Several processes on one machine: they train one model together, stop together, and end together.
 
-The processes are real, and meet over loopback. One such test is quick, the others are slow.
+The processes are real, and meet over loopback; all such tests are slow.
 """
 
 import dataclasses
@@ -130,6 +130,7 @@ def arrays(run):
 # -- the same run ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_two_processes_train_evaluate_and_checkpoint_together(data, tmp_path):
     expected = alone(data, tmp_path / "one")
     assert_same(together(data, tmp_path / "two", "--mesh=data=2"), expected)
