@@ -223,18 +223,6 @@ class Checkpoints:
         newest = self.latest()
         return None if newest is None else self.read(newest).progress.get("best_step") or newest
 
-    def steps(self) -> dict[int, float | None]:
-        """Step -> score of each checkpoint, None if it is damaged or was not evaluated."""
-        found: dict[int, float | None] = {}
-        for step in self._listed():
-            try:
-                found[step] = self.read(step).score
-            except DamagedError:
-                # It may have been deleted since it was listed.
-                if self.path(step).is_dir():
-                    found[step] = None
-        return found
-
     def _listed(self) -> list[int]:
         if not self._folder.is_dir():
             return []
@@ -257,10 +245,6 @@ class Checkpoints:
         if crc != _crc_of_json(found):
             raise DamagedError(path, f"the checksum of {_MANIFEST} differs")
         return note
-
-    def progress(self, step: int) -> dict[str, Any]:
-        """The counters of the training loop in a checkpoint."""
-        return self.read(step).progress
 
     def load(self, step: int, like: Any) -> Any:
         """Loads the arrays of a checkpoint, in the structure, shapes and types of `like`.

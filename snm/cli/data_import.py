@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
 
+from snm.data.formats.foreign import READERS
 from snm.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
     from snm.data.vectorizer import Vectorizer
 
 __all__ = ["Import"]
+
+if TYPE_CHECKING:
+    Format = str
+else:
+    Format = Literal["auto", *READERS]
 
 _MOST_WORDS, _PLACES = 200_000, 1 << 18
 
@@ -53,7 +59,7 @@ class Import:
     """Share of the points to draw at random as test points, instead of --test."""
     seed: int = 0
     """Random seed of --test-fraction."""
-    format: Literal["auto", "jsonl", "csv", "raw", "fasttext", "svmlight"] = "auto"
+    format: Format = "auto"
     """Format of the files; auto decides by the name and the first line."""
     text: tuple[str, ...] = ("text",)
     """Fields of JSON lines, or columns of CSV, that hold the text; several texts are joined."""
@@ -125,7 +131,7 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
 
     form = command.format
     if form == "auto":
-        form = detect(command.source, command.label_file)  # type: ignore[assignment]
+        form = detect(command.source, command.label_file)
     draws = np.random.default_rng(command.seed).random
 
     def rows(part: str) -> Iterator[Row]:
@@ -150,7 +156,7 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
     parts = ["train", *(["test"] if command.test is not None else [])]
     vectorizer = None
     with _bar() as passing:
-        if form == "svmlight":
+        if READERS[form].entries:
             read = (row for part in parts for row in rows(part))
             base, width = index_base(read, passing("reading ids"))
             features_of: Callable[[list[Row]], csr_matrix] = lambda chunk: _entries(  # noqa: E731

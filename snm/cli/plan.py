@@ -61,24 +61,24 @@ def _run(command: Plan) -> None:
 
     from snm.config.resolve import resolve
     from snm.data.load import load
-    from snm.planning.fit_check import _peak, _play_devices, _ways, size_in_words
+    from snm.planning.fit_check import peak_to_compare, remedies, simulate_devices, size_in_words
     from snm.planning.forecast import device_memory, forecast, parse_bytes, seconds_per_step
     from snm.system.terminal import console
 
     command.settings.check()  # before the data are read, which may take long
     limit = None if command.device_memory is None else parse_bytes(command.device_memory)
-    _play_devices(command.settings.mesh)
+    simulate_devices(command.settings.mesh)
     dataset = load(command.data)
     config = resolve(command.settings, dataset)
     expected, programs = forecast(dataset, config)
     here = device_memory()
     played = programs.mesh is not None and jax.default_backend() == "cpu"
-    peak = _peak(expected, programs, limit is not None)
+    peak = peak_to_compare(expected, programs, limit is not None)
     limit = here if limit is None else limit
     seconds = seconds_per_step(programs) if not played and peak <= here else None
     steps = expected.steps_per_epoch
     fits = peak <= limit
-    ways = [] if fits else _ways(expected, config, programs, limit)
+    ways = [] if fits else remedies(expected, config, programs, limit)
     if command.json:
         found: dict[str, Any] = {
             "host_bytes": expected.host,

@@ -25,9 +25,17 @@ from snm.planning.forecast import (
 )
 from snm.planning.remedies import ways_to_fit
 
-__all__ = ["Room", "refuse_what_cannot_fit", "room", "size_in_words"]
+__all__ = [
+    "Room",
+    "peak_to_compare",
+    "refuse_what_cannot_fit",
+    "remedies",
+    "room",
+    "simulate_devices",
+    "size_in_words",
+]
 
-_WAYS = 3
+_MOST_REMEDIES = 3
 _SURE = 6  # no run needs this many times the bytes of its tables
 _BASE = 2 << 30  # bytes; programs and activations need less with usual settings
 
@@ -67,19 +75,19 @@ def room(dataset: Dataset, config: ResolvedConfig, limit: int | None = None) -> 
       limit: bytes of a device; by default those of this one.
     """
     expected, programs = forecast(dataset, config)
-    peak = _peak(expected, programs, limit is not None)
+    peak = peak_to_compare(expected, programs, limit is not None)
     limit = device_memory() if limit is None else limit
-    return Room(peak, limit, [] if peak <= limit else _ways(expected, config, programs, limit))
+    return Room(peak, limit, [] if peak <= limit else remedies(expected, config, programs, limit))
 
 
-def _peak(expected: Forecast, programs: Programs, named: bool) -> int:
+def peak_to_compare(expected: Forecast, programs: Programs, named: bool) -> int:
     """The bytes to compare: those of a device with a named limit, or all with this machine's."""
     # Simulated devices of a CPU share its memory.
-    played = programs.mesh is not None and jax.default_backend() == "cpu"
-    return expected.peak_host if played and not named else expected.peak_device
+    simulated = programs.mesh is not None and jax.default_backend() == "cpu"
+    return expected.peak_host if simulated and not named else expected.peak_device
 
 
-def _play_devices(mesh: str) -> None:
+def simulate_devices(mesh: str) -> None:
     """Makes a CPU simulate as many devices as a mesh asks for, so that a plan needs no others."""
     data, label = parse_mesh(mesh)
     told = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
@@ -103,7 +111,7 @@ def refuse_what_cannot_fit(dataset: Dataset, config: ResolvedConfig, memory: str
       InputError: the run needs more than the limit; the message has up to three remedies.
     """
     limit = device_memory() if memory is None else parse_bytes(memory)
-    sure = memory is None and _SURE * _rough(config, dataset) + _BASE < limit
+    sure = memory is None and _SURE * _rough_size(config, dataset) + _BASE < limit
     if of_first([int(sure)], 1)[0]:  # several processes compile all, or none
         return
     found = room(dataset, config, None if memory is None else limit)
@@ -115,7 +123,7 @@ def refuse_what_cannot_fit(dataset: Dataset, config: ResolvedConfig, memory: str
         )
 
 
-def _rough(config: ResolvedConfig, dataset: Dataset) -> int:
+def _rough_size(config: ResolvedConfig, dataset: Dataset) -> int:
     """Bytes of all members' tables, and of the scores of a batch against its sample."""
     train = dataset.train
     model = make_model(config, train.num_features, train.num_labels, 1)
@@ -125,14 +133,14 @@ def _rough(config: ResolvedConfig, dataset: Dataset) -> int:
     return tables + 4 * config.batch_size * (model.head.sampled + 1)
 
 
-def _ways(
+def remedies(
     expected: Forecast, config: ResolvedConfig, programs: Programs, limit: int
 ) -> list[tuple[str, int]]:
     """The first remedy of each kind, three at most."""
     found: dict[str, tuple[str, int]] = {}
     for flags, size in ways_to_fit(expected, config, programs.model, limit):
         found.setdefault(flags.split()[0], (flags, size))
-    return list(found.values())[:_WAYS]
+    return list(found.values())[:_MOST_REMEDIES]
 
 
 def size_in_words(size: int) -> str:

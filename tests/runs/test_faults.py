@@ -630,7 +630,7 @@ def test_non_finite_batches_can_be_skipped(data, whole, tmp_path, monkeypatch):
     snm.train(data, config(on_nonfinite="skip"), tmp_path / "again")
     assert same(arrays(run), arrays(tmp_path / "again"))
     assert not same(arrays(run), arrays(whole[0]))
-    assert RunFolder(run).checkpoints(2).progress(8)["skipped"] == 2
+    assert RunFolder(run).checkpoints(2).read(8).progress["skipped"] == 2
 
 
 def test_an_epoch_of_skipped_batches_ends_the_run(data, tmp_path, monkeypatch):

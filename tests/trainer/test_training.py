@@ -345,12 +345,15 @@ def test_looking_at_a_run_does_not_disturb_it(whole, tmp_path):
     assert (half / "part").exists()
 
 
-def test_a_checkpoint_may_vanish_while_a_live_run_is_listed(whole, monkeypatch):
-    """The writer drops old checkpoints; a reader that had just seen one passes it over."""
-    monkeypatch.setattr(Checkpoints, "_listed", lambda self: [4, 8, 12])
+def test_a_checkpoint_may_vanish_while_a_live_run_is_listed(data, whole, monkeypatch):
+    """The writer deletes old checkpoints; a reader that has just listed one skips it."""
     checkpoints = RunFolder(whole[0]).checkpoints(2)
-    assert not checkpoints.path(4).exists()
-    assert list(checkpoints.steps()) == [8, 12]
+    assert checkpoints.latest() == 12 and not checkpoints.path(16).exists()
+    monkeypatch.setattr(Checkpoints, "_listed", lambda self: [4, 8, 12, 16])
+    model = make_model(resolve(tiny.CONFIG, data), tiny.FEATURES, tiny.LABELS, 1)
+    _, note, damaged = checkpoints.newest_whole(abstract_state(model))
+    assert note.progress["step"] == 12
+    assert [error.path for error in damaged] == [checkpoints.path(16)]
 
 
 # -- batches ---------------------------------------------------------------------------------
@@ -541,8 +544,9 @@ def test_early_stopping_keeps_the_best_and_refits(data, tmp_path):
     assert max(scores) == last < 40 * 2
     kept = RunFolder(run).checkpoints(1)
     assert kept.best() == first and kept.latest() == last
-    assert kept.steps()[first] == best
-    assert kept.progress(last)["stopped"] and kept.progress(last)["best_step"] == first
+    assert kept.read(first).score == best
+    progress = kept.read(last).progress
+    assert progress["stopped"] and progress["best_step"] == first
     # The refit takes as many epochs over all points as the best took over its part.
     phases = [event for event in events if isinstance(event, Started)]
     assert [event.phase for event in phases] == ["train", "refit"]

@@ -6,7 +6,6 @@ import functools
 import math
 from collections.abc import Iterable
 from importlib import resources
-from typing import Any
 
 import numpy as np
 
@@ -15,23 +14,25 @@ from snm.compare.report.plots import (
     Bar,
     Lines,
     Plot,
-    Points,
     Row,
     bars_of,
     drawing,
-    good_seeds,
-    last_looks,
     lines_of,
-    over_looks,
-    over_seeds,
     scores_of,
-    seen,
+)
+from snm.compare.report.series import (
+    Points,
+    Record,
+    good_seeds,
+    last_probes,
+    over_probes,
+    over_seeds,
+    probe_value,
 )
 from snm.compare.report.tables import RETRIEVAL, sheets
 
 __all__ = ["page", "verdict"]
 
-Record = dict[str, Any]
 Named = list[tuple[str, Points]]  # names of arms and their points
 
 _PARTS = {
@@ -170,14 +171,14 @@ def _curves(results: Record) -> Plot:
         for by, unit in (("step", "steps"), ("seconds", "seconds of training"))
     ]
     note = (
-        f"On {points:,} test points, the same at each look; evaluation is left out of the "
+        f"On {points:,} test points, the same at every measurement; evaluation is left out of the "
         "seconds. Lines: mean of the seeds."
     )
     return lines_of("R@1 during training", note + _bands(arms), arms, panels)
 
 
 def _r1(arm: Record, by: str) -> Points:
-    return over_looks(arm, lambda look: seen(look, "test", "R@1"), by)
+    return over_probes(arm, lambda entry: probe_value(entry, "test", "R@1"), by)
 
 
 def _ratios(results: Record) -> Plot:
@@ -210,14 +211,12 @@ def _ratios(results: Record) -> Plot:
 
 def _why(arms: list[Record]) -> list[Plot]:
     """Plots of the probe's measurements."""
-    unseen = [arm["name"] for arm in arms if last_looks(arm)
-              and not any("negatives" in look for look in last_looks(arm))]  # fmt: skip
+    unseen = [arm["name"] for arm in arms if last_probes(arm)
+              and not any("negatives" in entry for entry in last_probes(arm))]  # fmt: skip
     missing = f" Left out, as they do not sample uniformly: {_list(unseen)}." if unseen else ""
     known = Lines(
         "Known positives among the mined", "steps", "share of the mined, %",
-        lambda arm: over_looks(arm, lambda look: seen(look, "negatives", "false_share_mined"),
-                               scale=100),
-        _ends,
+        _false_share, _ends,
     )  # fmt: skip
     mined = Lines("Mined labels by frequency", _TENTHS, "share of the mined, %", _mined,
                   _first_and_last_tenth, level=(10.0, "uniform"), ticks=range(1, 11))  # fmt: skip
@@ -258,18 +257,24 @@ def _why(arms: list[Record]) -> list[Plot]:
     ]  # fmt: skip
 
 
+def _false_share(arm: Record) -> Points:
+    return over_probes(
+        arm, lambda entry: probe_value(entry, "negatives", "false_share_mined"), scale=100
+    )
+
+
 def _mined(arm: Record) -> Points:
-    shares = [seen(look, "negatives", "mined_by_decile") for look in last_looks(arm)]
+    shares = [probe_value(entry, "negatives", "mined_by_decile") for entry in last_probes(arm)]
     return over_seeds(range(1, 11), [share for share in shares if share], scale=100)
 
 
 def _gradient(arm: Record, key: str) -> Points:
-    return over_looks(arm, lambda look: seen(look, "gradient", key))
+    return over_probes(arm, lambda entry: probe_value(entry, "gradient", key))
 
 
 def _margins(arm: Record) -> Points:
     """Distribution function of the margins, from quantiles averaged over seeds."""
-    quantiles = [seen(look, "margin", "quantiles") for look in last_looks(arm)]
+    quantiles = [probe_value(entry, "margin", "quantiles") for entry in last_probes(arm)]
     found = over_seeds(MARGIN_QUANTILES, [margins for margins in quantiles if margins])
     return [(margin, 100 * share, 100 * share, 100 * share) for share, margin, _, _ in found]
 
@@ -345,10 +350,10 @@ def _first_and_last_tenth(drawn: Named) -> str:
 
 
 def _share_missed(drawn: Named, arms: list[Record]) -> str:
-    looks = {arm["name"]: last_looks(arm) for arm in arms}
+    ends = {arm["name"]: last_probes(arm) for arm in arms}
     shares = (
-        f"{name} {100 * np.mean([seen(look, 'margin', 'share_not_positive') for look in at]):.0f}%"
+        f"{name} {100 * np.mean(found):.0f}%"
         for name, _ in drawn
-        if (at := [look for look in looks[name] if "margin" in look])
+        if (found := [e["margin"]["share_not_positive"] for e in ends[name] if "margin" in e])
     )
     return f"Points whose label does not come first (margin of at most 0): {_list(shares)}."

@@ -15,35 +15,27 @@ import re
 import textwrap
 import warnings
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
 from snm.compare.probe import QUANTILES
+from snm.compare.report.series import Points, Record, over_probes, probe_value
 from snm.errors import InputError
 
 __all__ = [
     "Bar",
     "Lines",
     "Plot",
-    "Points",
     "Row",
     "bars_of",
     "drawing",
-    "good_seeds",
-    "last_looks",
     "lines_of",
-    "over_looks",
-    "over_seeds",
     "scores_of",
-    "seen",
 ]
 
-Record = dict[str, Any]
-Points = list[tuple[float, float, float, float]]
-"""Tuples of x, and of the mean, minimum and maximum of y over seeds."""
 
 # Placeholders that `_inlined` replaces by colours of the page.
 _INK = "#010203"
@@ -181,55 +173,6 @@ def drawing() -> Iterator[None]:
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(_STYLE)
         yield
-
-
-# -- what is read ---
-
-
-def good_seeds(arm: Record) -> list[Record]:
-    """The seeds of an arm that did not fail."""
-    return [seed for seed in arm["seeds"] if "failed" not in seed]
-
-
-def last_looks(arm: Record) -> list[Record]:
-    """The last probe entry of each seed."""
-    return [seed["probes"][-1] for seed in good_seeds(arm) if seed.get("probes")]
-
-
-def seen(look: Record, part: str, name: str) -> Any:
-    """A value of a probe entry; None if the arm has none."""
-    return look.get(part, {}).get(name)
-
-
-def _spread(x: float, values: Sequence[float]) -> tuple[float, float, float, float]:
-    return x, float(np.mean(values)), min(values), max(values)
-
-
-def over_looks(
-    arm: Record, value: Callable[[Record], Any], by: str = "step", scale: float = 1.0
-) -> Points:
-    """A value of each probe entry during training, against `by` (step or seconds)."""
-    looks: dict[int, list[tuple[float, float]]] = {}
-    for seed in good_seeds(arm):
-        for look in seed.get("probes", ()):
-            found = value(look)
-            if found is not None and math.isfinite(found):
-                looks.setdefault(look["step"], []).append((look[by], scale * found))
-    return [
-        _spread(float(np.mean([x for x, _ in looks[step]])), [y for _, y in looks[step]])
-        for step in sorted(looks)
-    ]
-
-
-def over_seeds(x: Iterable[float], seeds: Sequence[Sequence[float]], scale: float = 1.0) -> Points:
-    """Values at the positions `x`, from one list per seed."""
-    return [
-        _spread(place, [scale * y for y in values])
-        for place, values in zip(x, zip(*seeds, strict=True), strict=False)
-    ]
-
-
-# -- what is drawn ---
 
 
 def lines_of(title: str, note: str, arms: list[Record], panels: list[Lines]) -> Plot:
@@ -398,7 +341,7 @@ def _quantiles(arm: Record) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     for kind in _KINDS:
         paths = [
-            over_looks(arm, functools.partial(_quantile, kind=kind, place=i))
+            over_probes(arm, functools.partial(_quantile, kind=kind, place=i))
             for i in range(len(QUANTILES))
         ]
         if paths[0]:
@@ -409,8 +352,8 @@ def _quantiles(arm: Record) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     return found
 
 
-def _quantile(look: Record, kind: str, place: int) -> float | None:
-    values = seen(look, "negatives", kind)
+def _quantile(entry: Record, kind: str, place: int) -> float | None:
+    values = probe_value(entry, "negatives", kind)
     return values[place] if values else None
 
 

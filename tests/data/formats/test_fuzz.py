@@ -430,4 +430,5 @@ def test_folders_that_are_no_checkpoints(tmp_path, step):
     checkpoints = Checkpoints(tmp_path / "checkpoints")
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / step).mkdir(parents=True, exist_ok=True)
-    assert checkpoints.steps() == {} and checkpoints.latest() is None
+    assert checkpoints.latest() is None and checkpoints.best() is None
+    assert checkpoints.newest_whole({}) == (None, None, [])
