@@ -1,7 +1,9 @@
 """Strictness for the whole suite: what jax lets pass silently fails here."""
 
+import fcntl
 import gc
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +13,8 @@ from real_data import real_data_folder
 # Read once, when jax starts: the tests want float64 references beside float32 code.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # Compiling dominates the tests, and most of it is optimising: LLVM's passes, and MLIR's for each
-# fusion. `make test-slow` leaves both on, as users do.
+# fusion. `make test-slow` leaves both on, as users do: what compares the bits of two programs that
+# should compute the same is slow for that reason.
 os.environ.setdefault(
     "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
 )
@@ -19,6 +22,9 @@ os.environ.setdefault(
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
 import jax
+import tiny
+
+import snm
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_enable_checks", True)
@@ -44,6 +50,18 @@ def _own_cache(everyone: Path) -> Iterator[None]:
         # Where the command line puts them too.
         jax.config.update("jax_compilation_cache_dir", str(place / "compiled"))
         yield
+
+
+@pytest.fixture(scope="session")
+def tiny_run(everyone: Path, _own_cache: None) -> Path:
+    """`tiny.CONFIG` trained on `data` into `run`, once for all workers; to change it, copy it."""
+    place = everyone / "trained"
+    with (everyone / "trained.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (place / "run" / "result.json").exists():
+            shutil.rmtree(place, ignore_errors=True)
+            snm.train(tiny.write(place / "data"), tiny.CONFIG, place / "run")
+    return place
 
 
 @pytest.fixture(params=["delicious", "citeulike-t-14k", "gowalla"])

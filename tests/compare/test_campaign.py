@@ -202,10 +202,9 @@ def test_the_probe_equals_a_brute_force(folder, tmp_path, exclude):
     assert found["gradient"]["deviation"] == 0
 
 
-def test_gradient_deviation_and_a_probe_without_side_effects(folder, tmp_path):
+def test_gradient_deviation_and_a_probe_without_side_effects(folder, tiny_run):
     dataset = snm.load_data(folder / "tiny")
-    snm.train(dataset, tiny.CONFIG, tmp_path / "run")
-    predictor = snm.load(tmp_path / "run")
+    predictor = snm.load(tiny_run / "run")
     rows = np.array(predictor.state.head.table.rows)
     probe = Probe(dataset, resolve(tiny.CONFIG, dataset))
     first, second = probe(predictor), probe(predictor)

@@ -24,10 +24,8 @@ def folder(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    place = tmp_path_factory.mktemp("doctor")
-    snm.train(tiny.write(place / "data"), tiny.CONFIG, place / "run")
-    return place / "run"
+def run(tiny_run):
+    return tiny_run / "run"
 
 
 def found(path, level=None):

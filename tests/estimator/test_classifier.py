@@ -46,14 +46,13 @@ def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
 
 
-def test_a_fit_is_a_run_without_its_folder(fitted, data, tmp_path):
+def test_a_fit_is_a_run_without_its_folder(fitted, data, tiny_run):
     """The same settings give the same bits as `snm.train`."""
-    snm.train(data, tiny.CONFIG, tmp_path / "run")
-    labels, scores = snm.load(tmp_path / "run").predict(data.test.features, k=4)
+    labels, scores = snm.load(tiny_run / "run").predict(data.test.features, k=4)
     found = fitted.decision_topk(data.test.features, k=4)
     np.testing.assert_array_equal(found[0], labels)
     np.testing.assert_array_equal(found[1], scores)
-    assert fitted.config_ == snm.read_config(tmp_path / "run" / "config.toml")
+    assert fitted.config_ == snm.read_config(tiny_run / "run" / "config.toml")
     assert len(fitted.loss_curve_) == 6  # 12 steps, two a dispatch
 
 

@@ -54,10 +54,10 @@ def config(**changes):
 
 
 @pytest.fixture(scope="module")
-def whole(data, tmp_path_factory):
+def whole(tiny_run):
     """The undisturbed run that others are compared with: its folder and its result."""
-    folder = tmp_path_factory.mktemp("whole") / "run"
-    return folder, snm.train(data, tiny.CONFIG, folder)
+    folder = tiny_run / "run"
+    return folder, json.loads((folder / "result.json").read_text())
 
 
 def arrays(run):
@@ -242,6 +242,7 @@ def test_a_warm_start_takes_member_by_member(data, tmp_path):
 # -- looking on, and a k' that falls -----------------------------------------------------------
 
 
+@pytest.mark.slow  # the bits of two programs, of one step and of two: as they are optimised
 def test_a_probe_looks_and_changes_nothing(data, whole, tmp_path):
     seen = []
 
