@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test test-all check format bench clean
+.PHONY: setup demo test test-slow test-all check format bench clean
 
 setup: $(VENV)/.installed
 
@@ -27,11 +27,15 @@ check: $(VENV)/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Modules stay whole (`loadfile`): what one of its tests trained or compiled, the next one uses.
 test: check
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist loadfile
 
-test-all: check
-	XLA_FLAGS= $(BIN)/pytest -n 2 -m ''
+# As users run it: nothing that `make test` leaves out of compiling is left out here.
+test-slow: $(VENV)/.installed-dev
+	XLA_FLAGS= $(BIN)/pytest -n 2 -m slow
+
+test-all: test test-slow
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .

@@ -1,1 +1,1 @@
-"""Measurements of speed; nothing here is part of the library."""
+"""Benchmarks and a fuzzer, run by hand; the library does not import them."""

@@ -1,16 +1,16 @@
-"""How often a mesh mines another label than one device does: flips at near ties.
+"""Counts how often a mesh mines other labels than one device does (flips at near ties).
 
 python -m benchmarks.flips                                      # generated data: ten minutes
-python -m benchmarks.flips generated path/to/data --out FILE    # data of yours beside it
+python -m benchmarks.flips generated path/to/data --out FILE    # with a data set of your own
 
-The same steps are taken on one device and on meshes that a CPU plays. Scores are sums in float32,
-whose order a mesh changes, so that of two labels whose scores are nearly the same the other one may
-be among a point's k' best. Two questions, each over the first steps of a run:
+The benchmark takes the same steps on one device and on meshes of simulated CPU devices. Scores are
+float32 sums, and a mesh changes the order of summation. If two labels have nearly equal scores,
+either one may be among the k' best of a point. The first steps of a run are compared in two ways:
 
-- *same state*: every step of the mesh starts from the parameters of one device: what rounding
-  within one step does;
-- *own state*: the mesh trains by itself: what a run differs by, rounding and flips of earlier steps
-  included.
+- *same state*: every step of the mesh starts from the parameters of the one device. This shows the
+  effect of rounding within one step.
+- *own state*: the mesh trains on its own. This shows the difference between runs, with the rounding
+  and the flips of earlier steps.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ SETTINGS = dict(dim=256, members=1, batch_size=256, sampled=4096)
 
 @dataclasses.dataclass
 class Flips:
-    """What differed over some steps.
+    """Differences over several steps.
 
     Attributes:
-      mined: slots compared: points x k', over all steps.
-      flipped: of them, those that hold a label which the other does not have.
-      steps: with a flip.
-      first_step: the first of them, counted from 0; None where there was none.
-      first_in_spacings: the largest gap in that step, in units of the distance between float32
-        numbers at that score.
-      tied: points whose last mined score is exactly that of the best which was not, on one device:
-        no flips, but a device that mines by thresholds shares the place, and a mesh does not.
-      widest: of all flips, the largest gap on one device between a label that was lost and the
-        one that came instead.
-      widest_in_spacings: the same in spacings of float32.
-      scores: the largest difference of a score that both mined.
-      loss: the largest relative difference of a step's loss.
+      mined: number of mined slots compared: points x k', over all steps.
+      flipped: number of slots with a label that the other side did not mine.
+      steps: number of steps with a flip.
+      first_step: the first step with a flip, counted from 0, or None.
+      first_in_spacings: the largest gap in that step, in float32 spacings at that score.
+      tied: number of points for which, on one device, the lowest mined score equals the highest
+        score that was not mined. These are not flips, but a device that mines by thresholds shares
+        the slot between both labels, and a mesh does not.
+      widest: the largest gap of all flips: score of the label that was replaced minus score of the
+        label that replaced it, on one device.
+      widest_in_spacings: the same in float32 spacings.
+      scores: the largest difference between the scores of a label that both mined.
+      loss: the largest relative difference between the losses of a step.
     """
 
     mined: int = 0
@@ -63,7 +63,7 @@ class Flips:
     loss: float = 0.0
 
     def add(self, number: int, one: Mined, many: Mined) -> None:
-        """Counts step `number`."""
+        """Adds the differences of step `number`."""
         assert one.every is not None
         mine = chosen(one)
         gaps, spacings = gaps_of_flips(one.every, mine, chosen(many))
@@ -82,19 +82,19 @@ class Flips:
 
     @property
     def rate(self) -> float:
-        """Flips a mined slot."""
+        """Flips per mined slot."""
         return self.flipped / self.mined
 
 
 @dataclasses.dataclass(frozen=True)
 class Mined:
-    """What a step mined.
+    """The mined labels of a step.
 
     Attributes:
-      slots: int32 [n, k'], of the sample.
-      scores: float32 [n, k'].
-      every: float32 [n, S], the scores of the whole sample; of one device only.
-      loss: of the step.
+      slots: int32 [n, k'], positions in the sample.
+      scores: float32 [n, k'], their scores.
+      every: float32 [n, S], scores of the whole sample on one device; None on a mesh.
+      loss: loss of the step.
     """
 
     slots: np.ndarray
@@ -104,7 +104,7 @@ class Mined:
 
 
 def chosen(mined: Mined) -> np.ndarray:
-    """The slots of each point as a mask: bool [n, S], S no less than the largest."""
+    """The mined slots as a mask, bool [n, S]."""
     size = int(mined.slots.max()) + 1 if mined.every is None else mined.every.shape[1]
     mask = np.zeros((len(mined.slots), size), bool)
     np.put_along_axis(mask, mined.slots, True, axis=1)
@@ -114,15 +114,15 @@ def chosen(mined: Mined) -> np.ndarray:
 def gaps_of_flips(
     scores: np.ndarray, here: np.ndarray, there: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """How far each label that only `there` has lies below the best that it took the place of.
+    """Score gaps of the labels that only `there` has to the best label that they replaced.
 
     Args:
-      scores: float32 [n, S], as they were here.
-      here: bool [n, S], the best by these scores.
-      there: bool [n, up to S], as many a row.
+      scores: float32 [n, S], the scores of `here`.
+      here: bool [n, S], the labels with the highest scores.
+      there: bool [n, up to S], the other choice, with as many labels in each row.
 
     Returns:
-      A gap for each flip, and the same in float32 spacings at that score.
+      The gap of each flip, and the same in float32 spacings at the higher score.
 
     Example:
       >>> import numpy as np
@@ -143,17 +143,17 @@ def gaps_of_flips(
 def compared(
     data: Any, meshes: tuple[str, ...], steps: int, told: Callable[[str], None], **settings: Any
 ) -> Iterator[tuple[str, str, int, Flips]]:
-    """Walks `steps` steps on one device and on each mesh.
+    """Takes `steps` training steps on one device and on each mesh.
 
     Args:
       data: a data set.
-      meshes: as for `--mesh`.
-      steps: of the run.
-      told: hears what is going on.
+      meshes: meshes, written as for `--mesh`.
+      steps: number of steps.
+      told: progress callback; called with a short text.
       settings: changes of the default preset.
 
     Yields:
-      Mesh, `same state` or `own state`, k', and what differed.
+      Mesh, `same state` or `own state`, k', and the differences.
     """
     import jax
 
@@ -207,7 +207,7 @@ def compared(
 
 
 def _step(model: Any, source: Any, shape: Any, mesh: Any) -> Any:
-    """A step of training as one program, which also hands out what was mined."""
+    """Compiles a training step that also returns the mined labels."""
     import jax
     from jax.sharding import PartitionSpec
 
@@ -223,21 +223,21 @@ def _step(model: Any, source: Any, shape: Any, mesh: Any) -> Any:
     problem_of = head._problem
 
     def run(state: Any, stack: Any) -> Any:
-        handed = []
+        recorded = []
 
-        # The step as it is: what it makes its problem of is looked at on the way.
-        def looked(spec: Any, *args: Any) -> Any:
+        # Runs the unchanged step and records the scoring problem that it builds.
+        def record(spec: Any, *args: Any) -> Any:
             problem = problem_of(spec, *args)
             best = mine(spec, problem)
-            handed.append(
+            recorded.append(
                 (best.slots, best.scores, thresholds.every_score(problem) if mesh is None else None)
             )
             return problem
 
         item = jax.tree.map(lambda leaf: leaf[0], stack)
-        with mock.patch.object(head, "_problem", looked):
+        with mock.patch.object(head, "_problem", record):
             state, metrics = train_step(model, state, source.materialize((), item, shape), **axes)
-        return state, metrics.loss, handed[0]
+        return state, metrics.loss, recorded[0]
 
     if mesh is None:
         return jax.jit(run)
@@ -258,7 +258,7 @@ _COLUMNS = (
 
 
 def main() -> None:
-    """Prints a table a data set, and writes them as JSON."""
+    """Prints a table for each data set, and writes the rows as JSON."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -284,7 +284,7 @@ def main() -> None:
 
 
 def measured(name: str, data: Any, given: argparse.Namespace) -> dict[str, Any]:
-    """Prints the table of a data set; JSON values of it."""
+    """Measures a data set, prints its table, and returns the rows as JSON values."""
     import jax
     from rich.console import Console
 

@@ -1,11 +1,11 @@
-"""The readers under a fuzzer that is led by coverage, by hand (figures: `tests/README.md`).
+"""Fuzzes the file readers with coverage guidance; run by hand (results: `tests/README.md`).
 
-pip install atheris, which is no dependency of the project, then for one of the targets below:
+Install atheris, which is not a dependency of the project, and choose one of the targets below:
 
-    PYTHONPATH=tests python -m benchmarks.fuzz text -max_total_time=300
+    PYTHONPATH=tests:tests/data/formats python -m benchmarks.fuzz text -max_total_time=300
 
-Each input must be refused with one line or read rightly, within 10 seconds and 2 GiB of process;
-anything else ends the fuzzer with the input that did it.
+Each input must either be refused with an error of one line or be read correctly, within 10 seconds
+and 2 GiB of memory. Otherwise the fuzzer stops and saves the input.
 """
 
 import sys
@@ -30,7 +30,7 @@ PLACE = Path(tempfile.mkdtemp(prefix="snm-fuzz-"))
 
 
 def refused(read, path, raw, *sizes):
-    """What a reader makes of some bytes, or None where it says what is wrong with them."""
+    """Reads some bytes; returns None if the reader refuses them with an `InputError`."""
     path.write_bytes(raw)
     try:
         return read(path, *sizes)
@@ -97,7 +97,7 @@ def manifest(raw):
 
 
 def seeds():
-    """Valid files to begin with."""
+    """Valid files, from which the fuzzer starts."""
     matrix = checks.csr(12, 30, False)
     write_config(PLACE / "seed.toml", checks.tiny.CONFIG)
     return {

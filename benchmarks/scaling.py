@@ -1,10 +1,10 @@
-"""What a step over many devices exchanges, counted, and what it would take on many GPUs, on paper.
+"""Measures the communication of a step on many devices, and estimates its time on many GPUs.
 
-python -m benchmarks.scaling count           # compiles steps, counts their collectives: minutes
-python -m benchmarks.scaling time            # steps cut over devices, against one device: minutes
-python -m benchmarks.scaling plan            # arithmetic only; assumptions are at the top
+python -m benchmarks.scaling count           # compiles steps and counts their collectives: minutes
+python -m benchmarks.scaling time            # steps on a mesh against one device: minutes
+python -m benchmarks.scaling plan            # an estimate from the assumptions in `Machine`
 
-All print tables of `benchmarks/SCALING.md`.
+Each prints tables of `benchmarks/SCALING.md`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,13 @@ _BYTES = {"f32": 4, "s32": 4, "u32": 4, "pred": 1, "s64": 8, "u8": 1, "bf16": 2}
 
 @dataclasses.dataclass(frozen=True)
 class Exchange:
-    """A collective: its kind, the devices of a group, and the bytes of its result on a device."""
+    """A collective operation.
+
+    Attributes:
+      kind: name of the HLO operation.
+      group: number of devices in a group.
+      size: bytes of its result on a device.
+    """
 
     kind: str
     group: int
@@ -54,15 +60,15 @@ class Exchange:
 
     @property
     def sent(self) -> float:
-        """Bytes that a device sends where the devices of a group stand in a ring."""
-        if self.kind == "reduce-scatter":  # the result is its part of what was added up
+        """Bytes that a device sends, with a ring algorithm."""
+        if self.kind == "reduce-scatter":  # the result is the device's part of the sum
             return self.size * (self.group - 1.0)
         share = (self.group - 1) / self.group
         return self.size * share * (2 if self.kind == "all-reduce" else 1)
 
 
 def exchanges(module: str) -> Iterator[Exchange]:
-    """The collectives of a compiled module, each once."""
+    """Yields the collectives in the text of a compiled module."""
     pattern = re.compile(rf"= (.*?) ({_KINDS})(?:-start)?\((.*)")
     for shapes, kind, rest in pattern.findall(module):
         sizes = re.findall(r"(\w+)\[([\d,]*)\]", shapes)
@@ -77,7 +83,7 @@ def exchanges(module: str) -> Iterator[Exchange]:
 
 
 def compiled(labels: int, features: int, batch: int, mesh_text: str) -> str:
-    """The module of one step of the default preset; of the tables there are only shapes."""
+    """Compiles one step of the default preset from abstract tables; returns the module's text."""
     import snm
     from snm.batches.build import make_source
     from snm.batches.device_parts import spread_stack
@@ -111,7 +117,7 @@ def compiled(labels: int, features: int, batch: int, mesh_text: str) -> str:
 
 
 def count() -> None:
-    """Prints what a device sends in a step, by kind of collective, and the largest of them."""
+    """Prints the bytes that collectives gather, reduce and send in a step, per device."""
     import jax
 
     jax.config.update("jax_platforms", "cpu")
@@ -144,13 +150,13 @@ TIMED_MINED = (16, 256)
 TIMED_DATA = dict(points=1024, test_points=1, features=20_000, labels=50_000, seed=0,
                   labels_per_point=LABELS_A_POINT, nonzeros_per_point=FEATURES_A_POINT)  # fmt: skip
 TIMED_SETTINGS = dict(dim=128, members=1, sampled=4096)
-STEPS = 4  # a dispatch, as training on a CPU
+STEPS = 4  # steps per dispatch, as in training on a CPU
 ROUNDS = 12
 _CLOCKS = (time.perf_counter, time.process_time)
 
 
 def stepper(data: Any, batch: int, mesh_text: str, mined: int) -> Callable[[], None]:
-    """Takes `STEPS` steps of the default preset on a mesh, `""` for one device, per call."""
+    """A function that takes `STEPS` steps of the default preset on a mesh; "" is one device."""
     import jax
 
     import snm
@@ -170,8 +176,8 @@ def stepper(data: Any, batch: int, mesh_text: str, mined: int) -> Callable[[], N
     train = data.train
     model = make_model(resolve(config, data), train.num_features, train.num_labels, 100)
     mesh = make_mesh(mesh_text, train.num_labels, batch)
-    as_they_are = Weighting("none")
-    source = source_of(resolve(config, data), model.head, train, None, as_they_are, mesh)
+    unweighted = Weighting("none")
+    source = source_of(resolve(config, data), model.head, train, None, unweighted, mesh)
     stack = source.stack(0, STEPS)
     stack = stack if mesh is None else spread_stack(stack, source.data_parts, mesh)
     state = jax.jit(lambda: init_state(model))() if mesh is None else initial(model, mesh)
@@ -190,10 +196,10 @@ def interleaved(
     rounds: int,
     clocks: tuple[Callable[[], float], ...] = _CLOCKS,
 ) -> dict[str, list[list[float]]]:
-    """What each call takes by each clock, round by round; in a round all are called in turn.
+    """Times each call with each clock; every round runs all calls in turn.
 
     Returns:
-      For each name, a list a clock of as many numbers as rounds.
+      name -> for each clock, a list of the times of all rounds.
     """
     found: dict[str, list[list[float]]] = {name: [[] for _ in clocks] for name in calls}
     for _ in range(rounds):
@@ -206,7 +212,7 @@ def interleaved(
 
 
 def timed() -> None:
-    """Prints what steps take that are cut, as ratios to the same steps on one device."""
+    """Prints the time of steps on meshes, as ratios to the same steps on one device."""
     import jax
 
     jax.config.update("jax_platforms", "cpu")
@@ -241,11 +247,11 @@ _TIMED = ("k'", "batch", "points a part", "mesh", "time to one device's", "(quar
           "processor time", "(quartiles)", "one device, ms")  # fmt: skip
 
 
-# -- on paper ----------------------------------------------------------------------------------
+# -- estimates ---------------------------------------------------------------------------------
 
 
 def sent_bytes(batch: int, data: int, label: int) -> dict[str, float]:
-    """Bytes that a device sends in a step over each axis, rings: nothing here knows K or d."""
+    """Bytes that a device sends in a step over each axis (rings); independent of K and d."""
     from snm.distributed.mesh import DATA, feature_axis
 
     own = batch / data
@@ -256,12 +262,12 @@ def sent_bytes(batch: int, data: int, label: int) -> dict[str, float]:
         2 * own * vector  # gradients of queries: reduced
         + (0 if by_data else 2 * own * vector)  # sums of feature rows: reduced
         + 2 * own * LABELS_A_POINT * 4  # scores of positives: reduced
-        + label * own * MINED * 8  # the best of each part, scores and ids: gathered
+        + label * own * MINED * 8  # top-k candidates of each shard, scores and ids: gathered
     )
     across = (data - 1) / data
     over_data = across * (
         batch * vector * 2  # queries, gradients of feature sums: gathered
-        + (batch * vector if by_data else 0)  # sums of feature rows: reduced, each device its part
+        + (batch * vector if by_data else 0)  # sums of feature rows: reduce-scattered
         + batch * (LABELS_A_POINT + MINED + FEATURES_A_POINT) * 8  # ids and values of updates
         + 2 * DIM * DIM * 4  # the dense layer's gradient: reduced
     )
@@ -270,21 +276,21 @@ def sent_bytes(batch: int, data: int, label: int) -> dict[str, float]:
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """What is assumed of the GPUs; none of it was measured here."""
+    """Assumptions about the GPUs; none of them was measured here."""
 
-    memory: float = 80e9  # bytes a GPU
-    used: float = 0.75  # of them, for tables
-    streamed: float = 2.3e12  # bytes a second: 70% of an H100's 3.35e12
-    scattered: float = 1.0e12  # the same for rows of 2 KiB in no order
-    products: float = 100e12  # operations a second in TF32, in blocks of these shapes
-    near: float = 300e9  # bytes a second that a GPU sends within a host of 8
-    far: float = 40e9  # and between hosts: one 400 Gbit/s port a GPU, 80%
-    near_wait: float = 15e-6  # seconds a collective takes at least
-    far_wait: float = 40e-6
-    host: int = 8
+    memory: float = 80e9  # bytes per GPU
+    used: float = 0.75  # fraction of the memory for tables
+    streamed: float = 2.3e12  # bytes per second of sequential reads: 70% of an H100's 3.35e12
+    scattered: float = 1.0e12  # bytes per second for rows of 2 KiB in random order
+    products: float = 100e12  # TF32 operations per second for matrices of these shapes
+    near: float = 300e9  # bytes per second that a GPU sends within a host of 8
+    far: float = 40e9  # bytes per second between hosts: 80% of one 400 Gbit/s port per GPU
+    near_wait: float = 15e-6  # smallest seconds of a collective within a host
+    far_wait: float = 40e-6  # smallest seconds of a collective between hosts
+    host: int = 8  # GPUs per host
 
 
-COLLECTIVES = {"label": 5, "data": 9}  # and one more over the axis of the feature rows
+COLLECTIVES = {"label": 5, "data": 9}  # per step; one more over the axis of the feature rows
 SIZES = [  # labels, features, batch
     (3_000_000, 340_000, 1024),
     (100_000_000, 10_000_000, 4096),
@@ -295,7 +301,7 @@ GPUS = (8, 16, 32, 64, 128, 256)
 
 
 def planned(labels: int, features: int, batch: int, gpus: int, on: Machine) -> dict[str, Any]:
-    """Memory, bytes and seconds of a step; class rows are cut into as few parts as leave room."""
+    """Memory, bytes and seconds of a step, with as few label shards as fit into memory."""
     from snm.distributed.mesh import feature_axis
 
     def tables_of(data: int, label: int) -> float:
@@ -311,11 +317,12 @@ def planned(labels: int, features: int, batch: int, gpus: int, on: Machine) -> d
     row = 4 * DIM
     sampled = SAMPLED / label
     operations = 2 * own * sampled * DIM + 3 * 2 * own * DIM * DIM
-    streamed = sampled * row + own * sampled * 4  # the sample's rows, and their scores once
+    streamed = sampled * row + own * sampled * 4  # rows of the sample, and one pass over scores
     pairs = own * MINED * row / label  # mined rows, for the gradient of queries
-    # Updates: every device of a part steps the same rows, from the points of the whole batch.
+    # Every device of a label shard updates the same rows, from the points of the whole batch.
     touched = min(batch * MINED, SAMPLED) / label * 2 * row
-    # Of feature rows each reads those it holds: of its points, or, cut over data, of all points.
+    # A device reads the feature rows of its shard: for its own points if features are sharded over
+    # labels, for all points of the batch if they are sharded over data.
     features_read = own * FEATURES_A_POINT * row / (label if label >= data else 1)
     features_written = batch * FEATURES_A_POINT * 2 * row / max(data, label)
     scattered = pairs + touched + features_read + features_written
@@ -339,7 +346,7 @@ def planned(labels: int, features: int, batch: int, gpus: int, on: Machine) -> d
 
 
 def plan() -> None:
-    """Prints the tables of what steps would take: batches of one size, and of one size a GPU."""
+    """Prints the estimates for a fixed batch (strong scaling) and a fixed batch per GPU (weak)."""
     for title, per_gpu in (("Strong", 0), ("Weak", POINTS_A_GPU)):
         fixed = "a batch of 1,024 points for 3 M labels, of 4,096 beyond"
         print(f"{title} scaling: {f'{per_gpu} points a GPU' if per_gpu else fixed}\n")

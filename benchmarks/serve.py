@@ -1,9 +1,10 @@
-"""Load on `snm serve`: requests a second, median and 99th percentile, at 1, 8 and 64 clients.
+"""Measures `snm serve` under load: requests per second and latency at 1, 8 and 64 clients.
 
     python -m benchmarks.serve RUN [--index DIR] [--seconds 5]
 
-The server runs in a process of its own on this machine, so that both share its cores. Each client
-sends the next point when it has the answer to the last; every answer is compared with the model's.
+The server runs in its own process on the same machine, so server and clients share the cores. Each
+client sends its next point after the answer to the last one. Every answer is compared with the
+model's prediction.
 """
 
 from __future__ import annotations
@@ -71,13 +72,13 @@ async def _load(
     host, _, port = address.removeprefix("http://").partition(":")
     end = time.perf_counter() + seconds
 
-    # By hand over a stream: a client library would take more of the two cores than the server.
+    # Plain sockets, because an HTTP client library would use more CPU time than the server.
     async def client(number: int) -> None:
         reader, writer = await asyncio.open_connection(host, int(port))
-        place = number * 7
+        point = number * 7
         while (begun := time.perf_counter()) < end:
-            place = (place + 1) % len(bodies)
-            body = bodies[place].encode()
+            point = (point + 1) % len(bodies)
+            body = bodies[point].encode()
             head = f"POST /predict HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
             writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
             answer = (await reader.readuntil(b"\r\n\r\n")).lower()
@@ -86,7 +87,7 @@ async def _load(
             times.append(time.perf_counter() - begun)
             if not answer.startswith(b"http/1.1 200"):
                 counts["refused"] += 1
-            elif set(json.loads(content)["answers"][0]["labels"]) != set(labels[place].tolist()):
+            elif set(json.loads(content)["answers"][0]["labels"]) != set(labels[point].tolist()):
                 counts["wrong"] += 1
         writer.close()
         await writer.wait_closed()

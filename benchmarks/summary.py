@@ -1,4 +1,4 @@
-"""The tables of `benchmarks/README.md` and its plot of cost against K, from JSON of `snm bench`.
+"""Writes the tables of `benchmarks/README.md`, and a plot of time against K, from `snm bench` JSON.
 
 python -m benchmarks.summary benchmarks/results/cpu.json [--plot benchmarks/growth.svg]
 """
@@ -17,7 +17,7 @@ Rows = list[dict[str, Any]]
 
 
 def markdown(rows: Rows) -> Iterator[str]:
-    """A table a part, and one more a part for each allocator that was tuned."""
+    """Yields Markdown: one table for each part, and one more for each tuned allocator."""
     titled = [(_title(row), row) for row in rows]
     for title in dict.fromkeys(title for title, _ in titled):
         yield f"### {title}\n"
@@ -58,7 +58,7 @@ def _number(value: float) -> str:
 
 
 def draw(rows: Rows, path: Path) -> None:
-    """Milliseconds of a step against the number of labels, with quartiles; and of all labels."""
+    """Draws the milliseconds of a step against the number of labels, with quartiles."""
     import matplotlib
 
     matplotlib.use("svg")

@@ -1,1 +1,1 @@
-"""Experiments: one command each, from a table of the paper to figures on data at hand."""
+"""Experiments: each module is one command that reproduces a table or answers a question."""

@@ -1,4 +1,4 @@
-"""Named settings, run one after the other on one data set: what the experiments share."""
+"""Trains and tunes named settings on one data set; the experiments share this module."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ KEYS = ("R@1", "R@3", "R@5", "P@1", "P@3", "P@5")
 
 @dataclasses.dataclass(frozen=True)
 class Arm:
-    """A name and the settings that make it."""
+    """Named settings."""
 
     name: str
     config: snm.Config
 
     def but(self, **changes: Any) -> Arm:
-        """The same arm with some settings changed."""
+        """A copy of the arm with some settings changed."""
         return Arm(self.name, dataclasses.replace(self.config, **changes))
 
 
 def scored(dataset: Dataset, config: snm.Config, keys: Iterable[str] = KEYS) -> dict[str, Any]:
-    """Trains in a folder that is thrown away; metrics on `dataset.test`, and two times.
+    """Trains in a temporary folder.
 
-    `seconds` are those of the steps, compiling them too; `whole_seconds` are from the call to the
-    metrics: initial parameters, checkpoints, prediction and scoring as well.
+    Returns:
+      `metrics` on `dataset.test`; `seconds` of the training steps, with compilation;
+      `whole_seconds` of the whole call, with initialisation, checkpoints, prediction and scoring.
     """
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
@@ -43,9 +44,13 @@ def scored(dataset: Dataset, config: snm.Config, keys: Iterable[str] = KEYS) -> 
 
 
 def tuned(dataset: Dataset, arm: Arm, grid: Iterable[dict[str, Any]], watch: str) -> dict[str, Any]:
-    """Tries each setting of a grid on a held-out fifth of train; the best by `watch`, and all.
+    """Tries each setting of a grid on a held-out fifth of train.
 
-    A setting whose loss overflows counts as a trial that scored nothing.
+    A setting whose loss overflows is recorded with an error and never chosen over one that works.
+
+    Returns:
+      `best`, the settings with the highest metric `watch`; `validation`, their metrics; `trials`,
+      all of them.
     """
     parts = dataset.split(0.2, seed=0)
     trials = []

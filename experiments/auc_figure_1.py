@@ -1,12 +1,13 @@
-"""Figure 1 of Agarwal, Har-Peled and Roth (2005): two bounds of the AUC by sample size.
+"""Draws Figure 1 of Agarwal, Har-Peled and Roth (2005): two AUC bounds against the sample size.
 
-Linear ranking on the line, delta = 0.01: their bound by bipartite rank-shatter coefficients (r = 3)
-against that of Freund et al. (2003) by shatter coefficients (s(2m) = 8m + 1). The paper's claim:
-wherever the bounds mean something (below 0.5), the new one is tighter.
+The setting is linear ranking on the line with delta = 0.01. The bound with bipartite rank-shatter
+coefficients (r = 3) is compared with that of Freund et al. (2003) with shatter coefficients
+(s(2m) = 8m + 1). The paper claims that the new bound is tighter wherever it is meaningful (below
+0.5).
 
     python -m experiments.auc_figure_1
 
-A second or two.
+Takes one or two seconds.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from experiments.figures import COLOURS, keep, panels
 from snm.theory.auc import linear_1d_bounds
 
 DELTA = 0.01
-SHARES = (0.5, 0.1, 0.01)  # of positives
+SHARES = (0.5, 0.1, 0.01)  # fractions of positives
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000)
 
 

@@ -1,13 +1,13 @@
-"""Does the mean of the parameters over the end of a run answer better than the last ones?
+"""Tests whether parameters averaged over the end of a run score better than the last ones.
 
-One small member (`default_preset.START`) is trained on four fifths of a data set's train points, at
-rates that fall to 0 and at constant ones. Twice an epoch its parameters are kept; the mean of those
-of the last part of the run, with class rows back at unit length, is scored on the held-out fifth
-beside those of the last step.
+One small member (`default_preset.START`) is trained on four fifths of the training points, with a
+linear schedule that ends at 0 and with a constant learning rate. Its parameters are recorded twice
+an epoch. Their mean over the last part of the run, with label embeddings scaled to unit length, is
+scored on the held-out fifth, beside the parameters of the last step.
 
     python -m experiments.averaging DATA [DATA ...] --out FILE
 
-Two minutes a data set and seed on 2 cores. Test points are never looked at.
+Takes two minutes per data set and seed on 2 cores. Test points are not used.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from snm.tables.table import normalize
 
 KEYS = ("P@1", "P@3", "P@5", "PSP@5")
 LAST = (0.25, 0.5)
-"""Ends of the run, as shares of it, that means are taken over."""
+"""Fractions of the run, from its end, to average over."""
 
 
 def main(
@@ -45,7 +45,7 @@ def main(
     Args:
       data: folders of data sets, or names of generated ones (see `default_preset`).
       out: JSON file to write.
-      seeds: of the model.
+      seeds: seeds of the model.
     """
     runs: list[dict[str, Any]] = []
     for folder in data:
@@ -63,36 +63,37 @@ def main(
 
 
 def averaged(parts: Dataset, schedule: str, seed: int) -> dict[str, dict[str, float]]:
-    """Metrics of the last parameters, and of the means over the ends of the run."""
+    """Metrics of the last parameters, and of the means over the last parts of the run."""
     settings = {**START, "schedule": schedule, "seed": seed, "checkpoint_every": 10**9}
     config = dataclasses.replace(snm.preset("default"), **settings)
-    looks: list[Predictor] = []
+    snapshots: list[Predictor] = []
 
-    def look(predictor: Predictor) -> dict[str, Any]:
-        # A copy: the next step writes into the parameters themselves.
+    def take_snapshot(predictor: Predictor) -> dict[str, Any]:
+        # Copy, because the next step updates the parameters in place.
         state = jax.tree.map(np.array, predictor.state)
-        looks.append(dataclasses.replace(predictor, state=state))
+        snapshots.append(dataclasses.replace(predictor, state=state))
         return {}
 
     every = max(1, math.ceil(parts.train.num_points / config.batch_size) // 2)
     with tempfile.TemporaryDirectory() as folder:
-        for _ in snm.training(parts, config, f"{folder}/run", probe=look, probe_every=every):
+        run = f"{folder}/run"
+        for _ in snm.training(parts, config, run, probe=take_snapshot, probe_every=every):
             pass
-    found = {"last": _scores(looks[-1], parts)}
+    found = {"last": _scores(snapshots[-1], parts)}
     for share in LAST:
-        chosen = looks[-max(1, round(share * (len(looks) - 1))) :]
+        chosen = snapshots[-max(1, round(share * (len(snapshots) - 1))) :]
         states = [predictor.state for predictor in chosen]
         state = jax.tree.map(lambda *leaves: np.mean(leaves, axis=0), *states)
         table = dataclasses.replace(state.head.table, rows=normalize(state.head.table.rows))
         state = dataclasses.replace(state, head=dataclasses.replace(state.head, table=table))
         found[f"mean of the last {share:.0%}"] = _scores(
-            dataclasses.replace(looks[-1], state=state), parts
+            dataclasses.replace(snapshots[-1], state=state), parts
         )
     return found
 
 
 def _scores(predictor: Predictor, parts: Dataset) -> dict[str, float]:
-    """On the held-out part."""
+    """Metrics on the held-out part."""
     found = evaluate_points(predictor, parts.test, label_frequency(parts), parts.train.num_points)
     return {key: found["metrics"][key] for key in KEYS}
 

@@ -1,18 +1,19 @@
-"""Which ordered weighted losses lead to the best predictor: condition (3) against minimisation.
+"""Compares condition (3) of Theorem 4 with calibration measured by minimisation.
 
-Reddi et al. (2019), Theorem 4: an ordered weighted loss is calibrated where its weights are heavy
-enough in the tail of the labels' distribution (condition (3)). Here each loss is minimised at known
-distributions, freely and among wrong answers; the gap between the two is above 0 where the loss is
-calibrated, and the minimiser then answers with the k most probable labels. The top-k loss with a
-heavy tail is the counterexample: its minimum is at equal scores. The condition is sufficient, not
-necessary: with a light tail the top-k loss fails it and is calibrated all the same.
+By Theorem 4 of Reddi et al. (2019) an ordered weighted loss is calibrated if its weights are large
+enough for the tail of the label distribution (condition (3)). This experiment minimises each loss
+at known distributions, over all score vectors and over those with a wrong top k. The gap between
+the minima is positive if the loss is calibrated, and then the minimiser predicts the k most
+probable labels. The top-k loss with a heavy tail is a counterexample: equal scores minimise it. The
+condition is sufficient, but not necessary: with a light tail the top-k loss violates it and is
+calibrated nevertheless.
 
-The plot raises M, the rank up to which the weights are 1/k: the gap opens at the M that condition
-(3) asks for, not before.
+The plot increases M, the rank up to which the weights are 1/k. The gap becomes positive at the M
+that condition (3) requires, not before.
 
     python -m experiments.calibration
 
-About 25 seconds on 2 cores.
+Takes about 25 seconds on 2 cores.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ SMOOTH = ("logistic", "squared_hinge", "exponential")
 
 
 def distributions() -> dict[str, np.ndarray]:
-    """Two probable labels before tails of three weights."""
+    """Distributions with few probable labels and a light, a short or a heavy tail."""
     light = np.array([0.45, 0.4, *[0.015] * (K - TOP)])
     few = np.array([0.3, 0.25, 0.2, 0.15, 0.1, *[0.0] * (K - 5)])
     heavy = np.array([0.16, 0.14, *[0.07] * (K - TOP)])
@@ -38,7 +39,7 @@ def distributions() -> dict[str, np.ndarray]:
 
 
 def thetas(distribution: np.ndarray) -> dict[str, np.ndarray]:
-    """Weights of the paper, each with 1/k for the first k ranks."""
+    """The paper's choices of theta; each is 1/k for the first k ranks."""
     snm = {
         f"top-{TOP} SNM, B = {b}": theta_from_vartheta(
             top(TOP, scale="surrogate", sampled=b, num_labels=K, retrieval_k=TOP), b, K
@@ -54,10 +55,10 @@ def thetas(distribution: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def main() -> None:
-    """Minimises, prints, draws."""
+    """Minimises the losses, prints the table and draws the plot."""
     rows = []
     for name, distribution in distributions().items():
-        # Infima of losses with labels of probability 0 lie at infinity: a trace of mass keeps them.
+        # With probability 0 the infimum is at infinite scores; a small probability avoids that.
         known = distribution + 1e-6
         known /= known.sum()
         for weights, theta in thetas(distribution).items():

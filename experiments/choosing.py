@@ -1,14 +1,14 @@
-"""How do B, k' and the loss change what is learned and what it costs? A grid on a held-out fifth.
+"""Measures how B, k' and the loss change metrics and training time, on a held-out fifth of train.
 
-One member of dimension 128, few epochs, everything else as the default preset has it: small enough
-that a cell takes seconds, so that the shape of the curves can be seen on any data in minutes. The
-losses are compared each at the better of two rates, for their gradients differ in length. Test
-points are never looked at. A file that exists goes on: cells that it holds are not run again.
+One member of dimension 128 is trained for a few epochs, with the other settings of the default
+preset. A run takes under a minute, so the shape of the curves is visible quickly on any data. Each
+loss uses the better of two learning rates, because the norms of their gradients differ. Test points
+are not used. If the output file exists, its runs are not repeated.
 
     python -m experiments.choosing DATA [DATA ...] --out FILE
-    python -m experiments.doc_plots         # draws what the documentation shows
+    python -m experiments.doc_plots         # draws the plots of the documentation
 
-Half a minute to a minute a cell on 2 busy cores, some 25 cells a data set and seed.
+Takes half a minute to a minute per run on 2 busy cores, with about 25 runs per data set and seed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MINED_BY_LOSSES = (16, 64)
 
 
 def grid(num_labels: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What is tried: the part of the question that it answers, and its settings."""
+    """Yields the question that a run belongs to ("sizes" or "losses"), and its settings."""
     most = num_labels - 1
     sizes = sorted({min(size, most) for size in SAMPLED})
     for sampled in sizes:
@@ -60,13 +60,13 @@ def main(
     questions: tuple[Literal["sizes", "losses"], ...] = ("sizes", "losses"),
     seeds: list[int] | None = None,
 ) -> None:
-    """Trains every cell, and writes JSON after each.
+    """Trains every setting, and writes JSON after each run.
 
     Args:
       data: folders of data sets.
-      out: JSON file to write, or to go on with.
-      questions: B and k', the losses, or both.
-      seeds: of the model; 0 where left out. The split is one.
+      out: JSON file to write or to continue.
+      questions: "sizes" (B and k'), "losses", or both.
+      seeds: seeds of the model, by default 0. The split is the same for all.
     """
     cells: list[dict[str, Any]] = read_json(out)["cells"] if out.exists() else []
     done = [{**cell["settings"], "data": cell["data"], "seed": cell["seed"]} for cell in cells]
@@ -85,7 +85,7 @@ def main(
                 )
                 try:
                     found = scored(parts, config, KEYS)
-                except ArithmeticError as error:  # a rate that is too high
+                except ArithmeticError as error:  # the learning rate is too high
                     found = {"metrics": {}, "error": str(error).split(";")[0], "seconds": None}
                 cells.append({"data": dataset.name, "num_labels": num_labels, "seed": seed,
                               "question": question, "settings": settings, **found})  # fmt: skip

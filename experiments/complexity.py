@@ -1,15 +1,16 @@
-"""Complexities of the linear and the two-layer class on real data, and what they make of Theorem 5.
+"""Measures the complexities of linear and two-layer classes on data, and evaluates Theorem 5.
 
-Reddi et al. (2019), section 4: the generalization bounds of ordered weighted losses grow with
-||theta||_1, ||theta||_2 and with the complexity of the class. The table has the complexities on
-training points (TF-IDF, unit rows): of the linear class with class rows of unit length, exact or
-estimated by drawing multipliers, and of the two-layer class of the same norm, from below by ascent
-and from above. The plot has the two branches of Theorem 5, without the factors that O~ hides, for
-top-k SNM against negative sampling by the number B of sampled labels.
+The generalization bounds of ordered weighted losses grow with ||theta||_1, ||theta||_2 and the
+complexity of the class (Reddi et al., 2019, section 4). The table shows the complexities on
+training points with TF-IDF features of unit length: for the linear class with label embeddings of
+unit length, exact or estimated by drawing multipliers; for the two-layer class of the same norm, a
+lower bound from gradient ascent and an upper bound. The plot shows both branches of Theorem 5,
+without the factors that O~ hides, against the number B of sampled labels, for top-k SNM and
+negative sampling.
 
     python -m experiments.complexity ../shared/data/delicious ../shared/data/citeulike-t-14k
 
-A few seconds a data set.
+Takes a few seconds per data set.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ TOP, DELTA = 5, 0.05
 
 
 def bounds(complexity: Complexity, n: int, num_labels: int) -> list[dict[str, float]]:
-    """Theorem 5 for the BOWL with hinge and scores in [-1, 1], by B and by the way of sampling."""
+    """Theorem 5 for the BOWL with hinge and scores in [-1, 1], for each B and way of sampling."""
     rows = []
     for sampled in np.unique(np.geomspace(TOP, num_labels - 1, 12).astype(int)):
         scale = {"num_labels": num_labels, "retrieval_k": TOP, "scale": "surrogate"}
@@ -49,7 +50,7 @@ def bounds(complexity: Complexity, n: int, num_labels: int) -> list[dict[str, fl
 
 
 def main(data: tyro.conf.Positional[tuple[str, ...]]) -> None:
-    """Measures each data set.
+    """Measures each data set, prints the table and draws the plot.
 
     Args:
       data: folders of data sets.

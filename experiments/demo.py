@@ -1,8 +1,8 @@
-"""`make demo`: negative sampling and top-k' SNM on the embedded data set, and their ratios.
+"""Compares negative sampling and top-k' SNM on the data set `synthetic` (`make demo`).
 
-The layout of Table 2 of Reddi et al. (2019): every metric, and below it the ratio to negative
-sampling, at equal settings and steps. The data is generated, so the figures say that the machinery
-works and which way the effect goes, not how large it is on yours.
+The table shows every metric with its ratio to negative sampling, at equal settings and steps, as in
+Table 2 of Reddi et al. (2019). The data is generated, so the result shows that the code works and
+the direction of the effect, but not its size on real data.
 """
 
 from __future__ import annotations

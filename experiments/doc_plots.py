@@ -1,6 +1,6 @@
-"""Draws the plots of the documentation from the committed results: nothing is measured here.
+"""Draws the plots of the documentation from committed results; it measures nothing.
 
-    python -m experiments.doc_plots         # into docs/plots, a few seconds
+    python -m experiments.doc_plots         # writes docs/plots, takes a few seconds
 
 | plot | from |
 |---|---|
@@ -32,7 +32,7 @@ SHAPES = {
 
 
 def main() -> None:
-    """Draws all of them."""
+    """Draws all plots."""
     PLOTS.mkdir(exist_ok=True)
     for name, figure in (("mined", mined()), ("sizes", sizes()), ("losses", losses()),
                          ("steps", steps())):  # fmt: skip
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def mined() -> Figure:
-    """R@1 over that of negative sampling, against k', by `snm compare`."""
+    """R@1 relative to negative sampling against k', from `snm compare`."""
     figure, axes = panels(2)
     names = ("citeulike-t-14k", "delicious", "gowalla")
     left, right = "--exclude positive (the paper's)", "--exclude all"
@@ -68,7 +68,7 @@ def mined() -> Figure:
 
 
 def sizes() -> Figure:
-    """P@1 on a held-out fifth against B, a line a k'."""
+    """P@1 on a held-out fifth of train against B, one line per k'."""
     cells = of("sizes")
     names = list(dict.fromkeys(cell["data"] for cell in cells))
     figure, axes = panels(len(names))
@@ -80,7 +80,7 @@ def sizes() -> Figure:
 
 
 def curves(axis: Any, cells: list[dict[str, Any]]) -> None:
-    """A line a k', against B; where k' = B it is negative sampling."""
+    """P@1 against B, one line per k'; k' = B is negative sampling."""
     every = sorted({cell["settings"]["sampled"] for cell in cells})
     for number, some in enumerate((16, 64, 256, "all")):
         points = sorted(
@@ -96,15 +96,15 @@ def curves(axis: Any, cells: list[dict[str, Any]]) -> None:
 
 
 def losses() -> Figure:
-    """P@1 of each loss at the better of its rates, for two k'."""
+    """P@1 of each loss at the better of its learning rates, for two values of k'."""
     cells = [cell for cell in of("losses") if cell["metrics"]]
     figure, (axis,) = panels(1, width=6, height=2.8)
     names = list(dict.fromkeys(loss_of(cell) for cell in cells))
-    found = {}  # the better of the rates
+    found = {}  # (k', loss) -> P@1 at the better learning rate
     for cell in cells:
         key = cell["settings"]["mined"], loss_of(cell)
         found[key] = max(found.get(key, 0.0), cell["metrics"]["P@1"])
-    # Those k' that every loss was trained with.
+    # The values of k' with which every loss was trained.
     ks = [
         k for k in dict.fromkeys(k for k, _ in found) if all((k, name) in found for name in names)
     ]
@@ -125,7 +125,7 @@ def losses() -> Figure:
 
 
 def steps() -> Figure:
-    """Milliseconds of a training step against k', as a share of k' = B."""
+    """Time of a training step against k', relative to k' = B."""
     rows = [row for row in read(ROOT / "benchmarks" / "results" / "cpu.json")
             if row["part"] == "step"]  # fmt: skip
     figure, (axis,) = panels(1, width=5.2)
@@ -148,7 +148,7 @@ def steps() -> Figure:
 def line(
     axis: Any, number: int, x: Iterable[float], y: Iterable[float], label: str, errors: Any = None
 ) -> None:
-    """A curve with marks, told apart by colour, dash and mark."""
+    """Draws a curve with its own colour, dashes and markers."""
     axis.errorbar(
         x, y, yerr=errors, label=label, color=COLOURS[number], linestyle=DASHES[number],
         marker=MARKS[number], markersize=4, capsize=3,
@@ -156,7 +156,7 @@ def line(
 
 
 def ticks(axis: Any, at: Iterable[int], label: str) -> None:
-    """A logarithmic axis with these numbers written out."""
+    """Makes the x axis logarithmic with ticks at these numbers."""
     at = list(at)
     axis.set_xscale("log")
     axis.set_xticks(at, [f"{value:,}" for value in at])
@@ -165,19 +165,19 @@ def ticks(axis: Any, at: Iterable[int], label: str) -> None:
 
 
 def loss_of(cell: dict[str, Any]) -> str:
-    """Its name as in the documentation."""
+    """Name of the loss of a run, as in the documentation."""
     settings = cell["settings"]
     return settings["loss"] + (f", {settings['phi']}" if "phi" in settings else "")
 
 
 def of(question: str) -> list[dict[str, Any]]:
-    """The cells of `experiments.choosing` that answer a question."""
+    """The runs of `experiments.choosing` that belong to a question."""
     cells = read(RESULTS / "choosing.json")["cells"]
     return [cell for cell in cells if cell["question"] == question]
 
 
 def read(path: Path) -> Any:
-    """JSON of a file."""
+    """Reads a JSON file."""
     return json.loads(path.read_text(encoding="utf-8"))
 
 

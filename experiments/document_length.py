@@ -1,13 +1,14 @@
-"""Does the length of document lists matter? Bounds against m, and what online descent reaches.
+"""Evaluates ranking bounds against the length m of document lists, and measures online descent.
 
-Tewari and Chaudhuri (2015): with the Lipschitz constant in the max norm, the bounds for ListNet do
-not grow with m (Theorems 5, 6), or by a logarithm (9, 17), where Chapelle and Wu's grow with
-sqrt(m); RankSVM's constant is O(m^2) itself. Beside them: the excess loss that one pass of online
-gradient descent with Theorem 5's step reaches on generated lists.
+Tewari and Chaudhuri (2015) use the Lipschitz constant in the max norm. Their bounds for ListNet do
+not grow with m (Theorems 5 and 6), or only by a logarithm (Theorems 9 and 17). The bound of
+Chapelle and Wu grows with sqrt(m), and the constant of RankSVM is O(m^2). The experiment also
+measures the excess loss of one pass of online gradient descent, with the step of Theorem 5, on
+generated lists.
 
     python -m experiments.document_length
 
-About 30 seconds on 2 cores.
+Takes about 30 seconds on 2 cores.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ TRAINED = (2, 5, 10, 30, 100)
 
 
 def bounds(m: int) -> dict[str, float]:
-    """Right sides at n = 1,000,000; B is that of the loss less the entropy, so free of m."""
+    """The bounds at n = 1,000,000. B bounds the loss minus the entropy and does not depend on m."""
     net, svm = ranking.listnet_constants(), ranking.ranksvm_constants(m)
     assert net.smoothness is not None
-    # The cross entropy less the entropy of the grades: at most G (||s|| + ||y||) in the max norm.
+    # Cross entropy minus the entropy of the grades is at most G (||s|| + ||y||) in the max norm.
     largest = net.lipschitz * (RADIUS * REACH + LARGEST_GRADE)
     two = net.lipschitz_l2
     size = (RADIUS, REACH)
@@ -47,7 +48,7 @@ def bounds(m: int) -> dict[str, float]:
 
 
 def lists(n: int, m: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Documents of length at most 1, grades 0 to 2 by a direction and noise."""
+    """Generates documents of norm at most 1, with grades 0 to 2 from a linear score and noise."""
     x = rng.normal(size=(n, m, D)) / math.sqrt(D)
     x /= np.maximum(1, np.linalg.norm(x, axis=-1, keepdims=True))
     noise = 0.5 * rng.normal(size=(n, m))
@@ -55,7 +56,7 @@ def lists(n: int, m: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndar
 
 
 def excess(m: int, rng: np.random.Generator) -> float:
-    """Loss of online descent over 500 lists, less that of the best w, on fresh lists."""
+    """Loss of online descent over 500 lists minus that of the best w, on fresh lists."""
     test = lists(TEST_N, m, rng)
     best = ranking_fit.regularised_erm(*test, listnet, radius=RADIUS, tolerance=1e-5)
     step = ranking_fit.prescribed_step(2.0, RADIUS, REACH, RUN_N)
@@ -64,14 +65,14 @@ def excess(m: int, rng: np.random.Generator) -> float:
 
 
 def loss(x: np.ndarray, y: np.ndarray, w: np.ndarray) -> float:
-    """Mean of ListNet over lists."""
+    """Mean ListNet loss over lists."""
     s = x @ w
     p = np.exp(y) / np.exp(y).sum(axis=1, keepdims=True)
     return float((np.log(np.exp(s).sum(axis=1)) - (p * s).sum(axis=1)).mean())
 
 
 def main() -> None:
-    """Evaluates, trains, prints, draws."""
+    """Evaluates the bounds, trains, prints the table and draws the plot."""
     rng = np.random.default_rng(0)
     rows = []
     limit = ranking.theorem_5(2.0, RADIUS, REACH, RUN_N).total

@@ -1,4 +1,4 @@
-"""A table, its rows as JSON, and a plot: what the experiments on the theory end with."""
+"""Output of the experiments on the theory: a printed table, its rows as JSON, and an SVG plot."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.table import Table
 from snm.runs.folder import write_json
 
 RESULTS = Path(__file__).parent / "results"
-# Told apart in grey and by people who see few colours (Okabe and Ito), and by their dashes.
+# The Okabe-Ito palette: distinguishable in greyscale and for colour-blind readers.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#555555", "#e69f00")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 2)))
 _STYLE: Any = {
@@ -38,7 +38,7 @@ def panels(count: int, *, width: float = 4.2, height: float = 3.2) -> tuple[Figu
 
 
 def shown(value: Any) -> str:
-    """A cell of a table."""
+    """Formats a table cell."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):

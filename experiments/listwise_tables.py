@@ -1,13 +1,13 @@
-"""Tables 1 to 3 of Lan, Liu, Ma and Li (2009), computed, and where their claims do not hold.
+"""Evaluates Tables 1 to 3 of Lan, Liu, Ma and Li (2009), and checks their claims.
 
-For each claim of Tables 2 and 3 (which transformation has the tighter bound, under which condition)
-and for ListMLE against RankCosine: over a grid of a, BM, b and m, how often the table's condition
-agrees with the factors that it is derived from (N of the sigmoid as printed), and with the factors
-under the sigmoid's largest slope a/4.
+Tables 2 and 3 claim under which condition a transformation has the tighter bound. For each claim,
+and for ListMLE against RankCosine, the experiment counts over a grid of a, BM, b and m how often
+the condition agrees with the factors that it is derived from (printed N of the sigmoid), and with
+the factors for the exact largest slope a/4.
 
     python -m experiments.listwise_tables
 
-A few seconds.
+Takes a few seconds.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ EXAMPLE = {"a": 1.0, "reach": 1.0, "b": 3.0}
 
 
 def main() -> None:
-    """Counts agreements, prints Table 1 at one setting, draws the factors."""
+    """Counts agreements, prints Table 1 for one setting, and draws the factors."""
     counts: dict[str, Counter[str]] = {}
 
     def count(name: str, claimed: bool, printed: bool, exact: bool) -> None:
@@ -55,7 +55,7 @@ def main() -> None:
                 count(f"ListMLE before RankCosine, {when}", claimed, computed, computed)
     example = {c.text: c for c in listwise.table_3(1.0, 11.0, 10.0, 1000)}
     for text in ("linear before sigmoid", "sigmoid before exponential"):
-        # The example claims both at every m >= 1.
+        # The example of the paper claims both for every m >= 1.
         name = f"Example of 3.3.2 (a 1, BM 10, b 11, m 1000): {text}"
         count(name, True, example[text].printed, example[text].exact)
     rows = [{"claim": name, **seen} for name, seen in counts.items()]

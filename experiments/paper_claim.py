@@ -1,14 +1,14 @@
-"""The claim of the paper's Table 2: SNM against negative sampling, each at its own best rate.
+"""Tests the claim of the paper's Table 2: SNM against negative sampling, with tuned learning rates.
 
-Reddi et al. (2019), section 5, on data at hand. Every arm has the settings of `--preset paper`;
-its learning rate is the best of the same grid on a held-out fifth of train, by R@1. Test points are
-touched once, by the chosen settings, trained again on all of train. Beside it stands what the
-paper does not show: negative sampling at its strongest, with other surrogates, a score scale and a
-weight of the negatives, chosen the same way.
+Repeats the comparison of Reddi et al. (2019), section 5, on other data. Every arm has the settings
+of `--preset paper` and the learning rate of one common grid that has the highest R@1 on a held-out
+fifth of train. The chosen settings are then trained on all of train and scored on the test points
+once. One more arm is not in the paper: negative sampling with a tuned surrogate, score scale and
+weight of the negatives.
 
     python -m experiments.paper_claim DATA --out experiments/results/NAME.json
 
-About 40 minutes on 2 cores for 21 thousand points and 14 thousand labels; 1.5 GB of memory.
+Takes about 40 minutes on 2 cores and 1.5 GB of memory for 21,000 points and 14,000 labels.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ WATCH = "R@1"
 
 
 def arms(base: snm.Config) -> list[Arm]:
-    """Negative sampling, and top-k' SNM on the same samples."""
+    """Negative sampling, and top-k' SNM with the same samples."""
     settings = [("negative sampling", "all"), *((f"top-{mined}", mined) for mined in MINED)]
     return [Arm(name, dataclasses.replace(base, mined=mined)) for name, mined in settings]
 
 
 def strongest_grid() -> list[dict[str, Any]]:
-    """Negative sampling with what practitioners would add to it.
+    """The grid of negative sampling with further settings that practitioners tune.
 
-    Scale and weight multiply the gradient of the negatives, so the rate is divided by both: the
-    grid then moves along the other settings at comparable steps, and along the step itself.
+    Score scale and weight multiply the gradient of the negatives. The learning rate is divided by
+    both, so that steps of different settings are comparable in size.
     """
     values = itertools.product(
         ("logistic", "squared_hinge"), (1.0, 4.0, 16.0), (1.0, 8.0), (100.0, 300.0)
@@ -61,14 +61,14 @@ def main(
     tune_epochs: int = 5,
     epochs: int = 20,
 ) -> None:
-    """Runs all arms and writes JSON; arms that the file holds already are not run again.
+    """Runs all arms and writes JSON; arms that the file already has are not repeated.
 
     Args:
       data: folder of a data set.
-      out: JSON file to write.
-      dim: of the embeddings; the paper's is 512.
-      tune_epochs: of a trial.
-      epochs: of the final runs.
+      out: JSON file to write or to continue.
+      dim: dimension of the embeddings; the paper uses 512.
+      tune_epochs: epochs of a tuning trial.
+      epochs: epochs of the final runs.
     """
     dataset = snm.load_data(data)
     assert dataset.test is not None, "the comparison needs test points"
@@ -91,7 +91,7 @@ def main(
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    """Prints the metrics and, below each, the ratio to negative sampling."""
+    """Prints the metrics with the ratio to negative sampling below each."""
     table = Table(title="test points; ratio to negative sampling below", title_justify="left")
     table.add_column("arm")
     table.add_column("chosen", overflow="fold")

@@ -1,17 +1,17 @@
-"""Class rows of unit length: normalised in the forward pass, or projected after each update?
+"""Compares two ways to keep label embeddings at unit length: normalisation and projection.
 
-The paper says only that each class is a normalised vector. Normalising in the forward pass leaves
-the stored rows free: their gradient is tangent, so every step makes them longer, and a longer row
-turns less by the same step. Projection keeps them at unit length, so that the rate means the same
-all along, and what is stored is what is exported.
+The paper only says that each class is a normalised vector. If rows are normalised in the forward
+pass, their gradient is tangential, so every step makes the stored row longer, and the same step
+then turns it less. Projection after each update keeps rows at unit length: the learning rate keeps
+its meaning, and the stored rows are the exported ones.
 
-Both are trained here by dense autodiff over whole tables, plain SGD at constant rates, and scored
-on a held-out fifth of train, with negative sampling and with mining; no code of the trainer but the
-data, the draws and the metrics is used, so this is a reference for it too.
+Both variants are trained with automatic differentiation over whole tables and plain SGD at constant
+learning rates, with negative sampling and with mining, and scored on a held-out fifth of train. The
+code shares only data, sampling and metrics with the trainer, so it also serves as a reference.
 
     python -m experiments.row_norms DATA --out experiments/results/row-norms-NAME.json
 
-About 15 minutes on 2 cores.
+Takes about 15 minutes on 2 cores.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def step(
     mined: int,
     project: bool,
 ) -> dict[str, jax.Array]:
-    """BOWL with the hinge on the `mined` hardest of the sample, by autodiff of everything."""
+    """One SGD step of the BOWL with hinge on the `mined` highest scores of the sample."""
 
     def loss(params: dict[str, jax.Array]) -> jax.Array:
         queries = snm.normalize(inputs @ params["features"])
@@ -69,7 +69,7 @@ def step(
 
 
 def train(parts: snm.Dataset, rate: float, mined: int, project: bool, epochs: int) -> float:
-    """P@1 on the held-out part after `epochs` passes."""
+    """Trains for `epochs` passes and returns P@1 on the held-out part."""
     assert parts.test is not None
     weighting = Weighting.fit("tfidf", parts.train.features)
     inputs, labels = weighting.apply(parts.train.features), parts.train.labels
@@ -87,12 +87,12 @@ def train(parts: snm.Dataset, rate: float, mined: int, project: bool, epochs: in
         order = rng.permutation(np.flatnonzero(counts))
         for first in range(0, len(order) - BATCH + 1, BATCH):
             points = order[first : first + BATCH]
-            place = labels.indptr[points] + (rng.random(BATCH) * counts[points]).astype(int)
+            entries = labels.indptr[points] + (rng.random(BATCH) * counts[points]).astype(int)
             sample = uniform_host(0, number, num_labels, sampled + 1)
             params = step(
                 params,
                 inputs[points].toarray(),
-                labels.indices[place],
+                labels.indices[entries],
                 sample,
                 rate,
                 mined=min(mined, sampled),
@@ -111,7 +111,7 @@ def train(parts: snm.Dataset, rate: float, mined: int, project: bool, epochs: in
 
 
 def main(data: tyro.conf.Positional[str], out: Path, epochs: int = 5) -> None:
-    """Runs both ways at every rate and writes JSON.
+    """Trains both variants at every learning rate and writes JSON.
 
     Args:
       data: folder of a data set.

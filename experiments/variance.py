@@ -1,14 +1,14 @@
-"""What sampling fewer labels costs: variance of the value and of the gradient against B and k'.
+"""Measures the variance of the sampled loss and of its gradient against B and k'.
 
-Stochastic Negative Mining draws B labels and keeps the k' hardest (Reddi et al., 2019, Algorithm 1,
-with weights 1/k'). For one example with K labels the loss and its gradient in the scores are drawn
-many times over, and their variances stand beside the bounds of `snm.theory.variance`: k' (1 - B/N)
-(vartheta_1 spread)^2 for the value; for the gradient of the hinge without clipping the exact
-||vartheta||_2^2 - ||theta||_2^2.
+Stochastic Negative Mining samples B labels and keeps the k' with the highest scores (Reddi et al.,
+2019, Algorithm 1, with weights 1/k'). For one example with K labels the experiment draws the loss
+and its gradient in the scores many times. It compares their variances with `snm.theory.variance`:
+the bound k' (1 - B/N) (vartheta_1 spread)^2 for the loss, and, for the hinge without clipping, the
+exact value ||vartheta||_2^2 - ||theta||_2^2 for the gradient.
 
     python -m experiments.variance
 
-About 20 seconds on 2 cores.
+Takes about 20 seconds on 2 cores.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from snm.theory.variance import linear_gradient_variance, value_variance_bound
 
 K, DRAWS = 2049, 3000
 SAMPLED = (16, 64, 256, 1024, 2048)
-MINED = (1, 4, 16, None)  # None: all that are sampled
+MINED = (1, 4, 16, None)  # None: all sampled labels
 
 
 def measured(
@@ -37,14 +37,14 @@ def measured(
         total[hardest] += 1 / mined
         squares += 1 / mined
     mean = total / DRAWS
-    # Unbiased: the mean of the squares less the square of the mean, times n / (n - 1).
+    # Unbiased: the mean of the squares minus the square of the mean, times n / (n - 1).
     trace = (squares / DRAWS - mean @ mean) * DRAWS / (DRAWS - 1)
-    # What is left where all labels are sampled is rounding.
+    # If all labels are sampled, only rounding errors remain.
     return round(float(values.var(ddof=1)), 15), round(float(trace), 15)
 
 
 def main() -> None:
-    """Draws, measures, prints."""
+    """Draws samples, measures variances, prints the table and draws the plot."""
     rng = np.random.default_rng(0)
     scores = np.clip(rng.normal(0, 0.25, K - 1), -1, 1)
     spread = float(np.ptp(scores))

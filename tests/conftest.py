@@ -1,5 +1,6 @@
 """Strictness for the whole suite: what jax lets pass silently fails here."""
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +10,13 @@ from real_data import real_data_folder
 
 # Read once, when jax starts: the tests want float64 references beside float32 code.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-# Compiling dominates the tests, and a third of it is optimising. `make test-all` leaves that on.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+# Compiling dominates the tests, and most of it is optimising: LLVM's passes, and MLIR's for each
+# fusion. `make test-slow` leaves both on, as users do.
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+)
+# Also for processes that tests start: a program of 0.1 seconds is kept for whoever needs it next.
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
 import jax
 
@@ -18,17 +24,25 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_enable_checks", True)
 # Before the first use of a device: the head's shards need several, one CPU can play eight.
 jax.config.update("jax_num_cpu_devices", 8)
+# Tracing makes many objects and few cycles: looking for cycles at each 700th took a tenth of it.
+gc.set_threshold(50_000)
+
+
+@pytest.fixture(scope="session")
+def everyone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of this run of the tests: one for all workers of xdist."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No test touches the user's cache; within the session programs are compiled once."""
-    place = tmp_path_factory.mktemp("cache")
+def _own_cache(everyone: Path) -> Iterator[None]:
+    """No test touches the user's cache; in one run of the tests a program is compiled once."""
+    place = everyone / "cache"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SNM_CACHE", str(place))
         # Where the command line puts them too.
         jax.config.update("jax_compilation_cache_dir", str(place / "compiled"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
         yield
 
 

@@ -71,12 +71,12 @@ class Train:
 
     def __call__(self) -> None:
         """Runs the verb."""
-        from snm.distributed.launch import Meeting, joined
+        from snm.distributed.launch import Meeting, process_group
         from snm.system.cache_folder import keep_programs
 
         keep_programs()
         meeting = Meeting(self.coordinator, self.num_processes, self.process_id, self.peer_timeout)
-        with joined(meeting):
+        with process_group(meeting):
             run_training(self)
 
 

@@ -1,1 +1,16 @@
-"""`snm compare`: SNM against negative sampling and other packages, over seeds, with a report."""
+"""`snm compare`: trains SNM, negative sampling and other packages over seeds, and writes a report.
+
+Public names, by module:
+
+- `arms`: `Arm`, `plan_arms`, `grid_of`, `EXTRAS`: the settings to compare, and their tuning grids.
+- `campaign`: `Campaign`, `Plan`: runs all arms at equal steps, tuned, and at equal seconds.
+- `jobs`: `run_jobs`, `result_of`, `Job`: training runs as processes that can be resumed.
+- `worker`: `run_task`: one such run, `python -m snm.compare.worker TASK.json`.
+- `probe`: `Probe`: measurements during training (scores, false negatives, gradient variance).
+- `peer_packages`: `PEERS`: the other packages, each behind one function.
+- `peer_process`: `run_peer`, `measure`, `check`: measures one of them in its own process.
+- `report`: the summary, the tables, the plots and the HTML page.
+- `cli`: the command line.
+
+Nothing is re-exported here.
+"""

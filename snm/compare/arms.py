@@ -1,4 +1,4 @@
-"""Which settings a comparison sets against each other, and by what they are compared."""
+"""The arms of a comparison: named settings, each with a baseline arm and a tuning grid."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from snm.losses.sampled import LOSSES
 __all__ = ["BASELINE", "EXTRAS", "Arm", "ResolvedArm", "grid_of", "plan_arms"]
 
 BASELINE = "negative-sampling"
-"""The arm that others are divided by: all sampled labels are negatives."""
+"""Name of the baseline arm: all sampled labels are negatives."""
 
 _SOFTMAX: dict[str, Any] = {"score_scale": "auto", "learning_rate": 20.0}
-"""What a softmax takes from the default preset where the other settings are the paper's, whose
-scores in [-1, 1] and rate are made for margins."""
+"""Settings of a softmax arm, from the default preset. The paper's scores in [-1, 1] and learning
+rate suit margin losses only."""
 
 
-_LISTS: dict[str, Any] = {
+_LISTWISE: dict[str, Any] = {
     "score_scale": "auto",
     "learning_rate": "auto",
     "positives": "all",
     "exclude": "all",
 }
-"""What a listwise loss takes: its own scale and rate, and whole lists, for a list of one positive
-is no list."""
+"""Settings of an arm with a listwise loss: its own scale and learning rate, and lists of all
+positives of a point."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Arm:
-    """Settings with a name.
+    """Named settings.
 
     Attributes:
       name: unique within a comparison.
-      config: all settings; the seed is not yet chosen.
-      baseline: the arm that this one's metrics are divided by, seed by seed.
-      about: one line for readers.
+      config: all settings; the seed is set per run.
+      baseline: name of the arm that the metrics are divided by, seed by seed.
+      about: a description in one line.
     """
 
     name: str
@@ -105,7 +105,7 @@ EXTRAS: dict[str, tuple[str, Callable[[int], Changes]]] = {
         lambda k: {"mined": "all", "loss": "softmax", "sampled": "all", **_SOFTMAX},
     ),
 }
-"""Arms on request: name -> what it is, and its settings for a k'."""
+"""Optional arms: name -> description, and k' -> changed settings."""
 
 
 def plan_arms(
@@ -116,20 +116,22 @@ def plan_arms(
     extras: Sequence[str] = (),
     exclude_all: bool = False,
 ) -> list[Arm]:
-    """The arms of a comparison.
+    """Lists the arms of a comparison.
 
-    Negative sampling and top-k' for each k', in each loss; the first loss has the plain names.
+    Each loss has negative sampling and top-k' for each k'. Names of arms start with the loss,
+    except for the first loss.
 
     Args:
       base: settings that all arms share.
-      mined: every k'.
-      losses: of bowl, powl, softmax and the listwise ones, whose lists hold all positives of a
-        point, whatever `base` says.
-      extras: names of `EXTRAS`; they use the k' of `mined` nearest to 16.
-      exclude_all: also every top-k' with all known labels of a point left out of its negatives.
+      mined: values of k'.
+      losses: bowl, powl, softmax or listwise losses. Lists of a listwise loss hold all positives of
+        a point, whatever `base` says.
+      extras: keys of `EXTRAS`; they use the value of `mined` nearest to 16.
+      exclude_all: whether to add, for each arm of a loss, one that excludes all known labels of a
+        point from its negatives.
 
     Raises:
-      InputError: an unknown extra or loss, or a k' or a loss twice.
+      InputError: an unknown extra or loss, or a repeated k', loss or extra.
     """
     for flag, values in (("--mined", mined), ("--losses", losses), ("--extras", extras)):
         repeated = [value for value in values if list(values).count(value) > 1]
@@ -140,11 +142,11 @@ def plan_arms(
         check_name("--losses", "loss", loss)
         changes: Changes = {} if loss == base.loss else {"loss": loss}
         if LOSSES[loss].listwise:
-            changes |= _LISTS
+            changes |= _LISTWISE
         elif changes and not LOSSES[loss].ordered:
             changes |= _SOFTMAX
         prefix = f"{loss}-" if number else ""
-        arms += _of_loss(dataclasses.replace(base, **changes), prefix, mined, exclude_all)
+        arms += _arms_of_loss(dataclasses.replace(base, **changes), prefix, mined, exclude_all)
     middle = min(mined, key=lambda k: abs(k - 16)) if mined else 16
     for name in extras:
         if name not in EXTRAS:
@@ -157,14 +159,15 @@ def plan_arms(
     return arms
 
 
-def _of_loss(base: Config, prefix: str, mined: Sequence[int], exclude_all: bool) -> list[Arm]:
+def _arms_of_loss(base: Config, prefix: str, mined: Sequence[int], exclude_all: bool) -> list[Arm]:
     baseline = prefix + BASELINE
-    whole = dataclasses.replace(base, mined="all")
-    of = f"{base.loss} over lists of all positives" if LOSSES[base.loss].listwise else base.loss
-    arms = [Arm(baseline, whole, baseline, f"{of}, all sampled labels are negatives")]
+    unmined = dataclasses.replace(base, mined="all")
+    listwise = LOSSES[base.loss].listwise
+    loss = f"{base.loss} over lists of all positives" if listwise else base.loss
+    arms = [Arm(baseline, unmined, baseline, f"{loss}, all sampled labels are negatives")]
     for k in mined:
         config = dataclasses.replace(base, mined=k)
-        about = f"{of}, the {k} highest scoring of the sample are negatives"
+        about = f"{loss}, the {k} highest scoring of the sample are negatives"
         arms.append(Arm(f"{prefix}top-{k}", config, baseline, about))
     if exclude_all and base.exclude != "all":
         arms += [
@@ -180,10 +183,10 @@ def _of_loss(base: Config, prefix: str, mined: Sequence[int], exclude_all: bool)
 
 
 def grid_of(config: ResolvedConfig) -> list[Changes]:
-    """The settings that tuning tries: as many for every arm.
+    """The tuning grid of an arm: six settings, the same number for every arm.
 
-    Three rates around the arm's own, times two weights of the negatives; a softmax and the listwise
-    losses have no such weight, and try two score scales instead.
+    Three learning rates around the arm's own, times two weights of the negatives. The softmax and
+    the listwise losses have no such weight; their grid has two score scales instead.
     """
     second: list[Changes] = [{"negative_weight": 1.0}, {"negative_weight": 4.0}]
     if not LOSSES[config.loss].ordered:

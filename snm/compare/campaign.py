@@ -1,7 +1,7 @@
-"""A comparison from arms to results: equal steps, each at its best, equal seconds.
+"""Runs a comparison: all arms at equal steps, then tuned, then at equal training time.
 
-Everything that is decided on the way (the tuned settings, the epochs that fill equal seconds) is
-written to the folder when it is decided, so that an interrupted comparison takes the same path.
+The number of epochs for equal time depends on measured seconds, so it is written to the folder once
+determined. An interrupted comparison then continues with the same settings.
 """
 
 from __future__ import annotations
@@ -24,26 +24,27 @@ from snm.runs.folder import read_json, write_json
 __all__ = ["WATCH", "Campaign", "Plan"]
 
 WATCH = "R@1"
-"""What tuning looks at, on the held-out fifth of train."""
+"""The metric that tuning maximises, on the held-out fifth of train."""
 
-_PROBES = 8  # looks at each run of the first table
-_MOST_TIMES = 20  # more epochs than this many times the asked ones are not run for equal seconds
+_PROBES = 8  # probe calls during each run of the first table
+_MAX_EPOCH_FACTOR = 20  # limit of the epochs at equal time, relative to the requested epochs
 
 Told = Callable[[str, Running], None]
+"""A progress callback: called with the stage and the state of its jobs."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What is compared.
+    """What to compare.
 
     Attributes:
-      data: where it is loaded from.
+      data: source of the data set, as for `snm.load_data`.
       arms: the arms, not yet resolved.
-      seeds: how many, from 0.
-      tune: also each arm at the best of its grid.
-      tune_epochs: epochs of a trial; None is half of a run's.
-      equal_seconds: also each arm with as many epochs as fit the time of its baseline.
-      jobs: processes at a time.
+      seeds: number of seeds, counted from 0.
+      tune: whether to also run each arm with the best settings of its grid.
+      tune_epochs: epochs of a tuning trial; None means half of a run's.
+      equal_seconds: whether to also run each arm for as long as its baseline took.
+      jobs: number of concurrent processes.
     """
 
     data: str
@@ -59,10 +60,13 @@ class Campaign:
     """Runs a plan in a folder.
 
     Args:
-      plan: what to do.
-      dataset: `plan.data`, loaded.
-      folder: where results and unfinished runs are.
-      told: hears which stage is at work and how its jobs stand.
+      plan: what to compare.
+      dataset: the data set that `plan.data` names.
+      folder: folder of results and unfinished runs.
+      told: progress callback.
+
+    Attributes:
+      arms: the arms with resolved settings.
 
     Raises:
       InputError: settings that do not fit the data.
@@ -72,22 +76,22 @@ class Campaign:
         self._plan, self._dataset, self._told = plan, dataset, told
         self._runs, self._decided = folder / "runs", folder / "decided.json"
         self.arms = [
-            ResolvedArm(arm.name, resolve(_quiet(arm.config), dataset), arm.baseline, arm.about)
+            ResolvedArm(arm.name, resolve(_plain_run(arm.config), dataset), arm.baseline, arm.about)
             for arm in plan.arms
         ]
 
     @property
     def tune_epochs(self) -> int:
-        """Epochs of a trial."""
+        """Epochs of a tuning trial."""
         epochs = self.arms[0].config.epochs
         return self._plan.tune_epochs or max(1, epochs // 2)
 
     def run(self) -> Iterator[dict[str, Any]]:
-        """All stages, one after the other.
+        """Runs all stages.
 
         Yields:
-          What is there after each: `arms`, of equal steps; then `tuned` with `tuning`, and
-          `equal_seconds`, where asked for.
+          The results so far, after each stage: `arms` (equal steps), then `tuning` and `tuned`, and
+          `equal_seconds`, if the plan has them.
         """
         first = self._table("equal steps", self.arms, probes=_PROBES)
         found: dict[str, Any] = {"arms": first}
@@ -102,7 +106,7 @@ class Campaign:
             found["tuned"] = self._table("tuned", chosen)
             yield found
         if self._plan.equal_seconds:
-            found["equal_seconds"] = self._table("equal seconds", self._timed(first))
+            found["equal_seconds"] = self._table("equal seconds", self._arms_at_equal_time(first))
             yield found
 
     # -- stages --------------------------------------------------------------------------------
@@ -110,14 +114,14 @@ class Campaign:
     def _table(
         self, stage: str, arms: Sequence[ResolvedArm], probes: int = 0
     ) -> list[dict[str, Any]]:
-        """Every arm with every seed on the test points."""
+        """Trains every arm with every seed and summarises the test metrics."""
         jobs = {
             (arm.name, seed): Job(arm.name, dataclasses.replace(arm.config, seed=seed), "test",
                                   self._probes_of(arm, probes))
             for seed in range(self._plan.seeds)
             for arm in arms
         }  # fmt: skip
-        self._work(stage, list(jobs.values()))
+        self._run_jobs(stage, list(jobs.values()))
         found = {key: result_of(self._runs, job) or {} for key, job in jobs.items()}
         good = {
             arm.name: [found[arm.name, seed] for seed in range(self._plan.seeds)
@@ -131,7 +135,7 @@ class Campaign:
                 "baseline": arm.baseline,
                 **_settings(arm),
                 "seeds": [
-                    {"seed": seed, **_kept(found[arm.name, seed])}
+                    {"seed": seed, **_reported(found[arm.name, seed])}
                     for seed in range(self._plan.seeds)
                 ],
                 "seconds": _mean(good[arm.name], "seconds"),
@@ -142,11 +146,12 @@ class Campaign:
         ]
 
     def _probes_of(self, arm: ResolvedArm, probes: int) -> int:
-        """Runs are shared between tables, so one that the first table looks into keeps that."""
+        """Tables share runs with equal jobs, so a run of the first table must keep its probes."""
         same = any(arm.config == first.config for first in self.arms)
         return _PROBES if same else probes
 
     def _tuning(self) -> dict[str, Any]:
+        """Runs the trials of every arm; returns them with the best settings, by name of the arm."""
         trials = {
             (arm.name, number): (
                 settings,
@@ -156,7 +161,7 @@ class Campaign:
             for arm in self.arms
             for number, settings in enumerate(grid_of(arm.config))
         }  # fmt: skip
-        self._work("tuning", [job for _, job in trials.values()])
+        self._run_jobs("tuning", [job for _, job in trials.values()])
         found: dict[str, Any] = {arm.name: {"trials": []} for arm in self.arms}
         for (name, _), (settings, job) in trials.items():
             result = result_of(self._runs, job) or {}
@@ -173,15 +178,15 @@ class Campaign:
             about["best"] = None if best is None else best["settings"]
         return found
 
-    def _timed(self, first: Sequence[dict[str, Any]]) -> list[ResolvedArm]:
-        """The arms with as many epochs as take the time that their baseline took."""
+    def _arms_at_equal_time(self, first: Sequence[dict[str, Any]]) -> list[ResolvedArm]:
+        """The arms with as many epochs as fit the training time of their baseline."""
         seconds = {arm["name"]: arm["seconds"] for arm in first}
         decided = read_json(self._decided) if self._decided.exists() else {}
         for arm in self.arms:
             mine, base = seconds[arm.name], seconds[arm.baseline]
             if arm.name not in decided and mine and base:
-                times = min(base / mine, _MOST_TIMES)
-                decided[arm.name] = max(1, round(arm.config.epochs * times))
+                factor = min(base / mine, _MAX_EPOCH_FACTOR)
+                decided[arm.name] = max(1, round(arm.config.epochs * factor))
         write_json(self._decided, decided)
         return [
             dataclasses.replace(
@@ -191,13 +196,13 @@ class Campaign:
             if arm.name in decided
         ]
 
-    def _work(self, stage: str, jobs: list[Job]) -> None:
-        for standing in run_jobs(self._plan.data, self._runs, jobs, self._plan.jobs):
-            self._told(stage, standing)
+    def _run_jobs(self, stage: str, jobs: list[Job]) -> None:
+        for state in run_jobs(self._plan.data, self._runs, jobs, self._plan.jobs):
+            self._told(stage, state)
 
 
-def _quiet(config: Config) -> Config:
-    """One model a run; nothing is held out or watched: the comparison does that itself."""
+def _plain_run(config: Config) -> Config:
+    """The settings with one model a run and no validation, which the comparison does itself."""
     return dataclasses.replace(config, members=1, validation_fraction=0.0, patience=0, refit=False)
 
 
@@ -207,8 +212,8 @@ def _settings(arm: Arm) -> dict[str, Any]:
     return {name: getattr(arm.config, name) for name in names}
 
 
-def _kept(result: dict[str, Any]) -> dict[str, Any]:
-    """What of a run goes into the results: all that says how it went, or why it did not."""
+def _reported(result: dict[str, Any]) -> dict[str, Any]:
+    """The part of a run's result that `results.json` holds, or the reason of its failure."""
     if "metrics" not in result:
         return {"failed": result.get("error", "no result")}
     names = ("metrics", "seconds", "steps", "examples_per_second", "peak_memory_bytes",

@@ -1,8 +1,8 @@
-"""Runs of a comparison as processes of their own: each finished once, and never twice.
+"""Runs the training jobs of a comparison as separate processes; a finished job never runs again.
 
-A job is a configuration and a split. Its name is a digest of both, so two arms with the same
-settings share one run, and the same command started again finds what is done. A job that was
-interrupted goes on from its checkpoint; one that failed is tried again next time.
+A job is a configuration and a split. Its name is a digest of both. Two arms with equal settings
+therefore share one run, and a repeated command finds the finished runs. An interrupted job resumes
+from its checkpoint. A failed job runs again with the next command.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Job:
     """One training run.
 
     Attributes:
-      arm: for people only.
+      arm: name of the arm, for messages only.
       config: the settings, with the seed of this run.
       split: `test` trains on all of train and scores the test points; `validation` holds out a
         fifth of train and scores that.
-      probes: how often to look at the model on the way; 0 is never.
+      probes: number of probe calls during training; 0 means none.
     """
 
     arm: str
@@ -47,14 +47,20 @@ class Job:
 
     @property
     def name(self) -> str:
-        """Name of its folder and file: the split, and a digest of the settings."""
+        """Name of the job's folder and files: the split and a digest of the settings."""
         settings = json.dumps([dataclasses.asdict(self.config), self.split, self.probes])
         return f"{self.split}-{hashlib.sha256(settings.encode()).hexdigest()[:12]}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Running:
-    """How the jobs stand: how many are done, and the steps of those at work."""
+    """State of the jobs.
+
+    Attributes:
+      done: number of finished jobs.
+      total: number of jobs.
+      working: arm -> (steps done, steps in total) of the running jobs.
+    """
 
     done: int
     total: int
@@ -62,19 +68,19 @@ class Running:
 
 
 def result_of(folder: Path, job: Job) -> dict[str, Any] | None:
-    """What a finished job has written: metrics and more, or `error`; None if it is not over."""
+    """The result of a finished job (metrics and more, or `error`); None if it is not finished."""
     path = folder / f"{job.name}.json"
     return read_json(path) if path.exists() else None
 
 
 def run_jobs(data: str, folder: Path, jobs: Sequence[Job], at_once: int) -> Iterator[Running]:
-    """Runs what is not done yet, so many at a time, and yields how things stand.
+    """Runs the unfinished jobs and yields their state while they run.
 
     Args:
-      data: what the worker loads.
-      folder: where the jobs' files are.
-      jobs: any number; equal ones run once.
-      at_once: processes at a time.
+      data: source of the data set that the workers load.
+      folder: folder of the jobs' files.
+      jobs: the jobs; equal ones run once.
+      at_once: number of concurrent processes.
     """
     folder.mkdir(parents=True, exist_ok=True)
     unique = list({job.name: job for job in jobs}.values())
@@ -88,10 +94,10 @@ def run_jobs(data: str, folder: Path, jobs: Sequence[Job], at_once: int) -> Iter
                 working[job] = _start(data, folder, job)
             for job, process in list(working.items()):
                 if process.poll() is not None:
-                    _closed(working.pop(job))
+                    _close_stdin(working.pop(job))
                     _note_failure(folder, job, process.returncode)
                     done += 1
-            yield Running(done, len(unique), {job.arm: _stands(folder, job) for job in working})
+            yield Running(done, len(unique), {job.arm: _steps(folder, job) for job in working})
             if working:
                 time.sleep(_POLL_SECONDS)
     finally:
@@ -99,15 +105,16 @@ def run_jobs(data: str, folder: Path, jobs: Sequence[Job], at_once: int) -> Iter
             process.terminate()
         for process in working.values():
             process.wait()
-            _closed(process)
+            _close_stdin(process)
 
 
-def _closed(process: subprocess.Popen[bytes]) -> None:
+def _close_stdin(process: subprocess.Popen[bytes]) -> None:
     assert process.stdin is not None
     process.stdin.close()
 
 
 def _to_run(folder: Path, job: Job) -> bool:
+    """Whether a job is unfinished; deletes the record of a failure."""
     found = result_of(folder, job)
     if found is not None and "error" in found:
         (folder / f"{job.name}.json").unlink()
@@ -122,34 +129,34 @@ def _start(data: str, folder: Path, job: Job) -> subprocess.Popen[bytes]:
     with (folder / f"{job.name}.stderr").open("wb") as errors:
         return subprocess.Popen(
             [sys.executable, "-m", "snm.compare.worker", str(task)],
-            # The worker reads it to its end, which comes when this process is gone, however.
+            # The pipe closes when this process ends for any reason, and the worker then exits.
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=errors,
-            # Ctrl-C is this process's business, which then ends its workers.
+            # Ctrl-C reaches this process only, which then terminates its workers.
             start_new_session=True,
             env=os.environ.copy(),
         )
 
 
 def _note_failure(folder: Path, job: Job, status: int) -> None:
-    """Writes why a worker ended without a result, and tidies up behind one that has one."""
+    """Records why a worker ended without a result; deletes the files of one that has a result."""
     errors = folder / f"{job.name}.stderr"
     if result_of(folder, job) is None:
         lines = [line for line in errors.read_text(errors="replace").splitlines() if line.strip()]
         reason = lines[-1].removeprefix("snm: error: ") if lines else f"exit status {status}"
         if status < 0:
             reason = f"ended by {signal.Signals(-status).name}"
-            reason += ", often for want of memory" if status == -signal.SIGKILL else ""
+            reason += ", often because of too little memory" if status == -signal.SIGKILL else ""
         write_json(folder / f"{job.name}.json", {"arm": job.arm, "error": reason})
         return
-    for left in ("stderr", "task.json", "steps", "lock"):
-        (folder / f"{job.name}.{left}").unlink(missing_ok=True)
+    for suffix in ("stderr", "task.json", "steps", "lock"):
+        (folder / f"{job.name}.{suffix}").unlink(missing_ok=True)
     shutil.rmtree(folder / job.name, ignore_errors=True)
 
 
-def _stands(folder: Path, job: Job) -> tuple[int, int]:
-    """Steps done and steps in all, as the worker last told; zeros before it has."""
+def _steps(folder: Path, job: Job) -> tuple[int, int]:
+    """Steps done and steps in total, as last written by the worker; zeros before that."""
     try:
         done, total = (folder / f"{job.name}.steps").read_text().split()
         return int(done), int(total)

@@ -1,4 +1,4 @@
-"""The packages that somebody without snm would take, each behind one signature."""
+"""Other packages for extreme classification, each behind one function signature."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from snm.data.formats.dispatch import write_text
 
 __all__ = ["PEERS", "Answers", "Peer", "TrainAndPredict", "are_counts", "as_words"]
 
-_MOST_REPEATS = 10
-_LARGEST_COUNT = 1000  # whole numbers beyond are years, prices, ids: no counts of a word
+_MAX_REPEATS = 10  # of a word in a text
+_LARGEST_COUNT = 1000  # larger integers are years, prices or ids, not word counts
 
 Answers = tuple[NDArray[np.int64], float, float]
+"""Labels int64 [m, k], seconds of training, seconds of prediction."""
 Rows = Iterable[Sequence[int]]
 
 
 class TrainAndPredict(Protocol):
-    """Trains a package and asks it for the best labels of each test point."""
+    """Trains a package and predicts the best labels of each test point."""
 
     def __call__(
         self,
@@ -39,19 +40,19 @@ class TrainAndPredict(Protocol):
         seed: int,
         threads: int,
     ) -> Answers:
-        """Does it.
+        """Trains and predicts.
 
         Args:
           train_features: float32 CSR [n, d].
           train_labels: float32 CSR [n, K] of ones.
           test_features: float32 CSR [m, d].
-          k: answers to a point, at most K.
-          seed: of everything random, where the package takes one.
-          threads: at least 1.
+          k: number of labels to predict for each point, at most K.
+          seed: random seed, for packages that take one.
+          threads: number of threads, at least 1.
 
         Returns:
-          int64 [m, k] labels, best first, -1 where the package has no more; the seconds of
-          training; the seconds of prediction.
+          int64 [m, k] labels, best first, padded with -1; seconds of training; seconds of
+          prediction.
         """
 
 
@@ -60,10 +61,10 @@ class Peer:
     """A package to compare with.
 
     Attributes:
-      package: the name that it is imported by.
-      settings: what is run, in one line.
-      train_and_predict: runs it.
-      weighted: whether it can use feature values; otherwise it gets them as the data has them.
+      package: the name of the Python module.
+      settings: its settings in one line.
+      train_and_predict: trains it and predicts.
+      weighted: whether it uses feature values. If not, it gets the raw, unweighted features.
     """
 
     package: str
@@ -85,8 +86,8 @@ def _omikuji(
     omikuji: Any = importlib.import_module("omikuji")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "train.txt"
-        some = np.diff(train_features.indptr) > 0  # it refuses a file with a point without features
-        write_text(path, train_features[some], train_labels[some])
+        nonempty = np.diff(train_features.indptr) > 0  # omikuji rejects points without features
+        write_text(path, train_features[nonempty], train_labels[nonempty])
 
         def train() -> Any:
             settings = omikuji.Model.default_hyper_param()
@@ -179,17 +180,17 @@ PEERS: dict[str, Peer] = {
 
 
 def are_counts(features: csr_matrix) -> bool:
-    """Whether all values are whole numbers from 0 to 1000: words can be repeated by them."""
+    """Whether all values are integers from 0 to 1000, and so can be word counts."""
     values = features.data
     return bool(np.all((values >= 0) & (values <= _LARGEST_COUNT) & (values == np.rint(values))))
 
 
 def as_words(features: csr_matrix, counted: bool) -> Iterator[str]:
-    """Rows as texts, each feature's id a word.
+    """Writes rows as texts whose words are feature ids.
 
     Args:
       features: CSR [n, d].
-      counted: a feature of value c is written min(c, 10) times; otherwise every feature whose
+      counted: whether to write a feature of value c min(c, 10) times. Otherwise every feature whose
         value is not 0 is written once.
 
     Example:
@@ -197,7 +198,7 @@ def as_words(features: csr_matrix, counted: bool) -> Iterator[str]:
       ['0 0 2', '2 2 2 2 2 2 2 2 2 2']
     """
     values = features.data
-    times = np.clip(values, 0, _MOST_REPEATS) if counted else values != 0
+    times = np.clip(values, 0, _MAX_REPEATS) if counted else values != 0
     times = times.astype(np.int64)
     ids = np.repeat(features.indices, times)
     ends = np.concatenate([[0], np.cumsum(times)])[features.indptr]
@@ -206,14 +207,14 @@ def as_words(features: csr_matrix, counted: bool) -> Iterator[str]:
 
 
 def _pairs(features: csr_matrix) -> Iterator[list[tuple[int, float]]]:
-    """The rows as (id, value) pairs."""
+    """Yields each row as a list of (id, value) pairs."""
     for first, last in pairwise(features.indptr.tolist()):
         ids, values = features.indices[first:last], features.data[first:last]
         yield list(zip(ids.tolist(), values.tolist(), strict=True))
 
 
 def _timed(train: Callable[[], Any], predict: Callable[[Any], Rows], rows: int, k: int) -> Answers:
-    """Trains and asks by the clock; what was written and prepared before does not count."""
+    """Trains and predicts, and measures the seconds of both."""
     begun = time.perf_counter()
     model = train()
     seconds = time.perf_counter() - begun
@@ -223,7 +224,7 @@ def _timed(train: Callable[[], Any], predict: Callable[[Any], Rows], rows: int, 
 
 
 def _padded(answers: Rows, rows: int, k: int) -> NDArray[np.int64]:
-    """Answers as int64 [rows, k], -1 where there are fewer."""
+    """Predictions as int64 [rows, k], padded with -1."""
     found = np.full((rows, k), -1, np.int64)
     for row, answer in enumerate(answers):
         found[row, : min(len(answer), k)] = answer[:k]

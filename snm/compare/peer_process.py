@@ -1,11 +1,11 @@
-"""Other packages on the same split: `python -m snm.compare.peer_process NAME DATA OUT.json`.
+"""Measures another package on a data set: `python -m snm.compare.peer_process NAME DATA OUT.json`.
 
-Each is what somebody without snm would take. It gets the features as snm weights them, answers the
-test points, and snm's metrics score the answers. It has a process to itself, so that the peak of
-memory is its own; jax is imported there only after everything is measured.
+The package gets the features with snm's weighting and predicts the test points. snm's metrics score
+the predictions. The package has a process of its own, so that the peak memory is its own; jax is
+imported there only after all measurements.
 
-Seconds are those of the package's own calls: reading its input file counts, our writing it does
-not.
+Seconds are those of the package's own calls. They include reading its input file, but not our
+writing it.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from snm.system.memory import peak_memory, resident_memory
 __all__ = ["PEERS", "Peer", "check", "main", "measure", "run_peer"]
 
 KS = (1, 3, 5)
-"""As `snm.evaluation.evaluate.KS`, which would bring jax."""
+"""A copy of `snm.evaluation.evaluate.KS`, whose module imports jax."""
 _INSTALL = "pip install 'snm[peers]'"
-_MOST_SEEN = 100  # answers asked for beyond those that count; packages rank few of the labels
+_MAX_EXTRA = 100  # predictions requested to replace dropped ones; packages rank few of the labels
 
 
 def check(names: Iterable[str]) -> dict[str, str | None]:
-    """Whether packages can be compared with here; imports none of them.
+    """Checks whether packages are installed, without importing them.
 
     Args:
-      names: of `PEERS`.
+      names: keys of `PEERS`.
 
     Returns:
-      For each name None, or why not.
+      name -> None if it is installed, else a message.
 
     Raises:
       InputError: an unknown name.
@@ -80,20 +80,20 @@ def measure(
     """Trains a package in this process and scores it.
 
     Args:
-      name: of `PEERS`.
+      name: a key of `PEERS`.
       data: folder of the data set, or `synthetic`.
-      weighting: of the features, fitted on the training points: tfidf, l2 or none.
-      seed: of the package, and of the split.
-      threads: None takes all processors.
-      validation_fraction: above 0, this part of train is held out and scored instead of test.
-      seen: drop takes labels that are among a point's own features out of the answers, as
-        `Config.seen` does out of ours.
+      weighting: weighting of the features, fitted on the training points: tfidf, l2 or none.
+      seed: seed of the package and of the validation split.
+      threads: number of threads; None means all processors.
+      validation_fraction: if above 0, this share of train is held out and scored instead of test.
+      seen: `drop` removes labels that are among a point's own features from the predictions, as
+        `Config.seen` does for snm.
 
     Returns:
-      `name`, `package` (what was installed), `version`, `settings`; `metrics` as in
-      `snm.evaluation.evaluate.evaluate_points`; `seconds` of training, `predict_seconds`;
-      `peak_memory_bytes` of this process, `memory_before_bytes` just before training; `data`, its
-      name and SHA-256; `asked`, the arguments.
+      a dict with `name`; `package`, the name of the installed distribution; `version`; `settings`;
+      `metrics` as in `snm.evaluation.evaluate.evaluate_points`; `seconds` of training and
+      `predict_seconds`; `peak_memory_bytes` of this process and `memory_before_bytes` before
+      training; `data`, its name and SHA-256; `asked`, the arguments.
 
     Raises:
       InputError: an unknown or missing package, or data that cannot be used.
@@ -120,12 +120,12 @@ def measure(
         x, x_test = fitted.apply(x), fitted.apply(x_test)
     own = pairs_of(test.features) if seen == "drop" else np.zeros((0, 2), np.int64)
     wanted = max(ks) + extra
-    most_answers = min(wanted + min(most_filtered(own), _MOST_SEEN), y.shape[1])
+    most_answers = min(wanted + min(most_filtered(own), _MAX_EXTRA), y.shape[1])
     test = Points(x_test, test.labels, test.filter)
-    del dataset, train  # what the package does not need is not to count as its memory
+    del dataset, train  # so that they do not count as memory of the package
 
     before = resident_memory()
-    with _quiet():
+    with _native_output_discarded():
         answers, seconds, predict_seconds = peer.train_and_predict(
             x,
             y,
@@ -154,21 +154,21 @@ def measure(
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Logs and progress of native code go nowhere: what went wrong is in the exception."""
+def _native_output_discarded() -> Iterator[None]:
+    """Sends the output of native code to /dev/null; errors still raise exceptions."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    kept = {number: os.dup(number) for number in (1, 2)}
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+    saved = {number: os.dup(number) for number in (1, 2)}
+    null = os.open(os.devnull, os.O_WRONLY)
     try:
-        for number in kept:
-            os.dup2(nowhere, number)
+        for number in saved:
+            os.dup2(null, number)
         yield
     finally:
-        for number, copy in kept.items():
+        for number, copy in saved.items():
             os.dup2(copy, number)
             os.close(copy)
-        os.close(nowhere)
+        os.close(null)
 
 
 def _asked(name: str, *arguments: Any) -> dict[str, Any]:
@@ -184,7 +184,7 @@ def _scored(
     num_train: int,
     ks: tuple[int, ...],
 ) -> dict[str, float]:
-    """The metrics of `snm.evaluation.evaluate.evaluate_points` of given answers."""
+    """The metrics of `snm.evaluation.evaluate.evaluate_points` for given predictions."""
     truth: Any = points.labels
     if points.filter is not None:
         answers, truth = apply_filter(answers, truth, points.filter, max(ks))
@@ -215,24 +215,23 @@ def run_peer(
     validation_fraction: float = 0.0,
     seen: str = "keep",
 ) -> dict[str, Any]:
-    """`measure` in a process of its own.
+    """Runs `measure` in a process of its own.
 
     Args:
-      name: of `PEERS`.
-      data: as the others in `measure`.
-      out: the JSON file of the result. One that is there and was made with the same arguments is
-        taken as it is.
-      weighting: as there.
-      seed: as there.
-      threads: as there.
-      validation_fraction: as there.
-      seen: as there.
+      name: a key of `PEERS`.
+      data: see `measure`.
+      out: JSON file of the result. An existing file with the same arguments is returned as it is.
+      weighting: see `measure`.
+      seed: see `measure`.
+      threads: see `measure`.
+      validation_fraction: see `measure`.
+      seen: see `measure`.
 
     Returns:
-      What `measure` does; or `name` and `failed`, the reason in one line.
+      the result of `measure`; or `name` and `failed`, the reason in one line.
 
     Raises:
-      InputError: an unknown name, or a place that cannot be written to.
+      InputError: an unknown name, or an output file that cannot be written.
     """
     from snm.runs.folder import read_json
 
@@ -242,7 +241,7 @@ def run_peer(
         return found
     if reason is not None:
         return {"name": name, "failed": reason}
-    _make_place(out)
+    _make_parent(out)
     out.unlink(missing_ok=True)
     options = {"weighting": weighting, "seed": seed, "threads": threads,
                "validation-fraction": validation_fraction, "seen": seen}  # fmt: skip
@@ -263,7 +262,7 @@ def run_peer(
     try:
         with errors.open("wb") as stderr, subprocess.Popen(
             command,
-            # The process reads it to its end, which comes when this one is gone, however.
+            # The pipe closes when this process ends for any reason, and the other then exits.
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=stderr,
@@ -285,12 +284,13 @@ def run_peer(
 def _reason(errors: Path, status: int) -> str:
     if status < 0:
         reason = f"ended by {signal.Signals(-status).name}"
-        return reason + (", often for want of memory" if status == -signal.SIGKILL else "")
+        hint = ", often because of too little memory"
+        return reason + (hint if status == -signal.SIGKILL else "")
     lines = [line for line in errors.read_text(errors="replace").splitlines() if line.strip()]
     return lines[-1].removeprefix("snm: error: ") if lines else f"exit status {status}"
 
 
-def _make_place(out: Path) -> None:
+def _make_parent(out: Path) -> None:
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -300,14 +300,14 @@ def _make_place(out: Path) -> None:
 
 
 def _end_with_parent() -> None:
-    # Not by `sys.stdin`: waiting there at the end of the process would abort it.
+    # Not through `sys.stdin`: a thread that waits there would abort the exit of the process.
     while os.read(0, 4096):
         pass
     os._exit(3)
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """The process; its exit status: 2 for bad input, 1 where the package fails."""
+    """Runs `measure` from the command line; returns 2 for bad input, 1 if the package fails."""
     parser = argparse.ArgumentParser(
         "python -m snm.compare.peer_process", description="Measures one package."
     )
@@ -325,7 +325,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if asked.pop("with_parent"):
         threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        _make_place(out)
+        _make_parent(out)
         found = measure(**asked)
         from snm.runs.folder import write_json
 
@@ -333,7 +333,7 @@ def main(words: Sequence[str] | None = None) -> int:
     except InputError as error:
         print(f"snm: error: {error}", file=sys.stderr)
         return 2
-    except Exception as error:  # whatever a package raises is the reason to tell
+    except Exception as error:  # report any exception of the package as the reason
         text = " ".join(f"{type(error).__name__}: {error}".split())
         print(f"snm: error: {name}: {text}", file=sys.stderr)
         return 1

@@ -1,9 +1,9 @@
-"""What happens inside a run: whom it compares with whom, and how sure its gradient is.
+"""Measures a model during training: scores, false negatives among the mined, gradient variance.
 
-The probe looks at a fixed set of training points now and then. It draws a sample for them as the
-training steps do, from a seed of its own, and tells the scores of positives, sampled and mined
-negatives, how many of the mined are known positives of the point, how frequent they are, and how
-much the gradient moves from one sample to the next.
+The probe uses a fixed set of training points. For them it samples negatives as the training steps
+do, with a seed of its own. It reports the scores of positives, sampled negatives and mined
+negatives, how many of the mined are known positives of the point, how frequent the mined labels
+are, and how much the gradient varies from one sample to the next.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ __all__ = ["QUANTILES", "Probe"]
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 MARGIN_QUANTILES = tuple(np.linspace(0, 1, 41).round(3).tolist())
 
-_SEED = 20_190_411  # of the points and the samples looked at, whatever the run's own seed
-_SCORES = 1 << 22  # at most so many scores of the sample at once
+_SEED = 20_190_411  # of the probed points and samples, for every seed of a run
+_MAX_SCORES = 1 << 22  # points times sampled labels; bounds memory
 _MOST_POINTS, _FEWEST_POINTS = 512, 16
-_CURVE_POINTS = 2000  # test points that the curves are drawn from
+_CURVE_POINTS = 2000  # test points of the learning curves
 _GRADIENT_DRAWS = 4
 
 
 class Probe:
-    """Looks at a model of one data set.
+    """Measures models of one data set.
 
     Args:
-      dataset: as trained on.
-      config: of the arm that is trained.
+      dataset: the data set of the training run.
+      config: the settings of the training run.
     """
 
     def __init__(self, dataset: Dataset, config: ResolvedConfig):
@@ -56,19 +56,19 @@ class Probe:
         self._dataset, self._spec = dataset, head_spec(config, num_labels)
         rng = np.random.default_rng(_SEED)
         labelled = np.flatnonzero(np.diff(dataset.train.labels.indptr))
-        # Of all labels, a sample tells as much; their exact number does not fit.
-        self._sampled = min(self._spec.sampled, num_labels - 1, _SCORES // _FEWEST_POINTS)
-        count = int(np.clip(_SCORES // self._sampled, _FEWEST_POINTS, _MOST_POINTS))
+        # The limit matters if training samples all of very many labels; a sample represents them.
+        self._sampled = min(self._spec.sampled, num_labels - 1, _MAX_SCORES // _FEWEST_POINTS)
+        count = int(np.clip(_MAX_SCORES // self._sampled, _FEWEST_POINTS, _MOST_POINTS))
         rows = np.sort(rng.permutation(labelled)[:count])
         self._points = dataset.train.take(rows)
         labels = self._points.labels
         first = labels.indptr[:-1]
-        place = first + (rng.random(len(rows)) * np.diff(labels.indptr)).astype(np.int64)
-        self._positives = labels.indices[place].astype(np.int32)
-        # What is no negative where all known labels are left out.
-        self._left_out = csr_matrix(labels != 0)
+        entry = first + (rng.random(len(rows)) * np.diff(labels.indptr)).astype(np.int64)
+        self._positives = labels.indices[entry].astype(np.int32)
+        # Labels that cannot be negatives if `exclude` is "all".
+        self._excluded = csr_matrix(labels != 0)
         if config.seen == "drop":
-            self._left_out = csr_matrix(self._left_out + (self._points.features != 0))
+            self._excluded = csr_matrix(self._excluded + (self._points.features != 0))
         self._deciles = frequency_groups(dataset.label_frequency())
         self._test: Points | None = None
         if dataset.test is not None:
@@ -77,7 +77,12 @@ class Probe:
         self._uniform = config.sampler == "uniform"
 
     def __call__(self, predictor: Predictor) -> dict[str, Any]:
-        """What is seen of a model: `test`, `margin`, and `negatives`, `gradient` where sampled."""
+        """Measures a model.
+
+        Returns:
+          `test`, metrics on test points (if there are any); `margin`; and, if labels are sampled
+          uniformly, `negatives` and `gradient`.
+        """
         found: dict[str, Any] = {}
         if self._test is not None:
             metrics = evaluate_points(
@@ -117,32 +122,33 @@ class Probe:
     def _negatives(
         self, predictor: Predictor, queries: jax.Array, of_positives: np.ndarray, scale: float
     ) -> dict[str, Any]:
+        """Score quantiles by kind of label, and shares and frequencies of the mined negatives."""
         ids = np.sort(np.asarray(self._sample(0, self._sampled).ids))
         scores = np.asarray(_scores(predictor, queries, ids)).astype(np.float64) / scale
         known = self._points.labels[:, ids].toarray() != 0
-        barred = ids == self._positives[:, None]
+        excluded = ids == self._positives[:, None]
         if self._spec.exclude == "all":
-            barred = self._left_out[:, ids].toarray()
-        scores[barred] = -np.inf
-        allowed = ~barred
+            excluded = self._excluded[:, ids].toarray()
+        scores[excluded] = -np.inf
+        allowed = ~excluded
         mined = min(self._spec.mined, len(ids))
-        places = np.argpartition(-scores, mined - 1, axis=1)[:, :mined]
+        columns = np.argpartition(-scores, mined - 1, axis=1)[:, :mined]
         chosen = np.zeros_like(known)
-        np.put_along_axis(chosen, places, True, axis=1)
+        np.put_along_axis(chosen, columns, True, axis=1)
         chosen &= allowed
-        share = max(int(chosen.sum()), 1)
+        num_chosen = max(int(chosen.sum()), 1)
         deciles = np.bincount(self._deciles[ids], weights=chosen.sum(axis=0), minlength=10)
         return {
             "positive": _quantiles(of_positives / scale),
             "sampled": _quantiles(scores[allowed]),
             "mined": _quantiles(scores[chosen]),
             "false_share_sampled": float((known & allowed).sum() / max(int(allowed.sum()), 1)),
-            "false_share_mined": float((known & chosen).sum() / share),
-            "mined_by_decile": (deciles / share).round(6).tolist(),
+            "false_share_mined": float((known & chosen).sum() / num_chosen),
+            "mined_by_decile": (deciles / num_chosen).round(6).tolist(),
         }
 
     def _gradient(self, predictor: Predictor, queries: jax.Array) -> dict[str, float]:
-        """Norm of the gradient by the queries, and its standard deviation over samples."""
+        """Norm and standard deviation, over samples, of the gradient in the point embeddings."""
         n, spec = self._points.num_points, self._spec
         terms = SparseRows(
             jnp.asarray(self._positives),
@@ -150,9 +156,9 @@ class Probe:
             jnp.arange(n + 1, dtype=jnp.int32),
         )
         known = SparseRows(
-            jnp.asarray(self._left_out.indices, jnp.int32),
-            jnp.ones(self._left_out.nnz, jnp.float32),
-            jnp.asarray(self._left_out.indptr, jnp.int32),
+            jnp.asarray(self._excluded.indices, jnp.int32),
+            jnp.ones(self._excluded.nnz, jnp.float32),
+            jnp.asarray(self._excluded.indptr, jnp.int32),
         )
         draws = 1 if spec.samples_all else _GRADIENT_DRAWS
         found = []
@@ -164,7 +170,7 @@ class Probe:
             )  # fmt: skip
             found.append(np.asarray(gradient, np.float64))
         mean = np.mean(found, axis=0)
-        # An unbiased estimate; over all labels there is one sample only, and nothing moves.
+        # An unbiased estimate; 0 if all labels are sampled, since there is only one sample.
         variance = sum(float(np.sum((g - mean) ** 2)) for g in found) / max(draws - 1, 1)
         return {"norm": float(np.linalg.norm(mean)), "deviation": float(np.sqrt(variance))}
 
@@ -177,7 +183,7 @@ _embedded = jax.jit(embed, static_argnums=0)
 
 
 def _scores(predictor: Predictor, queries: jax.Array, labels: np.ndarray) -> jax.Array:
-    """Scores of the same labels for all queries, int [B], or of each one's own, int [n, k]."""
+    """Scores of labels int [B] for all queries, or of labels int [n, k], k for each query."""
     head = predictor.state.head
     rows, queries = as_float(head.table.rows[labels]), queries * jnp.exp(head.log_scale)
     scores = queries @ rows.T if labels.ndim == 1 else jnp.einsum("nd,nkd->nk", queries, rows)
@@ -188,7 +194,7 @@ def _scores(predictor: Predictor, queries: jax.Array, labels: np.ndarray) -> jax
 def _query_gradient(
     spec: HeadSpec, head: Any, queries: Any, terms: Any, sample: Any, known: Any, key: Any
 ) -> jax.Array:
-    """The arm's own estimate, by its own code; a rate of 0 leaves the class rows alone."""
+    """The gradient in the queries from a training step with learning rate 0."""
     _, step = update_head(
         dataclasses.replace(spec, positives="one"),
         head,

@@ -1,7 +1,7 @@
-"""One run of a comparison, in its own process: `python -m snm.compare.worker TASK.json`.
+"""Runs one training job of a comparison in a process: `python -m snm.compare.worker TASK.json`.
 
-It trains in a folder beside its task, goes on where an earlier process stopped, and writes its
-result at once when it is over. It ends itself when the process that started it is gone.
+The worker trains in a folder beside its task file, resumes an interrupted run, and writes the
+result file atomically at the end. It exits when the process that started it is gone.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from snm.system.locks import locked
 
 __all__ = ["main", "run_task"]
 
-_TELL_SECONDS = 1.0
+_PROGRESS_SECONDS = 1.0  # between writes of the progress file
 VALIDATION_FRACTION = 0.2
 _BOUND_POINTS = 10_000  # training points whose margins are measured for the bounds
 
 
 def run_task(task: Path) -> dict[str, Any]:
-    """Trains, scores, and writes the result beside the task.
+    """Trains, scores, and writes the result beside the task file.
 
     Args:
-      task: a file `NAME.task.json` with the data, the split, the settings and how often to look.
+      task: a file `NAME.task.json` with the data, the split, the settings and the number of probes.
 
     Raises:
       InputError: data or settings that cannot be used.
@@ -62,7 +62,7 @@ def run_task(task: Path) -> dict[str, Any]:
                           probe_every=every):  # fmt: skip
         if isinstance(event, Started):
             total = event.last_step
-        elif isinstance(event, Stepped) and time.monotonic() - told > _TELL_SECONDS:
+        elif isinstance(event, Stepped) and time.monotonic() - told > _PROGRESS_SECONDS:
             told = time.monotonic()
             (folder / f"{name}.steps").write_text(f"{event.step} {total}")
         elif isinstance(event, Finished):
@@ -78,7 +78,7 @@ def run_task(task: Path) -> dict[str, Any]:
 def _bounds(
     run: Path, dataset: Dataset, config: ResolvedConfig, metrics: dict[str, float]
 ) -> dict[str, Any]:
-    """Generalization bounds of a run, its margins measured on a random part of train."""
+    """Generalization bounds of a run, with margins measured on a random subset of train."""
     from snm.bounds.measure import bounds_of_run, measure
     from snm.runs.load import load
 
@@ -91,20 +91,20 @@ def _bounds(
     found = bounds_of_run(
         predictor, sample, None, k=k, delta=0.05, num_points=len(labelled), sampler=config.sampler
     )
-    # One less recall is the risk of a label that is drawn at random from the point's.
+    # The retrieval risk of a random label of each point is 1 minus the recall.
     if f"R@{k}" in metrics:
         found["test_risk"] = 1 - metrics[f"R@{k}"] / 100
     return found
 
 
 def _probed(log: Path) -> list[dict[str, Any]]:
-    """What the probe found, by step; of steps taken twice after an interruption, the last."""
+    """The probe's entries by step; the last one of a step that was repeated after a restart."""
     found = {}
     for line in log.read_text(encoding="utf-8").splitlines():
         try:
             entry = json.loads(line)
         except ValueError:
-            continue  # cut short by a kill; its step was taken again
+            continue  # truncated by a kill; the step was repeated
         if entry["event"] == "probed":
             found[entry["step"]] = {
                 "step": entry["step"],
@@ -122,10 +122,10 @@ def _end_with_parent() -> None:
 
 
 def main() -> int:
-    """The process; its exit status."""
+    """Runs the task of the command line; returns the exit status."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     task = Path(sys.argv[1])
-    # An earlier worker on the same task may still be on its way out.
+    # An earlier worker of the same task may not have exited yet.
     lock = task.with_name(task.name.replace(".task.json", ".lock"))
     from snm.system.cache_folder import keep_programs
 

@@ -28,6 +28,8 @@ _TABLES = {
     "loss": ("snm.losses.sampled.table", "LOSSES"),
     "phi": ("snm.losses.surrogates", "SURROGATES"),
     "vartheta": ("snm.losses.rank_weights", "RANK_SHAPES"),
+    "sampler": ("snm.sampling.samplers", "SAMPLERS"),
+    "row_optimizer": ("snm.tables.optimizers", "ROW_OPTIMIZERS"),
 }
 """Settings that name an object of a table. The tables import jax, which `--help` must not."""
 
@@ -86,7 +88,7 @@ class Config:
     temperature: float = 1.0
     """Divides the scores in listnet, listmle, rankcosine and smoothed-dcg."""
     phi: str = "hinge"
-    """Surrogate of bowl and powl."""
+    """Surrogate of bowl and powl: hinge, logistic, squared_hinge, exponential or ramp."""
     ramp_rho: float = 1.0
     """Margin of the ramp surrogate."""
     sampled: int | Literal["all", "auto"] = "auto"
@@ -103,7 +105,8 @@ class Config:
     positive_weights: Literal["sum", "mean"] = "mean"
     """With all positives, whether the terms of a point are added or averaged."""
     vartheta: str = "top"
-    """Weights over the ranks of the mined negatives (bowl and powl)."""
+    """Weights over the ranks of the mined negatives (bowl and powl): top, power-law, epsilon-tail
+    or subsample."""
     weight_scale: Literal["mean", "surrogate"] = "mean"
     """Weight of a mined negative: 1/k', or (K-1)/(kB), which bounds the retrieval loss."""
     retrieval_k: int = 1
@@ -116,8 +119,9 @@ class Config:
     """Negatives drawn from the mined ones in proportion to their weights (subsample)."""
     negative_weight: float = 1.0
     """Multiplies the weight of every negative (bowl and powl)."""
-    sampler: Literal["uniform", "frequency", "in-batch"] = "uniform"
-    """How negatives are drawn; frequency and in-batch correct a softmax by log Q."""
+    sampler: str = "uniform"
+    """How negatives are drawn: uniform, frequency or in-batch; the latter two correct a softmax by
+    log Q."""
     frequency_power: float = 0.75
     """The frequency sampler draws in proportion to frequency to this power."""
     seen: Literal["auto", "keep", "drop"] = "auto"
@@ -136,8 +140,8 @@ class Config:
     """Rate of feature and class rows, on the mean loss of a batch; auto suits the loss."""
     schedule: Literal["constant", "linear", "cosine"] = "linear"
     """How the rates fall over the run."""
-    row_optimizer: Literal["sgd", "adagrad"] = "sgd"
-    """Optimiser of feature and class rows: plain SGD, or row-wise Adagrad."""
+    row_optimizer: str = "sgd"
+    """Optimiser of feature and class rows: sgd, or adagrad with one accumulator a row."""
     tower_learning_rate: float = 0.1
     """Rate of the dense layer, trained by SGD with momentum."""
     tower_momentum: float = 0.9

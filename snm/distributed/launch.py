@@ -19,7 +19,7 @@ from typing import Any
 
 from snm.errors import InputError
 
-__all__ = ["GONE", "Meeting", "joined", "leave"]
+__all__ = ["GONE", "Meeting", "leave", "process_group"]
 
 GONE = 69
 """Exit status if another process of the run is gone: EX_UNAVAILABLE of sysexits.h."""
@@ -87,7 +87,7 @@ _state: dict[str, Any] = {"joined": False, "status": None, "line": ""}
 
 
 @contextlib.contextmanager
-def joined(meeting: Meeting) -> Iterator[None]:
+def process_group(meeting: Meeting) -> Iterator[None]:
     """Connects to the other processes, if there are any; call `leave` before the process exits.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What scikit-learn's users pass as y, as a CSR matrix of labels, and answers in the same form."""
+"""The targets y of scikit-learn: to a CSR matrix of labels, and predictions back to their form."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ Form = Literal["classes", "lists", "dense", "sparse"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Targets:
-    """The classes, and the form in which they came.
+    """The classes, and the form of y.
 
     - `classes`: one class a point, array [n].
     - `lists`: lists of labels, a list a point.
     - `dense`, `sparse`: indicator [n, K], a NumPy array or a SciPy matrix.
 
     Attributes:
-      form: which of these.
-      classes: [K], what each column stands for: classes in ascending order, or 0 .. K-1.
-      dtype: of the answers.
+      form: one of these.
+      classes: [K], the class of each column: classes in ascending order, or 0 to K - 1.
+      dtype: of the predictions.
     """
 
     form: Form
@@ -39,14 +39,14 @@ class Targets:
 
     @classmethod
     def of(cls, y: Any, classes: Any = None) -> Targets:
-        """Finds out what y is.
+        """The form and the classes of y.
 
         Args:
           y: the targets.
-          classes: all classes, where y may lack some of them; of an indicator 0 .. K-1.
+          classes: all classes, where y may lack some of them; 0 to K - 1 for an indicator.
 
         Raises:
-          ValueError: y is no classification target; scikit-learn's own words.
+          ValueError: y is no classification target; the message is scikit-learn's.
         """
         form = _form(y)
         if form in ("dense", "sparse"):
@@ -69,7 +69,7 @@ class Targets:
 
         Args:
           y: the targets.
-          unknown: what to do about a class that is not among the known ones.
+          unknown: `refuse` or `drop` a class that is not in `classes`.
 
         Raises:
           InputError: another form than that of the classes, another width, an unknown class.
@@ -131,8 +131,8 @@ def _form(y: Any) -> Form:
 def _is_lists(y: Any) -> bool:
     """Whether y holds a list (or set, or array) of labels for each point.
 
-    Nested lists may also be an indicator, written out. They are where rows of one length hold
-    zeros and ones, some of them twice: no list of labels names a label twice.
+    Nested lists may also be a dense indicator: rows of one length that hold only zeros and ones, of
+    which some row repeats one. A list of labels does not repeat a label.
     """
     if not isinstance(y, list | tuple) and not (isinstance(y, np.ndarray) and y.dtype == object):
         return False

@@ -314,6 +314,7 @@ def test_a_device_that_never_answers_does_not_hold_up_the_version(monkeypatch):
     assert "jax cannot start: exit status -6" in about.version_lines()[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "expected"),
     [

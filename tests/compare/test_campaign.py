@@ -1,4 +1,4 @@
-"""The comparison: arithmetic over seeds, runs that happen once, a folder that survives kills."""
+"""`snm compare`: statistics over seeds, arms, the probe, and runs that resume after a kill."""
 
 import dataclasses
 import json
@@ -36,7 +36,7 @@ schedule = "constant"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with data and with settings that make runs short."""
+    """A folder with a small data set and settings for short runs."""
     folder = tmp_path_factory.mktemp("compare")
     tiny.write(folder / "tiny")
     (folder / "short.toml").write_text(TOML)
@@ -66,7 +66,7 @@ def test_ratios_are_taken_seed_by_seed():
     base = [run(1, 3.0), run(0, 4.0)]  # seed 2 failed there
     found = summarized(arm, base)
     assert found["mean"] == {"R@1": pytest.approx(19 / 3)}
-    # 6/4 and 9/3: their mean is no quotient of means (which would be 15/7).
+    # The mean of 6/4 and 9/3, not the quotient of the means (which would be 15/7).
     assert found["ratio"]["R@1"] == pytest.approx((1.5 + 3.0) / 2)
     # t for one degree of freedom is 12.7062; the deviation of 1.5 and 3 is 1.5 / sqrt(2).
     assert found["ratio_ci95"]["R@1"] == pytest.approx(12.7062 * 1.5 / 2, rel=1e-5)
@@ -97,7 +97,7 @@ def test_listwise_losses_are_arms_of_their_own(folder):
     listwise = [name for name in LOSSES if LOSSES[name].listwise]
     losses = ("bowl", *listwise)
     arms = plan_arms(base, mined=(2,), losses=losses, exclude_all=True)
-    # Their lists leave all known labels out already: no such arm twice.
+    # Listwise arms already exclude all known labels, so they have no second arm that does.
     assert [arm.name for arm in arms] == [
         BASELINE, "top-2", f"{BASELINE}-exclude-all", "top-2-exclude-all",
         *(f"{loss}-{name}" for loss in listwise for name in (BASELINE, "top-2")),
@@ -158,7 +158,7 @@ def test_data_without_test_points(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("exclude", [pytest.param("positive", marks=pytest.mark.slow), "all"])
-def test_the_probe_counts_what_brute_force_counts(folder, tmp_path, exclude):
+def test_the_probe_equals_a_brute_force(folder, tmp_path, exclude):
     dataset = snm.load_data(folder / "tiny")
     settings = dataclasses.replace(tiny.CONFIG, exclude=exclude, sampled="all", score_scale=2.0)
     snm.train(dataset, settings, tmp_path / "run")
@@ -197,12 +197,12 @@ def test_the_probe_counts_what_brute_force_counts(folder, tmp_path, exclude):
     np.testing.assert_allclose(negatives["mined_by_decile"], deciles, atol=1e-6)
     test = snm.evaluate(tmp_path / "run", dataset)["metrics"]
     assert found["test"]["R@1"] == pytest.approx(test["R@1"])
-    # All labels are one sample: nothing moves.
+    # If all labels are sampled, there is one sample and the deviation is 0.
     assert found["gradient"]["norm"] > 0
     assert found["gradient"]["deviation"] == 0
 
 
-def test_the_gradient_moves_with_the_sample_and_the_probe_changes_nothing(folder, tmp_path):
+def test_gradient_deviation_and_a_probe_without_side_effects(folder, tmp_path):
     dataset = snm.load_data(folder / "tiny")
     snm.train(dataset, tiny.CONFIG, tmp_path / "run")
     predictor = snm.load(tmp_path / "run")
@@ -217,7 +217,8 @@ def test_the_gradient_moves_with_the_sample_and_the_probe_changes_nothing(folder
 # -- runs ------------------------------------------------------------------------------------
 
 
-def test_a_comparison_end_to_end_and_again(folder, tmp_path, capsys):
+@pytest.mark.slow
+def test_a_comparison_end_to_end_and_its_repetition(folder, tmp_path, capsys):
     out = tmp_path / "out"
     words = command(folder, out, "--mined", "3", "--seeds", "1", "--no-equal-seconds")
     with pytest.raises(SystemExit) as error:
@@ -241,7 +242,7 @@ def test_a_comparison_end_to_end_and_again(folder, tmp_path, capsys):
     assert "## Generalization bounds" in text
     assert f"| top-3 | 3 of 8 | {seed['metrics']['R@1']:.2f} " in text
     assert results["data"]["sha256"] in (out / "report.html").read_text()
-    # The same settings by the ordinary way: a comparison adds nothing of its own.
+    # Training with the same settings outside of a comparison gives the same metrics.
     base = dataclasses.replace(snm.preset("paper"), mined="all")
     settings = dataclasses.replace(read_config(folder / "short.toml", base=base), mined=3)
     alone = snm.train(folder / "tiny", settings, tmp_path / "alone")
@@ -261,7 +262,7 @@ def test_a_comparison_end_to_end_and_again(folder, tmp_path, capsys):
     assert "epochs = 2" in capsys.readouterr().err
 
 
-def test_a_failed_run_is_told_and_tried_again(folder, tmp_path):
+def test_a_failed_run_is_reported_and_retried(folder, tmp_path):
     dataset = snm.load_data(folder / "tiny")
     base = dataclasses.replace(snm.preset("paper"), epochs=1, dim=8, sampled=8, mined=3)
     good = Job("good", resolve(base, dataset), "test")
@@ -271,12 +272,12 @@ def test_a_failed_run_is_told_and_tried_again(folder, tmp_path):
     assert (standing[-1].done, standing[-1].total) == (2, 2)
     assert result_of(tmp_path, good)["metrics"]["points"] == tiny.TEST_POINTS
     assert "not finite" in result_of(tmp_path, bad)["error"]
-    # A result is kept, a failure is not.
+    # A result is kept, a failure is retried.
     again = next(run_jobs(str(folder / "tiny"), tmp_path, [bad, good], 1))
     assert (again.done, list(again.working)) == (1, ["bad"])
 
 
-def test_failures_stand_in_the_tables():
+def test_tables_show_failures():
     arm = {"name": BASELINE, "baseline": BASELINE, "mined": 8, "sampled": 8, "mined_start": 0,
            "seeds": [{"seed": 0, "failed": "ended by SIGKILL"}], "seconds": None,
            "peak_memory_bytes": None, **summarized([], [])}  # fmt: skip
@@ -287,7 +288,7 @@ def test_failures_stand_in_the_tables():
 
 
 @pytest.mark.slow
-def test_a_comparison_killed_five_times_is_the_same_comparison(folder, tmp_path):
+def test_a_comparison_killed_five_times_gives_the_same_results(folder, tmp_path):
     more = ["--mined", "1", "3", "--seeds", "2", "--no-equal-seconds", "--tune", "--tune-epochs",
             "1", "--jobs", "2"]  # fmt: skip
     said = tmp_path / "errors.txt"

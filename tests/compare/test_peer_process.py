@@ -29,8 +29,8 @@ _TEST = "2 3 6\n0,5 0:2 1:2\n1 2:1\n"
 
 @pytest.fixture
 def data(tmp_path: Path) -> str:
-    """Four training points, two test points, six labels; labels 0 to 4 are carried 2, 1, 1, 1, 1
-    times, label 5 never."""
+    """Four training points, two test points, six labels; labels 0 to 5 have 2, 1, 1, 1, 1 and 0
+    training points."""
     folder = tmp_path / "tiny"
     folder.mkdir()
     (folder / "train.txt").write_text(_TRAIN)
@@ -50,7 +50,7 @@ def _of(rows: list[list[int]]) -> Callable[..., Answers]:
 # -- names -------------------------------------------------------------------------------------
 
 
-def test_an_unknown_name_is_told_the_nearest() -> None:
+def test_an_unknown_name_gives_the_nearest_name() -> None:
     with pytest.raises(InputError, match=r"--peers: found 'fastext', expected .* fasttext"):
         check(["omikuji", "fastext"])
 
@@ -85,7 +85,7 @@ def test_a_missing_package_is_one_line(
 
 def test_metrics_by_hand(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Point 0 has labels 0 and 5, and the package finds 0 first and 5 third; point 1 has label 1,
-    # found third, before the package has no more to say.
+    # found third, before the padding of the package's answer.
     _answering(monkeypatch, _of([[0, 1, 5, 2, 3], [2, 3, 1, -1, -1]]))
     found = measure("fake", data)
     metrics = found["metrics"]
@@ -135,7 +135,9 @@ def test_filtered_labels_are_neither_right_nor_wrong(
     assert asked == [6]
 
 
-def test_what_a_point_has_already_is_no_answer(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seen_labels_are_dropped_from_the_predictions(
+    data: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     test = load(data).test
     assert test is not None
     own = [test.features[row].indices.tolist() for row in range(2)]
@@ -160,7 +162,7 @@ def test_what_a_point_has_already_is_no_answer(data: str, monkeypatch: pytest.Mo
     assert told[1][:, 0].tolist() == [of_row[0] for of_row in own]
 
 
-def test_what_a_package_is_given(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arguments_of_a_package(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[Any, ...]] = []
 
     def answer(x: Any, y: Any, x_test: Any, *, k: int, seed: int, threads: int) -> Answers:
@@ -217,7 +219,7 @@ def test_counts_repeat_a_word_up_to_ten_times() -> None:
     assert list(as_words(x, counted=True)) == ["0 0 2", "", " ".join(["1"] * 10)]
 
 
-def test_other_values_are_one_word_a_feature() -> None:
+def test_other_values_give_one_word_per_feature() -> None:
     x = csr_matrix(([0.3, -7.0, 0.0], ([0, 0, 1], [4, 2, 1])), shape=(2, 5))
     assert list(as_words(x.tocsr(), counted=False)) == ["2 4", ""]
 
@@ -227,14 +229,14 @@ def test_other_values_are_one_word_a_feature() -> None:
     [([1, 2, 1000], True), ([1, 0.5], False), ([-1, 2], False), ([2019, 1], False),
      ([np.inf], False), ([], True)],
 )  # fmt: skip
-def test_what_counts_are(values: list[float], expected: bool) -> None:
+def test_are_counts(values: list[float], expected: bool) -> None:
     assert are_counts(csr_matrix(np.array([values], np.float32))) is expected
 
 
 # -- the process -------------------------------------------------------------------------------
 
 
-def test_a_package_that_fails_is_one_line_and_no_file(
+def test_a_failing_package_gives_a_one_line_error_and_no_file(
     data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def answer(*_: Any, **__: Any) -> Answers:
@@ -246,7 +248,7 @@ def test_a_package_that_fails_is_one_line_and_no_file(
     assert list((tmp_path / "new").iterdir()) == []
 
 
-def test_a_package_is_not_heard(
+def test_output_of_a_package_is_discarded(
     data: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def answer(*_: Any, **__: Any) -> Answers:
@@ -259,7 +261,7 @@ def test_a_package_is_not_heard(
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_place_that_cannot_be_written_to(
+def test_an_output_file_that_cannot_be_written(
     data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _answering(monkeypatch, _of([]))
@@ -268,7 +270,7 @@ def test_a_place_that_cannot_be_written_to(
     assert capsys.readouterr().err.count("\n") == 2
 
 
-# A process that has the fake in its table; what it answers is a line of Python.
+# A process with the fake package in its table; `line` is Python code that the package runs.
 _CHILD = """
 import sys, numpy as np
 from snm.compare import peer_process as peers
@@ -283,7 +285,7 @@ sys.exit(status)
 
 
 def _in_child(monkeypatch: pytest.MonkeyPatch, line: str) -> list[list[str]]:
-    """Lets `run_peer` start a process with the fake; the commands that it started."""
+    """Makes `run_peer` start a process with the fake; returns a list of the started commands."""
     start, started = subprocess.Popen, []
 
     def patched(command: list[str], **options: Any) -> Any:
@@ -294,7 +296,7 @@ def _in_child(monkeypatch: pytest.MonkeyPatch, line: str) -> list[list[str]]:
     return started
 
 
-def test_run_peer_keeps_what_was_made_with_the_same_arguments(
+def test_run_peer_reuses_a_result_with_equal_arguments(
     data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _answering(monkeypatch, _of([]))
@@ -314,11 +316,14 @@ def test_run_peer_keeps_what_was_made_with_the_same_arguments(
     ("line", "reason"),
     [
         ("raise ValueError('no luck')", "fake: ValueError: no luck"),
-        ("import os; os.kill(os.getpid(), 9)", "ended by SIGKILL, often for want of memory"),
+        (
+            "import os; os.kill(os.getpid(), 9)",
+            "ended by SIGKILL, often because of too little memory",
+        ),
         ("import os; os.abort()", f"ended by {signal.Signals.SIGABRT.name}"),
     ],
 )
-def test_run_peer_tells_why_there_is_no_result(
+def test_run_peer_reports_the_reason_of_a_failure(
     line: str, reason: str, data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _answering(monkeypatch, _of([]))
@@ -328,7 +333,7 @@ def test_run_peer_tells_why_there_is_no_result(
     assert list(out.parent.iterdir()) == []
 
 
-def test_it_ends_with_the_process_that_started_it(data: str, tmp_path: Path) -> None:
+def test_the_process_exits_with_its_parent(data: str, tmp_path: Path) -> None:
     line = "import time; time.sleep(60)"
     command = [sys.executable, "-c", _CHILD.format(line=line), "fake", data,
                str(tmp_path / "out.json"), "--with-parent"]  # fmt: skip
@@ -337,10 +342,10 @@ def test_it_ends_with_the_process_that_started_it(data: str, tmp_path: Path) -> 
     assert [path.name for path in tmp_path.iterdir()] == ["tiny"]
 
 
-def test_a_peak_is_not_that_of_the_process_which_started_it() -> None:
+def test_peak_memory_excludes_that_of_the_parent() -> None:
     if not Path("/proc/self/status").exists():
         pytest.skip("memory of a process is told otherwise here")
-    held = np.ones(1 << 27, np.uint8)  # 128 MiB here, to be told from what the child needs
+    held = np.ones(1 << 27, np.uint8)  # 128 MiB in this process, much more than the child needs
     code = "from snm.system import memory; print(memory.resident_memory(), memory.peak_memory())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     now, peak = (int(word) for word in done.stdout.split())
@@ -371,7 +376,7 @@ def test_published_figures(name: str, method: str, figures: tuple[float | None, 
 
 
 @pytest.mark.parametrize("name", ["amazoncat-14k", "amazon-3m", "amazon", "wiki10-31k", ""])
-def test_nothing_published_on_another_set(name: str) -> None:
+def test_no_published_figures_for_other_data_sets(name: str) -> None:
     assert published_for(name) is None
 
 

@@ -1,4 +1,4 @@
-"""`snm data import`: every format gives the same data, that of scikit-learn's own vectorisers."""
+"""`snm data import`: every format gives the same data, equal to scikit-learn's vectorisers."""
 
 import csv
 import gzip
@@ -32,11 +32,11 @@ def documents(count=60, seed=0):
 
 TEXTS, LABELS = documents()
 DAMAGED = gzip.compress(b"", mtime=0)[:10] + b"\xff" * 20
-"""Begins as gzip does; what follows is nothing that could be unpacked."""
+"""Starts with the gzip magic bytes, but the rest is not valid gzip data."""
 
 
 def write(folder, form, texts=TEXTS, labels=LABELS):
-    """The documents in a format; the file and the options that read it."""
+    """Writes the documents in a format; returns the file and the options to import it."""
     folder.mkdir(exist_ok=True)
     pairs = list(zip(texts, labels, strict=True))
     if form == "jsonl":
@@ -70,7 +70,7 @@ def write(folder, form, texts=TEXTS, labels=LABELS):
 
 
 def read(out):
-    """Features, labels by name, of the training points of a folder."""
+    """The data set of a folder, and the label names of its training points."""
     data = snm.load_data(out)
     names = np.array(data.label_names)
     rows = [sorted(names[data.train.labels[i].indices]) for i in range(data.train.num_points)]
@@ -93,7 +93,7 @@ def test_every_format_gives_the_same_data(tmp_path, form):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in", "out"]
 
 
-def test_tfidf_is_scikit_learns(tmp_path):
+def test_tfidf_equals_scikit_learn(tmp_path):
     (source,) = write(tmp_path / "in", "jsonl")
     texts, _ = documents(10, seed=1)
     call("data", "import", source, "--out", tmp_path / "out", "--vectorizer", "tfidf",
@@ -110,7 +110,7 @@ def test_tfidf_is_scikit_learns(tmp_path):
     )
 
 
-def test_hashing_is_scikit_learns(tmp_path):
+def test_hashing_equals_scikit_learn(tmp_path):
     (source,) = write(tmp_path / "in", "fasttext")
     call("data", "import", source, "--out", tmp_path / "out", "--vectorizer", "hashing",
          "--features", "64")  # fmt: skip
@@ -161,7 +161,7 @@ def test_a_split_by_fraction(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("base", [0, 1])
 def test_svmlight(tmp_path, base):
-    """Against scikit-learn's reader; ids of either base."""
+    """Compared with scikit-learn's reader, for ids that start at 0 and at 1."""
     rng = np.random.default_rng(0)
     texts = []
     for i in range(40):
@@ -224,7 +224,7 @@ def test_labels_are_kept_by_name(tmp_path):
         ("a.jsonl", b'{"text": "\xff"}', [], "a.jsonl:1: found bytes that are not text"),
     ],
 )
-def test_what_cannot_be_used_leaves_nothing(tmp_path, capsys, name, text, options, said):
+def test_bad_input_leaves_no_folder(tmp_path, capsys, name, text, options, said):
     source = tmp_path / name
     source.write_bytes(text if isinstance(text, bytes) else text.encode())
     message = refused(capsys, "data", "import", source, "--out", tmp_path / "out", *options)
@@ -232,7 +232,7 @@ def test_what_cannot_be_used_leaves_nothing(tmp_path, capsys, name, text, option
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-def test_raw_text_of_other_lengths(tmp_path, capsys):
+def test_raw_text_and_labels_of_different_lengths(tmp_path, capsys):
     (tmp_path / "x").write_text("one\ntwo\nthree\n")
     (tmp_path / "y").write_text("a\nb\n")
     said = refused(capsys, "data", "import", tmp_path / "x", "--label-file", tmp_path / "y",
@@ -244,7 +244,7 @@ def test_raw_text_of_other_lengths(tmp_path, capsys):
     assert said.endswith("found a file or folder of that name, expected a new folder")
 
 
-def test_from_texts_to_answers(tmp_path, capsys):
+def test_import_train_and_predict_from_texts(tmp_path, capsys):
     """Import, train, and predict from texts: in Python, and on the command line."""
     (source,) = write(tmp_path / "in", "jsonl")
     call("data", "import", source, "--out", tmp_path / "data", "--test-fraction", "0.2")

@@ -1,4 +1,4 @@
-"""Data sets: every layout, every way not to fit together, and a cache that only saves time."""
+"""Data sets: all folder layouts, inconsistent files, and a cache that never changes the result."""
 
 import gzip
 import json
@@ -26,7 +26,7 @@ TEST_Y = [[0, 0, 0, 1], [0, 0, 1, 0]]
 
 @pytest.fixture(autouse=True)
 def cache_folder(tmp_path, monkeypatch):
-    """No test touches the user's own cache."""
+    """Keeps the tests away from the user's cache."""
     monkeypatch.setenv("SNM_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
@@ -104,7 +104,7 @@ def test_every_layout(tmp_path, make):
         assert data.label_frequency().dtype == np.int64
 
 
-def test_train_alone_names_and_filters(tmp_path):
+def test_train_without_test_names_and_filters(tmp_path):
     folder = put(tmp_path / "toy", **{"train.txt": TRAIN, "labels.txt": "a\nb\nc\nd\n"})
     data = load(folder)
     assert data.test is None
@@ -142,7 +142,7 @@ def test_train_alone_names_and_filters(tmp_path):
         ({"train.txt": TRAIN[:-3] + "9\n"}, "train.txt:4: found"),
     ],
 )
-def test_what_does_not_fit_together(tmp_path, files, message):
+def test_inconsistent_files(tmp_path, files, message):
     folder = put(tmp_path / "toy", **files)
     for _ in range(2):  # the cache must not hide it
         with pytest.raises(InputError) as caught:
@@ -176,7 +176,7 @@ def entries(cache_folder):
     return sorted(path.name for path in cache_folder.iterdir())
 
 
-def test_the_cache_spares_the_parse(tmp_path, cache_folder, monkeypatch):
+def test_a_cached_data_set_is_not_parsed_again(tmp_path, cache_folder, monkeypatch):
     folder = one_file(tmp_path / "toy")
     data = load(folder)
     assert entries(cache_folder) == [f"v1-{data.sha256}"]
@@ -190,7 +190,7 @@ def test_the_cache_spares_the_parse(tmp_path, cache_folder, monkeypatch):
     assert len(entries(cache_folder)) == 2
 
 
-def test_where_the_cache_lies(tmp_path, monkeypatch):
+def test_location_of_the_cache(tmp_path, monkeypatch):
     folder = one_file(tmp_path / "toy")
     load(folder, cache=tmp_path / "given")
     monkeypatch.delenv("SNM_CACHE")
@@ -250,7 +250,7 @@ def damage_all(entry):
         damage_all,
     ],
 )
-def test_a_damaged_cache_is_read_past_and_mended(tmp_path, cache_folder, monkeypatch, damage):
+def test_a_damaged_cache_is_ignored_and_rewritten(tmp_path, cache_folder, monkeypatch, damage):
     folder = one_file(tmp_path / "toy")
     entry = cache_folder / f"v1-{load(folder).sha256}"
     damage(entry)
@@ -312,7 +312,7 @@ def test_points_of_different_lengths():
         Points(sparse.csr_matrix((2, 5)), sparse.csr_matrix((3, 4)))
 
 
-def test_the_word_synthetic(tmp_path, monkeypatch):
+def test_load_synthetic_by_name(tmp_path, monkeypatch):
     data = load("synthetic")
     assert (data.name, data.train.num_points, data.test.num_points) == ("synthetic", 8000, 2000)
     monkeypatch.chdir(tmp_path)
@@ -334,7 +334,7 @@ def test_real_data_is_what_its_readme_says():
         assert (data.label_names is not None) == (name == "citeulike-t-14k")
 
 
-def test_data_needs_no_jax():
+def test_loading_data_does_not_import_jax():
     code = (
         "import sys, snm.data.dataset, snm.data.statistics, snm.data.synthetic, snm.data.weighting;"
     )

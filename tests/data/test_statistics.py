@@ -1,4 +1,4 @@
-"""Statistics: a set small enough to count by hand, then the real ones."""
+"""Statistics: a data set that is counted by hand, then the real data sets."""
 
 import json
 
@@ -90,7 +90,7 @@ def test_duplicates_against_a_brute_force():
 
 
 def test_real_statistics():
-    """The table of the data's README, and its 29% of repeated rows."""
+    """The figures in the data set's README, and its 29% of repeated rows."""
     for name, unlabelled, repeated in [
         ("delicious", 14, 0.29),
         ("citeulike-t-14k", 0, 0.01),

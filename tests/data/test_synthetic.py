@@ -1,4 +1,4 @@
-"""The generator: its statistics lie where the real sets' lie, and a seed is a data set."""
+"""The generator: statistics in the range of the real data sets, and the same data for a seed."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def test_shapes_and_values():
     assert generate(**SMALL | {"test_points": 0}).test is None
 
 
-def test_a_seed_is_a_data_set():
+def test_a_seed_determines_the_data_set():
     one, same, other = generate(**SMALL), generate(**SMALL), generate(**SMALL, seed=1)
     assert one.sha256 == same.sha256 != other.sha256
     assert (one.train.features != same.train.features).nnz == 0
@@ -44,11 +44,11 @@ def test_a_seed_is_a_data_set():
     assert synthetic.default().sha256 == synthetic.default().sha256
 
 
-def test_chunks_join(monkeypatch):
+def test_chunks_are_concatenated(monkeypatch):
     monkeypatch.setattr(synthetic, "_CHUNK_POINTS", 64)
     data = generate(**SMALL)
     assert (data.train.num_points, data.test.num_points) == (300, 80)
-    # Chunks differ from one another: no row pattern repeats after 64 points.
+    # Chunks differ from each other: no row pattern repeats after 64 points.
     assert (data.train.features[:64] != data.train.features[64:128]).nnz > 0
 
 
@@ -94,7 +94,7 @@ def test_label_frequencies_fall_like_the_real_ones(like_citeulike):
 
 
 def test_labels_and_words_go_together_like_the_real_ones(like_citeulike):
-    """The two pair statistics of the module's docstring, counted pair by pair."""
+    """The two pair statistics of the module docstring, counted pair by pair."""
     labels, words = (
         [set(row) for row in np.split(matrix.indices, matrix.indptr[1:-1])]
         for matrix in (like_citeulike.train.labels, like_citeulike.train.features)

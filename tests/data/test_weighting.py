@@ -1,4 +1,4 @@
-"""Weighting: the formulas by hand, and rows that have nothing to weigh."""
+"""Weighting: formulas evaluated by hand, and rows without non-zero values."""
 
 import math
 
@@ -9,7 +9,7 @@ from scipy import sparse
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 
-# Four points: word 0 in all, 1 in two, 2 in one, 3 in none; the last row is stored zeros only.
+# Four points: word 0 is in all, 1 in two, 2 in one, 3 in none; the last row has only stored zeros.
 COUNTS = np.array([[3, 1, 0, 0], [1, 2, 5, 0], [2, 0, 0, 0], [4, 0, 0, 0]], np.float32)
 
 
@@ -23,7 +23,7 @@ def test_none_and_l2():
 
 
 def test_tfidf_by_hand():
-    """TfidfTransformer(sublinear_tf=True)'s formula in scikit-learn, worked out by hand."""
+    """The formula of scikit-learn's TfidfTransformer(sublinear_tf=True), evaluated by hand."""
     weighting = Weighting.fit("tfidf", sparse.csr_matrix(COUNTS))
     # log((1 + 4) / (1 + df)) + 1 for df = 4, 2, 1, 0
     idf = [1, math.log(5 / 3) + 1, math.log(5 / 2) + 1, math.log(5) + 1]
@@ -41,7 +41,7 @@ def test_tfidf_below_one_rises_and_never_turns_negative():
     values = np.array([0, 1e-30, 0.01, 0.3, 0.999999, 1, 1.000001, 2], np.float32)
     features = sparse.csr_matrix((values, ([0] * 8, range(8))), shape=(1, 8))
     weighting = Weighting("tfidf", np.ones(8, np.float32))
-    # Unit length hides the scale; the ratio to the entry of count 1 does not.
+    # Rows have unit length, so compare ratios to the entry of count 1.
     weighted = weighting.apply(features).toarray()[0]
     damped = weighted / weighted[5]
     assert damped[0] == 0
@@ -50,7 +50,7 @@ def test_tfidf_below_one_rises_and_never_turns_negative():
     np.testing.assert_allclose(damped[7], 1 + math.log(2), rtol=1e-6)
 
 
-def test_a_stored_zero_is_no_occurrence():
+def test_a_stored_zero_does_not_count_as_an_occurrence():
     stored = sparse.csr_matrix((np.array([0.0, 2], np.float32), ([0, 1], [0, 0])), shape=(2, 1))
     absent = sparse.csr_matrix(np.array([[0], [2]], np.float32))
     assert Weighting.fit("tfidf", stored).idf == Weighting.fit("tfidf", absent).idf

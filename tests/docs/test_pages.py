@@ -16,6 +16,7 @@ _INNER = {page.name for name in PAGES for page in pages.chain(DOCS / name)[:-1]}
 LAST = [name for name in PAGES if name not in _INNER]
 
 
+@pytest.mark.slow
 def test_the_site_builds_strictly(tmp_path):
     pytest.importorskip("mkdocs")
     command = [
@@ -68,14 +69,26 @@ def test_every_block_runs(page, tmp_path, monkeypatch, capsys):
 
 
 def test_examples_of_contributing_run(tmp_path, monkeypatch):
-    from snm.losses import surrogates
-    from snm.tables import optimizers
+    from snm.cli import table
+    from snm.data.formats.foreign import READERS
+    from snm.losses.sampled import LOSSES
+    from snm.losses.surrogates import SURROGATES
+    from snm.sampling.samplers import SAMPLERS
+    from snm.tables.optimizers import ROW_OPTIMIZERS
 
     monkeypatch.chdir(tmp_path)
     # Undoes what the examples add to the tables.
-    for table in (surrogates.SURROGATES, optimizers.ROW_OPTIMIZERS):
-        for name in ("smooth_hinge", "rmsprop"):
-            monkeypatch.setitem(table, name, None)
-    ran = pages.run(pages.ROOT / "CONTRIBUTING.md", {})
-    assert ran == {"python": 3, "toml": 1}
-    assert optimizers.ROW_OPTIMIZERS["rmsprop"] is not None
+    monkeypatch.setattr(table, "VERBS", table.VERBS)
+    added = {
+        "smooth_hinge": SURROGATES,
+        "bpr": LOSSES,
+        "log-uniform": SAMPLERS,
+        "rmsprop": ROW_OPTIMIZERS,
+        "tabbed": READERS,
+    }
+    for name, of_kind in added.items():
+        monkeypatch.setitem(of_kind, name, None)
+    ran = pages.run(pages.ROOT / "CONTRIBUTING.md", {"__name__": "contributing"})
+    assert ran == {"python": 7, "toml": 1}
+    assert all(of_kind[name] is not None for name, of_kind in added.items())
+    assert table.VERBS[-1].words == "count"

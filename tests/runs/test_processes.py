@@ -1,7 +1,6 @@
 """Trains with several processes on one machine: same results, common stop, common errors.
 
-The processes are real and connect over the loopback interface. One such test is fast, the others
-are slow.
+The processes are real and connect over the loopback interface; all such tests are slow.
 """
 
 import dataclasses
@@ -131,6 +130,7 @@ def arrays(run):
 # -- the same run ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_two_processes_train_evaluate_and_checkpoint_together(data, tmp_path):
     expected = alone(data, tmp_path / "one")
     assert_same(together(data, tmp_path / "two", "--mesh=data=2"), expected)
@@ -283,13 +283,13 @@ from snm.distributed.dataset import (
     label_frequency,
     load_together,
 )
-from snm.distributed.launch import Meeting, joined, leave
+from snm.distributed.launch import Meeting, leave, process_group
 from snm.distributed.mesh import make_mesh
 from snm.distributed.processes import wait
 from snm.model.from_config import make_model
 
 folder, port, number, processes = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-with joined(Meeting(f"127.0.0.1:{port}", processes, number, 20)):
+with process_group(Meeting(f"127.0.0.1:{port}", processes, number, 20)):
     data = load_together(folder)
     config = resolve(snm.preset("default"), data)
     mesh = make_mesh(f"data={processes}", data.train.num_labels, config.batch_size)

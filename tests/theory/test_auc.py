@@ -1,4 +1,4 @@
-"""Agarwal, Har-Peled and Roth (2005): AUC, rank matrices, shatter coefficients, Figure 1."""
+"""Results of Agarwal et al. (2005): AUC, rank matrices, shatter coefficients, Figure 1."""
 
 import itertools
 import math
@@ -19,14 +19,14 @@ properties = settings(max_examples=100, deadline=None, derandomize=True)
     st.lists(st.integers(-3, 3), min_size=1, max_size=12),
     st.lists(st.integers(-3, 3), min_size=1, max_size=12),
 )
-def test_auc_is_its_definition(positive, negative):
+def test_auc_by_definition(positive, negative):
     pairs = [1.0 if a > b else 0.5 if a == b else 0.0 for a in positive for b in negative]
     scores = np.array([*positive, *negative], float)
     truth = np.arange(len(scores)) < len(positive)
     assert auc.empirical_auc(scores, truth) == pytest.approx(np.mean(pairs), abs=1e-15)
     matrix = rank_matrices.rank_matrix(positive, negative)
     assert matrix.ravel().tolist() == pairs
-    # Theorem 1: the matrix of any scores is realisable by both characterisations.
+    # By Theorem 1 both characterisations call the matrix of any scores realisable.
     doubled = (2 * matrix).astype(int)
     assert rank_matrices.realisable_by_graph(doubled)
     assert rank_matrices.realisable_by_submatrices(doubled)
@@ -43,7 +43,7 @@ def test_auc_of_three_million_with_ties():
     assert auc.empirical_auc(scores, truth) == pytest.approx(expected, rel=1e-12)
 
 
-def test_auc_refuses():
+def test_auc_errors():
     for scores, truth, what in (
         ([1.0, 2.0], [True, True], "at least one of each"),
         ([1.0, np.nan], [True, False], "NaN"),
@@ -59,8 +59,8 @@ def test_auc_refuses():
 KNOWN = {(2, 2): 51, (2, 3): 261, (3, 3): 2067, (2, 4): 1299}
 
 
-def test_table_1_is_what_no_scores_give():
-    """All 81 matrices of two positives and two negatives against all orders of four scores."""
+def test_table_1_lists_the_unrealisable_matrices():
+    """Compares all 81 matrices of 2 positives and 2 negatives with all orders of four scores."""
     seen = {
         tuple((2 * rank_matrices.rank_matrix(s[:2], s[2:])).astype(int).ravel().tolist())
         for s in itertools.product(range(4), repeat=4)
@@ -120,7 +120,7 @@ def test_rank_shatter_of_linear_functions():
         assert best == 4 * m * n + 1
         assert best <= math.exp(auc.rank_shatter_bound(m, n, 2)) * (1 + 1e-12)
         assert best <= (2 * math.e * m * n / 2) ** 2
-    # Many random directions find no more faces of full dimension than that count has.
+    # Random directions never find more faces of full dimension than the count.
     x, z = rng.integers(-30, 30, (2, 2)), rng.integers(-30, 30, (2, 2))
     w = rng.normal(size=(4000, 2))
     seen = np.unique(np.sign((w @ x.T)[:, :, None] - (w @ z.T)[:, None, :]), axis=0)
@@ -134,7 +134,7 @@ def test_rank_shatter_in_three_dimensions():
     )
     # Four normals with one relation among them, (x1 - z1) + (x2 - z2) = (x1 - z2) + (x2 - z1): any
     # three are independent, so the planes are general, with 12 rays, 24 sectors and 14 cones.
-    # That is every matrix there is: psi(2, 2) = 51.
+    # These are all realisable matrices: psi(2, 2) = 51.
     assert found == 1 + 12 + 24 + 14 == rank_matrices.psi(2, 2)
 
 
@@ -155,7 +155,7 @@ def test_sign_patterns_on_the_line():
 def test_bounds_by_hand():
     epsilon = auc.corollary_1(0.05, 200, 300, math.log(3))
     assert epsilon == pytest.approx(math.sqrt(8 * 500 * math.log(12 / 0.05) / 60_000))
-    # Theorem 2 at that deviation is delta, and Theorem 3 the same without the condition.
+    # Theorem 2 at this deviation gives delta, and Theorem 3 gives the same deviation.
     assert auc.theorem_2(epsilon, 200, 300, math.log(3)) == pytest.approx(0.05)
     assert auc.theorem_3(0.05, 500, 0.4, math.log(3)) == pytest.approx(epsilon)
     assert auc.theorem_2(0.01, 10, 10, 5.0) == 1
@@ -171,7 +171,7 @@ def test_bounds_by_hand():
 
 
 def test_figure_1_at_hand_computed_points():
-    """delta = 0.01; M = 1000 in halves, and M = 10,000 with one positive in ten."""
+    """delta = 0.01; M = 1000 with half positives, and M = 10,000 with one positive in ten."""
     ours, theirs = auc.linear_1d_bounds(0.01, 500, 500)
     assert ours == pytest.approx(math.sqrt(8 * 1000 / 250_000 * math.log(1200)))
     assert theirs == pytest.approx(4 * math.sqrt(math.log(4001 * 1200) / 500))
@@ -185,7 +185,7 @@ def test_figure_1_at_hand_computed_points():
 
 @properties
 @given(st.integers(2, 10**6), st.floats(0.001, 0.5))
-def test_ours_is_tighter_wherever_it_means_anything(size, share):
+def test_corollary_1_is_tighter_wherever_the_bounds_are_meaningful(size, share):
     m = max(1, round(size * share))
     ours, theirs = auc.linear_1d_bounds(0.01, m, size - m)
     if theirs < 0.5:

@@ -1,4 +1,4 @@
-"""Retrieval and calibration: Lemma 1, condition (3) of Theorem 4, Definition 2 by minimising."""
+"""Retrieval and calibration: Lemma 1, condition (3) of Theorem 4, Definition 2 by minimisation."""
 
 import itertools
 import time
@@ -24,7 +24,7 @@ from snm.theory.retrieval import (
 
 properties = settings(max_examples=80, deadline=None, derandomize=True)
 K = 6
-# Of 60ths, so that fractions are exact; ties are common.
+# Probabilities are multiples of 1/60, so that fractions are exact and ties are common.
 counts = st.lists(st.integers(0, 12), min_size=K, max_size=K).filter(lambda c: sum(c) > 0)
 scores = arrays(np.float64, K, elements=st.integers(-4, 4).map(lambda i: i / 4))
 
@@ -35,7 +35,7 @@ def distribution(c):
 
 @properties
 @given(counts, st.integers(1, K - 1))
-def test_lemma_1_no_set_has_less_risk(c, k):
+def test_lemma_1_the_bayes_predictor_has_minimum_risk(c, k):
     d = distribution(c)
     best = retrieval_risk(bayes_predictor(d, k)[None], d[None])
     every = [retrieval_risk([s], d[None]) for s in itertools.combinations(range(K), k)]
@@ -50,8 +50,8 @@ def test_the_risk_is_a_mean_over_inputs():
 
 @properties
 @given(scores, counts, st.integers(1, K - 1))
-def test_bayes_compatible_is_to_answer_with_a_best_set_without_chance(v, c, k):
-    """Ties are broken both ways: the set must be the same, and one of least risk."""
+def test_bayes_compatible_means_a_best_set_without_ties(v, c, k):
+    """Breaks ties both ways: the set must be the same, and have minimum risk."""
     d = distribution(c)
     sets = set()
     for p in ([*range(K)], [*range(K - 1, -1, -1)]):
@@ -69,7 +69,7 @@ def test_margins_by_definition(v, y, k):
     assert margins(v[None], [y], k)[0] == expected
     top = np.sort(v)[::-1][: k + 1]
     assert margins_from_top(top[None], v[[y]], k)[0] == expected
-    # Above 0 exactly where y is in Top_k and no tie at the k-th place lets chance in.
+    # Above 0 exactly if y is in Top_k and no tie at rank k makes that ambiguous.
     assert (expected > 0) == ((others >= v[y]).sum() < k)
 
 
@@ -83,7 +83,7 @@ def test_the_margin_risk_counts():
 
 
 def first_failure(c, theta, k, last):
-    """(3) as written, in exact fractions: multiplied out, so that 0 / 0 asks for nothing."""
+    """Condition (3) in exact fractions, multiplied out so that 0 / 0 does not occur."""
     d = sorted((Fraction(x, sum(c)) for x in c), reverse=True)
     t = [Fraction(0), *theta, *[Fraction(0)] * (K - len(theta))]  # t[1..K], theta_K = 0
     for m in range(k + 1, K + 1):
@@ -108,7 +108,7 @@ def test_condition_3_against_exact_fractions(c, k, eighths, last):
     theta = [Fraction(1, k) if j < k else Fraction(tail[j], 8 * k) for j in range(K - 1)]
     found = condition_3(distribution(c), [float(t) for t in theta], k, last=last)
     expected = first_failure(c, theta, k, last)
-    # Where both sides are equal exactly, rounding may decide; the slack is then 0.
+    # If both sides are exactly equal, the slack is 0 and rounding may decide.
     if found.first_failure != expected:
         m = min(x for x in (found.first_failure, expected) if x is not None)
         assert abs(slack_at(c, theta, k, last, m)) == 0
@@ -131,19 +131,19 @@ def test_uniform_weights_always_meet_the_condition_of_the_proof(c, k):
 
 
 def test_at_m_equal_to_k_the_printed_sum_contradicts_the_text():
-    """The text: theta_j = 1/k always satisfies (3). With theta_K = 0 it does not."""
+    """The paper says that theta_j = 1/k always satisfies (3). With theta_K = 0 it does not."""
     d = np.array([0.175, 0.170, 0.165, 0.165, 0.1625, 0.1625])
     theta = np.full(5, 0.5)
     printed = condition_3(d, theta, 2, last="printed")
     assert printed.first_failure == 6 and printed.right == pytest.approx(0.655 / 3)
     assert condition_3(d, theta, 2).calibrated
-    # The minimum decides: the loss is calibrated there, under every phi.
+    # Minimisation shows that the loss is calibrated there, for every phi.
     for kind in ("powl", "bowl"):
         for phi in ("logistic", "squared_hinge", "exponential"):
             assert calibration_gap(d, theta, 2, phi=phi, kind=kind).calibrated
 
 
-def test_theta_of_another_form_is_told():
+def test_theta_that_violates_theorem_4_is_reported():
     d = [0.5, 0.3, 0.2]
     assert not condition_3(d, [0.5, 0.5], 1).theta_fits
     assert not condition_3(d, [1.0, 1.5], 1).theta_fits
@@ -168,7 +168,7 @@ def test_smallest_m_by_trying_every_m(c, k):
 
 @properties
 @given(counts, st.integers(1, K - 1))
-def test_the_prescription_for_few_relevant_labels_holds(c, k):
+def test_recommended_theta_meets_condition_3(c, k):
     d = distribution(c)
     ranked = np.sort(d)[::-1]
     most = relevant_labels(d)
@@ -187,7 +187,7 @@ def test_relevant_labels_with_a_tail():
 
 
 def test_three_million_labels():
-    """One label three times as probable as each of the others, so that all sums are known."""
+    """One label is three times as probable as each of the others, so all sums are known."""
     num_labels = 3_000_000
     d = np.full(num_labels, 1 / (num_labels + 2))
     d[17] = 3 / (num_labels + 2)
@@ -208,7 +208,7 @@ def test_three_million_labels():
 @pytest.mark.parametrize("kind", ["powl", "bowl"])
 @pytest.mark.parametrize("phi", ["logistic", "squared_hinge", "exponential"])
 def test_theorem_4_on_random_distributions(kind, phi):
-    """Where (3) holds the loss is calibrated and its minimiser answers with b(x)."""
+    """If (3) holds, the loss is calibrated and its minimiser predicts b(x)."""
     rng = np.random.default_rng(0)
     held = 0
     for _ in range(25):
@@ -223,7 +223,7 @@ def test_theorem_4_on_random_distributions(kind, phi):
         found = calibration_gap(d, theta, k, phi=phi, kind=kind)
         assert found.calibrated
         assert bayes_compatible(found.scores, d, k)
-        # No other score vector is below the minimum: tried at random around it.
+        # No random score vector near the minimiser has a smaller loss.
         v = found.scores + rng.normal(size=(200, K)) * rng.choice([0.01, 0.3, 2.0], (200, 1))
         assert risk(v, d, theta, kind, phi).min() >= found.free - 1e-12
         at = risk(found.scores[None], d, theta, kind, phi)[0]
@@ -259,7 +259,7 @@ def test_the_top_1_loss_with_a_heavy_tail_is_not_calibrated(kind, phi):
     assert condition_3(d, [1.0], 1).first_failure == 2
     found = calibration_gap(d, [1.0], 1, phi=phi, kind=kind)
     assert not found.calibrated and found.gap < 1e-12
-    # The smallest M of the closed form is the first that the minimum agrees with.
+    # The smallest M of the closed form is the first at which minimisation finds calibration.
     assert smallest_m(d, 1) == 3
     for most in (2, 3, 4):
         gap = calibration_gap(d, recommended_theta(5, 1, most), 1, phi=phi, kind=kind)

@@ -1,4 +1,4 @@
-"""Lemma 7, Theorems 5 and 6, complexities and variances against brute force and simulation."""
+"""Lemma 7, Theorems 5 and 6, complexities and variances, by brute force and simulation."""
 
 import itertools
 import math
@@ -69,7 +69,7 @@ def test_slopes_and_values_of_phi_on_a_grid(phi, lowest):
     u = np.linspace(lowest, 12, 200_001)
     slope = np.abs(np.diff(PHI[phi](u)) / np.diff(u)).max()
     bound = phi_lipschitz(phi, lowest)
-    # The hinges and the ramp keep their slope of the whole line also where it is not reached.
+    # For the hinge and the ramp the constant is that of the whole line, even if it is not attained.
     assert slope <= bound * (1 + 1e-6)
     assert slope >= bound * (1 - 1e-3)
     assert phi_largest(phi, lowest) == pytest.approx(PHI[phi](u).max(), rel=1e-12)
@@ -168,7 +168,7 @@ def sample(n, d, num_labels, seed):
 
 @pytest.mark.parametrize("norm", ["rows", "frobenius"])
 def test_linear_complexities_by_maximising_over_the_class(norm):
-    """The supremum for each draw is found by the dual norm's definition: no w does better."""
+    """The supremum of each draw is a dual norm; no random member of the class exceeds it."""
     x, y, labels = sample(12, 5, 3, 0)
     n, num_labels = labels.shape
     found = linear_complexity(x, labels, radius=2.0, norm=norm, draws=400, seed=1)
@@ -229,7 +229,7 @@ def test_sparse_dense_and_several_labels_agree():
     assert dense.estimate.gaussian == pytest.approx(thin.estimate.gaussian, rel=1e-12)
     both = sparse.csr_array(np.ones((40, 4)))
     several = linear_complexity(x, both, draws=2000)
-    # A label a draw: the mean over labels of the mean over multipliers.
+    # Each draw takes one label, so this is the mean over labels of the mean over multipliers.
     rng = np.random.default_rng(0)
     values = []
     for _ in range(4000):
@@ -258,7 +258,7 @@ def test_the_two_layer_class_is_between_ascent_and_twice_the_linear_one():
     linear = linear_complexity(x, labels, radius=1.0)
     assert 0 < found.below.gaussian <= found.above.gaussian
     assert found.above.gaussian == 2 * linear.above.gaussian
-    # One input dimension: relu(u x) for u = +1 and -1 is all there is, so the maximum is known.
+    # In one dimension only relu(u x) with u = +1 or -1 exists, so the maximum is known.
     x1 = np.array([[1.0], [2.0], [-1.5], [0.5]])
     g = np.array([[0.3], [-1.0], [0.7], [2.0]])
     plus, minus = np.maximum(x1[:, 0], 0) @ g[:, 0], np.maximum(-x1[:, 0], 0) @ g[:, 0]
@@ -310,7 +310,7 @@ def finite_class(rng, functions, n):
 
 @pytest.mark.parametrize("kind", ["powl", "bowl"])
 def test_the_gaussian_branch_bounds_the_complexity_of_the_loss_class(kind):
-    """R_S(l o H) <= sqrt(pi) (l2 K G + own G_S), which is what `proved` rests on."""
+    """R_S(l o H) <= sqrt(pi) (l2 K G + own G_S), the inequality behind `proved`."""
     rng = np.random.default_rng(0)
     theta = np.array([1.0, 0.5, 0.2, 0.0, 0.0])
     constants = lemma_7(kind, theta.sum(), np.linalg.norm(theta), 1.0, 3.0)
@@ -332,7 +332,7 @@ def test_the_gaussian_branch_bounds_the_complexity_of_the_loss_class(kind):
 
 
 def test_theorem_6_holds_in_simulation():
-    """Linear scores of random data: risk on fresh points against the bound on the sample."""
+    """Linear scores on random data: the risk on fresh points is below the bound on the sample."""
     rng = np.random.default_rng(0)
     k, n, d = 2, 400, 5
     truth = rng.normal(size=(K, d))
@@ -350,7 +350,7 @@ def test_theorem_6_holds_in_simulation():
         x, y = draw(n)
         labels = sparse.csr_array((np.ones(n), (np.arange(n), y)), shape=(n, K))
         of_class = linear_complexity(x, labels, draws=4).above
-        # A hypothesis that was fitted to the sample: class means, of unit length.
+        # A hypothesis fitted to the sample: class means of unit length.
         w = np.array([x[y == c].sum(axis=0) if (y == c).any() else x[0] for c in range(K)])
         w /= np.linalg.norm(w, axis=1, keepdims=True)
         risk = (margins(fresh[0] @ w.T, fresh[1], k) <= 0).mean()
@@ -400,7 +400,7 @@ def test_variances_by_all_samples(v, sampled, alpha, kind, phi, data):
     slope = phi_lipschitz(phi, -2.0 if kind == "powl" else -1.0)
     trace = np.var(gradients, axis=0).sum()
     assert trace <= gradient_variance_bound(weights, sampled, 7, slope, kind) + 1e-12
-    # The hinge clips nothing where no margin is above 1.
+    # The hinge is linear if no margin is above 1.
     distinct = len(set(v[1:])) == 6
     if phi == "hinge" and kind == "bowl" and distinct and (v[1:] > -1).all():
         exact = linear_gradient_variance(weights, sampled, 7)
@@ -409,7 +409,7 @@ def test_variances_by_all_samples(v, sampled, alpha, kind, phi, data):
 
 @pytest.mark.slow
 def test_complexities_on_real_data(real_data):
-    """Both classes on the training points: estimates within their brackets, and each other."""
+    """Both classes on training points: estimates lie within their bounds and are ordered."""
     train = load(real_data).train
     kept = np.flatnonzero(np.diff(train.labels.indptr))
     x = Weighting.fit("tfidf", train.features).apply(train.features)[kept]

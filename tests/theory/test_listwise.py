@@ -1,4 +1,4 @@
-"""Lan et al. (2009): factors against derivatives and simulation, Tables 1-3 against arithmetic."""
+"""Results of Lan et al. (2009): factors against derivatives and simulation, Tables 1-3 by hand."""
 
 import itertools
 import math
@@ -89,7 +89,7 @@ def test_theorem_2_bounds_the_complexity_of_the_loss_class(name):
                           reduce_fn=None)  # fmt: skip
             z = math.exp(listwise.log_normaliser(algorithm, psi, reach, m))
             average = (signs @ (np.asarray(values) / z).T).max(axis=1).mean() / n
-            # The linear class at each place of the list; the theorem takes one for all.
+            # One linear class per position in the list; the theorem uses the same for all.
             inner = max(np.abs(signs @ x[:, j]).mean() * reach / n for j in range(m))
             assert inner <= listwise.rademacher_linear(reach, n)
             assert average <= listwise.factor(algorithm, psi, reach, m) * inner + 1e-12
@@ -146,7 +146,7 @@ def test_with_the_exact_slope_the_sigmoid_always_beats_the_exponential(a, reach,
     assert listwise.table_2(a, b, reach)[2].exact
     k = math.exp(-a * reach)
     assert listwise.table_3(a, b + k * k * (1 + k), reach, m)[2].exact
-    # RankCosine: the linear one needs more room than Table 2 says.
+    # RankCosine: the linear transformation needs a larger b - aBM than Table 2 says.
     threshold = 4 / (1 + math.exp(a * reach))
     if abs(room - threshold) > 1e-9:
         assert listwise.table_2(a, b, reach)[1].exact == (room > threshold)
@@ -154,7 +154,7 @@ def test_with_the_exact_slope_the_sigmoid_always_beats_the_exponential(a, reach,
 
 
 def test_the_disagreements_with_the_paper():
-    # a = 1, BM = 1, b = 1.6: Table 2 puts the linear one first, exact slopes the sigmoid.
+    # a = 1, BM = 1, b = 1.6: linear is first by Table 2, sigmoid with exact slopes.
     claims = {c.text: c for c in listwise.table_2(1.0, 1.6, 1.0)}
     claim = claims["linear before sigmoid"]
     assert claim.claimed and claim.printed and not claim.exact and not claim.agrees
@@ -179,7 +179,7 @@ def test_when_listmle_beats_rankcosine(name, a, reach, room, m):
     assert computed == claimed
 
 
-def test_monotony_in_the_length_of_lists():
+def test_factors_are_monotone_in_the_length_of_lists():
     psi = exponential(1.0)
     for algorithm, sign in (("listmle", -1), ("listnet", 1), ("rankcosine", 1)):
         logs = [listwise.log_factor(algorithm, psi, 1.0, m) for m in range(3, 300)]

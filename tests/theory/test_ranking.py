@@ -1,4 +1,4 @@
-"""Tewari and Chaudhuri (2015): constants by brute force, algorithms, bounds in simulation."""
+"""Results of Tewari and Chaudhuri (2015): constants, bounds in simulation, and algorithms."""
 
 import itertools
 import math
@@ -40,7 +40,7 @@ def test_lipschitz_constants_are_the_largest_gradients(slopes, m):
     rng = np.random.default_rng(m)
     s = rng.normal(size=(4000, m)) * rng.choice([0.1, 1, 10, 40], (4000, 1))
     y = rng.integers(0, 4, (4000, m)).astype(float) * rng.choice([1, 20], (4000, 1))
-    # Instances that come up to the constants.
+    # Instances that attain the constants.
     s[0], y[0] = 40.0 * np.eye(m)[0], 40.0 * np.eye(m)[1]
     s[1], y[1] = 0.0, np.arange(m)
     s[2], y[2] = np.where(np.arange(m) < 2, 0, -50), 3.0 * np.eye(m)[0]
@@ -110,7 +110,7 @@ def test_the_entropy_integral_in_closed_form():
 @properties
 @given(st.floats(0.01, 50), st.floats(1.1, 20), st.integers(30, 200_000), st.integers(1, 1000))
 def test_corollary_8_bounds_the_integral_where_losses_are_not_too_small(a, ratio, n, m):
-    """The printed form drops a ceiling; from B = 1.1 GWR on its slack of 6/5 covers that."""
+    """The printed form drops a ceiling; for B >= 1.1 GWR its factor 6/5 compensates for that."""
     bits = math.log2(2 * m * n + 1)
     exact = ranking.entropy_integral(lambda e: np.ceil((a / e) ** 2) * bits, a, ratio * a, n)
     c = a * math.sqrt(math.log2(3 * m * n) / n)
@@ -119,7 +119,7 @@ def test_corollary_8_bounds_the_integral_where_losses_are_not_too_small(a, ratio
 
 
 def test_bounds_scale_with_the_loss():
-    """Twice the loss is twice the bound: what Corollary 11's printed logarithm would break."""
+    """Doubling the loss doubles the bound; with Corollary 11's printed logarithm it would not."""
     for factor in (2.0, 100.0):
         one = ranking.theorem_12(1, 2, 1, 4, 5000, 50, 1000, 0.05)
         two = ranking.theorem_12(factor, 2, 1, 4 * factor, 5000, 50, 1000, 0.05)
@@ -129,7 +129,7 @@ def test_bounds_scale_with_the_loss():
         assert two.total == pytest.approx(factor * one.total, rel=1e-9)
 
 
-def test_length_enters_as_the_paper_says():
+def test_dependence_on_the_length_of_lists_is_as_in_the_paper():
     short, long = (ranking.theorem_9(2, 1, 1, 4, 10**6, m, 0.05).total for m in (10, 1000))
     assert long < 1.2 * short
     short, long = (ranking.chapelle_wu(2, 1, 1, 10**6, m, 0.05).complexity for m in (10, 1000))
@@ -155,7 +155,7 @@ def test_theorem_17_solves_its_inequality_and_is_faster_for_small_losses():
 
 
 def lists(n, m, d, seed, noise=0.5):
-    """Features of length at most 1, grades 0 to 2 by a hidden direction."""
+    """Features of norm at most 1, with grades 0 to 2 from a hidden direction."""
     rng = np.random.default_rng(seed)
     w = np.ones(d) / math.sqrt(d)
     x = rng.normal(size=(n, m, d))
@@ -201,7 +201,7 @@ def test_online_gradient_descent_by_a_loop():
 
 
 def nearest(w, radius, ball):
-    """The projection by a solver that knows nothing of thresholds."""
+    """The projection by a general-purpose solver."""
     size = len(w)
     if ball == "l2":
         return w * min(1, radius / np.linalg.norm(w))
@@ -293,7 +293,7 @@ def test_theorems_5_and_6_hold_in_simulation():
 
 
 def test_uniform_bounds_hold_in_simulation():
-    """ERM over F_2 and F_1 on 40 lists: loss on fresh lists less that on the sample."""
+    """ERM over F_2 and F_1 on 40 lists: loss on fresh lists minus loss on the sample."""
     n, m, d, delta = 40, 4, 4, 0.05
     fresh = lists(3000, m, d, 99)
     constants = ranking.listnet_constants()
@@ -317,7 +317,7 @@ def test_uniform_bounds_hold_in_simulation():
                 right = [
                     ranking.theorem_9(one, 1, 1, largest, n, m, delta),
                     ranking.theorem_17(1.0, 1, 1, largest, n, m, delta, sample),
-                    # For a loss in [0, 1], so scaled.
+                    # The bound holds for losses in [0, 1], so scale it.
                     ranking.chapelle_wu(two / largest, 1, 1, n, m, delta),
                 ]
             for bound in right[:2]:
@@ -346,7 +346,7 @@ def test_the_invariant_part_is_the_mean_over_all_reorderings(m):
 
 @pytest.mark.parametrize(("m", "expected"), [(1, 2), (2, 4), (3, 4), (5, 4)])
 def test_the_dimension_is_twice_that_of_the_features(m, expected):
-    """d = 2: the rank of the projection, and none more for longer lists."""
+    """d = 2: the rank of the projection, which does not grow with the length of the lists."""
     basis = np.eye(m * m * 2).reshape(-1, m, m, 2)
     images = [
         ranking_fit.invariant_scorer(*ranking_fit.invariant_part(b), m).ravel() for b in basis

@@ -1,1 +1,11 @@
-"""The report of a comparison: summary, tables, plots, one HTML page."""
+"""The report of a comparison: summary, tables, plots, and one HTML page.
+
+Public names, by module:
+
+- `summary`: `interval`, `ratios`, `summarized`: means and intervals over seeds.
+- `tables`: `sheets`, `markdown`: the tables, and `table.md`.
+- `series`: `over_probes`, `over_seeds`: the numbers that plots show.
+- `plots`: `lines_of`, `bars_of`, `scores_of`: the plots as inline SVG.
+- `published`: `published_for`: published figures of a data set.
+- `page`: `page`, `verdict`: `report.html`, and its findings in sentences.
+"""

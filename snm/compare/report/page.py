@@ -1,4 +1,4 @@
-"""`report.html`: one file that says what a comparison found, in words, tables and plots."""
+"""Writes `report.html`: the findings of a comparison as text, tables and plots in one file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import functools
 import math
 from collections.abc import Iterable
 from importlib import resources
-from typing import Any
 
 import numpy as np
 
@@ -15,37 +14,39 @@ from snm.compare.report.plots import (
     Bar,
     Lines,
     Plot,
-    Points,
     Row,
     bars_of,
     drawing,
-    good_seeds,
-    last_looks,
     lines_of,
-    over_looks,
-    over_seeds,
     scores_of,
-    seen,
+)
+from snm.compare.report.series import (
+    Points,
+    Record,
+    good_seeds,
+    last_probes,
+    over_probes,
+    over_seeds,
+    probe_value,
 )
 from snm.compare.report.tables import RETRIEVAL, sheets
 
 __all__ = ["page", "verdict"]
 
-Record = dict[str, Any]
-Spoken = list[tuple[str, Points]]
+Named = list[tuple[str, Points]]  # names of arms and their points
 
 _PARTS = {
     "arms": "At equal steps",
     "tuned": "With each arm at its best settings",
     "equal_seconds": "In equal seconds",
 }
-_UNSETTLED = "is not settled (the interval includes 1) in"
-_WORDS = ("chosen", "settings", "reason")  # columns that hold no figures
+_UNDECIDED = "is not settled (the interval includes 1) in"
+_TEXT_COLUMNS = ("chosen", "settings", "reason")
 _TENTHS = "tenth of the labels, 1 the rarest"
 
 
 def page(results: Record) -> str:
-    """The report as HTML: no other file, no network.
+    """Renders the report as one HTML document that loads no other file.
 
     Args:
       results: the content of `results.json`.
@@ -70,7 +71,9 @@ def page(results: Record) -> str:
         results=results,
         about=results["data"],
         verdict=verdict(results),
-        tables=[(sheet, [name in _WORDS for name in sheet.columns]) for sheet in sheets(results)],
+        tables=[
+            (sheet, [name in _TEXT_COLUMNS for name in sheet.columns]) for sheet in sheets(results)
+        ],
         sections=[section for section in drawn if section[2]],
     )
 
@@ -79,11 +82,11 @@ def page(results: Record) -> str:
 
 
 def verdict(results: Record) -> list[str]:
-    """What the figures say, in sentences."""
+    """The findings as sentences: the best arm of each table, gains of top-1, failures, spread."""
     said = [_leader(words, results[part]) for part, words in _PARTS.items() if part in results]
     if "equal_seconds" in results:
-        said[-1] += _lasted(results["equal_seconds"])
-    said[1:1] = [_of_one(arm) for arm in results["arms"]
+        said[-1] += _time_range(results["equal_seconds"])
+    said[1:1] = [_gains_and_losses(arm) for arm in results["arms"]
                  if ("-" + arm["name"]).endswith("-top-1") and arm["ratio"]]  # fmt: skip
     runs = [seed for part in _PARTS for arm in results.get(part, []) for seed in arm["seeds"]]
     failed = sum("failed" in seed for seed in runs)
@@ -96,14 +99,14 @@ def verdict(results: Record) -> list[str]:
     return said
 
 
-def _lasted(arms: list[Record]) -> str:
-    """Epochs are whole and machines uneven, so equal seconds are equal only nearly."""
+def _time_range(arms: list[Record]) -> str:
+    """The range of training times; epochs are whole, so the times are only nearly equal."""
     seconds = [arm["seconds"] for arm in arms if arm["seconds"] is not None]
     return f" Arms took {min(seconds):.1f} to {max(seconds):.1f} seconds." if seconds else ""
 
 
 def _leader(words: str, arms: list[Record]) -> str:
-    """Who has the highest R@1, and how far that is from the baseline."""
+    """The arm with the highest R@1, and its ratio to the baseline."""
     scored = [arm for arm in arms if "R@1" in arm["mean"]]
     if not scored:
         return f"{words}, no run finished."
@@ -138,16 +141,16 @@ def _against(arm: Record) -> str:
 
 
 def _side(ratio: float, half: float | None) -> int:
-    """1 above 1, -1 below, 0 where the interval includes 1."""
+    """1 if the whole interval is above 1, -1 if it is below, 0 if it includes 1."""
     return int(ratio - (half or 0.0) > 1) - int(ratio + (half or 0.0) < 1)
 
 
-def _of_one(arm: Record) -> str:
-    """Where mining a single label gains, and where it loses."""
+def _gains_and_losses(arm: Record) -> str:
+    """The metrics in which an arm is better and worse than its baseline."""
     ratios = {name: (ratio, arm["ratio_ci95"][name]) for name in RETRIEVAL
               if (ratio := arm["ratio"].get(name)) is not None}  # fmt: skip
     parts = []
-    for side, word in ((1, "gains in"), (-1, "loses in"), (0, _UNSETTLED)):
+    for side, word in ((1, "gains in"), (-1, "loses in"), (0, _UNDECIDED)):
         names = [f"{name} ({ratio:.2f})" for name, (ratio, half) in ratios.items()
                  if _side(ratio, half) == side]  # fmt: skip
         if names:
@@ -168,14 +171,14 @@ def _curves(results: Record) -> Plot:
         for by, unit in (("step", "steps"), ("seconds", "seconds of training"))
     ]
     note = (
-        f"On {points:,} test points, the same at each look; evaluation is left out of the "
+        f"On {points:,} test points, the same at every measurement; evaluation is left out of the "
         "seconds. Lines: mean of the seeds."
     )
     return lines_of("R@1 during training", note + _bands(arms), arms, panels)
 
 
 def _r1(arm: Record, by: str) -> Points:
-    return over_looks(arm, lambda look: seen(look, "test", "R@1"), by)
+    return over_probes(arm, lambda entry: probe_value(entry, "test", "R@1"), by)
 
 
 def _ratios(results: Record) -> Plot:
@@ -207,18 +210,16 @@ def _ratios(results: Record) -> Plot:
 
 
 def _why(arms: list[Record]) -> list[Plot]:
-    """What the probe saw."""
-    unseen = [arm["name"] for arm in arms if last_looks(arm)
-              and not any("negatives" in look for look in last_looks(arm))]  # fmt: skip
+    """Plots of the probe's measurements."""
+    unseen = [arm["name"] for arm in arms if last_probes(arm)
+              and not any("negatives" in entry for entry in last_probes(arm))]  # fmt: skip
     missing = f" Left out, as they do not sample uniformly: {_list(unseen)}." if unseen else ""
     known = Lines(
         "Known positives among the mined", "steps", "share of the mined, %",
-        lambda arm: over_looks(arm, lambda look: seen(look, "negatives", "false_share_mined"),
-                               scale=100),
-        _ends,
+        _false_share, _ends,
     )  # fmt: skip
     mined = Lines("Mined labels by frequency", _TENTHS, "share of the mined, %", _mined,
-                  _tenth_by_tenth, level=(10.0, "uniform"), ticks=range(1, 11))  # fmt: skip
+                  _first_and_last_tenth, level=(10.0, "uniform"), ticks=range(1, 11))  # fmt: skip
     gradient = [
         Lines(f"Gradient's {key}", "steps", f"{key} of the gradient",
               functools.partial(_gradient, key=key), _ends)
@@ -226,7 +227,7 @@ def _why(arms: list[Record]) -> list[Plot]:
     ]  # fmt: skip
     margins = Lines(
         "Margins at the end", "margin of at most rho", "share of points, %",
-        _margins, lambda drawn: _not_first(drawn, arms), upright=0.0, marked=False,
+        _margins, lambda drawn: _share_missed(drawn, arms), upright=0.0, marked=False,
     )  # fmt: skip
     words = "By the points' embeddings: norm of the mean over samples of labels"
     if any(y for arm in arms for _, y, _, _ in gradient[1].points(arm)):
@@ -256,25 +257,31 @@ def _why(arms: list[Record]) -> list[Plot]:
     ]  # fmt: skip
 
 
+def _false_share(arm: Record) -> Points:
+    return over_probes(
+        arm, lambda entry: probe_value(entry, "negatives", "false_share_mined"), scale=100
+    )
+
+
 def _mined(arm: Record) -> Points:
-    shares = [seen(look, "negatives", "mined_by_decile") for look in last_looks(arm)]
+    shares = [probe_value(entry, "negatives", "mined_by_decile") for entry in last_probes(arm)]
     return over_seeds(range(1, 11), [share for share in shares if share], scale=100)
 
 
 def _gradient(arm: Record, key: str) -> Points:
-    return over_looks(arm, lambda look: seen(look, "gradient", key))
+    return over_probes(arm, lambda entry: probe_value(entry, "gradient", key))
 
 
 def _margins(arm: Record) -> Points:
-    """Their distribution function; quantiles are averaged over seeds, along the margin's axis."""
-    quantiles = [seen(look, "margin", "quantiles") for look in last_looks(arm)]
+    """Distribution function of the margins, from quantiles averaged over seeds."""
+    quantiles = [probe_value(entry, "margin", "quantiles") for entry in last_probes(arm)]
     found = over_seeds(MARGIN_QUANTILES, [margins for margins in quantiles if margins])
     return [(margin, 100 * share, 100 * share, 100 * share) for share, margin, _, _ in found]
 
 
 def _by_frequency(arms: list[Record]) -> Plot:
     panels = [
-        Lines(title, _TENTHS, unit, functools.partial(_tenths, key=key), _tenth_by_tenth,
+        Lines(title, _TENTHS, unit, functools.partial(_tenths, key=key), _first_and_last_tenth,
               ticks=range(1, 11))
         for key, title, unit in (("recall", "Recall of each tenth", "recall at 1, %"),
                                  ("precision", "Part of P@1 from each tenth", "part of P@1, %"))
@@ -332,21 +339,21 @@ def _bands(arms: list[Record]) -> str:
     return " Bands: lowest to highest seed." if several else ""
 
 
-def _ends(drawn: Spoken) -> str:
+def _ends(drawn: Named) -> str:
     ordered = sorted(drawn, key=lambda pair: -pair[1][-1][1])
     return _list(f"{name} ends at {_short(points[-1][1])}" for name, points in ordered) + "."
 
 
-def _tenth_by_tenth(drawn: Spoken) -> str:
+def _first_and_last_tenth(drawn: Named) -> str:
     ends = (f"{name} {_short(points[0][1])} and {_short(points[-1][1])}" for name, points in drawn)
     return f"Percent in the rarest and in the most frequent tenth: {_list(ends)}."
 
 
-def _not_first(drawn: Spoken, arms: list[Record]) -> str:
-    looks = {arm["name"]: last_looks(arm) for arm in arms}
+def _share_missed(drawn: Named, arms: list[Record]) -> str:
+    ends = {arm["name"]: last_probes(arm) for arm in arms}
     shares = (
-        f"{name} {100 * np.mean([seen(look, 'margin', 'share_not_positive') for look in at]):.0f}%"
+        f"{name} {100 * np.mean(found):.0f}%"
         for name, _ in drawn
-        if (at := [look for look in looks[name] if "margin" in look])
+        if (found := [e["margin"]["share_not_positive"] for e in ends[name] if "margin" in e])
     )
     return f"Points whose label does not come first (margin of at most 0): {_list(shares)}."

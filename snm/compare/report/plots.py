@@ -1,8 +1,7 @@
-"""The plots of a comparison: inline SVG that takes its colours from the page.
+"""Draws the plots of a comparison as inline SVG that takes its colours from the page.
 
-Text stays text; ink is `currentColor` and an arm's colour a custom property, so that one drawing
-serves light and dark. Every drawing carries a title and a description that says in words what its
-figures say.
+Text remains text. Lines and text use `currentColor`, and each arm a CSS custom property, so one SVG
+works in light and dark mode. Every SVG has a title and a description of its figures in words.
 """
 
 from __future__ import annotations
@@ -16,37 +15,29 @@ import re
 import textwrap
 import warnings
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
 from snm.compare.probe import QUANTILES
+from snm.compare.report.series import Points, Record, over_probes, probe_value
 from snm.errors import InputError
 
 __all__ = [
     "Bar",
     "Lines",
     "Plot",
-    "Points",
     "Row",
     "bars_of",
     "drawing",
-    "good_seeds",
-    "last_looks",
     "lines_of",
-    "over_looks",
-    "over_seeds",
     "scores_of",
-    "seen",
 ]
 
-Record = dict[str, Any]
-Points = list[tuple[float, float, float, float]]
-"""x, and y as mean, lowest and highest of the seeds."""
 
-# Stand for colours of the page: nothing else is drawn in these.
+# Placeholders that `_inlined` replaces by colours of the page.
 _INK = "#010203"
 _COLOURS = tuple(f"#0a0b{number:02x}" for number in range(8))
 _DASHES = ((5, 2), (), (2, 2), (8, 2, 2, 2), (3, 1), (8, 2), (1, 1.5), (6, 2, 1, 2, 1, 2))
@@ -62,7 +53,7 @@ _SHAPES = (
     "l2.4-2.2l-2.4-2.2z",
     "M17 1.8l4.2 3l-1.6 5h-5.2l-1.6-5z",
 )
-_KINDS = {"positive": 1, "sampled": 2, "mined": 3}  # labels whose scores are drawn, and how
+_KINDS = {"positive": 1, "sampled": 2, "mined": 3}  # kind of label -> index of its line style
 _STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "snm",
@@ -85,7 +76,13 @@ _STYLE: Any = {
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """SVG elements that share a key: a name and a sample a line. `small`: many side by side."""
+    """Panels that share a legend.
+
+    Attributes:
+      keys: the legend: name and a sample of the line.
+      panels: SVG elements.
+      small: whether the page shows many of them side by side.
+    """
 
     keys: tuple[tuple[str, Markup], ...]
     panels: tuple[Markup, ...]
@@ -94,7 +91,13 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Plot:
-    """Drawings under one heading: `note` says how to read them, a row has a handful of arms."""
+    """Drawings under one heading.
+
+    Attributes:
+      title: the heading.
+      note: how to read the drawings.
+      rows: rows of panels, each with at most eight arms.
+    """
 
     title: str
     note: str
@@ -108,7 +111,19 @@ class Plot:
 
 @dataclasses.dataclass(frozen=True)
 class Lines:
-    """A panel of lines; `points` finds those of an arm, `says` puts them into words."""
+    """A panel of lines.
+
+    Attributes:
+      title: title of the panel.
+      x: label of the x axis.
+      y: label of the y axis.
+      points: arm -> its points.
+      says: names and points of all arms -> the description in words.
+      level: y and text of a horizontal reference line.
+      upright: x of a vertical reference line.
+      marked: whether points have markers.
+      ticks: ticks of the x axis; matplotlib chooses them by default.
+    """
 
     title: str
     x: str
@@ -123,7 +138,15 @@ class Lines:
 
 @dataclasses.dataclass(frozen=True)
 class Bar:
-    """A bar: `text` is its figure, `half` half an interval, `dots` the seeds."""
+    """A horizontal bar.
+
+    Attributes:
+      name: name of the arm.
+      value: length of the bar.
+      text: the value as text.
+      half: half the width of the interval, or None.
+      dots: values of the seeds.
+    """
 
     name: str
     value: float
@@ -134,7 +157,7 @@ class Bar:
 
 @contextlib.contextmanager
 def drawing() -> Iterator[None]:
-    """Within it plots look alike, whatever matplotlib's own settings are.
+    """A context with the style of the plots, independent of the user's matplotlib settings.
 
     Raises:
       InputError: matplotlib is not installed.
@@ -143,66 +166,17 @@ def drawing() -> Iterator[None]:
         import matplotlib
     except ImportError as error:
         found = "no matplotlib, which draws report.html"
-        raise InputError("snm compare", found, "it installed: pip install matplotlib") from error
+        raise InputError("snm compare", found, "pip install matplotlib") from error
     with matplotlib.rc_context(), warnings.catch_warnings():
-        # The browser has the letters that matplotlib's own font lacks.
+        # The browser renders the text, so glyphs missing from matplotlib's font do not matter.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(_STYLE)
         yield
 
 
-# -- what is read ---
-
-
-def good_seeds(arm: Record) -> list[Record]:
-    """Those of an arm that did not fail."""
-    return [seed for seed in arm["seeds"] if "failed" not in seed]
-
-
-def last_looks(arm: Record) -> list[Record]:
-    """What the probe saw at the end of each seed."""
-    return [seed["probes"][-1] for seed in good_seeds(arm) if seed.get("probes")]
-
-
-def seen(look: Record, part: str, name: str) -> Any:
-    """A value of a look of the probe; None where the arm has none."""
-    return look.get(part, {}).get(name)
-
-
-def _spread(x: float, values: Sequence[float]) -> tuple[float, float, float, float]:
-    return x, float(np.mean(values)), min(values), max(values)
-
-
-def over_looks(
-    arm: Record, value: Callable[[Record], Any], by: str = "step", scale: float = 1.0
-) -> Points:
-    """A value of each look of the probe, over training."""
-    looks: dict[int, list[tuple[float, float]]] = {}
-    for seed in good_seeds(arm):
-        for look in seed.get("probes", ()):
-            found = value(look)
-            if found is not None and math.isfinite(found):
-                looks.setdefault(look["step"], []).append((look[by], scale * found))
-    return [
-        _spread(float(np.mean([x for x, _ in looks[step]])), [y for _, y in looks[step]])
-        for step in sorted(looks)
-    ]
-
-
-def over_seeds(x: Iterable[float], seeds: Sequence[Sequence[float]], scale: float = 1.0) -> Points:
-    """Lists of the same length, one a seed, at the places `x`."""
-    return [
-        _spread(place, [scale * y for y in values])
-        for place, values in zip(x, zip(*seeds, strict=True), strict=False)
-    ]
-
-
-# -- what is drawn ---
-
-
 def lines_of(title: str, note: str, arms: list[Record], panels: list[Lines]) -> Plot:
-    """Lines of a handful of arms at a time, in rows with equal axes; the baseline is in each."""
+    """Draws lines in rows of at most eight arms with equal axes; each row has the baseline."""
     rows = []
     limits = [_limits([panel.points(arm) for arm in arms]) for panel in panels]
     groups = _groups(arms)
@@ -271,7 +245,7 @@ def _line(ax: Any, x: Any, y: Any, number: int, marked: bool = True) -> None:
 def bars_of(
     title: str, says: str, x: str, bars: Sequence[Bar], level: float | None = None
 ) -> Markup:
-    """A panel of bars that lie, with their figures beside them."""
+    """A panel of horizontal bars with their values as text."""
     names = [_folded(bar.name, 20) for bar in bars]
     most = max(*(max(bar.value, *bar.dots, 0.0) for bar in bars), level or 0.0)
     far = max(bar.value + (bar.half or 0.0) for bar in bars)
@@ -312,7 +286,7 @@ def _key(number: int) -> Markup:
 
 
 def _panel(title: str, says: str, draw: Callable[[Any], None], size: tuple[float, float]) -> Markup:
-    """An SVG element, `size` in points."""
+    """Draws an SVG element; `size` is in points."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(size[0] / 72, size[1] / 72), layout="constrained")
@@ -323,7 +297,7 @@ def _panel(title: str, says: str, draw: Callable[[Any], None], size: tuple[float
 
 
 def _inlined(svg: str, title: str, says: str) -> Markup:
-    """A whole SVG file as an element: ids of its own, colours of the page, no metadata."""
+    """Turns an SVG file into an element with unique ids, colours of the page and no metadata."""
     own = f"{re.sub(r'[^a-z]+', '-', title.lower()).strip('-')}-{zlib.crc32(title.encode()):x}"
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", svg, flags=re.S)
@@ -348,7 +322,7 @@ def _inlined(svg: str, title: str, says: str) -> Markup:
 
 
 def scores_of(arms: list[Record]) -> Row | None:
-    """Small multiples: quantiles of positives, sampled and mined negatives over training."""
+    """Small multiples: score quantiles of positives and negatives during training, per arm."""
     found = {arm["name"]: _quantiles(arm) for arm in arms}
     found = {name: kinds for name, kinds in found.items() if kinds}
     if not found:
@@ -363,11 +337,11 @@ def scores_of(arms: list[Record]) -> Row | None:
 
 
 def _quantiles(arm: Record) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Steps and the quantiles' means over seeds [quantiles, looks], by kind of label."""
+    """Kind of label -> steps [entries], and quantiles averaged over seeds [quantiles, entries]."""
     found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     for kind in _KINDS:
         paths = [
-            over_looks(arm, functools.partial(_quantile, kind=kind, place=i))
+            over_probes(arm, functools.partial(_quantile, kind=kind, place=i))
             for i in range(len(QUANTILES))
         ]
         if paths[0]:
@@ -378,8 +352,8 @@ def _quantiles(arm: Record) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     return found
 
 
-def _quantile(look: Record, kind: str, place: int) -> float | None:
-    values = seen(look, "negatives", kind)
+def _quantile(entry: Record, kind: str, place: int) -> float | None:
+    values = probe_value(entry, "negatives", kind)
     return values[place] if values else None
 
 

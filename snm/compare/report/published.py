@@ -1,4 +1,4 @@
-"""Figures that were published, to be shown as such beside what is measured here."""
+"""Published figures, which the report shows beside measured ones and marks as published."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ SOURCE = (
     "Published, not measured here: Reddi, Kale, Yu, Holtmann-Rice, Chen and Kumar (AISTATS 2019), "
     "Table 3; percent, test points."
 )
-"""Where `FIGURES` are from."""
+"""Source of `FIGURES`."""
 
 COLUMNS = ("P@1", "P@3", "P@5")
-"""What the figures of a row are."""
+"""Metrics of a row of `FIGURES`."""
 
 Figures = tuple[float | None, float | None, float | None]
 
-# The first row is that paper's own model; the methods' papers are named by its section 5.
+# The first row is the paper's own model. Its section 5 names the papers of the other methods.
 FIGURES: dict[str, dict[str, Figures]] = {
     "AmazonCat": {
         "SNM (that paper)": (81.58, 71.54, 58.79),
@@ -49,7 +49,7 @@ FIGURES: dict[str, dict[str, Figures]] = {
 }
 """Data set -> method -> P@1, P@3, P@5 in percent; None where the table has a dash."""
 
-# AmazonCat alone is the set of 13K labels; amazoncat-14k is another.
+# The name AmazonCat alone means the set of 13K labels; amazoncat-14k is another set.
 _BEGINNINGS = {
     "amazoncat13k": "AmazonCat",
     "wikilshtc": "WikiLSHTC",
@@ -58,15 +58,15 @@ _BEGINNINGS = {
 
 
 def published_for(name: str) -> dict[str, Any] | None:
-    """What was published on a data set.
+    """The published figures of a data set.
 
     Args:
-      name: the data set's; case and punctuation do not count, nor does what comes after it, so
-        that a folder `AmazonCat-13K.bow` is found.
+      name: name of the data set. Case, punctuation and suffixes are ignored, so a folder
+        `AmazonCat-13K.bow` is found.
 
     Returns:
-      `source`; `columns`, the names of the figures; `rows`, each with `method`, `metrics` (name ->
-      percent or None) and `published`, True. None where there is nothing.
+      `source`; `columns`, the names of the metrics; `rows`, each with `method`, `metrics` (name ->
+      percent or None) and `published`, True. None if there are no figures.
 
     Example:
       >>> published_for("amazon-670k")["rows"][0]["metrics"]["P@1"]

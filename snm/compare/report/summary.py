@@ -1,4 +1,4 @@
-"""Metrics over seeds: means, their 95% intervals, and ratios taken seed by seed."""
+"""Summarises metrics over seeds: means, 95% intervals, and ratios to the baseline per seed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["interval", "ratios", "summarized"]
 
 
 def interval(values: Sequence[float]) -> float | None:
-    """Half the width of the 95% interval of the mean, by Student's t; None for fewer than two.
+    """Half the width of the 95% interval of the mean (Student's t); None for fewer than two values.
 
     Example:
       >>> round(interval([1.0, 2.0, 3.0]), 4)  # t(0.975, 2 degrees) = 4.3027, deviation 1
@@ -27,7 +27,12 @@ def interval(values: Sequence[float]) -> float | None:
 
 
 def ratios(values: Mapping[int, float], others: Mapping[int, float]) -> list[float]:
-    """The ratio to another arm in each seed that both have finished; a zero below gives none."""
+    """Ratios to another arm for the seeds that both have, without zero denominators.
+
+    Args:
+      values: seed -> metric of the arm.
+      others: seed -> metric of the other arm.
+    """
     shared = sorted(set(values) & set(others))
     return [values[seed] / others[seed] for seed in shared if others[seed]]
 
@@ -35,15 +40,15 @@ def ratios(values: Mapping[int, float], others: Mapping[int, float]) -> list[flo
 def summarized(
     results: Sequence[Mapping[str, Any]], baseline: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """What an arm's seeds say together.
+    """Summarises the seeds of an arm.
 
     Args:
-      results: of one arm, each with `seed` and `metrics` (name -> value), without failures.
-      baseline: of the arm to divide by.
+      results: the successful runs of the arm, each with `seed` and `metrics` (name -> value).
+      baseline: the same of the baseline arm.
 
     Returns:
-      `mean` and `ci95` of each metric, `ratio` and `ratio_ci95` to the baseline; an interval is
-      half its width, and None for a single seed.
+      `mean` and `ci95` of each metric, `ratio` to the baseline and `ratio_ci95`. An interval is
+      given as half its width, None for a single seed.
     """
     names = [name for name in (results[0]["metrics"] if results else {}) if "@" in name]
     found: dict[str, dict[str, Any]] = {"mean": {}, "ci95": {}, "ratio": {}, "ratio_ci95": {}}

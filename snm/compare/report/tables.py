@@ -1,4 +1,4 @@
-"""Results as tables: the same cells for Markdown, the page and the terminal."""
+"""Builds the tables of a comparison, for Markdown, the HTML page and the terminal."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ RANKING = ("nDCG@1", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5")
 
 @dataclasses.dataclass(frozen=True)
 class Sheet:
-    """A table with its words.
+    """A table with a title and a note.
 
     Attributes:
-      title: short.
-      note: what a reader must know to read it.
-      columns: names; the first column names the rows.
-      rows: cells, as texts.
+      title: a short title.
+      note: how to read the table.
+      columns: names of the columns; the first column names the rows.
+      rows: the cells as text.
     """
 
     title: str
@@ -31,7 +31,7 @@ class Sheet:
 
 
 def sheets(results: dict[str, Any]) -> list[Sheet]:
-    """All tables of a comparison that its results have something for."""
+    """The tables of a comparison for which `results` has data."""
     seeds = results["plan"]["seeds"]
     each = (
         f"Mean of {seeds} seeds ± half the 95% interval (Student's t); in brackets the ratio "
@@ -116,7 +116,7 @@ _TERMS = {
 
 
 def _bounds(arms: list[dict[str, Any]]) -> Sheet | None:
-    """Theorem 6 at the margin where its proved form is least, mean over seeds; Theorem 5 beside."""
+    """Theorems 6 and 5, mean over seeds; Theorem 6 at the margin of the smallest proved bound."""
     rows, least = [], math.inf
     for arm in arms:
         seen = [seed["bounds"] for seed in arm["seeds"] if seed.get("bounds")]
@@ -154,13 +154,13 @@ def _bounds(arms: list[dict[str, Any]]) -> Sheet | None:
 
 
 def _figure(values: Sequence[float | None]) -> str:
-    """The mean, in three significant digits."""
+    """The mean with three significant digits."""
     known = [value for value in values if value is not None]
     return f"{sum(known) / len(known):.3g}" if known else "-"
 
 
 def _others(results: dict[str, Any]) -> list[Sheet]:
-    """Peers measured here, and what was published."""
+    """Tables of the other packages measured here, and of published figures."""
     found = []
     if results.get("peers"):
         note = (
@@ -192,7 +192,7 @@ def _others(results: dict[str, Any]) -> list[Sheet]:
 
 
 def markdown(results: dict[str, Any]) -> str:
-    """`table.md`: every table, with the command that made it."""
+    """The content of `table.md`: all tables, with the command and the environment."""
     about = results["data"]
     lines = [
         f"# {about['name']}: SNM against negative sampling",

@@ -1,4 +1,4 @@
-"""The report: what it says is what the results say, and it needs nothing but itself."""
+"""The report: its text and tables agree with the results, and the page loads no other file."""
 
 import functools
 import html.parser
@@ -20,7 +20,7 @@ NAMES = [f"{m}@{k}" for k in (1, 3, 5) for m in ("P", "R", "nDCG", "PSP")]
 
 
 def look(step, level, sampled=True):
-    """What the probe sees; `level` is R@1 and moves all else."""
+    """An entry of the probe; `level` is R@1, and the other values depend on it."""
     found = {
         "step": step,
         "seconds": step / 8,
@@ -56,7 +56,7 @@ def good(seed, value, sampled=True):
 
 
 def bounds(value):
-    """What the worker measures; the second margin has the smaller proved bound."""
+    """Bounds as the worker measures them; the second margin has the smaller proved bound."""
     terms = {"gaussian": 30.0, "rademacher": 2.0, "confidence": 0.125}
     return {
         "train_risk": 0.25, "test_risk": 1 - value / 100,
@@ -104,7 +104,7 @@ def results(*arms, seeds=2, **more):
 
 @functools.cache
 def full():
-    """Everything at once: failures, arms without probes of a sample, peers, published figures."""
+    """Results with failures, an arm without sampled negatives, peers and published figures."""
     base = [2.0, 4.0]
     arms = [
         arm(BASE, base),
@@ -129,7 +129,7 @@ def full():
 
 
 def many():
-    """More arms than there are colours, in two losses."""
+    """Results with more arms than colours, of two losses."""
     base = [2.0, 4.0]
     arms = [arm(BASE, base)]
     arms += [arm(f"top-{2**i}-exclude-all", [2.0 + i, 4.0 + i], base) for i in range(12)]
@@ -140,7 +140,7 @@ def many():
 
 
 class Read(html.parser.HTMLParser):
-    """Tables by caption (rows of cell texts), ids, references and headings."""
+    """Collects tables by caption (rows of cell texts), ids, references and headings."""
 
     def __init__(self, text):
         super().__init__()
@@ -197,19 +197,19 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_page_is_whole(name):
+def test_the_page_is_valid_and_self_contained(name):
     found = CASES[name]()
     text = page(found)
     read = Read(text)
     assert read.tables == wanted(found)
     assert len(set(read.ids)) == len(read.ids)
-    # Every reference is to a place of the page itself.
+    # Every reference stays within the page.
     assert {link[0] for link in read.links} == {"#"}
     assert {link[1:] for link in read.links} <= set(read.ids)
     assert not re.search(r"https?:|//[a-z]|@import|<script|<link", text)
     assert {at[0] for at in re.findall(r"url\((.)([^)]*)", text)} <= {"#"}
     assert set(re.findall(r"url\(#([^)]*)", text)) <= set(read.ids)
-    # Headings go down by one level at a time.
+    # Heading levels increase by one at most.
     assert read.levels[0] == 1
     assert all(below <= above + 1 for above, below in zip(read.levels, read.levels[1:], strict=0))
     for tag, attrs in read.tags:
@@ -229,7 +229,7 @@ def test_the_page_is_the_same_each_time_and_leaves_matplotlib_alone():
     assert dict(matplotlib.rcParams) == before
 
 
-def test_bounds_stand_beside_the_risk():
+def test_the_table_of_bounds():
     found = {sheet.title: sheet for sheet in sheets(full())}["Generalization bounds"]
     rows = {row[0]: row[1:] for row in found.rows}
     assert "lost" not in rows  # no seed of it finished
@@ -251,7 +251,7 @@ def test_names_are_escaped():
     assert "snm compare a&amp;b --out &#39;x&lt;y&#39;" in text
 
 
-def test_plots_say_their_figures():
+def test_plots_describe_their_figures():
     text = page(full())
     said = re.findall(r"<desc [^>]*>([^<]*)</desc>", text)
     # Means of the seeds: 4 and 8; 2 and 4; one seed of 1.
@@ -274,7 +274,7 @@ def test_without_matplotlib(monkeypatch):
 # -- the verdict -----------------------------------------------------------------------------
 
 
-def test_a_gain_that_the_seeds_settle():
+def test_verdict_on_a_significant_gain():
     said = verdict(results(arm(BASE, [2.0, 4.0]), arm("top-16", [4.0, 8.0], [2.0, 4.0])))
     # 4 and 8: mean 6, half 12.7062 * 4 / 2.
     assert said == [
@@ -284,14 +284,14 @@ def test_a_gain_that_the_seeds_settle():
     ]
 
 
-def test_a_gain_that_the_seeds_do_not_settle():
+def test_verdict_on_an_insignificant_gain():
     # Ratios 1.5 and 0.7: mean 1.1, half 12.7062 * 0.8 / 2 = 5.08.
     said = verdict(results(arm(BASE, [2.0, 2.0]), arm("top-16", [3.0, 1.4], [2.0, 2.0])))[0]
     assert said.endswith("1.10 times that of negative-sampling, 95% interval -3.98 to 6.18, "
                          "which includes 1, so these seeds do not settle it.")  # fmt: skip
 
 
-def test_where_top_1_loses():
+def test_verdict_on_losses_of_top_1():
     base, one = arm(BASE, [2.0, 4.0]), arm("top-1", [1.0, 2.0], [2.0, 4.0])
     one["ratio"]["R@1"], one["ratio_ci95"]["R@1"] = 1.25, 0.125
     one["ratio"]["P@5"], one["ratio_ci95"]["P@5"] = 0.9, 0.3
@@ -301,7 +301,7 @@ def test_where_top_1_loses():
     )
 
 
-def test_a_baseline_that_leads():
+def test_verdict_when_the_baseline_leads():
     base = arm(BASE, [4.0])
     said = verdict(results(base, arm("top-16", [3.0], [4.0]), seeds=1))
     assert said[0] == (
@@ -318,7 +318,7 @@ def test_a_baseline_that_leads():
     )
 
 
-def test_failures_tuning_and_seconds_are_told():
+def test_verdict_on_failures_tuning_and_seconds():
     said = verdict(full())
     assert [s.split(",")[0] for s in said] == [
         "At equal steps", "Against negative-sampling", "With each arm at its best settings",
@@ -350,7 +350,7 @@ def browser():
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("name", ["full", "many"])
-def test_in_a_browser(browser, tmp_path, name, width):
+def test_the_page_in_a_browser(browser, tmp_path, name, width):
     found = CASES[name]()
     file = tmp_path / "report.html"
     file.write_text(page(found), encoding="utf-8")
@@ -369,7 +369,7 @@ def test_in_a_browser(browser, tmp_path, name, width):
     assert {title: [list(map(words, row)) for row in rows] for title, rows in tables} == (
         wanted(found)
     )
-    # Text that no panel cuts off, and that can be read without zooming.
+    # No panel cuts off its text, and the text is large enough to read without zooming.
     sizes = shown.evaluate(
         "Array.from(document.querySelectorAll('svg.plot'), s => s.getBoundingClientRect().width /"
         " s.viewBox.baseVal.width)"

@@ -1,8 +1,8 @@
-"""Files that something happened to: a clear error or a correct result, in bounded time and memory.
+"""Damaged files give a clear error or a correct result, in bounded time and memory.
 
-A valid file is changed by a few random edits (bits, cuts, insertions, repeated parts, large
-numbers) and read. The short form runs always; the long one is slow, and its figures stand in
-README.md beside this file.
+A valid file is changed by a few random edits (flipped bits, cuts, insertions, repeated parts, large
+numbers) and then read. The short form always runs. The long form is marked slow; `tests/README.md`
+has its results.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ from snm.runs.folder import read_json
 SECONDS = 10.0
 MEBIBYTES = 96
 
-# Where tokens of the formats are, a number can become a large one: sizes that lie.
+# Insertions that turn sizes and ids into wrong or very large numbers.
 NUMBERS = [b"0", b"-1", b"4294967296", b"9223372036854775807", b"9" * 30, b"1e400", b"nan"]
 SPLICES = st.one_of(st.binary(max_size=12), st.sampled_from([*NUMBERS, b"\n", b" ", b"[" * 3000]))
 EDITS = st.lists(
@@ -48,7 +48,7 @@ EDITS = st.lists(
 
 
 def edited(raw, edits):
-    """The bytes after each edit: at a share of their length, with a length and with new bytes."""
+    """Applies edits: (kind, position as a share of the length, length, new bytes)."""
     for kind, share, length, new in edits:
         place = int(share * len(raw))
         end = place + length
@@ -70,7 +70,7 @@ def edited(raw, edits):
 
 @contextlib.contextmanager
 def bounded():
-    """No more time and memory than a small file may ask for."""
+    """Asserts limits of time and memory for reading a small file."""
     begun = time.monotonic()
     tracemalloc.start()
     try:
@@ -83,7 +83,7 @@ def bounded():
 
 
 def outcome(read, *args, **options):
-    """What a reader returns, or its error; anything else that it raises is a failure."""
+    """The result of a reader, or its `InputError`; any other exception fails the test."""
     with bounded():
         try:
             return read(*args, **options)
@@ -120,7 +120,7 @@ def npy_file():
 
 
 def check_matrix(matrix, width=None):
-    """What every later part of the program relies on."""
+    """Asserts the invariants of matrices that all other code relies on."""
     assert matrix.format == "csr" and matrix.dtype == np.float32
     assert np.isfinite(matrix.data).all()
     assert matrix.has_sorted_indices
@@ -138,7 +138,7 @@ def check_matrix(matrix, width=None):
 
 
 def reread_text(raw, features, labels):
-    """An accepted text file by Python's own means."""
+    """Compares an accepted text file with a parser in plain Python."""
     lines = raw.decode().replace("\r\n", "\n").split("\n")
     n, d, k = (int(word) for word in lines[0].split())
     assert features.shape == (n, d) and labels.shape == (n, k)
@@ -164,7 +164,7 @@ def fuzz_text(folder, edits, packed):
 
 
 def fuzz_packed(folder, edits):
-    """What happens to the packed bytes themselves."""
+    """Edits the compressed bytes."""
     path = folder / "train.txt.gz"
     path.write_bytes(edited(gzip.compress(text_file(), 1, mtime=0), edits))
     found = outcome(formats.read_text, path)
@@ -204,7 +204,7 @@ def fuzz_npy(folder, edits):
 
 
 def fuzz_words(folder, edits, packed):
-    """Names and filters."""
+    """Edits files of label names and label filters."""
     names = "".join(f"name {label}\n" for label in range(20)).encode()
     pairs = "".join(f"{row} {row % 20}\n" for row in range(30)).encode()
     end = ".gz" if packed else ""
@@ -260,7 +260,7 @@ def fuzz_weighting(folder, edits):
 
 
 def fuzz_cache(folder, edits, number):
-    """A damaged cache is passed over: what is loaded is always what the source says."""
+    """A damaged cache is ignored: loading always gives the data of the source."""
     data, place = folder / "data", folder / "cache"
     if not data.exists():
         tiny.write(data)
@@ -292,7 +292,7 @@ STATE = {
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
-    """A checkpoint, and the content of its files."""
+    """A checkpoint store, and the content of its files."""
     folder = tmp_path_factory.mktemp("checkpoints")
     checkpoints = Checkpoints(folder, keep=2, about={"data_sha256": "a", "seed": 0})
     checkpoints.save(4, STATE, {"step": 4, "best_step": 0}, 1.5)
@@ -301,7 +301,7 @@ def checkpoint(tmp_path_factory):
 
 
 def fuzz_checkpoint(checkpoint, edits, number):
-    """Either it is refused, or it is what was written, to the last bit."""
+    """A damaged checkpoint is refused, or loads exactly what was saved."""
     checkpoints, files = checkpoint
     path = list(files)[number % len(files)]
     raw = edited(files[path], edits)
@@ -319,7 +319,7 @@ def fuzz_checkpoint(checkpoint, edits, number):
         path.write_bytes(files[path])
 
 
-# -- both sizes ------------------------------------------------------------------------------
+# -- short and long form ---------------------------------------------------------------------
 
 FUZZERS = {
     "text": (fuzz_text, dict(packed=st.booleans())),
@@ -368,7 +368,7 @@ def test_many_changed_files(name, tmp_path, request):
     print(f"{name}: {attack(name, place, 3000)} inputs")
 
 
-# -- what random edits do not find -----------------------------------------------------------
+# -- cases that random edits do not reach ----------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -380,21 +380,21 @@ def test_many_changed_files(name, tmp_path, request):
         ("dim = 1\x00", "no TOML"),
     ],
 )
-def test_configs_that_ask_for_much(tmp_path, text, expected):
+def test_configs_with_huge_values(tmp_path, text, expected):
     path = tmp_path / "config.toml"
     path.write_text(text)
     found = outcome(read_config, path)
     assert isinstance(found, InputError) and expected in str(found)
 
 
-def test_json_without_an_end(tmp_path):
+def test_unterminated_json(tmp_path):
     path = tmp_path / "run.json"
     path.write_text("[" * 200_000)
     assert isinstance(outcome(read_json, path), InputError)
 
 
-def test_archives_that_unpack_to_much(tmp_path):
-    """A kilobyte of zeros for a thousand kilobytes: memory follows what was asked for."""
+def test_gzip_bombs(tmp_path):
+    """Compressed zeros, a thousand times their size unpacked: memory stays bounded."""
     bomb = gzip.compress(bytes(200 << 20), 9)
     assert len(bomb) < 1 << 20
     for name, read, sizes in (
@@ -407,7 +407,7 @@ def test_archives_that_unpack_to_much(tmp_path):
 
 
 def test_nothing_that_is_read_is_unpickled(tmp_path):
-    """Arrays of objects, which NumPy would run code for, in every place that holds arrays."""
+    """Object arrays, whose unpickling would run code, in every file that holds arrays."""
 
     class Evil:
         def __reduce__(self):

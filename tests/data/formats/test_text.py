@@ -1,4 +1,4 @@
-"""Reading and writing: what comes in exactly, and one clear line for everything else."""
+"""Text formats: exact values, a one-line error for every fault, and writing."""
 
 import gzip
 import itertools
@@ -29,7 +29,7 @@ def written(folder, text, name="train.txt"):
 
 
 def brute_force(path):
-    """The one-file form by Python's own means: dense arrays."""
+    """Parses the one-file form in plain Python into dense arrays."""
     lines = Path(path).read_text().split("\n")
     n, d, k = map(int, lines[0].split())
     features, labels = np.zeros((n, d), np.float32), np.zeros((n, k), np.float32)
@@ -74,7 +74,7 @@ VALUES = [
 ]
 
 
-def test_values_are_those_of_python(tmp_path):
+def test_values_equal_those_of_python_float(tmp_path):
     row = " ".join(f"{index}:{value}" for index, value in enumerate(VALUES))
     features, _ = formats.read_text(written(tmp_path, f"1 {len(VALUES)} 1\n0 {row}\n"))
     expected = np.array([float(value) for value in VALUES]).astype(np.float32)
@@ -168,7 +168,7 @@ ROWS = st.lists(GRAMMAR | st.lists(PIECE).map("".join) | st.lists(PIECE).map(" "
 
 @settings(max_examples=400, deadline=None)
 @given(ROWS, st.sampled_from([text_errors.ONE_FILE, text_errors.FEATURES, text_errors.LABELS]))
-def test_the_slow_pass_finds_a_fault_just_where_the_fast_pass_refuses(tmp_path_factory, rows, form):
+def test_explain_finds_a_fault_exactly_where_parse_block_refuses(tmp_path_factory, rows, form):
     header = text_errors.Header(len(rows), 5, 5)
     numbers = [len(rows), *[5] * (len(form.header) - 1)]
     body = "\n".join(rows) + "\n"
@@ -179,7 +179,7 @@ def test_the_slow_pass_finds_a_fault_just_where_the_fast_pass_refuses(tmp_path_f
         reader.read()
     except InputError as error:
         line = int(error.where.rpartition(":")[2])
-        # The same fault again with the line alone: no line before it had one.
+        # The line alone gives the same fault, and the lines before it have none.
         with pytest.raises(InputError, match=re.escape(error.found)):
             text_errors.explain(path, 2, rows[line - 2].encode() + b"\n", form, header)
         body = "".join(f"{row}\n" for row in rows[: line - 2])
@@ -188,7 +188,7 @@ def test_the_slow_pass_finds_a_fault_just_where_the_fast_pass_refuses(tmp_path_f
             text_errors.explain(path, 2, body.encode(), form, header)
 
 
-def test_the_line_is_right_far_into_a_file(tmp_path):
+def test_line_numbers_are_right_in_later_blocks(tmp_path):
     rows = [f"{i % 7} {i % 11}:1 {11 + i % 13}:0.25" for i in range(5000)]
     rows[3210] = "1 3:1 3:2"
     path = written(tmp_path, "5000 24 7\n" + "\n".join(rows) + "\n")
@@ -208,7 +208,7 @@ def test_the_block_size_does_not_matter(tmp_path, block_bytes):
 
 
 def test_truncated_gzip_names_the_line_it_breaks_off_in(tmp_path):
-    # Stored, not packed: what is left of the file is what was written, byte for byte.
+    # gzip level 0 stores bytes uncompressed, so the bytes before the cut are intact.
     text = "900 9 9\n" + "".join(f"{i % 9} {i % 9}:{i}.5\n" for i in range(900))
     whole = gzip.compress(text.encode(), compresslevel=0)
     path = tmp_path / "train.txt.gz"
@@ -316,7 +316,7 @@ def test_write_leaves_the_old_file_when_it_fails(tmp_path):
 
 
 def all_inputs(folder, features, labels):
-    """The same features in every form that streaming reads."""
+    """Writes the same features in every format that streaming reads."""
     formats.write_text(folder / "one.txt", features, labels)
     formats.write_text(folder / "bare.txt", features, sparse.csr_matrix(labels.shape))
     lines = (folder / "bare.txt").read_text().split("\n")

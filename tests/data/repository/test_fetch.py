@@ -1,4 +1,4 @@
-"""`snm data fetch` against a server of this machine that does everything wrong that servers do."""
+"""`snm data fetch` against a local server that drops connections, redirects and lies."""
 
 import hashlib
 import json
@@ -53,7 +53,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def _file(self, body, etag, cut):
-        """The file, or the rest that is asked for; `cut` drops the connection after some bytes."""
+        """Sends the file or the requested range; `cut` drops the connection after some bytes."""
         first, status = 0, 200
         wanted = self.headers.get("Range")
         if wanted and self.headers.get("If-Range") == etag:
@@ -109,7 +109,7 @@ def left_beside(folder):
     return sorted(path.name for path in folder.parent.iterdir() if path.name != "expected")
 
 
-def test_a_good_day(server, tmp_path):
+def test_fetch_from_a_working_mirror(server, tmp_path):
     heard = []
     digest = "sha256:" + hashlib.sha256(GOOD).hexdigest()
     out = tmp_path / "sets" / "Tiny-20"
@@ -121,7 +121,7 @@ def test_a_good_day(server, tmp_path):
     assert list((out.parent / ".downloads").iterdir()) == []
 
 
-def test_a_drop_midway_is_resumed(server, tmp_path):
+def test_a_dropped_download_is_resumed(server, tmp_path):
     server.cuts["/good.zip"] = [1000, 500]
     fetch(entry(server, "/good.zip"), tmp_path / "a", said)
     same_as_tiny(tmp_path / "a", tmp_path)
@@ -132,7 +132,7 @@ def test_a_drop_midway_is_resumed(server, tmp_path):
     ]
 
 
-def test_a_later_call_goes_on_where_the_last_one_died(server, tmp_path):
+def test_a_later_call_resumes_a_partial_download(server, tmp_path):
     server.cuts["/good.zip"] = [1000, 0, 0, 0, 0]
     with pytest.raises(InputError, match="no mirror that works"):
         fetch(entry(server, "/good.zip"), tmp_path / "a", said)
@@ -144,7 +144,7 @@ def test_a_later_call_goes_on_where_the_last_one_died(server, tmp_path):
     same_as_tiny(tmp_path / "a", tmp_path)
 
 
-def test_a_file_that_changed_meanwhile_is_begun_again(server, tmp_path):
+def test_a_file_that_changed_on_the_server_is_downloaded_again(server, tmp_path):
     server.cuts["/good.zip"] = [1000]
     server.tags["/good.zip"] = ['"old"', '"new"']
     fetch(entry(server, "/good.zip"), tmp_path / "a", said)
@@ -174,7 +174,7 @@ def test_every_mirror_is_named_when_none_works(server, tmp_path):
     assert not any(name.endswith(".part") for name in kept)
 
 
-def test_a_mirror_that_cannot_be_reached_is_told_in_words(tmp_path):
+def test_an_unreachable_mirror_gives_a_readable_error(tmp_path):
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))  # and does not listen
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}/x.zip"
@@ -242,7 +242,7 @@ def test_git_blob_ids(tmp_path):
 
 
 def test_one_file_of_points_with_splits(tmp_path):
-    """Row numbers from 1, the first column counts; against rows picked by hand."""
+    """Row numbers count from 1 and stand in the first column; compared with rows picked by hand."""
     rows = tiny.rows(5, 0)
     members = {
         "S/S_data.txt": f"5 {tiny.FEATURES} {tiny.LABELS}\n" + "\n".join(rows) + "\n",
@@ -279,7 +279,7 @@ def test_the_packages_registry():
         assert one.cite and one.licence and one.mirrors
         a, b = one.propensity
         assert a > 0 and b > 0
-        # What nobody has checked says so; no mirror was ever reached.
+        # Unchecked entries say so.
         assert one.statistics_verified == (one.name == "Delicious")
         assert not any(mirror.verified for mirror in one.mirrors)
         for mirror in one.mirrors:
@@ -292,8 +292,8 @@ def test_the_packages_registry():
         find("eurlex-4")
 
 
-def test_sizes_that_are_called_verified_are_those_of_the_data():
-    """Of a copy beside the checkout; the registry's averages are over train and test."""
+def test_verified_sizes_match_the_data():
+    """Compares the registry with local data; the registry's averages are over train and test."""
     one = find("Delicious").statistics
     data = snm.load_data(real_data_folder("delicious"))
     found = describe(data)
@@ -304,7 +304,7 @@ def test_sizes_that_are_called_verified_are_those_of_the_data():
     assert pairs / found["labels"] == pytest.approx(one["points_per_label"], abs=0.005)
 
 
-def test_blob_ids_are_gits_own(tmp_path):
+def test_git_blob_ids_equal_those_of_git(tmp_path):
     """As `git hash-object` says of five letters and a newline; EUR-Lex-4K's were published."""
     path = tmp_path / "hello"
     path.write_bytes(b"hello\n")
@@ -338,7 +338,7 @@ def test_by_name_on_the_command_line(server, tmp_path, monkeypatch, capsys):
     assert f"Tiny-20 is in {place}" in shown and "next: snm train Tiny-20 --run-dir RUN" in shown
     call("data", "fetch", "Tiny-20")
     assert "is already in" in capsys.readouterr().out
-    # The name stands for the data from then on.
+    # From now on the name loads the data.
     assert snm.load_data("Tiny-20").train.num_points == 60
     call("data", "stats", "tiny-20", "--json")
     assert json.loads(capsys.readouterr().out)["labels"] == 20
@@ -366,7 +366,7 @@ def test_by_name_on_the_command_line(server, tmp_path, monkeypatch, capsys):
     assert "labels 7 (--any-statistics" in done.err
 
 
-def test_a_hash_decides_between_layouts_of_a_file_that_is_here(tmp_path):
+def test_the_hash_of_a_local_archive_selects_the_mirror(tmp_path):
     archive = tmp_path / "x.zip"
     archive.write_bytes(GOOD)
     right = Mirror(url="http://a", files=FILES, hash="md5:" + hashlib.md5(GOOD).hexdigest())

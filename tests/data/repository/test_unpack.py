@@ -1,4 +1,4 @@
-"""Archives that mean harm, and those that are damaged: nothing is written outside their place."""
+"""Malicious and damaged archives: nothing is written outside the target folder."""
 
 import io
 import tarfile
@@ -78,7 +78,7 @@ def test_malicious_archives_write_nothing(tmp_path, what):
     assert written == {archive}
 
 
-def test_a_bomb(tmp_path, monkeypatch):
+def test_a_decompression_bomb_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("snm.data.repository.unpack._ROOM", 1 << 20)
     archive = tmp_path / "bomb.zip"
     archive.write_bytes(zipped({"train.txt": "0" * (4 << 20)}, zipfile.ZIP_DEFLATED))
@@ -88,7 +88,7 @@ def test_a_bomb(tmp_path, monkeypatch):
     assert (tmp_path / "train.txt").stat().st_size < 3 << 20
 
 
-def test_a_damaged_member(tmp_path):
+def test_a_damaged_member_is_an_error(tmp_path):
     content = bytearray(GOOD)
     content[200] ^= 1
     archive = tmp_path / "x.zip"

@@ -1,0 +1,70 @@
+"""Import formats are one table: a registered format is detected and read like a built-in one."""
+
+import subprocess
+import sys
+
+import pytest
+
+from snm.data.formats.foreign import READERS, Reader, Row, detect, numbered_lines, read_rows
+from snm.errors import InputError
+
+
+def read_tabbed(path, options):
+    """Lines `label|label<TAB>text`."""
+    for number, line in numbered_lines(path):
+        where = f"{path}:{number}"
+        labels, tab, text = line.partition("\t")
+        if not tab:
+            raise InputError(where, "a line without a tab", "labels, a tab, and the text")
+        yield Row(where, text, None, tuple(dict.fromkeys(labels.split("|"))))
+
+
+@pytest.fixture
+def tabbed(monkeypatch):
+    reader = Reader(read_tabbed, suffixes=(".tabbed",), matches=lambda line: "|" in line)
+    monkeypatch.setitem(READERS, "tabbed", reader)
+
+
+@pytest.mark.parametrize("name", ["points.tabbed", "points.txt"])
+def test_a_registered_format_is_detected_and_read(tmp_path, tabbed, name):
+    path = tmp_path / name
+    path.write_text("fruit|red\tan apple\ntool\ta saw\n")
+    assert detect(path, label_file=None) == "tabbed"
+    rows = [(row.text, row.labels) for row in read_rows(path, "tabbed")]
+    assert rows == [("an apple", ("fruit", "red")), ("a saw", ("tool",))]
+    path.write_text("fruit\tan apple\nno tab\n")
+    with pytest.raises(InputError, match=rf"{name}:2: found a line without a tab"):
+        list(read_rows(path, "tabbed"))
+
+
+@pytest.mark.parametrize(
+    ("first_line", "expected"),
+    [
+        ('{"text": "x", "labels": []}', "jsonl"),
+        ('{"text": "__label__a", "labels": []}', "fasttext"),
+        ("__label__a some words", "fasttext"),
+        ("__label__a 1:2", "fasttext"),
+        ("3,4 1:0.5", "svmlight"),
+    ],
+)
+def test_detect_by_the_first_line(tmp_path, first_line, expected):
+    path = tmp_path / "points.txt"
+    path.write_text(first_line + "\n")
+    assert detect(path, label_file=None) == expected
+    assert detect(path, label_file=path) == expected
+
+
+def test_a_label_file_means_raw_text_and_suffixes_come_first(tmp_path):
+    path = tmp_path / "points.txt"
+    path.write_text("plain words\n")
+    assert detect(path, label_file=path) == "raw"
+    with pytest.raises(InputError, match="--format, one of jsonl, csv, raw, fasttext, svmlight"):
+        detect(path, label_file=None)
+    for name, expected in (("a.JSON.gz", "jsonl"), ("a.tsv", "csv"), ("a.libsvm", "svmlight")):
+        assert detect(tmp_path / name, label_file=None) == expected
+
+
+def test_the_table_needs_no_numpy():
+    code = "import sys, snm.data.formats.foreign; print('numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert done.stdout == "False\n"

@@ -1,0 +1,152 @@
+"""Masks, ranks and reductions against loops over single numbers in float64."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from snm.errors import InputError
+from snm.losses.reductions import (
+    as_mask,
+    check_ranks,
+    log_sum_exp,
+    ranked,
+    reduced,
+    split_positive,
+    widened,
+)
+
+N, M = 4, 12
+RNG = np.random.default_rng(0)
+# Of few values, so that many are equal; a row each with nothing, one and everything unmasked.
+SCORES = RNG.integers(-3, 4, (N, M)).astype(np.float32)
+WHERE = RNG.random((N, M)) < 0.5
+WHERE[0], WHERE[1], WHERE[2] = False, np.arange(M) == 5, True
+WEIGHTS = np.array([0.5, 0.25, 0.125, 0.0625], np.float32)
+
+
+def weighed(kept, weights):
+    """What both are for: the weighted sum, here of squares."""
+    return np.asarray((weights * kept**2).sum(axis=-1))
+
+
+def by_hand(scores, weights, where):
+    """The same, row by row: the unmasked are sorted, each takes the weight of its rank."""
+    out = np.zeros(len(scores))
+    for i, (row, mask) in enumerate(zip(scores, where, strict=True)):
+        of_row = weights if np.ndim(weights) == 1 else weights[i]
+        best = sorted((float(s) for s, real in zip(row, mask, strict=True) if real), reverse=True)
+        out[i] = sum(float(w) * s**2 for w, s in zip(of_row, best, strict=False))
+    return out
+
+
+@pytest.mark.parametrize("presorted", [False, True])
+@pytest.mark.parametrize("mask", [None, WHERE], ids=["all", "masked"])
+@pytest.mark.parametrize(
+    "weights",
+    [
+        WEIGHTS,
+        RNG.random((N, 4)).astype(np.float32),
+        np.full(M, 0.5, np.float32),
+        np.linspace(1, 0, M, dtype=np.float32),
+        np.zeros(0, np.float32),
+    ],
+    ids=["four", "four a row", "equal", "one a score", "none"],
+)
+@pytest.mark.parametrize("traced", [False, True])
+def test_weights_by_rank(presorted, mask, weights, traced):
+    """Ties at the last rank that counts do not matter: the scores there are the same."""
+    scores = -np.sort(-SCORES, axis=1) if presorted else SCORES
+    given = jnp.asarray(weights) if traced else weights
+    found = weighed(*ranked(jnp.asarray(scores), given, mask, presorted=presorted))
+    everything = np.ones((N, M), bool) if mask is None else mask
+    np.testing.assert_allclose(found, by_hand(scores, weights, everything), rtol=1e-6)
+
+
+def test_presorted_with_masked_in_between():
+    """Only the unmasked must be in order; the others may hold anything, also what is no number."""
+    scores = np.array([[9, 3, np.nan, 2, np.inf, 2, -np.inf, 1]], np.float32)
+    mask = np.array([[False, True, False, True, False, True, False, True]])
+    kept, weights = ranked(jnp.asarray(scores), WEIGHTS, mask, presorted=True)
+    np.testing.assert_array_equal(kept, [[0, 3, 0, 2, 0, 2, 0, 1]])
+    np.testing.assert_array_equal(weights, [[0, 0.5, 0, 0.25, 0, 0.125, 0, 0.0625]])
+    kept, weights = ranked(jnp.asarray(scores), WEIGHTS[:2], mask, presorted=False)
+    np.testing.assert_array_equal(kept, [[3, 2]])
+    np.testing.assert_array_equal(weights, [[0.5, 0.25]])
+
+
+@pytest.mark.parametrize("presorted", [False, True])
+def test_masked_scores_get_no_gradient(presorted):
+    scores = jnp.where(WHERE, -jnp.sort(-SCORES, axis=1), jnp.nan)
+    of = jax.grad(
+        lambda s: sum(map(jnp.sum, [jnp.prod(jnp.stack(
+            ranked(s, WEIGHTS, WHERE, presorted=presorted)), axis=0)]))
+    )(scores)  # fmt: skip
+    assert np.isfinite(of).all()
+    np.testing.assert_array_equal(np.asarray(of)[~WHERE], 0)
+    np.testing.assert_allclose(
+        of.sum(axis=1), [sum(WEIGHTS[:count]) for count in WHERE.sum(axis=1)], rtol=1e-6
+    )
+
+
+def test_more_weights_than_scores_are_refused():
+    check_ranks(WEIGHTS, 4)
+    with pytest.raises(InputError, match="rank weights: found 4 of them, expected at most 3"):
+        check_ranks(WEIGHTS, 3)
+
+
+def test_log_sum_exp_of_the_unmasked():
+    for shift in (0, 1e4, -1e4):  # the sum itself would overflow, or vanish
+        value, some = log_sum_exp(jnp.asarray(SCORES + shift), jnp.asarray(WHERE))
+        np.testing.assert_array_equal(some, WHERE.any(axis=1))
+        for i in range(N):
+            exact = SCORES[i][WHERE[i]].astype(np.float64)
+            expected = np.log(np.exp(exact).sum()) + shift if WHERE[i].any() else 0
+            np.testing.assert_allclose(value[i], expected, rtol=1e-6, atol=1e-6)
+
+
+def test_gradient_of_log_sum_exp_is_the_softmax():
+    scores = jnp.where(WHERE, SCORES, jnp.inf)  # no number may come from what is masked
+    of = jax.grad(lambda s: log_sum_exp(s, jnp.asarray(WHERE))[0].sum())(scores)
+    shares = np.where(WHERE, np.exp(SCORES.astype(np.float64)), 0)
+    total = shares.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(of, shares / np.where(total > 0, total, 1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("mask", [None, WHERE], ids=["all", "masked"])
+def test_a_positive_is_told_from_the_rest(mask):
+    labels = np.array([3, 5, 0, M - 1])
+    positive, others = split_positive(jnp.asarray(SCORES), labels, mask)
+    np.testing.assert_array_equal(positive, SCORES[np.arange(N), labels])
+    expected = np.ones((N, M), bool) if mask is None else mask.copy()
+    expected[np.arange(N), labels] = False
+    np.testing.assert_array_equal(others, expected)
+
+
+def test_a_mask_of_one_row_is_that_of_all():
+    np.testing.assert_array_equal(as_mask(WHERE[3], (N, M)), np.tile(WHERE[3], (N, 1)))
+    assert as_mask(None, (2, 3)).all() and as_mask(None, (2, 3)).shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "wide", "common"),
+    [
+        (["bfloat16"], "float32", "bfloat16"),
+        (["float16", "float32"], "float32", "float32"),
+        (["bfloat16", "float16"], "float32", "float32"),
+        (["int32"], "float32", "float32"),
+    ],
+)
+def test_sums_are_made_in_float32_at_least(kinds, wide, common):
+    arrays, dtype = widened(*(jnp.ones(2, kind) for kind in kinds))
+    assert [array.dtype for array in arrays] == [wide] * len(kinds) and dtype == common
+
+
+def test_values_are_weighed_then_reduced_then_rounded():
+    values = jnp.asarray([1.0, 2.0, 3.0])
+    assert reduced(values, None, None, jnp.float32).tolist() == [1, 2, 3]
+    assert reduced(values, 2.0, jnp.sum, jnp.float32) == 12
+    assert reduced(values, np.array([1, 0, 0.5]), jnp.mean, jnp.float32) == pytest.approx(2.5 / 3)
+    # 1 + 256 is lost in bfloat16 before it is summed, not after.
+    many = jnp.asarray([256.0, 1.0, 1.0])
+    assert reduced(many, None, jnp.sum, jnp.bfloat16) == 258
