@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from snm.head.problem import Problem, Result, ScoreGradients, positive_block
-from snm.losses.sampled.protocol import DenseForm
+from snm.losses.sampled.protocol import BlockScores, DenseForm
 from snm.tables.bag import embedding_bag
 from snm.tables.optimizers import step_rows
 from snm.tables.rounding import rounded_rows
@@ -74,9 +74,8 @@ def by_blocks(
             gradient = of_scores
         if dense is not None:
             scores = _masked_scores(problem, rows, place, begin, bias)
-            value, gradient = _dense_gradient(
-                problem, dense, positive_scores, scores, begin, context
-            )
+            block = _block_scores(problem, positive_scores, scores, begin)
+            value, gradient = _dense_gradient(problem, dense, context, block)
             loss = loss + value
         gradient = _scatter(gradient, _every_row(gradients.slots), gradients.slots - begin,
                             gradients.of_mined)  # fmt: skip
@@ -173,25 +172,26 @@ def _of_terms(problem: Problem, scores: jax.Array, begin: jax.Array) -> jax.Arra
     return scores
 
 
-def _dense_gradient(
-    problem: Problem,
-    dense: DenseForm,
-    positive_scores: jax.Array,
-    scores: jax.Array,
-    begin: jax.Array,
-    context: Any,
-) -> tuple[jax.Array, jax.Array]:
-    """Loss and gradient [n, size] of a block of scores that all have one weight."""
-    value, gradient = dense.block(
-        context,
+def _block_scores(
+    problem: Problem, positive_scores: jax.Array, scores: jax.Array, begin: jax.Array
+) -> BlockScores:
+    """A block of scores [n, size] as the terms of the loss see it."""
+    return BlockScores(
         positive_scores,
         problem.terms.values,
         _of_terms(problem, scores, begin),
         _log_weights(problem, begin, scores.shape[1]),
     )
+
+
+def _dense_gradient(
+    problem: Problem, dense: DenseForm, context: Any, block: BlockScores
+) -> tuple[jax.Array, jax.Array]:
+    """Loss and gradient [n, size] of a block of scores that all have one weight."""
+    value, gradient = dense.block(context, block)
     if not problem.one_term_a_row:
         gradient = jax.ops.segment_sum(
-            gradient, problem.term_rows, scores.shape[0], indices_are_sorted=True
+            gradient, problem.term_rows, problem.queries.shape[0], indices_are_sorted=True
         )
     return value, gradient
 
@@ -221,9 +221,7 @@ def _first_walk(
     def one_block(carry: jax.Array, start: jax.Array) -> jax.Array:
         rows, place, begin = _read(problem, problem.table.rows, start, plan.size)
         scores = _masked_scores(problem, rows, place, begin, problem.bias)
-        log_weights = _log_weights(problem, begin, plan.size)
-        terms = _of_terms(problem, scores, begin)
-        return dense.add(carry, positive_scores, weights, terms, log_weights)
+        return dense.add(carry, _block_scores(problem, positive_scores, scores, begin))
 
     carry = _walk(problem, plan, one_block, dense.start(positive_scores))
     return dense.finish(carry, positive_scores, weights, problem.shard)
