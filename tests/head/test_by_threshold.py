@@ -1,0 +1,131 @@
+"""`by_threshold` against loops over points and slots, where equal scores share the last places."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+from head_reference import rank_weights, row_of_term
+from small_problem import K, S, own_slots, positive_scores, problem_of, slot_scores, small_case
+
+from snm.head.by_threshold import by_threshold, every_score, mines_by_threshold
+from snm.topk.search import MASKED
+
+ALL = dict(exclude="all", positives="all")
+CASES = {
+    "bowl": dict(**ALL),
+    "bowl, own left out, bias": dict(bias=True),
+    "bowl of all labels": dict(sampled=K - 1, mined=9, **ALL),
+    "powl, own left out": dict(loss="powl", phi="squared_hinge"),
+    "softmax": dict(loss="softmax", bias=True, **ALL),
+    "softmax, seen left out": dict(loss="softmax", seen=True, **ALL),
+    "softmax, own left out": dict(loss="softmax"),
+}
+
+
+def shares(row, count):
+    """How much of each score is mined: those that tie for the last places share them."""
+    real = np.isfinite(row)
+    if real.sum() <= count:
+        return real.astype(float)
+    last = np.sort(row[real])[-count]
+    above, equal = row > last, row == last
+    return above + equal * (count - above.sum()) / equal.sum()
+
+
+PHI = {
+    "hinge": (lambda u: max(1 - u, 0), lambda u: -1.0 if u < 1 else 0.0),
+    "squared_hinge": (lambda u: max(1 - u, 0) ** 2, lambda u: -2 * max(1 - u, 0)),
+}
+
+
+def by_hand(case):
+    """The loss, and its gradient by the terms' positives and by every slot of every point."""
+    spec = case.spec
+    scores, positive, of_row = slot_scores(case), positive_scores(case), row_of_term(case)
+    if spec.exclude == "positive":
+        for t, slot in enumerate(own_slots(case)):
+            scores[of_row[t], slot] = -np.inf
+    log_weights = np.zeros(scores.shape[1])
+    if case.sample is not None and case.sample.log_weights is not None:
+        log_weights = np.asarray(case.sample.log_weights, np.float64)
+    loss, of_positive, of_scores = 0.0, np.zeros(len(positive)), np.zeros(scores.shape)
+    for t, weight in enumerate(np.asarray(case.terms.values, np.float64)):
+        i, chosen = of_row[t], shares(scores[of_row[t]], spec.mined)
+        places = np.flatnonzero(chosen)
+        if spec.loss == "softmax":
+            odds = {j: chosen[j] * np.exp(scores[i, j] + log_weights[j] - positive[t])
+                    for j in places}  # fmt: skip
+            total = 1 + sum(odds.values())
+            loss += weight * np.log(total)
+            of_positive[t] -= weight * (total - 1) / total
+            for j in places:
+                of_scores[i, j] += weight * odds[j] / total
+            continue
+        phi, slope = PHI[spec.phi]
+        each = rank_weights(spec)[0]
+        if spec.loss == "bowl":
+            loss += weight * phi(positive[t])
+            of_positive[t] += weight * slope(positive[t])
+        for j in places:
+            pairwise = spec.loss == "powl"
+            margin = (positive[t] if pairwise else 0) - scores[i, j]
+            loss += weight * each * chosen[j] * phi(margin)
+            of_positive[t] += weight * each * chosen[j] * slope(margin) * pairwise
+            of_scores[i, j] -= weight * each * chosen[j] * slope(margin)
+    return loss, of_positive, of_scores, scores
+
+
+def compare(case):
+    problem = problem_of(case)
+    positive = np.asarray(positive_scores(case), np.float32)
+    loss, of_positive, of_scores, scores = by_hand(case)
+    got = jax.jit(lambda positive: by_threshold(case.spec, problem, positive))(positive)
+    np.testing.assert_allclose(got.loss, loss, rtol=1e-5)
+    np.testing.assert_allclose(got.of_positive, of_positive, atol=1e-6)
+    slots = scores.shape[1]
+    np.testing.assert_allclose(got.of_scores[:, :slots], of_scores, atol=1e-6)
+    np.testing.assert_array_equal(got.of_scores[:, slots:], 0)
+    np.testing.assert_array_equal(got.of_scores[:, :slots][~np.isfinite(scores)], 0)
+    assert got.of_mined.shape[1] == got.slots.shape[1] == 0
+    ties = [np.isin(shares(row, case.spec.mined), (0, 1)).all() for row in scores]
+    assert not all(ties)  # somewhere equal scores share the last places
+
+
+def off_the_kink(case):
+    """No margin is 1, where any slope between the two of the hinge would be right."""
+    return case._replace(queries=case.queries * 0.75)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_loss_and_gradient(name):
+    compare(off_the_kink(small_case(**CASES[name])))
+
+
+def test_the_logarithms_of_weights_enter_the_softmax():
+    case = small_case(loss="softmax", **ALL)
+    log_weights = np.linspace(-1, 1, S, dtype=np.float32)
+    compare(case._replace(sample=case.sample._replace(log_weights=log_weights)))
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_every_score_is_the_product_or_masked(bias):
+    case = small_case(bias=bias, **ALL)
+    got, expected = np.asarray(every_score(problem_of(case))), slot_scores(case)
+    assert (~np.isfinite(expected)).any()
+    np.testing.assert_array_equal(
+        got[:, : expected.shape[1]], np.where(np.isfinite(expected), expected, np.float32(MASKED))
+    )
+    np.testing.assert_array_equal(got[:, expected.shape[1] :], np.float32(MASKED))
+
+
+def test_which_steps_take_it():
+    case = small_case(num_labels=400, sampled=300, mined=40, loss="softmax", **ALL)
+    problem = problem_of(case)
+    assert mines_by_threshold(case.spec, problem)
+    few = dataclasses.replace(case.spec, mined=3)
+    assert not mines_by_threshold(few, problem)
+    ranks = dataclasses.replace(case.spec, loss="powl", vartheta="power-law")
+    assert not mines_by_threshold(ranks, problem)
+    several = dataclasses.replace(case.spec, exclude="positive")
+    assert not mines_by_threshold(several, problem_of(case._replace(spec=several)))

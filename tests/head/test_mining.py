@@ -1,0 +1,78 @@
+"""`mine` against a stable sort of all scores of the sample."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+from small_problem import N, S, problem_of, slot_scores, small_case
+
+from snm.head.mining import mine
+from snm.topk.search import MASKED
+
+
+def mined(case):
+    problem = problem_of(case)
+    best = jax.jit(lambda: mine(case.spec, problem))()
+    return np.asarray(best.scores), np.asarray(best.slots)
+
+
+CASES = {
+    "own left out later": dict(bias=True),
+    "known left out": dict(exclude="all", positives="all", vartheta="power-law"),
+    "seen left out": dict(exclude="all", positives="all", seen=True, vartheta="power-law"),
+    "of all labels": dict(sampled=29, exclude="all", positives="all", vartheta="power-law"),
+    "as many as there are": dict(mined=S - 1, sampled=S - 1, vartheta="power-law", exclude="all"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_best_in_falling_order(name):
+    """Of equal scores the slot that comes first, as a stable sort has it."""
+    case = small_case(loss="powl", **CASES[name])
+    scores, slots = mined(case)
+    every = slot_scores(case)
+    count = case.spec.mined + (case.spec.exclude == "positive")
+    assert scores.shape == slots.shape == (N, count)
+    order = np.argsort(-every, axis=1, kind="stable")[:, :count]
+    expected = np.take_along_axis(every, order, axis=1)
+    real = np.isfinite(expected)
+    assert real.any(axis=1).all() and len(np.unique(expected[real])) < real.sum() / 2
+    np.testing.assert_array_equal(scores > MASKED / 2, real)
+    np.testing.assert_array_equal(scores[real], expected[real])
+    np.testing.assert_array_equal(slots[real], order[real])
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_without_order_they_are_the_same_scores(bias):
+    case = small_case(exclude="all", positives="all", bias=bias)
+    assert not case.spec.head_loss.needs_order
+    scores, slots = mined(case)
+    every = slot_scores(case)
+    for row, found, where in zip(every, scores, slots, strict=True):
+        np.testing.assert_array_equal(np.sort(found)[::-1], np.sort(row)[::-1][: len(found)])
+        assert len(set(where.tolist())) == len(where)
+        np.testing.assert_array_equal(row[where], found)
+
+
+def test_of_many_the_own_is_never_mined():
+    """From 64 on a point with one term leaves its own slot out before the search."""
+    case = small_case(num_labels=120, sampled=100, mined=64)
+    problem = problem_of(case)
+    scores, slots = mined(case)
+    assert scores.shape == (N, 64)
+    every = slot_scores(case)
+    every[np.arange(N), np.asarray(problem.excluded)] = -np.inf
+    np.testing.assert_array_equal(
+        -np.sort(-scores, axis=1), -np.sort(-every, axis=1, kind="stable")[:, :64]
+    )
+    assert not (slots == np.asarray(problem.excluded)[:, None]).any()
+
+
+def test_a_loss_of_all_alike_mines_nothing():
+    case = small_case(mined=S - 1)
+    assert case.spec.head_loss.dense_only
+    scores, slots = mined(case)
+    assert scores.shape == slots.shape == (N, 0)
+    some = dataclasses.replace(case.spec, mined=S - 2)
+    assert not some.head_loss.dense_only
