@@ -116,20 +116,20 @@ def by_blocks(
 
 
 def _walk_length(problem: Problem) -> int:
-    """Slots that this shard walks: its own rows where all labels are negatives."""
+    """Number of slots that this shard walks: its own rows if all labels are negatives."""
     return problem.table.rows.shape[0] if problem.ids is None else problem.num_slots
 
 
 def _walk(
     problem: Problem, plan: BlockPlan, one_block: Callable[[Any, jax.Array], Any], carry: Any
 ) -> Any:
-    """Block after block of all slots, or of those that this shard holds."""
+    """Calls `one_block` for each block of all slots, or of those that this shard holds."""
     shard = problem.shard
     if shard.axis_name is None or problem.ids is None:
         starts = jnp.arange(plan.num_blocks, dtype=jnp.int32) * plan.size
         return lax.scan(lambda c, start: (one_block(c, start), None), carry, starts)[0]
-    # The slots of a shard stand next to each other, and their number is known only now. All parts
-    # of the batch walk the same blocks, so that they can add up the rows' gradients.
+    # The slots of a shard are contiguous; their number is known at run time only. All data parts
+    # walk the same blocks, so that they can sum the gradients of the rows.
     first, end = problem.own_slots()
     blocks = (end - first + plan.size - 1) // plan.size
     return lax.fori_loop(0, blocks, lambda i, c: one_block(c, first + i * plan.size), carry)
@@ -248,7 +248,7 @@ def _every_row(slots: jax.Array) -> jax.Array:
 def _scatter(
     matrix: jax.Array, rows: jax.Array, columns: jax.Array, values: jax.Array
 ) -> jax.Array:
-    """Adds values to entries of a matrix; those outside its columns fall away."""
+    """Adds values to entries of a matrix; entries outside its columns are dropped."""
     columns = jnp.where(columns < 0, matrix.shape[1], columns)
     return matrix.at[rows, columns].add(values, mode="drop")
 
@@ -268,7 +268,7 @@ def _write_block(
     learning_rate: jax.Array | float,
     ok: jax.Array,
 ) -> RowTable:
-    """Steps a block's rows, each of which stands in it once, unless a step is not finite."""
+    """Updates the rows of a block, which are distinct, except those whose gradient is not finite."""
     accumulator = table.accumulator
     old = None if accumulator is None else accumulator.at[place].get(mode="fill", fill_value=0)
     new, total = step_rows(
