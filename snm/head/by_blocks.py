@@ -268,7 +268,7 @@ def _write_block(
     learning_rate: jax.Array | float,
     ok: jax.Array,
 ) -> RowTable:
-    """Updates the rows of a block, which are distinct, except those whose gradient is not finite."""
+    """Updates the distinct rows of a block, except those whose gradient is not finite."""
     accumulator = table.accumulator
     old = None if accumulator is None else accumulator.at[place].get(mode="fill", fill_value=0)
     new, total = step_rows(

@@ -100,7 +100,7 @@ class ScoreGradients(NamedTuple):
 
 
 class Result(NamedTuple):
-    """Parameters after the step, gradient of the scaled queries, loss, and whether all is finite."""
+    """Parameters after the step, gradient of the scaled queries, loss, whether all is finite."""
 
     table: RowTable
     bias: jax.Array | None
