@@ -1,1 +1,5 @@
-"""Training points as padded batches, streamed from the host or kept on the device."""
+"""Training points as padded batches, streamed from the host or kept on the device.
+
+Public names: `source.Source` and `source.Batch`; `build.source_of` (for a run) and
+`build.make_source` (for matrices); `epoch_order.Order`; `csr_blocks.block_of`.
+"""

@@ -1,1 +1,5 @@
-"""The command line: one table of verbs."""
+"""The command line.
+
+`table.VERBS` lists the verbs, `main.main` runs one. Each verb is a dataclass in a file of its own:
+here, or in the `cli.py` of its package.
+"""

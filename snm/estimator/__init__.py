@@ -1,1 +1,4 @@
-"""`SNMClassifier`, an estimator in the manner of scikit-learn."""
+"""`SNMClassifier`, an estimator in the manner of scikit-learn.
+
+Public name: `classifier.SNMClassifier`.
+"""

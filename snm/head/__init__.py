@@ -1,1 +1,6 @@
-"""The classification head: Algorithm 1 of Reddi et al. (2019), from scores to row updates."""
+"""The classification head: Algorithm 1 of Reddi et al. (2019), from scores to row updates.
+
+Public names: `spec.HeadSpec`, `state.Head`, `state.init_head`, `head.update_head`, all of which
+`snm` exports. A step goes through the modules in this order: `problem` (what is compared with
+what), `mining`, `gradients` (mining and loss), then `by_pairs` or `by_blocks` (row updates).
+"""

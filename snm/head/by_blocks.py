@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from snm.head.problem import Problem, Result, ScoreGradients, positive_block
-from snm.losses.sampled.protocol import DenseForm
+from snm.losses.sampled.protocol import BlockScores, DenseForm
 from snm.tables.bag import embedding_bag
 from snm.tables.optimizers import step_rows
 from snm.tables.rounding import rounded_rows
@@ -74,9 +74,8 @@ def by_blocks(
             gradient = of_scores
         if dense is not None:
             scores = _masked_scores(problem, rows, place, begin, bias)
-            value, gradient = _dense_gradient(
-                problem, dense, positive_scores, scores, begin, context
-            )
+            block = _block_scores(problem, positive_scores, scores, begin)
+            value, gradient = _dense_gradient(problem, dense, context, block)
             loss = loss + value
         gradient = _scatter(gradient, _every_row(gradients.slots), gradients.slots - begin,
                             gradients.of_mined)  # fmt: skip
@@ -117,20 +116,20 @@ def by_blocks(
 
 
 def _walk_length(problem: Problem) -> int:
-    """Slots that this shard walks: its own rows where all labels are negatives."""
+    """Number of slots that this shard walks: its own rows if all labels are negatives."""
     return problem.table.rows.shape[0] if problem.ids is None else problem.num_slots
 
 
 def _walk(
     problem: Problem, plan: BlockPlan, one_block: Callable[[Any, jax.Array], Any], carry: Any
 ) -> Any:
-    """Block after block of all slots, or of those that this shard holds."""
+    """Calls `one_block` for each block of all slots, or of those that this shard holds."""
     shard = problem.shard
     if shard.axis_name is None or problem.ids is None:
         starts = jnp.arange(plan.num_blocks, dtype=jnp.int32) * plan.size
         return lax.scan(lambda c, start: (one_block(c, start), None), carry, starts)[0]
-    # The slots of a shard stand next to each other, and their number is known only now. All parts
-    # of the batch walk the same blocks, so that they can add up the rows' gradients.
+    # The slots of a shard are contiguous; their number is known at run time only. All data parts
+    # walk the same blocks, so that they can sum the gradients of the rows.
     first, end = problem.own_slots()
     blocks = (end - first + plan.size - 1) // plan.size
     return lax.fori_loop(0, blocks, lambda i, c: one_block(c, first + i * plan.size), carry)
@@ -173,25 +172,26 @@ def _of_terms(problem: Problem, scores: jax.Array, begin: jax.Array) -> jax.Arra
     return scores
 
 
-def _dense_gradient(
-    problem: Problem,
-    dense: DenseForm,
-    positive_scores: jax.Array,
-    scores: jax.Array,
-    begin: jax.Array,
-    context: Any,
-) -> tuple[jax.Array, jax.Array]:
-    """Loss and gradient [n, size] of a block of scores that all have one weight."""
-    value, gradient = dense.block(
-        context,
+def _block_scores(
+    problem: Problem, positive_scores: jax.Array, scores: jax.Array, begin: jax.Array
+) -> BlockScores:
+    """A block of scores [n, size] as the terms of the loss see it."""
+    return BlockScores(
         positive_scores,
         problem.terms.values,
         _of_terms(problem, scores, begin),
         _log_weights(problem, begin, scores.shape[1]),
     )
+
+
+def _dense_gradient(
+    problem: Problem, dense: DenseForm, context: Any, block: BlockScores
+) -> tuple[jax.Array, jax.Array]:
+    """Loss and gradient [n, size] of a block of scores that all have one weight."""
+    value, gradient = dense.block(context, block)
     if not problem.one_term_a_row:
         gradient = jax.ops.segment_sum(
-            gradient, problem.term_rows, scores.shape[0], indices_are_sorted=True
+            gradient, problem.term_rows, problem.queries.shape[0], indices_are_sorted=True
         )
     return value, gradient
 
@@ -221,9 +221,7 @@ def _first_walk(
     def one_block(carry: jax.Array, start: jax.Array) -> jax.Array:
         rows, place, begin = _read(problem, problem.table.rows, start, plan.size)
         scores = _masked_scores(problem, rows, place, begin, problem.bias)
-        log_weights = _log_weights(problem, begin, plan.size)
-        terms = _of_terms(problem, scores, begin)
-        return dense.add(carry, positive_scores, weights, terms, log_weights)
+        return dense.add(carry, _block_scores(problem, positive_scores, scores, begin))
 
     carry = _walk(problem, plan, one_block, dense.start(positive_scores))
     return dense.finish(carry, positive_scores, weights, problem.shard)
@@ -250,7 +248,7 @@ def _every_row(slots: jax.Array) -> jax.Array:
 def _scatter(
     matrix: jax.Array, rows: jax.Array, columns: jax.Array, values: jax.Array
 ) -> jax.Array:
-    """Adds values to entries of a matrix; those outside its columns fall away."""
+    """Adds values to entries of a matrix; entries outside its columns are dropped."""
     columns = jnp.where(columns < 0, matrix.shape[1], columns)
     return matrix.at[rows, columns].add(values, mode="drop")
 
@@ -270,7 +268,7 @@ def _write_block(
     learning_rate: jax.Array | float,
     ok: jax.Array,
 ) -> RowTable:
-    """Steps a block's rows, each of which stands in it once, unless a step is not finite."""
+    """Updates the distinct rows of a block, except those whose gradient is not finite."""
     accumulator = table.accumulator
     old = None if accumulator is None else accumulator.at[place].get(mode="fill", fill_value=0)
     new, total = step_rows(

@@ -58,7 +58,7 @@ def by_pairs(
     # leave the loss finite, where all of its pairs weigh 0, and still spoil rows by 0 * NaN.
     ok = jnp.isfinite(loss) & jnp.all(jnp.isfinite(of_queries))
     ok = shard.all(ok & jnp.all(jnp.isfinite(problem.queries)))
-    # A row is stepped by all points that name it, wherever they are.
+    # A row is updated by all points that name it, on whatever device they are.
     queries = shard.gather(problem.queries)
     blocks = [shard.gather_block(block) for block in blocks]
     touched = None
@@ -82,12 +82,14 @@ def by_pairs(
 
 
 def _beside(left: SparseRows, right: SparseRows) -> SparseRows:
-    """The entries of two blocks row by row, each with one number of entries for all rows."""
+    """Concatenates two blocks row by row; in each, all rows have the same number of entries."""
     n = left.starts.shape[0] - 1
 
-    def joined(a: jax.Array, b: jax.Array) -> jax.Array:
+    def concatenated(a: jax.Array, b: jax.Array) -> jax.Array:
         return jnp.concatenate([a.reshape(n, -1), b.reshape(n, -1)], axis=1).reshape(-1)
 
     return SparseRows(
-        joined(left.ids, right.ids), joined(left.values, right.values), left.starts + right.starts
+        concatenated(left.ids, right.ids),
+        concatenated(left.values, right.values),
+        left.starts + right.starts,
     )

@@ -7,11 +7,11 @@ rows updated come out:
     head, step = update_head(spec, head, queries, terms, sample, learning_rate=50.0)
     grads, = pull_back(step.query_gradient)
 
-One function walks through Algorithm 1 of Reddi et al. (2019) in the order in which it happens:
-score the positives, mine the sampled labels, take the loss, send its gradient back.
+`update_head` follows Algorithm 1 of Reddi et al. (2019): score the positives, mine the sampled
+labels, compute the loss, and update the rows with its gradient.
 
-Everything is written for one shard of the label rows. `axis_name` names the mesh axis that the
-labels are cut over; with None (one device) the collectives fall away.
+All functions work on one shard of the class table. `axis_name` is the mesh axis over which the
+table is sharded; with None (one device) there are no collectives.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ def update_head(
     scaled = queries * scale
     problem = make_problem(spec, head, scaled, terms, sample, known, seen, shard, noise)
 
-    # Score the positives by gathered rows; mine the sample in blocks, and differentiate the loss.
+    # Score the positives by their gathered rows. Mine the sample, and differentiate the loss.
     positive_scores = term_scores(problem)
     gradients = score_gradients(spec, problem, positive_scores, key)
-    # Update: pair by pair where few are mined, by matrix products where many are.
+    # Update rows: pair by pair if few are mined, otherwise by matrix products.
     dense = spec.head_loss.dense
     if dense is None and gradients.of_scores is None and few_pairs(spec.mined, problem.num_slots):
         result = by_pairs(problem, gradients, learning_rate)

@@ -1,4 +1,4 @@
-"""The best labels of a sample for each point: of each shard by itself, then of all together."""
+"""Mining: the highest scoring sampled labels of each point, per shard and then merged."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ from snm.topk.search import best_scores
 
 __all__ = ["mine"]
 
-_MANY = 64  # from here on, ordering the mined takes longer than finding them
+_MANY = 64  # mined; to order as many takes longer than to find them (timed on CPUs)
 
 
 def mine(spec: HeadSpec, problem: Problem) -> Best:
-    """The k' best of the sample for each point; one more where a term then leaves one out.
+    """The k' highest scoring sampled labels of each point.
 
-    They come in falling order only where the loss asks for it.
+    One more is mined where a term then leaves out a slot of its own. Scores are in descending order
+    if the loss asks for it, otherwise in any.
     """
     n = problem.queries.shape[0]
     if spec.head_loss.dense_only:
         return Best(jnp.zeros((n, 0)), jnp.zeros((n, 0), jnp.int32))
     excluded = problem.excluded
     if excluded is not None and problem.one_term_a_row and spec.mined >= _MANY:
-        # What the point's only term leaves out is not mined at all, and no order is needed.
+        # The point has one term: mask the slot that it leaves out, and no order is needed.
         own = Masked(jnp.arange(n, dtype=jnp.int32), excluded)
         problem, excluded = dataclasses.replace(problem, masked=own), None
     ordered = excluded is not None or spec.head_loss.needs_order
@@ -39,9 +40,9 @@ def mine(spec: HeadSpec, problem: Problem) -> Best:
 
 
 def _best(problem: Problem, count: int, ordered: bool) -> Best:
-    """The `count` best of the sample for each point, the same on every shard.
+    """The top `count` sampled labels of each point, the same on every shard.
 
-    Shards agree by exchanging their own best: shards x count scores and slots a point.
+    Each shard searches its own rows; then shards exchange count scores and slots a point.
     """
     shard = problem.shard
     masked = problem.masked
@@ -76,10 +77,10 @@ def _best(problem: Problem, count: int, ordered: bool) -> Best:
 
 
 def _best_of_own(problem: Problem, count: int, best_of: Callable[..., Best]) -> Best:
-    """The best of the sampled labels that this shard holds, which stand next to each other.
+    """The top sampled labels that this shard holds, whose slots are contiguous.
 
-    A uniform sample puts no more than eight standard deviations above the mean into a shard; a
-    sample that does is searched whole.
+    The search is over a fixed number of slots: the mean of a uniform sample and eight standard
+    deviations. If the shard has more, it searches the whole sample.
     """
     ids, shard, size = problem.ids, problem.shard, problem.num_slots
     assert ids is not None

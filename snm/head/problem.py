@@ -1,4 +1,4 @@
-"""One step of the head as arrays: a batch, its sample, who is compared with whom, the outcome."""
+"""The inputs of one step of the head (batch, sample, exclusions), and its results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Problem", "Result", "ScoreGradients", "make_problem", "positive_bloc
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """A batch, its sample, and who is compared with whom.
+    """A batch, its sample, and the slots that each term or point leaves out.
 
     Attributes:
       table: class rows of this shard.
@@ -29,9 +29,9 @@ class Problem:
       queries: float32 [n, dim], already times the score multiplier.
       terms: positives as an [n, K] block; values are the weights of the terms in the loss.
       term_rows: int32 [T], the row of each term.
-      one_term_a_row: static; then term t belongs to row t.
+      one_term_a_row: static; if True, term t belongs to row t.
       term_slots: int32 [T], the slot of each term's positive, or -1.
-      ids: int32 [S], the label of each slot, ascending; None where slot j is label j.
+      ids: int32 [S], the label of each slot, ascending; None if slot j is label j.
       num_slots: S.
       log_weights: float32 [S] or None, added to the negatives of a softmax.
       excluded: int32 [T] or None, the slot that each term leaves out.
@@ -39,7 +39,7 @@ class Problem:
       shard: which label rows are here.
       row_optimizer: a name of `snm.tables.optimizers.ROW_OPTIMIZERS`.
       compute_dtype: type of the factors of matrix products.
-      noise: what the rounding of a narrow table follows from; see `snm.tables.rounding`.
+      noise: uint32 scalar, the seed of stochastic rounding; see `snm.tables.rounding`.
     """
 
     table: RowTable
@@ -60,14 +60,14 @@ class Problem:
     noise: jax.Array | None = None
 
     def own_slots(self) -> tuple[jax.Array, jax.Array]:
-        """The first slot whose label this shard holds, and the end of them: they stand together."""
+        """The range [first, end) of slots whose labels this shard holds."""
         first = jnp.asarray(self.shard.first_row)
         ends = jnp.stack([first, first + self.table.rows.shape[0]])
         start, end = jnp.searchsorted(self.ids, ends)  # type: ignore[arg-type]
         return start, end
 
     def local(self, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Rows of this shard's table that hold `labels` (0 where none), and whether one does."""
+        """Rows of `labels` in this shard's table (0 if it has none), and whether it has one."""
         return self.shard.local(labels, self.table.rows.shape[0])
 
 
@@ -79,8 +79,8 @@ class ScoreGradients(NamedTuple):
       of_positive: float32 [T].
       of_mined: float32 [n, m]; 0 for masked ones.
       slots: int32 [n, m], which slot each mined score belongs to.
-      of_scores: float32 [n, size], the gradient of all slots in one block, where it comes as a
-        matrix (m is 0 then); else None.
+      of_scores: float32 [n, size], the gradient of all slots, if the loss gives it as a matrix; m
+        is 0 then. Otherwise None.
     """
 
     loss: jax.Array
@@ -93,14 +93,14 @@ class ScoreGradients(NamedTuple):
     def of_all_slots(
         cls, loss: jax.Array, of_positive: jax.Array, of_scores: jax.Array
     ) -> ScoreGradients:
-        """A gradient that is a matrix from the start."""
+        """The gradient of all slots as a matrix."""
         n = of_scores.shape[0]
         none = jnp.zeros((n, 0)), jnp.zeros((n, 0), jnp.int32)
         return cls(loss, of_positive, *none, of_scores)
 
 
 class Result(NamedTuple):
-    """The step's outcome: parameters after it, gradient of the (scaled) queries, loss, and ok."""
+    """Parameters after the step, gradient of the scaled queries, loss, whether all is finite."""
 
     table: RowTable
     bias: jax.Array | None
@@ -120,7 +120,7 @@ def make_problem(
     shard: Shard,
     noise: jax.Array | None,
 ) -> Problem:
-    """The problem of one step: names the slots that each term, or each point, leaves out."""
+    """Finds the slots that each term, or each point, leaves out."""
     if spec.samples_all:
         sample, ids, log_weights = None, None, None
         num_slots, term_slots = spec.num_labels, terms.ids
@@ -175,7 +175,7 @@ def _slots_left_out(
     n = known.starts.shape[0] - 1
     rows, slots = [], []
     hits = jnp.zeros(n, jnp.int32)
-    # Entries of `known` may have no weight; those of `seen` count whatever theirs is.
+    # An entry of `known` with value 0 is padding; the values of `seen` mean nothing.
     for block, real in ((known, known.values != 0), (seen, True)):
         if block is None:
             continue
@@ -203,6 +203,6 @@ def term_scores(problem: Problem) -> jax.Array:
 
 
 def positive_block(problem: Problem, values: jax.Array) -> SparseRows:
-    """The terms' positives as a block of this shard's rows; the values of others' become 0."""
+    """The terms' positives as a block of this shard's rows; entries of other shards get value 0."""
     place, here = problem.local(problem.terms.ids)
     return SparseRows(place, jnp.where(here, values, 0), problem.terms.starts)

@@ -36,12 +36,12 @@ class Head:
 
 
 class HeadStep(NamedTuple):
-    """What a step tells.
+    """The result of a step, besides the new parameters.
 
     Attributes:
       loss: float32 scalar, the weighted sum over the terms, before the update.
       query_gradient: float32 [n, dim], the gradient of the loss with respect to the queries.
-      ok: bool scalar; False where something was not finite, and no row was written.
+      ok: bool scalar; if False, a value was not finite and no row was written.
     """
 
     loss: jax.Array

@@ -1,1 +1,15 @@
-"""Losses of scores: surrogates, ordered weighted losses, softmax, listwise, rank weights."""
+"""Losses of scores: surrogates, ordered weighted losses, softmax, listwise, rank weights.
+
+Public names, by module:
+
+- `ordered`: `powl`, `bowl` and their sampled forms; `crammer_singer`, `top_k_loss`, ...
+- `softmax`: `softmax`, `sampled_softmax`, `decoupled_softmax`.
+- `listwise`: `listnet`, `listmle`, `rankcosine`, `smoothed_dcg`, `ranksvm`.
+- `surrogates`: `SURROGATES`, the functions phi by name.
+- `rank_weights`: `top`, `power_law`, `epsilon_tail`, `RankWeights`; `theta`: the weights of the
+  full loss that a sampled one estimates.
+- `sampled`: the same losses as objects that the head trains, in the table `LOSSES`.
+- `reductions`: masking, ranking and reducing, shared by all.
+
+Nothing is re-exported here: `softmax` and `listwise` are modules.
+"""

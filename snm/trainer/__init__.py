@@ -1,1 +1,5 @@
-"""Training and evaluation of a run, from data to result."""
+"""Training and evaluation of a run, from data to result.
+
+Public names: `training.train`, `training.training`, `evaluate.evaluate`, all of which `snm`
+exports; `prepare.prepare`; `loop.run_steps`.
+"""

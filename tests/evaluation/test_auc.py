@@ -1,4 +1,4 @@
-"""The AUC of points over all labels, against the definition on a whole matrix of scores."""
+"""Compares the AUC with its definition on the whole matrix of scores."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ K, POINTS = 53, 7
 
 @pytest.fixture(scope="module")
 def predictor(tmp_path_factory):
-    """A model whose labels 40 .. 52 have the rows and biases of 0 .. 12, so that they tie."""
+    """A model whose labels 40 .. 52 have the rows and biases of 0 .. 12, so that scores tie."""
     import dataclasses
 
     import jax.numpy as jnp
@@ -60,7 +60,7 @@ def score(predictor, points, **options):
 
 
 @pytest.mark.parametrize("block", [4096, 16], ids=["one block", "blocks, the last overlapping"])
-def test_it_is_the_mean_of_the_areas_of_points(predictor, block, monkeypatch):
+def test_auc_is_the_mean_over_points(predictor, block, monkeypatch):
     from snm.model.predictor import _compiled_order
 
     monkeypatch.setattr(pair_counts, "_BLOCK", block)
@@ -98,7 +98,7 @@ def test_filtered_pairs_are_neither_relevant_nor_irrelevant(predictor):
     assert found["without_repeats"]["AUC"] == pytest.approx(100 * np.mean(fresh), rel=1e-12)
 
 
-def test_counts_of_batches_add_up_to_the_last_bit():
+def test_counts_of_batches_sum_exactly():
     labels = sparse.csr_matrix(np.array([[1, 0, 1, 0], [0, 0, 0, 1], [1, 1, 1, 1], [0, 0, 0, 0]]))
     twice, none = np.array([4, 1, 3, 0, 0, 0, 0]), np.zeros(4, np.int64)
     whole = Areas().update(twice, labels, none)
@@ -110,7 +110,7 @@ def test_counts_of_batches_add_up_to_the_last_bit():
 
 
 @pytest.mark.slow
-def test_a_run_tells_it_where_asked(tmp_path):
+def test_a_run_reports_auc_if_requested(tmp_path):
     import dataclasses
 
     data = tiny.dataset(tmp_path / "tiny")

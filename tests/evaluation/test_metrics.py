@@ -1,4 +1,4 @@
-"""Metrics against plain Python on random cases, and against arithmetic done by hand."""
+"""Compares metrics with plain Python on random cases, and with hand arithmetic."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def csr(rows: list[list[int]], num_labels: int) -> sp.csr_array:
 
 
 def brute_force(answers, truth, num_labels, ks, propensity, groups, num_groups):
-    """One point, one rank, one label at a time, from the definitions."""
+    """Computes the metrics from their definitions, one point, rank and label at a time."""
     used = [(a, t) for a, t in zip(answers, truth, strict=True) if t]
     out = {"points": len(used), "points_without_labels": len(truth) - len(used)}
     by_group = {}
@@ -82,7 +82,7 @@ def cases(draw):
 
 @settings(max_examples=150, deadline=None)
 @given(cases(), st.integers(0, 6))
-def test_equals_brute_force_and_batches_change_nothing(case, cut):
+def test_equals_brute_force_for_any_batches(case, cut):
     num_labels, truth, answers, frequency = case
     ks, propensity = (1, 3, 5), propensities(frequency, 40)
     groups = frequency_groups(frequency, 3)
@@ -106,7 +106,7 @@ def test_equals_brute_force_and_batches_change_nothing(case, cut):
 
 def test_arithmetic_by_hand():
     # Point 0 has labels 0, 1: answers hit, miss, hit. Point 1 has label 2: miss, hit, none.
-    # Point 2 has no labels and does not count.
+    # Point 2 has no labels and is ignored.
     labels = csr([[0, 1], [2], []], 4)
     ids = np.array([[0, 3, 1], [1, 2, -1], [0, 1, 2]])
     propensity = np.array([0.5, 0.25, 1.0, 1.0])
@@ -134,10 +134,10 @@ def test_arithmetic_by_hand():
     )
 
 
-def test_perfect_answers_score_100():
+def test_perfect_predictions_score_100():
     labels = csr([[0, 1, 2], [3], [1, 4, 5, 6, 7, 2]], 8)
     ids = np.array([[2, 1, 0, 3, 4], [3, 0, 1, 2, 4], [7, 6, 5, 4, 2]])
-    propensity = np.linspace(1.0, 0.3, 8)  # so point 2's five best are those named
+    propensity = np.linspace(1.0, 0.3, 8)  # so the five labels of point 2 are its best
     result = Metrics.start(8, propensity=propensity).update(ids, labels).result()
     for name in ("P@1", "nDCG@1", "nDCG@3", "nDCG@5", "PSP@5", "PSnDCG@1", "PSnDCG@5"):
         assert result[name] == pytest.approx(100.0, rel=1e-12), name
@@ -201,12 +201,12 @@ def test_zeros_and_repeated_entries_are_not_labels():
         ([[0, 1], [0, 1]], "found"),
     ],
 )
-def test_wrong_answers_are_refused(ids, message):
+def test_invalid_predictions_are_refused(ids, message):
     with pytest.raises(ValueError, match=message):
         Metrics.start(3, ks=(1, 2)).update(np.array(ids), csr([[0]], 3))
 
 
-def test_wrong_settings_are_refused():
+def test_invalid_settings_are_refused():
     with pytest.raises(ValueError, match="ks"):
         Metrics.start(3, ks=(0, 1))
     with pytest.raises(ValueError, match="propensity"):
@@ -236,7 +236,7 @@ def test_filter_equals_brute_force(case, first_row, data):
     assert ids.shape == (len(truth), k) and labels.shape == (len(truth), num_labels)
 
 
-def test_filter_refuses_what_does_not_fit():
+def test_filter_refuses_wrong_shapes_and_labels():
     labels, pairs = csr([[0]], 2), np.array([[0, 0], [0, 1], [5, 1]])
     assert most_filtered(pairs) == 2
     assert most_filtered(np.zeros((0, 2), int)) == 0

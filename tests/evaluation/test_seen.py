@@ -1,4 +1,4 @@
-"""Labels that a point has seen, being among its features: when they are dropped, and everywhere."""
+"""Tests `--seen`: labels that are features of the point itself can be dropped from predictions."""
 
 import dataclasses
 import json
@@ -29,7 +29,7 @@ CONFIG = dataclasses.replace(tiny.CONFIG, mined=5, epochs=4, learning_rate=5.0)
 
 
 def visits(*, again=False):
-    """Points that have been to some of 40 places next to each other; labels are others there."""
+    """Points whose features are some of 40 neighbouring items, and whose labels are others."""
     rng = np.random.default_rng(0)
 
     def part(count):
@@ -53,7 +53,7 @@ def trained(tmp_path_factory):
 
 
 def unmasked(predictor):
-    """The same model, answering with whatever scores best."""
+    """The same model without dropping seen labels."""
     return dataclasses.replace(
         predictor, model=dataclasses.replace(predictor.model, drop_seen=False)
     )
@@ -66,7 +66,7 @@ def all_scores(predictor, features):
     return whole
 
 
-def test_auto_drops_what_no_point_has_though_chance_would_make_it():
+def test_auto_drops_seen_labels_if_none_occurs_but_chance_expects_some():
     data = visits()
     been, next_ = (x.toarray() != 0 for x in (data.train.features, data.train.labels))
     together, expected = seen_labels(data)
@@ -81,12 +81,12 @@ def test_auto_drops_what_no_point_has_though_chance_would_make_it():
     assert resolve(preset("default"), once).seen == "keep"
     told = dataclasses.replace(preset("default"), seen="drop")
     assert resolve(told, once).seen == "drop"
-    # Of 10 points chance makes too few to tell.
+    # With 10 points, chance expects too few pairs to decide.
     few = dataclasses.replace(data, train=data.train.take(np.arange(10)))
     assert seen_labels(few)[0] == 0 and resolve(preset("default"), few).seen == "keep"
 
 
-def test_it_asks_for_as_many_features_as_labels():
+def test_drop_requires_as_many_features_as_labels():
     data = snm.generate(points=60, test_points=0, features=30, labels=20, seed=0)
     assert resolve(preset("default"), data).seen == "keep"
     with pytest.raises(InputError, match="--seen: found drop, with 30 features and 20 labels"):
@@ -98,7 +98,7 @@ def test_it_asks_for_as_many_features_as_labels():
 
 
 @pytest.mark.parametrize("block", [4096, 16], ids=["one block", "three, the last overlapping"])
-def test_answers_are_the_best_of_the_others(trained, monkeypatch, block):
+def test_predictions_are_the_top_of_the_unseen_labels(trained, monkeypatch, block):
     monkeypatch.setattr(scoring, "_CPU_BLOCK", block)
     compiled_top.cache_clear()
     predictor, test = snm.load(trained), visits().test
@@ -117,8 +117,8 @@ def test_answers_are_the_best_of_the_others(trained, monkeypatch, block):
 
 
 @pytest.mark.parametrize("block", [4096, 16], ids=["one block", "three, the last overlapping"])
-def test_the_area_counts_them_below_all_others(trained, monkeypatch, block):
-    """Also where one is relevant after all: it then ties with the rest of them."""
+def test_auc_ranks_seen_labels_below_all_others(trained, monkeypatch, block):
+    """Also a relevant seen label, which ties with the other seen ones."""
     monkeypatch.setattr(pair_counts, "_BLOCK", block)
     _compiled_order.cache_clear()
     predictor, test = snm.load(trained), visits().test
@@ -134,7 +134,7 @@ def test_the_area_counts_them_below_all_others(trained, monkeypatch, block):
 
 
 @pytest.mark.parametrize("library", ["faiss", "hnswlib"])
-def test_an_index_is_asked_for_more_and_drops_them(trained, tmp_path, library):
+def test_an_index_drops_seen_labels_too(trained, tmp_path, library):
     predictor, test = snm.load(trained), visits().test
     name = build_index(predictor, library, Settings(16, 200, ITEMS), tmp_path)
     if library == "faiss":
@@ -174,7 +174,7 @@ def test_training_gains_and_the_command_line_writes_what_is_left(trained, tmp_pa
 @pytest.mark.slow
 @pytest.mark.parametrize("mesh", ["data=2,label=2", "label=4"])
 def test_a_mesh_computes_what_one_device_does(mesh, tmp_path):
-    """The seen are left out of the negatives by the device that has the point."""
+    """The device that holds a point drops its seen labels from the negatives."""
     one, many = (
         [
             event.loss

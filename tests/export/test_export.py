@@ -1,4 +1,4 @@
-"""Exports hold the model: scores made of them by NumPy alone, and indexes against exact search."""
+"""Recomputes scores from exported arrays with NumPy, and compares indexes with exact search."""
 
 import dataclasses
 import json
@@ -25,7 +25,7 @@ from snm.model.predictor import Predictor
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """Two members, names, a bias, a tower: everything that a score may be made of."""
+    """A run with two members, names, a bias and a tower: every term that a score can have."""
     place = tmp_path_factory.mktemp("export")
     tiny.write(place / "data", names=True)
     config = dataclasses.replace(tiny.CONFIG, members=2)
@@ -34,7 +34,7 @@ def run(tmp_path_factory):
 
 
 def scores_by_numpy(arrays, manifest, features):
-    """As the manifest says, in float64."""
+    """Computes scores by the formula of the manifest, in float64."""
     x = features.toarray().astype(np.float64)
     x = np.where(x < 1, x, 1 + np.log(np.maximum(x, 1))) * arrays["idf"]
     x /= np.linalg.norm(x, axis=1, keepdims=True)
@@ -140,12 +140,12 @@ def open_raw(predictor, library, file, effort):
 
 
 def index_recall(index, predictor, features, exact):
-    """Of the best label alone, at the effort that was set: more answers need more effort."""
+    """The recall of the top label at the set search effort; a larger k would raise the effort."""
     labels, _ = index.predict(features, 1)
     return np.mean(labels[:, 0] == exact[:, 0])
 
 
-def test_refusals(run, tmp_path, capsys, monkeypatch):
+def test_invalid_options(run, tmp_path, capsys, monkeypatch):
     out = tmp_path / "index"
     assert "no config.toml" in refused(capsys, "export", tmp_path, "--to", "faiss", "--output", out)
     for flag in ("--links=1", "--build-effort=0", "--search-effort=0"):

@@ -1,6 +1,6 @@
-"""Several processes on one machine: they train one model together, stop together, and end together.
+"""Trains with several processes on one machine: same results, common stop, common errors.
 
-The processes are real, and meet over loopback; all such tests are slow.
+The processes are real and connect over the loopback interface; all such tests are slow.
 """
 
 import dataclasses
@@ -56,7 +56,7 @@ def free_port():
 
 
 def start(data, run, *flags, processes=2, devices=1, launcher=None, program=("-m", "snm")):
-    """The processes of a run; `launcher` gives what one would put into their environments."""
+    """Starts the processes of a run; `launcher` returns additions to their environment."""
     port = free_port()
     found = []
     for number in range(processes):
@@ -86,7 +86,7 @@ def start(data, run, *flags, processes=2, devices=1, launcher=None, program=("-m
 
 
 def ended(processes, within=400):
-    """Statuses and last words of processes; those that hang are killed, and told of."""
+    """The exit statuses and outputs of processes; fails if one hangs, after killing it."""
     last = time.monotonic() + within
     found = []
     try:
@@ -152,7 +152,7 @@ def test_two_processes_train_evaluate_and_checkpoint_together(data, tmp_path):
         ("data=2,label=2", 2, dict(data_on="device", sampled="all", mined="all")),
     ],
 )
-def test_so_do_they_on_other_meshes(mesh, devices, changes, data, tmp_path):
+def test_two_processes_on_other_meshes(mesh, devices, changes, data, tmp_path):
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in changes.items()
              if value is not True]  # fmt: skip
     flags += [f"--{name}" for name, value in changes.items() if value is True]
@@ -161,7 +161,7 @@ def test_so_do_they_on_other_meshes(mesh, devices, changes, data, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_checkpoint_goes_on_with_another_number_of_processes(data, tmp_path):
+def test_a_run_continues_with_another_number_of_processes(data, tmp_path):
     """One process, then two, then four, then one again."""
     run = tmp_path / "run"
     alone(data, run, epochs=1, mesh="label=8")
@@ -173,7 +173,7 @@ def test_a_checkpoint_goes_on_with_another_number_of_processes(data, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mesh", ["label=2", "data=2"])
-def test_a_process_starts_from_another_run(mesh, data, tmp_path):
+def test_warm_start_with_several_processes(mesh, data, tmp_path):
     alone(data, tmp_path / "old")
     start_from = f"--warm-start={tmp_path / 'old'}"
     found = together(data, tmp_path / "two", f"--mesh={mesh}", start_from)
@@ -187,7 +187,7 @@ def test_a_process_starts_from_another_run(mesh, data, tmp_path):
 @pytest.mark.parametrize("resident", [False, True])
 @pytest.mark.parametrize("sampler", ["uniform", "frequency", "in-batch"])
 def test_a_process_makes_its_own_parts_of_the_same_batches(sampler, resident, data, monkeypatch):
-    """Whatever data parts it has: from their points alone, and those are few."""
+    """For any choice of data parts: from the points of these parts only."""
     if resident and sampler == "in-batch":
         pytest.skip("in-batch candidates come from the host")
     dataset = snm.load_data(data)
@@ -254,7 +254,7 @@ def test_a_batch_from_the_device_is_that_from_the_host(positives, data):
             np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
-def test_what_is_laid_out_is_what_was_made(data):
+def test_sharded_arrays_equal_the_originals(data):
     dataset = snm.load_data(data)
     config = resolve(tiny.CONFIG, dataset)
     mesh = make_mesh("data=2,label=4", tiny.LABELS, 16)
@@ -331,8 +331,8 @@ def readers(folder, processes):
 
 
 @pytest.mark.slow
-def test_each_process_reads_its_share(tmp_path):
-    """Whoever makes half of each batch holds half of the points, and has read half of the cache."""
+def test_each_process_reads_only_its_part(tmp_path):
+    """With half of each batch to make, a process holds half of the points and of the cache."""
     points = 36_000
     data = snm.generate(points=points, test_points=300, features=3000, labels=500, seed=4,
                         nonzeros_per_point=120)  # fmt: skip
@@ -368,7 +368,7 @@ def test_each_process_reads_its_share(tmp_path):
 
 
 def wait_for(run, step, processes):
-    """Until a checkpoint of that step or a later one is there."""
+    """Waits for a checkpoint of that step or a later one."""
     checkpoints = RunFolder(run).checkpoints(2)
     last = time.monotonic() + 300
     while (checkpoints.latest() or 0) < step:
@@ -379,7 +379,7 @@ def wait_for(run, step, processes):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dead", [0, 1])
-def test_a_dead_process_ends_the_other_and_the_run_goes_on(dead, data, tmp_path):
+def test_a_dead_process_ends_the_others_and_the_run_can_continue(dead, data, tmp_path):
     run = tmp_path / "run"
     processes = start(data, run, "--mesh=data=2", "--epochs=4000")
     wait_for(run, 8, processes)
@@ -402,7 +402,7 @@ def test_a_dead_process_ends_the_other_and_the_run_goes_on(dead, data, tmp_path)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("asked", [0, 1])
-def test_one_that_is_asked_to_stop_stops_all(asked, data, tmp_path):
+def test_a_stop_request_to_one_process_stops_all(asked, data, tmp_path):
     run = tmp_path / "run"
     processes = start(data, run, "--mesh=data=2", "--epochs=4000")
     wait_for(run, 8, processes)
@@ -435,7 +435,7 @@ def test_a_folder_in_use_ends_all(data, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_damaged_checkpoint_is_passed_over_by_all(data, tmp_path):
+def test_all_processes_skip_a_damaged_checkpoint(data, tmp_path):
     run = tmp_path / "run"
     together(data, run, "--mesh=label=2", "--epochs=2")
     checkpoints = RunFolder(run).checkpoints(2)
@@ -484,7 +484,7 @@ def undisturbed(data, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_all_go_on_while_a_checkpoint_is_written(data, undisturbed, tmp_path):
+def test_training_continues_while_a_checkpoint_is_written(data, undisturbed, tmp_path):
     run = tmp_path / "run"
     together(data, run, *ASIDE, program=("-c", SLOW))
     events = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
@@ -520,7 +520,7 @@ def test_a_process_killed_while_a_checkpoint_is_written(dead, data, undisturbed,
 
 
 @pytest.mark.slow
-def test_one_that_cannot_write_its_part_ends_all_with_one_line(data, tmp_path):
+def test_a_failed_write_of_one_process_ends_all_with_one_line(data, tmp_path):
     run = tmp_path / "run"
     processes = start(data, run, "--mesh=label=2", "--epochs=4000")
     wait_for(run, 8, processes)
@@ -539,8 +539,8 @@ def test_one_that_cannot_write_its_part_ends_all_with_one_line(data, tmp_path):
     assert told(run, field="step")[-1] == 4 * epochs
 
 
-def test_what_one_process_says_all_hear_one_question_later(tmp_path, monkeypatch):
-    """With one process, whose word is that of all."""
+def test_the_status_of_a_write_arrives_one_exchange_later(tmp_path, monkeypatch):
+    """With one process, whose status is the minimum."""
     gate = threading.Event()
     checkpoints = Checkpoints(tmp_path / "checkpoints")
     begin = Checkpoints.begin
@@ -559,22 +559,22 @@ def test_what_one_process_says_all_hear_one_question_later(tmp_path, monkeypatch
         writer.wait()
         assert writer.written() == [1]
         assert checkpoints.latest() == 1
-        # An old answer is no answer to a new question.
+        # The result of the last write does not count for the next one.
         gate.clear()
         writer.save(2, state, {}, None)
         assert [writer.written() for _ in range(3)] == [[], [], []]
         gate.set()
 
 
-def test_another_process_is_believed(tmp_path, monkeypatch):
+def test_an_error_of_another_process_is_raised_here(tmp_path, monkeypatch):
     gate = threading.Event()
     monkeypatch.setattr(Checkpoints, "begin", lambda self, *args: lambda: gate.wait(60))
     writer = TogetherWriter(Checkpoints(tmp_path / "checkpoints"), aside=True)
     writer.save(7, {}, {}, None)
-    monkeypatch.setattr(Agreed, "__call__", lambda self, mine: 0)  # the first of the reasons
+    monkeypatch.setattr(Agreed, "__call__", lambda self, mine: 0)  # the first of REASONS
     with pytest.raises(SavingError, match=r"7: no space left on device; .*there is none before"):
         writer.wait()
-    writer.close()  # which does not wait for what will never end
+    writer.close()  # does not wait for the stuck thread
     assert not gate.is_set()
     gate.set()
 
@@ -583,7 +583,7 @@ def test_another_process_is_believed(tmp_path, monkeypatch):
 
 
 def open_mpi(number, processes):
-    """What mpirun tells: JAX takes address and port from the first."""
+    """The environment of mpirun, whose first variable gives JAX the address and port."""
     return {
         "OMPI_MCA_orte_hnp_uri": f"{free_port() * 4096}.0;tcp://127.0.0.1:1234",
         "OMPI_COMM_WORLD_SIZE": str(processes),
@@ -605,7 +605,7 @@ def slurm(number, processes):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", [open_mpi, slurm])
-def test_launchers_are_heard(launcher, data, tmp_path):
+def test_launchers_are_detected(launcher, data, tmp_path):
     given = [launcher(number, 2) for number in range(2)]
     for one in given:  # one job, so one address
         one.update({key: given[0][key] for key in one if "uri" in key})
@@ -613,7 +613,7 @@ def test_launchers_are_heard(launcher, data, tmp_path):
     assert_same(found, alone(data, tmp_path / "one"))
 
 
-def test_a_batch_script_is_no_step_and_one_task_is_alone():
+def test_a_batch_script_or_a_single_task_is_one_process():
     assert launched(slurm(0, 2)) and launched(open_mpi(1, 2))
     assert launched({"TPU_WORKER_HOSTNAMES": "a,b"})
     assert not launched({**slurm(0, 1), **open_mpi(0, 1)})
@@ -637,14 +637,14 @@ WHOLE = dict(coordinator="host:1234", num_processes=4, process_id=3)
         (dict(timeout=0), "--peer-timeout"),
     ],
 )
-def test_meetings_that_cannot_be_are_refused(changes, said):
+def test_inconsistent_options_are_refused(changes, said):
     with pytest.raises(InputError) as error:
         Meeting(**{**WHOLE, **changes}).check(launched=False)
     assert str(error.value).startswith(said)
 
 
 @given(st.text(max_size=12))
-def test_an_address_is_taken_or_refused(text):
+def test_addresses_are_accepted_or_refused(text):
     try:
         Meeting(**{**WHOLE, "coordinator": text}).check(launched=False)
     except InputError:
@@ -654,7 +654,7 @@ def test_an_address_is_taken_or_refused(text):
 
 
 @pytest.mark.slow
-def test_a_mesh_that_the_processes_cannot_share_is_refused_by_all(data, tmp_path):
+def test_a_mesh_that_the_processes_do_not_divide_is_refused_by_all(data, tmp_path):
     for mesh in ("--mesh=data=1", "--mesh=label=3"):
         for status, said in ended(start(data, tmp_path / "run", mesh), within=120):
             assert status == 2

@@ -192,12 +192,12 @@ def _listmle(loss: ListLoss, lists: Lists) -> jax.Array:
     order = jnp.lexsort((-lax.stop_gradient(positive), rows))
     logs, rows, weights = positive[order], rows[order], lists.weights[order]
 
-    def joined(later: tuple, earlier: tuple) -> tuple:
+    def combine(later: tuple, earlier: tuple) -> tuple:
         """Sums of exponentials from a place to the end of its list, or of what is known of it."""
         (row, value), (other, sooner) = later, earlier
         return other, jnp.where(row == other, jnp.logaddexp(value, sooner), sooner)
 
-    _, following = lax.associative_scan(joined, (rows, logs), reverse=True)
+    _, following = lax.associative_scan(combine, (rows, logs), reverse=True)
     rivals = jnp.where(lists.where, negative, _LOW)
     rivals = jnp.max(rivals, axis=1, initial=_LOW, keepdims=True)
     rivals = lax.stop_gradient(jnp.where(rivals > _LOW / 2, rivals, 0))

@@ -14,6 +14,7 @@ from snm.losses.ordered import sampled_bowl, sampled_powl
 from snm.losses.rank_weights import RankWeights, subsample
 from snm.losses.reductions import weighed
 from snm.losses.sampled.protocol import (
+    BlockScores,
     DenseForm,
     Draw,
     HeadLoss,
@@ -137,35 +138,24 @@ class _Dense:
     def start(self, positive: jax.Array) -> jax.Array:
         return jnp.zeros_like(positive)
 
-    def add(
-        self,
-        carry: jax.Array,
-        positive: jax.Array,
-        weights: jax.Array,
-        scores: jax.Array,
-        log_weights: jax.Array | None,
-    ) -> jax.Array:
-        """The gradient of the positives' scores, block by block."""
-        return carry + jax.grad(
-            lambda positive: jnp.sum(weights * jnp.sum(self._values(positive, scores), axis=1))
-        )(positive)
+    def add(self, carry: jax.Array, block: BlockScores) -> jax.Array:
+        """Adds the gradient of the positives' scores."""
+
+        def loss_of(positive: jax.Array) -> jax.Array:
+            return jnp.sum(block.weights * jnp.sum(self._values(positive, block.scores), axis=1))
+
+        return carry + jax.grad(loss_of)(block.positive)
 
     def finish(
         self, carry: jax.Array, positive: jax.Array, weights: jax.Array, shards: LabelShards
     ) -> tuple[jax.Array, jax.Array, None]:
         return jnp.float32(0), shards.sum(carry), None
 
-    def block(
-        self,
-        context: None,
-        positive: jax.Array,
-        weights: jax.Array,
-        scores: jax.Array,
-        log_weights: jax.Array | None,
-    ) -> tuple[jax.Array, jax.Array]:
-        return jax.value_and_grad(
-            lambda negative: jnp.sum(weights[:, None] * self._values(positive, negative))
-        )(scores)
+    def block(self, context: None, block: BlockScores) -> tuple[jax.Array, jax.Array]:
+        def loss_of(negative: jax.Array) -> jax.Array:
+            return jnp.sum(block.weights[:, None] * self._values(block.positive, negative))
+
+        return jax.value_and_grad(loss_of)(block.scores)
 
     def bound(self, highest: jax.Array) -> jax.Array | None:
         return None if self.loss.pairwise else self.weight * self.loss.phi(-highest)

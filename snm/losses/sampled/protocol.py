@@ -16,7 +16,15 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 
-__all__ = ["DenseForm", "Draw", "HeadLoss", "LabelShards", "TermScores", "ThresholdForm"]
+__all__ = [
+    "BlockScores",
+    "DenseForm",
+    "Draw",
+    "HeadLoss",
+    "LabelShards",
+    "TermScores",
+    "ThresholdForm",
+]
 
 
 class TermScores(NamedTuple):
@@ -38,6 +46,22 @@ class TermScores(NamedTuple):
     negative: jax.Array
     where: jax.Array
     log_weights: jax.Array | None = None
+
+
+class BlockScores(NamedTuple):
+    """The scores of a block of sampled labels for all terms of a batch.
+
+    Attributes:
+      positive: float32 [T], as in `TermScores`.
+      weights: float32 [T], likewise.
+      scores: float32 [T, size]; masked where a label is no negative of the term.
+      log_weights: float32 [size] or None, of the block's labels.
+    """
+
+    positive: jax.Array
+    weights: jax.Array
+    scores: jax.Array
+    log_weights: jax.Array | None
 
 
 Draw = Callable[[Callable[[jax.Array, tuple[int, ...]], jax.Array]], jax.Array]
@@ -69,29 +93,15 @@ class DenseForm(Protocol):
     def start(self, positive: jax.Array) -> jax.Array:
         """The carry [T] of the first walk."""
 
-    def add(
-        self,
-        carry: jax.Array,
-        positive: jax.Array,
-        weights: jax.Array,
-        scores: jax.Array,
-        log_weights: jax.Array | None,
-    ) -> jax.Array:
-        """The carry after a block: `scores` float32 [T, size], `log_weights` [size] or None."""
+    def add(self, carry: jax.Array, block: BlockScores) -> jax.Array:
+        """The carry after a block."""
 
     def finish(
         self, carry: jax.Array, positive: jax.Array, weights: jax.Array, shards: LabelShards
     ) -> tuple[jax.Array, jax.Array, Any]:
         """Loss so far (scalar), gradient [T] of the positives' scores, what `block` needs of it."""
 
-    def block(
-        self,
-        context: Any,
-        positive: jax.Array,
-        weights: jax.Array,
-        scores: jax.Array,
-        log_weights: jax.Array | None,
-    ) -> tuple[jax.Array, jax.Array]:
+    def block(self, context: Any, block: BlockScores) -> tuple[jax.Array, jax.Array]:
         """Loss (scalar) and gradient [T, size] of a block of scores."""
 
     def bound(self, highest: jax.Array) -> jax.Array | None:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from snm.losses.reductions import MASKED, weighed
 from snm.losses.sampled.protocol import (
+    BlockScores,
     DenseForm,
     Draw,
     HeadLoss,
@@ -42,6 +43,10 @@ class Softmax(HeadLoss):
     def takes_exponentials(self, transformation: str) -> bool:
         """It does."""
         return True
+
+    def learning_rate(self, transformation: str) -> float:
+        """20, chosen on held-out points of `citeulike-t-14k`."""
+        return 20.0
 
     @property
     def dense_only(self) -> bool:
@@ -76,15 +81,9 @@ class _Dense:
     def start(self, positive: jax.Array) -> jax.Array:
         return jnp.full(positive.shape, MASKED)
 
-    def add(
-        self,
-        carry: jax.Array,
-        positive: jax.Array,
-        weights: jax.Array,
-        scores: jax.Array,
-        log_weights: jax.Array | None,
-    ) -> jax.Array:
-        return jnp.logaddexp(carry, jax.nn.logsumexp(_logits(scores, log_weights), axis=1))
+    def add(self, carry: jax.Array, block: BlockScores) -> jax.Array:
+        logits = _logits(block.scores, block.log_weights)
+        return jnp.logaddexp(carry, jax.nn.logsumexp(logits, axis=1))
 
     def finish(
         self, carry: jax.Array, positive: jax.Array, weights: jax.Array, shards: LabelShards
@@ -95,16 +94,9 @@ class _Dense:
         loss = jnp.sum(weights * (log_partition - positive))
         return loss, weights * jnp.expm1(positive - log_partition), log_partition
 
-    def block(
-        self,
-        context: jax.Array,
-        positive: jax.Array,
-        weights: jax.Array,
-        scores: jax.Array,
-        log_weights: jax.Array | None,
-    ) -> tuple[jax.Array, jax.Array]:
-        logits = _logits(scores, log_weights) - context[:, None]
-        return jnp.float32(0), weights[:, None] * jnp.exp(logits)
+    def block(self, context: jax.Array, block: BlockScores) -> tuple[jax.Array, jax.Array]:
+        logits = _logits(block.scores, block.log_weights) - context[:, None]
+        return jnp.float32(0), block.weights[:, None] * jnp.exp(logits)
 
     def bound(self, highest: jax.Array) -> None:
         return None
