@@ -1,7 +1,6 @@
 """Strictness for the whole suite: what jax lets pass silently fails here."""
 
 import fcntl
-import gc
 import os
 import shutil
 from collections.abc import Iterator
@@ -30,8 +29,6 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_enable_checks", True)
 # Before the first use of a device: the head's shards need several, one CPU can play eight.
 jax.config.update("jax_num_cpu_devices", 8)
-# Tracing makes many objects and few cycles: looking for cycles at each 700th took a tenth of it.
-gc.set_threshold(50_000)
 
 
 @pytest.fixture(scope="session")
