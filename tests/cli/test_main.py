@@ -310,6 +310,7 @@ def test_a_device_that_never_answers_does_not_hold_up_the_version(monkeypatch):
     monkeypatch.setattr(about, "_START", 0.2)
     monkeypatch.setattr(about, "_LOOK", "import time; time.sleep(60)")
     assert about.version_lines()[-1] == "devices: jax did not answer within 0.2 s"
+    monkeypatch.setattr(about, "_START", 60)
     monkeypatch.setattr(about, "_LOOK", "import os; os.abort()")
     assert "jax cannot start: exit status -6" in about.version_lines()[-1]
 
