@@ -24,6 +24,7 @@ __all__ = ["MASKED", "best_scores"]
 
 _CPU_BLOCK = 4096  # 512 x 4096 float32 scores are 8 MB; above 32 MB, page faults cost more time
 _ACCELERATOR_SCORES = 1 << 26  # scores of a block: 256 MB of float32
+_FOLDS_PER_SCORE = 8  # folds of a block for each score to keep; with fewer, folds cost time on CPUs
 
 
 def best_scores(
@@ -120,7 +121,7 @@ def _search_blocks(
 
     starts = jnp.arange(plan.num_blocks, dtype=jnp.int32) * plan.size
     none = Best(jnp.full((n, count), MASKED), jnp.zeros((n, count), jnp.int32))
-    if count * 4 <= plan.size // WIDTH:
+    if count * _FOLDS_PER_SCORE <= plan.size // WIDTH:
         folds = _Folds(none.scores, jnp.full((n, count, WIDTH), MASKED), none.slots)
         return _scan_blocks(merge_block_folds, folds, starts)[0].unfolded()
 
