@@ -76,6 +76,10 @@ class Bowl(HeadLoss):
 
     def value(self, scores: TermScores, draw: Draw | None = None) -> jax.Array:
         """The weighted sum of the terms' losses."""
+        if self.dense_only:  # the dense form has all negatives
+            positive = scores.positive
+            values = jnp.zeros_like(positive) if self.pairwise else self.phi(positive)
+            return jnp.sum(weighed(scores.weights, values))
         vartheta = self.ranks.mined[: scores.negative.shape[1]]
         values = (sampled_powl if self.pairwise else sampled_bowl)(
             scores.positive,
