@@ -134,7 +134,9 @@ def make_problem(
     if spec.exclude == "positive":
         if spec.head_loss.per_list and spec.positives == "all":
             raise ValueError("lists of all positives need exclude='all': no label is both")
-        excluded = terms.ids if sample is None else excluded_slots(sample, terms.ids, slots=term_slots)
+        excluded = (
+            terms.ids if sample is None else excluded_slots(sample, terms.ids, slots=term_slots)
+        )
     else:
         if known is None:
             raise ValueError("update_head needs `known` labels for exclude='all'")
