@@ -303,7 +303,9 @@ def test_steps_of_several_samples_and_k(tmp_path, monkeypatch):
     assert found == [(20, 4), (20, 16), (20, "all"), (rest, 4), (rest, 16), (rest, "all")]
 
 
-@pytest.mark.parametrize("part", ["sample", "step", pytest.param("epoch", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "part", ["sample", *(pytest.param(part, marks=pytest.mark.slow) for part in ("step", "epoch"))]
+)
 def test_what_runs_on_a_gpu_runs_here(part):
     """Runs the branches for GPUs: data on the device, many steps per dispatch, bfloat16 factors."""
     machine = Machine(TINY.batch, TINY.dim, jnp.bfloat16)

@@ -157,7 +157,8 @@ def test_data_without_test_points(tmp_path, capsys):
 # -- the probe -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("exclude", [pytest.param("positive", marks=pytest.mark.slow), "all"])
+@pytest.mark.slow
+@pytest.mark.parametrize("exclude", ["positive", "all"])
 def test_the_probe_equals_a_brute_force(folder, tmp_path, exclude):
     dataset = snm.load_data(folder / "tiny")
     settings = dataclasses.replace(tiny.CONFIG, exclude=exclude, sampled="all", score_scale=2.0)

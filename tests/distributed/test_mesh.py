@@ -72,7 +72,6 @@ CASES = {
 MESHES = ("data=2", "label=2", "data=2,label=4", "label=8")
 MORE = ("data=8", "data=4,label=2")
 OF_FEATURES = ("decoupled softmax", "adagrad", "two members")  # what concerns their rows
-EVERYDAY = {("decoupled softmax", "data=4,label=2")}
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +90,7 @@ def on_one(tmp_path_factory):
 @pytest.mark.parametrize(
     ("case", "mesh"),
     [
-        pytest.param(case, mesh, marks=[] if (case, mesh) in EVERYDAY else pytest.mark.slow)
+        pytest.param(case, mesh, marks=pytest.mark.slow)
         for case in CASES
         for mesh in (MESHES + MORE if case in OF_FEATURES else MESHES)
     ],
@@ -118,7 +117,7 @@ def test_resident_points_are_sharded(mesh, on_one, tmp_path):
 @pytest.mark.parametrize(
     ("first", "then"),
     [
-        ("", "label=8"),
+        pytest.param("", "label=8", marks=pytest.mark.slow),
         pytest.param("label=8", "data=2", marks=pytest.mark.slow),
         pytest.param("data=2,label=4", "", marks=pytest.mark.slow),
         pytest.param("data=8", "data=2,label=4", marks=pytest.mark.slow),
@@ -279,7 +278,7 @@ def compiled_step(mesh, num_labels=200_000, features=100_000, **changes):
 @pytest.mark.parametrize(
     ("text", "changes"),
     [
-        ("data=4,label=2", {}),
+        pytest.param("data=4,label=2", {}, marks=pytest.mark.slow),
         pytest.param("data=2,label=2", {}, marks=pytest.mark.slow),
         pytest.param("data=8", {}, marks=pytest.mark.slow),
         pytest.param("data=2,label=2", dict(loss="bowl", mined=4096), marks=pytest.mark.slow),
@@ -314,7 +313,12 @@ def exchanged(text):
 
 
 @pytest.mark.parametrize(
-    ("mesh", "drop"), [("data=3,label=2", False), ("label=2", False), ("data=3,label=2", True)]
+    ("mesh", "drop"),
+    [
+        ("data=3,label=2", False),
+        pytest.param("label=2", False, marks=pytest.mark.slow),
+        pytest.param("data=3,label=2", True, marks=pytest.mark.slow),
+    ],
 )
 def test_predictions_are_those_of_one_device(mesh, drop):
     """Also if shards do not divide a block, and the last block is short."""

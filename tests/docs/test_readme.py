@@ -19,7 +19,9 @@ def test_the_pages_have_examples() -> None:
     assert [name for name, _ in BLOCKS] == ["README.md", *["python.md"] * 3]
 
 
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize(
+    "number", [0, *(pytest.param(number, marks=pytest.mark.slow) for number in (1, 2, 3))]
+)
 def test_python_of_the_pages_runs(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,6 +56,7 @@ def test_a_fit_is_a_run_without_its_folder(fitted, data, tiny_run):
     assert len(fitted.loss_curve_) == 6  # 12 steps, two a dispatch
 
 
+@pytest.mark.slow
 def test_members_are_those_of_a_run(data, tmp_path):
     config = dataclasses.replace(tiny.CONFIG, members=2, epochs=1)
     snm.train(data, config, tmp_path / "run")
@@ -208,6 +209,7 @@ def test_texts_through_a_pipeline():
     assert sorted(answer) == ["sea", "tools"]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")
 def test_grid_search(data):
     X, Y = data.train.features, data.train.labels

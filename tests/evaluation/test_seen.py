@@ -154,6 +154,7 @@ def test_an_index_drops_seen_labels_too(trained, tmp_path, library):
     assert measure(searched, test.features)["recall"][5] == 1
 
 
+@pytest.mark.slow
 def test_training_gains_and_the_command_line_writes_what_is_left(trained, tmp_path, capsys):
     data = visits()
     kept = snm.train(data, dataclasses.replace(CONFIG, seen="keep"), tmp_path / "kept")

@@ -185,7 +185,7 @@ def test_step_is_the_dense_step(name):
     "options",
     [
         dict(loss="powl", phi="logistic"),
-        dict(loss="powl", vartheta="power-law"),
+        pytest.param(dict(loss="powl", vartheta="power-law"), marks=pytest.mark.slow),
         dict(loss="softmax", positives="all", exclude="all", bias=True),
     ],
     ids=["own left out", "ordered", "known left out"],
@@ -361,7 +361,7 @@ def test_bfloat16_is_close(name):
         "powl epsilon-tail, all terms",
         pytest.param("softmax all sampled, logQ", marks=pytest.mark.slow),
         pytest.param("bowl squared all labels, all known left out", marks=pytest.mark.slow),
-        "listmle of the whole sample",
+        pytest.param("listmle of the whole sample", marks=pytest.mark.slow),
         "softmax pairs, seen left out",
         pytest.param("rankcosine of all labels, linear", marks=pytest.mark.slow),
     ],

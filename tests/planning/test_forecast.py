@@ -90,11 +90,11 @@ def test_tables_and_optimiser_by_hand(folder):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mesh", "of_features", "of_labels"),
-    [("data=2,label=4", 8, 5), pytest.param("data=8", 4, 20, marks=pytest.mark.slow),
-     pytest.param("data=4,label=2", 8, 10, marks=pytest.mark.slow)],
-)  # fmt: skip
+    [("data=2,label=4", 8, 5), ("data=8", 4, 20), ("data=4,label=2", 8, 10)],
+)
 def test_a_mesh_divides_tables_and_batches(mesh, of_features, of_labels, folder, planned):
     """30 features over the longer axis, 20 labels over `label`, the dense layer in each."""
     dataset = snm.load_data(folder)

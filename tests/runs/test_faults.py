@@ -202,6 +202,7 @@ def until(run, epochs, process):
         assert process.poll() is None, process.stderr.read()
 
 
+@pytest.mark.slow
 def test_sigterm_on_the_command_line(folder, tmp_path):
     """Ends with status 75 and a checkpoint; the same command continues from it."""
     run = tmp_path / "run"

@@ -97,7 +97,7 @@ class LogUniform:
         return sample_of_draws(np.minimum(drawn, self.num_labels - 1), self.num_labels, self.log_q)
 
 
-@pytest.mark.parametrize("resident", [False, True])
+@pytest.mark.parametrize("resident", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_new_sampler_is_one_entry_of_the_table(resident, data, monkeypatch):
     """No other file has to know it: its samples reach the compiled steps, which train."""
     monkeypatch.setitem(SAMPLERS, "log-uniform", LogUniform)

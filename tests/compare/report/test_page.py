@@ -196,7 +196,10 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [name if name == "full" else pytest.param(name, marks=pytest.mark.slow) for name in CASES],
+)
 def test_the_page_is_valid_and_self_contained(name):
     found = CASES[name]()
     text = page(found)
@@ -221,6 +224,7 @@ def test_the_page_is_valid_and_self_contained(name):
             assert attrs["tabindex"] == "0"
 
 
+@pytest.mark.slow
 def test_the_page_is_the_same_each_time_and_leaves_matplotlib_alone():
     import matplotlib
 
