@@ -220,14 +220,14 @@ def _step(model: Any, source: Any, shape: Any, mesh: Any) -> Any:
     from snm.model.train_step import train_step
 
     axes = {} if mesh is None else {**table_axes(mesh), "data_axis": DATA}
-    problem_of = head._problem
+    make_problem = head.make_problem
 
     def run(state: Any, stack: Any) -> Any:
         recorded = []
 
         # Runs the unchanged step and records the scoring problem that it builds.
         def record(spec: Any, *args: Any) -> Any:
-            problem = problem_of(spec, *args)
+            problem = make_problem(spec, *args)
             best = mine(spec, problem)
             recorded.append(
                 (best.slots, best.scores, thresholds.every_score(problem) if mesh is None else None)
@@ -235,7 +235,7 @@ def _step(model: Any, source: Any, shape: Any, mesh: Any) -> Any:
             return problem
 
         item = jax.tree.map(lambda leaf: leaf[0], stack)
-        with mock.patch.object(head, "_problem", record):
+        with mock.patch.object(head, "make_problem", record):
             state, metrics = train_step(model, state, source.materialize((), item, shape), **axes)
         return state, metrics.loss, recorded[0]
 
