@@ -31,9 +31,8 @@ check: $(VENV)/.installed-dev
 test: check
 	$(BIN)/pytest -n 2 --dist loadfile
 
-# As users run it: nothing that `make test` leaves out of compiling is left out here.
 test-slow: $(VENV)/.installed-dev
-	XLA_FLAGS= $(BIN)/pytest -n 2 -m slow
+	$(BIN)/pytest -n 2 -m slow
 
 test-all: test test-slow
 
