@@ -33,6 +33,7 @@ test: check
 
 test-slow: $(VENV)/.installed-dev
 	$(BIN)/pytest -n 2 -m slow
+	XLA_FLAGS= $(BIN)/pytest -m bits
 
 test-all: test test-slow
 

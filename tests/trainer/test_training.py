@@ -242,7 +242,7 @@ def test_a_warm_start_takes_member_by_member(data, tmp_path):
 # -- looking on, and a k' that falls -----------------------------------------------------------
 
 
-@pytest.mark.slow  # the bits of two programs, of one step and of two: as they are optimised
+@pytest.mark.bits  # the bits of two programs, of one step and of two: as they are optimised
 def test_a_probe_looks_and_changes_nothing(data, whole, tmp_path):
     seen = []
 
@@ -268,7 +268,11 @@ def test_a_probe_looks_and_changes_nothing(data, whole, tmp_path):
     [
         ("listmle", {}),
         pytest.param("listnet", dict(mined="all"), marks=pytest.mark.slow),
-        pytest.param("listnet", dict(transformation="sigmoid"), marks=pytest.mark.slow),
+        pytest.param(
+            "listnet",
+            dict(transformation="sigmoid", learning_rate=20.0),
+            marks=pytest.mark.slow,
+        ),
         pytest.param("listmle", dict(transformation="linear", bias=False), marks=pytest.mark.slow),
         pytest.param("rankcosine", {}, marks=pytest.mark.slow),
         # Every tenth point has a label here: rows are stepped a hundred times as often as in sets
