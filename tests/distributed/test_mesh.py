@@ -98,7 +98,7 @@ def _pairs():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("case", "mesh"), _pairs())
+@pytest.mark.parametrize(("case", "mesh"), list(_pairs()))
 def test_a_mesh_computes_what_one_device_does(case, mesh, on_one, tmp_path):
     if case == "on the device":
         pytest.skip("draws on the device: compared with itself below")
