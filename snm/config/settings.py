@@ -17,7 +17,6 @@ __all__ = [
     "PRESETS",
     "Config",
     "check_name",
-    "names_of",
     "preset",
     "read_config",
     "write_config",
@@ -34,15 +33,15 @@ _TABLES = {
 """Settings that name an object of a table. The tables import jax, which `--help` must not."""
 
 
-def names_of(setting: str) -> list[str]:
-    """The names that a setting such as `loss` can take."""
+def _table(setting: str) -> dict[str, Any]:
+    """The table of a setting such as `loss`: name -> object."""
     module, table = _TABLES[setting]
-    return list(getattr(importlib.import_module(module), table))
+    return getattr(importlib.import_module(module), table)
 
 
 def check_name(where: str, setting: str, name: str) -> None:
     """Raises `InputError` unless the setting can take the name."""
-    known = names_of(setting)
+    known = _table(setting)
     if name not in known:
         raise InputError(where, repr(name), " or ".join(known))
 
@@ -234,7 +233,7 @@ class Config:
     def _check_loss(self) -> None:
         """Refuses settings that belong to another loss than the chosen one."""
         loss = self.loss
-        kind = importlib.import_module("snm.losses.sampled").LOSSES[loss]
+        kind = _table("loss")[loss]
         if self.transformation != "exponential" and not kind.transforms:
             found = f"{self.transformation} with --loss {loss}"
             raise InputError("--transformation", found, "--loss listnet, listmle or rankcosine")
