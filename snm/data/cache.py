@@ -12,17 +12,16 @@ import json
 import os
 import shutil
 import tempfile
-import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.data.formats.binary import DAMAGE
+from snm.data.formats.binary import DAMAGE, npy_header
 
 __all__ = ["Parts", "read", "write"]
 
@@ -83,12 +82,16 @@ def _load(
     for array, dtype in _ARRAYS.items():
         file = entry / f"{part}.{name}.{array}.npy"
         size, crc = recorded[array]
-        map_mode: Literal["r"] | None = "r" if mapped and size else None
-        with warnings.catch_warnings():
-            # NumPy takes a damaged header for one written by Python 2, and warns.
-            warnings.simplefilter("ignore")
-            values = np.load(file, mmap_mode=map_mode, allow_pickle=False)
-        wrong = values.dtype != dtype or values.shape != (size,)
+        with file.open("rb") as stream:
+            # Compare first: a damaged header may declare gigabytes, which must not be allocated.
+            if npy_header(stream) != ((size,), np.dtype(dtype)):
+                raise ValueError(f"{part}.{name}.{array} has another shape or dtype")
+            values: NDArray[Any]
+            if mapped and size:
+                values = np.memmap(file, dtype, "r", offset=stream.tell(), shape=(size,))
+            else:
+                values = np.fromfile(stream, dtype, size)
+        wrong = values.size != size
         if checks(next(numbers)) and not wrong:
             # Read a mapped array from its file: pages read through the map would stay in memory.
             found = _crc_of_tail(file, values.nbytes) if mapped else _size_and_crc(values)[1]

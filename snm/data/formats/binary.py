@@ -7,6 +7,7 @@ NumPy does.
 
 from __future__ import annotations
 
+import io
 import math
 import tokenize
 import warnings
@@ -23,9 +24,16 @@ from scipy.sparse import csr_matrix
 
 from snm.errors import InputError
 
-__all__ = ["DAMAGE", "iter_npy", "iter_npz", "read_npy", "read_npz"]
+__all__ = ["DAMAGE", "iter_npy", "iter_npz", "npy_header", "read_npy", "read_npz"]
 
 _CHUNK_ROWS = 1 << 16
+_HEADER_BYTES = 10_000  # NumPy's own limit, which it checks only after reading the header
+# .npy version -> bytes of the header's length, parser
+_HEADERS = {
+    (1, 0): (2, np.lib.format.read_array_header_1_0),
+    (2, 0): (4, np.lib.format.read_array_header_2_0),
+    (3, 0): (4, np.lib.format.read_array_header_2_0),
+}
 DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
@@ -42,6 +50,35 @@ DAMAGE = (
     OverflowError,
 )
 """What zipfile, zlib and NumPy raise on files that are damaged or of another format."""
+
+
+def npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Reads the header of a `.npy` file and stops at the first byte of its values.
+
+    A damaged header can declare any size: callers check it before they allocate.
+
+    Args:
+      stream: the file, at its start.
+
+    Returns:
+      The declared shape and dtype.
+
+    Raises:
+      One of `DAMAGE`: this is no header.
+    """
+    version = np.lib.format.read_magic(stream)
+    if version not in _HEADERS:
+        raise ValueError(f".npy version {version[0]}.{version[1]}")
+    width, header = _HEADERS[version]
+    length = stream.read(width)
+    size = int.from_bytes(length, "little")
+    if size > _HEADER_BYTES:
+        raise ValueError(f"a header of {size} bytes")
+    text = io.BytesIO(length + stream.read(size))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # NumPy warns of headers written by Python 2
+        shape, _, dtype = header(text)
+    return shape, dtype
 
 
 class _Member:
@@ -64,15 +101,7 @@ class _Member:
         self._path, self._stream, self._name = path, stream, name
         self.where = f"{path}:{name}"
         try:
-            version = np.lib.format.read_magic(stream)
-            header = (
-                np.lib.format.read_array_header_1_0
-                if version == (1, 0)
-                else np.lib.format.read_array_header_2_0
-            )
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # NumPy warns of headers written by Python 2
-                self.shape, _, self.dtype = header(stream)
+            self.shape, self.dtype = npy_header(stream)
         except DAMAGE as error:
             raise InputError(self.where, f"no array ({error})", "a .npy member") from error
         if self.dtype.kind not in kinds or len(self.shape) > 1:

@@ -432,3 +432,21 @@ def test_folders_that_are_no_checkpoints(tmp_path, step):
     (tmp_path / "checkpoints" / step).mkdir(parents=True, exist_ok=True)
     assert checkpoints.latest() is None and checkpoints.best() is None
     assert checkpoints.newest_whole({}) == (None, None, [])
+
+
+@pytest.mark.parametrize("header", ["shape", "length"])
+def test_a_cache_that_declares_gigabytes(header, tmp_path):
+    """A damaged array header is compared with the manifest before anything is allocated."""
+    tiny.write(tmp_path / "data")
+    load(tmp_path / "data", cache=tmp_path / "cache")
+    (entry,) = (tmp_path / "cache").glob("v1-*")
+    path = entry / "train.features.data.npy"
+    raw = path.read_bytes()
+    if header == "shape":
+        size = raw[raw.index(b"(") + 1 : raw.index(b",)")]
+        wrong = raw.replace(size + b",)", b"2000000000,)", 1)
+    else:  # version 2.0 has four bytes of length where 1.0 has two
+        wrong = raw[:6] + b"\x02\x00" + b"\xff\xff\xff\x7f" + raw[12:]
+    path.write_bytes(wrong)
+    with bounded():
+        assert cache.read(tmp_path / "cache", entry.name.removeprefix("v1-")) is None
