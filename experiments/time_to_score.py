@@ -26,7 +26,7 @@ from rich.table import Table
 
 import snm
 from experiments.arms import scored
-from snm.compare.peer_process import measure
+from snm.compare.peers.process import measure
 from snm.config.resolve import resolve
 from snm.data.dataset import Dataset
 from snm.runs.folder import write_json

@@ -7,8 +7,7 @@ Public names, by module:
 - `jobs`: `run_jobs`, `result_of`, `Job`: training runs as processes that can be resumed.
 - `worker`: `run_task`: one such run, `python -m snm.compare.worker TASK.json`.
 - `probe`: `Probe`: measurements during training (scores, false negatives, gradient variance).
-- `peer_packages`: `PEERS`: the other packages, each behind one function.
-- `peer_process`: `run_peer`, `measure`, `check`: measures one of them in its own process.
+- `peers`: other packages and methods, each behind one function and measured in its own process.
 - `report`: the summary, the tables, the plots and the HTML page.
 - `cli`: the command line.
 

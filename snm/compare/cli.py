@@ -131,7 +131,7 @@ def _run(asked: Compare) -> None:
         if value is not None and value < 1:
             raise InputError(flag, str(value), "1 or more")
     if asked.peers:
-        from snm.compare.peer_process import check
+        from snm.compare.peers.process import check
 
         check(asked.peers)
     base = asked.base().check()
@@ -249,7 +249,7 @@ def _peers(asked: Compare, config: Config, told: _Display) -> list[dict[str, Any
     if not asked.peers:
         return []
     from snm.compare.jobs import Running
-    from snm.compare.peer_process import run_peer
+    from snm.compare.peers.process import run_peer
 
     found = []
     for number, name in enumerate(asked.peers):

@@ -1,4 +1,4 @@
-"""Measures another package on a data set: `python -m snm.compare.peer_process NAME DATA OUT.json`.
+"""Measures another package on a data set: `python -m snm.compare.peers.process NAME DATA OUT.json`.
 
 The package gets the features with snm's weighting and predicts the test points. snm's metrics score
 the predictions. The package has a process of its own, so that the peak memory is its own; jax is
@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from snm.compare.peer_packages import PEERS, Peer
+from snm.compare.peers.table import PEERS
 from snm.data.dataset import Points
 from snm.data.load import load
 from snm.data.weighting import Weighting
@@ -37,11 +37,10 @@ from snm.evaluation.filters import apply_filter, kept_first, most_filtered, pair
 from snm.evaluation.metrics import Metrics, propensities
 from snm.system.memory import peak_memory, resident_memory
 
-__all__ = ["PEERS", "Peer", "check", "main", "measure", "run_peer"]
+__all__ = ["check", "main", "measure", "run_peer"]
 
 KS = (1, 3, 5)
 """A copy of `snm.evaluation.evaluate.KS`, whose module imports jax."""
-_INSTALL = "pip install 'snm[peers]'"
 _MAX_EXTRA = 100  # predictions requested to replace dropped ones; packages rank few of the labels
 
 
@@ -63,7 +62,7 @@ def check(names: Iterable[str]) -> dict[str, str | None]:
             near = difflib.get_close_matches(name, PEERS, n=1, cutoff=0.0)[0]
             raise InputError("--peers", f"{name!r}", f"for example {near}")
         missing = importlib.util.find_spec(PEERS[name].package) is None
-        found[name] = f"the package is not installed ({_INSTALL})" if missing else None
+        found[name] = f"the package is not installed ({PEERS[name].install})" if missing else None
     return found
 
 
@@ -99,7 +98,7 @@ def measure(
       InputError: an unknown or missing package, or data that cannot be used.
     """
     if check([name])[name] is not None:
-        raise InputError(f"--peers {name}", "no such package installed", _INSTALL)
+        raise InputError(f"--peers {name}", "no such package installed", PEERS[name].install)
     if threads is not None and threads < 1:
         raise InputError("--threads", f"{threads}", "1 or more")
     peer = PEERS[name]
@@ -252,7 +251,7 @@ def run_peer(
     command = [
         sys.executable,
         "-m",
-        "snm.compare.peer_process",
+        "snm.compare.peers.process",
         name,
         data,
         str(out),
@@ -309,7 +308,7 @@ def _end_with_parent() -> None:
 def main(words: Sequence[str] | None = None) -> int:
     """Runs `measure` from the command line; returns 2 for bad input, 1 if the package fails."""
     parser = argparse.ArgumentParser(
-        "python -m snm.compare.peer_process", description="Measures one package."
+        "python -m snm.compare.peers.process", description="Measures one package."
     )
     parser.add_argument("name", metavar="NAME", help=", ".join(PEERS))
     parser.add_argument("data", metavar="DATA", help="folder of the data set, or `synthetic`")

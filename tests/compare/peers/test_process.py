@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from snm.compare import peer_process as peers
-from snm.compare.peer_packages import PEERS, Answers, Peer, are_counts, as_words
-from snm.compare.peer_process import check, main, measure, run_peer
+from snm.compare.peers import process as peers
+from snm.compare.peers.process import check, main, measure, run_peer
+from snm.compare.peers.protocol import Answers, Peer
+from snm.compare.peers.table import PEERS
+from snm.compare.peers.words import are_counts, as_words
 from snm.compare.report.published import FIGURES, published_for
 from snm.data.formats.dispatch import write_text
 from snm.data.load import load
@@ -273,11 +275,12 @@ def test_an_output_file_that_cannot_be_written(
 # A process with the fake package in its table; `line` is Python code that the package runs.
 _CHILD = """
 import sys, numpy as np
-from snm.compare import peer_process as peers
+from snm.compare.peers import process as peers
+from snm.compare.peers.protocol import Peer
 def answer(x, y, x_test, *, k, seed, threads):
     {line}
     return np.tile(np.arange(k), (x_test.shape[0], 1)), 1.0, 1.0
-peers.PEERS["fake"] = peers.Peer("json", "made up", answer)
+peers.PEERS["fake"] = Peer("json", "made up", answer)
 status = peers.main()
 assert status or {{"jax"}} & set(sys.modules)
 sys.exit(status)

@@ -1,0 +1,92 @@
+"""What a peer is: one function that trains and predicts, and what such functions share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+__all__ = ["Answers", "Peer", "Rows", "TrainAndPredict", "padded", "pairs", "timed"]
+
+Answers = tuple[NDArray[np.int64], float, float]
+"""Labels int64 [m, k], seconds of training, seconds of prediction."""
+Rows = Iterable[Sequence[int]]
+
+
+class TrainAndPredict(Protocol):
+    """Trains a package and predicts the best labels of each test point."""
+
+    def __call__(
+        self,
+        train_features: csr_matrix,
+        train_labels: csr_matrix,
+        test_features: csr_matrix,
+        *,
+        k: int,
+        seed: int,
+        threads: int,
+    ) -> Answers:
+        """Trains and predicts.
+
+        Args:
+          train_features: float32 CSR [n, d].
+          train_labels: float32 CSR [n, K] of ones.
+          test_features: float32 CSR [m, d].
+          k: number of labels to predict for each point, at most K.
+          seed: random seed, for packages that take one.
+          threads: number of threads, at least 1.
+
+        Returns:
+          int64 [m, k] labels, best first, padded with -1; seconds of training; seconds of
+          prediction.
+        """
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A package to compare with.
+
+    Attributes:
+      package: the name of the Python module.
+      settings: its settings in one line.
+      train_and_predict: trains it and predicts.
+      weighted: whether it uses feature values. If not, it gets the raw, unweighted features.
+      install: the command that installs it, for messages.
+    """
+
+    package: str
+    settings: str
+    train_and_predict: TrainAndPredict
+    weighted: bool = True
+    install: str = "pip install 'snm[peers]'"
+
+
+def pairs(features: csr_matrix) -> Iterator[list[tuple[int, float]]]:
+    """Yields each row as a list of (id, value) pairs."""
+    for first, last in pairwise(features.indptr.tolist()):
+        ids, values = features.indices[first:last], features.data[first:last]
+        yield list(zip(ids.tolist(), values.tolist(), strict=True))
+
+
+def timed(train: Callable[[], Any], predict: Callable[[Any], Rows], rows: int, k: int) -> Answers:
+    """Trains and predicts, and measures the seconds of both."""
+    begun = time.perf_counter()
+    model = train()
+    seconds = time.perf_counter() - begun
+    begun = time.perf_counter()
+    found = padded(predict(model), rows, k)
+    return found, seconds, time.perf_counter() - begun
+
+
+def padded(answers: Rows, rows: int, k: int) -> NDArray[np.int64]:
+    """Predictions as int64 [rows, k], padded with -1."""
+    found = np.full((rows, k), -1, np.int64)
+    for row, answer in enumerate(answers):
+        found[row, : min(len(answer), k)] = answer[:k]
+    return found

@@ -1,0 +1,125 @@
+"""Trees over the labels: omikuji (Parabel, Bonsai), PECOS XR-Linear, napkinXC."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from snm.compare.peers.protocol import Answers, Rows, TrainAndPredict, pairs, timed
+from snm.data.formats.dispatch import write_text
+
+__all__ = ["napkinxc", "omikuji", "xr_linear"]
+
+_BEAM = 10  # PECOS's default, as omikuji's
+
+
+def omikuji(**changes: Any) -> TrainAndPredict:
+    """Omikuji with its default hyperparameters but for these."""
+    return functools.partial(_omikuji, changes=changes)
+
+
+def _omikuji(
+    train_features: csr_matrix,
+    train_labels: csr_matrix,
+    test_features: csr_matrix,
+    *,
+    changes: dict[str, Any],
+    k: int,
+    seed: int,
+    threads: int,
+) -> Answers:
+    del seed  # it takes none
+    omikuji: Any = importlib.import_module("omikuji")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "train.txt"
+        nonempty = np.diff(train_features.indptr) > 0  # omikuji rejects points without features
+        write_text(path, train_features[nonempty], train_labels[nonempty])
+
+        def train() -> Any:
+            settings = omikuji.Model.default_hyper_param()
+            for name, value in changes.items():
+                setattr(settings, name, value)
+            return omikuji.Model.train_on_data(str(path), settings, n_threads=threads)
+
+        def predict(model: Any) -> Rows:
+            model.init_prediction_thread_pool(threads)
+            for row in pairs(test_features):
+                yield [label for label, _ in model.predict(row, top_k=k)]
+
+        return timed(train, predict, test_features.shape[0], k)
+
+
+def xr_linear(models: int) -> TrainAndPredict:
+    """PECOS XR-Linear (Yu et al., 2020): the mean score of so many models of other clusterings."""
+    return functools.partial(_xr_linear, models=models)
+
+
+def _xr_linear(
+    train_features: csr_matrix,
+    train_labels: csr_matrix,
+    test_features: csr_matrix,
+    *,
+    models: int,
+    k: int,
+    seed: int,
+    threads: int,
+) -> Answers:
+    xmc: Any = importlib.import_module("pecos.xmc")
+    xlinear: Any = importlib.import_module("pecos.xmc.xlinear.model").XLinearModel
+    # Models of several trees miss each other's labels less when each answers with a whole beam.
+    wanted = max(k, 20) if models > 1 else k
+
+    def train() -> list[Any]:
+        labels = train_labels.tocsc()
+        embeddings = xmc.LabelEmbeddingFactory.create(labels, train_features, method="pifa")
+        trained = []
+        for number in range(models):
+            clusters = xmc.Indexer.gen(
+                embeddings,
+                indexer_type="hierarchicalkmeans",
+                seed=seed + number,
+                threads=threads,
+            )
+            trained.append(xlinear.train(train_features, labels, C=clusters, threads=threads))
+        return trained
+
+    def predict(trained: list[Any]) -> Rows:
+        settings = {"only_topk": wanted, "beam_size": max(_BEAM, wanted), "threads": threads}
+        scores = sum(model.predict(test_features, **settings) for model in trained)
+        scores = csr_matrix(scores)
+        for row in range(scores.shape[0]):
+            entries = slice(scores.indptr[row], scores.indptr[row + 1])
+            order = np.argsort(-scores.data[entries], kind="stable")
+            yield scores.indices[entries][order][:k].tolist()
+
+    return timed(train, predict, test_features.shape[0], k)
+
+
+def napkinxc(
+    train_features: csr_matrix,
+    train_labels: csr_matrix,
+    test_features: csr_matrix,
+    *,
+    k: int,
+    seed: int,
+    threads: int,
+) -> Answers:
+    """NapkinXC's probabilistic label tree with its defaults; the arguments of `TrainAndPredict`."""
+    models: Any = importlib.import_module("napkinxc.models")
+    with tempfile.TemporaryDirectory() as folder:
+
+        def train() -> Any:
+            model = models.PLT(str(Path(folder) / "model"), seed=seed, threads=threads)
+            model.fit(train_features, train_labels)
+            return model
+
+        def predict(model: Any) -> Rows:
+            return model.predict(test_features, top_k=k)
+
+        return timed(train, predict, test_features.shape[0], k)
