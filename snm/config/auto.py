@@ -24,6 +24,7 @@ _FEWEST, _MOST = 3, 30
 _MINED_LABELS = 1 << 18
 _MANY_POINTS = 100
 _SURELY_SEEN = 20
+_LOST = (0.04, 0.16)  # evidence lost: full dropout below, none above
 
 
 def auto_epochs(num_points: int) -> int:
@@ -66,20 +67,27 @@ def auto_mined(num_labels: int) -> int:
     return 1 << min(8, max(5, power))
 
 
-def auto_input_dropout(points_of_label: float) -> float:
-    """The share for `--input-dropout auto`: 0.5, or 0.3 where a label has a hundred points.
+def auto_input_dropout(points_of_label: float, evidence_lost: float) -> float:
+    """The share for `--input-dropout auto`: 0.5, and less where it would remove what decides.
 
     A label with few points overfits to features that they share by chance, and dropout prevents
-    that. A label with hundreds of points does not, and dropout only removes information.
+    that. A label with hundreds of points does not: 0.3. Where one of few features decides, such as
+    a word that names the label, a visit without it teaches to answer from nothing. So the share
+    falls in a straight line, from 0.5 where 0.04 of the evidence is lost to 0 at 0.16.
 
     Args:
       points_of_label: the mean over labels of the training points that have it.
+      evidence_lost: see `snm.data.evidence.evidence_lost`.
 
     Example:
-      >>> [auto_input_dropout(points) for points in (4.3, 14.0, 250.2)]
+      >>> [auto_input_dropout(points, 0.03) for points in (4.3, 14.0, 250.2)]
       [0.5, 0.5, 0.3]
+      >>> [round(auto_input_dropout(14.0, lost), 2) for lost in (0.04, 0.07, 0.17)]
+      [0.5, 0.38, 0.0]
     """
-    return 0.3 if points_of_label >= _MANY_POINTS else 0.5
+    low, high = _LOST
+    share = 0.5 * min(1.0, max(0.0, (high - evidence_lost) / (high - low)))
+    return min(share, 0.3) if points_of_label >= _MANY_POINTS else share
 
 
 def auto_learn_scale(points_of_label: float) -> bool:

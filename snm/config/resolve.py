@@ -8,6 +8,7 @@ from snm.config import auto as rules
 from snm.config.resolved import ResolvedConfig, unresolved_values
 from snm.config.settings import Config, preset
 from snm.data.dataset import Dataset
+from snm.data.evidence import evidence_lost
 from snm.distributed.dataset import seen_labels
 from snm.errors import InputError
 from snm.losses.sampled import LOSSES
@@ -50,7 +51,7 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
         epochs = rules.auto_epochs(dataset.train.num_points)
     dropout = config.input_dropout
     if dropout == "auto":
-        dropout = rules.auto_input_dropout(points_of_label)
+        dropout = rules.auto_input_dropout(points_of_label, evidence_lost(dataset.train))
     return ResolvedConfig(
         **unresolved_values(config),
         seen=_seen(config, dataset),

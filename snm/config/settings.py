@@ -59,7 +59,7 @@ class Config:
     """Feature weighting, fitted on train and kept with the model."""
     input_dropout: float | Literal["auto"] = "auto"
     """Share of an example's features left out at each visit, in [0, 1); auto suits the points that
-    a label has."""
+    a label has, and what is lost with half the features."""
 
     # -- model
     dim: int = 512

@@ -16,6 +16,7 @@ from snm.cli.main import base_settings
 from snm.config import auto as rules
 from snm.config.resolve import resolve
 from snm.config.settings import PRESETS, Config, preset, read_config, write_config
+from snm.data.evidence import evidence_lost
 from snm.errors import InputError
 from snm.losses.sampled import LOSSES
 from snm.losses.sampled.ordered import Powl
@@ -156,13 +157,17 @@ def test_auto_becomes_what_the_rules_say():
     assert (found.members, found.dim) == (3, 512)
     # 3000 points of 2 labels: 120 of each of 50.
     assert data.train.labels.nnz / 50 >= 100
-    assert (found.input_dropout, found.learn_score_scale) == (0.3, True)
+    lost = evidence_lost(data.train)
+    assert 0.04 < lost < 0.16  # few features, of which one decides
+    assert found.input_dropout == rules.auto_input_dropout(120, lost) < 0.3
+    assert found.learn_score_scale is True
     assert resolve(preset("paper"), data).input_dropout == 0
     rare = snm.generate(points=1000, test_points=0, features=60, labels=50, seed=0,
                         labels_per_point=2, nonzeros_per_point=5)  # fmt: skip
     assert rare.train.labels.nnz / 50 < 100
     few = resolve(preset("default"), rare)
-    assert (few.input_dropout, few.learn_score_scale) == (0.5, False)
+    assert few.input_dropout == rules.auto_input_dropout(60, evidence_lost(rare.train)) < 0.5
+    assert few.learn_score_scale is False
     alone = resolve(dataclasses.replace(preset("default"), members=1), data)
     assert (alone.members, alone.dim) == (1, 512)
     small = resolve(dataclasses.replace(preset("default"), dim=8), data)
