@@ -74,8 +74,8 @@ class Compare:
     equal_seconds: bool = True
     """Run each arm a second time, with as many epochs as fit the time of negative sampling."""
     peers: tuple[str, ...] = ()
-    """Other packages and methods to run on the same split: omikuji, bonsai, pecos, pecos-3,
-    neighbors, fasttext, napkinxc (`pip install snm[peers]`)."""
+    """Other packages and methods to run on the same split: omikuji, bonsai, neighbors,
+    fasttext, napkinxc (`pip install snm[peers]`)."""
     preset: Literal["paper", "default"] = "paper"
     """Preset that the settings of all arms start from."""
     config: Path | None = None

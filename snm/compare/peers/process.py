@@ -41,6 +41,7 @@ __all__ = ["check", "main", "measure", "run_peer"]
 
 KS = (1, 3, 5)
 """A copy of `snm.evaluation.evaluate.KS`, whose module imports jax."""
+_INSTALL = "pip install 'snm[peers]'"
 _MAX_EXTRA = 100  # predictions requested to replace dropped ones; packages rank few of the labels
 
 
@@ -62,7 +63,7 @@ def check(names: Iterable[str]) -> dict[str, str | None]:
             near = difflib.get_close_matches(name, PEERS, n=1, cutoff=0.0)[0]
             raise InputError("--peers", f"{name!r}", f"for example {near}")
         missing = importlib.util.find_spec(PEERS[name].package) is None
-        found[name] = f"the package is not installed ({PEERS[name].install})" if missing else None
+        found[name] = f"the package is not installed ({_INSTALL})" if missing else None
     return found
 
 
@@ -98,7 +99,7 @@ def measure(
       InputError: an unknown or missing package, or data that cannot be used.
     """
     if check([name])[name] is not None:
-        raise InputError(f"--peers {name}", "no such package installed", PEERS[name].install)
+        raise InputError(f"--peers {name}", "no such package installed", _INSTALL)
     if threads is not None and threads < 1:
         raise InputError("--threads", f"{threads}", "1 or more")
     peer = PEERS[name]

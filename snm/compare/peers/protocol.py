@@ -57,14 +57,12 @@ class Peer:
       settings: its settings in one line.
       train_and_predict: trains it and predicts.
       weighted: whether it uses feature values. If not, it gets the raw, unweighted features.
-      install: the command that installs it, for messages.
     """
 
     package: str
     settings: str
     train_and_predict: TrainAndPredict
     weighted: bool = True
-    install: str = "pip install 'snm[peers]'"
 
 
 def pairs(features: csr_matrix) -> Iterator[list[tuple[int, float]]]:

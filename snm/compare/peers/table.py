@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from snm.compare.peers.neighbors import NEIGHBORS, neighbors
 from snm.compare.peers.protocol import Peer
-from snm.compare.peers.trees import napkinxc, omikuji, xr_linear
+from snm.compare.peers.trees import napkinxc, omikuji
 from snm.compare.peers.words import fasttext
 
 __all__ = ["PEERS"]
-
-_PECOS = "PIFA embeddings, trees of 16-means, its defaults, beam of at least 10"
-# Its wheel asks for older numpy and for packages that XR-Linear never imports.
-_INSTALL_PECOS = "pip install 'snm[peers]' && pip install --no-deps libpecos"
 
 PEERS: dict[str, Peer] = {
     "omikuji": Peer(
@@ -24,13 +20,6 @@ PEERS: dict[str, Peer] = {
         "omikuji as Bonsai: 3 trees of unbalanced 100-means of depth 3, hinge loss, beam 10; "
         "takes no seed",
         omikuji(cluster_balanced=False, cluster_k=100, max_depth=3),
-    ),
-    "pecos": Peer("pecos", f"XR-Linear: {_PECOS}", xr_linear(1), install=_INSTALL_PECOS),
-    "pecos-3": Peer(
-        "pecos",
-        f"XR-Linear, the mean of 3 models of other seeds: {_PECOS}",
-        xr_linear(3),
-        install=_INSTALL_PECOS,
     ),
     "neighbors": Peer(
         "scipy",

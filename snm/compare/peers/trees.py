@@ -1,4 +1,4 @@
-"""Trees over the labels: omikuji (Parabel, Bonsai), PECOS XR-Linear, napkinXC."""
+"""Trees over the labels: omikuji (Parabel, Bonsai) and napkinXC."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from scipy.sparse import csr_matrix
 from snm.compare.peers.protocol import Answers, Rows, TrainAndPredict, pairs, timed
 from snm.data.formats.dispatch import write_text
 
-__all__ = ["napkinxc", "omikuji", "xr_linear"]
-
-_BEAM = 10  # PECOS's default, as omikuji's
+__all__ = ["napkinxc", "omikuji"]
 
 
 def omikuji(**changes: Any) -> TrainAndPredict:
@@ -53,52 +51,6 @@ def _omikuji(
                 yield [label for label, _ in model.predict(row, top_k=k)]
 
         return timed(train, predict, test_features.shape[0], k)
-
-
-def xr_linear(models: int) -> TrainAndPredict:
-    """PECOS XR-Linear (Yu et al., 2020): the mean score of so many models of other clusterings."""
-    return functools.partial(_xr_linear, models=models)
-
-
-def _xr_linear(
-    train_features: csr_matrix,
-    train_labels: csr_matrix,
-    test_features: csr_matrix,
-    *,
-    models: int,
-    k: int,
-    seed: int,
-    threads: int,
-) -> Answers:
-    xmc: Any = importlib.import_module("pecos.xmc")
-    xlinear: Any = importlib.import_module("pecos.xmc.xlinear.model").XLinearModel
-    # Models of several trees miss each other's labels less when each answers with a whole beam.
-    wanted = max(k, 20) if models > 1 else k
-
-    def train() -> list[Any]:
-        labels = train_labels.tocsc()
-        embeddings = xmc.LabelEmbeddingFactory.create(labels, train_features, method="pifa")
-        trained = []
-        for number in range(models):
-            clusters = xmc.Indexer.gen(
-                embeddings,
-                indexer_type="hierarchicalkmeans",
-                seed=seed + number,
-                threads=threads,
-            )
-            trained.append(xlinear.train(train_features, labels, C=clusters, threads=threads))
-        return trained
-
-    def predict(trained: list[Any]) -> Rows:
-        settings = {"only_topk": wanted, "beam_size": max(_BEAM, wanted), "threads": threads}
-        scores = sum(model.predict(test_features, **settings) for model in trained)
-        scores = csr_matrix(scores)
-        for row in range(scores.shape[0]):
-            entries = slice(scores.indptr[row], scores.indptr[row + 1])
-            order = np.argsort(-scores.data[entries], kind="stable")
-            yield scores.indices[entries][order][:k].tolist()
-
-    return timed(train, predict, test_features.shape[0], k)
 
 
 def napkinxc(
