@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 
 __all__ = [
+    "FEWEST_POINTS",
     "auto_drops_seen",
     "auto_epochs",
     "auto_input_dropout",
     "auto_learn_scale",
     "auto_members",
+    "auto_memory",
     "auto_mined",
     "auto_score_scale",
     "auto_size",
@@ -23,6 +25,9 @@ _VISITS = 250_000
 _FEWEST, _MOST = 3, 30
 _MINED_LABELS = 1 << 18
 _MANY_POINTS = 100
+FEWEST_POINTS = 500
+"""Training points below which no memory is tried."""
+_MANY = 40_000
 _SURELY_SEEN = 20
 _LOST = (0.04, 0.16)  # evidence lost: full dropout below, none above
 
@@ -50,6 +55,21 @@ def auto_members(num_points: int) -> int:
       [3, 3, 1]
     """
     return 3 if num_points * _FEWEST <= _VISITS else 1
+
+
+def auto_memory(num_points: int, members: int) -> bool:
+    """Whether `--memory auto` tries a memory: where the points that choose it are hardly missed.
+
+    These points are left out of the first member's training: a tenth of all, at most 2000. Other
+    members see them, and so does the memory itself.
+
+    Example:
+      >>> [auto_memory(n, 3) for n in (400, 500, 20_755)]
+      [False, True, True]
+      >>> [auto_memory(n, 1) for n in (20_755, 162_657)]
+      [False, True]
+    """
+    return num_points >= (FEWEST_POINTS if members > 1 else _MANY)
 
 
 def auto_mined(num_labels: int) -> int:

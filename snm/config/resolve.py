@@ -10,6 +10,7 @@ from snm.config.settings import Config, preset
 from snm.data.dataset import Dataset
 from snm.data.evidence import evidence_lost
 from snm.distributed.dataset import seen_labels
+from snm.distributed.processes import several
 from snm.errors import InputError
 from snm.losses.sampled import LOSSES
 from snm.sampling.samplers import SAMPLERS
@@ -55,6 +56,7 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
     return ResolvedConfig(
         **unresolved_values(config),
         seen=_seen(config, dataset),
+        memory=_memory(config, dataset, members),
         sampled=sampled,
         mined=mined,
         input_dropout=dropout,
@@ -95,6 +97,21 @@ def _mined(config: Config, num_labels: int, most: int) -> int | Literal["all"]:
         low = "--mined, which is all" if mined == "all" else f"{mined} (--mined)"
         raise InputError("--mined-start", f"{start}", f"a number from {low} to {most}, or 0")
     return mined
+
+
+def _memory(config: Config, dataset: Dataset, members: int) -> Literal["on", "off"]:
+    """Whether a memory is tried: on one device only, and where points can be spared for it."""
+    alone = not config.mesh and not several()
+    if config.memory == "on":
+        if not alone:
+            found = f"--mesh {config.mesh}" if config.mesh else "several processes"
+            raise InputError("--memory on", found, "one device, or --memory off")
+        if dataset.train.num_points < rules.FEWEST_POINTS:
+            found = f"{dataset.train.num_points} training points"
+            raise InputError("--memory on", found, f"at least {rules.FEWEST_POINTS} to choose from")
+        return "on"
+    tried = config.memory == "auto" and alone
+    return "on" if tried and rules.auto_memory(dataset.train.num_points, members) else "off"
 
 
 def _seen(config: Config, dataset: Dataset) -> Literal["keep", "drop"]:

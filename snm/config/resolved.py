@@ -32,6 +32,7 @@ class ResolvedConfig(Config):
     sampled: int | Literal["all"] = field()
     mined: int | Literal["all"] = field()
     seen: Literal["keep", "drop"] = field()
+    memory: Literal["on", "off"] = field()
     members: int = field()
     epochs: int = field()
     learning_rate: float = field()
@@ -41,7 +42,8 @@ RESOLVED = tuple(ResolvedConfig.__annotations__)
 """The settings whose `auto` depends on the data."""
 
 # What runs did that are older than these settings.
-_BEFORE: dict[str, Any] = {"learn_score_scale": False, "members": 1, "seen": "keep"}
+_BEFORE: dict[str, Any] = {"learn_score_scale": False, "members": 1, "seen": "keep",
+                           "memory": "off"}  # fmt: skip
 
 
 def unresolved_values(config: Config) -> dict[str, Any]:

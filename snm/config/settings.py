@@ -127,6 +127,11 @@ class Config:
     """Labels with the numbers of a point's own features, where both are a recommender's items: drop
     never answers with them; auto drops them where no training point has one."""
 
+    memory: Literal["auto", "on", "off"] = "auto"
+    """Keep the training points, and add the labels of a point's nearest ones to the scores, where
+    that pays on training points that the first member does not see; auto does with several members,
+    or many points."""
+
     # -- optimisation
     members: int | Literal["auto"] = "auto"
     """Models trained one after the other from other seeds, whose scores are added; auto is 3 where
@@ -319,6 +324,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "exclude": "positive",
         "positives": "one",
         "seen": "keep",
+        "memory": "off",
         "epochs": 20,
         "learning_rate": 50.0,
     },

@@ -72,7 +72,7 @@ def _lost(
     starts = np.flatnonzero(first)
     rank = np.arange(len(owner)) - np.repeat(starts, np.diff(np.append(starts, len(owner))))
     lost = evidence * (first - 0.5 ** (rank + 1.0))
-    return np.bincount(owner, lost, minlength=features.shape[0])
+    return np.bincount(owner, lost, minlength=features.shape[0]).astype(np.float64)
 
 
 def _spaced(count: int, most: int) -> NDArray[np.int64]:

@@ -21,7 +21,7 @@ SETTINGS = (
 # Settings that a run folder uses, and a fit in memory does not.
 _OF_RUNS = {
     "preset", "seed", "validation_fraction", "evaluate_every", "patience", "monitor", "refit",
-    "propensity_a", "propensity_b", "checkpoint_every", "keep_checkpoints", "seen",
+    "propensity_a", "propensity_b", "checkpoint_every", "keep_checkpoints", "seen", "memory",
 }  # fmt: skip
 _SMALLEST_BATCH, _STEPS_AN_EPOCH = 16, 16
 
@@ -67,4 +67,4 @@ def config_of(
             raise InputError(f"settings: {key}", "another value than the parameter's", "one")
         values[key] = value
     # Classes are numbered by their order: equal counts of classes and features mean nothing.
-    return dataclasses.replace(start, **values, seed=seed, seen="keep")
+    return dataclasses.replace(start, **values, seed=seed, seen="keep", memory="off")

@@ -77,7 +77,7 @@ def _run(command: Export) -> None:
         raise InputError(f"--output {out}", "a file or folder of that name", "a new folder")
     indexed = command.to in LIBRARIES
     points = _points(command) if indexed else None
-    predictor = load(command.run)
+    predictor = load(command.run, memory=False)  # arrays and indices are of the class rows
     manifest = manifest_of(predictor, command.run)
     with made_whole("--output", out) as beside:
         beside.mkdir(parents=True)

@@ -65,7 +65,7 @@ def _run(command: Grow) -> None:
     out = command.output
     if out.exists():
         raise InputError(f"--output {out}", "a file or folder of that name", "a new folder")
-    predictor = load(command.run)
+    predictor = load(command.run, memory=False)
     old = RunFolder(command.run)
     if not old.result.exists():
         raise InputError(str(command.run), "a run that is not finished", "a finished one")
@@ -133,7 +133,7 @@ def _write(
     from snm.runs.load import load_member
     from snm.trainer.phase import member_seed
 
-    config = read_resolved(old.config)
+    config = dataclasses.replace(read_resolved(old.config), memory="off")  # of the old labels
     facts: dict[str, Any] = {**read_json(old.facts), "num_labels": len(names)}
     facts["grown_from"] = str(old.path.resolve())
     if dataset is not None:

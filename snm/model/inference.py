@@ -14,7 +14,7 @@ from snm.model.encoder import apply_tower
 from snm.model.model import Model, TrainState
 from snm.model.pair_counts import pairs_in_order
 from snm.tables.table import RowTable, SparseRows, entry_rows
-from snm.topk.blocks import Best, Masked
+from snm.topk.blocks import Added, Best, Masked
 from snm.topk.search import best_scores
 
 __all__ = ["best_labels", "embed", "join", "labels_in_order", "scaled_queries"]
@@ -84,14 +84,16 @@ def best_labels(
     model: Model,
     state: TrainState,
     features: SparseRows,
-    count: int,
+    added: Added | None = None,
     *,
+    count: int,
     label_axis: str | None = None,
     **axes: str | None,
 ) -> Best:
     """The exact `count` best of all K labels for each point; ties go to the lowest label.
 
-    The axes are those of `train_step` and of `embed`.
+    `added` is added to the scores of some labels, and its slots are labels. The axes are those of
+    `train_step` and of `embed`.
     """
     rows = state.head.table.rows
     shard = Shard.of(rows, model.head.num_labels, label_axis)
@@ -101,6 +103,7 @@ def best_labels(
         None,
         min(count, rows.shape[0]),
         masked=_seen(model, features, shard),
+        added=None if added is None else added._replace(slots=added.slots - shard.first_row),
         bias=state.head.bias,
         first_row=shard.first_row,
         num_valid=shard.num_valid,

@@ -22,11 +22,12 @@ from snm.data.weighting import Weighting
 from snm.distributed.mesh import DATA, on_mesh, table_axes
 from snm.distributed.processes import everywhere
 from snm.errors import InputError
+from snm.memory.memory import Memory
 from snm.model.inference import best_labels, labels_in_order, scaled_queries
 from snm.model.model import Model, TrainState
 from snm.model.placement import state_specs
 from snm.tables.table import SparseRows
-from snm.topk.blocks import Best, Masked
+from snm.topk.blocks import Added, Best, Masked
 from snm.topk.search import MASKED
 
 __all__ = ["ROWS", "Predictor", "compiled_top", "stacked"]
@@ -99,6 +100,8 @@ class Predictor:
       label_names: K names, or None.
       mesh: the devices that hold the parameters, or None for one.
       vectorizer: turns texts into features, where the model was trained on texts.
+      memory: adds the labels of a point's nearest training points, on one device; or None.
+        `queries` and `pairs_in_order` are of the model alone.
       block_rows: points scored together; the last block is padded, so that one program serves all.
       block_entries: the fewest feature entries of a padded block, for the same reason.
     """
@@ -109,6 +112,7 @@ class Predictor:
     label_names: tuple[str, ...] | None = None
     mesh: Mesh | None = None
     vectorizer: Vectorizer | None = None
+    memory: Memory | None = None
     block_rows: int = ROWS
     block_entries: int = 8
 
@@ -133,12 +137,35 @@ class Predictor:
         if not 1 <= k <= self.model.head.num_labels:
             raise InputError("k", str(k), f"1 to {self.model.head.num_labels} labels")
         score = compiled_top(self.model, k, self.mesh)
-        for count, block in self._blocks(features, self.mesh):
-            best = score(self.state, block)
+        rows, first = self.as_rows(features), 0
+        for count, block in self._blocks(rows, self.mesh):
+            if self.memory is None:
+                best = score(self.state, block)
+            else:
+                added = self._remembered(self.memory, rows, first, count, block)
+                best = score(self.state, block, added)
+            first += count
             labels, scores = np.asarray(best.slots)[:count], np.asarray(best.scores)[:count]
             if self.model.drop_seen:
                 labels = np.where(scores > MASKED / 2, labels, -1)
             yield labels, scores
+
+    def _remembered(
+        self, memory: Memory, features: csr_matrix, first: int, count: int, block: SparseRows
+    ) -> Added:
+        """What the memory adds to the scores of a block of points."""
+        weighted = self.weighting.apply(features[first : first + count], first_row=first)
+        queries = None
+        if memory.queries is not None:
+            queries = np.asarray(_compiled_queries(self.model)(self.state, block))[:count]
+        found = memory.additions(weighted, queries)
+        # Padded to a power of four with slots of no label, so that few lengths are compiled.
+        size = max(1024, 1 << (found.nnz.bit_length() + 1) // 2 * 2)
+        rows, slots = np.zeros(size, np.int32), np.full(size, found.shape[1], np.int32)
+        values = np.zeros(size, np.float32)
+        rows[: found.nnz] = np.repeat(np.arange(count), np.diff(found.indptr))
+        slots[: found.nnz], values[: found.nnz] = found.indices, found.data
+        return Added(jnp.asarray(rows), jnp.asarray(slots), jnp.asarray(values))
 
     def _placed(self, points: Any) -> Any:
         """Arrays on every device of the mesh, those of other processes too."""

@@ -9,6 +9,8 @@
 - `tensorboard/`: the same as TensorBoard event files
 - `trackers.json`: the ids of the run in tracking services, if any are used
 - `checkpoints/`: parameters
+- `memory.json`: the trial of a memory, and whether it paid
+- `memory.npz`: the training points that it keeps, if it did
 - `result.json`: metrics on the test points, time, memory, versions
 """
 
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +95,24 @@ class RunFolder:
     def vectorizer(self) -> Path:
         """The vectoriser of texts, if there is one."""
         return self.path / "vectorizer.json"
+
+    @property
+    def memory_trial(self) -> Path:
+        """The trial of a memory, if one was made."""
+        return self.path / "memory.json"
+
+    @property
+    def memory(self) -> Path:
+        """The stored training points, if the memory paid."""
+        return self.path / "memory.npz"
+
+    def as_begun(self, config: ResolvedConfig) -> ResolvedConfig:
+        """The settings, without a memory where the run is older than that setting."""
+        if config.memory == "on" and self.config.exists():
+            written = tomllib.loads(self.config.read_text(encoding="utf-8"))
+            if "memory" not in written:
+                return dataclasses.replace(config, memory="off")
+        return config
 
     def check(self, config: ResolvedConfig, facts: dict[str, Any]) -> None:
         """Checks that the folder is new, empty, or holds the same run; writes nothing.

@@ -13,6 +13,7 @@ from snm.data.formats.dispatch import read_names
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.errors import InputError
+from snm.memory.store import load_memory
 from snm.model.from_config import make_model
 from snm.model.inference import join
 from snm.model.model import Model, TrainState
@@ -20,13 +21,17 @@ from snm.model.placement import abstract_on, join_on_mesh
 from snm.model.predictor import Predictor
 from snm.runs.folder import RunFolder, phase_names, read_json
 
-__all__ = ["assemble", "checkpoints_intact", "load", "load_member"]
+__all__ = ["assemble", "checkpoints_intact", "load", "load_member", "watched_member", "with_memory"]
 
 
-def load(run: str | Path) -> Predictor:
+def load(run: str | Path, *, memory: bool = True) -> Predictor:
     """Loads a trained model from its run folder.
 
-    Of an unfinished run, it loads the first member's best checkpoint so far.
+    Of an unfinished run, it loads the first member's best checkpoint so far, without a memory.
+
+    Args:
+      run: the run folder.
+      memory: also load the run's memory, if it has one; False is the model alone.
 
     Raises:
       InputError: the folder is not a run, or the run has no checkpoint.
@@ -34,7 +39,22 @@ def load(run: str | Path) -> Predictor:
     folder, config, facts = _opened(run)
     names = read_names(folder.names, facts["num_labels"]) if folder.names.exists() else None
     weighting = Weighting.load(folder.fitted_weighting)
-    return assemble(folder, config, facts, weighting, names, folder.result.exists())
+    finished = folder.result.exists()
+    predictor = assemble(folder, config, facts, weighting, names, finished)
+    return with_memory(predictor, folder) if memory and finished else predictor
+
+
+def with_memory(predictor: Predictor, folder: RunFolder) -> Predictor:
+    """The predictor with the memory of its run, if one paid.
+
+    Raises:
+      InputError: a file of the memory is missing or damaged.
+    """
+    if not folder.memory_trial.exists() or not read_json(folder.memory_trial)["used"]:
+        return predictor
+    shape = {"num_features": predictor.model.num_features,
+             "num_labels": predictor.model.head.num_labels}  # fmt: skip
+    return dataclasses.replace(predictor, memory=load_memory(folder.memory, **shape))
 
 
 def load_member(run: str | Path, member: int, mesh: Mesh | None = None) -> tuple[Model, TrainState]:
@@ -75,6 +95,20 @@ def assemble(folder: RunFolder, config: ResolvedConfig, facts: dict[str, Any], w
     state = join(states) if mesh is None else join_on_mesh(states, mesh)
     texts = Vectorizer.read(folder.vectorizer) if folder.vectorizer.exists() else None
     return Predictor(model, state, weighting, names, vectorizer=texts, mesh=mesh)
+
+
+def watched_member(
+    folder: RunFolder, config: ResolvedConfig, facts: dict[str, Any]
+) -> tuple[Model, TrainState]:
+    """The first member as it was trained without the held-out points, before any refit.
+
+    Args:
+      folder: the run folder.
+      config: resolved settings.
+      facts: the content of `run.json`.
+    """
+    model = make_model(config, facts["num_features"], facts["num_labels"], 1)
+    return model, _member(folder, config, model, 1, finished=False)
 
 
 def checkpoints_intact(

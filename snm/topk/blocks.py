@@ -11,7 +11,7 @@ from jax import lax
 from snm.tables.rounding import as_float
 from snm.topk.bisection import MASKED
 
-__all__ = ["Best", "BlockPlan", "Masked", "block_plan", "read_block", "score_block"]
+__all__ = ["Added", "Best", "BlockPlan", "Masked", "block_plan", "read_block", "score_block"]
 
 
 WIDTH = 16  # neighbouring slots of one fold; see `snm.topk.search`
@@ -30,9 +30,33 @@ class Masked(NamedTuple):
 
     def in_block(self, begin: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
         """Indices into the scores of slots begin .. begin + size - 1; others are out of range."""
-        columns = self.slots - begin
-        # A negative index would wrap around.
-        return self.rows, jnp.where(columns < 0, size, columns)
+        return _in_block(self.rows, self.slots, begin, size)
+
+
+class Added(NamedTuple):
+    """What is added to scores: `values[e]` to that of query `rows[e]` and slot `slots[e]`.
+
+    Attributes:
+      rows: int32 [E].
+      slots: int32 [E]; a slot past the last adds nothing.
+      values: float32 [E]; those of a repeated pair are summed.
+    """
+
+    rows: jax.Array
+    slots: jax.Array
+    values: jax.Array
+
+    def in_block(self, begin: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
+        """As `Masked.in_block`."""
+        return _in_block(self.rows, self.slots, begin, size)
+
+
+def _in_block(
+    rows: jax.Array, slots: jax.Array, begin: jax.Array, size: int
+) -> tuple[jax.Array, jax.Array]:
+    columns = slots - begin
+    # A negative index would wrap around.
+    return rows, jnp.where(columns < 0, size, columns)
 
 
 class Best(NamedTuple):
@@ -128,6 +152,7 @@ def score_rows(
     masked: Masked | None,
     bias: jax.Array | None,
     compute_dtype: jnp.dtype,
+    added: Added | None = None,
 ) -> jax.Array:
     """`score_block` without masking the slots that have no label: their scores are undefined."""
     scores = lax.dot_general(
@@ -136,6 +161,9 @@ def score_rows(
         (((1,), (1,)), ((), ())),
         preferred_element_type=jnp.float32,
     )
+    if added is not None:
+        place_added = added.in_block(begin, rows.shape[0])
+        scores = scores.at[place_added].add(added.values, mode="drop")
     if masked is not None:
         scores = scores.at[masked.in_block(begin, rows.shape[0])].set(MASKED, mode="drop")
     if bias is not None:

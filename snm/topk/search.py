@@ -17,7 +17,16 @@ from jax import lax
 
 from snm.topk.bisection import MASKED
 from snm.topk.block_quotas import Candidates, block_candidates, choose_quota, merge_candidates
-from snm.topk.blocks import WIDTH, Best, BlockPlan, Masked, block_plan, read_block, score_rows
+from snm.topk.blocks import (
+    WIDTH,
+    Added,
+    Best,
+    BlockPlan,
+    Masked,
+    block_plan,
+    read_block,
+    score_rows,
+)
 from snm.topk.parallel import parallel_top_k
 
 __all__ = ["MASKED", "best_scores"]
@@ -34,6 +43,7 @@ def best_scores(
     count: int,
     *,
     masked: Masked | None = None,
+    added: Added | None = None,
     bias: jax.Array | None = None,
     first_row: jax.Array | int = 0,
     num_valid: jax.Array | None = None,
@@ -50,6 +60,7 @@ def best_scores(
       ids: int32 [S] ascending, the sampled labels, or None for all rows of the table.
       count: how many to keep.
       masked: pairs that must not be chosen.
+      added: values to add to the scores of some pairs.
       bias: float32 [N], added to the score of each label.
       first_row: the label of the table's first row.
       num_valid: the number of table rows that belong to labels; None if all do.
@@ -76,7 +87,7 @@ def best_scores(
     longest = max(_CPU_BLOCK, _ACCELERATOR_SCORES // max(1, queries.shape[0]))
     accelerator = form(longest, on_cpu=False)
     return lax.platform_dependent(
-        queries, table, ids, masked, bias, first_row, num_valid, cpu=cpu, default=accelerator
+        queries, table, ids, masked, added, bias, first_row, num_valid, cpu=cpu, default=accelerator
     )
 
 
@@ -85,6 +96,7 @@ def _search_blocks(
     table: jax.Array,
     ids: jax.Array | None,
     masked: Masked | None,
+    added: Added | None,
     bias: jax.Array | None,
     first_row: jax.Array | int,
     num_valid: jax.Array | None,
@@ -102,7 +114,7 @@ def _search_blocks(
         real = place < table.shape[0]
 
         def product() -> jax.Array:
-            return score_rows(queries, rows, place, begin, masked, bias, compute_dtype)
+            return score_rows(queries, rows, place, begin, masked, bias, compute_dtype, added)
 
         def masked_product() -> jax.Array:
             return jnp.where(real[None, :], product(), MASKED)

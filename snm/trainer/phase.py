@@ -35,7 +35,7 @@ from snm.trainer.loop import run_steps
 from snm.trainer.prepare import prepare
 from snm.trainer.warm_start import initial_state
 
-__all__ = ["Phase", "PhaseRun", "first_phase", "member_seed"]
+__all__ = ["Phase", "PhaseRun", "first_phase", "member_seed", "open_log"]
 
 _PROFILED = (1, 5)  # events between which the profiler looks: the first step is compiled
 _NEXT_SEED = 1_000_003  # from one member to the next: far from the seeds that people choose
@@ -166,7 +166,7 @@ class PhaseRun:
         )
         del self.state  # its buffers are donated to the first step
         trace = self._folder.path / "profile" if profile and first() else None
-        with _log(self._folder.path, phase.name, self.progress.step) as log:
+        with open_log(self._folder.path, phase.name, self.progress.step) as log:
             notes = [Noted(self.progress.step, text) for text in self._notes]
             try:
                 for event in itertools.chain(notes, _traced(events, trace)):
@@ -207,7 +207,7 @@ class PhaseRun:
 
 
 @contextlib.contextmanager
-def _log(folder: Path, phase: str, step: int) -> Iterator[Any]:
+def open_log(folder: Path, phase: str, step: int) -> Iterator[Any]:
     """The run's log; of several processes only the first writes it."""
     if not first():
         yield _NoLog()

@@ -20,15 +20,17 @@ from snm.data.dataset import Dataset
 from snm.distributed.dataset import fit_weighting, load_together
 from snm.distributed.processes import AgreedStop, first, several, wait
 from snm.errors import InputError, StoppedError
+from snm.memory.store import load_memory
 from snm.model.predictor import Predictor
-from snm.runs.events import Event, Finished
+from snm.runs.events import Event, Finished, Noted
 from snm.runs.folder import RunFolder, phase_names, read_json, write_json
-from snm.runs.load import assemble, checkpoints_intact
+from snm.runs.load import assemble, checkpoints_intact, watched_member, with_memory
 from snm.runs.progress_bar import in_notebook, with_bar
 from snm.system.locks import LOCK, locked
 from snm.system.versions import surroundings
 from snm.trainer.evaluate import score_test_points
-from snm.trainer.phase import Phase, PhaseRun, first_phase, member_seed
+from snm.trainer.memory import memory_split, summary, try_memory
+from snm.trainer.phase import Phase, PhaseRun, first_phase, member_seed, open_log
 
 __all__ = ["resolved_training", "train", "training"]
 
@@ -123,6 +125,7 @@ def resolved_training(
         "num_labels": dataset.train.num_labels,
         "warm_start": None if warm_start is None else _absolute(warm_start),
     }
+    config = folder.as_begun(config)
     if several() and stop is not None:
         stop = AgreedStop(stop)
     # What can be refused is refused before anything is written.
@@ -138,8 +141,12 @@ def resolved_training(
             folder.check(config, facts)  # again, now that no other process can write
         weighting = fit_weighting(config.weighting, dataset.train.features)
         opening = first_phase(config, dataset)
+        split = memory_split(config, dataset)
+        begins = opening
+        if split is not None and not config.validation_fraction:
+            begins = dataclasses.replace(opening, rows=split[0])
         looks: dict[str, Any] = {"probe": probe, "probe_every": probe_every}
-        phase = PhaseRun(folder, config, dataset, weighting, opening, warm_start, **looks)
+        phase = PhaseRun(folder, config, dataset, weighting, begins, warm_start, **looks)
         if not there and first():
             hold()
             if folder.config.exists():
@@ -154,6 +161,7 @@ def resolved_training(
             and checkpoints_intact(
                 folder, config, dataclasses.replace(phase.model, total_steps=1), phase.mesh
             )
+            and _memory_stands(folder, config)
         ):
             yield Finished(read_json(folder.result))
             return
@@ -178,6 +186,16 @@ def resolved_training(
 
         predictor = assemble(folder, config, facts, weighting, dataset.label_names, finished=True,
                              mesh=done[0].mesh)  # fmt: skip
+        remembered = {}
+        if split is not None:
+            model, state = watched_member(folder, config, facts)
+            first_alone = dataclasses.replace(predictor, model=model, state=state)
+            remembered = {"memory": try_memory(folder, config, dataset, first_alone, predictor)}
+            noted = Noted(done[-1].progress.step, summary(remembered["memory"]))
+            with open_log(folder.path, "memory", noted.step) as log:
+                log.write(noted)
+            yield noted
+            predictor = with_memory(predictor, folder)
         scored: dict[str, Any] = {"metrics": {}}
         if dataset.test is not None:
             on_progress = _stopping(stop, done[-1].progress.step)
@@ -186,6 +204,7 @@ def resolved_training(
         progress = done[0].progress
         result = {
             **scored,
+            **remembered,
             "data": {"name": dataset.name, "source": source_name, "sha256": dataset.sha256},
             "members": config.members,
             "steps": progress.step,
@@ -221,6 +240,21 @@ def _result_stands(folder: RunFolder, config: Config) -> bool:
     if config.auc and result["metrics"].get("points") and "AUC" not in result["metrics"]:
         return False
     return result.get("epochs_asked", config.epochs) == config.epochs
+
+
+def _memory_stands(folder: RunFolder, config: ResolvedConfig) -> bool:
+    """Whether the memory can be read as it was written, if one was to be tried."""
+    if config.memory == "off":
+        return True
+    try:
+        used = read_json(folder.memory_trial)["used"]
+        facts = read_json(folder.facts)
+        shape = {name: facts[name] for name in ("num_features", "num_labels")}
+        if used:
+            load_memory(folder.memory, **shape)
+    except InputError:
+        return False
+    return True
 
 
 def _absolute(data: str | Path) -> str:

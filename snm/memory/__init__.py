@@ -1,0 +1,11 @@
+"""The labels of a point's nearest training points, added to the scores of its labels.
+
+Public names, by module:
+
+- `neighbors`: `nearest`, `unit_rows`: exact nearest points by cosine of sparse features.
+- `memory`: `Memory`, `MemorySettings`: stored points, and the votes of a point's neighbours.
+- `choose`: `choose`, `Trial`: settings from held-out points, or none where it does not pay.
+- `store`: `save_memory`, `load_memory`: one file of a run.
+
+Nothing is re-exported here.
+"""

@@ -1,0 +1,133 @@
+"""A memory of training points: what the labels of a point's neighbours add to its scores.
+
+The final score of label l is s_l + w sqrt(v_l). s_l is the model's score, and v_l the share of
+the neighbours' weights that is with neighbours that have the label, in [0, 1]. Interpolation with
+neighbours is as in kNN-LM (Khandelwal et al., 2020) and, for this task, PEFA (Chang et al., 2024)
+and RAE (Wang et al., 2025), which mix probabilities or scores of neighbours found by embeddings.
+Here, features find them, features and embeddings weigh them, and the root lets one near neighbour
+be heard.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from snm.memory.neighbors import Neighbors, nearest, unit_rows
+
+__all__ = ["Memory", "MemorySettings", "joint_cosines", "votes"]
+
+FOUND = 200
+"""Neighbours found by features, of which the most similar vote."""
+
+
+@dataclasses.dataclass(frozen=True)
+class MemorySettings:
+    """How neighbours vote.
+
+    Attributes:
+      neighbors: how many vote.
+      power: their weights are similarity to this power.
+      feature_share: similarity is this share of the cosine of features, and the rest of the cosine
+        of queries.
+      weight: w, what the root of a label's share of the votes is multiplied by.
+    """
+
+    neighbors: int
+    power: float
+    feature_share: float
+    weight: float
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Memory:
+    """Stored training points.
+
+    Attributes:
+      features: float32 CSR [n, d], weighted as for the model.
+      labels: float32 CSR [n, K] of ones.
+      queries: float16 [n, D], the model's queries of these points with length 1; None if
+        `settings.feature_share` is 1.
+      settings: how neighbours vote.
+    """
+
+    features: csr_matrix
+    labels: csr_matrix
+    queries: NDArray[np.float16] | None
+    settings: MemorySettings
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays, of which the features are held twice: by point and by feature."""
+        matrices = (self.features, self.features, self.labels)
+        of_matrices = sum(m.data.nbytes + m.indices.nbytes + m.indptr.nbytes for m in matrices)
+        return of_matrices + (0 if self.queries is None else self.queries.nbytes)
+
+    @functools.cached_property
+    def by_feature(self) -> csr_matrix:
+        """CSR [d, n]: for each feature, the points that have it."""
+        return unit_rows(self.features).T.tocsr()
+
+    def additions(self, features: csr_matrix, queries: NDArray[np.float32] | None) -> csr_matrix:
+        """What to add to the scores of a few points.
+
+        Args:
+          features: CSR [m, d], weighted.
+          queries: float32 [m, D] of the same points, of any length; only used where the memory has
+            queries.
+
+        Returns:
+          float32 CSR [m, K].
+        """
+        found = nearest(unit_rows(features), self.by_feature, FOUND)
+        similarities = found.cosines
+        if self.queries is not None:
+            assert queries is not None
+            cosines = joint_cosines(found.ids, queries, self.queries)
+            share = self.settings.feature_share
+            similarities = share * found.cosines + (1 - share) * cosines
+        found = Neighbors(found.ids, similarities)
+        votes_of = votes(found, self.labels, self.settings.neighbors, self.settings.power)
+        votes_of.data = (self.settings.weight * np.sqrt(votes_of.data)).astype(np.float32)
+        return votes_of
+
+
+def joint_cosines(
+    ids: NDArray[np.int32], queries: NDArray[np.float32], stored: NDArray[np.float16]
+) -> NDArray[np.float32]:
+    """Cosines float32 [m, count] of queries [m, D] with those stored under `ids` [m, count]."""
+    lengths = np.linalg.norm(queries, axis=1, keepdims=True)
+    units = (queries / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+    found = np.empty(ids.shape, np.float32)
+    for row, unit in enumerate(units):  # a point's neighbours fit the cache, a block's do not
+        found[row] = stored[ids[row]].astype(np.float32) @ unit
+    return found
+
+
+def votes(found: Neighbors, labels: csr_matrix, count: int, power: float) -> csr_matrix:
+    """Each label's share of the votes: float64 CSR [m, K], in [0, 1].
+
+    Args:
+      found: similar points, in any order; the similarities may be of any kind.
+      labels: CSR [n, K] of ones.
+      count: how many of them vote, the most similar.
+      power: the weight of a vote is its similarity, if that is positive, to this power.
+    """
+    ids, similarities = found
+    similarities = np.where(ids >= 0, np.maximum(similarities, 0), 0)
+    if count < ids.shape[1]:
+        most = np.argsort(-similarities, axis=1, kind="stable")[:, :count]
+        ids = np.take_along_axis(ids, most, axis=1)
+        similarities = np.take_along_axis(similarities, most, axis=1)
+    weights = similarities.astype(np.float64) ** power
+    weights[similarities == 0] = 0
+    sums = weights.sum(axis=1, keepdims=True)
+    weights /= np.where(sums > 0, sums, 1)
+    keep = weights > 0
+    starts = np.concatenate([[0], np.cumsum(keep.sum(axis=1))])
+    shape = (ids.shape[0], labels.shape[0])
+    return csr_matrix((weights[keep], ids[keep], starts), shape=shape) @ labels

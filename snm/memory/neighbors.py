@@ -1,0 +1,63 @@
+"""Exact nearest neighbours by cosine of sparse features, on the host."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+__all__ = ["Neighbors", "nearest", "unit_rows"]
+
+_BLOCK_COSINES = 1 << 24  # computed at once; they need up to 8 bytes each
+
+
+class Neighbors(NamedTuple):
+    """The nearest stored points of each of m points, nearest first.
+
+    Attributes:
+      ids: int32 [m, count], rows of the stored points; -1 where fewer share a feature.
+      cosines: float32 [m, count]; 0 for padding.
+    """
+
+    ids: NDArray[np.int32]
+    cosines: NDArray[np.float32]
+
+
+def nearest(features: csr_matrix, by_feature: csr_matrix, count: int) -> Neighbors:
+    """The `count` stored points of highest cosine that share a feature; ties go to the lowest.
+
+    Reads the stored entries of each feature that a point has. Where more points tie for the last
+    places than fit, which of them are found is arbitrary but fixed.
+
+    Args:
+      features: CSR [m, d] with rows of length 1 (`unit_rows`).
+      by_feature: CSR [d, n], the transpose of the stored points, which have length 1 too.
+      count: neighbours of each point.
+    """
+    ids = np.full((features.shape[0], count), -1, np.int32)
+    cosines = np.zeros((features.shape[0], count), np.float32)
+    rows = max(1, _BLOCK_COSINES // max(1, by_feature.shape[1]))
+    for first in range(0, features.shape[0], rows):
+        block = features[first : first + rows] @ by_feature
+        for row in range(block.shape[0]):
+            entries = slice(block.indptr[row], block.indptr[row + 1])
+            points, values = block.indices[entries], block.data[entries]
+            if len(values) > count:
+                some = np.argpartition(values, len(values) - count)[-count:]
+                points, values = points[some], values[some]
+            order = np.lexsort((points, -values))
+            ids[first + row, : len(order)] = points[order]
+            cosines[first + row, : len(order)] = values[order]
+    return Neighbors(ids, cosines)
+
+
+def unit_rows(features: csr_matrix) -> csr_matrix:
+    """CSR [n, d] with rows of length 1; rows of zeros stay."""
+    squares = np.asarray(features.multiply(features).sum(axis=1), np.float64).ravel()
+    lengths = np.sqrt(squares)
+    lengths[lengths == 0] = 1
+    scaled = features.copy()
+    scaled.data = scaled.data / np.repeat(lengths, np.diff(features.indptr)).astype(np.float32)
+    return scaled

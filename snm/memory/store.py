@@ -1,0 +1,77 @@
+"""The file of a memory: one `.npz` without pickle, whose members carry checksums."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from snm.data.formats.binary import DAMAGE
+from snm.errors import InputError
+from snm.memory.memory import Memory, MemorySettings
+
+__all__ = ["load_memory", "save_memory"]
+
+_EXPECTED = "a memory that `snm train` wrote"
+
+
+def save_memory(path: Path, memory: Memory) -> None:
+    """Writes a memory; the file appears when it is whole."""
+    arrays: dict[str, Any] = dataclasses.asdict(memory.settings)
+    for name, matrix in (("features", memory.features), ("labels", memory.labels)):
+        arrays |= {f"{name}_data": matrix.data, f"{name}_indices": matrix.indices,
+                   f"{name}_indptr": matrix.indptr, f"{name}_shape": matrix.shape}  # fmt: skip
+    if memory.queries is not None:
+        arrays["queries"] = memory.queries
+    partial = path.with_suffix(".partial")
+    with partial.open("wb") as out:
+        np.savez(out, **arrays)
+    partial.replace(path)
+
+
+def load_memory(path: Path, *, num_features: int, num_labels: int) -> Memory:
+    """Reads a memory.
+
+    Args:
+      path: a file that `save_memory` wrote.
+      num_features: d of the model.
+      num_labels: K of the model.
+
+    Raises:
+      InputError: no such file, damage, or the memory of a model of another shape.
+    """
+    try:
+        with (
+            warnings.catch_warnings(),
+            path.open("rb") as file,
+            np.load(file, allow_pickle=False) as members,
+        ):
+            warnings.simplefilter("ignore")  # NumPy takes a damaged header for one of Python 2
+            arrays = {name: members[name] for name in members.files}
+        matrices = [_matrix(arrays, name) for name in ("features", "labels")]
+        of_settings = {field.name: field.type for field in dataclasses.fields(MemorySettings)}
+        kinds = {"int": int, "float": float}
+        settings = MemorySettings(
+            **{name: kinds[str(kind)](arrays[name]) for name, kind in of_settings.items()}
+        )
+    except DAMAGE as error:
+        reason = getattr(error, "strerror", None) or "no memory"
+        raise InputError(str(path), reason.lower(), _EXPECTED) from error
+    features, labels = matrices
+    queries = arrays.get("queries")
+    points = features.shape[0]
+    fits = features.shape[1] == num_features and labels.shape == (points, num_labels)
+    if not fits or (queries is not None and (queries.ndim, len(queries)) != (2, points)):
+        raise InputError(str(path), "the memory of another model", _EXPECTED)
+    return Memory(features, labels, queries, settings)
+
+
+def _matrix(arrays: dict[str, Any], name: str) -> csr_matrix:
+    parts = tuple(arrays[f"{name}_{part}"] for part in ("data", "indices", "indptr"))
+    matrix = csr_matrix(parts, shape=tuple(arrays[f"{name}_shape"].tolist()))
+    matrix.check_format(full_check=True)  # ids in range, pointers that do not decrease
+    return matrix

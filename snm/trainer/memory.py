@@ -1,0 +1,140 @@
+"""Tries a memory of the training points at the end of a run, and keeps it where it pays."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from snm.config.resolved import ResolvedConfig
+from snm.data.dataset import Dataset, Points
+from snm.evaluation.evaluate import KS
+from snm.memory.choose import Trial, choose
+from snm.memory.memory import FOUND, Memory, joint_cosines
+from snm.memory.neighbors import nearest, unit_rows
+from snm.memory.store import save_memory
+from snm.model.predictor import Predictor
+from snm.runs.folder import RunFolder, write_json
+
+__all__ = ["memory_split", "summary", "try_memory"]
+
+_SHARE, _MOST = 0.1, 2000  # of the points, those that choose the memory
+_LABELS = 100  # of the model's best labels, those that the choice looks at
+
+
+def memory_split(
+    config: ResolvedConfig, dataset: Dataset
+) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    """The rows of train that the first member trains on, and those that choose the memory.
+
+    The latter are the validation points where there are some, else a tenth of all points, at most
+    2000. None where no memory is tried.
+    """
+    if config.memory == "off":
+        return None
+    share = config.validation_fraction or min(_SHARE, _MOST / dataset.train.num_points)
+    kept, held = dataset.rows_of_split(share, config.seed)
+    held = held[np.diff(dataset.train.labels.indptr)[held] > 0]
+    return kept, held[:: max(1, -(-len(held) // _MOST))]
+
+
+def try_memory(
+    folder: RunFolder,
+    config: ResolvedConfig,
+    dataset: Dataset,
+    first: Predictor,
+    whole: Predictor,
+) -> dict[str, Any]:
+    """Chooses a memory, and writes it to the run folder if it pays.
+
+    Args:
+      folder: of the run; gets `memory.json`, and `memory.npz` if the memory pays.
+      config: the settings, with `memory` on.
+      dataset: as loaded.
+      first: the first member alone, which did not see the points that choose.
+      whole: all members.
+
+    Returns:
+      the content of `memory.json`: `used`; `held_out`, how many points chose; `gain` of the mean of
+      P@1, P@3 and P@5 and its standard `error`; `before` and `precision`, the three without and
+      with it; `settings`; `points` and `bytes` of the memory, 0 if it is not used; `seconds`.
+    """
+    begun = time.perf_counter()
+    split = memory_split(config, dataset)
+    assert split is not None
+    kept, held = (_with_labels(dataset.train, rows) for rows in split)
+    trial = _trial(first, dataset.train.take(kept), dataset.train.take(held))
+    used = trial.sure_gain > 0
+    # Scores of the members are added, so that the votes must grow with their number.
+    settings = dataclasses.replace(trial.settings, weight=trial.settings.weight * config.members)
+    folder.memory_trial.unlink(missing_ok=True)
+    points = size = 0
+    if used:
+        every = kept
+        if config.refit or not config.validation_fraction:
+            every = _with_labels(dataset.train, np.arange(dataset.train.num_points))
+        stored = dataset.train.take(every)
+        queries = None if settings.feature_share == 1 else _unit_queries(whole, stored)
+        memory = Memory(whole.weighting.apply(stored.features), stored.labels, queries, settings)
+        save_memory(folder.memory, memory)
+        points, size = stored.num_points, memory.nbytes
+    else:
+        folder.memory.unlink(missing_ok=True)
+    found = {
+        "used": used,
+        "held_out": len(held),
+        "gain": trial.gain,
+        "error": trial.error,
+        "before": trial.before,
+        "precision": trial.precision,
+        "settings": dataclasses.asdict(settings),
+        "points": points,
+        "bytes": size,
+        "seconds": time.perf_counter() - begun,
+    }
+    write_json(folder.memory_trial, found)
+    return found
+
+
+def summary(found: dict[str, Any]) -> str:
+    """What `try_memory` found, in one line."""
+    before, after = (" / ".join(f"{x:.1f}" for x in found[key]) for key in ("before", "precision"))
+    what = f"P {before} -> {after} on {found['held_out']:,} points that member 1 did not see"
+    if not found["used"]:
+        return f"memory: off, it does not surely pay ({what} at best)"
+    return (
+        f"memory: {found['settings']['neighbors']} nearest of {found['points']:,} training points, "
+        f"{what}; {found['bytes'] / 2**20:,.0f} MiB, {found['seconds']:.1f} s"
+    )
+
+
+def _trial(first: Predictor, stored: Points, held: Points) -> Trial:
+    """Tries memories of `stored` on the points `held`."""
+    count = min(_LABELS, stored.num_labels)
+    labels, scores = first.predict(held.features, count)
+    weighted = first.weighting.apply(held.features)
+    by_feature = unit_rows(first.weighting.apply(stored.features)).T.tocsr()
+    found = nearest(unit_rows(weighted), by_feature, FOUND)
+    queries = np.concatenate(list(first.queries(held.features)))
+    cosines = joint_cosines(found.ids, queries, _unit_queries(first, stored))
+    own = held.features if first.model.drop_seen else None
+    ks = tuple(k for k in KS if k <= stored.num_labels)
+    return choose(labels, scores, found, cosines, stored.labels, held.labels, own=own, ks=ks)
+
+
+def _unit_queries(predictor: Predictor, points: Points) -> NDArray[np.float16]:
+    """Queries of length 1, float16 [n, D]."""
+    blocks = []
+    for queries in predictor.queries(points.features):
+        lengths = np.linalg.norm(queries, axis=1, keepdims=True)
+        blocks.append((queries / np.where(lengths > 0, lengths, 1)).astype(np.float16))
+    return np.concatenate(blocks)
+
+
+def _with_labels(points: Points, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Those of the rows that have a label and a feature."""
+    some = (np.diff(points.labels.indptr) > 0) & (np.diff(points.features.indptr) > 0)
+    return rows[some[rows]]
