@@ -78,7 +78,7 @@ def _compiled(model: Model, count: int) -> Any:
     def embed_and_search(state: TrainState, block: SparseRows) -> tuple[Any, Any]:
         multipliers = jnp.repeat(jnp.exp(jnp.atleast_1d(state.head.log_scale)), model.dim)
         queries = embed(model, state, block) * multipliers[None, :]
-        return queries, best_labels(model, state, block, count=count)
+        return queries, best_labels(model, state, block, count)
 
     return jax.jit(embed_and_search)
 

@@ -84,9 +84,9 @@ def best_labels(
     model: Model,
     state: TrainState,
     features: SparseRows,
-    added: Added | None = None,
-    *,
     count: int,
+    *,
+    added: Added | None = None,
     label_axis: str | None = None,
     **axes: str | None,
 ) -> Best:

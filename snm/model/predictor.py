@@ -143,7 +143,7 @@ class Predictor:
                 best = score(self.state, block)
             else:
                 added = self._remembered(self.memory, rows, first, count, block)
-                best = score(self.state, block, added)
+                best = score(self.state, block, added=added)
             first += count
             labels, scores = np.asarray(best.slots)[:count], np.asarray(best.scores)[:count]
             if self.model.drop_seen:

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from snm.compare.peers import neighbors as module
-from snm.compare.peers.neighbors import neighbors
+from snm.compare.peers.neighbors import NEIGHBORS, neighbors
+from snm.memory import neighbors as search
 
 
 def by_definition(x: np.ndarray, y: np.ndarray, x_test: np.ndarray, count: int) -> np.ndarray:
@@ -28,14 +28,14 @@ def test_votes_by_definition(block: int, monkeypatch: pytest.MonkeyPatch) -> Non
     y = (rng.random((200, 12)) < 0.2).astype(float)
     x_test = rng.random((17, 30)) * (rng.random((17, 30)) < 0.2)
     x_test[4] = 0  # nothing is like a point without features
-    monkeypatch.setattr(module, "_BLOCK_SIMILARITIES", block)
+    monkeypatch.setattr(search, "_BLOCK_COSINES", block)
     found, _, _ = neighbors(
         csr_matrix(x), csr_matrix(y), csr_matrix(x_test), k=5, seed=0, threads=1
     )
-    votes = by_definition(x, y, x_test, module.NEIGHBORS)
+    votes = by_definition(x, y, x_test, NEIGHBORS)
     for row, answer in enumerate(found):
         best = np.sort(votes[row])[::-1][:5]
         known = answer[answer >= 0]
-        np.testing.assert_allclose(votes[row, known], best[: len(known)], rtol=1e-9)
+        np.testing.assert_allclose(votes[row, known], best[: len(known)], rtol=1e-6)
         assert (best[len(known) :] == 0).all()
     assert (found[4] == -1).all()

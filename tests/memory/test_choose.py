@@ -1,0 +1,82 @@
+"""The choice of a memory's settings, against the scores that a predictor would give."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from snm.memory.choose import Trial, choose
+from snm.memory.memory import FOUND, Memory
+from snm.memory.neighbors import nearest, unit_rows
+
+POINTS, STORED, FEATURES, LABELS = 300, 400, 40, 25
+
+
+class Problem:
+    """Points whose labels are those of a nearby stored point, and a model that knows some."""
+
+    def __init__(self, knows: float, copies: float, seed: int = 0):
+        rng = np.random.default_rng(seed)
+        kept = rng.random((STORED, FEATURES)) < 0.15
+        self.stored = csr_matrix((rng.random((STORED, FEATURES)) * kept).astype(np.float32))
+        labels = np.zeros((STORED, LABELS), np.float32)
+        labels[np.arange(STORED), rng.integers(LABELS, size=STORED)] = 1
+        self.labels = csr_matrix(labels)
+        source = rng.integers(STORED, size=POINTS)
+        noise = rng.random((POINTS, FEATURES)) * (rng.random((POINTS, FEATURES)) < 0.03)
+        self.features = csr_matrix(self.stored[source] + csr_matrix(noise.astype(np.float32)))
+        truth = labels[source].copy()
+        other = rng.random(POINTS) >= copies
+        truth[other] = np.roll(truth[other], 1, axis=1)
+        self.truth = csr_matrix(truth)
+        self.scores = (rng.normal(size=(POINTS, LABELS)) + knows * truth).astype(np.float32)
+
+    def trial(self, **options: csr_matrix) -> Trial:
+        order = np.argsort(-self.scores, axis=1, kind="stable")
+        best = np.take_along_axis(self.scores, order, axis=1)
+        found = nearest(unit_rows(self.features), unit_rows(self.stored).T.tocsr(), FOUND)
+        return choose(
+            order.astype(np.int32), best, found, found.cosines, self.labels, self.truth, **options
+        )
+
+    def precision(self, scores: np.ndarray) -> list[float]:
+        best = np.argsort(-scores, axis=1, kind="stable")
+        hits = np.take_along_axis(self.truth.toarray(), best, axis=1)
+        return [100 * float(hits[:, :k].mean()) for k in (1, 3, 5)]
+
+
+def test_precision_is_that_of_the_added_scores() -> None:
+    made = Problem(knows=1.5, copies=0.8)
+    trial = made.trial()
+    memory = Memory(made.stored, made.labels, None, trial.settings)
+    # Both cosines are those of features here, so that any share of them is the same.
+    added = memory.additions(made.features, None).toarray()
+    assert trial.before == pytest.approx(made.precision(made.scores))
+    assert trial.precision == pytest.approx(made.precision(made.scores + added))
+    assert trial.gain == pytest.approx(np.mean(trial.precision) - np.mean(trial.before))
+    assert trial.sure_gain > 5
+
+
+def test_the_error_is_that_of_the_mean_gain_of_a_point() -> None:
+    made = Problem(knows=1.5, copies=0.8)
+    trial = made.trial()
+    added = Memory(made.stored, made.labels, None, trial.settings).additions(made.features, None)
+    truth = made.truth.toarray()
+
+    def of_points(scores: np.ndarray) -> np.ndarray:
+        hits = np.take_along_axis(truth, np.argsort(-scores, axis=1, kind="stable"), axis=1)
+        return 100 * np.mean([hits[:, :k].mean(axis=1) for k in (1, 3, 5)], axis=0)
+
+    gains = of_points(made.scores + added.toarray()) - of_points(made.scores)
+    assert trial.error == pytest.approx(gains.std() / np.sqrt(POINTS), rel=1e-6)
+
+
+def test_does_not_pay_where_neighbours_know_nothing() -> None:
+    for seed in range(5):
+        assert Problem(knows=3.0, copies=0.0, seed=seed).trial().sure_gain <= 0
+
+
+def test_labels_of_ones_own_are_never_answers() -> None:
+    made = Problem(knows=1.5, copies=0.8)
+    everything = csr_matrix(np.ones((POINTS, LABELS), np.float32))
+    trial = made.trial(own=everything)  # nothing is left for the memory to say
+    assert trial.gain == 0 and trial.precision == trial.before

@@ -1,0 +1,119 @@
+"""The memory against its definition in dense float64."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from snm.memory import memory as module
+from snm.memory.memory import Memory, MemorySettings
+from snm.memory.neighbors import nearest, unit_rows
+
+STORED, FEATURES, LABELS, WIDTH = 150, 30, 12, 6
+
+
+def problem(seed: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+
+    def sparse(rows: int) -> np.ndarray:
+        kept = rng.random((rows, FEATURES)) < 0.2
+        return (rng.random((rows, FEATURES)) * kept).astype(np.float32)
+
+    return {
+        "stored": sparse(STORED),
+        "labels": (rng.random((STORED, LABELS)) < 0.2).astype(np.float32),
+        "stored_queries": rng.normal(size=(STORED, WIDTH)),
+        "points": sparse(9),
+        "queries": rng.normal(size=(9, WIDTH)).astype(np.float32),
+    }
+
+
+def unit(rows: np.ndarray) -> np.ndarray:
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.where(lengths > 0, lengths, 1)
+
+
+def by_definition(parts: dict[str, np.ndarray], settings: MemorySettings, found: int) -> np.ndarray:
+    """Loops over points: neighbours by features, weights by both cosines, the root of the votes."""
+    of_features = unit(parts["points"].astype(float)) @ unit(parts["stored"].astype(float)).T
+    of_queries = unit(parts["queries"].astype(float)) @ unit(parts["stored_queries"]).T
+    added = np.zeros((len(parts["points"]), LABELS))
+    for point in range(len(added)):
+        near = np.argsort(-of_features[point], kind="stable")[:found]
+        near = near[of_features[point, near] > 0]
+        share = settings.feature_share
+        alike = share * of_features[point, near] + (1 - share) * of_queries[point, near]
+        most = np.argsort(-alike, kind="stable")[: settings.neighbors]
+        weights = np.maximum(alike[most], 0) ** settings.power
+        if weights.sum() > 0:
+            votes = weights @ parts["labels"][near[most]].astype(float) / weights.sum()
+            added[point] = settings.weight * np.sqrt(votes)
+    return added
+
+
+def memory_of(parts: dict[str, np.ndarray], settings: MemorySettings) -> Memory:
+    queries = None
+    if settings.feature_share < 1:
+        queries = unit(parts["stored_queries"]).astype(np.float16)
+    return Memory(csr_matrix(parts["stored"]), csr_matrix(parts["labels"]), queries, settings)
+
+
+@pytest.mark.parametrize("found", [20, 200])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        MemorySettings(10, 1.0, 1.0, 3.0),
+        MemorySettings(10, 4.0, 0.5, 0.5),
+        MemorySettings(100, 1.0, 0.0, 2.0),
+    ],
+)
+def test_additions_are_the_definition(
+    settings: MemorySettings, found: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FOUND", found)
+    parts = problem(4)
+    memory = memory_of(parts, settings)
+    added = memory.additions(csr_matrix(parts["points"]), parts["queries"])
+    expected = by_definition(parts, settings, found)
+    assert added.dtype == np.float32 and added.shape == (9, LABELS)
+    # Stored queries have 11 bits of precision.
+    np.testing.assert_allclose(added.toarray(), expected, atol=5e-3 * settings.weight)
+    assert expected.max() > 0.2 * settings.weight
+
+
+def test_a_point_without_features_gets_nothing() -> None:
+    memory = memory_of(problem(1), MemorySettings(10, 1.0, 1.0, 3.0))
+    added = memory.additions(csr_matrix((2, FEATURES), dtype=np.float32), None)
+    assert added.shape == (2, LABELS) and added.nnz == 0
+
+
+def test_lengths_of_rows_do_not_matter() -> None:
+    parts = problem(2)
+    settings = MemorySettings(10, 1.0, 0.5, 1.0)
+    before = memory_of(parts, settings).additions(csr_matrix(parts["points"]), parts["queries"])
+    longer = {**parts, "stored": 3 * parts["stored"]}
+    after = memory_of(longer, settings).additions(
+        csr_matrix(7 * parts["points"]), 5 * parts["queries"]
+    )
+    np.testing.assert_allclose(after.toarray(), before.toarray(), atol=1e-5)
+
+
+@pytest.mark.parametrize("count", [1, 5, 500])
+def test_nearest_by_brute_force(count: int) -> None:
+    parts = problem(5)
+    cosines = unit(parts["points"].astype(float)) @ unit(parts["stored"].astype(float)).T
+    by_feature = unit_rows(csr_matrix(parts["stored"])).T.tocsr()
+    found = nearest(unit_rows(csr_matrix(parts["points"])), by_feature, count)
+    assert found.ids.shape == found.cosines.shape == (9, count)
+    for row in range(9):
+        ids = found.ids[row][found.ids[row] >= 0]
+        expected = np.argsort(-cosines[row], kind="stable")
+        expected = expected[cosines[row, expected] > 0][:count]
+        assert ids.tolist() == expected.tolist()
+        np.testing.assert_allclose(found.cosines[row, : len(ids)], cosines[row, ids], rtol=1e-5)
+        assert (found.cosines[row, len(ids) :] == 0).all()
+
+
+def test_equal_cosines_go_to_the_lowest_number() -> None:
+    same = csr_matrix(np.ones((6, 2), np.float32))
+    found = nearest(unit_rows(same[:1]), unit_rows(same).T.tocsr(), 6)
+    assert found.ids.tolist() == [[0, 1, 2, 3, 4, 5]]

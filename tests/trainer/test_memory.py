@@ -1,0 +1,198 @@
+"""A run with a memory: the file, the answers, going on, and what is refused."""
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tiny
+from scipy import sparse
+
+import snm
+from snm.config.resolve import resolve
+from snm.data.dataset import Dataset, Points
+from snm.data.formats.dispatch import write_text
+from snm.errors import InputError
+from snm.runs.load import load
+
+CONFIG = dataclasses.replace(tiny.CONFIG, members=2, epochs=2, sampled=40, memory="on")
+
+
+def written(folder, seed=5):
+    """600 points whose labels are well told by their neighbours."""
+    made = snm.generate(points=600, test_points=150, features=120, labels=60, seed=seed,
+                        labels_per_point=2, nonzeros_per_point=8)  # fmt: skip
+    folder.mkdir()
+    write_text(folder / "train.txt", made.train.features, made.train.labels)
+    write_text(folder / "test.txt", made.test.features, made.test.labels)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    place = tmp_path_factory.mktemp("memory")
+    data = written(place / "data")
+    events = list(snm.training(data, CONFIG, place / "run"))
+    return data, place / "run", events
+
+
+def test_pays_and_says_so(trained):
+    _, run, events = trained
+    trial = json.loads((run / "memory.json").read_text())
+    assert trial["used"] and trial["gain"] > 2 * trial["error"] > 0
+    assert trial["held_out"] == 60 and trial["points"] == 600
+    result = json.loads((run / "result.json").read_text())
+    assert result["memory"] == trial
+    (told,) = [e.text for e in events if getattr(e, "text", "").startswith("memory:")]
+    assert "of 600 training points" in told and "60 points" in told
+    assert any("memory:" in line for line in (run / "log.jsonl").read_text().splitlines())
+
+
+def test_only_the_first_member_leaves_points_out(trained):
+    _, _, events = trained
+    started = [event for event in events if type(event).__name__ == "Started"]
+    assert [event.num_points for event in started] == [540, 600]
+
+
+def test_scores_are_those_of_the_model_and_the_memory(trained):
+    data, run, _ = trained
+    test = snm.load_data(data).test
+    whole, alone = load(run), load(run, memory=False)
+    labels, scores = whole.predict(test.features, 5)
+    everything, model_scores = alone.predict(test.features, 60)
+    dense = np.zeros((150, 60))
+    np.put_along_axis(dense, everything, model_scores, axis=1)
+    queries = np.concatenate(list(alone.queries(test.features)))
+    weighted = alone.weighting.apply(test.features)
+    dense += whole.memory.additions(weighted, queries).toarray()
+    expected = np.sort(dense, axis=1)[:, ::-1][:, :5]
+    np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(np.take_along_axis(dense, labels, 1), expected, rtol=1e-4, atol=1e-4)
+    # One point alone, and blocks of another size, get the same answers.
+    assert whole.predict(test.features[7], 5)[0].tolist() == labels[7:8].tolist()
+    small = dataclasses.replace(whole, block_rows=32)
+    assert small.predict(test.features, 5)[0].tolist() == labels.tolist()
+
+
+def test_evaluation_is_with_the_memory(trained):
+    data, run, _ = trained
+    result = json.loads((run / "result.json").read_text())["metrics"]
+    assert snm.evaluate(run, data=data)["metrics"] == result
+    assert result["P@1"] > 5 + precision_of(load(run, memory=False), data)
+    assert result["P@1"] == pytest.approx(precision_of(load(run), data))
+
+
+def precision_of(predictor, data):
+    test = snm.load_data(data).test
+    labels, _ = predictor.predict(test.features, 1)
+    return 100 * float(np.asarray(test.labels[np.arange(150), labels[:, 0]]).mean())
+
+
+def test_a_finished_run_is_not_tried_again_unless_its_memory_is_damaged(trained, tmp_path):
+    data, run, _ = trained
+    copy = shutil.copytree(run, tmp_path / "run")
+    before = (copy / "memory.npz").read_bytes()
+    (finished,) = snm.training(data, CONFIG, copy)
+    assert finished.result == json.loads((run / "result.json").read_text())
+    (copy / "memory.npz").write_bytes(before[:1000])
+    with pytest.raises(InputError, match=r"memory\.npz"):
+        load(copy)
+    again = list(snm.training(data, CONFIG, copy))
+    assert (copy / "memory.npz").read_bytes() == before
+    assert again[-1].result["metrics"] == finished.result["metrics"]
+
+
+def test_a_missing_memory_is_one_line(trained, tmp_path):
+    _, run, _ = trained
+    copy = shutil.copytree(run, tmp_path / "run")
+    (copy / "memory.npz").unlink()
+    with pytest.raises(InputError, match=r"memory\.npz: found no such file"):
+        load(copy)
+    load(copy, memory=False)
+
+
+def test_off_where_there_are_no_neighbours(tmp_path):
+    """No two points share a feature."""
+    labels = snm.generate(points=600, test_points=0, features=120, labels=60, seed=0).train.labels
+    data = Dataset("alone", Points(sparse.identity(600, np.float32, "csr"), labels), None, None, "")
+    events = list(snm.training(data, CONFIG, tmp_path / "run"))
+    trial = json.loads((tmp_path / "run" / "memory.json").read_text())
+    assert not trial["used"] and trial["gain"] <= 2 * trial["error"]
+    assert (trial["points"], trial["bytes"]) == (0, 0)
+    assert not (tmp_path / "run" / "memory.npz").exists()
+    assert load(tmp_path / "run").memory is None
+    assert any("off, it does not surely pay" in getattr(e, "text", "") for e in events)
+
+
+def test_a_run_from_before_the_setting_goes_on_without(trained, tmp_path):
+    data = trained[0]
+    old = dataclasses.replace(CONFIG, memory="off", epochs=1)
+    snm.train(data, old, tmp_path / "run")
+    path = tmp_path / "run" / "config.toml"
+    path.write_text(path.read_text().replace('memory = "off"\n', ""))
+    longer = dataclasses.replace(CONFIG, memory="auto", epochs=2)
+    result = snm.train(data, longer, tmp_path / "run")
+    assert result["epochs"] == 2 and "memory" not in result
+    fresh = snm.train(data, dataclasses.replace(old, epochs=2), tmp_path / "fresh")
+    assert result["metrics"] == fresh["metrics"]
+
+
+def test_validation_points_choose_and_are_not_stored(trained, tmp_path):
+    config = dataclasses.replace(CONFIG, members=1, validation_fraction=0.2)
+    snm.train(trained[0], config, tmp_path / "run")
+    trial = json.loads((tmp_path / "run" / "memory.json").read_text())
+    assert trial["held_out"] == 120
+    assert trial["points"] in (0, 480)
+    refit = dataclasses.replace(config, patience=1, refit=True)
+    snm.train(trained[0], refit, tmp_path / "refit")
+    trial = json.loads((tmp_path / "refit" / "memory.json").read_text())
+    assert trial["points"] in (0, 600)
+
+
+def test_labels_that_are_dropped_stay_dropped(tmp_path):
+    """A recommender: what a point has is never its answer, although its neighbours have it."""
+    rng = np.random.default_rng(0)
+    taste = rng.integers(5, size=600)
+    items = 12 * taste[:, None] + np.argsort(rng.random((600, 12)), axis=1)[:, :6]
+    features, labels = np.zeros((600, 60), np.float32), np.zeros((600, 60), np.float32)
+    np.put_along_axis(features, items[:, :4], 1, axis=1)
+    np.put_along_axis(labels, items[:, 4:], 1, axis=1)
+    points = Points(sparse.csr_matrix(features), sparse.csr_matrix(labels))
+    data = Dataset("tastes", points, points, None, "0" * 64)
+    # A model that learned nothing needs the memory.
+    config = dataclasses.replace(CONFIG, seen="drop", learning_rate=1e-6)
+    snm.train(data, config, tmp_path / "run")
+    predictor = load(tmp_path / "run")
+    assert predictor.memory is not None
+    answers, _ = predictor.predict(points.features, 8)
+    own = np.take_along_axis(features, answers, axis=1)
+    assert (own == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "points", "expected"),
+    [
+        ({}, 600, "on"),
+        ({"memory": "auto"}, 600, "on"),
+        ({"memory": "auto", "members": 1}, 600, "off"),
+        ({"memory": "auto"}, 499, "off"),
+        ({"memory": "off"}, 600, "off"),
+    ],
+)
+def test_where_it_is_tried(change, points, expected):
+    made = snm.generate(points=points, test_points=0, features=120, labels=60, seed=0)
+    assert resolve(dataclasses.replace(CONFIG, **change), made).memory == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "points", "told"),
+    [
+        ({"mesh": "label=2"}, 600, "--memory on: found --mesh label=2"),
+        ({}, 499, "--memory on: found 499 training points, expected at least 500"),
+    ],
+)
+def test_on_is_refused_where_it_cannot_be(change, points, told):
+    made = snm.generate(points=points, test_points=0, features=120, labels=60, seed=0)
+    with pytest.raises(InputError, match=told):
+        resolve(dataclasses.replace(CONFIG, **change), made)
