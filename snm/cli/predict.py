@@ -17,6 +17,8 @@ from snm.errors import InputError
 if TYPE_CHECKING:
     import numpy as np
 
+    from snm.model.predictor import Predictor
+
 __all__ = ["Predict"]
 
 _ROWS = 4096  # points that are read and answered at once
@@ -31,6 +33,7 @@ class Predict:
       snm predict runs/eurlex new.txt --k 5 --output answers.jsonl
       snm predict runs/eurlex X.tst.npz --output answers.txt --format sparse
       snm predict runs/articles new.jsonl --output answers.jsonl
+      snm predict runs/articles new.jsonl --output answers.jsonl --explain
     """
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
@@ -46,6 +49,10 @@ class Predict:
     texts: bool = False
     """Read INPUT as one text per line. JSON lines with "text" need no flag. The run must have been
     trained on `snm data import`."""
+
+    explain: bool = False
+    """Add to each label the training points whose labels spoke for it, with the features that they
+    share. The run must use a memory of neighbours, the output be JSON lines."""
 
     def __call__(self) -> None:
         """Runs the verb."""
@@ -69,6 +76,9 @@ def _run(command: Predict) -> None:
         found = "a folder" if output.is_dir() else "no such folder"
         raise InputError(f"--output {output}", found, "a file in a folder that exists")
     predictor = load(command.run)
+    if command.explain and (predictor.memory is None or form == "sparse"):
+        found = "--format sparse" if form == "sparse" else "a run without a memory of neighbours"
+        raise InputError("--explain", found, "JSON lines of a run where --memory pays")
     names = predictor.label_names if form == "jsonl" else None
     # The process id in the name keeps two commands from writing to one file.
     beside = output.with_name(f".{os.getpid()}.{output.name}")
@@ -80,9 +90,15 @@ def _run(command: Predict) -> None:
                 # Space for the number of rows, which is known only at the end.
                 lines.write(f"{'':>20} {predictor.model.head.num_labels}\n")
             for features in _inputs(command.input, predictor.model.num_features, command.texts):
-                for labels, scores in predictor.top(features, command.k):
-                    lines.writelines(_lines(labels, scores, names, form))
-                    rows += len(labels)
+                rows_of = predictor.as_rows(features)
+                first = 0
+                for labels, scores in predictor.top(rows_of, command.k):
+                    because = None
+                    if command.explain:
+                        block = rows_of[first : first + len(labels)]
+                        because = _because(predictor, block, labels)
+                    lines.writelines(_lines(labels, scores, names, form, because))
+                    first, rows = first + len(labels), rows + len(labels)
                     bar.update(task, completed=rows, description=f"{rows:,} points")
         if form == "sparse":
             with beside.open("r+", encoding="utf-8") as lines:
@@ -111,10 +127,33 @@ def _inputs(source: Path, num_features: int, texts: bool) -> Iterator[Any]:
         yield chunk
 
 
+def _because(predictor: Predictor, features: Any, labels: np.ndarray) -> list[Any]:
+    """For each point and label, the training points that spoke for it, ready for JSON."""
+    words = None if predictor.vectorizer is None else predictor.vectorizer.vocabulary
+    return [
+        [
+            [
+                {
+                    "train_row": one.row,
+                    "similarity": round(one.similarity, 4),
+                    "shares": [f if words is None else words[f] for f in one.features],
+                }
+                for one in of_label
+            ]
+            for of_label in of_point
+        ]
+        for of_point in predictor.witnesses(features, labels)
+    ]
+
+
 def _lines(
-    labels: np.ndarray, scores: np.ndarray, names: tuple[str, ...] | None, form: str
+    labels: np.ndarray,
+    scores: np.ndarray,
+    names: tuple[str, ...] | None,
+    form: str,
+    because: list[Any] | None = None,
 ) -> Iterator[str]:
-    for ids, of_ids in zip(labels, scores, strict=True):
+    for number, (ids, of_ids) in enumerate(zip(labels, scores, strict=True)):
         row, row_scores = ids[ids >= 0].tolist(), of_ids[ids >= 0].tolist()
         if form == "sparse":
             pairs = sorted(zip(row, row_scores, strict=True))
@@ -124,4 +163,6 @@ def _lines(
         if names is not None:
             answer["names"] = [names[label] for label in row]
         answer["scores"] = [round(score, 6) for score in row_scores]
+        if because is not None:
+            answer["because"] = because[number][: len(row)]
         yield json.dumps(answer, ensure_ascii=False) + "\n"

@@ -28,6 +28,7 @@ _MANY_POINTS = 100
 FEWEST_POINTS = 500
 """Training points below which no memory is tried."""
 _MANY = 40_000
+_MOST_ENTRIES = 200_000
 _SURELY_SEEN = 20
 _LOST = (0.04, 0.16)  # evidence lost: full dropout below, none above
 
@@ -57,19 +58,29 @@ def auto_members(num_points: int) -> int:
     return 3 if num_points * _FEWEST <= _VISITS else 1
 
 
-def auto_memory(num_points: int, members: int) -> bool:
-    """Whether `--memory auto` tries a memory: where the points that choose it are hardly missed.
+def auto_memory(num_points: int, members: int, entries: float) -> bool:
+    """Whether `--memory auto` tries a memory.
 
-    These points are left out of the first member's training: a tenth of all, at most 2000. Other
-    members see them, and so does the memory itself.
+    The points that choose it are left out of the first member's training: a tenth of all, at most
+    2000. They are hardly missed where other members see them, or where points are many. To find a
+    point's neighbours takes about ten nanoseconds an entry on a CPU, so at most two milliseconds.
+
+    Args:
+      num_points: training points.
+      members: models whose scores are added.
+      entries: the mean over points of the entries that are read to find a point's neighbours: the
+        sum over its features of the training points that have them.
 
     Example:
-      >>> [auto_memory(n, 3) for n in (400, 500, 20_755)]
+      >>> [auto_memory(n, 3, 3000) for n in (400, 500, 20_755)]
       [False, True, True]
-      >>> [auto_memory(n, 1) for n in (20_755, 162_657)]
+      >>> [auto_memory(n, 1, 3000) for n in (20_755, 162_657)]
       [False, True]
+      >>> auto_memory(490_449, 1, 1_000_000)
+      False
     """
-    return num_points >= (FEWEST_POINTS if members > 1 else _MANY)
+    enough = num_points >= (FEWEST_POINTS if members > 1 else _MANY)
+    return enough and entries <= _MOST_ENTRIES
 
 
 def auto_mined(num_labels: int) -> int:

@@ -9,7 +9,7 @@ from snm.config.resolved import ResolvedConfig, unresolved_values
 from snm.config.settings import Config, preset
 from snm.data.dataset import Dataset
 from snm.data.evidence import evidence_lost
-from snm.distributed.dataset import seen_labels
+from snm.distributed.dataset import column_counts, seen_labels
 from snm.distributed.processes import several
 from snm.errors import InputError
 from snm.losses.sampled import LOSSES
@@ -110,8 +110,11 @@ def _memory(config: Config, dataset: Dataset, members: int) -> Literal["on", "of
             found = f"{dataset.train.num_points} training points"
             raise InputError("--memory on", found, f"at least {rules.FEWEST_POINTS} to choose from")
         return "on"
-    tried = config.memory == "auto" and alone
-    return "on" if tried and rules.auto_memory(dataset.train.num_points, members) else "off"
+    if config.memory == "off" or not alone:
+        return "off"
+    counts = column_counts(dataset.train.features).astype(float)
+    points = dataset.train.num_points
+    return "on" if rules.auto_memory(points, members, counts @ counts / points) else "off"
 
 
 def _seen(config: Config, dataset: Dataset) -> Literal["keep", "drop"]:

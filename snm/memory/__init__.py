@@ -3,7 +3,8 @@
 Public names, by module:
 
 - `neighbors`: `nearest`, `unit_rows`: exact nearest points by cosine of sparse features.
-- `memory`: `Memory`, `MemorySettings`: stored points, and the votes of a point's neighbours.
+- `memory`: `Memory`, `MemorySettings`, `Witness`: stored points, the votes of a point's neighbours,
+  and who voted for a label.
 - `choose`: `choose`, `Trial`: settings from held-out points, or none where it does not pay.
 - `store`: `save_memory`, `load_memory`: one file of a run.
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from scipy.sparse import csr_matrix
 
 from snm.memory.neighbors import Neighbors, nearest, unit_rows
 
-__all__ = ["Memory", "MemorySettings", "joint_cosines", "votes"]
+__all__ = ["Memory", "MemorySettings", "Witness", "joint_cosines", "votes"]
 
 FOUND = 200
 """Neighbours found by features, of which the most similar vote."""
@@ -43,6 +44,21 @@ class MemorySettings:
     weight: float
 
 
+class Witness(NamedTuple):
+    """A training point that voted for a label.
+
+    Attributes:
+      row: its number in the training set, from 0.
+      similarity: as `MemorySettings.feature_share` mixes it.
+      features: the features that it shares with the point, those of the largest product first; at
+        most 5.
+    """
+
+    row: int
+    similarity: float
+    features: list[int]
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Memory:
     """Stored training points.
@@ -52,12 +68,14 @@ class Memory:
       labels: float32 CSR [n, K] of ones.
       queries: float16 [n, D], the model's queries of these points with length 1; None if
         `settings.feature_share` is 1.
+      rows: int64 [n], the numbers of these points in the training set.
       settings: how neighbours vote.
     """
 
     features: csr_matrix
     labels: csr_matrix
     queries: NDArray[np.float16] | None
+    rows: NDArray[np.int64]
     settings: MemorySettings
 
     @property
@@ -83,17 +101,64 @@ class Memory:
         Returns:
           float32 CSR [m, K].
         """
-        found = nearest(unit_rows(features), self.by_feature, FOUND)
-        similarities = found.cosines
-        if self.queries is not None:
-            assert queries is not None
-            cosines = joint_cosines(found.ids, queries, self.queries)
-            share = self.settings.feature_share
-            similarities = share * found.cosines + (1 - share) * cosines
-        found = Neighbors(found.ids, similarities)
+        found = self._similar(features, queries)
         votes_of = votes(found, self.labels, self.settings.neighbors, self.settings.power)
         votes_of.data = (self.settings.weight * np.sqrt(votes_of.data)).astype(np.float32)
         return votes_of
+
+    def witnesses(
+        self,
+        features: csr_matrix,
+        queries: NDArray[np.float32] | None,
+        answers: NDArray[np.int32],
+        most: int = 3,
+    ) -> list[list[list[Witness]]]:
+        """The neighbours that voted for the answers.
+
+        Args:
+          features: as in `additions`.
+          queries: as in `additions`.
+          answers: int [m, k] labels; -1 is none.
+          most: neighbours and shared features of each.
+
+        Returns:
+          for each point and each of its answers, the most similar voters with that label.
+        """
+        found = self._similar(features, queries)
+        told = []
+        for row, labels in enumerate(answers.tolist()):
+            order = np.argsort(-found.cosines[row], kind="stable")[: self.settings.neighbors]
+            voters = [i for i in order if found.ids[row, i] >= 0 and found.cosines[row, i] > 0]
+            held = {i: set(self._labels_of(found.ids[row, i])) for i in voters}
+            told.append(
+                [
+                    [
+                        self._witness(features[row], int(found.ids[row, i]), found.cosines[row, i])
+                        for i in [i for i in voters if label in held[i]][:most]
+                    ]
+                    for label in labels
+                ]
+            )
+        return told
+
+    def _witness(self, point: csr_matrix, stored: int, similarity: np.float32) -> Witness:
+        shared = point.multiply(self.features[stored]).tocsr()
+        best = shared.indices[np.argsort(-shared.data, kind="stable")]
+        return Witness(int(self.rows[stored]), float(similarity), best[:5].tolist())
+
+    def _labels_of(self, stored: int) -> list[int]:
+        first, last = self.labels.indptr[stored : stored + 2]
+        return self.labels.indices[first:last].tolist()
+
+    def _similar(self, features: csr_matrix, queries: NDArray[np.float32] | None) -> Neighbors:
+        """The neighbours found by features, with their similarities in place of cosines."""
+        found = nearest(unit_rows(features), self.by_feature, FOUND)
+        if self.queries is None:
+            return found
+        assert queries is not None
+        share = self.settings.feature_share
+        cosines = joint_cosines(found.ids, queries, self.queries)
+        return Neighbors(found.ids, share * found.cosines + (1 - share) * cosines)
 
 
 def joint_cosines(

@@ -25,6 +25,7 @@ def save_memory(path: Path, memory: Memory) -> None:
     for name, matrix in (("features", memory.features), ("labels", memory.labels)):
         arrays |= {f"{name}_data": matrix.data, f"{name}_indices": matrix.indices,
                    f"{name}_indptr": matrix.indptr, f"{name}_shape": matrix.shape}  # fmt: skip
+    arrays["rows"] = memory.rows
     if memory.queries is not None:
         arrays["queries"] = memory.queries
     partial = path.with_suffix(".partial")
@@ -53,6 +54,7 @@ def load_memory(path: Path, *, num_features: int, num_labels: int) -> Memory:
             warnings.simplefilter("ignore")  # NumPy takes a damaged header for one of Python 2
             arrays = {name: members[name] for name in members.files}
         matrices = [_matrix(arrays, name) for name in ("features", "labels")]
+        rows = arrays["rows"]
         of_settings = {field.name: field.type for field in dataclasses.fields(MemorySettings)}
         kinds = {"int": int, "float": float}
         settings = MemorySettings(
@@ -65,9 +67,10 @@ def load_memory(path: Path, *, num_features: int, num_labels: int) -> Memory:
     queries = arrays.get("queries")
     points = features.shape[0]
     fits = features.shape[1] == num_features and labels.shape == (points, num_labels)
+    fits = fits and rows.shape == (points,) and rows.dtype == np.int64
     if not fits or (queries is not None and (queries.ndim, len(queries)) != (2, points)):
         raise InputError(str(path), "the memory of another model", _EXPECTED)
-    return Memory(features, labels, queries, settings)
+    return Memory(features, labels, queries, rows, settings)
 
 
 def _matrix(arrays: dict[str, Any], name: str) -> csr_matrix:

@@ -22,7 +22,7 @@ from snm.data.weighting import Weighting
 from snm.distributed.mesh import DATA, on_mesh, table_axes
 from snm.distributed.processes import everywhere
 from snm.errors import InputError
-from snm.memory.memory import Memory
+from snm.memory.memory import Memory, Witness
 from snm.model.inference import best_labels, labels_in_order, scaled_queries
 from snm.model.model import Model, TrainState
 from snm.model.placement import state_specs
@@ -150,15 +150,43 @@ class Predictor:
                 labels = np.where(scores > MASKED / 2, labels, -1)
             yield labels, scores
 
+    def witnesses(
+        self, features: csr_matrix | Sequence[str], answers: NDArray[np.int32]
+    ) -> list[list[list[Witness]]]:
+        """The training points whose labels spoke for the answers; see `Memory.witnesses`.
+
+        Args:
+          features: as in `top`.
+          answers: int [n, k], the labels that `top` gave.
+
+        Raises:
+          InputError: as in `top`; or the model has no memory.
+        """
+        if self.memory is None:
+            found = "a run without a memory of neighbours"
+            raise InputError("witnesses", found, "one trained with --memory, where it pays")
+        rows = self.as_rows(features)
+        told, first = [], 0
+        for count, block in self._blocks(rows):
+            weighted, queries = self._of_memory(self.memory, rows, first, count, block)
+            told += self.memory.witnesses(weighted, queries, answers[first : first + count])
+            first += count
+        return told
+
+    def _of_memory(
+        self, memory: Memory, features: csr_matrix, first: int, count: int, block: SparseRows
+    ) -> tuple[csr_matrix, NDArray[np.float32] | None]:
+        """Weighted features of a block of points, and their queries if the memory has some."""
+        weighted = self.weighting.apply(features[first : first + count], first_row=first)
+        if memory.queries is None:
+            return weighted, None
+        return weighted, np.asarray(_compiled_queries(self.model)(self.state, block))[:count]
+
     def _remembered(
         self, memory: Memory, features: csr_matrix, first: int, count: int, block: SparseRows
     ) -> Added:
         """What the memory adds to the scores of a block of points."""
-        weighted = self.weighting.apply(features[first : first + count], first_row=first)
-        queries = None
-        if memory.queries is not None:
-            queries = np.asarray(_compiled_queries(self.model)(self.state, block))[:count]
-        found = memory.additions(weighted, queries)
+        found = memory.additions(*self._of_memory(memory, features, first, count, block))
         # Padded to a power of four with slots of no label, so that few lengths are compiled.
         size = max(1024, 1 << (found.nnz.bit_length() + 1) // 2 * 2)
         rows, slots = np.zeros(size, np.int32), np.full(size, found.shape[1], np.int32)

@@ -78,7 +78,8 @@ def try_memory(
             every = _with_labels(dataset.train, np.arange(dataset.train.num_points))
         stored = dataset.train.take(every)
         queries = None if settings.feature_share == 1 else _unit_queries(whole, stored)
-        memory = Memory(whole.weighting.apply(stored.features), stored.labels, queries, settings)
+        features = whole.weighting.apply(stored.features)
+        memory = Memory(features, stored.labels, queries, every, settings)
         save_memory(folder.memory, memory)
         points, size = stored.num_points, memory.nbytes
     else:

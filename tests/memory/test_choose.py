@@ -38,6 +38,9 @@ class Problem:
             order.astype(np.int32), best, found, found.cosines, self.labels, self.truth, **options
         )
 
+    def memory(self, trial: Trial) -> Memory:
+        return Memory(self.stored, self.labels, None, np.arange(STORED), trial.settings)
+
     def precision(self, scores: np.ndarray) -> list[float]:
         best = np.argsort(-scores, axis=1, kind="stable")
         hits = np.take_along_axis(self.truth.toarray(), best, axis=1)
@@ -47,7 +50,7 @@ class Problem:
 def test_precision_is_that_of_the_added_scores() -> None:
     made = Problem(knows=1.5, copies=0.8)
     trial = made.trial()
-    memory = Memory(made.stored, made.labels, None, trial.settings)
+    memory = made.memory(trial)
     # Both cosines are those of features here, so that any share of them is the same.
     added = memory.additions(made.features, None).toarray()
     assert trial.before == pytest.approx(made.precision(made.scores))
@@ -59,7 +62,7 @@ def test_precision_is_that_of_the_added_scores() -> None:
 def test_the_error_is_that_of_the_mean_gain_of_a_point() -> None:
     made = Problem(knows=1.5, copies=0.8)
     trial = made.trial()
-    added = Memory(made.stored, made.labels, None, trial.settings).additions(made.features, None)
+    added = made.memory(trial).additions(made.features, None)
     truth = made.truth.toarray()
 
     def of_points(scores: np.ndarray) -> np.ndarray:

@@ -54,7 +54,8 @@ def memory_of(parts: dict[str, np.ndarray], settings: MemorySettings) -> Memory:
     queries = None
     if settings.feature_share < 1:
         queries = unit(parts["stored_queries"]).astype(np.float16)
-    return Memory(csr_matrix(parts["stored"]), csr_matrix(parts["labels"]), queries, settings)
+    rows = 2 * np.arange(STORED)  # of a larger training set
+    return Memory(csr_matrix(parts["stored"]), csr_matrix(parts["labels"]), queries, rows, settings)
 
 
 @pytest.mark.parametrize("found", [20, 200])
@@ -117,3 +118,29 @@ def test_equal_cosines_go_to_the_lowest_number() -> None:
     same = csr_matrix(np.ones((6, 2), np.float32))
     found = nearest(unit_rows(same[:1]), unit_rows(same).T.tocsr(), 6)
     assert found.ids.tolist() == [[0, 1, 2, 3, 4, 5]]
+
+
+def test_witnesses_are_the_voters_with_the_label() -> None:
+    parts = problem(6)
+    memory = memory_of(parts, MemorySettings(10, 1.0, 0.5, 2.0))
+    points = csr_matrix(parts["points"])
+    answers = np.tile(np.array([0, 5, -1], np.int32), (9, 1))
+    told = memory.witnesses(points, parts["queries"], answers)
+    of_features = unit(parts["points"].astype(float)) @ unit(parts["stored"].astype(float)).T
+    of_queries = unit(parts["queries"].astype(float)) @ unit(parts["stored_queries"]).T
+    alike = np.where(of_features > 0, 0.5 * of_features + 0.5 * of_queries, -1)
+    some = 0
+    for point in range(9):
+        voters = np.argsort(-alike[point], kind="stable")[:10]
+        for place, label in enumerate((0, 5)):
+            expected = [v for v in voters if alike[point, v] > 0 and parts["labels"][v, label]][:3]
+            found = told[point][place]
+            assert [one.row for one in found] == [2 * v for v in expected]
+            for one, voter in zip(found, expected, strict=True):
+                assert one.similarity == pytest.approx(alike[point, voter], abs=2e-3)
+                products = parts["points"][point] * parts["stored"][voter]
+                shared = min(5, np.count_nonzero(products))
+                assert one.features == np.argsort(-products, kind="stable")[:shared].tolist()
+                some += 1
+        assert told[point][2] == []
+    assert some > 10

@@ -12,7 +12,8 @@ def made(queries: bool) -> Memory:
     features = csr_matrix(rng.random((7, 5)) * (rng.random((7, 5)) < 0.5), dtype=np.float32)
     labels = csr_matrix(rng.random((7, 4)) < 0.4, dtype=np.float32)
     stored = rng.normal(size=(7, 3)).astype(np.float16) if queries else None
-    return Memory(features, labels, stored, MemorySettings(30, 4.0, 0.5 if queries else 1.0, 2.5))
+    settings = MemorySettings(30, 4.0, 0.5 if queries else 1.0, 2.5)
+    return Memory(features, labels, stored, np.array([0, 1, 4, 5, 6, 8, 9]), settings)
 
 
 @pytest.mark.parametrize("queries", [True, False])
@@ -22,6 +23,7 @@ def test_reads_what_was_written(queries, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["memory.npz"]
     after = load_memory(tmp_path / "memory.npz", num_features=5, num_labels=4)
     assert after.settings == before.settings and type(after.settings.neighbors) is int
+    assert after.rows.tolist() == [0, 1, 4, 5, 6, 8, 9]
     assert (after.features != before.features).nnz == 0 == (after.labels != before.labels).nnz
     if queries:
         np.testing.assert_array_equal(after.queries, before.queries)

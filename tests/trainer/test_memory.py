@@ -4,6 +4,7 @@ import dataclasses
 import json
 import shutil
 
+import command_line
 import numpy as np
 import pytest
 import tiny
@@ -196,3 +197,37 @@ def test_on_is_refused_where_it_cannot_be(change, points, told):
     made = snm.generate(points=points, test_points=0, features=120, labels=60, seed=0)
     with pytest.raises(InputError, match=told):
         resolve(dataclasses.replace(CONFIG, **change), made)
+
+
+def test_predictions_are_explained(trained, tmp_path, capsys):
+    data, run, _ = trained
+    test, train = snm.load_data(data).test, snm.load_data(data).train
+    out = tmp_path / "answers.jsonl"
+    command_line.call("predict", run, data / "test.txt", "--k=3", "--output", out, "--explain")
+    answers = [json.loads(line) for line in out.read_text().splitlines()]
+    labels, _ = load(run).predict(test.features, 3)
+    assert [answer["labels"] for answer in answers] == labels.tolist()
+    spoken = 0
+    for point, answer in enumerate(answers):
+        assert len(answer["because"]) == 3
+        for label, witnesses in zip(answer["labels"], answer["because"], strict=True):
+            for witness in witnesses:
+                row = witness["train_row"]
+                assert train.labels[row, label] == 1
+                shared = set(train.features[row].indices) & set(test.features[point].indices)
+                assert witness["shares"] and set(witness["shares"]) <= shared
+                spoken += 1
+    assert spoken > 150
+    command = ("predict", run, data / "test.txt", "--output", out, "--explain")
+    assert "--format sparse" in command_line.refused(capsys, *command, "--format=sparse")
+
+
+def test_what_cannot_be_explained_is_refused(trained, tmp_path, capsys):
+    data, run, _ = trained
+    copy = shutil.copytree(run, tmp_path / "run")
+    trial = json.loads((copy / "memory.json").read_text())
+    (copy / "memory.json").write_text(json.dumps({**trial, "used": False}))
+    out = tmp_path / "answers.jsonl"
+    command = ("predict", copy, data / "test.txt", "--output", out, "--explain")
+    assert "a run without a memory" in command_line.refused(capsys, *command)
+    assert not out.exists()
