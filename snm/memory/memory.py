@@ -83,7 +83,7 @@ class Memory:
         """Bytes of the arrays, of which the features are held twice: by point and by feature."""
         matrices = (self.features, self.features, self.labels)
         of_matrices = sum(m.data.nbytes + m.indices.nbytes + m.indptr.nbytes for m in matrices)
-        return of_matrices + (0 if self.queries is None else self.queries.nbytes)
+        return of_matrices + self.rows.nbytes + (0 if self.queries is None else self.queries.nbytes)
 
     @functools.cached_property
     def by_feature(self) -> csr_matrix:

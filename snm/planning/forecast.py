@@ -55,7 +55,8 @@ __all__ = [
     "seconds_per_step",
 ]
 
-PARTS = ("programs", "data", "tables", "optimiser", "activations", "batches", "checkpoint")
+PARTS = ("programs", "data", "tables", "optimiser", "activations", "batches", "checkpoint",
+         "neighbours")  # fmt: skip
 STAGES = ("start", "training", "loading", "evaluation")
 
 # Bytes that a process keeps after a program was compiled (or read from the cache) and has run:
@@ -94,6 +95,7 @@ class Needs:
       members: number of models.
       devices: number of devices of this process.
       whole: bytes of one member's tables and optimiser state, over all shards.
+      neighbours: bytes of a memory of the training points, on the host, if one is tried.
     """
 
     tables: int
@@ -111,6 +113,7 @@ class Needs:
     members: int
     devices: int = 1
     whole: int = 0
+    neighbours: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,6 +214,7 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
         members=config.members,
         devices=1 if mesh is None else len(mesh.local_devices),
         whole=whole,
+        neighbours=_memory_bytes(config, dataset) if config.memory == "on" else 0,
     )
     host, device = account(needs, on_cpu)
     return Forecast(host, device, needs, source.steps_per_epoch), Programs(
@@ -270,6 +274,8 @@ def account(needs: Needs, on_cpu: bool) -> tuple[Bytes, Bytes]:
         "loading": {"programs": training, "data": data, "checkpoint": file},
         "evaluation": {"programs": training + _SCORED, "data": data},
     }
+    if needs.neighbours:
+        host["evaluation"]["neighbours"] = needs.neighbours
     device: Bytes = {
         "start": {
             "tables": needs.tables,
@@ -300,6 +306,13 @@ def account(needs: Needs, on_cpu: bool) -> tuple[Bytes, Bytes]:
                 host[stage][part] = host[stage].get(part, 0) + size * needs.devices
         return host, device if on_mesh else {}
     return host, device
+
+
+def _memory_bytes(config: ResolvedConfig, dataset: Dataset) -> int:
+    """Bytes of a memory of all training points, with its queries: it may need less."""
+    features, labels = dataset.train.features, dataset.train.labels
+    of_point = 2 * config.members * config.dim + 8  # its query and its number
+    return 2 * _csr_bytes(features) + _csr_bytes(labels) + of_point * features.shape[0]
 
 
 def _temporary(lowered: Any) -> int:

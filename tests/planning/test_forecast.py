@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import tiny
 from hypothesis import given
@@ -15,6 +16,7 @@ import snm
 from snm.cli.main import main
 from snm.config.resolve import resolve
 from snm.errors import InputError
+from snm.memory.memory import Memory, MemorySettings
 from snm.planning.forecast import Needs, account, forecast, parse_bytes, seconds_per_step
 from snm.planning.remedies import ways_to_fit
 
@@ -128,11 +130,31 @@ def test_stages_by_hand():
     _, device = account(needs(resident=2 * MIB, watches=True), on_cpu=False)
     assert device["training"]["data"] == 2 * MIB
     assert device["training"]["activations"] == 30 * MIB
+    # A memory of neighbours is made at the end.
+    host, device = account(needs(neighbours=7 * MIB), on_cpu=False)
+    assert host["evaluation"]["neighbours"] == 7 * MIB
+    assert [stage for stage in host if "neighbours" in host[stage]] == ["evaluation"]
     # On a CPU both are one memory.
     both, none = account(needs(), on_cpu=True)
     assert none == {}
     assert both["training"]["tables"] == 100 * MIB and both["training"]["batches"] == 3 * MIB
     assert both["loading"]["checkpoint"] == 110 * MIB
+
+
+def test_a_memory_of_neighbours_is_counted_as_it_is_kept():
+    made = snm.generate(points=600, test_points=0, features=120, labels=60, seed=0)
+    settings = dataclasses.replace(tiny.CONFIG, members=2, sampled=40, memory="on")
+    found, _ = forecast(made, resolve(settings, made))
+    whole = Memory(
+        made.train.features,
+        made.train.labels,
+        np.zeros((600, 2 * settings.dim), np.float16),
+        np.arange(600),
+        MemorySettings(10, 1.0, 0.5, 1.0),
+    )
+    assert found.needs.neighbours == whole.nbytes
+    off, _ = forecast(made, resolve(dataclasses.replace(settings, memory="off"), made))
+    assert off.needs.neighbours == 0
 
 
 def test_ways_to_fit_do_and_cost_little_first(planned):
