@@ -98,7 +98,9 @@ def auto_mined(num_labels: int) -> int:
     return 1 << min(8, max(5, power))
 
 
-def auto_input_dropout(points_of_label: float, evidence_lost: float) -> float:
+def auto_input_dropout(
+    points_of_label: float, evidence_lost: float, *, thresholds: tuple[float, float] = _LOST
+) -> float:
     """The share for `--input-dropout auto`: 0.5, and less where it would remove what decides.
 
     A label with few points overfits to features that they share by chance, and dropout prevents
@@ -109,6 +111,7 @@ def auto_input_dropout(points_of_label: float, evidence_lost: float) -> float:
     Args:
       points_of_label: the mean over labels of the training points that have it.
       evidence_lost: see `snm.data.evidence.evidence_lost`.
+      thresholds: the evidence lost up to which dropout is full, and from which there is none.
 
     Example:
       >>> [auto_input_dropout(points, 0.03) for points in (4.3, 14.0, 250.2)]
@@ -116,7 +119,7 @@ def auto_input_dropout(points_of_label: float, evidence_lost: float) -> float:
       >>> [round(auto_input_dropout(14.0, lost), 2) for lost in (0.04, 0.07, 0.17)]
       [0.5, 0.38, 0.0]
     """
-    low, high = _LOST
+    low, high = thresholds
     share = 0.5 * min(1.0, max(0.0, (high - evidence_lost) / (high - low)))
     return min(share, 0.3) if points_of_label >= _MANY_POINTS else share
 

@@ -1,0 +1,96 @@
+"""Whether the rule of `--input-dropout auto` carries to data sets that it was not chosen on.
+
+    python -m experiments.leave_one_set_out DATA ... [--runs FILE]
+
+For each data set, the two thresholds of the rule are chosen on all sets, and on all others. A set's
+score at a share of dropout is read off the runs of `experiments.default_preset` at 0, 0.2, 0.35 and
+0.5, in straight lines between them: the mean of P@1, P@3, P@5 and PSP@5 on a held-out fifth, as a
+share of the set's best. Prints Markdown.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import tyro
+
+import snm
+from snm.config.auto import auto_input_dropout
+from snm.data.evidence import evidence_lost
+from snm.runs.folder import read_json
+
+RUNS = Path(__file__).parent / "results" / "input-dropout.json"
+KEYS = ("P@1", "P@3", "P@5", "PSP@5")
+LOW = (0.01, 0.02, 0.03, 0.04, 0.05, 0.06)
+HIGH = (0.08, 0.12, 0.16, 0.2, 0.25)
+
+Curve = dict[float, float]
+"""Share of dropout -> the mean of `KEYS`, in percent."""
+
+
+def main(data: tyro.conf.Positional[list[str]], runs: Path = RUNS) -> None:
+    """Prints a row for each data set.
+
+    Args:
+      data: folders of data sets that `runs` has.
+      runs: JSON file of `experiments.default_preset`.
+    """
+    cells = read_json(runs)["cells"]
+    curves, counts = {}, {}
+    for folder in data:
+        dataset = snm.load_data(folder)
+        curves[dataset.name] = curve_of(cells, dataset.name)
+        train = dataset.train
+        counts[dataset.name] = (train.labels.nnz / train.num_labels, evidence_lost(train))
+    everywhere = chosen(curves, counts)
+    print("| data | lost | 0.5 | the rule | chosen on all | on the others | their thresholds |")
+    print("|---|---:|---:|---:|---:|---:|---|")
+    for name, curve in curves.items():
+        others = {other: curves[other] for other in curves if other != name}
+        without = chosen(others, counts)
+        cells_of = [curve[0.5]]
+        cells_of.append(at(curve, auto_input_dropout(*counts[name])))
+        for thresholds in (everywhere, without):
+            share = auto_input_dropout(*counts[name], thresholds=thresholds)
+            cells_of.append(at(curve, share))
+        shown = " | ".join(f"{value:.2f}" for value in cells_of)
+        print(f"| `{name}` | {counts[name][1]:.3f} | {shown} | {without[0]:g}, {without[1]:g} |")
+    print(f"\nThresholds chosen on all sets: {everywhere[0]:g} and {everywhere[1]:g}.")
+
+
+def curve_of(cells: list[dict], name: str) -> Curve:
+    """The mean of `KEYS` and of the seeds at each share of dropout."""
+    found: dict[float, list[float]] = {}
+    for cell in cells:
+        if cell["data"] == name:
+            share = json.loads(cell["idea"])["input_dropout"]
+            found.setdefault(share, []).append(np.mean([cell["metrics"][key] for key in KEYS]))
+    return {share: float(np.mean(values)) for share, values in sorted(found.items())}
+
+
+def at(curve: Curve, share: float) -> float:
+    """The curve between its shares."""
+    return float(np.interp(share, list(curve), list(curve.values())))
+
+
+def chosen(curves: dict[str, Curve], counts: dict[str, tuple[float, float]]) -> tuple[float, float]:
+    """The thresholds of the highest mean share of the best, of equals the middle ones."""
+
+    def score(thresholds: tuple[float, float]) -> float:
+        shares = []
+        for name, curve in curves.items():
+            dropout = auto_input_dropout(*counts[name], thresholds=thresholds)
+            shares.append(at(curve, dropout) / max(curve.values()))
+        return float(np.mean(shares))
+
+    pairs = list(itertools.product(LOW, HIGH))
+    best = max(score(pair) for pair in pairs)
+    equal = [pair for pair in pairs if score(pair) > best - 1e-9]
+    return equal[len(equal) // 2]
+
+
+if __name__ == "__main__":
+    tyro.cli(main)
