@@ -36,6 +36,9 @@ ROWS = 512
 """Points scored together; a block of their scores fits into the cache."""
 
 
+_LABELS_OF_POINT = 1024  # of a point's neighbours, in the smallest compiled shape
+
+
 @functools.lru_cache(maxsize=8)
 def compiled_top(model: Model, count: int, mesh: Mesh | None) -> jax.stages.Wrapped:
     """The compiled search for the best labels of a block of points, on one device or a mesh."""
@@ -187,8 +190,10 @@ class Predictor:
     ) -> Added:
         """What the memory adds to the scores of a block of points."""
         found = memory.additions(*self._of_memory(memory, features, first, count, block))
-        # Padded to a power of four with slots of no label, so that few lengths are compiled.
-        size = max(1024, 1 << (found.nnz.bit_length() + 1) // 2 * 2)
+        # Padded with slots of no label, so that one program serves most blocks of a size: to a
+        # thousand labels a point, of large blocks and where that is too few to a power of four.
+        least = _LABELS_OF_POINT * min(self.block_rows, 64)
+        size = max(least, 1 << (found.nnz.bit_length() + 1) // 2 * 2)
         rows, slots = np.zeros(size, np.int32), np.full(size, found.shape[1], np.int32)
         values = np.zeros(size, np.float32)
         rows[: found.nnz] = np.repeat(np.arange(count), np.diff(found.indptr))
