@@ -61,6 +61,15 @@ class Points:
             pairs = pairs[pairs[:, 0] >= 0]
         return Points(self.features[rows], self.labels[rows], pairs)
 
+    def baskets(self) -> Points:
+        """Each point with all of its items, both as its features and as its labels.
+
+        This is for data whose features and labels number the same items.
+        """
+        items = csr_matrix(self.features + self.labels)
+        ones = np.ones(items.nnz, np.float32)
+        return Points(items, csr_matrix((ones, items.indices, items.indptr), shape=items.shape))
+
 
 @dataclass(frozen=True, eq=False)
 class Dataset:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +16,23 @@ from snm.memory.neighbors import Neighbors
 
 __all__ = ["Trial", "choose"]
 
-_NEIGHBORS = (10, 30, 100)
-_POWERS = (1.0, 4.0)
-_WEIGHTS = (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0)  # of the range of a point's scores
+
+class _Voting(NamedTuple):
+    """Settings of a memory but its weight; see `MemorySettings`."""
+
+    feature_share: float
+    neighbors: int
+    power: float
+
+
+# Each varies one setting.
+_VARIED: tuple[Callable[[_Voting], list[_Voting]], ...] = (
+    lambda one: [one._replace(neighbors=count) for count in (10, 30, 100, 200)],
+    lambda one: [one._replace(power=power) for power in (1.0, 2.0, 4.0)],
+    lambda one: [one._replace(feature_share=share) for share in (0.5, 1.0)],
+)
+_WEIGHTS = (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0)  # of the range of a point's scores
+_START = _Voting(0.5, 100, 2.0)
 _VOTED = 50  # labels of most votes that are looked at
 
 
@@ -60,9 +75,10 @@ def choose(
     own: csr_matrix | None = None,
     ks: tuple[int, ...] = (1, 3, 5),
 ) -> Trial:
-    """Tries a grid of settings, and returns the one whose gain is most surely the highest.
+    """Tries settings, and returns those whose gain is most surely the highest.
 
-    That is the one of the highest `Trial.sure_gain`.
+    That is the highest `Trial.sure_gain`. Of share, neighbours and power, one at a time takes all
+    of its values, each with every weight, until none of the three finds better.
 
     Args:
       labels: int [m, T], the model's best labels of the held-out points, best first; -1 for none.
@@ -74,22 +90,34 @@ def choose(
       own: CSR [m, K], labels that are never answers, or None.
       ks: the numbers of answers that precision is measured at.
     """
-    base = _hits(labels, scores, truth, max(ks))
     lowest = np.where(labels >= 0, scores, np.inf).min(axis=1)
     span = float(np.mean(scores[:, 0] - np.minimum(lowest, scores[:, 0])))
-    trials = []
-    for share, count, power in itertools.product((1.0, 0.5), _NEIGHBORS, _POWERS):
+    merged = _Merged.of(labels, scores, csr_matrix(truth.shape), truth)
+    base = merged.hits(0.0, max(ks))
+
+    def tried(voting: _Voting) -> Trial:
+        share, count, power = voting
         joint = Neighbors(found.ids, share * found.cosines + (1 - share) * cosines)
         voted = votes(joint, stored, count, power)
         if own is not None:
             voted = csr_matrix(voted - voted.multiply(own))
             voted.eliminate_zeros()
-        merged = _Merged.of(labels, scores, voted)
+        merged = _Merged.of(labels, scores, voted, truth)
+        trials = []
         for weight in (span * part for part in _WEIGHTS):
-            hits = _hits(merged.labels, merged.scores(weight), truth, max(ks))
             settings = MemorySettings(count, power, share, weight)
-            trials.append(_trial(settings, base, hits, ks))
-    return max(trials, key=lambda trial: trial.sure_gain)
+            trials.append(_trial(settings, base, merged.hits(weight, max(ks)), ks))
+        return max(trials, key=lambda trial: trial.sure_gain)
+
+    best, done = _START, {_START: tried(_START)}
+    steps, unchanged = itertools.cycle(_VARIED), 0
+    while unchanged < len(_VARIED):
+        for one in next(steps)(best):
+            if one not in done:
+                done[one] = tried(one)
+        before, best = best, max(done, key=lambda one: done[one].sure_gain)
+        unchanged = unchanged + 1 if best == before else 0
+    return done[best]
 
 
 def _trial(
@@ -114,14 +142,16 @@ class _Merged:
       labels: int [m, T + V]; -1 for none.
       model: float [m, T + V], the model's scores.
       roots: float [m, T + V], the roots of the votes.
+      true: bool [m, T + V], whether the label is one of the point.
     """
 
     labels: NDArray[np.int64]
     model: NDArray[np.float64]
     roots: NDArray[np.float64]
+    true: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, labels: NDArray, scores: NDArray, voted: csr_matrix) -> _Merged:
+    def of(cls, labels: NDArray, scores: NDArray, voted: csr_matrix, truth: csr_matrix) -> _Merged:
         """Merges; a label that is among both is kept among the model's."""
         points, width = labels.shape
         dense = np.zeros((points, width))
@@ -139,15 +169,21 @@ class _Merged:
             most = np.argsort(-values, kind="stable")[:_VOTED]
             new[row, : len(most)], new_votes[row, : len(most)] = ids[most], values[most]
         last = np.where(labels >= 0, scores, np.inf).min(axis=1, keepdims=True)
+        every = np.concatenate([labels, new], axis=1)
+        rows = np.repeat(np.arange(points), every.shape[1])
+        true = np.asarray(truth[rows, np.maximum(every, 0).ravel()]).reshape(every.shape) > 0
         return cls(
-            np.concatenate([labels, new], axis=1),
+            every,
             np.concatenate([scores, np.broadcast_to(last, new.shape)], axis=1),
             np.sqrt(np.concatenate([dense, new_votes], axis=1)),
+            true & (every >= 0),
         )
 
-    def scores(self, weight: float) -> NDArray[np.float64]:
-        """Scores with the votes times this weight."""
-        return self.model + weight * self.roots
+    def hits(self, weight: float, count: int) -> NDArray[np.bool_]:
+        """Whether each of the `count` best labels is true, with this weight; bool [m, count]."""
+        scores = np.where(self.labels >= 0, self.model + weight * self.roots, -np.inf)
+        best = np.argsort(-scores, axis=1, kind="stable")[:, :count]
+        return np.take_along_axis(self.true, best, axis=1)
 
 
 def _rows(matrix: csr_matrix) -> Iterator[tuple[int, NDArray, NDArray]]:
@@ -156,14 +192,3 @@ def _rows(matrix: csr_matrix) -> Iterator[tuple[int, NDArray, NDArray]]:
         entries = slice(matrix.indptr[row], matrix.indptr[row + 1])
         if entries.start < entries.stop:
             yield row, matrix.indices[entries], matrix.data[entries]
-
-
-def _hits(labels: NDArray, scores: NDArray, truth: csr_matrix, count: int) -> NDArray[np.bool_]:
-    """Whether each of the `count` best labels is true, bool [m, count]."""
-    scores = np.where(labels >= 0, scores, -np.inf)
-    count = min(count, labels.shape[1])
-    best = np.argsort(-scores, axis=1, kind="stable")[:, :count]
-    answers = np.take_along_axis(labels, best, axis=1)
-    rows = np.repeat(np.arange(len(answers)), count)
-    right = np.asarray(truth[rows, np.maximum(answers, 0).ravel()]).reshape(answers.shape) > 0
-    return right & (answers >= 0)

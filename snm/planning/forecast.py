@@ -310,7 +310,8 @@ def account(needs: Needs, on_cpu: bool) -> tuple[Bytes, Bytes]:
 
 def _memory_bytes(config: ResolvedConfig, dataset: Dataset) -> int:
     """Bytes of a memory of all training points, with its queries: it may need less."""
-    features, labels = dataset.train.features, dataset.train.labels
+    stored = dataset.train.baskets() if config.seen == "drop" else dataset.train
+    features, labels = stored.features, stored.labels
     of_point = 2 * config.members * config.dim + 8  # its query and its number
     return 2 * _csr_bytes(features) + _csr_bytes(labels) + of_point * features.shape[0]
 

@@ -76,7 +76,7 @@ def try_memory(
         every = kept
         if config.refit or not config.validation_fraction:
             every = _with_labels(dataset.train, np.arange(dataset.train.num_points))
-        stored = dataset.train.take(every)
+        stored = _stored(whole, dataset.train.take(every))
         queries = None if settings.feature_share == 1 else _unit_queries(whole, stored)
         features = whole.weighting.apply(stored.features)
         memory = Memory(features, stored.labels, queries, every, settings)
@@ -114,6 +114,7 @@ def summary(found: dict[str, Any]) -> str:
 
 def _trial(first: Predictor, stored: Points, held: Points) -> Trial:
     """Tries memories of `stored` on the points `held`."""
+    stored = _stored(first, stored)
     count = min(_LABELS, stored.num_labels)
     labels, scores = first.predict(held.features, count)
     weighted = first.weighting.apply(held.features)
@@ -124,6 +125,15 @@ def _trial(first: Predictor, stored: Points, held: Points) -> Trial:
     own = held.features if first.model.drop_seen else None
     ks = tuple(k for k in KS if k <= stored.num_labels)
     return choose(labels, scores, found, cosines, stored.labels, held.labels, own=own, ks=ks)
+
+
+def _stored(predictor: Predictor, points: Points) -> Points:
+    """The points as a memory stores them.
+
+    Where features and labels are the same items, a neighbour speaks for all of its items, and all
+    of them make it a neighbour.
+    """
+    return points.baskets() if predictor.model.drop_seen else points
 
 
 def _unit_queries(predictor: Predictor, points: Points) -> NDArray[np.float16]:
