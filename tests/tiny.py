@@ -39,7 +39,12 @@ FLAGS = [
 def resolved(config: Config) -> ResolvedConfig:
     """Settings without a data set: `auto` is what the rules say of few points."""
     values = {name: getattr(config, name) for name in RESOLVED}
-    for name, value in (("seen", "keep"), ("memory", "off"), ("learn_score_scale", False)):
+    for name, value in (
+        ("seen", "keep"),
+        ("memory", "off"),
+        ("item_splits", 0),
+        ("learn_score_scale", False),
+    ):
         values[name] = value if values[name] == "auto" else values[name]
     assert "auto" not in values.values()
     return ResolvedConfig(**unresolved_values(config), **values)

@@ -48,14 +48,17 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
     rate, epochs = config.learning_rate, config.epochs
     if rate == "auto":
         rate = loss.learning_rate(config.transformation)
+    seen = _seen(config, dataset)
+    splits = _item_splits(config, dataset, seen)
     if epochs == "auto":
-        epochs = rules.auto_epochs(dataset.train.num_points)
+        epochs = rules.auto_epochs((1 + splits) * dataset.train.num_points)
     dropout = config.input_dropout
     if dropout == "auto":
         dropout = rules.auto_input_dropout(points_of_label, evidence_lost(dataset.train))
     return ResolvedConfig(
         **unresolved_values(config),
-        seen=_seen(config, dataset),
+        seen=seen,
+        item_splits=splits,
         memory=_memory(config, dataset, members),
         sampled=sampled,
         mined=mined,
@@ -129,3 +132,17 @@ def _seen(config: Config, dataset: Dataset) -> Literal["keep", "drop"]:
     if config.seen == "drop":
         return "drop"
     return "drop" if rules.auto_drops_seen(*seen_labels(dataset)) else "keep"
+
+
+def _item_splits(config: Config, dataset: Dataset, seen: Literal["keep", "drop"]) -> int:
+    """As asked for, or one where features and labels are the same items; in one process only."""
+    if config.item_splits == "auto":
+        return 1 if seen == "drop" and not several() else 0
+    if config.item_splits:
+        num_features, num_labels = dataset.train.num_features, dataset.train.num_labels
+        if num_features != num_labels:
+            found = f"{config.item_splits}, with {num_features} features and {num_labels} labels"
+            raise InputError("--item-splits", found, "0, or the same items in the same order")
+        if several():
+            raise InputError("--item-splits", "several processes", "one process, or 0")
+    return config.item_splits

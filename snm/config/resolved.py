@@ -32,6 +32,7 @@ class ResolvedConfig(Config):
     sampled: int | Literal["all"] = field()
     mined: int | Literal["all"] = field()
     seen: Literal["keep", "drop"] = field()
+    item_splits: int = field()
     memory: Literal["on", "off"] = field()
     members: int = field()
     epochs: int = field()
@@ -43,7 +44,7 @@ RESOLVED = tuple(ResolvedConfig.__annotations__)
 
 # What runs did that are older than these settings.
 _BEFORE: dict[str, Any] = {"learn_score_scale": False, "members": 1, "seen": "keep",
-                           "memory": "off"}  # fmt: skip
+                           "memory": "off", "item_splits": 0}  # fmt: skip
 
 
 def unresolved_values(config: Config) -> dict[str, Any]:

@@ -126,6 +126,9 @@ class Config:
     seen: Literal["auto", "keep", "drop"] = "auto"
     """Labels with the numbers of a point's own features, where both are a recommender's items: drop
     never answers with them; auto drops them where no training point has one."""
+    item_splits: int | Literal["auto"] = "auto"
+    """Further splits of each training point, in which half of its features are labels, where both
+    are a recommender's items; auto is 1 where --seen drops, else 0."""
 
     memory: Literal["auto", "on", "off"] = "auto"
     """Keep the training points, and add the labels of a point's nearest ones to the scores, where
@@ -284,6 +287,7 @@ _MINIMA = (
     ("sampled", 1),
     ("mined", 1),
     ("mined_start", 0),
+    ("item_splits", 0),
     ("retrieval_k", 1),
     ("subsample_draws", 1),
     ("epochs", 1),
@@ -324,6 +328,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "exclude": "positive",
         "positives": "one",
         "seen": "keep",
+        "item_splits": 0,
         "memory": "off",
         "epochs": 20,
         "learning_rate": 50.0,

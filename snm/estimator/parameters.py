@@ -22,6 +22,7 @@ SETTINGS = (
 _OF_RUNS = {
     "preset", "seed", "validation_fraction", "evaluate_every", "patience", "monitor", "refit",
     "propensity_a", "propensity_b", "checkpoint_every", "keep_checkpoints", "seen", "memory",
+    "item_splits",
 }  # fmt: skip
 _SMALLEST_BATCH, _STEPS_AN_EPOCH = 16, 16
 

@@ -107,11 +107,16 @@ class RunFolder:
         return self.path / "memory.npz"
 
     def as_begun(self, config: ResolvedConfig) -> ResolvedConfig:
-        """The settings, without a memory where the run is older than that setting."""
-        if config.memory == "on" and self.config.exists():
-            written = tomllib.loads(self.config.read_text(encoding="utf-8"))
-            if "memory" not in written:
-                return dataclasses.replace(config, memory="off")
+        """The settings, without what the run is older than: a memory, splits of items."""
+        if not self.config.exists():
+            return config
+        written = tomllib.loads(self.config.read_text(encoding="utf-8"))
+        if "memory" not in written:
+            config = dataclasses.replace(config, memory="off")
+        if "item_splits" not in written and config.item_splits:
+            # With splits, `--epochs auto` asks for fewer passes.
+            epochs = max(config.epochs, written.get("epochs", 0))
+            config = dataclasses.replace(config, item_splits=0, epochs=epochs)
         return config
 
     def check(self, config: ResolvedConfig, facts: dict[str, Any]) -> None:

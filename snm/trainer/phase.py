@@ -16,7 +16,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from snm.batches.build import labelled_rows
 from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset, Points
 from snm.data.weighting import Weighting
@@ -161,7 +160,7 @@ class PhaseRun:
             heads=self._prepared.stages,
             mesh=self.mesh,
             on_nonfinite=config.on_nonfinite,
-            rows=self._rows(),
+            rows=self._prepared.rows,
             stop=stop,
         )
         del self.state  # its buffers are donated to the first step
@@ -176,10 +175,6 @@ class PhaseRun:
                 log.line(event="nonfinite", step=error.step, tensor=error.tensor,
                          points=error.points, culprits=error.culprits)  # fmt: skip
                 raise
-
-    def _rows(self) -> np.ndarray:
-        """The row of train (counted from 0) that each of the source's points is."""
-        return labelled_rows(self._dataset.train, self._phase.rows)
 
     @property
     def points(self) -> float:

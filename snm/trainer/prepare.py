@@ -12,7 +12,8 @@ import numpy as np
 from jax.sharding import Mesh
 from numpy.typing import NDArray
 
-from snm.batches.build import source_of
+from snm.batches.build import labelled_rows, source_of
+from snm.batches.items import with_splits
 from snm.batches.source import Source
 from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Points
@@ -39,6 +40,7 @@ class Prepared:
       model: with the last k' of the run; its rates fall over `total_steps`.
       stages: the first step of each k', and the head with that k'.
       total_steps: `config.epochs` passes over the points.
+      rows: int64 [N], for each point of the source the one that it was, or was split from.
       steps_per_dispatch: steps that the device runs between two exchanges with the host.
     """
 
@@ -49,6 +51,7 @@ class Prepared:
     stages: list[tuple[int, HeadSpec]]
     total_steps: int
     steps_per_dispatch: int
+    rows: NDArray[np.int64]
 
 
 def prepare(
@@ -74,6 +77,8 @@ def prepare(
     num_labels = points.num_labels
     mesh = None if one_device else make_mesh(config.mesh, num_labels, config.batch_size)
     model = make_model(config, points.num_features, num_labels, total_steps=1)
+    given = points.num_points
+    points, rows = with_splits(points, rows, config.item_splits, config.seed)
     source = source_of(config, model.head, points, rows, weighting, mesh)
     total_steps = config.epochs * source.steps_per_epoch
     if config.schedule != "constant":  # which does not use it: one program serves any number
@@ -86,6 +91,7 @@ def prepare(
         stages=head_stages(config, num_labels, total_steps),
         total_steps=total_steps,
         steps_per_dispatch=config.steps_per_dispatch or steps_per_dispatch(),
+        rows=labelled_rows(points, rows) % given,
     )
 
 

@@ -21,6 +21,7 @@ from snm.export.measure import measure
 from snm.model import pair_counts
 from snm.model.predictor import _compiled_order, compiled_top
 from snm.runs.events import Stepped
+from snm.runs.load import load
 from snm.theory.auc import empirical_auc
 from snm.topk import search as scoring
 
@@ -185,3 +186,63 @@ def test_a_mesh_computes_what_one_device_does(mesh, tmp_path):
         for cut, folder in (("", tmp_path / "one"), (mesh, tmp_path / "many"))
     )
     np.testing.assert_allclose(many, one, rtol=1e-4)
+
+
+def test_items_are_split_again_where_seen_ones_are_dropped():
+    of = {"epochs": "auto"}
+    dropped = resolve(dataclasses.replace(CONFIG, **of), visits())
+    assert (dropped.item_splits, dropped.seen) == (1, "drop")
+    kept = resolve(dataclasses.replace(CONFIG, **of, seen="keep"), visits())
+    assert (kept.item_splits, kept.seen) == (0, "keep")
+    many = dataclasses.replace(visits(), train=repeated(visits().train, 100))
+    once, twice = (
+        resolve(dataclasses.replace(CONFIG, **of, seen="drop", item_splits=n), many) for n in (0, 1)
+    )
+    assert (once.epochs, twice.epochs) == (12, 6)  # as many visits
+
+
+def repeated(points, times):
+    return Points(
+        sparse.vstack([points.features] * times, "csr"),
+        sparse.vstack([points.labels] * times, "csr"),
+    )
+
+
+def test_splits_need_the_same_items():
+    made = snm.generate(points=10, test_points=0, features=ITEMS, labels=ITEMS + 1, seed=0)
+    with pytest.raises(InputError, match=r"--item-splits: found 1, with 40 features and 41 labels"):
+        resolve(dataclasses.replace(CONFIG, item_splits=1), made)
+    with pytest.raises(InputError, match=r"--item-splits: found -1"):
+        dataclasses.replace(CONFIG, item_splits=-1).check()
+
+
+def test_a_point_and_its_splits_are_visited(tmp_path):
+    events = list(snm.training(visits(), CONFIG, tmp_path / "run"))
+    (started,) = [event for event in events if type(event).__name__ == "Started"]
+    assert started.num_points == 400
+    config = dataclasses.replace(CONFIG, item_splits=0)
+    events = list(snm.training(visits(), config, tmp_path / "without"))
+    (started,) = [event for event in events if type(event).__name__ == "Started"]
+    assert started.num_points == 200
+
+
+def test_a_run_from_before_the_splits_goes_on_without(tmp_path):
+    old = dataclasses.replace(CONFIG, item_splits=0, epochs=2)
+    snm.train(visits(), old, tmp_path / "run")
+    path = tmp_path / "run" / "config.toml"
+    assert "item_splits = 0\n" in path.read_text()
+    path.write_text(path.read_text().replace("item_splits = 0\n", ""))
+    result = snm.train(visits(), dataclasses.replace(CONFIG, epochs=3), tmp_path / "run")
+    fresh = snm.train(visits(), dataclasses.replace(old, epochs=3), tmp_path / "fresh")
+    assert result["epochs"] == 3 and result["metrics"] == fresh["metrics"]
+
+
+def test_a_neighbour_votes_for_all_of_its_items(tmp_path):
+    config = dataclasses.replace(CONFIG, memory="on", members=2, learning_rate=1e-6)
+    data = dataclasses.replace(visits(), train=repeated(visits().train, 3))
+    snm.train(data, config, tmp_path / "run")
+    memory = load(tmp_path / "run").memory
+    assert memory is not None
+    items = (data.train.features + data.train.labels).toarray() > 0
+    np.testing.assert_array_equal(memory.labels.toarray() > 0, items)
+    np.testing.assert_array_equal(memory.features.toarray() != 0, items)

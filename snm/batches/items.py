@@ -1,0 +1,70 @@
+"""Further training points of a recommender: the same items, split again.
+
+Where features and labels number the same items, what a point has says as much about which items go
+together as its labels do. A further split teaches that: half of the features become labels. Hiding
+items of a basket and predicting them is the training of denoising autoencoders for recommendation
+(Wu et al., 2016; Liang et al., 2018).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse import csr_matrix
+
+from snm.data.dataset import Points
+
+__all__ = ["with_splits"]
+
+_HIDDEN = 0.5  # of the features of a point
+
+
+def with_splits(
+    points: Points, rows: NDArray[np.int64] | None, splits: int, seed: int
+) -> tuple[Points, NDArray[np.int64] | None]:
+    """Adds points in which a random half of the features are labels, beside the labels.
+
+    A point with features keeps at least one.
+
+    Args:
+      points: n points whose features and labels number the same items.
+      rows: int64 [m], those to train on; None is all.
+      splits: further splits of each point.
+      seed: of the halves.
+
+    Returns:
+      n (1 + splits) points, of which i, i + n, i + 2 n ... have the items of point i, and the rows
+      of these to train on. The arguments themselves if `splits` is 0.
+    """
+    if not splits:
+        return points, rows
+    made = [_split(points, np.random.default_rng([seed, n])) for n in range(1, splits + 1)]
+    features = sparse.vstack([points.features, *(features for features, _ in made)], "csr")
+    labels = sparse.vstack([points.labels, *(labels for _, labels in made)], "csr")
+    if rows is not None:
+        rows = np.concatenate([rows + n * points.num_points for n in range(1 + splits)])
+    return Points(features, labels), rows
+
+
+def _split(points: Points, rng: np.random.Generator) -> tuple[csr_matrix, csr_matrix]:
+    features = points.features
+    counts = np.diff(features.indptr)
+    owner = np.repeat(np.arange(points.num_points), counts)
+    hidden = rng.random(features.nnz) < _HIDDEN
+    none_left = np.bincount(owner[~hidden], minlength=points.num_points) == 0
+    hidden[features.indptr[:-1][none_left & (counts > 0)]] = False
+    left = [
+        csr_matrix(
+            (features.data[keep], features.indices[keep], _starts(owner[keep], len(counts))),
+            shape=features.shape,
+        )
+        for keep in (~hidden, hidden)
+    ]
+    labels = csr_matrix(left[1] + points.labels)
+    labels.data[:] = 1
+    return left[0], labels
+
+
+def _starts(owner: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=rows))])
