@@ -340,3 +340,15 @@ def test_loading_data_does_not_import_jax():
     )
     code += "sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_basket_holds_features_and_labels():
+    features = sparse.csr_matrix(np.array([[3, 0, 0, 0], [0, 0, 2, 1], [0, 0, 0, 0]], np.float32))
+    labels = sparse.csr_matrix(np.array([[0, 1, 0, 1], [1, 0, 0, 0], [0, 0, 0, 0]], np.float32))
+    found = Points(features, labels).baskets()
+    np.testing.assert_array_equal(
+        found.features.toarray(), [[3, 1, 0, 1], [1, 0, 2, 1], [0, 0, 0, 0]]
+    )
+    np.testing.assert_array_equal(found.labels.toarray(), [[1, 1, 0, 1], [1, 0, 1, 1], [0] * 4])
+    assert found.features.dtype == found.labels.dtype == np.float32
+    assert found.features.has_canonical_format

@@ -1,5 +1,7 @@
 """The choice of a memory's settings, against the scores that a predictor would give."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
@@ -83,3 +85,26 @@ def test_labels_of_ones_own_are_never_answers() -> None:
     everything = csr_matrix(np.ones((POINTS, LABELS), np.float32))
     trial = made.trial(own=everything)  # nothing is left for the memory to say
     assert trial.gain == 0 and trial.precision == trial.before
+
+
+def test_no_other_value_of_one_setting_is_better() -> None:
+    made = Problem(knows=1.5, copies=0.8)
+    trial = made.trial()
+    truth = made.truth.toarray()
+
+    def of_points(scores: np.ndarray) -> np.ndarray:
+        hits = np.take_along_axis(truth, np.argsort(-scores, axis=1, kind="stable"), axis=1)
+        return 100 * np.mean([hits[:, :k].mean(axis=1) for k in (1, 3, 5)], axis=0)
+
+    def sure_gain(**change: float) -> float:
+        other = dataclasses.replace(trial, settings=dataclasses.replace(trial.settings, **change))
+        added = made.memory(other).additions(made.features, None).toarray()
+        gains = of_points(made.scores + added) - of_points(made.scores)
+        return float(gains.mean() - 2 * gains.std() / np.sqrt(POINTS))
+
+    assert sure_gain() == pytest.approx(trial.sure_gain)
+    tried = [{"neighbors": count} for count in (10, 30, 100, 200)]
+    tried += [{"power": power} for power in (1.0, 2.0, 4.0)]
+    tried += [{"weight": trial.settings.weight / factor} for factor in (2.0, 4.0)]
+    better = [change for change in tried if sure_gain(**change) > trial.sure_gain + 1e-4]
+    assert better == []
