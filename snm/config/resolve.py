@@ -9,7 +9,7 @@ from snm.config.resolved import ResolvedConfig, unresolved_values
 from snm.config.settings import Config, preset
 from snm.data.dataset import Dataset
 from snm.data.evidence import evidence_lost
-from snm.distributed.dataset import column_counts, seen_labels
+from snm.distributed.dataset import column_counts, ones_of_rows, seen_labels
 from snm.distributed.processes import several
 from snm.errors import InputError
 from snm.losses.sampled import LOSSES
@@ -54,7 +54,9 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
         epochs = rules.auto_epochs((1 + splits) * dataset.train.num_points)
     dropout = config.input_dropout
     if dropout == "auto":
-        dropout = rules.auto_input_dropout(points_of_label, evidence_lost(dataset.train))
+        dropout = rules.auto_input_dropout(
+            points_of_label, evidence_lost(dataset.train, ones_of_rows)
+        )
     return ResolvedConfig(
         **unresolved_values(config),
         seen=seen,

@@ -25,7 +25,7 @@ from snm.distributed.processes import first, first_to_say, of_first, several, su
 from snm.errors import InputError
 
 __all__ = ["column_counts", "duplicate_test_rows", "fit_weighting", "label_frequency",
-           "load_together", "seen_labels"]  # fmt: skip
+           "load_together", "ones_of_rows", "seen_labels"]  # fmt: skip
 
 _ROWS = 1 << 16  # rows processed at once
 
@@ -87,6 +87,25 @@ def column_counts(matrix: csr_matrix, rows: NDArray[np.int64] | None = None) -> 
     else:
         ids = matrix[rows[_equal_part(len(rows))]].indices
     return summed(np.bincount(ids, minlength=matrix.shape[1]).astype(np.int64))
+
+
+def ones_of_rows(matrix: csr_matrix, rows: NDArray[np.int64]) -> csr_matrix:
+    """Some rows with ones as values, float64 CSR [m, K]; each process reads a part of them.
+
+    Args:
+      matrix: CSR [n, K]; every process passes the same one.
+      rows: int64 [m], ascending.
+    """
+    counts = np.diff(matrix.indptr)[rows]
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    part = _equal_part(matrix.shape[0])
+    first, last = np.searchsorted(rows, [part.start, part.stop])
+    begin = matrix.indptr[rows[first:last]] - starts[first:last]
+    here = np.repeat(begin, counts[first:last]) + np.arange(starts[first], starts[last])
+    ids = np.zeros(starts[-1], np.int64)
+    ids[starts[first] : starts[last]] = matrix.indices[here]
+    ids = summed(ids)
+    return csr_matrix((np.ones(len(ids)), ids, starts), shape=(len(rows), matrix.shape[1]))
 
 
 def label_frequency(dataset: Dataset) -> NDArray[np.int64]:

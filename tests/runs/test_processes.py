@@ -309,7 +309,7 @@ with process_group(Meeting(f"127.0.0.1:{port}", processes, number, 20)):
         "points": source.features.shape[0], "first": source.first, "mapped": mapped,
         "frequency": label_frequency(data).tolist(), "idf": weighting.idf.tolist(),
         "duplicates": np.flatnonzero(duplicate_test_rows(data)).tolist(),
-        "features": float(source.features.sum()),
+        "features": float(source.features.sum()), "dropout": config.input_dropout,
     }
     print(json.dumps(told))
     wait("the end")
@@ -353,6 +353,7 @@ def test_each_process_reads_only_its_part(tmp_path):
     weighted = weighting.apply(whole.train.features)
     for told, half in ((first, weighted[: points // 2]), (second, weighted[points // 2 :])):
         assert told["features"] == pytest.approx(half.sum(), rel=1e-5)
+        assert told["dropout"] == resolve(snm.preset("default"), whole).input_dropout
         assert told["frequency"] == whole.label_frequency().tolist()
         np.testing.assert_array_equal(np.float32(told["idf"]), weighting.idf)
         assert told["duplicates"][-2:] == [300, 301]
