@@ -11,6 +11,7 @@ from pathlib import Path
 __all__ = [
     "available_memory",
     "peak_memory",
+    "peak_of_children",
     "reset_peak",
     "resident_memory",
 ]
@@ -25,7 +26,19 @@ def peak_memory() -> int:
     found = _status("VmHWM")
     if found is not None:
         return found
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return _maxrss(resource.RUSAGE_SELF)
+
+
+def peak_of_children() -> int:
+    """The peak resident memory in bytes of the largest process that this one has waited for.
+
+    It is at least what this process had when it started that one; 0 if there was none.
+    """
+    return _maxrss(resource.RUSAGE_CHILDREN)
+
+
+def _maxrss(who: int) -> int:
+    peak = resource.getrusage(who).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 
 

@@ -13,21 +13,19 @@ from __future__ import annotations
 import argparse
 import contextlib
 import difflib
-import importlib.util
 import os
 import shutil
-import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from snm.compare.peers.homes import run_tied
+from snm.compare.peers.protocol import Peer
 from snm.compare.peers.table import PEERS
 from snm.data.dataset import Points
 from snm.data.load import load
@@ -35,13 +33,12 @@ from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.evaluation.filters import apply_filter, kept_first, most_filtered, pairs_of
 from snm.evaluation.metrics import Metrics, propensities
-from snm.system.memory import peak_memory, resident_memory
+from snm.system.memory import peak_memory, peak_of_children, resident_memory
 
 __all__ = ["check", "main", "measure", "run_peer"]
 
 KS = (1, 3, 5)
 """A copy of `snm.evaluation.evaluate.KS`, whose module imports jax."""
-_INSTALL = "pip install 'snm[peers]'"
 _MAX_EXTRA = 100  # predictions requested to replace dropped ones; packages rank few of the labels
 
 
@@ -59,12 +56,16 @@ def check(names: Iterable[str]) -> dict[str, str | None]:
     """
     found: dict[str, str | None] = {}
     for name in names:
-        if name not in PEERS:
-            near = difflib.get_close_matches(name, PEERS, n=1, cutoff=0.0)[0]
-            raise InputError("--peers", f"{name!r}", f"for example {near}")
-        missing = importlib.util.find_spec(PEERS[name].package) is None
-        found[name] = f"the package is not installed ({_INSTALL})" if missing else None
+        missing = _peer(name).missing()
+        found[name] = None if missing is None else f"{missing[0]} ({missing[1]})"
     return found
+
+
+def _peer(name: str) -> Peer:
+    if name not in PEERS:
+        near = difflib.get_close_matches(name, PEERS, n=1, cutoff=0.0)[0]
+        raise InputError("--peers", f"{name!r}", f"for example {near}")
+    return PEERS[name]
 
 
 def measure(
@@ -92,17 +93,18 @@ def measure(
     Returns:
       a dict with `name`; `package`, the name of the installed distribution; `version`; `settings`;
       `metrics` as in `snm.evaluation.evaluate.evaluate_points`; `seconds` of training and
-      `predict_seconds`; `peak_memory_bytes` of this process and `memory_before_bytes` before
-      training; `data`, its name and SHA-256; `asked`, the arguments.
+      `predict_seconds`; `peak_memory_bytes` of this process, or of one that the package started
+      if that is more; `memory_before_bytes` of this process before training; `data`, its name and
+      SHA-256; `asked`, the arguments.
 
     Raises:
       InputError: an unknown or missing package, or data that cannot be used.
     """
-    if check([name])[name] is not None:
-        raise InputError(f"--peers {name}", "no such package installed", _INSTALL)
+    peer = _peer(name)
+    if (missing := peer.missing()) is not None:
+        raise InputError(f"--peers {name}", *missing)
     if threads is not None and threads < 1:
         raise InputError("--threads", f"{threads}", "1 or more")
-    peer = PEERS[name]
     asked = _asked(name, data, weighting, seed, threads, validation_fraction, seen)
     dataset = load(data)
     frequency, num_train = dataset.label_frequency(), dataset.train.num_points
@@ -134,14 +136,14 @@ def measure(
             seed=seed,
             threads=threads or os.cpu_count() or 1,
         )
-    peak = peak_memory()
+    peak = max(peak_memory(), peak_of_children())
     if seen == "drop":
         answers, _ = kept_first(answers, own, y.shape[1], min(wanted, y.shape[1]))
-    package = metadata.packages_distributions().get(peer.package, [peer.package])[0]
+    package, version = peer.home.version(peer.package)
     return {
         "name": name,
         "package": package,
-        "version": _version(package),
+        "version": version,
         "settings": peer.settings,
         "metrics": _scored(answers, test, frequency, num_train, ks),
         "seconds": seconds,
@@ -192,13 +194,6 @@ def _scored(
         points.num_labels, ks=ks, propensity=propensities(label_frequency, num_train)
     )
     return start.update(answers, truth).result()
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 # -- its process -------------------------------------------------------------------------------
@@ -260,34 +255,10 @@ def run_peer(
         *words,
     ]
     try:
-        with errors.open("wb") as stderr, subprocess.Popen(
-            command,
-            # The pipe closes when this process ends for any reason, and the other then exits.
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=stderr,
-            env={**os.environ, "TMPDIR": str(scratch)},
-        ) as process:  # fmt: skip
-            try:
-                status = process.wait()
-            except BaseException:
-                process.kill()
-                raise
-        if status == 0:
-            return read_json(out)
-        return {"name": name, "failed": _reason(errors, status)}
+        reason = run_tied(command, errors, TMPDIR=str(scratch))
+        return read_json(out) if reason is None else {"name": name, "failed": reason}
     finally:
-        errors.unlink(missing_ok=True)
         shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _reason(errors: Path, status: int) -> str:
-    if status < 0:
-        reason = f"ended by {signal.Signals(-status).name}"
-        hint = ", often because of too little memory"
-        return reason + (hint if status == -signal.SIGKILL else "")
-    lines = [line for line in errors.read_text(errors="replace").splitlines() if line.strip()]
-    return lines[-1].removeprefix("snm: error: ") if lines else f"exit status {status}"
 
 
 def _make_parent(out: Path) -> None:

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from snm.compare.peers.homes import HERE, Home
+
 __all__ = ["Answers", "Peer", "Rows", "TrainAndPredict", "padded", "pairs", "timed"]
 
 Answers = tuple[NDArray[np.int64], float, float]
@@ -53,16 +55,22 @@ class Peer:
     """A package to compare with.
 
     Attributes:
-      package: the name of the Python module.
+      package: the name that `home` knows it by.
       settings: its settings in one line.
       train_and_predict: trains it and predicts.
       weighted: whether it uses feature values. If not, it gets the raw, unweighted features.
+      home: where it is installed.
     """
 
     package: str
     settings: str
     train_and_predict: TrainAndPredict
     weighted: bool = True
+    home: Home = HERE
+
+    def missing(self) -> tuple[str, str] | None:
+        """See `Home`."""
+        return self.home.missing(self.package)
 
 
 def pairs(features: csr_matrix) -> Iterator[list[tuple[int, float]]]:

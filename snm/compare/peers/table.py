@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from snm.compare.peers.neighbors import NEIGHBORS, neighbors
+from snm.compare.peers.pecos import PECOS, xr_linear
 from snm.compare.peers.protocol import Peer
 from snm.compare.peers.trees import napkinxc, omikuji
 from snm.compare.peers.words import fasttext
 
 __all__ = ["PEERS"]
+
+_XR_LINEAR = (
+    "PECOS XR-Linear, its defaults: {} of hierarchical k-means of PIFA label embeddings, leaves of "
+    "up to 100 labels, squared hinge loss, beam 10"
+)
 
 PEERS: dict[str, Peer] = {
     "omikuji": Peer(
@@ -37,6 +43,18 @@ PEERS: dict[str, Peer] = {
         "napkinxc",
         "PLT, its defaults: 1 tree of balanced 2-means, logistic loss, C 10, exact search",
         napkinxc,
+    ),
+    "xr-linear": Peer(
+        "libpecos",
+        _XR_LINEAR.format("1 tree"),
+        xr_linear(1),
+        home=PECOS,
+    ),
+    "xr-linear-3": Peer(
+        "libpecos",
+        _XR_LINEAR.format("mean of 3 trees, by seed,"),
+        xr_linear(3),
+        home=PECOS,
     ),
 }
 """Name -> peer."""

@@ -1,0 +1,142 @@
+"""Where the package of a peer is installed: in this interpreter, or in one of its own."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Protocol
+
+__all__ = ["HERE", "Elsewhere", "Here", "Home", "run_tied"]
+
+
+class Home(Protocol):
+    """Where a package is installed."""
+
+    def missing(self, package: str) -> tuple[str, str] | None:
+        """What was found instead of the package, and how to install it; None if it is there."""
+
+    def version(self, package: str) -> tuple[str, str | None]:
+        """The name of the installed distribution and its version, None if it has none."""
+
+
+@dataclass(frozen=True)
+class Here:
+    """This interpreter; `package` is the name of a module, which is not imported."""
+
+    def missing(self, package: str) -> tuple[str, str] | None:
+        """See `Home`."""
+        if importlib.util.find_spec(package) is not None:
+            return None
+        return f"the package {package} not installed", "pip install 'snm[peers]'"
+
+    def version(self, package: str) -> tuple[str, str | None]:
+        """See `Home`."""
+        name = metadata.packages_distributions().get(package, [package])[0]
+        try:
+            return name, metadata.version(name)
+        except metadata.PackageNotFoundError:
+            return name, None
+
+
+HERE = Here()
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """An interpreter that the user names, for a package whose requirements exclude snm's.
+
+    `package` is the name of a distribution.
+
+    Attributes:
+      variable: environment variable with the path of the interpreter.
+    """
+
+    variable: str
+
+    def missing(self, package: str) -> tuple[str, str] | None:
+        """See `Home`."""
+        how = (
+            f"the Python of a venv with it: python3.11 -m venv VENV; VENV/bin/pip install "
+            f"{package}; export {self.variable}=VENV/bin/python"
+        )
+        if not (python := os.environ.get(self.variable)):
+            return f"the package {package} not installed and no {self.variable}", how
+        if shutil.which(python) is None:
+            return f"{self.variable} that names no program", how
+        if self.version(package)[1] is None:
+            return f"the package {package} not installed in the Python of {self.variable}", how
+        return None
+
+    def version(self, package: str) -> tuple[str, str | None]:
+        """See `Home`."""
+        code = "import sys; from importlib import metadata; print(metadata.version(sys.argv[1]))"
+        try:
+            told = subprocess.run(self._command("-c", code, package), capture_output=True)
+        except OSError:  # of a file that is no program
+            return package, None
+        return package, None if told.returncode else told.stdout.decode().strip()
+
+    def run(self, script: Path, words: Sequence[str], errors: Path) -> None:
+        """Runs a script with the interpreter.
+
+        Args:
+          script: file of the script, which should end when its standard input does.
+          words: its arguments.
+          errors: file for its standard error.
+
+        Raises:
+          RuntimeError: the script failed; with the reason in one line.
+        """
+        reason = run_tied(self._command(str(script), *words), errors)
+        if reason is not None:
+            raise RuntimeError(f"in the Python of {self.variable}: {reason}")
+
+    def _command(self, *words: str) -> list[str]:
+        # -I: neither PYTHONPATH nor our modules beside the script are for that interpreter.
+        return [os.environ[self.variable], "-I", *words]
+
+
+def run_tied(command: Sequence[str], errors: Path, **environment: str) -> str | None:
+    """Runs a program that can notice the end of this process.
+
+    Args:
+      command: the program and its arguments. Its standard input is a pipe that closes when this
+        process ends for any reason.
+      errors: file for its standard error, which is removed.
+      **environment: variables to set for it.
+
+    Returns:
+      None if its exit status is 0, else the reason in one line: the last one of its errors.
+    """
+    try:
+        with errors.open("wb") as stderr, subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            env={**os.environ, **environment},
+        ) as process:  # fmt: skip
+            try:
+                status = process.wait()
+            except BaseException:
+                process.kill()
+                raise
+        return _reason(errors, status) if status else None
+    finally:
+        errors.unlink(missing_ok=True)
+
+
+def _reason(errors: Path, status: int) -> str:
+    if status < 0:
+        reason = f"ended by {signal.Signals(-status).name}"
+        hint = ", often because of too little memory"
+        return reason + (hint if status == -signal.SIGKILL else "")
+    lines = [line for line in errors.read_text(errors="replace").splitlines() if line.strip()]
+    return lines[-1].removeprefix("snm: error: ") if lines else f"exit status {status}"
