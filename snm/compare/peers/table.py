@@ -11,7 +11,7 @@ from snm.compare.peers.words import fasttext
 __all__ = ["PEERS"]
 
 _XR_LINEAR = (
-    "PECOS XR-Linear, its defaults: {} of hierarchical k-means of PIFA label embeddings, leaves of "
+    "PECOS XR-Linear, its defaults: {}; hierarchical k-means of PIFA label embeddings, leaves of "
     "up to 100 labels, squared hinge loss, beam 10"
 )
 
@@ -52,7 +52,7 @@ PEERS: dict[str, Peer] = {
     ),
     "xr-linear-3": Peer(
         "libpecos",
-        _XR_LINEAR.format("mean of 3 trees, by seed,"),
+        _XR_LINEAR.format("3 trees with different seeds, scores averaged"),
         xr_linear(3),
         home=PECOS,
     ),
