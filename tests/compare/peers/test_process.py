@@ -16,7 +16,6 @@ from snm.compare.peers.process import check, main, measure, run_peer
 from snm.compare.peers.protocol import Answers, Peer
 from snm.compare.peers.table import PEERS
 from snm.compare.peers.words import are_counts, as_words
-from snm.compare.report.published import FIGURES, published_for
 from snm.data.formats.dispatch import write_text
 from snm.data.load import load
 from snm.data.synthetic import generate
@@ -354,41 +353,6 @@ def test_peak_memory_excludes_that_of_the_parent() -> None:
     now, peak = (int(word) for word in done.stdout.split())
     assert 0 < now <= peak < peak_memory()
     assert peak < held.nbytes + (1 << 26)
-
-
-# -- published ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "method", "figures"),
-    [
-        ("AmazonCat-13K", "PfastreXML", (91.75, 77.97, 63.68)),
-        ("amazoncat", "SNM", (81.58, 71.54, 58.79)),
-        ("wikilshtc-325k", "PPD-Sparse", (64.08, 41.26, 30.12)),
-        ("WikiLSHTC-325K.bow", "LEML", (19.82, 11.43, 8.39)),
-        ("Amazon_670K", "DiSMEC", (44.7, 39.7, 36.1)),
-        ("amazon670k", "PD-Sparse", (None, None, None)),
-    ],
-)
-def test_published_figures(name: str, method: str, figures: tuple[float | None, ...]) -> None:
-    found = published_for(name)
-    assert found is not None and "not measured here" in found["source"]
-    (row,) = [row for row in found["rows"] if row["method"].startswith(method)]
-    assert tuple(row["metrics"][column] for column in found["columns"]) == figures
-    assert all(row["published"] for row in found["rows"])
-
-
-@pytest.mark.parametrize("name", ["amazoncat-14k", "amazon-3m", "amazon", "wiki10-31k", ""])
-def test_no_published_figures_for_other_data_sets(name: str) -> None:
-    assert published_for(name) is None
-
-
-def test_published_precision_falls_with_k() -> None:
-    for methods in FIGURES.values():
-        assert len(methods) == 7
-        for figures in methods.values():
-            known = [figure for figure in figures if figure is not None]
-            assert known == sorted(known, reverse=True)
 
 
 # -- the packages themselves -------------------------------------------------------------------
