@@ -23,6 +23,7 @@ CONFIG: Config = dataclasses.replace(
     sampled=8,
     mined=3,
     input_dropout=0.0,
+    class_init="random",
     learning_rate=1.0,
     schedule="constant",
     steps_per_dispatch=2,
@@ -31,7 +32,7 @@ FLAGS = [
     f"--{name.replace('_', '-')}={getattr(CONFIG, name)}"
     for name in (
         "dim", "members", "epochs", "batch_size", "sampled", "mined", "input_dropout",
-        "learning_rate", "schedule", "steps_per_dispatch",
+        "class_init", "learning_rate", "schedule", "steps_per_dispatch",
     )
 ]  # fmt: skip
 

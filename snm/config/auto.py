@@ -12,6 +12,7 @@ __all__ = [
     "FEWEST_POINTS",
     "auto_drops_seen",
     "auto_epochs",
+    "auto_fewer_visits",
     "auto_input_dropout",
     "auto_learn_scale",
     "auto_members",
@@ -22,7 +23,8 @@ __all__ = [
 ]
 
 _VISITS = 250_000
-_FEWEST, _MOST = 3, 30
+_MOST_PASSES = 30
+_SEVERAL_MEMBERS = 83_333
 _MINED_LABELS = 1 << 18
 _MANY_POINTS = 100
 FEWEST_POINTS = 500
@@ -33,29 +35,58 @@ _SURELY_SEEN = 20
 _LOST = (0.04, 0.16)  # evidence lost: full dropout below, none above
 
 
-def auto_epochs(num_points: int) -> int:
+def auto_epochs(num_points: int, *, fewer: bool = False) -> int:
     """Passes over the points for `--epochs auto`: a quarter of a million visits, 3 to 30 passes.
 
     At the same number of steps, small sets gain more from further passes than large ones.
 
+    Args:
+      num_points: points, with those of `--item-splits`.
+      fewer: half as many visits, 2 to 15 passes; see `auto_fewer_visits`.
+
     Example:
       >>> [auto_epochs(n) for n in (0, 4_880, 12_920, 24_000, 1_186_239)]
       [30, 30, 19, 10, 3]
+      >>> [auto_epochs(n, fewer=True) for n in (4_500, 20_755, 162_657)]
+      [15, 6, 2]
     """
-    return min(_MOST, max(_FEWEST, round(_VISITS / max(1, num_points))))
+    visits, most, fewest = _VISITS, _MOST_PASSES, 3
+    if fewer:
+        visits, most, fewest = visits // 2, most // 2, 2
+    return min(most, max(fewest, round(visits / max(1, num_points))))
+
+
+def auto_fewer_visits(class_init: str, points_of_label: float, item_splits: int) -> bool:
+    """Whether `--epochs auto` asks for half of the visits: where class rows start near their end.
+
+    The centroid of a few points is close to what training makes of them, and more visits overfit
+    it. A label with a hundred points learns more than their centroid. So does an item of a
+    recommender, whose points share few features.
+
+    Args:
+      class_init: centroid or random.
+      points_of_label: the mean over labels of the training points that have it.
+      item_splits: further splits of each point.
+
+    Example:
+      >>> auto_fewer_visits("centroid", 14.0, 0), auto_fewer_visits("random", 14.0, 0)
+      (True, False)
+      >>> auto_fewer_visits("centroid", 250.2, 0), auto_fewer_visits("centroid", 4.3, 1)
+      (False, False)
+    """
+    return class_init == "centroid" and points_of_label < _MANY_POINTS and not item_splits
 
 
 def auto_members(num_points: int) -> int:
     """Models for `--members auto`: 3 up to 83,333 points, else 1.
 
-    With so few points, `auto_epochs` asks for more than the fewest passes. Three models then take
-    minutes, and predict better than one.
+    With so few points a pass is short. Three models then take minutes, and predict better than one.
 
     Example:
       >>> [auto_members(n) for n in (4_880, 83_333, 83_334)]
       [3, 3, 1]
     """
-    return 3 if num_points * _FEWEST <= _VISITS else 1
+    return 3 if num_points <= _SEVERAL_MEMBERS else 1
 
 
 def auto_memory(num_points: int, members: int, entries: float) -> bool:

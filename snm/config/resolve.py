@@ -50,8 +50,10 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
         rate = loss.learning_rate(config.transformation)
     seen = _seen(config, dataset)
     splits = _item_splits(config, dataset, seen)
+    class_init = "centroid" if config.class_init == "auto" else config.class_init
     if epochs == "auto":
-        epochs = rules.auto_epochs((1 + splits) * dataset.train.num_points)
+        fewer = rules.auto_fewer_visits(class_init, points_of_label, splits)
+        epochs = rules.auto_epochs((1 + splits) * dataset.train.num_points, fewer=fewer)
     dropout = config.input_dropout
     if dropout == "auto":
         dropout = rules.auto_input_dropout(
@@ -66,6 +68,7 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
         mined=mined,
         input_dropout=dropout,
         score_scale=scale,
+        class_init=class_init,
         learn_score_scale=learned,
         learning_rate=rate,
         epochs=epochs,

@@ -29,6 +29,7 @@ class ResolvedConfig(Config):
     input_dropout: float = field()
     score_scale: float = field()
     learn_score_scale: bool = field()
+    class_init: Literal["centroid", "random"] = field()
     sampled: int | Literal["all"] = field()
     mined: int | Literal["all"] = field()
     seen: Literal["keep", "drop"] = field()
@@ -44,7 +45,7 @@ RESOLVED = tuple(ResolvedConfig.__annotations__)
 
 # What runs did that are older than these settings.
 _BEFORE: dict[str, Any] = {"learn_score_scale": False, "members": 1, "seen": "keep",
-                           "memory": "off", "item_splits": 0}  # fmt: skip
+                           "memory": "off", "item_splits": 0, "class_init": "random"}  # fmt: skip
 
 
 def unresolved_values(config: Config) -> dict[str, Any]:

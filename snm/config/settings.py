@@ -74,6 +74,9 @@ class Config:
     learn_score_scale: bool | Literal["auto"] = "auto"
     """Learn the multiplier of the scores; auto does where a label has a hundred points and
     score_scale is auto."""
+    class_init: Literal["auto", "centroid", "random"] = "auto"
+    """Class rows at the start: the mean query of a label's training points, or random; auto is
+    centroid."""
     bias: bool = True
     """Add a learned bias a label to its score: unit rows cannot tell how frequent a label is."""
 
@@ -321,6 +324,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "encoder": "relu",
         "score_scale": 1.0,
         "learn_score_scale": False,
+        "class_init": "random",
         "bias": False,
         "members": 1,
         "loss": "bowl",

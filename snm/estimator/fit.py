@@ -18,12 +18,13 @@ from scipy.sparse import csr_matrix
 from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Points
 from snm.data.weighting import Weighting
-from snm.model.model import Model, TrainState, init_state
+from snm.model.model import Model, TrainState
 from snm.model.predictor import Predictor
 from snm.runs.events import Evaluated, Progress, Saved, Stepped
 from snm.trainer.loop import run_steps
 from snm.trainer.phase import member_seed
 from snm.trainer.prepare import prepare
+from snm.trainer.warm_start import initial_state
 
 __all__ = ["Fitted", "MemberFit", "Watch", "fit_members"]
 
@@ -97,7 +98,7 @@ class MemberFit:
         """
         state, prepared = self.state, self._prepared
         if state is None:
-            state = jax.jit(init_state, static_argnums=0)(prepared.model)
+            state = initial_state(prepared)
         self.state = None
         kept, watch = _Kept(), self.watch
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -17,10 +19,14 @@ from snm.model.encoder import apply_tower
 from snm.model.model import Model, TrainState
 from snm.tables.by_row import sum_columns, update_columns
 from snm.tables.rounding import noise_of
-from snm.tables.table import SparseRows
+from snm.tables.table import RowTable, SparseRows
 from snm.tables.updates import update_rows
 
-__all__ = ["StepMetrics", "train_step", "train_steps"]
+__all__ = ["Step", "StepMetrics", "centroid_step", "train_step", "train_steps"]
+
+
+Step = Callable[..., tuple[TrainState, Any]]
+"""`train_step`, or a function of the same arguments; returns the parameters, and what it found."""
 
 
 class StepMetrics(NamedTuple):
@@ -61,10 +67,7 @@ def train_step(
     narrow = rows.dtype == jnp.uint16
 
     entries = shard.of_batch(features, rows.shape[0])
-    if batch.columns is None:
-        sums = shard.row_sums(rows, features, entries)
-    else:
-        sums = sum_columns(rows, batch.columns, features)
+    sums = _row_sums(rows, batch, features, shard, entries)
     queries, pull_back = jax.vjp(functools.partial(apply_tower, model.structure), state.tower, sums)
     head, step = update_head(
         model.head,
@@ -109,6 +112,59 @@ def train_step(
     return TrainState(feature_rows, tower, tower_state, head), StepMetrics(step.loss, ok)
 
 
+def centroid_step(
+    model: Model,
+    state: TrainState,
+    batch: Batch,
+    *,
+    label_axis: str | None = None,
+    data_axis: str | None = None,
+    feature_axis: str | None = None,
+) -> tuple[TrainState, jax.Array]:
+    """Adds the query of each point to the class rows of its positives.
+
+    Args:
+      model: the description.
+      state: parameters; donate their buffers. Only class rows change.
+      batch: the points; what it draws is not used.
+      label_axis: as in `train_step`.
+      data_axis: as in `train_step`.
+      feature_axis: as in `train_step`.
+
+    Returns:
+      The parameters, and whether all queries were finite; if not, no row was written.
+    """
+    rows, table = state.features.rows, state.head.table
+    shard = Shard.of(rows, model.num_features, feature_axis, data_axis)
+    entries = shard.of_batch(batch.features, rows.shape[0])
+    sums = _row_sums(rows, batch, batch.features, shard, entries)
+    queries = apply_tower(model.structure, state.tower, sums)
+    classes = Shard.of(table.rows, model.head.num_labels, label_axis, data_axis)
+    real = (batch.terms.values != 0).astype(jnp.float32)
+    positives = classes.of_batch(batch.terms._replace(values=real), table.rows.shape[0])
+    ok = classes.all(jnp.all(jnp.isfinite(queries)))
+    key = jax.random.fold_in(jax.random.wrap_key_data(batch.key), batch.step)
+    summed = update_rows(
+        RowTable(table.rows, None),
+        [(positives, classes.gather(queries))],
+        optimizer="sgd",
+        learning_rate=-1.0,
+        ok=ok,
+        noise=noise_of(key) if table.rows.dtype == jnp.uint16 else None,
+    )
+    head = dataclasses.replace(state.head, table=RowTable(summed.rows, table.accumulator))
+    return dataclasses.replace(state, head=head), ok
+
+
+def _row_sums(
+    rows: jax.Array, batch: Batch, features: SparseRows, shard: Shard, entries: SparseRows
+) -> jax.Array:
+    """The sums of the feature rows of each point; `features` are those of the batch or fewer."""
+    if batch.columns is None:
+        return shard.row_sums(rows, features, entries)
+    return sum_columns(rows, batch.columns, features)
+
+
 def _dropped_out(model: Model, features: SparseRows, key: jax.Array, shard: Shard) -> SparseRows:
     """Dropout: leaves features out and scales the rest, so that the expected sum is the same."""
     if not model.input_dropout:
@@ -121,7 +177,13 @@ def _dropped_out(model: Model, features: SparseRows, key: jax.Array, shard: Shar
 
 
 def train_steps(
-    model: Model, state: TrainState, batches: Any, materialize: Any, **axes: str | None
-) -> tuple[TrainState, StepMetrics]:
-    """Several steps in one dispatch: a scan of `train_step` over stacked batches."""
-    return lax.scan(lambda s, item: train_step(model, s, materialize(item), **axes), state, batches)
+    model: Model,
+    state: TrainState,
+    batches: Any,
+    materialize: Any,
+    *,
+    step: Step = train_step,
+    **axes: str | None,
+) -> tuple[TrainState, Any]:
+    """Several steps in one dispatch: a scan of `step` over stacked batches."""
+    return lax.scan(lambda s, item: step(model, s, materialize(item), **axes), state, batches)

@@ -107,16 +107,18 @@ class RunFolder:
         return self.path / "memory.npz"
 
     def as_begun(self, config: ResolvedConfig) -> ResolvedConfig:
-        """The settings, without what the run is older than: a memory, splits of items."""
+        """The settings, without what the run is older than."""
         if not self.config.exists():
             return config
         written = tomllib.loads(self.config.read_text(encoding="utf-8"))
         if "memory" not in written:
             config = dataclasses.replace(config, memory="off")
+        # With splits or centroids, `--epochs auto` asks for fewer passes.
+        epochs = max(config.epochs, written.get("epochs", 0))
         if "item_splits" not in written and config.item_splits:
-            # With splits, `--epochs auto` asks for fewer passes.
-            epochs = max(config.epochs, written.get("epochs", 0))
             config = dataclasses.replace(config, item_splits=0, epochs=epochs)
+        if "class_init" not in written and config.class_init != "random":
+            config = dataclasses.replace(config, class_init="random", epochs=epochs)
         return config
 
     def check(self, config: ResolvedConfig, facts: dict[str, Any]) -> None:

@@ -29,7 +29,7 @@ from snm.errors import StoppedError
 from snm.head.spec import HeadSpec
 from snm.model.model import Model, TrainState
 from snm.model.placement import state_specs, without_added
-from snm.model.train_step import train_steps
+from snm.model.train_step import Step, train_step, train_steps
 from snm.runs.events import (
     Evaluated,
     Event,
@@ -44,7 +44,9 @@ from snm.runs.events import (
 from snm.trainer.nonfinite import diagnose, points_of_step
 
 __all__ = [
+    "ahead",
     "compiled_steps",
+    "dispatches",
     "run_steps",
 ]
 
@@ -111,7 +113,7 @@ def run_steps(
     marks = [checkpoint_every] + ([evaluate_every] if evaluate else [])
     marks += [probe_every] if probe else []
     cuts = [step for step, _ in heads]
-    plan = list(_dispatches(source, progress.step, last_step, steps_per_dispatch, marks, cuts))
+    plan = list(dispatches(source, progress.step, last_step, steps_per_dispatch, marks, cuts))
     waiting: collections.deque[tuple[int, int, Any]] = collections.deque()
     compiled: dict[Any, Any] = {}
     if probe is not None and not progress.step:
@@ -145,7 +147,7 @@ def run_steps(
 
     kept = None if mesh is None else functools.partial(without_added, model=model)
     with writer_for(checkpoints, state, kept) as writer:
-        for first, count, stack in _ahead(source, plan, mesh):
+        for first, count, stack in ahead(source, plan, mesh):
             shape = source.shape_of_step(first)
             stage = bisect.bisect_right(cuts, first) - 1
             if (shape, stage) not in compiled:
@@ -225,7 +227,7 @@ def _note(progress: Progress, score: float, step: int, patience: int) -> bool:
     return best
 
 
-def _dispatches(
+def dispatches(
     source: Source, first: int, last: int, longest: int, marks: list[int], cuts: list[int]
 ) -> Iterator[tuple[int, int]]:
     """Splits steps first to last - 1 at the ends of epochs, multiples of `marks`, and `cuts`."""
@@ -237,7 +239,7 @@ def _dispatches(
         first = stop
 
 
-def _ahead(
+def ahead(
     source: Source, plan: list[tuple[int, int]], mesh: Mesh | None
 ) -> Iterator[tuple[int, int, Any]]:
     """The stacks of batches; a thread makes them while the device runs the one before."""
@@ -261,16 +263,20 @@ def _ahead(
 
 
 def compiled_steps(
-    model: Model, source: Source, shape: tuple[int, int], mesh: Mesh | None = None
+    model: Model,
+    source: Source,
+    shape: tuple[int, int],
+    mesh: Mesh | None = None,
+    step: Step = train_step,
 ) -> Any:
     """A compiled program of several steps that updates the parameters in place."""
     if not source.resident and mesh is None:
-        return _compiled_stream(model)
+        return _compiled_stream(model, step)
     axes = {} if mesh is None else {**table_axes(mesh), "data_axis": DATA}
 
     def steps(state: TrainState, resident: Any, stack: Any) -> Any:
         materialize = functools.partial(source.materialize, resident, shape=shape)
-        return train_steps(model, state, stack, materialize, **axes)
+        return train_steps(model, state, stack, materialize, step=step, **axes)
 
     if mesh is not None:
         here = mesh
@@ -288,10 +294,10 @@ def compiled_steps(
 
 
 @functools.lru_cache(maxsize=8)
-def _compiled_stream(model: Model) -> Any:
+def _compiled_stream(model: Model, step: Step) -> Any:
     """The program for streamed batches; members and repeated fits share it."""
 
     def steps(state: TrainState, resident: Any, stack: Any) -> Any:
-        return train_steps(model, state, stack, lambda batch: batch)
+        return train_steps(model, state, stack, lambda batch: batch, step=step)
 
     return jax.jit(steps, donate_argnums=0)

@@ -106,7 +106,7 @@ class PhaseRun:
         self._checkpoints = folder.checkpoints(config.keep_checkpoints, phase.name, about)
         state, note, damaged = self._checkpoints.newest_whole(abstract_on(self.mesh, self.model))
         if note is None:
-            self.state = initial_state(self.model, warm_start, member, self.mesh)
+            self.state = initial_state(self._prepared, warm_start, member)
             self.progress = Progress()
         else:
             self.state = state

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from jax.sharding import Mesh
 
 from snm.errors import InputError
 from snm.model.model import Model, TrainState, abstract_state, init_state
@@ -15,12 +14,14 @@ from snm.model.placement import initial
 from snm.runs.load import load_member
 from snm.tables.rounding import as_float, to_nearest
 from snm.tables.table import RowTable
+from snm.trainer.centroids import centroids
+from snm.trainer.prepare import Prepared
 
 __all__ = []
 
 
 def initial_state(
-    model: Model, warm_start: str | Path | None, member: int, mesh: Mesh | None = None
+    prepared: Prepared, warm_start: str | Path | None = None, member: int = 1
 ) -> TrainState:
     """Initial parameters of a member; with `warm_start`, those of another run's member.
 
@@ -29,10 +30,12 @@ def initial_state(
     Raises:
       InputError: the other run has parameters of other shapes, or it is no run.
     """
+    model, mesh = prepared.model, prepared.mesh
     if warm_start is None:
-        return (
+        state = (
             jax.jit(init_state, static_argnums=0)(model) if mesh is None else initial(model, mesh)
         )
+        return state if prepared.config.class_init == "random" else centroids(prepared, state)
     # Sharded as it is read: a process may have no room for all of it.
     other, old = load_member(warm_start, member, mesh)
     shapes = [jax.tree.map(np.shape, (s.features.rows, s.tower, s.head.table.rows, s.head.bias))

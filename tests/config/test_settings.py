@@ -152,6 +152,7 @@ def test_auto_becomes_what_the_rules_say():
                         labels_per_point=2, nonzeros_per_point=5)  # fmt: skip
     found = resolve(preset("default"), data)
     assert found.epochs == rules.auto_epochs(3000) == 30
+    assert found.class_init == "centroid"
     assert found.score_scale == rules.auto_score_scale(50)
     assert (found.sampled, found.mined) == (49, "all")
     assert (found.members, found.dim) == (3, 512)
@@ -166,6 +167,11 @@ def test_auto_becomes_what_the_rules_say():
                         labels_per_point=2, nonzeros_per_point=5)  # fmt: skip
     assert rare.train.labels.nnz / 50 < 100
     few = resolve(preset("default"), rare)
+    # Labels of few points start at centroids, and take half of the visits.
+    assert (few.class_init, few.epochs) == ("centroid", 15)
+    random = resolve(dataclasses.replace(preset("default"), class_init="random"), rare)
+    assert (random.class_init, random.epochs) == ("random", 30)
+    assert resolve(preset("paper"), rare).class_init == "random"
     assert few.input_dropout == rules.auto_input_dropout(60, evidence_lost(rare.train)) < 0.5
     assert few.learn_score_scale is False
     alone = resolve(dataclasses.replace(preset("default"), members=1), data)

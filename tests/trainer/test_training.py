@@ -22,6 +22,7 @@ from snm.batches.source import Source
 from snm.checkpoints.store import Checkpoints
 from snm.cli.main import main
 from snm.config.resolve import resolve
+from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.evaluation.evaluate import evaluate_points
 from snm.losses.sampled import LOSSES
@@ -38,6 +39,7 @@ from snm.runs.events import (
 )
 from snm.runs.folder import RunFolder
 from snm.runs.load import load_member
+from snm.trainer.prepare import prepare
 from snm.trainer.training import training
 from snm.trainer.warm_start import initial_state
 
@@ -596,7 +598,8 @@ def test_warm_start(data, whole, tmp_path):
     for learned, scale in ((False, 3.0), (True, snm.read_config(old / "config.toml").score_scale)):
         asked = config(score_scale=3.0, learn_score_scale=learned, row_optimizer="adagrad")
         settings = tiny.resolved(asked)
-        new = initial_state(make_model(settings, tiny.FEATURES, tiny.LABELS, 1), old, 1)
+        prepared = prepare(settings, data.train, Weighting.fit("tfidf", data.train.features))
+        new = initial_state(prepared, old)
         state = snm.load(old).state
         assert same([new.features.rows, new.head.table.rows],
                     [state.features.rows, state.head.table.rows])  # fmt: skip
@@ -605,6 +608,20 @@ def test_warm_start(data, whole, tmp_path):
     with pytest.raises(InputError, match=r"warm-start .* found 30 features, 20 labels, dim 8"):
         snm.train(data, config(dim=4), tmp_path / "none", warm_start=old)
     assert not (tmp_path / "none").exists()
+
+
+def test_a_run_from_before_the_centroids_goes_on_as_it_began(data, tmp_path):
+    old = config(members=2, epochs=2)
+    snm.train(data, old, tmp_path / "run")
+    path = tmp_path / "run" / "config.toml"
+    assert 'class_init = "random"\n' in path.read_text()
+    path.write_text(path.read_text().replace('class_init = "random"\n', ""))
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "member-2")
+    (tmp_path / "run" / "result.json").unlink()
+    # The second member starts anew, from random rows as the first did.
+    asked = dataclasses.replace(old, class_init="auto")
+    result = snm.train(data, asked, tmp_path / "run")
+    assert result["metrics"] == snm.train(data, old, tmp_path / "fresh")["metrics"]
 
 
 def test_data_without_a_test_part(tmp_path):

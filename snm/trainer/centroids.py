@@ -1,0 +1,64 @@
+"""Class rows to start from: the centroids of the labels' training points."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+
+from snm.batches.device_parts import spread_points
+from snm.model.model import TrainState
+from snm.model.train_step import centroid_step
+from snm.tables.rounding import as_float, to_nearest
+from snm.tables.table import RowTable, normalize
+from snm.trainer.loop import ahead, compiled_steps, dispatches
+from snm.trainer.prepare import Prepared
+
+__all__ = ["centroids"]
+
+_SHORT = 1e-3  # length of a random row that gives way to a single query, of length 1
+
+
+def centroids(prepared: Prepared, state: TrainState) -> TrainState:
+    """Replaces class rows by the directions of the mean queries of the labels' training points.
+
+    Class rows then start as the classifier of nearest centroids (Rocchio, 1971). A label without
+    points keeps its random row.
+
+    Args:
+      prepared: the training, whose points are visited once.
+      state: new parameters, consumed.
+    """
+    source, mesh = prepared.source, prepared.mesh
+    resident = source.resident_arrays()
+    if mesh is not None:
+        resident = spread_points(resident, source.data_parts, mesh)
+    # The seed and the number of steps play no part: all members and runs share the program.
+    model = dataclasses.replace(prepared.model, seed=0, total_steps=1)
+    compiled: dict[Any, Any] = {}
+    state = _with_class_rows(state, _shortened(state.head.table.rows))
+    steps = prepared.steps_per_dispatch
+    plan = list(dispatches(source, 0, source.steps_per_epoch, steps, [], []))
+    for first, _, stack in ahead(source, plan, mesh):
+        shape = source.shape_of_step(first)
+        if shape not in compiled:
+            compiled[shape] = compiled_steps(model, source, shape, mesh, centroid_step)
+        state, _ = compiled[shape](state, resident, stack)
+    return _with_class_rows(state, _of_unit_length(state.head.table.rows))
+
+
+def _with_class_rows(state: TrainState, rows: jax.Array) -> TrainState:
+    table = RowTable(rows, state.head.table.accumulator)
+    return dataclasses.replace(state, head=dataclasses.replace(state.head, table=table))
+
+
+@functools.partial(jax.jit, donate_argnums=0)
+def _shortened(rows: jax.Array) -> jax.Array:
+    return to_nearest(as_float(rows) * _SHORT, rows.dtype)
+
+
+@functools.partial(jax.jit, donate_argnums=0)
+def _of_unit_length(rows: jax.Array) -> jax.Array:
+    return to_nearest(normalize(as_float(rows)), rows.dtype)
