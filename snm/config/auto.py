@@ -7,9 +7,11 @@ No rule depends on the name of a data set. They were chosen on held-out parts of
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 __all__ = [
     "FEWEST_POINTS",
+    "auto_class_init",
     "auto_drops_seen",
     "auto_epochs",
     "auto_fewer_visits",
@@ -42,39 +44,47 @@ def auto_epochs(num_points: int, *, fewer: bool = False) -> int:
 
     Args:
       num_points: points, with those of `--item-splits`.
-      fewer: half as many visits, 2 to 15 passes; see `auto_fewer_visits`.
+      fewer: half as many visits, and at least 2 passes; see `auto_fewer_visits`.
 
     Example:
       >>> [auto_epochs(n) for n in (0, 4_880, 12_920, 24_000, 1_186_239)]
       [30, 30, 19, 10, 3]
-      >>> [auto_epochs(n, fewer=True) for n in (4_500, 20_755, 162_657)]
-      [15, 6, 2]
+      >>> [auto_epochs(n, fewer=True) for n in (1_123, 4_500, 20_755, 162_657)]
+      [30, 28, 6, 2]
     """
-    visits, most, fewest = _VISITS, _MOST_PASSES, 3
-    if fewer:
-        visits, most, fewest = visits // 2, most // 2, 2
-    return min(most, max(fewest, round(visits / max(1, num_points))))
+    visits, fewest = (_VISITS // 2, 2) if fewer else (_VISITS, 3)
+    return min(_MOST_PASSES, max(fewest, round(visits / max(1, num_points))))
 
 
-def auto_fewer_visits(class_init: str, points_of_label: float, item_splits: int) -> bool:
+def auto_class_init(item_splits: int) -> Literal["centroid", "random"]:
+    """Where class rows start for `--class-init auto`: at centroids, but not of split items.
+
+    The points of an item in a recommender share few features, and their centroid says little.
+
+    Example:
+      >>> auto_class_init(0), auto_class_init(1)
+      ('centroid', 'random')
+    """
+    return "random" if item_splits else "centroid"
+
+
+def auto_fewer_visits(class_init: str, points_of_label: float) -> bool:
     """Whether `--epochs auto` asks for half of the visits: where class rows start near their end.
 
     The centroid of a few points is close to what training makes of them, and more visits overfit
-    it. A label with a hundred points learns more than their centroid. So does an item of a
-    recommender, whose points share few features.
+    it. A label with a hundred points learns more than their centroid.
 
     Args:
       class_init: centroid or random.
       points_of_label: the mean over labels of the training points that have it.
-      item_splits: further splits of each point.
 
     Example:
-      >>> auto_fewer_visits("centroid", 14.0, 0), auto_fewer_visits("random", 14.0, 0)
+      >>> auto_fewer_visits("centroid", 14.0), auto_fewer_visits("random", 14.0)
       (True, False)
-      >>> auto_fewer_visits("centroid", 250.2, 0), auto_fewer_visits("centroid", 4.3, 1)
-      (False, False)
+      >>> auto_fewer_visits("centroid", 250.2)
+      False
     """
-    return class_init == "centroid" and points_of_label < _MANY_POINTS and not item_splits
+    return class_init == "centroid" and points_of_label < _MANY_POINTS
 
 
 def auto_members(num_points: int) -> int:

@@ -50,9 +50,11 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
         rate = loss.learning_rate(config.transformation)
     seen = _seen(config, dataset)
     splits = _item_splits(config, dataset, seen)
-    class_init = "centroid" if config.class_init == "auto" else config.class_init
+    class_init = config.class_init
+    if class_init == "auto":
+        class_init = rules.auto_class_init(splits)
     if epochs == "auto":
-        fewer = rules.auto_fewer_visits(class_init, points_of_label, splits)
+        fewer = rules.auto_fewer_visits(class_init, points_of_label)
         epochs = rules.auto_epochs((1 + splits) * dataset.train.num_points, fewer=fewer)
     dropout = config.input_dropout
     if dropout == "auto":
