@@ -12,7 +12,6 @@ from scipy.sparse import csr_matrix
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
-    from sklearn.utils import check_random_state
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 except ImportError as error:
     raise ImportError(
@@ -26,12 +25,16 @@ from snm.data.dataset import Dataset, Points
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.estimator.fit import Watch, fit_members
+from snm.estimator.inputs import canonical, matched, seed_of
+from snm.estimator.memory import extended
 from snm.estimator.parameters import SETTINGS, config_of
 from snm.estimator.targets import Targets
+from snm.memory.memory import Memory
 from snm.model.from_config import make_model
 from snm.model.inference import join
-from snm.model.model import Model
+from snm.model.model import TrainState
 from snm.model.predictor import Predictor
+from snm.trainer.memory import find_memory, memory_split
 
 __all__ = ["SNMClassifier"]
 
@@ -61,6 +64,9 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
       mined: how many of them enter the loss (k'), or `all`.
       exclude: `positive` or `all`: labels that are never negatives of a point.
       positives: `one` or `all` positives of a point at each visit.
+      memory: `auto`, `on` or `off`: whether to add the labels of a point's nearest training points
+        to its scores, where that pays on points that the first member does not see. `partial_fit`
+        stores its points in the memory that `fit` chose; alone it makes none.
       members: models trained one after the other, whose scores are added, or `auto`.
       epochs: passes over the points, or `auto`.
       batch_size: points a step; None is the preset's, or less where the points are few.
@@ -85,6 +91,8 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
       loss_curve_: mean loss of each dispatch of a few steps, in order, over all members.
       validation_scores_: precision at 1 after each epoch, a list a member; empty lists without
         early stopping.
+      memory_: what the trial of a memory found in `fit`: whether it is `used`, its `gain`, its
+        `settings` and more, as `memory.json` of a run; None where none was tried.
 
     Example:
       >>> import numpy as np
@@ -95,6 +103,11 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
       >>> model.predict(np.eye(4)).tolist()
       ['a', 'b', 'c', 'd']
     """
+
+    memory_: dict[str, Any] | None
+    predictor_: Predictor
+    _memory: Memory | None
+    _states: list[TrainState]
 
     def __init__(
         self,
@@ -112,6 +125,7 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
         mined: int | str | None = None,
         exclude: str | None = None,
         positives: str | None = None,
+        memory: str | None = None,
         members: int | str | None = None,
         epochs: int | str | None = None,
         batch_size: int | None = None,
@@ -140,6 +154,7 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
         self.mined = mined
         self.exclude = exclude
         self.positives = positives
+        self.memory = memory
         self.members = members
         self.epochs = epochs
         self.batch_size = batch_size
@@ -170,12 +185,21 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
         """
         features = self._inputs(X, y, reset=True)
         targets = Targets.of(y)
-        labels = _matched(features, targets.matrix(y))
+        labels = matched(features, targets.matrix(y))
         self._begin(features, labels, targets)
-        watch = None
+        dataset, watch, config = _dataset(features, labels), None, self.config_
         if self.early_stopping:
-            features, labels, watch = self._held_out(features, labels)
-        self._train(features, labels, self.config_, watch)
+            features, labels, watch = self._held_out(dataset)
+            # The points that early stopping watches choose the memory, too.
+            config = dataclasses.replace(config, validation_fraction=self.validation_fraction)
+        split = memory_split(config, dataset)
+        first = None if split is None or watch else dataset.train.take(split[0])
+        self._train(Points(features, labels), self.config_, watch, first)
+        if split is not None:
+            self.memory_, self._memory = find_memory(
+                config, dataset, self._joined(self._states[:1]), self.predictor_
+            )
+            self.predictor_ = self._joined(self._states)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> SNMClassifier:
@@ -206,30 +230,40 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
             targets = self._targets
             if classes is not None and not np.array_equal(np.sort(classes), self.classes_):
                 raise InputError("classes", "others than before", "those of the first call")
-        labels = _matched(features, targets.matrix(y))
+        labels = matched(features, targets.matrix(y))
         if first:
-            self._begin(features, labels, targets)
+            self._begin(features, labels, targets, in_parts=True)
         self._parts += 1
         seed = self.config_.seed + _NEXT_PART * self._parts
         config = dataclasses.replace(
             self.config_, epochs=1, schedule="constant", mined_start=0, seed=seed
         )
         if labels.nnz:
-            self._train(features, labels, config)
+            points = Points(features, labels)
+            self._train(points, config)
+            if self._memory is not None:
+                self._memory = extended(self._memory, points, self.predictor_)
+                self.predictor_ = self._joined(self._states)
         return self
 
-    def _begin(self, features: csr_matrix, labels: csr_matrix, targets: Targets) -> None:
+    def _begin(
+        self, features: csr_matrix, labels: csr_matrix, targets: Targets, *, in_parts: bool = False
+    ) -> None:
         if len(targets.classes) < 2:
             found = f"{len(targets.classes)} class"
             raise InputError("y", found, "at least 2 classes: there are no negatives")
-        config = resolve(
-            self._config(features.shape[0]),
-            Dataset("fit", Points(features, labels), None, None, ""),
-        )
+        asked = self._config(features.shape[0])
+        if in_parts:
+            if asked.memory == "on":
+                expected = "`auto` or `off`: only fit can hold out the points that choose it"
+                raise InputError("memory", "'on' in the first call of partial_fit", expected)
+            asked = dataclasses.replace(asked, memory="off")
+        config = resolve(asked, _dataset(features, labels))
         # Nothing of an earlier fit is left where this one fails.
         for name in ("_states", "predictor_", "loss_curve_", "validation_scores_"):
             if hasattr(self, name):
                 delattr(self, name)
+        self.memory_ = self._memory = None
         self.config_: ResolvedConfig = config
         self.classes_ = targets.classes
         self._targets = targets
@@ -239,62 +273,59 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
 
     def _train(
         self,
-        features: csr_matrix,
-        labels: csr_matrix,
+        points: Points,
         config: ResolvedConfig,
         watch: Watch | None = None,
+        first: Points | None = None,
     ) -> None:
+        """Trains on `points`, the first member on those of `first` where there are some."""
         earlier = self.__dict__.pop("_states", [None] * self.config_.members)
         self.__dict__.pop("predictor_", None)
         fitted = fit_members(
             config,
-            Points(features, labels),
+            points,
             self._fitted_weighting,
             earlier,
+            first=first,
             watch=watch,
             shown=self.verbose,
         )
         self.loss_curve_ = fitted.losses
         self.validation_scores_ = fitted.scores
         self._states = fitted.states
-        self.predictor_ = self._joined()
+        self.predictor_ = self._joined(self._states)
 
-    def _held_out(
-        self, features: csr_matrix, labels: csr_matrix
-    ) -> tuple[csr_matrix, csr_matrix, Watch]:
+    def _held_out(self, dataset: Dataset) -> tuple[csr_matrix, csr_matrix, Watch]:
         """Points to train on, and points to watch."""
         share, patience = self.validation_fraction, self.n_iter_no_change
         if not 0 < share < 1:
             raise InputError("validation_fraction", repr(share), "a share above 0 and below 1")
         if not isinstance(patience, int | np.integer) or patience < 1:
             raise InputError("n_iter_no_change", repr(patience), "a number of epochs, 1 or more")
-        parts = Dataset("fit", Points(features, labels), None, None, "").split(
-            share, self.config_.seed
-        )
+        parts = dataset.split(share, self.config_.seed)
         assert parts.test is not None
         if not parts.train.labels.nnz or not parts.test.labels.nnz:
-            found = f"{share} of {features.shape[0]} points"
+            found = f"{share} of {dataset.train.num_points} points"
             raise InputError("validation_fraction", found, "labels in either part")
         watched = self._fitted_weighting.apply(parts.test.features)
         watch = Watch(watched, parts.test.labels, int(patience))
         return parts.train.features, parts.train.labels, watch
 
-    def _joined(self) -> Predictor:
+    def _joined(self, states: list[TrainState]) -> Predictor:
         sizes = self.n_features_in_, len(self.classes_)
-        model: Model = make_model(self.config_, *sizes, 1)
-        model = dataclasses.replace(model, members=self.config_.members)
-        return Predictor(model, join(self._states), self._fitted_weighting)
+        model = dataclasses.replace(make_model(self.config_, *sizes, 1), members=len(states))
+        return Predictor(model, join(states), self._fitted_weighting, memory=self._memory)
 
     def _inputs(self, X: Any, y: Any, *, reset: bool) -> csr_matrix:
         if y is None:
             raise ValueError(
                 "This SNMClassifier estimator requires y to be passed, but the target y is None."
             )
-        return _csr(validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=reset))
+        return canonical(validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=reset))
 
     def _config(self, num_points: int) -> Config:
         given = {name: getattr(self, name) for name in SETTINGS}
-        seed = _seed(self.random_state)
+        seed = seed_of(self.random_state)
         return config_of(self.preset, given, self.settings, num_points=num_points, seed=seed)
 
     # -- answers -----------------------------------------------------------------------------
@@ -308,7 +339,8 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
 
         Returns:
           labels [n, k], entries of `classes_`, best first; their scores, float32 [n, k]: natural
-          logarithms of unnormalised probabilities after a softmax loss, margins otherwise.
+          logarithms of unnormalised probabilities after a softmax loss, margins otherwise; with
+          what a memory adds, where one is used.
 
         Raises:
           ValueError: inputs of another width, a k that is not from 1 to K.
@@ -342,7 +374,7 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
     def _best(self, X: Any, k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         check_is_fitted(self, "predictor_")
         inputs = validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False)
-        return self.predictor_.predict(_csr(inputs), k)
+        return self.predictor_.predict(canonical(inputs), k)
 
     def _labels_per_point(self) -> int:
         count = self.labels_per_point
@@ -367,33 +399,16 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
         state.pop("predictor_", None)  # compiled structures; made again from the parameters
         if "_states" in state:
             state["_states"] = jax.tree.map(np.asarray, state["_states"])
+        if state.get("_memory") is not None:
+            state["_memory"] = dataclasses.replace(state["_memory"])  # without what it cached
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         if "_states" in self.__dict__:
             self._states = jax.tree.map(jax.numpy.asarray, self._states)
-            self.predictor_ = self._joined()
+            self.predictor_ = self._joined(self._states)
 
 
-def _csr(inputs: Any) -> csr_matrix:
-    features = csr_matrix(inputs, dtype=np.float32)
-    if not features.has_canonical_format:
-        features = features.copy()
-        features.sum_duplicates()
-    return features
-
-
-def _matched(features: csr_matrix, labels: csr_matrix) -> csr_matrix:
-    if features.shape[0] != labels.shape[0]:
-        raise ValueError(
-            "Found input variables with inconsistent numbers of samples: "
-            f"{[features.shape[0], labels.shape[0]]}"
-        )
-    return labels
-
-
-def _seed(random_state: Any) -> int:
-    if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
-        return int(random_state)
-    return int(check_random_state(random_state).randint(2**31 - 1))
+def _dataset(features: csr_matrix, labels: csr_matrix) -> Dataset:
+    return Dataset("fit", Points(features, labels), None, None, "")

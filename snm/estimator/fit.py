@@ -144,6 +144,7 @@ def fit_members(
     weighting: Weighting,
     earlier: Sequence[TrainState | None],
     *,
+    first: Points | None = None,
     watch: Watch | None = None,
     shown: bool = False,
 ) -> Fitted:
@@ -154,6 +155,7 @@ def fit_members(
       points: at least one of them has a label.
       weighting: of features, fitted.
       earlier: parameters of each member to go on from, consumed; None starts anew.
+      first: the points of the first member; None is all.
       watch: points that early stopping watches.
       shown: whether to draw a progress bar, in a terminal or a notebook.
     """
@@ -161,7 +163,8 @@ def fit_members(
     with _progress(shown) as step:
         for member, state in enumerate(earlier, 1):
             mine = dataclasses.replace(config, seed=member_seed(config.seed, member))
-            fit = MemberFit(mine, points, weighting, state, watch)
+            seen = first if first is not None and member == 1 else points
+            fit = MemberFit(mine, seen, weighting, state, watch)
             scores: list[float] = []
             for event in fit.run():
                 if isinstance(event, Evaluated):

@@ -15,13 +15,13 @@ __all__ = ["SETTINGS", "config_of"]
 # Parameters that are settings of the same name; None leaves the preset's.
 SETTINGS = (
     "weighting", "input_dropout", "dim", "encoder", "score_scale", "bias", "loss", "phi",
-    "sampled", "mined", "exclude", "positives", "members", "epochs", "batch_size",
+    "sampled", "mined", "exclude", "positives", "memory", "members", "epochs", "batch_size",
     "learning_rate", "schedule", "row_optimizer", "compute_dtype",
 )  # fmt: skip
 # Settings that a run folder uses, and a fit in memory does not.
 _OF_RUNS = {
     "preset", "seed", "validation_fraction", "evaluate_every", "patience", "monitor", "refit",
-    "propensity_a", "propensity_b", "checkpoint_every", "keep_checkpoints", "seen", "memory",
+    "propensity_a", "propensity_b", "checkpoint_every", "keep_checkpoints", "seen",
     "item_splits",
 }  # fmt: skip
 _SMALLEST_BATCH, _STEPS_AN_EPOCH = 16, 16
@@ -68,4 +68,4 @@ def config_of(
             raise InputError(f"settings: {key}", "another value than the parameter's", "one")
         values[key] = value
     # Classes are numbered by their order: equal counts of classes and features mean nothing.
-    return dataclasses.replace(start, **values, seed=seed, seen="keep", memory="off")
+    return dataclasses.replace(start, **values, seed=seed, seen="keep")

@@ -8,18 +8,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 
 from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset, Points
 from snm.evaluation.evaluate import KS
 from snm.memory.choose import Trial, choose
-from snm.memory.memory import FOUND, Memory, joint_cosines
+from snm.memory.memory import FOUND, Memory, MemorySettings, joint_cosines
 from snm.memory.neighbors import nearest, unit_rows
 from snm.memory.store import save_memory
 from snm.model.predictor import Predictor
 from snm.runs.folder import RunFolder, write_json
 
-__all__ = ["memory_split", "summary", "try_memory"]
+__all__ = ["find_memory", "memory_of", "memory_split", "summary", "try_memory", "unit_queries"]
 
 _SHARE, _MOST = 0.1, 2000  # of the points, those that choose the memory
 _LABELS = 100  # of the model's best labels, those that the choice looks at
@@ -31,14 +32,14 @@ def memory_split(
     """The rows of train that the first member trains on, and those that choose the memory.
 
     The latter are the validation points where there are some, else a tenth of all points, at most
-    2000. None where no memory is tried.
+    2000. None where no memory is tried, or none of those points has a label.
     """
     if config.memory == "off":
         return None
     share = config.validation_fraction or min(_SHARE, _MOST / dataset.train.num_points)
     kept, held = dataset.rows_of_split(share, config.seed)
     held = held[np.diff(dataset.train.labels.indptr)[held] > 0]
-    return kept, held[:: max(1, -(-len(held) // _MOST))]
+    return (kept, held[:: max(1, -(-len(held) // _MOST))]) if len(held) else None
 
 
 def try_memory(
@@ -52,52 +53,78 @@ def try_memory(
 
     Args:
       folder: of the run; gets `memory.json`, and `memory.npz` if the memory pays.
-      config: the settings, with `memory` on.
+      config: as in `find_memory`.
       dataset: as loaded.
+      first: as in `find_memory`.
+      whole: as in `find_memory`.
+
+    Returns:
+      the content of `memory.json`.
+    """
+    folder.memory_trial.unlink(missing_ok=True)
+    found, memory = find_memory(config, dataset, first, whole)
+    if memory is None:
+        folder.memory.unlink(missing_ok=True)
+    else:
+        save_memory(folder.memory, memory)
+    write_json(folder.memory_trial, found)
+    return found
+
+
+def find_memory(
+    config: ResolvedConfig, dataset: Dataset, first: Predictor, whole: Predictor
+) -> tuple[dict[str, Any], Memory | None]:
+    """Chooses a memory.
+
+    Args:
+      config: the settings, with `memory` on.
+      dataset: with the training points.
       first: the first member alone, which did not see the points that choose.
       whole: all members.
 
     Returns:
-      the content of `memory.json`: `used`; `held_out`, how many points chose; `gain` of the mean of
-      P@1, P@3 and P@5 and its standard `error`; `before` and `precision`, the three without and
-      with it; `settings`; `points` and `bytes` of the memory, 0 if it is not used; `seconds`.
+      what was found: `used`; `held_out`, how many points chose; `gain` of the mean of P@1, P@3 and
+      P@5 and its standard `error`; `before` and `precision`, the three without and with it;
+      `settings`; `points` and `bytes` of the memory, 0 if it is not used; `seconds`. And the
+      memory, if it pays.
     """
     begun = time.perf_counter()
     split = memory_split(config, dataset)
     assert split is not None
     kept, held = (_with_labels(dataset.train, rows) for rows in split)
     trial = _trial(first, dataset.train.take(kept), dataset.train.take(held))
-    used = trial.sure_gain > 0
     # Scores of the members are added, so that the votes must grow with their number.
     settings = dataclasses.replace(trial.settings, weight=trial.settings.weight * config.members)
-    folder.memory_trial.unlink(missing_ok=True)
-    points = size = 0
-    if used:
+    memory = None
+    if trial.sure_gain > 0:
         every = kept
         if config.refit or not config.validation_fraction:
-            every = _with_labels(dataset.train, np.arange(dataset.train.num_points))
-        stored = _stored(whole, dataset.train.take(every))
-        queries = None if settings.feature_share == 1 else _unit_queries(whole, stored)
-        features = whole.weighting.apply(stored.features)
-        memory = Memory(features, stored.labels, queries, every, settings)
-        save_memory(folder.memory, memory)
-        points, size = stored.num_points, memory.nbytes
-    else:
-        folder.memory.unlink(missing_ok=True)
+            every = np.arange(dataset.train.num_points)
+        memory = memory_of(whole, dataset.train, every, settings)
     found = {
-        "used": used,
+        "used": memory is not None,
         "held_out": len(held),
         "gain": trial.gain,
         "error": trial.error,
         "before": trial.before,
         "precision": trial.precision,
         "settings": dataclasses.asdict(settings),
-        "points": points,
-        "bytes": size,
+        "points": 0 if memory is None else len(memory.rows),
+        "bytes": 0 if memory is None else memory.nbytes,
         "seconds": time.perf_counter() - begun,
     }
-    write_json(folder.memory_trial, found)
-    return found
+    return found, memory
+
+
+def memory_of(
+    predictor: Predictor, points: Points, rows: NDArray[np.int64], settings: MemorySettings
+) -> Memory:
+    """A memory of those of the `rows` (int64 [m]) of `points` that have a label and a feature."""
+    rows = _with_labels(points, rows)
+    stored = _stored(predictor, points.take(rows))
+    queries = None if settings.feature_share == 1 else unit_queries(predictor, stored.features)
+    features = predictor.weighting.apply(stored.features)
+    return Memory(features, stored.labels, queries, rows, settings)
 
 
 def summary(found: dict[str, Any]) -> str:
@@ -121,7 +148,7 @@ def _trial(first: Predictor, stored: Points, held: Points) -> Trial:
     by_feature = unit_rows(first.weighting.apply(stored.features)).T.tocsr()
     found = nearest(unit_rows(weighted), by_feature, FOUND)
     queries = np.concatenate(list(first.queries(held.features)))
-    cosines = joint_cosines(found.ids, queries, _unit_queries(first, stored))
+    cosines = joint_cosines(found.ids, queries, unit_queries(first, stored.features))
     own = held.features if first.model.drop_seen else None
     ks = tuple(k for k in KS if k <= stored.num_labels)
     return choose(labels, scores, found, cosines, stored.labels, held.labels, own=own, ks=ks)
@@ -136,10 +163,10 @@ def _stored(predictor: Predictor, points: Points) -> Points:
     return points.baskets() if predictor.model.drop_seen else points
 
 
-def _unit_queries(predictor: Predictor, points: Points) -> NDArray[np.float16]:
+def unit_queries(predictor: Predictor, features: csr_matrix) -> NDArray[np.float16]:
     """Queries of length 1, float16 [n, D]."""
     blocks = []
-    for queries in predictor.queries(points.features):
+    for queries in predictor.queries(features):
         lengths = np.linalg.norm(queries, axis=1, keepdims=True)
         blocks.append((queries / np.where(lengths > 0, lengths, 1)).astype(np.float16))
     return np.concatenate(blocks)

@@ -161,7 +161,7 @@ def resolved_training(
             and checkpoints_intact(
                 folder, config, dataclasses.replace(phase.model, total_steps=1), phase.mesh
             )
-            and _memory_stands(folder, config)
+            and (split is None or _memory_stands(folder))
         ):
             yield Finished(read_json(folder.result))
             return
@@ -242,10 +242,8 @@ def _result_stands(folder: RunFolder, config: Config) -> bool:
     return result.get("epochs_asked", config.epochs) == config.epochs
 
 
-def _memory_stands(folder: RunFolder, config: ResolvedConfig) -> bool:
-    """Whether the memory can be read as it was written, if one was to be tried."""
-    if config.memory == "off":
-        return True
+def _memory_stands(folder: RunFolder) -> bool:
+    """Whether the memory that was tried, if it is used, can be read as it was written."""
     try:
         used = read_json(folder.memory_trial)["used"]
         facts = read_json(folder.facts)

@@ -231,3 +231,18 @@ def test_what_cannot_be_explained_is_refused(trained, tmp_path, capsys):
     command = ("predict", copy, data / "test.txt", "--output", out, "--explain")
     assert "a run without a memory" in command_line.refused(capsys, *command)
     assert not out.exists()
+
+
+def test_none_is_tried_where_no_point_that_could_choose_has_a_label(tmp_path):
+    made = snm.generate(points=600, test_points=0, features=120, labels=60, seed=0)
+    data = Dataset("few", made.train, None, None, "0" * 64)
+    _, held = data.rows_of_split(0.1, CONFIG.seed)
+    some = np.ones(600, bool)
+    some[held] = False
+    labels = sparse.csr_matrix(sparse.diags(some.astype(np.float32)) @ made.train.labels)
+    labels.eliminate_zeros()
+    data = dataclasses.replace(data, train=Points(made.train.features, labels))
+    result = snm.train(data, CONFIG, tmp_path / "run")
+    assert "memory" not in result and load(tmp_path / "run").memory is None
+    # Nothing is left to do.
+    assert len(list(snm.training(data, CONFIG, tmp_path / "run"))) == 1

@@ -1,0 +1,123 @@
+"""The estimator's memory of neighbours is that of `snm train`."""
+
+import dataclasses
+import json
+import pickle
+
+import numpy as np
+import pytest
+import tiny
+from sklearn.base import clone
+
+import snm
+from snm import SNMClassifier
+from snm.errors import InputError
+
+# The settings of `tiny.CONFIG`, with a member that sees the points that choose the memory.
+PARAMS = dict(dim=8, members=2, batch_size=16, sampled=40, mined=3, input_dropout=0.0, epochs=2,
+              learning_rate=1.0, schedule="constant", weighting="tfidf",
+              settings={"steps_per_dispatch": 2})  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def data():
+    """600 points whose labels are well told by their neighbours."""
+    return snm.generate(points=600, test_points=150, features=120, labels=60, seed=5,
+                        labels_per_point=2, nonzeros_per_point=8)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    return SNMClassifier(**PARAMS).fit(data.train.features, data.train.labels)
+
+
+def test_a_fit_is_a_run_without_its_folder(fitted, data, tmp_path):
+    config = dataclasses.replace(tiny.CONFIG, members=2, epochs=2, sampled=40)
+    snm.train(data, config, tmp_path / "run")
+    trial = json.loads((tmp_path / "run" / "memory.json").read_text())
+    assert trial["used"]
+    del trial["seconds"]
+    found = json.loads(json.dumps(fitted.memory_))
+    assert {name: found[name] for name in trial} == trial
+    for mine, theirs in zip(fitted.decision_topk(data.test.features, k=5),
+                            snm.load(tmp_path / "run").predict(data.test.features, k=5),
+                            strict=True):  # fmt: skip
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_answers_are_those_of_the_model_and_the_memory(fitted, data):
+    whole = fitted.predictor_
+    alone = dataclasses.replace(whole, memory=None)
+    labels, scores = alone.predict(data.test.features, 60)
+    dense = np.zeros((150, 60))
+    np.put_along_axis(dense, labels, scores, axis=1)
+    queries = np.concatenate(list(alone.queries(data.test.features)))
+    weighted = alone.weighting.apply(data.test.features)
+    dense += whole.memory.additions(weighted, queries).toarray()
+    found, scores = fitted.decision_topk(data.test.features, k=60)
+    np.testing.assert_allclose(np.take_along_axis(dense, found, 1), scores, rtol=1e-4, atol=1e-4)
+    best = dense.argmax(axis=1)
+    hits = data.test.labels.toarray()[np.arange(150), best]
+    assert fitted.score(data.test.features, data.test.labels) == np.mean(hits)
+    assert (fitted.set_params(labels_per_point=1).predict(data.test.features).indices == best).all()
+    without = clone(fitted).set_params(memory="off").fit(data.train.features, data.train.labels)
+    assert without.memory_ is None and without.predictor_.memory is None
+    assert np.mean(hits) > without.score(data.test.features, data.test.labels)
+
+
+def test_a_pickle_answers_with_the_same_bits(fitted, data):
+    expected = fitted.decision_topk(data.test.features)
+    again = pickle.loads(pickle.dumps(fitted))
+    for mine, theirs in zip(again.decision_topk(data.test.features), expected, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    assert again.memory_ == fitted.memory_
+    assert clone(fitted).get_params() == fitted.get_params()
+
+
+def test_partial_fit_stores_its_points(fitted, data):
+    model = pickle.loads(pickle.dumps(fitted))
+    X, Y = data.train.features, data.train.labels
+    model.partial_fit(data.test.features[:100], data.test.labels[:100])
+    memory = model.predictor_.memory
+    old = memory.rows[:-100]
+    assert (memory.rows[-100:] == np.arange(600, 700)).all()
+    assert old[-1] == 599 and len(old) >= 590  # a few may be told again
+    # What is stored are the queries of the model as it is now, of the old points too.
+    now = np.concatenate(list(model.predictor_.queries(X)))[old]
+    now /= np.linalg.norm(now, axis=1, keepdims=True)
+    np.testing.assert_allclose(memory.queries[:-100], now, atol=1e-3)
+    assert np.abs(fitted.predictor_.memory.queries[old] - now).max() > 0.01
+    # A neighbour of itself, a point answers with its own labels more often.
+    seen, labels = data.test.features[:100], data.test.labels[:100]
+    assert model.score(seen, labels) > fitted.score(seen, labels) + 0.2
+    # The same points again are stored once.
+    model.partial_fit(X, Y)
+    assert len(model.predictor_.memory.rows) == len(memory.rows)
+
+
+def test_partial_fit_alone_makes_none(data):
+    X, Y = data.train.features, data.train.labels
+    model = SNMClassifier(**PARAMS).partial_fit(X, Y)
+    assert model.memory_ is None and model.predictor_.memory is None
+    with pytest.raises(InputError, match="memory: found 'on' in the first call of partial_fit"):
+        SNMClassifier(**PARAMS, memory="on").partial_fit(X, Y)
+
+
+def test_points_of_early_stopping_choose_and_are_not_stored(data):
+    model = SNMClassifier(
+        **{**PARAMS, "members": 1}, memory="on", early_stopping=True, validation_fraction=0.2
+    ).fit(data.train.features, data.train.labels)
+    assert model.memory_["held_out"] == 120
+    assert model.memory_["points"] in (0, 480)
+    assert model.config_.validation_fraction == 0
+
+
+@pytest.mark.parametrize(("memory", "points"), [("off", 600), (None, 499)])
+def test_none_where_none_is_tried(data, memory, points):
+    model = SNMClassifier(**{**PARAMS, "epochs": 1}, memory=memory)
+    assert model.fit(data.train.features[:points], data.train.labels[:points]).memory_ is None
+
+
+def test_on_is_refused_where_points_are_too_few(data):
+    with pytest.raises(InputError, match="--memory on: found 499 training points"):
+        SNMClassifier(**PARAMS, memory="on").fit(data.train.features[:499], data.train.labels[:499])
