@@ -134,7 +134,7 @@ def _because(predictor: Predictor, features: Any, labels: np.ndarray) -> list[An
         [
             [
                 {
-                    "train_row": one.row,
+                    "train_row": None if one.row < 0 else one.row,
                     "similarity": round(one.similarity, 4),
                     "shares": [f if words is None else words[f] for f in one.features],
                 }

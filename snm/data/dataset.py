@@ -64,11 +64,15 @@ class Points:
     def baskets(self) -> Points:
         """Each point with all of its items, both as its features and as its labels.
 
-        This is for data whose features and labels number the same items.
+        This is for data whose features and labels number the same items. Labels past the last
+        feature are of items that came later.
         """
-        items = csr_matrix(self.features + self.labels)
+        features = self.features.copy()
+        features.resize(self.labels.shape)
+        items = csr_matrix(features + self.labels)
         ones = np.ones(items.nnz, np.float32)
-        return Points(items, csr_matrix((ones, items.indices, items.indptr), shape=items.shape))
+        labels = csr_matrix((ones, items.indices, items.indptr), shape=items.shape)
+        return Points(items[:, : self.num_features], labels)
 
 
 @dataclass(frozen=True, eq=False)

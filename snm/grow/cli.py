@@ -13,6 +13,7 @@ from snm.errors import InputError
 if TYPE_CHECKING:
     from snm.data.dataset import Dataset
     from snm.grow.rows import Origins
+    from snm.memory.memory import Memory
     from snm.model.predictor import Predictor
     from snm.runs.folder import RunFolder
 
@@ -21,26 +22,31 @@ __all__ = ["Grow"]
 
 @dataclasses.dataclass
 class Grow:
-    """Add labels to a trained model; writes a new run, in which old labels keep their scores.
+    """Add labels to a trained model; writes a new run, in which old class rows stay as they are.
 
     A new label starts at the mean embedding of the points of DATA that have it. Without such
     points, it starts at the embedding of its name (runs on texts), or at random. Train the new run
     with `snm train --warm-start`.
 
+    Where the run uses a memory of neighbours, the new run keeps it, and stores the points of DATA
+    too: their labels, new or old, get votes at once. So DATA may also come without new labels.
+
     For example:
 
       snm grow runs/a --labels new.txt --data data/grown --output runs/grown
+      snm grow runs/a --data data/since --output runs/today
       snm train data/grown --run-dir runs/b --warm-start runs/grown
     """
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
     """Folder of a finished run."""
-    labels: Path
-    """File with the names of the new labels, one per line; their ids follow the old ones."""
     output: Path
     """Folder of the new run; must not exist."""
+    labels: Path | None = None
+    """File with the names of the new labels, one per line; their ids follow the old ones."""
     data: str | None = None
-    """Data set with old and new labels, the old ones first."""
+    """Data set with old and new labels, the old ones first. Points that the memory has already may
+    be in it or not."""
 
     def __call__(self) -> None:
         """Runs the verb."""
@@ -51,8 +57,8 @@ def _run(command: Grow) -> None:
     """Writes the grown run.
 
     Raises:
-      InputError: no finished run, names that exist already, data with other labels, or a folder
-        that exists.
+      InputError: no finished run, names that exist already, data with other labels, neither new
+        labels nor a memory that could store new points, or a folder that exists.
     """
     from rich.text import Text
 
@@ -65,24 +71,34 @@ def _run(command: Grow) -> None:
     out = command.output
     if out.exists():
         raise InputError(f"--output {out}", "a file or folder of that name", "a new folder")
-    predictor = load(command.run, memory=False)
+    predictor = load(command.run)
     old = RunFolder(command.run)
     if not old.result.exists():
         raise InputError(str(command.run), "a run that is not finished", "a finished one")
     first = predictor.model.head.num_labels
     before = predictor.label_names or tuple(str(label) for label in range(first))
-    names = _new_names(command.labels, before)
+    if command.labels is None and (command.data is None or predictor.memory is None):
+        found = "none" if predictor.memory else "none, and a run without a memory of neighbours"
+        expected = "new labels, or --data with points for the memory of a run"
+        raise InputError("--labels", found, expected)
+    names = () if command.labels is None else _new_names(command.labels, before)
     dataset = None if command.data is None else load_data(command.data)
     if dataset is not None:
         _check(dataset, predictor, before + names, known=predictor.label_names is not None)
     with made_whole("--output", out) as beside, console.status(Text(f"growing {command.run}")):
-        origins = _write(old, RunFolder(beside), predictor, before + names, dataset, command)
-    console.print(
-        f"added {len(names):,} labels to the {first:,} of {command.run}: {origins.points:,} start "
-        f"at their points, {origins.names:,} at their name, {origins.random:,} at random; "
-        f"written to {out}",
-        soft_wrap=True,
-    )
+        origins, memory = _write(
+            old, RunFolder(beside), predictor, before + names, dataset, command
+        )
+    of_labels = f"no new label beside the {first:,} of {command.run}"
+    if names:
+        of_labels = (
+            f"added {len(names):,} labels to the {first:,} of {command.run}: {origins.points:,} "
+            f"start at their points, {origins.names:,} at their name, {origins.random:,} at random"
+        )
+    console.print(f"{of_labels}; written to {out}", soft_wrap=True)
+    if memory is not None and predictor.memory is not None:
+        stored, had = len(memory.rows), len(predictor.memory.rows)
+        console.print(f"memory: {stored:,} training points, before {had:,}", soft_wrap=True)
     data = command.data or "DATA"
     console.print(f"next: snm train {data} --run-dir RUN --warm-start {out}", soft_wrap=True)
 
@@ -122,18 +138,22 @@ def _write(
     names: tuple[str, ...],
     dataset: Dataset | None,
     command: Grow,
-) -> Origins:
+) -> tuple[Origins, Memory | None]:
     import numpy as np
 
     from snm.config.resolved import read_resolved
+    from snm.grow.memory import grown_memory
     from snm.grow.rows import Origins, bias_of, grow_state, new_rows
+    from snm.memory.store import save_memory
     from snm.model.predictor import Predictor
     from snm.runs.events import Progress
     from snm.runs.folder import phase_names, read_json, write_json
     from snm.runs.load import load_member
     from snm.trainer.phase import member_seed
 
-    config = dataclasses.replace(read_resolved(old.config), memory="off")  # of the old labels
+    config = read_resolved(old.config)
+    if predictor.memory is None:  # where it did not pay, none is made
+        config = dataclasses.replace(config, memory="off")
     facts: dict[str, Any] = {**read_json(old.facts), "num_labels": len(names)}
     facts["grown_from"] = str(old.path.resolve())
     if dataset is not None:
@@ -159,7 +179,15 @@ def _write(
         store = new.checkpoints(config.keep_checkpoints, name)
         store.save(step, grow_state(state, rows, bias), progress, None)
     result = read_json(old.result)
-    for measured in ("by_label_frequency", "without_repeats"):
+    for measured in ("by_label_frequency", "without_repeats", "memory"):
         result.pop(measured, None)
+    memory = None
+    if predictor.memory is not None:
+        memory = grown_memory(predictor.memory, predictor, dataset, len(names))
+        save_memory(new.memory, memory)
+        trial = read_json(old.memory_trial)
+        trial |= {"points": len(memory.rows), "bytes": memory.nbytes}
+        write_json(new.memory_trial, trial)
+        result["memory"] = trial
     write_json(new.result, {**result, "metrics": {}, "grown_from": facts["grown_from"]})
-    return origins
+    return origins, memory

@@ -48,7 +48,7 @@ class Witness(NamedTuple):
     """A training point that voted for a label.
 
     Attributes:
-      row: its number in the training set, from 0.
+      row: its number in the training set, from 0; -1 if it is of an earlier one (`snm grow`).
       similarity: as `MemorySettings.feature_share` mixes it.
       features: the features that it shares with the point, those of the largest product first; at
         most 5.
@@ -68,7 +68,8 @@ class Memory:
       labels: float32 CSR [n, K] of ones.
       queries: float16 [n, D], the model's queries of these points with length 1; None if
         `settings.feature_share` is 1.
-      rows: int64 [n], the numbers of these points in the training set.
+      rows: int64 [n], the numbers of these points in the training set; -1 for those of an earlier
+        one (`snm grow`).
       settings: how neighbours vote.
     """
 

@@ -352,3 +352,10 @@ def test_a_basket_holds_features_and_labels():
     np.testing.assert_array_equal(found.labels.toarray(), [[1, 1, 0, 1], [1, 0, 1, 1], [0] * 4])
     assert found.features.dtype == found.labels.dtype == np.float32
     assert found.features.has_canonical_format
+
+
+def test_a_basket_with_labels_that_came_later():
+    features, labels = np.float32([[0, 2], [1, 0]]), np.float32([[1, 0, 0, 1], [0, 0, 1, 0]])
+    found = Points(sparse.csr_matrix(features), sparse.csr_matrix(labels)).baskets()
+    assert found.features.toarray().tolist() == [[1, 2], [1, 0]]
+    assert found.labels.toarray().tolist() == [[1, 1, 0, 1], [1, 0, 1, 0]]
