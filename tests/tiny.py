@@ -8,7 +8,9 @@ import numpy as np
 from snm.config.resolved import RESOLVED, ResolvedConfig, unresolved_values
 from snm.config.settings import Config, preset
 from snm.data.dataset import Dataset
+from snm.data.formats.dispatch import write_text
 from snm.data.load import load
+from snm.data.synthetic import generate
 
 POINTS, TEST_POINTS, FEATURES, LABELS = 60, 20, 30, 20
 
@@ -80,3 +82,14 @@ def write(folder: Path, *, test: bool = True, names: bool = False) -> Path:
 def dataset(folder: Path) -> Dataset:
     """The same, loaded."""
     return load(write(folder))
+
+
+def told_by_neighbours(folder: Path) -> Path:
+    """A folder with 600 points whose labels are well told by their neighbours, and 150 of test."""
+    made = generate(points=600, test_points=150, features=120, labels=60, seed=5,
+                    labels_per_point=2, nonzeros_per_point=8)  # fmt: skip
+    folder.mkdir()
+    for name, points in (("train", made.train), ("test", made.test)):
+        assert points is not None
+        write_text(folder / f"{name}.txt", points.features, points.labels)
+    return folder

@@ -94,13 +94,15 @@ def manifest_of(predictor: Predictor, run: Path) -> dict[str, Any]:
     }
 
 
-def write_arrays(arrays: dict[str, np.ndarray], form: str, folder: Path) -> str:
+def write_arrays(
+    arrays: dict[str, np.ndarray], form: str, folder: Path, stem: str = "model"
+) -> str:
     """Writes arrays as `model.npz` or `model.safetensors`; returns the file name.
 
     Raises:
       InputError: the package safetensors is not installed.
     """
-    name = f"model.{form}"
+    name = f"{stem}.{form}"
     if form == "npz":
         np.savez(folder / name, allow_pickle=False, **arrays)
         return name

@@ -28,6 +28,10 @@ class Export:
     with exact search on the test points: recall@k and queries per second are printed and written
     to the manifest.
 
+    Where the run uses a memory of neighbours, its points are arrays too, and the manifest says how
+    they vote. An index holds the class rows alone; `snm evaluate` and `snm serve` add the votes of
+    the run's memory to what they find with it.
+
     For example:
 
       snm export runs/eurlex --to safetensors --output out/eurlex
@@ -67,6 +71,7 @@ def _run(command: Export) -> None:
 
     from snm.export.arrays import arrays_of, manifest_of, write_arrays
     from snm.export.index import LIBRARIES
+    from snm.export.memory import memory_arrays_of, votes_of
     from snm.runs.folder import RunFolder, write_json
     from snm.runs.load import load
     from snm.system.files import made_whole
@@ -77,7 +82,8 @@ def _run(command: Export) -> None:
         raise InputError(f"--output {out}", "a file or folder of that name", "a new folder")
     indexed = command.to in LIBRARIES
     points = _points(command) if indexed else None
-    predictor = load(command.run, memory=False)  # arrays and indices are of the class rows
+    predictor = load(command.run)
+    memory = predictor.memory
     manifest = manifest_of(predictor, command.run)
     with made_whole("--output", out) as beside:
         beside.mkdir(parents=True)
@@ -86,6 +92,10 @@ def _run(command: Export) -> None:
                 manifest["index"] = _index(command, predictor, points, manifest, beside)
             else:
                 manifest["file"] = write_arrays(arrays_of(predictor), command.to, beside)
+                if memory is not None:
+                    arrays = memory_arrays_of(memory)
+                    name = write_arrays(arrays, command.to, beside, "memory")
+                    manifest["memory"] = {"file": name, **votes_of(memory)}
             folder = RunFolder(command.run)
             for extra in (folder.names, folder.vectorizer, folder.fitted_weighting):
                 if extra.exists():
@@ -93,6 +103,13 @@ def _run(command: Export) -> None:
             write_json(beside / "manifest.json", manifest)
     if indexed:
         console.print(_table(manifest["index"]))
+    if memory is not None:
+        told = (
+            f"{len(memory.rows):,} points in memory.{command.to}; the manifest says how they vote"
+        )
+        if indexed:
+            told = "not in the index, nor in its recall; `snm evaluate` and `serve` add the votes"
+        console.print(f"memory of neighbours: {told}", soft_wrap=True)
     size = sum(file.stat().st_size for file in out.iterdir())
     console.print(f"{size / 2**20:,.1f} MiB in {out}", soft_wrap=True)
 

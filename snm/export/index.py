@@ -14,6 +14,7 @@ References:
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -80,11 +81,16 @@ def _library(name: str) -> Any:
 _MORE = 2  # columns in addition to those of a class row
 
 
-def _augmented_rows(predictor: Predictor) -> NDArray[np.float32]:
-    """Class rows with a column for the bias and one for equal lengths: [K, members * dim + 2]."""
+def _class_rows(predictor: Predictor) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Class rows [K, members * dim] and biases [K], on the host."""
     head = predictor.state.head
     rows = np.asarray(as_float(head.table.rows), np.float32)
-    bias = np.zeros(len(rows), np.float32) if head.bias is None else np.asarray(head.bias)
+    return rows, np.zeros(len(rows), np.float32) if head.bias is None else np.asarray(head.bias)
+
+
+def _augmented_rows(predictor: Predictor) -> NDArray[np.float32]:
+    """Class rows with a column for the bias and one for equal lengths: [K, members * dim + 2]."""
+    rows, bias = _class_rows(predictor)
     squares = (rows.astype(np.float64) ** 2).sum(axis=1) + bias.astype(np.float64) ** 2
     rest = np.sqrt(squares.max() - squares)
     return np.concatenate([rows, bias[:, None], rest[:, None]], axis=1, dtype=np.float32)
@@ -198,20 +204,25 @@ class IndexedPredictor:
         return labels.astype(np.int32), 1 - distances
 
     def top(self, features: csr_matrix | Sequence[str], k: int) -> Iterator[tuple]:
-        """As `Predictor.top`, but approximate.
+        """As `Predictor.top`, but approximate; the votes of a memory are added exactly.
 
         Raises:
           InputError: as `Predictor.top`.
         """
         if not 1 <= k <= self.model.head.num_labels:
             raise InputError("k", str(k), f"1 to {self.model.head.num_labels} labels")
-        if not self.model.drop_seen:
-            for queries in self.predictor.queries(features):
-                yield self.search(queries, k)
-            return
         rows, first = self.predictor.as_rows(features), 0
         for queries in self.predictor.queries(rows):
-            yield self._unseen(queries, rows[first : first + len(queries)], k)
+            block = rows[first : first + len(queries)]
+            if self.model.drop_seen:
+                labels, scores = self._unseen(queries, block, k)
+            else:
+                labels, scores = self.search(queries, k)
+            if self.predictor.memory is not None:
+                weighted = self.predictor.weighting.apply(block, first_row=first)
+                added = self.predictor.memory.additions(weighted, queries)
+                labels, scores = self._with_votes(labels, scores, queries, added, block)
+            yield labels, scores
             first += len(queries)
 
     def _unseen(self, queries: NDArray[np.float32], rows: csr_matrix, k: int) -> tuple:
@@ -220,6 +231,44 @@ class IndexedPredictor:
         labels, scores = self.search(queries, min(k + most_filtered(seen), num_labels))
         labels, places = kept_first(labels, seen, num_labels, k)
         return labels, np.take_along_axis(scores, places, axis=1)
+
+    def _with_votes(
+        self,
+        labels: NDArray[np.int32],
+        scores: NDArray[np.float32],
+        queries: NDArray[np.float32],
+        added: csr_matrix,
+        rows: csr_matrix,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """The top k with votes; they are among the top k without, and the labels voted for.
+
+        Args:
+          labels: int32 [n, k], the top k by score that the index finds, padded with -1.
+          scores: float32 [n, k].
+          queries: float32 [n, members * dim].
+          added: float32 CSR [n, K], above 0: what the memory adds.
+          rows: CSR [n, d], the features of the points.
+        """
+        class_rows, bias = self._rows
+        found, of_found = np.full_like(labels, -1), np.full_like(scores, -np.inf)
+        for row, query in enumerate(queries):
+            entries = slice(*added.indptr[row : row + 2])
+            voted, votes = added.indices[entries], added.data[entries]
+            if self.model.drop_seen:
+                unseen = ~np.isin(voted, rows[row].indices)
+                voted, votes = voted[unseen], votes[unseen]
+            left = (labels[row] >= 0) & ~np.isin(labels[row], voted)
+            every = np.concatenate([labels[row, left], voted])
+            totals = np.concatenate(
+                [scores[row, left], class_rows[voted] @ query + bias[voted] + votes]
+            )
+            best = np.lexsort((every, -totals))[: labels.shape[1]]
+            found[row, : len(best)], of_found[row, : len(best)] = every[best], totals[best]
+        return found, of_found
+
+    @functools.cached_property
+    def _rows(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        return _class_rows(self.predictor)
 
     def predict(self, features: csr_matrix | Sequence[str], k: int = 5) -> tuple[NDArray, NDArray]:
         """As `Predictor.predict`, but approximate."""

@@ -38,14 +38,16 @@ def measure(searched: IndexedPredictor, features: csr_matrix) -> dict[str, Any]:
       features: CSR [n, d], raw.
 
     Returns:
-      `points`; `recall`: k -> the fraction of the exact top k that the index finds;
+      `points`; `memory`, False: what is compared are the answers of the class rows, without the
+      votes of a memory; `recall`: k -> the fraction of the exact top k that the index finds;
       `queries_per_second` of the index and `exact_queries_per_second`, both without the time to
       compute the queries.
     """
     features = features[:_POINTS]
-    # Only the search is measured: labels that are features of the point are not dropped.
+    # Only the search is measured: labels that are features of the point are not dropped, and a
+    # memory does not vote.
     every = dataclasses.replace(searched.predictor.model, drop_seen=False)
-    predictor = dataclasses.replace(searched.predictor, model=every)
+    predictor = dataclasses.replace(searched.predictor, model=every, memory=None)
     ks = [k for k in _KS if k <= predictor.model.head.num_labels]
     queries = np.concatenate(list(predictor.queries(features)))
     seconds, best = {}, {}
@@ -65,6 +67,7 @@ def measure(searched: IndexedPredictor, features: csr_matrix) -> dict[str, Any]:
     exact = max(seconds["exact"] - query_seconds, 1e-9)
     return {
         "points": len(queries),
+        "memory": False,
         "recall": {k: recall(best["index"][:, :k], best["exact"][:, :k]) for k in ks},
         "queries_per_second": len(queries) / seconds["index"],
         "exact_queries_per_second": len(queries) / exact,

@@ -13,27 +13,16 @@ from scipy import sparse
 import snm
 from snm.config.resolve import resolve
 from snm.data.dataset import Dataset, Points
-from snm.data.formats.dispatch import write_text
 from snm.errors import InputError
 from snm.runs.load import load
 
 CONFIG = dataclasses.replace(tiny.CONFIG, members=2, epochs=2, sampled=40, memory="on")
 
 
-def written(folder, seed=5):
-    """600 points whose labels are well told by their neighbours."""
-    made = snm.generate(points=600, test_points=150, features=120, labels=60, seed=seed,
-                        labels_per_point=2, nonzeros_per_point=8)  # fmt: skip
-    folder.mkdir()
-    write_text(folder / "train.txt", made.train.features, made.train.labels)
-    write_text(folder / "test.txt", made.test.features, made.test.labels)
-    return folder
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     place = tmp_path_factory.mktemp("memory")
-    data = written(place / "data")
+    data = tiny.told_by_neighbours(place / "data")
     events = list(snm.training(data, CONFIG, place / "run"))
     return data, place / "run", events
 

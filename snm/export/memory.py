@@ -1,0 +1,53 @@
+"""Exports a memory of neighbours: its arrays, and how its points vote."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from snm.memory.memory import FOUND, Memory
+
+__all__ = ["memory_arrays_of", "votes_of"]
+
+
+def memory_arrays_of(memory: Memory) -> dict[str, np.ndarray]:
+    """The stored points.
+
+    Returns:
+      features_data float32, features_indices int32 and features_indptr int64 [n + 1], a CSR matrix
+      [n, d] of weighted features; labels_indices int32 and labels_indptr int64 [n + 1], a CSR
+      matrix [n, K] of ones; rows int64 [n], the numbers of the points in the training set; queries
+      float16 [n, members * dim] of length 1, if the settings use them.
+    """
+    found = {
+        "features_data": memory.features.data.astype(np.float32),
+        "features_indices": memory.features.indices.astype(np.int32),
+        "features_indptr": memory.features.indptr.astype(np.int64),
+        "labels_indices": memory.labels.indices.astype(np.int32),
+        "labels_indptr": memory.labels.indptr.astype(np.int64),
+        "rows": memory.rows,
+    }
+    if memory.queries is not None:
+        found["queries"] = np.ascontiguousarray(memory.queries)
+    return found
+
+
+def votes_of(memory: Memory) -> dict[str, Any]:
+    """What the manifest says of a memory: its settings, and the formula of its votes."""
+    return {
+        "points": len(memory.rows),
+        "found": FOUND,
+        **dataclasses.asdict(memory.settings),
+        "votes": {
+            "of features": "c_i = (x . f_i) / (|x| |f_i|), where f_i are the features of point i; "
+            "the `found` points of highest c_i > 0 are kept, and of ties for the last places some",
+            "of queries": "e_i = (z . queries_i) / |z|, where z is multiplier * q of each member, "
+            "side by side",
+            "similarity": "s_i = feature_share * c_i + (1 - feature_share) * e_i",
+            "weights": "of the `neighbors` kept points of highest s_i: w_i = max(s_i, 0) ** power, "
+            "divided by the sum of these",
+            "score": "score of label l + weight * sqrt(the sum of w_i over points i with label l)",
+        },
+    }

@@ -1,0 +1,138 @@
+"""Recomputes the answers of a run with a memory from its exported arrays, and with an index."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import tiny
+from command_line import call
+from safetensors.numpy import load_file
+from scipy import sparse
+
+import snm
+from snm.data.dataset import Dataset, Points
+from snm.export.index import IndexedPredictor
+from snm.runs.load import load
+
+CONFIG = dataclasses.replace(tiny.CONFIG, members=2, epochs=2, sampled=40, memory="on")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run on 600 points whose labels are well told by their neighbours."""
+    place = tmp_path_factory.mktemp("export")
+    tiny.told_by_neighbours(place / "data")
+    snm.train(place / "data", CONFIG, place / "run")
+    assert load(place / "run").memory is not None
+    return place / "run"
+
+
+def votes_by_numpy(arrays, about, x, z, num_labels):
+    """What the formulas of the manifest add to the scores, in float64, for one point.
+
+    `x` are its weighted features, `z` its query.
+    """
+    points, width = about["points"], len(x)
+
+    def matrix(name, data, columns):
+        indices, indptr = arrays[f"{name}_indices"], arrays[f"{name}_indptr"]
+        return sparse.csr_matrix((data, indices, indptr), (points, columns)).toarray()
+
+    features = matrix("features", arrays["features_data"].astype(float), width)
+    labels = matrix("labels", np.ones(len(arrays["labels_indices"])), num_labels)
+    c = features @ x / np.linalg.norm(x) / np.linalg.norm(features, axis=1)
+    s = about["feature_share"] * c
+    if about["feature_share"] < 1:
+        e = arrays["queries"].astype(float) @ z / np.linalg.norm(z)
+        s += (1 - about["feature_share"]) * e
+    kept = np.argsort(-c, kind="stable")[: about["found"]]
+    kept = kept[c[kept] > 0]
+    kept = kept[np.argsort(-s[kept], kind="stable")[: about["neighbors"]]]
+    w = np.maximum(s[kept], 0) ** about["power"]
+    return about["weight"] * np.sqrt((w / w.sum()) @ labels[kept])
+
+
+@pytest.mark.parametrize("form", ["npz", "safetensors"])
+def test_answers_follow_from_the_arrays(run, tmp_path, capsys, form):
+    out = tmp_path / "out"
+    call("export", run, "--to", form, "--output", out)
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"memory of neighbours: 600 points in memory.{form}; the manifest says" in told
+    manifest = json.loads((out / "manifest.json").read_text())
+    about, arrays = manifest["memory"], {}
+    for file in (manifest["file"], about["file"]):
+        arrays |= load_file(out / file) if form == "safetensors" else dict(np.load(out / file))
+    assert about["points"] == 600 and manifest["num_labels"] == 60
+    alone, whole = load(run, memory=False), load(run)
+    test = snm.load_data(run.parent / "data").test.features[:40]
+    expected = np.zeros((40, 60))
+    slots, scores = alone.predict(test, 60)  # test_export.py recomputes these
+    np.put_along_axis(expected, slots, scores, axis=1)
+    dim = manifest["dim"]
+    for point, row in enumerate(test.toarray().astype(float)):
+        x = np.where(row < 1, row, 1 + np.log(np.maximum(row, 1)))
+        x *= arrays["idf"]
+        x /= np.linalg.norm(x)
+        z = []
+        for member in range(2):
+            columns = slice(member * dim, (member + 1) * dim)
+            h = x @ arrays["feature_rows"][:, columns]
+            q = h + np.maximum(h, 0) @ arrays["tower"][member]
+            z.append(arrays["multipliers"][member] * q / np.linalg.norm(q))
+        expected[point] += votes_by_numpy(arrays, about, x, np.concatenate(z), 60)
+    slots, scores = whole.predict(test, 60)
+    found = np.zeros_like(expected)
+    np.put_along_axis(found, slots, scores, axis=1)
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("library", ["faiss", "hnswlib"])
+def test_an_index_says_what_it_lacks_and_gets_the_votes(run, tmp_path, capsys, library):
+    out = tmp_path / "index"
+    call("export", run, "--to", library, "--output", out)
+    told = " ".join(capsys.readouterr().out.split())
+    assert "memory of neighbours: not in the index, nor in its recall;" in told
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest["index"]["measured"]["memory"] is False and "memory" not in manifest
+    assert manifest["index"]["measured"]["recall"]["1"] == 1
+    assert sorted(path.stem for path in out.iterdir()) == ["index", "manifest", "weighting"]
+    test = snm.load_data(run.parent / "data").test
+    for memory in (True, False):
+        predictor = load(run, memory=memory)
+        searched = IndexedPredictor.open(out, predictor)
+        found, exact = (one.predict(test.features, 5) for one in (searched, predictor))
+        np.testing.assert_allclose(found[1], exact[1], rtol=1e-4, atol=1e-4)
+        assert (found[0] == exact[0]).mean() > 0.99  # but for rounding
+    call("evaluate", run, "--index", out, "--json")
+    metrics = json.loads(capsys.readouterr().out)
+    assert metrics["by_index"]["P@1"] == pytest.approx(metrics["metrics"]["P@1"], abs=0.7)
+
+
+def test_labels_that_are_dropped_stay_dropped(tmp_path):
+    """A recommender whose model learned nothing, so that the memory answers."""
+    rng = np.random.default_rng(0)
+    taste = rng.integers(5, size=600)
+    items = 12 * taste[:, None] + np.argsort(rng.random((600, 12)), axis=1)[:, :6]
+    features, labels = np.zeros((600, 60), np.float32), np.zeros((600, 60), np.float32)
+    np.put_along_axis(features, items[:, :4], 1, axis=1)
+    np.put_along_axis(labels, items[:, 4:], 1, axis=1)
+    points = Points(sparse.csr_matrix(features), sparse.csr_matrix(labels))
+    data = Dataset("tastes", points, points, None, "0" * 64)
+    snm.train(data, dataclasses.replace(CONFIG, seen="drop", learning_rate=1e-6), tmp_path / "run")
+    predictor = load(tmp_path / "run")
+    assert predictor.memory is not None
+    index = IndexedPredictor(predictor, "exact", None, 0)
+    alone = dataclasses.replace(predictor, memory=None)
+    object.__setattr__(index, "search", lambda queries, k: _exact(alone, queries, k))
+    found, exact = (one.predict(points.features, 8) for one in (index, predictor))
+    np.testing.assert_allclose(found[1], exact[1], rtol=1e-4, atol=1e-4)
+    assert (np.take_along_axis(features, found[0], axis=1) == 0).all()
+
+
+def _exact(predictor, queries, k):
+    """An index that misses nothing."""
+    head = predictor.state.head
+    scores = queries @ np.asarray(head.table.rows).T + np.asarray(head.bias)
+    labels = np.argsort(-scores, axis=1, kind="stable")[:, :k].astype(np.int32)
+    return labels, np.take_along_axis(scores, labels, axis=1)
