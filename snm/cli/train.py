@@ -105,11 +105,14 @@ def run_training(command: Train) -> None:
 
     from snm.config.resolve import resolve
     from snm.planning.fit_check import refuse_what_cannot_fit
+    from snm.trainer.memory import never_tried
     from snm.trainer.training import resolved_training
 
     with waiting("planning"):
         config = resolve(command.settings, dataset)
         refuse_what_cannot_fit(dataset, config, command.device_memory)
+    if (note := never_tried(command.settings)) is not None:
+        console.print(note)
     with progress_bar() as bar, _stop_wished() as stop:
         events = resolved_training(
             dataset,

@@ -110,17 +110,15 @@ def _mined(config: Config, num_labels: int, most: int) -> int | Literal["all"]:
 
 
 def _memory(config: Config, dataset: Dataset, members: int) -> Literal["on", "off"]:
-    """Whether a memory is tried: on one device only, and where points can be spared for it."""
-    alone = not config.mesh and not several()
+    """Whether a memory is tried: in one process only, and where points can be spared for it."""
     if config.memory == "on":
-        if not alone:
-            found = f"--mesh {config.mesh}" if config.mesh else "several processes"
-            raise InputError("--memory on", found, "one device, or --memory off")
+        if several():
+            raise InputError("--memory on", "several processes", "one process, or --memory off")
         if dataset.train.num_points < rules.FEWEST_POINTS:
             found = f"{dataset.train.num_points} training points"
             raise InputError("--memory on", found, f"at least {rules.FEWEST_POINTS} to choose from")
         return "on"
-    if config.memory == "off" or not alone:
+    if config.memory == "off" or several():
         return "off"
     counts = column_counts(dataset.train.features).astype(float)
     points = dataset.train.num_points

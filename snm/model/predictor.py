@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -41,24 +42,41 @@ _LABELS_OF_POINT = 1024  # of a point's neighbours, in the smallest compiled sha
 
 @functools.lru_cache(maxsize=8)
 def compiled_top(model: Model, count: int, mesh: Mesh | None) -> jax.stages.Wrapped:
-    """The compiled search for the best labels of a block of points, on one device or a mesh."""
-    best = functools.partial(best_labels, model, count=count)
+    """The compiled search for the best labels of a block of points, on one device or a mesh.
+
+    It takes the state, the block, and what is added to the scores, if anything is.
+    """
+
+    def best(
+        state: TrainState, block: SparseRows, added: Added | None = None, **axes: str | None
+    ) -> Best:
+        return best_labels(model, state, block, count, added=added, **axes)
+
+    return jax.jit(best) if mesh is None else _on_points(mesh, best, **table_axes(mesh))
+
+
+@functools.lru_cache(maxsize=8)
+def _compiled_queries(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
+    queries = functools.partial(scaled_queries, model)
     if mesh is None:
-        return jax.jit(best)
-    best = functools.partial(best, **table_axes(mesh))
+        return jax.jit(queries)
+    return _on_points(mesh, queries, feature_axis=table_axes(mesh)["feature_axis"])
+
+
+def _on_points(mesh: Mesh, run: Callable[..., Any], **axes: str) -> jax.stages.Wrapped:
+    """`run` of a state and arrays of points on a mesh; its results are gathered on all devices."""
     cut = mesh.shape[DATA] > 1
 
-    def of_part(state: TrainState, block: SparseRows) -> Best:
-        """The best labels of this device's points, gathered on all devices."""
+    def of_part(state: TrainState, *points: Any) -> Any:
         if not cut:
-            return best(state, block)
-        found = best(state, jax.tree.map(lambda x: x[0], block), data_axis=DATA)
+            return run(state, *points, **axes)
+        found = run(state, *jax.tree.map(lambda x: x[0], points), data_axis=DATA, **axes)
         return jax.tree.map(lambda x: jax.lax.all_gather(x, DATA, tiled=True), found)
 
-    def on_all(state: TrainState, block: SparseRows) -> Best:
+    def on_all(state: TrainState, *points: Any) -> Any:
         spec = PartitionSpec(DATA) if cut else PartitionSpec()
-        inputs = (state_specs(state, mesh), jax.tree.map(lambda _: spec, block))
-        return on_mesh(mesh, of_part, inputs, PartitionSpec())(state, block)
+        inputs = (state_specs(state, mesh), *jax.tree.map(lambda _: spec, points))
+        return on_mesh(mesh, of_part, inputs, PartitionSpec())(state, *points)
 
     return jax.jit(on_all)
 
@@ -76,11 +94,6 @@ def _compiled_order(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
         return on_mesh(mesh, order, inputs, PartitionSpec())(state, *points)
 
     return jax.jit(on_all)
-
-
-@functools.lru_cache(maxsize=8)
-def _compiled_queries(model: Model) -> jax.stages.Wrapped:
-    return jax.jit(functools.partial(scaled_queries, model))
 
 
 def stacked(blocks: Iterable[tuple[NDArray, NDArray]], k: int) -> tuple[NDArray, NDArray]:
@@ -103,7 +116,7 @@ class Predictor:
       label_names: K names, or None.
       mesh: the devices that hold the parameters, or None for one.
       vectorizer: turns texts into features, where the model was trained on texts.
-      memory: adds the labels of a point's nearest training points, on one device; or None.
+      memory: adds the labels of a point's nearest training points, in one process; or None.
         `queries` and `pairs_in_order` are of the model alone.
       block_rows: points scored together; the last block is padded, so that one program serves all.
       block_entries: the fewest feature entries of a padded block, for the same reason.
@@ -146,7 +159,7 @@ class Predictor:
                 best = score(self.state, block)
             else:
                 added = self._remembered(self.memory, rows, first, count, block)
-                best = score(self.state, block, added=added)
+                best = score(self.state, block, added)
             first += count
             labels, scores = np.asarray(best.slots)[:count], np.asarray(best.scores)[:count]
             if self.model.drop_seen:
@@ -170,7 +183,7 @@ class Predictor:
             raise InputError("witnesses", found, "one trained with --memory, where it pays")
         rows = self.as_rows(features)
         told, first = [], 0
-        for count, block in self._blocks(rows):
+        for count, block in self._blocks(rows, self.mesh):
             weighted, queries = self._of_memory(self.memory, rows, first, count, block)
             told += self.memory.witnesses(weighted, queries, answers[first : first + count])
             first += count
@@ -183,22 +196,32 @@ class Predictor:
         weighted = self.weighting.apply(features[first : first + count], first_row=first)
         if memory.queries is None:
             return weighted, None
-        return weighted, np.asarray(_compiled_queries(self.model)(self.state, block))[:count]
+        return weighted, self._queries(block, count)
 
     def _remembered(
         self, memory: Memory, features: csr_matrix, first: int, count: int, block: SparseRows
     ) -> Added:
         """What the memory adds to the scores of a block of points."""
         found = memory.additions(*self._of_memory(memory, features, first, count, block))
+        parts = 1 if self.mesh is None else self.mesh.shape[DATA]
+        each = -(-self.block_rows // parts)
+        edges = found.indptr[np.minimum(np.arange(parts + 1) * each, count)]
         # Padded with slots of no label, so that one program serves most blocks of a size: to a
         # thousand labels a point, of large blocks and where that is too few to a power of four.
-        least = _LABELS_OF_POINT * min(self.block_rows, 64)
-        size = max(least, 1 << (found.nnz.bit_length() + 1) // 2 * 2)
-        rows, slots = np.zeros(size, np.int32), np.full(size, found.shape[1], np.int32)
-        values = np.zeros(size, np.float32)
-        rows[: found.nnz] = np.repeat(np.arange(count), np.diff(found.indptr))
-        slots[: found.nnz], values[: found.nnz] = found.indices, found.data
-        return Added(jnp.asarray(rows), jnp.asarray(slots), jnp.asarray(values))
+        least, most = _LABELS_OF_POINT * min(each, 64), int(np.diff(edges).max())
+        size = max(least, 1 << (most.bit_length() + 1) // 2 * 2)
+        rows = np.zeros((parts, size), np.int32)
+        slots = np.full((parts, size), found.shape[1], np.int32)
+        values = np.zeros((parts, size), np.float32)
+        of_points = np.repeat(np.arange(count), np.diff(found.indptr)) % each
+        for part, (begin, end) in enumerate(itertools.pairwise(edges)):
+            rows[part, : end - begin] = of_points[begin:end]
+            slots[part, : end - begin] = found.indices[begin:end]
+            values[part, : end - begin] = found.data[begin:end]
+        arrays = tuple(x if parts > 1 else x[0] for x in (rows, slots, values))
+        if self.mesh is None:
+            return Added(*map(jnp.asarray, arrays))
+        return Added(*spread_points(arrays, parts, self.mesh))
 
     def _placed(self, points: Any) -> Any:
         """Arrays on every device of the mesh, those of other processes too."""
@@ -249,9 +272,11 @@ class Predictor:
         Raises:
           InputError: as in `top`.
         """
-        embed = _compiled_queries(self.model)
-        for count, block in self._blocks(features):
-            yield np.asarray(embed(self.state, block))[:count]
+        for count, block in self._blocks(features, self.mesh):
+            yield self._queries(block, count)
+
+    def _queries(self, block: SparseRows, count: int) -> NDArray[np.float32]:
+        return np.asarray(_compiled_queries(self.model, self.mesh)(self.state, block))[:count]
 
     def as_rows(self, features: csr_matrix | Sequence[str]) -> csr_matrix:
         """Features or texts as CSR [n, d], not weighted.

@@ -98,7 +98,7 @@ def assemble(folder: RunFolder, config: ResolvedConfig, facts: dict[str, Any], w
 
 
 def watched_member(
-    folder: RunFolder, config: ResolvedConfig, facts: dict[str, Any]
+    folder: RunFolder, config: ResolvedConfig, facts: dict[str, Any], mesh: Mesh | None = None
 ) -> tuple[Model, TrainState]:
     """The first member as it was trained without the held-out points, before any refit.
 
@@ -106,9 +106,10 @@ def watched_member(
       folder: the run folder.
       config: resolved settings.
       facts: the content of `run.json`.
+      mesh: as in `assemble`.
     """
     model = make_model(config, facts["num_features"], facts["num_labels"], 1)
-    return model, _member(folder, config, model, 1, finished=False)
+    return model, _member(folder, config, model, 1, finished=False, mesh=mesh)
 
 
 def checkpoints_intact(

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.config.resolved import ResolvedConfig
+from snm.config.settings import Config
 from snm.data.dataset import Dataset, Points
+from snm.distributed.processes import several
 from snm.evaluation.evaluate import KS
 from snm.memory.choose import Trial, choose
 from snm.memory.memory import FOUND, Memory, MemorySettings, joint_cosines
@@ -20,7 +22,15 @@ from snm.memory.store import save_memory
 from snm.model.predictor import Predictor
 from snm.runs.folder import RunFolder, write_json
 
-__all__ = ["find_memory", "memory_of", "memory_split", "summary", "try_memory", "unit_queries"]
+__all__ = [
+    "find_memory",
+    "memory_of",
+    "memory_split",
+    "never_tried",
+    "summary",
+    "try_memory",
+    "unit_queries",
+]
 
 _SHARE, _MOST = 0.1, 2000  # of the points, those that choose the memory
 _LABELS = 100  # of the model's best labels, those that the choice looks at
@@ -125,6 +135,13 @@ def memory_of(
     queries = None if settings.feature_share == 1 else unit_queries(predictor, stored.features)
     features = predictor.weighting.apply(stored.features)
     return Memory(features, stored.labels, queries, rows, settings)
+
+
+def never_tried(config: Config) -> str | None:
+    """Why `--memory auto` tries no memory here, in one line; None where it may try one."""
+    if config.memory == "auto" and several():
+        return "memory: off, because it needs one process"
+    return None
 
 
 def summary(found: dict[str, Any]) -> str:

@@ -29,7 +29,7 @@ from snm.runs.progress_bar import in_notebook, with_bar
 from snm.system.locks import LOCK, locked
 from snm.system.versions import surroundings
 from snm.trainer.evaluate import score_test_points
-from snm.trainer.memory import memory_split, summary, try_memory
+from snm.trainer.memory import memory_split, never_tried, summary, try_memory
 from snm.trainer.phase import Phase, PhaseRun, first_phase, member_seed, open_log
 
 __all__ = ["resolved_training", "train", "training"]
@@ -88,6 +88,8 @@ def training(
 
     def run() -> Iterator[Event]:
         dataset = data if isinstance(data, Dataset) else load_together(data)
+        if (note := never_tried(config)) is not None:
+            yield Noted(0, note)
         yield from resolved_training(
             dataset,
             resolve(config, dataset),
@@ -188,7 +190,7 @@ def resolved_training(
                              mesh=done[0].mesh)  # fmt: skip
         remembered = {}
         if split is not None:
-            model, state = watched_member(folder, config, facts)
+            model, state = watched_member(folder, config, facts, predictor.mesh)
             first_alone = dataclasses.replace(predictor, model=model, state=state)
             remembered = {"memory": try_memory(folder, config, dataset, first_alone, predictor)}
             noted = Noted(done[-1].progress.step, summary(remembered["memory"]))

@@ -11,10 +11,16 @@ import tiny
 from scipy import sparse
 
 import snm
+from snm.config import resolve as resolve_module
 from snm.config.resolve import resolve
+from snm.config.resolved import read_resolved
 from snm.data.dataset import Dataset, Points
+from snm.distributed.mesh import make_mesh
 from snm.errors import InputError
-from snm.runs.load import load
+from snm.runs.folder import RunFolder
+from snm.runs.load import assemble, load
+from snm.trainer import memory as memory_module
+from snm.trainer.memory import never_tried
 
 CONFIG = dataclasses.replace(tiny.CONFIG, members=2, epochs=2, sampled=40, memory="on")
 
@@ -168,6 +174,7 @@ def test_labels_that_are_dropped_stay_dropped(tmp_path):
         ({"memory": "auto", "members": 1}, 600, "off"),
         ({"memory": "auto"}, 499, "off"),
         ({"memory": "off"}, 600, "off"),
+        ({"memory": "auto", "mesh": "label=2"}, 600, "on"),
     ],
 )
 def test_where_it_is_tried(change, points, expected):
@@ -175,17 +182,62 @@ def test_where_it_is_tried(change, points, expected):
     assert resolve(dataclasses.replace(CONFIG, **change), made).memory == expected
 
 
-@pytest.mark.parametrize(
-    ("change", "points", "told"),
-    [
-        ({"mesh": "label=2"}, 600, "--memory on: found --mesh label=2"),
-        ({}, 499, "--memory on: found 499 training points, expected at least 500"),
-    ],
-)
-def test_on_is_refused_where_it_cannot_be(change, points, told):
-    made = snm.generate(points=points, test_points=0, features=120, labels=60, seed=0)
+def test_on_is_refused_where_points_are_too_few():
+    made = snm.generate(points=499, test_points=0, features=120, labels=60, seed=0)
+    told = "--memory on: found 499 training points, expected at least 500"
     with pytest.raises(InputError, match=told):
-        resolve(dataclasses.replace(CONFIG, **change), made)
+        resolve(CONFIG, made)
+
+
+def test_several_processes_have_none_and_say_so(monkeypatch):
+    """As if this were one of two; `tests/distributed` starts them."""
+    made = snm.generate(points=600, test_points=0, features=120, labels=60, seed=0)
+    auto = dataclasses.replace(CONFIG, memory="auto", seen="keep", input_dropout=0.0)
+    assert never_tried(auto) is None
+    for module in (memory_module, resolve_module):
+        monkeypatch.setattr(module, "several", lambda: True)
+    assert resolve(auto, made).memory == "off"
+    assert never_tried(auto) == "memory: off, because it needs one process"
+    assert never_tried(dataclasses.replace(auto, memory="off")) is None
+    with pytest.raises(InputError, match="--memory on: found several processes, expected one"):
+        resolve(dataclasses.replace(auto, memory="on"), made)
+
+
+@pytest.mark.parametrize("mesh", ["label=3", "data=2,label=2", "data=4"])
+def test_answers_on_a_mesh_are_those_of_one_device(trained, mesh):
+    """With blocks of which the last is short, and one in which a part of the mesh has no point."""
+    data, run, _ = trained
+    test = snm.load_data(data).test.features
+    alone = load(run)
+    config, facts = read_resolved(run / "config.toml"), json.loads((run / "run.json").read_text())
+    parts = assemble(RunFolder(run), config, facts, alone.weighting, None, finished=True,
+                     mesh=make_mesh(mesh, 60, 16))  # fmt: skip
+    spread = dataclasses.replace(parts, memory=alone.memory, block_rows=64)
+    found, expected = spread.predict(test, 7), alone.predict(test, 7)
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-4, atol=1e-4)
+    assert (found[0] == expected[0]).mean() > 0.99  # but for rounding
+    queries = (np.concatenate(list(one.queries(test))) for one in (spread, alone))
+    np.testing.assert_allclose(*queries, rtol=1e-4, atol=1e-4)
+    told = [one.witnesses(test[:70], expected[0][:70, :2]) for one in (spread, alone)]
+    assert [[[w.row for w in ws] for ws in of] for of in told[0]] == [
+        [[w.row for w in ws] for ws in of] for of in told[1]
+    ]
+
+
+def test_a_run_on_a_mesh_has_the_memory_of_one_device(trained, tmp_path):
+    data, run, _ = trained
+    config = dataclasses.replace(CONFIG, mesh="data=2,label=2")
+    result = snm.train(data, config, tmp_path / "run")
+    expected = json.loads((run / "result.json").read_text())
+    for key in ("used", "held_out", "points"):
+        assert result["memory"][key] == expected["memory"][key]
+    assert result["metrics"]["P@1"] == pytest.approx(expected["metrics"]["P@1"], abs=3)
+    assert snm.evaluate(tmp_path / "run")["metrics"]["P@1"] == pytest.approx(
+        result["metrics"]["P@1"], abs=1
+    )
+    # A run goes on on other devices.
+    (finished,) = snm.training(data, config, shutil.copytree(run, tmp_path / "copy"))
+    assert finished.result["metrics"] == expected["metrics"]
 
 
 def test_predictions_are_explained(trained, tmp_path, capsys):
