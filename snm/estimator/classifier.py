@@ -193,7 +193,9 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
             # The points that early stopping watches choose the memory, too.
             config = dataclasses.replace(config, validation_fraction=self.validation_fraction)
         split = memory_split(config, dataset)
-        first = None if split is None or watch else dataset.train.take(split[0])
+        first = None
+        if split is not None and watch is None:
+            first = dataset.train.take(split[0])
         self._train(Points(features, labels), self.config_, watch, first)
         if split is not None:
             self.memory_, self._memory = find_memory(
@@ -206,7 +208,8 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
         """One more pass, over these points, at a constant rate.
 
         The first call (if nothing was fitted before) fits the feature weighting and sets up the
-        model. A pass consumes the parameters: if it fails, the estimator must be fitted again.
+        model. A pass consumes the parameters: if it fails, the estimator must be fitted again. A
+        memory, where one is used, stores these points, and all of its points are embedded anew.
 
         Args:
           X: inputs [n, d], dense or sparse.

@@ -182,7 +182,7 @@ def _stored(predictor: Predictor, points: Points) -> Points:
 
 def unit_queries(predictor: Predictor, features: csr_matrix) -> NDArray[np.float16]:
     """Queries of length 1, float16 [n, D]."""
-    blocks = []
+    blocks = [np.zeros((0, predictor.model.members * predictor.model.dim), np.float16)]
     for queries in predictor.queries(features):
         lengths = np.linalg.norm(queries, axis=1, keepdims=True)
         blocks.append((queries / np.where(lengths > 0, lengths, 1)).astype(np.float16))

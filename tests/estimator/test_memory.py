@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pytest
 import tiny
+from scipy import sparse
 from sklearn.base import clone
 
 import snm
@@ -92,6 +93,9 @@ def test_partial_fit_stores_its_points(fitted, data):
     assert model.score(seen, labels) > fitted.score(seen, labels) + 0.2
     # The same points again are stored once.
     model.partial_fit(X, Y)
+    assert len(model.predictor_.memory.rows) == len(memory.rows)
+    # Points without a feature are not.
+    model.partial_fit(sparse.csr_matrix(X[:20].shape), Y[:20])
     assert len(model.predictor_.memory.rows) == len(memory.rows)
 
 
