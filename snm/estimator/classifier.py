@@ -24,7 +24,7 @@ from snm.config.settings import Config
 from snm.data.dataset import Dataset, Points
 from snm.data.weighting import Weighting
 from snm.errors import InputError
-from snm.estimator.fit import Watch, fit_members
+from snm.estimator.fit import Watch, fit_members, held_out
 from snm.estimator.inputs import canonical, matched, seed_of
 from snm.estimator.memory import extended
 from snm.estimator.parameters import SETTINGS, config_of
@@ -188,15 +188,22 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
         labels = matched(features, targets.matrix(y))
         self._begin(features, labels, targets)
         dataset, watch, config = _dataset(features, labels), None, self.config_
+        points = dataset.train
         if self.early_stopping:
-            features, labels, watch = self._held_out(dataset)
+            points, watch = held_out(
+                dataset,
+                self._fitted_weighting,
+                share=self.validation_fraction,
+                patience=self.n_iter_no_change,
+                seed=config.seed,
+            )
             # The points that early stopping watches choose the memory, too.
             config = dataclasses.replace(config, validation_fraction=self.validation_fraction)
         split = memory_split(config, dataset)
         first = None
         if split is not None and watch is None:
-            first = dataset.train.take(split[0])
-        self._train(Points(features, labels), self.config_, watch, first)
+            first = points.take(split[0])
+        self._train(points, self.config_, watch, first)
         if split is not None:
             self.memory_, self._memory = find_memory(
                 config, dataset, self._joined(self._states[:1]), self.predictor_
@@ -297,22 +304,6 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
         self.validation_scores_ = fitted.scores
         self._states = fitted.states
         self.predictor_ = self._joined(self._states)
-
-    def _held_out(self, dataset: Dataset) -> tuple[csr_matrix, csr_matrix, Watch]:
-        """Points to train on, and points to watch."""
-        share, patience = self.validation_fraction, self.n_iter_no_change
-        if not 0 < share < 1:
-            raise InputError("validation_fraction", repr(share), "a share above 0 and below 1")
-        if not isinstance(patience, int | np.integer) or patience < 1:
-            raise InputError("n_iter_no_change", repr(patience), "a number of epochs, 1 or more")
-        parts = dataset.split(share, self.config_.seed)
-        assert parts.test is not None
-        if not parts.train.labels.nnz or not parts.test.labels.nnz:
-            found = f"{share} of {dataset.train.num_points} points"
-            raise InputError("validation_fraction", found, "labels in either part")
-        watched = self._fitted_weighting.apply(parts.test.features)
-        watch = Watch(watched, parts.test.labels, int(patience))
-        return parts.train.features, parts.train.labels, watch
 
     def _joined(self, states: list[TrainState]) -> Predictor:
         sizes = self.n_features_in_, len(self.classes_)

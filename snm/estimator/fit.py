@@ -16,8 +16,9 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from snm.config.resolved import ResolvedConfig
-from snm.data.dataset import Points
+from snm.data.dataset import Dataset, Points
 from snm.data.weighting import Weighting
+from snm.errors import InputError
 from snm.model.model import Model, TrainState
 from snm.model.predictor import Predictor
 from snm.runs.events import Evaluated, Progress, Saved, Stepped
@@ -26,7 +27,7 @@ from snm.trainer.phase import member_seed
 from snm.trainer.prepare import prepare
 from snm.trainer.warm_start import initial_state
 
-__all__ = ["Fitted", "MemberFit", "Watch", "fit_members"]
+__all__ = ["Fitted", "MemberFit", "Watch", "fit_members", "held_out"]
 
 _WATCHED = "P@1"
 
@@ -52,6 +53,34 @@ class Watch:
         model = dataclasses.replace(model, seed=0)  # members share what is compiled
         best, _ = Predictor(model, state, plain).predict(self.features[some], 1)
         return float(np.mean(np.asarray(self.labels[some, best[:, 0]]) != 0))
+
+
+def held_out(
+    dataset: Dataset, weighting: Weighting, *, share: float, patience: int, seed: int
+) -> tuple[Points, Watch]:
+    """Points to train on, and points to watch.
+
+    Args:
+      dataset: with the points of a fit.
+      weighting: of features, fitted.
+      share: of the points, those to watch (`validation_fraction`).
+      patience: as in `Watch` (`n_iter_no_change`).
+      seed: of the split.
+
+    Raises:
+      InputError: a share or a patience out of range, or a part without labels.
+    """
+    if not 0 < share < 1:
+        raise InputError("validation_fraction", repr(share), "a share above 0 and below 1")
+    if not isinstance(patience, int | np.integer) or patience < 1:
+        raise InputError("n_iter_no_change", repr(patience), "a number of epochs, 1 or more")
+    parts = dataset.split(share, seed)
+    assert parts.test is not None
+    if not parts.train.labels.nnz or not parts.test.labels.nnz:
+        found = f"{share} of {dataset.train.num_points} points"
+        raise InputError("validation_fraction", found, "labels in either part")
+    watched = weighting.apply(parts.test.features)
+    return parts.train, Watch(watched, parts.test.labels, int(patience))
 
 
 class _Kept:
