@@ -24,7 +24,7 @@ from snm.errors import InputError
 # One shape of program for (nearly) all tests of this file.
 SMALL = dict(dim=8, members=1, batch_size=16, sampled=8, mined=3, input_dropout=0.0,
              learning_rate=1.0, schedule="constant",
-             settings={"steps_per_dispatch": 2})  # fmt: skip
+             settings={"steps_per_dispatch": 2, "class_init": "random"})  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -58,10 +58,11 @@ def test_a_fit_is_a_run_without_its_folder(fitted, data, tiny_run):
 
 @pytest.mark.slow
 def test_members_are_those_of_a_run(data, tmp_path):
-    config = dataclasses.replace(tiny.CONFIG, members=2, epochs=1)
+    config = dataclasses.replace(tiny.CONFIG, members=2, epochs=1, class_init="centroid")
     snm.train(data, config, tmp_path / "run")
     _, scores = snm.load(tmp_path / "run").predict(data.test.features, k=4)
     params = {**SMALL, "members": 2, "epochs": 1, "weighting": "tfidf"}
+    params["settings"] = {"steps_per_dispatch": 2}  # class rows start at centroids by default
     model = SNMClassifier(**params).fit(data.train.features, data.train.labels)
     np.testing.assert_array_equal(model.decision_topk(data.test.features, k=4)[1], scores)
 
