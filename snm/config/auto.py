@@ -56,16 +56,22 @@ def auto_epochs(num_points: int, *, fewer: bool = False) -> int:
     return min(_MOST_PASSES, max(fewest, round(visits / max(1, num_points))))
 
 
-def auto_class_init(item_splits: int) -> Literal["centroid", "random"]:
-    """Where class rows start for `--class-init auto`: at centroids, but not of split items.
+def auto_class_init(item_splits: int, rare_labels: float) -> Literal["centroid", "random"]:
+    """Where class rows start for `--class-init auto`: at centroids, with two exceptions.
 
-    The points of an item in a recommender share few features, and their centroid says little.
+    The points of an item in a recommender share few features, and their centroid says little. The
+    centroid of one or two points is these points: where most labels are so rare, they would answer
+    for everything near.
+
+    Args:
+      item_splits: further splits of each point.
+      rare_labels: the share of labels with one or two training points, among those with any.
 
     Example:
-      >>> auto_class_init(0), auto_class_init(1)
-      ('centroid', 'random')
+      >>> auto_class_init(0, 0.3), auto_class_init(0, 0.7), auto_class_init(1, 0.3)
+      ('centroid', 'random', 'random')
     """
-    return "random" if item_splits else "centroid"
+    return "random" if item_splits or rare_labels > 0.5 else "centroid"
 
 
 def auto_fewer_visits(class_init: str, points_of_label: float) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+import numpy as np
+
 from snm.config import auto as rules
 from snm.config.resolved import ResolvedConfig, unresolved_values
 from snm.config.settings import Config, preset
@@ -52,7 +54,8 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
     splits = _item_splits(config, dataset, seen)
     class_init = config.class_init
     if class_init == "auto":
-        class_init = rules.auto_class_init(splits)
+        counts = column_counts(dataset.train.labels)
+        class_init = rules.auto_class_init(splits, float(np.mean(counts[counts > 0] <= 2)))
     if epochs == "auto":
         fewer = rules.auto_fewer_visits(class_init, points_of_label)
         epochs = rules.auto_epochs((1 + splits) * dataset.train.num_points, fewer=fewer)
