@@ -17,7 +17,7 @@ from snm.errors import InputError
 # The settings of `tiny.CONFIG`, with a member that sees the points that choose the memory.
 PARAMS = dict(dim=8, members=2, batch_size=16, sampled=40, mined=3, input_dropout=0.0, epochs=2,
               learning_rate=1.0, schedule="constant", weighting="tfidf",
-              settings={"steps_per_dispatch": 2})  # fmt: skip
+              settings={"steps_per_dispatch": 2, "class_init": "random"})  # fmt: skip
 
 
 @pytest.fixture(scope="module")
