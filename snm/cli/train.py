@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Train", "run_training"]
 
+_SHORTEST_PROGRAM = 0.1  # seconds of compiling from which --profile-time names a program
+
 
 @dataclasses.dataclass
 class Train:
@@ -52,6 +54,8 @@ class Train:
     """Print the resolved settings and sizes without training."""
     profile: bool = False
     """Write a profiler trace of a few steps to the folder of the run."""
+    profile_time: bool = False
+    """Print what every second was spent on; result.json has it too."""
     device_memory: str | None = None
     """Refuse a run that needs more device memory, such as 80GiB; by default what the device
     reports."""
@@ -71,10 +75,14 @@ class Train:
 
     def __call__(self) -> None:
         """Runs the verb."""
-        from snm.distributed.launch import Meeting, process_group
-        from snm.system.cache_folder import keep_programs
+        from snm.system.timing import part, process_started, restart
 
-        keep_programs()
+        restart(process_started(), "starting")
+        with part("starting"):
+            from snm.distributed.launch import Meeting, process_group
+            from snm.system.cache_folder import keep_programs
+
+            keep_programs()
         meeting = Meeting(self.coordinator, self.num_processes, self.process_id, self.peer_timeout)
         with process_group(meeting):
             run_training(self)
@@ -88,27 +96,31 @@ def run_training(command: Train) -> None:
     Raises:
       InputError: data, settings or a folder that cannot be used.
     """
-    from snm.distributed.dataset import load_together
-    from snm.distributed.processes import first
-    from snm.runs.trackers import check_trackers, tracked
-    from snm.system.terminal import console, progress_bar, waiting
+    from snm.system.timing import part
+
+    with part("starting"):
+        from snm.distributed.dataset import load_together
+        from snm.distributed.processes import first
+        from snm.runs.trackers import check_trackers, tracked
+        from snm.system.terminal import console, progress_bar, waiting
 
     console.quiet = not first()
     command.settings.check()  # before the data are read, which may take long
     check_trackers(command.log_to)
 
-    with waiting(f"reading {command.data}"):
+    with waiting(f"reading {command.data}"), part("reading"):
         dataset = load_together(command.data)
     if command.dry_run:
         _print_settings(dataset, command.settings)
         return
 
-    from snm.config.resolve import resolve
-    from snm.planning.fit_check import refuse_what_cannot_fit
-    from snm.trainer.memory import never_tried
-    from snm.trainer.training import resolved_training
+    with part("starting"):
+        from snm.config.resolve import resolve
+        from snm.planning.fit_check import refuse_what_cannot_fit
+        from snm.trainer.memory import never_tried
+        from snm.trainer.training import resolved_training
 
-    with waiting("planning"):
+    with waiting("planning"), part("planning"):
         config = resolve(command.settings, dataset)
         refuse_what_cannot_fit(dataset, config, command.device_memory)
     if (note := never_tried(command.settings)) is not None:
@@ -127,6 +139,7 @@ def run_training(command: Train) -> None:
         for event in tracked(events, command.log_to if first() else (), command.run_dir):
             display.show(event)
     _print_result(display.result, dataset.name, command.run_dir)
+    _print_times(command.profile_time)
 
 
 class _Display:
@@ -207,6 +220,33 @@ def _print_result(result: dict[str, Any], name: str, run_dir: Path) -> None:
     )
     if result.get("skipped_steps"):
         say(f"{result['skipped_steps']} steps were skipped: loss or gradient not finite")
+
+
+def _print_times(table: bool) -> None:
+    """Prints where the time went: a line, or with `table` every part and program."""
+    from rich.table import Table
+
+    from snm.system.terminal import console, say
+    from snm.system.timing import COMPILING, times
+
+    whole, parts, programs = found = times()
+    parts = {**parts, "the rest": found.rest}
+    ordered = sorted(parts, key=lambda name: -parts[name])
+    if not table:
+        shown = ", ".join(f"{parts[name]:.1f} {name}" for name in ordered[:4])
+        say(f"{whole:.1f} s from the command to the result: {shown} (--profile-time shows all)")
+        return
+    lines = Table("part", title="from the command to the result", title_justify="left")
+    lines.add_column("seconds", justify="right")
+    lines.add_column("share", justify="right")
+    for name in ordered:
+        lines.add_row(name, f"{parts[name]:.2f}", f"{parts[name] / whole:.1%}")
+        if name == COMPILING:
+            for program in sorted(programs, key=lambda program: -programs[program]):
+                if programs[program] >= _SHORTEST_PROGRAM:
+                    lines.add_row(f"  {program}", f"  ({programs[program]:.2f})", "")
+    lines.add_row("all", f"{whole:.2f}", "")
+    console.print(lines)
 
 
 @contextlib.contextmanager

@@ -41,6 +41,7 @@ from snm.runs.events import (
     Skipped,
     Stepped,
 )
+from snm.system.timing import part
 from snm.trainer.nonfinite import diagnose, points_of_step
 
 __all__ = [
@@ -126,7 +127,8 @@ def run_steps(
     def finished() -> Iterator[Event]:
         """Events of the oldest dispatch that is not reported yet."""
         first, count, metrics = waiting.popleft()
-        losses, ok = np.asarray(metrics.loss, np.float64), np.asarray(metrics.ok)
+        with part("steps"):  # waits for the device
+            losses, ok = np.asarray(metrics.loss, np.float64), np.asarray(metrics.ok)
         for place in np.flatnonzero(~ok):
             step = first + int(place)
             points = points_of_step(source, step, rows)
@@ -155,7 +157,8 @@ def run_steps(
                 # The seed is data of the batch, so that members share the program.
                 staged = dataclasses.replace(staged, seed=0)
                 compiled[shape, stage] = compiled_steps(staged, source, shape, mesh)
-            state, metrics = compiled[shape, stage](state, resident, stack)
+            with part("steps"):
+                state, metrics = compiled[shape, stage](state, resident, stack)
             waiting.append((first, count, metrics))
             if len(waiting) > 1:
                 yield from finished()
@@ -172,7 +175,8 @@ def run_steps(
             score, best = None, False
             if evaluating:
                 assert evaluate is not None
-                found = evaluate(state)
+                with part("held-out points"):
+                    found = evaluate(state)
                 score = found[monitor]
                 best = _note(progress, score, done, patience)
                 yield Evaluated(done, found, best)
@@ -180,12 +184,14 @@ def run_steps(
                 assert probe is not None
                 yield Probed(done, progress.seconds, probe(state))
             if saving or best or progress.stopped or stopping:
-                writer.save(done, state, dataclasses.asdict(progress), score)
+                with part("checkpoints"):
+                    writer.save(done, state, dataclasses.asdict(progress), score)
                 yield from map(Saved, writer.written())
             clock.restart()
             if progress.stopped or stopping:
                 break
-        writer.wait()
+        with part("checkpoints"):
+            writer.wait()
         yield from map(Saved, writer.written())
     if stop is not None and stop():
         raise StoppedError(progress.step)
@@ -255,7 +261,8 @@ def ahead(
             if count:
                 futures.append(pool.submit(made, first, count))
         for first, count in plan:
-            stack = futures.popleft().result()
+            with part("waiting for batches"):
+                stack = futures.popleft().result()
             following = next(rest, None)
             if following:
                 futures.append(pool.submit(made, *following))

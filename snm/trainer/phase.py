@@ -29,6 +29,7 @@ from snm.model.predictor import Predictor
 from snm.runs.event_log import EventLog
 from snm.runs.events import Event, NonFiniteError, Noted, Progress, Started
 from snm.runs.folder import RunFolder
+from snm.system.timing import part
 from snm.system.versions import versions
 from snm.trainer.loop import run_steps
 from snm.trainer.prepare import prepare
@@ -91,7 +92,8 @@ class PhaseRun:
     ):
         self._folder, self._config, self._phase = folder, config, phase
         self._dataset, self._weighting = dataset, weighting
-        self._prepared = prepare(config, dataset.train, weighting, phase.rows)
+        with part("preparing batches"):
+            self._prepared = prepare(config, dataset.train, weighting, phase.rows)
         self.mesh, self.model = self._prepared.mesh, self._prepared.model
         self.source = self._prepared.source
         self.last_step = self._prepared.total_steps
@@ -106,7 +108,8 @@ class PhaseRun:
         self._checkpoints = folder.checkpoints(config.keep_checkpoints, phase.name, about)
         state, note, damaged = self._checkpoints.newest_whole(abstract_on(self.mesh, self.model))
         if note is None:
-            self.state = initial_state(self._prepared, warm_start, member)
+            with part("initial parameters"):
+                self.state = initial_state(self._prepared, warm_start, member)
             self.progress = Progress()
         else:
             self.state = state

@@ -27,6 +27,7 @@ from snm.runs.folder import RunFolder, phase_names, read_json, write_json
 from snm.runs.load import assemble, checkpoints_intact, watched_member, with_memory
 from snm.runs.progress_bar import in_notebook, with_bar
 from snm.system.locks import LOCK, locked
+from snm.system.timing import part, restart, times
 from snm.system.versions import surroundings
 from snm.trainer.evaluate import score_test_points
 from snm.trainer.memory import memory_split, never_tried, summary, try_memory
@@ -87,7 +88,9 @@ def training(
     """
 
     def run() -> Iterator[Event]:
-        dataset = data if isinstance(data, Dataset) else load_together(data)
+        restart()
+        with part("reading"):
+            dataset = data if isinstance(data, Dataset) else load_together(data)
         if (note := never_tried(config)) is not None:
             yield Noted(0, note)
         yield from resolved_training(
@@ -141,7 +144,8 @@ def resolved_training(
         if there and first():
             hold()
             folder.check(config, facts)  # again, now that no other process can write
-        weighting = fit_weighting(config.weighting, dataset.train.features)
+        with part("weighting"):
+            weighting = fit_weighting(config.weighting, dataset.train.features)
         opening = first_phase(config, dataset)
         split = memory_split(config, dataset)
         begins = opening
@@ -186,13 +190,15 @@ def resolved_training(
                 yield from phase.run(False, stop)
             done.append(phase)
 
-        predictor = assemble(folder, config, facts, weighting, dataset.label_names, finished=True,
-                             mesh=done[0].mesh)  # fmt: skip
+        with part("reading the checkpoints"):
+            predictor = assemble(folder, config, facts, weighting, dataset.label_names,
+                                 finished=True, mesh=done[0].mesh)  # fmt: skip
         remembered = {}
         if split is not None:
-            model, state = watched_member(folder, config, facts, predictor.mesh)
-            first_alone = dataclasses.replace(predictor, model=model, state=state)
-            remembered = {"memory": try_memory(folder, config, dataset, first_alone, predictor)}
+            with part("memory"):
+                model, state = watched_member(folder, config, facts, predictor.mesh)
+                first_alone = dataclasses.replace(predictor, model=model, state=state)
+                remembered = {"memory": try_memory(folder, config, dataset, first_alone, predictor)}
             noted = Noted(done[-1].progress.step, summary(remembered["memory"]))
             with open_log(folder.path, "memory", noted.step) as log:
                 log.write(noted)
@@ -201,7 +207,8 @@ def resolved_training(
         scored: dict[str, Any] = {"metrics": {}}
         if dataset.test is not None:
             on_progress = _stopping(stop, done[-1].progress.step)
-            scored = score_test_points(predictor, config, dataset, on_progress)
+            with part("test points"):
+                scored = score_test_points(predictor, config, dataset, on_progress)
         seconds = sum(phase.progress.seconds for phase in done)
         progress = done[0].progress
         result = {
@@ -216,6 +223,7 @@ def resolved_training(
             "best_step": progress.best_step or progress.step,
             "seconds": seconds,
             "examples_per_second": sum(phase.points for phase in done) / seconds,
+            "time": times()._asdict(),
             **surroundings(),
         }
         if first():

@@ -1,0 +1,39 @@
+"""What a training tells of its time: in a line, in a table, and in result.json."""
+
+import json
+
+import pytest
+import tiny
+from command_line import call
+
+import snm
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny.write(tmp_path_factory.mktemp("times") / "data")
+
+
+@pytest.mark.parametrize("flags", [(), ("--profile-time",)])
+def test_the_parts_of_a_training_add_up(flags, folder, tmp_path, capsys):
+    call("train", folder, "--run-dir", tmp_path / "run", *tiny.FLAGS, *flags)
+    told = capsys.readouterr().out
+    time = json.loads((tmp_path / "run" / "result.json").read_text())["time"]
+    parts = time["parts"]
+    assert {"starting", "reading", "steps", "compiling", "test points", "checkpoints"} <= set(parts)
+    assert all(seconds >= 0 for seconds in parts.values())
+    assert 0.5 * time["whole"] < sum(parts.values()) <= time["whole"]
+    assert sum(time["programs"].values()) == pytest.approx(parts["compiling"])
+    if flags:
+        rows = {line.split("│")[1].strip() for line in told.splitlines() if line.startswith("│")}
+        assert set(parts) | {"the rest", "all"} <= rows
+    else:
+        assert "from the command to the result" in told and "steps" in told
+        assert "--profile-time" in told
+
+
+def test_each_call_measures_itself(folder, tmp_path):
+    found = [snm.train(folder, tiny.CONFIG, tmp_path / name)["time"] for name in "ab"]
+    for time in found:
+        assert "starting" not in time["parts"] and time["parts"]["steps"] > 0
+        assert sum(time["parts"].values()) <= time["whole"]
