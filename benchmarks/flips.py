@@ -160,6 +160,7 @@ def compared(
     import snm
     from snm.batches.build import source_of
     from snm.batches.device_parts import spread_stack
+    from snm.batches.schedule import Schedule
     from snm.config.resolve import resolve
     from snm.data.weighting import Weighting
     from snm.distributed.mesh import make_mesh
@@ -171,10 +172,13 @@ def compared(
     train = data.train
     weighting = Weighting.fit(config.weighting, train.features)
     places = {name: make_mesh(name, train.num_labels, config.batch_size) for name in ("", *meshes)}
-    model = make_model(config, train.num_features, train.num_labels, steps)
+    model = make_model(config, train.num_features, train.num_labels)
     assert model.head.exclude == "all" and isinstance(model.head.mined, int)
     sources = {
-        name: source_of(config, model.head, train, None, weighting, mesh)
+        name: dataclasses.replace(
+            source_of(config, model.head, train, None, weighting, mesh),
+            schedule=Schedule(config.schedule, steps),
+        )
         for name, mesh in places.items()
     }
     programs: dict[Any, Any] = {}

@@ -101,7 +101,7 @@ def compiled(labels: int, features: int, batch: int, mesh_text: str) -> str:
         snm.preset("default"), dim=DIM, members=1, batch_size=batch, sampled=900, mined=MINED
     )
     config = dataclasses.replace(resolve(config, data), sampled=SAMPLED, score_scale=15.0)
-    model = make_model(config, features, labels, 100)
+    model = make_model(config, features, labels)
     matrices = data.train.features.copy(), data.train.labels.copy()
     for matrix, width in zip(matrices, (features, labels), strict=True):
         matrix.resize(matrix.shape[0], width)
@@ -174,7 +174,7 @@ def stepper(data: Any, batch: int, mesh_text: str, mined: int) -> Callable[[], N
         snm.preset("default"), batch_size=batch, mined=mined, **TIMED_SETTINGS
     )
     train = data.train
-    model = make_model(resolve(config, data), train.num_features, train.num_labels, 100)
+    model = make_model(resolve(config, data), train.num_features, train.num_labels)
     mesh = make_mesh(mesh_text, train.num_labels, batch)
     unweighted = Weighting("none")
     source = source_of(resolve(config, data), model.head, train, None, unweighted, mesh)

@@ -13,6 +13,7 @@ from scipy.sparse import csr_matrix
 from snm.batches.device_parts import local_data_parts
 from snm.batches.epoch_order import Order
 from snm.batches.source import Source
+from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config
 from snm.data.dataset import Points
 from snm.data.weighting import Weighting
@@ -42,7 +43,7 @@ def labelled_rows(points: Points, rows: NDArray[np.int64] | None) -> NDArray[np.
 
 
 def source_of(
-    config: Config,
+    config: ResolvedConfig,
     spec: HeadSpec,
     points: Points,
     rows: NDArray[np.int64] | None,
@@ -82,6 +83,8 @@ def source_of(
         data_parts=None if mesh is None else data_parts,
         own=None if mesh is None else here,
         counts=counts,
+        input_dropout=config.input_dropout,
+        drop_seen=config.seen == "drop",
     )
 
 
@@ -151,6 +154,8 @@ def make_source(
     data_parts: int | None = None,
     own: range | None = None,
     counts: PointCounts | None = None,
+    input_dropout: float = 0.0,
+    drop_seen: bool = False,
 ) -> Source:
     """The training points with at least one label, ready to be cut into steps.
 
@@ -167,6 +172,8 @@ def make_source(
       data_parts: parts that a mesh cuts a batch into, a divisor of `batch_size`; None without one.
       own: those that this process makes; None for all.
       counts: of all points, which all have labels; None if `features` and `labels` are all points.
+      input_dropout: share of a point's features that a visit leaves out, in [0, 1).
+      drop_seen: whether batches have all features of a point too, as labels to leave out.
     """
     parts = data_parts or 1
     kind = None if spec.samples_all else SAMPLERS[sampler]
@@ -179,7 +186,7 @@ def make_source(
     on_cpu = data_parts is None and not resident and jax.default_backend() == "cpu"
     if on_cpu and ROW_OPTIMIZERS[spec.row_optimizer].linear:
         of_feature = np.bincount(features.indices, minlength=features.shape[1])
-        num_frequent = count_frequent(of_feature, features.shape[0])
+        num_frequent = count_frequent(of_feature * (1 - input_dropout), features.shape[0])
     draws = None
     if kind is not None:
         draws = kind.build(
@@ -208,6 +215,8 @@ def make_source(
         data_parts=parts,
         own=own,
         candidates=counts.labels,
+        input_dropout=input_dropout,
+        drop_seen=drop_seen,
     )
 
 

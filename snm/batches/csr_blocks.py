@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -11,7 +12,9 @@ from scipy.sparse import csr_matrix
 
 from snm.tables.table import SparseRows
 
-__all__ = ["Csr", "block_of", "csr_of", "padded", "repeat", "slice_of", "take"]
+__all__ = ["Csr", "block_of", "csr_of", "likely_most", "padded", "repeat", "slice_of", "take"]
+
+_DEVIATIONS = 5.0
 
 
 class Csr(NamedTuple):
@@ -33,19 +36,36 @@ def csr_of(matrix: csr_matrix) -> Csr:
     return Csr(matrix.indptr, matrix.indices, matrix.data)
 
 
-def padded(counts: NDArray[np.int64], order: NDArray[np.int64]) -> int:
-    """How many entries a block must hold to fit any of several batches.
+def padded(entries: int) -> int:
+    """A number of entries, rounded up by at most an eighth: similar batches share a program.
 
-    The largest number is rounded up by at most an eighth, so that epochs share compiled programs.
+    Example:
+      >>> [padded(entries) for entries in (0, 9, 100, 1001)]
+      [8, 16, 104, 1024]
+    """
+    most = max(entries, 8)
+    unit = 1 << max(most.bit_length() - 4, 3)
+    return -(-most // unit) * unit
+
+
+def likely_most(counts: NDArray[np.int64], places: int, share: float = 1.0) -> int:
+    """Entries that hardly any batch exceeds: their mean and five standard deviations.
+
+    Blocks of this size serve all epochs, and all members of a run, with one compiled program.
 
     Args:
       counts: int [N], entries of each point.
-      order: int [batches, places], points; -1 is an empty place.
+      places: points of a batch, drawn without replacement.
+      share: of the entries of a point that are kept, each at random.
     """
-    counts = np.append(counts, 0)
-    most = max(int(counts[order].sum(axis=1).max()), 8)
-    unit = 1 << max(most.bit_length() - 4, 3)
-    return -(-most // unit) * unit
+    if not len(counts):
+        return 0
+    places = min(places, len(counts))
+    mean = share * counts.mean()
+    others = (len(counts) - places) / max(1, len(counts) - 1)
+    variance = share**2 * counts.var() * others + share * (1 - share) * counts.mean()
+    likely = places * mean + _DEVIATIONS * math.sqrt(places * variance)
+    return min(math.ceil(likely), int(counts.sum()))
 
 
 def take(matrix: Csr, points: Any, entries: int) -> SparseRows:

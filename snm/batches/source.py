@@ -23,8 +23,15 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from snm.batches.csr_blocks import Csr, csr_of, padded, repeat, slice_of, take
+from snm.batches.csr_blocks import Csr, csr_of, likely_most, padded, repeat, slice_of, take
+from snm.batches.dropout import (
+    entries_left,
+    keys_of_points,
+    with_dropout,
+    without_dropped,
+)
 from snm.batches.epoch_order import Order
+from snm.batches.schedule import CONSTANT, Schedule
 from snm.head.spec import HeadSpec
 from snm.sampling.protocol import Sampler
 from snm.sampling.sample import Sample
@@ -33,7 +40,7 @@ from snm.tables.table import SparseRows
 
 __all__ = ["OF_POINTS", "Batch", "Source"]
 
-OF_POINTS = ("features", "terms", "known", "points", "positives")
+OF_POINTS = ("features", "terms", "known", "seen", "points", "positives", "dropout")
 """The fields of what the host sends that belong to points: a mesh cuts them over `data`."""
 
 
@@ -41,13 +48,15 @@ class Batch(NamedTuple):
     """What a step trains on.
 
     Attributes:
-      features: [n, d] block.
+      features: [n, d] block, after dropout.
       terms: [n, K] block of the positives; values are the weights of the terms.
       known: [n, K] block of all known labels, or None if the head does not need them.
       sample: the labels drawn, or None if all labels are negatives.
       step: int32 scalar, counted from 0 over the whole run.
       key: uint32 [2], key data of the run's seed; as data, so that other seeds share the program.
       columns: the entries of `features` by feature, or None if the device does not use them.
+      seen: [n, d] block of all features, or None if they are no labels to leave out.
+      decay: float32 scalar, the factor of the learning rates.
     """
 
     features: SparseRows
@@ -56,17 +65,24 @@ class Batch(NamedTuple):
     sample: Sample | None
     step: jax.Array
     key: jax.Array
+    decay: jax.Array
     columns: Columns | None = None
+    seen: SparseRows | None = None
 
 
 class _Rows(NamedTuple):
-    """A step of a resident source: numbers of points (-1 pads), places of drawn positives."""
+    """A step of a resident source: numbers of points (-1 pads), places of drawn positives.
+
+    `dropout` has the keys of `snm.batches.dropout`, or is None.
+    """
 
     points: Any
     positives: Any
+    dropout: Any
     sample: Any
     step: Any
     key: Any
+    decay: Any
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -91,6 +107,9 @@ class Source:
       own: the parts that this process makes, None for all; the batches are the same for any.
       candidates: CSR [N, K], the labels of all points; None unless the sampler needs the positives
         of whole batches.
+      input_dropout: share of a point's features that a visit leaves out, in [0, 1).
+      drop_seen: whether batches have `seen`.
+      schedule: of the learning rates.
     """
 
     spec: HeadSpec
@@ -107,7 +126,11 @@ class Source:
     data_parts: int = 1
     own: range | None = None
     candidates: csr_matrix | None = None
+    input_dropout: float = 0.0
+    drop_seen: bool = False
+    schedule: Schedule = CONSTANT
     _shapes: dict[int, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    _undropped: dict[int, int] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def _key(self) -> Any:
@@ -115,7 +138,11 @@ class Source:
 
     def whole(self) -> Source:
         """A source of the same batches, not cut into parts."""
-        return dataclasses.replace(self, data_parts=1, own=None, _shapes={})
+        return dataclasses.replace(self, data_parts=1, own=None, _shapes={}, _undropped={})
+
+    def without_dropout(self) -> Source:
+        """A source of the same batches with all features."""
+        return dataclasses.replace(self, input_dropout=0.0, _shapes={}, _undropped={})
 
     @property
     def num_points(self) -> int:
@@ -140,12 +167,27 @@ class Source:
     def shape(self, number: int) -> tuple[int, int]:
         """Entries of features and of labels that hold any batch of an epoch, rounded up."""
         if number not in self._shapes:
-            order = self.order.epoch(number)[0].reshape(-1, self.batch_size // self.data_parts)
+            features, left, share = self.feature_counts, self.feature_counts, 1.0
+            if self.input_dropout and not self.resident:
+                keys = keys_of_points(self.seed, number, np.arange(self.num_points))
+                left = entries_left(keys, features, self.input_dropout)
+                share -= self.input_dropout
             self._shapes[number] = (
-                padded(self.feature_counts, order),
-                padded(self.label_counts, order),
+                self._padded(number, left, likely_most(features, self._width, share)),
+                self._padded(number, self.label_counts),
             )
         return self._shapes[number]
+
+    @property
+    def _width(self) -> int:
+        """Points of a part of a batch."""
+        return self.batch_size // self.data_parts
+
+    def _padded(self, number: int, counts: np.ndarray, likely: int | None = None) -> int:
+        """Entries that hold any part of a batch of an epoch, as a rule also of other epochs."""
+        order = self.order.epoch(number)[0].reshape(-1, self._width)
+        most = int(np.append(counts, 0)[order].sum(axis=1).max())
+        return padded(max(most, likely_most(counts, self._width) if likely is None else likely))
 
     def shape_of_step(self, step: int) -> tuple[int, int]:
         """`shape` of the epoch that a step belongs to."""
@@ -198,23 +240,26 @@ class Source:
         points = order[step % self.steps_per_epoch]
         real = points >= 0
         counter: Any = np.asarray(step, np.int32)
+        common: Any = counter, self._key, self.schedule(step)
         counts = self.label_counts[points]
         positives = np.where(real, (draw[points] * counts).astype(np.int64), 0)
         shape = self.shape(number)
         if self.resident:
             rows = self._numbers_on_device(points), self._owned(positives).astype(np.int32)
+            keys = keys_of_points(self.seed, number, points) if self.input_dropout else None
             sample = self._host_sample(step, points, positives, shape[1])
-            return _Rows(*rows, sample, counter, self._key)
+            dropout = None if keys is None else self._owned(keys)
+            return _Rows(*rows, dropout, sample, *common)
         if self.data_parts == 1:
-            features, terms, known = self._blocks(points, positives, shape)
+            features, terms, known, seen = self._blocks(number, points, positives, shape)
             sample = self._host_sample(step, points, positives, shape[1], terms)
             columns = None if self.num_frequent is None else columns_of(features, self.num_frequent)
-            return Batch(features, terms, known, sample, counter, self._key, columns)
+            return Batch(features, terms, known, sample, *common, columns, seen)
         cut = zip(self._owned(points), self._owned(positives), strict=True)
-        parts = [self._blocks(*part, shape) for part in cut]
-        features, terms, known = jax.tree.map(lambda *leaves: np.stack(leaves), *parts)
+        parts = [self._blocks(number, *part, shape) for part in cut]
+        features, terms, known, seen = jax.tree.map(lambda *leaves: np.stack(leaves), *parts)
         sample = self._host_sample(step, points, positives, shape[1])
-        return Batch(features, terms, known, sample, counter, self._key)
+        return Batch(features, terms, known, sample, *common, seen=seen)
 
     def _owned(self, of_points: np.ndarray) -> np.ndarray:
         """The part of an array of a batch's points that this process makes, by data parts."""
@@ -232,14 +277,27 @@ class Source:
         return self._owned(np.where(every >= 0, every - begin[:, None], -1)).astype(np.int32)
 
     def _blocks(
-        self, points: np.ndarray, positives: np.ndarray, shape: tuple[int, int]
-    ) -> tuple[SparseRows, SparseRows, SparseRows | None]:
-        """Features, terms and, if the head needs them, known labels of some points."""
+        self, number: int, points: np.ndarray, positives: np.ndarray, shape: tuple[int, int]
+    ) -> tuple[SparseRows, SparseRows, SparseRows | None, SparseRows | None]:
+        """Features, terms and, where they are needed, known labels and all features of points."""
         here = np.where(points >= 0, points - self.first, -1)
-        features = take(csr_of(self.features), here, shape[0])
+        features = seen = take(csr_of(self.features), here, self._all_features(number, shape))
+        if self.input_dropout:
+            keys = keys_of_points(self.seed, number, points)
+            features = without_dropped(seen, keys, self.input_dropout, shape[0])
         known = take(csr_of(self.labels), here, shape[1])
         terms = self._terms(known, points, positives)
-        return features, terms, known if self.spec.exclude == "all" else None
+        known_or_none = known if self.spec.exclude == "all" else None
+        return features, terms, known_or_none, seen if self.drop_seen else None
+
+    def _all_features(self, number: int, shape: tuple[int, int]) -> int:
+        """Entries that hold the features of any batch of an epoch before dropout."""
+        if not self.input_dropout or self.resident:
+            return shape[0]
+        if number not in self._undropped:
+            self._undropped.clear()
+            self._undropped[number] = self._padded(number, self.feature_counts)
+        return self._undropped[number]
 
     def _terms(self, known: SparseRows, points: Any, positives: Any) -> SparseRows:
         """The (point, positive) terms of a batch and their weights, in NumPy or JAX.
@@ -330,4 +388,8 @@ class Source:
             reads = self.sampler.needs_batch_positives
             sample = draw(item.step, self._positives_of(terms) if reads else None)
         known_or_none = known if self.spec.exclude == "all" else None
-        return Batch(block, terms, known_or_none, sample, item.step, item.key)
+        seen = block if self.drop_seen else None
+        if self.input_dropout:
+            block = with_dropout(block, jnp.asarray(item.dropout), self.input_dropout)
+        common = item.step, item.key, item.decay
+        return Batch(block, terms, known_or_none, sample, *common, seen=seen)

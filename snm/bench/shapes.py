@@ -163,13 +163,10 @@ def model_of(shape: Shape, mined: int) -> Model:
         encoder="relu",
         feature_init=1.0,
         score_scale=1.0,
-        input_dropout=0.0,
         learning_rate=1.0,
         tower_learning_rate=0.01,
         tower_momentum=0.9,
         scale_learning_rate=0.0,
-        schedule="constant",
-        total_steps=1,
         seed=SEED,
     )
 

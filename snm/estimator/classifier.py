@@ -307,7 +307,7 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
 
     def _joined(self, states: list[TrainState]) -> Predictor:
         sizes = self.n_features_in_, len(self.classes_)
-        model = dataclasses.replace(make_model(self.config_, *sizes, 1), members=len(states))
+        model = dataclasses.replace(make_model(self.config_, *sizes), members=len(states))
         return Predictor(model, join(states), self._fitted_weighting, memory=self._memory)
 
     def _inputs(self, X: Any, y: Any, *, reset: bool) -> csr_matrix:

@@ -52,16 +52,13 @@ def head_stages(config: ResolvedConfig, num_labels: int, steps: int) -> list[tup
     ]
 
 
-def make_model(
-    config: ResolvedConfig, num_features: int, num_labels: int, total_steps: int
-) -> Model:
+def make_model(config: ResolvedConfig, num_features: int, num_labels: int) -> Model:
     """The model of one member.
 
     Args:
       config: the settings.
       num_features: d.
       num_labels: K.
-      total_steps: steps over which the rates fall; 1 where the model is not trained.
     """
     return Model(
         head=head_spec(config, num_labels),
@@ -70,13 +67,10 @@ def make_model(
         encoder=config.encoder,
         feature_init=config.feature_init,
         score_scale=config.score_scale,
-        input_dropout=config.input_dropout,
         learning_rate=config.learning_rate,
         tower_learning_rate=config.tower_learning_rate,
         tower_momentum=config.tower_momentum,
         scale_learning_rate=config.scale_learning_rate,
-        schedule=config.schedule,
-        total_steps=total_steps,
         seed=config.seed,
         drop_seen=config.seen == "drop",
     )

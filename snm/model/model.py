@@ -31,13 +31,10 @@ class Model:
       encoder: a name of `encoder.ENCODERS`.
       feature_init: initial length of a feature row.
       score_scale: multiplier of the scores; its initial value where it is learned.
-      input_dropout: share of a point's features that each step leaves out, in [0, 1).
       learning_rate: of feature rows and class rows.
       tower_learning_rate: of the dense tower.
       tower_momentum: of the dense tower.
       scale_learning_rate: of the logarithm of a learned multiplier.
-      schedule: constant, linear or cosine decay of the rates.
-      total_steps: steps over which the rates decay; not used by a constant schedule.
       seed: of the initial values.
       members: models whose scores are added; 1 while training. See `inference.join`.
       drop_seen: labels with the numbers of a point's own features are never predicted for it, nor
@@ -50,13 +47,10 @@ class Model:
     encoder: str
     feature_init: float
     score_scale: float
-    input_dropout: float
     learning_rate: float
     tower_learning_rate: float
     tower_momentum: float
     scale_learning_rate: float
-    schedule: str
-    total_steps: int
     seed: int
     members: int = 1
     drop_seen: bool = False
@@ -69,20 +63,9 @@ class Model:
     @functools.cached_property
     def tower_optimizer(self) -> optax.GradientTransformation:
         """SGD with momentum for the dense tower (Reddi et al., 2019, section 5)."""
-        return optax.sgd(
-            lambda step: self.tower_learning_rate * self.decay(step), momentum=self.tower_momentum
-        )
-
-    def decay(self, step: jax.Array) -> jax.Array:
-        """The factor of the rates at a step, float32: it falls from 1 to 0."""
-        if self.schedule == "constant":
-            return jnp.float32(1.0)
-        fall = (
-            optax.schedules.linear_schedule(1.0, 0.0, self.total_steps)
-            if self.schedule == "linear"
-            else optax.schedules.cosine_decay_schedule(1.0, self.total_steps)
-        )
-        return jnp.asarray(fall(step), jnp.float32)
+        # A rate that is a function: its state is part of every checkpoint. The factor by which
+        # the rates fall comes with the batch.
+        return optax.sgd(lambda step: self.tower_learning_rate, momentum=self.tower_momentum)
 
 
 @functools.partial(

@@ -62,8 +62,8 @@ def train_step(
     rows = state.features.rows
     shard = Shard.of(rows, model.num_features, feature_axis, data_axis)
     key = jax.random.fold_in(jax.random.wrap_key_data(batch.key), batch.step)
-    features = _dropped_out(model, batch.features, key, shard)
-    rate = model.learning_rate * model.decay(batch.step)
+    features = batch.features
+    rate = model.learning_rate * batch.decay
     narrow = rows.dtype == jnp.uint16
 
     entries = shard.of_batch(features, rows.shape[0])
@@ -76,9 +76,9 @@ def train_step(
         batch.terms,
         batch.sample,
         learning_rate=rate,
-        scale_learning_rate=model.scale_learning_rate * model.decay(batch.step),
+        scale_learning_rate=model.scale_learning_rate * batch.decay,
         known=batch.known,
-        seen=batch.features if model.drop_seen else None,
+        seen=batch.seen,
         key=jax.random.fold_in(key, 1),
         noise=noise_of(jax.random.fold_in(key, 2)) if narrow else None,
         axis_name=label_axis,
@@ -103,6 +103,7 @@ def train_step(
             noise=noise_of(jax.random.fold_in(key, 3)) if narrow else None,
         )
     steps, tower_state = model.tower_optimizer.update(of_tower, state.tower_state, state.tower)
+    steps = jax.tree.map(lambda step: step * batch.decay, steps)
     tower = optax.apply_updates(state.tower, steps)
     tower, tower_state = jax.tree.map(
         lambda new, old: jnp.where(ok, new, old),
@@ -163,17 +164,6 @@ def _row_sums(
     if batch.columns is None:
         return shard.row_sums(rows, features, entries)
     return sum_columns(rows, batch.columns, features)
-
-
-def _dropped_out(model: Model, features: SparseRows, key: jax.Array, shard: Shard) -> SparseRows:
-    """Dropout: leaves features out and scales the rest, so that the expected sum is the same."""
-    if not model.input_dropout:
-        return features
-    keep = 1.0 - model.input_dropout
-    entries = features.values.shape[0]
-    kept = jax.random.bernoulli(jax.random.fold_in(key, 0), keep, (entries * shard.data_parts,))
-    kept = shard.own_draws(kept, features.starts)
-    return features._replace(values=jnp.where(kept, features.values / keep, 0))
 
 
 def train_steps(

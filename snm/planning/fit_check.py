@@ -126,7 +126,7 @@ def refuse_what_cannot_fit(dataset: Dataset, config: ResolvedConfig, memory: str
 def _rough_size(config: ResolvedConfig, dataset: Dataset) -> int:
     """Bytes of all members' tables, and of the scores of a batch against its sample."""
     train = dataset.train
-    model = make_model(config, train.num_features, train.num_labels, 1)
+    model = make_model(config, train.num_features, train.num_labels)
     tables = state_bytes(jax.eval_shape(lambda: abstract_state(model))) * config.members
     if jax.default_backend() != "cpu":
         tables //= parse_mesh(config.mesh)[1]

@@ -66,7 +66,7 @@ def load_member(run: str | Path, member: int, mesh: Mesh | None = None) -> tuple
     folder, config, facts = _opened(run)
     finished = folder.result.exists()
     member = min(member, config.members if finished else 1)
-    model = make_model(config, facts["num_features"], facts["num_labels"], 1)
+    model = make_model(config, facts["num_features"], facts["num_labels"])
     return model, _member(folder, config, model, member, finished, mesh)
 
 
@@ -87,7 +87,7 @@ def assemble(folder: RunFolder, config: ResolvedConfig, facts: dict[str, Any], w
     Raises:
       InputError: a checkpoint is missing.
     """
-    model = make_model(config, facts["num_features"], facts["num_labels"], 1)
+    model = make_model(config, facts["num_features"], facts["num_labels"])
     members = config.members if finished else 1
     states = [_member(folder, config, model, member, finished, mesh)
               for member in range(1, members + 1)]  # fmt: skip
@@ -108,7 +108,7 @@ def watched_member(
       facts: the content of `run.json`.
       mesh: as in `assemble`.
     """
-    model = make_model(config, facts["num_features"], facts["num_labels"], 1)
+    model = make_model(config, facts["num_features"], facts["num_labels"])
     return model, _member(folder, config, model, 1, finished=False, mesh=mesh)
 
 

@@ -31,12 +31,12 @@ def centroids(prepared: Prepared, state: TrainState) -> TrainState:
       prepared: the training, whose points are visited once.
       state: new parameters, consumed.
     """
-    source, mesh = prepared.source, prepared.mesh
+    source, mesh = prepared.source.without_dropout(), prepared.mesh
     resident = source.resident_arrays()
     if mesh is not None:
         resident = spread_points(resident, source.data_parts, mesh)
-    # The seed and the number of steps play no part: all members and runs share the program.
-    model = dataclasses.replace(prepared.model, seed=0, total_steps=1)
+    # The seed plays no part: all members share the program.
+    model = dataclasses.replace(prepared.model, seed=0)
     compiled: dict[Any, Any] = {}
     state = _with_class_rows(state, _shortened(state.head.table.rows))
     steps = prepared.steps_per_dispatch

@@ -36,8 +36,7 @@ def diagnose(
 ) -> NonFinite:
     """The first tensor of a step that is not finite.
 
-    The step was not taken, so its parameters are unchanged, unless later steps were taken. It is
-    computed without dropout, which only scales features.
+    The step was not taken, so its parameters are unchanged, unless later steps were taken.
 
     Args:
       model: the model.
@@ -119,7 +118,7 @@ def _finite(model: Model, state: TrainState, batch: Batch) -> list[jax.Array]:
         batch.sample,
         learning_rate=0.0,
         known=batch.known,
-        seen=batch.features if model.drop_seen else None,
+        seen=batch.seen,
         key=jax.random.fold_in(key, 1),
         noise=noise_of(jax.random.fold_in(key, 2)),
     )

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from snm.batches.build import labelled_rows, source_of
 from snm.batches.items import with_splits
+from snm.batches.schedule import Schedule
 from snm.batches.source import Source
 from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Points
@@ -37,7 +38,7 @@ class Prepared:
       config: the settings.
       mesh: the devices, or None for one.
       source: the batches.
-      model: with the last k' of the run; its rates fall over `total_steps`.
+      model: with the last k' of the run.
       stages: the first step of each k', and the head with that k'.
       total_steps: `config.epochs` passes over the points.
       rows: int64 [N], for each point of the source the one that it was, or was split from.
@@ -76,13 +77,12 @@ def prepare(
     """
     num_labels = points.num_labels
     mesh = None if one_device else make_mesh(config.mesh, num_labels, config.batch_size)
-    model = make_model(config, points.num_features, num_labels, total_steps=1)
+    model = make_model(config, points.num_features, num_labels)
     given = points.num_points
     points, rows = with_splits(points, rows, config.item_splits, config.seed)
     source = source_of(config, model.head, points, rows, weighting, mesh)
     total_steps = config.epochs * source.steps_per_epoch
-    if config.schedule != "constant":  # which does not use it: one program serves any number
-        model = dataclasses.replace(model, total_steps=total_steps)
+    source = dataclasses.replace(source, schedule=Schedule(config.schedule, total_steps))
     return Prepared(
         config=config,
         mesh=mesh,

@@ -164,9 +164,7 @@ def resolved_training(
         if (
             phase.done
             and _result_stands(folder, config)
-            and checkpoints_intact(
-                folder, config, dataclasses.replace(phase.model, total_steps=1), phase.mesh
-            )
+            and checkpoints_intact(folder, config, phase.model, phase.mesh)
             and (split is None or _memory_stands(folder))
         ):
             yield Finished(read_json(folder.result))

@@ -169,7 +169,7 @@ def test_warm_start_on_a_mesh(tmp_path):
 
 def model_of(**changes):
     config = resolve(dataclasses.replace(SMALL, **changes), DATA)
-    return make_model(config, DATA.train.num_features, DATA.train.num_labels, 100)
+    return make_model(config, DATA.train.num_features, DATA.train.num_labels)
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def compiled_step(mesh, num_labels=200_000, features=100_000, **changes):
     data = snm.generate(points=64, test_points=1, features=40, labels=30, seed=0)
     config = resolve(dataclasses.replace(config, sampled=20, mined=8), data)
     config = dataclasses.replace(config, sampled=4096)
-    model = make_model(config, features, num_labels, 100)
+    model = make_model(config, features, num_labels)
     matrix = data.train.features.copy()
     matrix.resize(64, features)
     labels = data.train.labels.copy()

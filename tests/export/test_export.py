@@ -94,7 +94,7 @@ def test_an_index_of_few_labels_is_exact(run, tmp_path, capsys, library):
 def wide():
     """An untrained model of 3000 labels, with biases."""
     config = tiny.resolved(dataclasses.replace(tiny.CONFIG, dim=16, score_scale=4.0))
-    model = make_model(config, 40, 3000, 1)
+    model = make_model(config, 40, 3000)
     state = jax.jit(init_state, static_argnums=0)(model)
     bias = np.random.default_rng(0).normal(size=3000).astype(np.float32)
     head = dataclasses.replace(state.head, bias=jax.numpy.asarray(bias))

@@ -46,7 +46,7 @@ def points():
 
 
 def setup(config, points):
-    model = make_model(config, FEATURES, LABELS, total_steps=10)
+    model = make_model(config, FEATURES, LABELS)
     source = make_source(
         head_spec(config, LABELS), *points, batch_size=POINTS, seed=0, weight_of_term="mean",
         resident=False, sampler="uniform", frequency_power=1.0,
@@ -150,39 +150,10 @@ def test_a_step_that_is_not_finite_changes_nothing(points):
         np.testing.assert_array_equal(a, b)
 
 
-def test_schedules_and_shapes(points):
-    expected = {
-        "constant": [1, 1, 1, 1],
-        "linear": [1, 0.75, 0.5, 0],
-        "cosine": [1, (1 + np.sqrt(0.5)) / 2, 0.5, 0],
-    }
-    for name, values in expected.items():
-        model = make_model(settings(), FEATURES, LABELS, total_steps=8)
-        model = dataclasses.replace(model, schedule=name)
-        found = [float(model.decay(jnp.int32(step))) for step in (0, 2, 4, 8)]
-        np.testing.assert_allclose(found, values, atol=1e-6, err_msg=name)
+def test_shapes_of_parameters(points):
     model, _ = setup(settings(encoder="relu", bias=True, row_optimizer="adagrad"), points)
     shapes = jax.tree.map(np.shape, init_state(model))
     assert shapes == jax.tree.map(np.shape, abstract_state(model))
     rows = init_state(dataclasses.replace(model, feature_init=0.25))
     np.testing.assert_allclose(np.linalg.norm(rows.features.rows, axis=1), 0.25, rtol=1e-5)
     np.testing.assert_allclose(np.linalg.norm(rows.head.table.rows, axis=1), 1, rtol=1e-5)
-
-
-def test_dropout_keeps_the_expected_sum(points):
-    """At each visit other features are left out; a rate, a seed and a step name them."""
-    from snm.distributed.collectives import Shard
-    from snm.model.train_step import _dropped_out
-
-    alone = Shard(0, None, None, None)
-
-    model, source = setup(settings(), points)
-    model = dataclasses.replace(model, input_dropout=0.25)
-    block = batch_of(source, 0).features
-    block = block._replace(values=jnp.ones(4000))
-    one, two = (_dropped_out(model, block, jax.random.key(seed), alone).values for seed in (0, 1))
-    np.testing.assert_allclose(np.unique(one), [0, 4 / 3], rtol=1e-6)
-    assert abs(float(one.mean()) - 1) < 4 * np.sqrt(1 / 3 / 4000)
-    assert not np.array_equal(one, two)
-    plain = dataclasses.replace(model, input_dropout=0.0)
-    assert _dropped_out(plain, block, jax.random.key(0), alone) is block

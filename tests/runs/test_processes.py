@@ -193,7 +193,7 @@ def test_a_process_makes_its_own_parts_of_the_same_batches(sampler, resident, da
     dataset = snm.load_data(data)
     data_on = "device" if resident else "host"
     config = resolve(dataclasses.replace(tiny.CONFIG, sampler=sampler, data_on=data_on), dataset)
-    model = make_model(config, tiny.FEATURES, tiny.LABELS, 1)
+    model = make_model(config, tiny.FEATURES, tiny.LABELS)
     weighting = Weighting.fit("tfidf", dataset.train.features)
     rows = np.arange(5, tiny.POINTS)  # the rest is held out, say
     mesh = make_mesh("data=4", tiny.LABELS, tiny.CONFIG.batch_size)
@@ -228,7 +228,7 @@ def test_a_batch_from_the_device_is_that_from_the_host(positives, data):
     dataset = snm.load_data(data)
     changes = dict(positives=positives, exclude="all")
     config = resolve(dataclasses.replace(tiny.CONFIG, **changes), dataset)
-    model = make_model(config, tiny.FEATURES, tiny.LABELS, 1)
+    model = make_model(config, tiny.FEATURES, tiny.LABELS)
     weighting = Weighting.fit("tfidf", dataset.train.features)
     mesh = make_mesh("data=4", tiny.LABELS, tiny.CONFIG.batch_size)
     found = []
@@ -260,7 +260,7 @@ def test_sharded_arrays_equal_the_originals(data):
     mesh = make_mesh("data=2,label=4", tiny.LABELS, 16)
     assert local_data_parts(mesh) == range(2)
     source = make_source(
-        make_model(config, tiny.FEATURES, tiny.LABELS, 1).head, dataset.train.features,
+        make_model(config, tiny.FEATURES, tiny.LABELS).head, dataset.train.features,
         dataset.train.labels, batch_size=16, seed=0, weight_of_term="mean", resident=False,
         sampler="uniform", frequency_power=0.75, data_parts=2,
     )  # fmt: skip
@@ -294,7 +294,7 @@ with process_group(Meeting(f"127.0.0.1:{port}", processes, number, 20)):
     config = resolve(snm.preset("default"), data)
     mesh = make_mesh(f"data={processes}", data.train.num_labels, config.batch_size)
     weighting = fit_weighting("tfidf", data.train.features)
-    head = make_model(config, data.train.num_features, data.train.num_labels, 1).head
+    head = make_model(config, data.train.num_features, data.train.num_labels).head
     source = source_of(config, head, data.train, None, weighting, mesh)
     source.stack(0, 1)
     mapped = {}

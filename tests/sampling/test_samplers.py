@@ -33,7 +33,7 @@ def data():
 def source_with(data, name, *, resident=False, **changes):
     config = dataclasses.replace(tiny.CONFIG, sampler=name, mined="all")
     config = resolve(config, data)
-    model = make_model(config, data.train.num_features, data.train.num_labels, 1)
+    model = make_model(config, data.train.num_features, data.train.num_labels)
     source = make_source(
         model.head, data.train.features, data.train.labels, batch_size=16, seed=9,
         weight_of_term="mean", resident=resident, sampler=name, frequency_power=0.5, **changes,
@@ -153,7 +153,7 @@ def test_the_host_sees_the_positives_of_whole_batches(resident, parts, data, mon
 
 def test_nothing_is_drawn_where_all_labels_are_negatives(data):
     config = resolve(dataclasses.replace(tiny.CONFIG, sampled="all", mined="all"), data)
-    head = make_model(config, data.train.num_features, K, 1).head
+    head = make_model(config, data.train.num_features, K).head
     source = make_source(
         head, data.train.features, data.train.labels, batch_size=16, seed=9, weight_of_term="mean",
         resident=False, sampler="frequency", frequency_power=0.5,

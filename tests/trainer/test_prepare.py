@@ -9,6 +9,8 @@ import pytest
 import tiny
 
 import snm
+import snm.trainer.training  # imported later, it would keep a patched `resolve`
+from snm.batches.schedule import Schedule
 from snm.cli.main import main
 from snm.config import resolve as module
 from snm.config.resolve import resolve
@@ -43,8 +45,8 @@ def test_runs_plans_and_the_estimator_have_one_set_up(schedule, data, tmp_path):
     expected = prepare(config, data.train, weighting)
     assert expected.mesh is None and expected.steps_per_dispatch == 2
     assert expected.total_steps == 3 * 4  # epochs, steps of 16 of 60 points
-    rates_fall_over = 1 if schedule == "constant" else 12
-    assert expected.model == make_model(config, tiny.FEATURES, tiny.LABELS, rates_fall_over)
+    assert expected.source.schedule == Schedule(schedule, 12)
+    assert expected.model == make_model(config, tiny.FEATURES, tiny.LABELS)
     assert expected.stages == head_stages(config, tiny.LABELS, 12)
     assert [spec.mined for _, spec in expected.stages] == [8, 4, 3]
 

@@ -357,7 +357,7 @@ def test_a_checkpoint_may_vanish_while_a_live_run_is_listed(data, whole, monkeyp
     checkpoints = RunFolder(whole[0]).checkpoints(2)
     assert checkpoints.latest() == 12 and not checkpoints.path(16).exists()
     monkeypatch.setattr(Checkpoints, "_listed", lambda self: [4, 8, 12, 16])
-    model = make_model(resolve(tiny.CONFIG, data), tiny.FEATURES, tiny.LABELS, 1)
+    model = make_model(resolve(tiny.CONFIG, data), tiny.FEATURES, tiny.LABELS)
     _, note, damaged = checkpoints.newest_whole(abstract_state(model))
     assert note.progress["step"] == 12
     assert [error.path for error in damaged] == [checkpoints.path(16)]

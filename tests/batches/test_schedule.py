@@ -1,0 +1,56 @@
+"""The factor by which learning rates fall, and that it reaches the step."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import tiny
+
+from snm.batches.schedule import SCHEDULES, Schedule
+from snm.config.resolve import resolve
+from snm.data.weighting import Weighting
+from snm.model.model import init_state
+from snm.model.train_step import train_step
+from snm.trainer.prepare import prepare
+
+OPTAX = {
+    "constant": lambda steps: optax.schedules.constant_schedule(1.0),
+    "linear": lambda steps: optax.schedules.linear_schedule(1.0, 0.0, steps),
+    "cosine": lambda steps: optax.schedules.cosine_decay_schedule(1.0, steps),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_factors_are_those_of_optax(name):
+    schedule, expected = Schedule(name, 37), OPTAX[name](37)
+    for step in (0, 1, 18, 36, 37, 50):
+        assert schedule(step).dtype == np.float32
+        np.testing.assert_allclose(schedule(step), expected(step), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("resident", ["host", "device"])
+def test_no_parameter_moves_where_the_rates_have_fallen_to_zero(resident, tmp_path):
+    data = tiny.dataset(tmp_path / "data")
+    config = resolve(dataclasses.replace(tiny.CONFIG, schedule="linear", data_on=resident), data)
+    prepared = prepare(config, data.train, Weighting.fit("none", data.train.features))
+    model, source = prepared.model, prepared.source
+    start = init_state(model)
+
+    def moved(decay):
+        item = jax.tree.map(lambda leaf: leaf[0], source.stack(0, 1))._replace(decay=decay)
+        batch = source.materialize(source.resident_arrays(), item, source.shape(0))
+        after, metrics = train_step(model, start, jax.tree.map(jnp.asarray, batch))
+        assert metrics.ok
+        return [float(jnp.abs(new - old).max()) for new, old in (
+            (after.features.rows, start.features.rows),
+            (jax.tree.leaves(after.tower)[0], jax.tree.leaves(start.tower)[0]),
+            (after.head.table.rows, start.head.table.rows),
+        )]  # fmt: skip
+
+    assert max(moved(np.float32(0))) < 1e-6  # class rows are normalised again
+    whole, half = moved(np.float32(1)), moved(np.float32(0.5))
+    assert min(whole) > 1e-4
+    np.testing.assert_allclose(half[:2], np.array(whole[:2]) / 2, rtol=1e-3)
