@@ -52,10 +52,10 @@ class Tower(nnx.Module):
 
 
 def init_tower(
-    dim: int, kind: str, compute_dtype: str, seed: int
+    dim: int, kind: str, compute_dtype: str, key: jax.Array
 ) -> tuple[nnx.GraphDef[Tower], dict[str, Any]]:
     """The tower's structure (static) and its parameters (nested dictionaries of arrays)."""
-    structure, params = nnx.split(Tower(dim, kind, compute_dtype, nnx.Rngs(seed)))
+    structure, params = nnx.split(Tower(dim, kind, compute_dtype, nnx.Rngs(key)))
     return structure, nnx.to_pure_dict(params)
 
 

@@ -58,7 +58,8 @@ class Model:
     @functools.cached_property
     def structure(self) -> nnx.GraphDef[Tower]:
         """The static part of the dense tower."""
-        return init_tower(self.dim, self.encoder, self.head.compute_dtype, self.seed)[0]
+        key = jax.random.key(self.seed)
+        return init_tower(self.dim, self.encoder, self.head.compute_dtype, key)[0]
 
     @functools.cached_property
     def tower_optimizer(self) -> optax.GradientTransformation:
@@ -92,6 +93,7 @@ class TrainState:
 
 def init_state(
     model: Model,
+    seed: jax.Array | None = None,
     *,
     part: tuple[jax.Array, int] | None = None,
     feature_part: tuple[jax.Array, int] | None = None,
@@ -100,10 +102,12 @@ def init_state(
 
     Args:
       model: the description.
+      seed: uint32 scalar; None is `model.seed`. As data it lets members share the program.
       part: (i, n) for the i-th of n equal ranges of class rows; None is all rows.
       feature_part: the same for the feature rows.
     """
-    features_key, head_key = jax.random.split(jax.random.key(model.seed))
+    key = jax.random.key(model.seed if seed is None else seed)
+    features_key, head_key = jax.random.split(key)
     rows = random_rows(
         features_key,
         model.num_features,
@@ -114,7 +118,7 @@ def init_state(
     )
     keeps = has_accumulator(model.head.row_optimizer)
     accumulator = jnp.zeros(rows.shape[0]) if keeps else None
-    tower = init_tower(model.dim, model.encoder, model.head.compute_dtype, model.seed)[1]
+    tower = init_tower(model.dim, model.encoder, model.head.compute_dtype, key)[1]
     return TrainState(
         features=RowTable(rows, accumulator),
         tower=tower,

@@ -302,10 +302,12 @@ class Predictor:
         features = self.as_rows(features)
         parts = 1 if mesh is None else mesh.shape[DATA]
         each = -(-self.block_rows // parts)
+        edges = features.indptr[:: parts * each]
+        most = max(int(np.diff(np.append(edges, features.nnz)).max()), self.block_entries)
         for first in range(0, features.shape[0], parts * each):
             last = min(first + parts * each, features.shape[0])
             if parts == 1:
-                block = self._block(features, first, last, self.block_entries)
+                block = self._block(features, first, last, most)
                 yield last - first, block if mesh is None else everywhere(block, mesh)
             else:
                 assert mesh is not None

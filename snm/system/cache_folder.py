@@ -8,6 +8,8 @@ from typing import Literal
 
 __all__ = ["folder", "keep_programs"]
 
+_WORTH_KEEPING = 0.1  # seconds that a program takes to compile; reading one takes about 0.02
+
 
 def keep_programs() -> None:
     """Makes JAX store compiled programs in the cache folder, so that later starts are faster."""
@@ -16,6 +18,7 @@ def keep_programs() -> None:
     place = folder("default")
     if place is not None:
         jax.config.update("jax_compilation_cache_dir", str(place / "compiled"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", _WORTH_KEEPING)
 
 
 def folder(cache: Path | Literal["default"] | None) -> Path | None:

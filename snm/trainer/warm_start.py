@@ -32,9 +32,12 @@ def initial_state(
     """
     model, mesh = prepared.model, prepared.mesh
     if warm_start is None:
-        state = (
-            jax.jit(init_state, static_argnums=0)(model) if mesh is None else initial(model, mesh)
-        )
+        if mesh is None:
+            # The seed is data, so that members share the program.
+            seed = np.uint32(model.seed % 2**32)
+            state = jax.jit(init_state, static_argnums=0)(dataclasses.replace(model, seed=0), seed)
+        else:
+            state = initial(model, mesh)
         return state if prepared.config.class_init == "random" else centroids(prepared, state)
     # Sharded as it is read: a process may have no room for all of it.
     other, old = load_member(warm_start, member, mesh)
