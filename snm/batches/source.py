@@ -239,8 +239,9 @@ class Source:
         order, draw = self.order.epoch(number)
         points = order[step % self.steps_per_epoch]
         real = points >= 0
-        counter: Any = np.asarray(step, np.int32)
-        common: Any = counter, self._key, self.schedule(step)
+        common: dict[str, Any] = {
+            "step": np.asarray(step, np.int32), "key": self._key, "decay": self.schedule(step),
+        }  # fmt: skip
         counts = self.label_counts[points]
         positives = np.where(real, (draw[points] * counts).astype(np.int64), 0)
         shape = self.shape(number)
@@ -249,17 +250,17 @@ class Source:
             keys = keys_of_points(self.seed, number, points) if self.input_dropout else None
             sample = self._host_sample(step, points, positives, shape[1])
             dropout = None if keys is None else self._owned(keys)
-            return _Rows(*rows, dropout, sample, *common)
+            return _Rows(*rows, dropout, sample, **common)
         if self.data_parts == 1:
             features, terms, known, seen = self._blocks(number, points, positives, shape)
             sample = self._host_sample(step, points, positives, shape[1], terms)
             columns = None if self.num_frequent is None else columns_of(features, self.num_frequent)
-            return Batch(features, terms, known, sample, *common, columns, seen)
+            return Batch(features, terms, known, sample, columns=columns, seen=seen, **common)
         cut = zip(self._owned(points), self._owned(positives), strict=True)
         parts = [self._blocks(number, *part, shape) for part in cut]
         features, terms, known, seen = jax.tree.map(lambda *leaves: np.stack(leaves), *parts)
         sample = self._host_sample(step, points, positives, shape[1])
-        return Batch(features, terms, known, sample, *common, seen=seen)
+        return Batch(features, terms, known, sample, seen=seen, **common)
 
     def _owned(self, of_points: np.ndarray) -> np.ndarray:
         """The part of an array of a batch's points that this process makes, by data parts."""
@@ -392,4 +393,4 @@ class Source:
         if self.input_dropout:
             block = with_dropout(block, jnp.asarray(item.dropout), self.input_dropout)
         common = item.step, item.key, item.decay
-        return Batch(block, terms, known_or_none, sample, *common, seen=seen)
+        return Batch(block, terms, known_or_none, sample, *common, None, seen)
