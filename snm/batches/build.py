@@ -17,7 +17,7 @@ from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config
 from snm.data.dataset import Points
 from snm.data.weighting import Weighting
-from snm.distributed.dataset import column_counts
+from snm.distributed.dataset import column_counts, label_draws
 from snm.distributed.mesh import DATA, parse_mesh
 from snm.distributed.processes import of_first
 from snm.head.spec import HeadSpec
@@ -68,7 +68,10 @@ def source_of(
     own = order.points_at(here.start * width, here.stop * width)
     mine = labelled[own.start : own.stop]
     sampler = None if spec.samples_all else SAMPLERS[config.sampler]
-    counts = PointCounts.of(points.features, points.labels, labelled, own.start, sampler)
+    one = spec.positives == "one"
+    counts = PointCounts.of(
+        points.features, points.labels, labelled, own.start, sampler, one_positive=one
+    )
     entries = [int(each.sum()) for each in (counts.feature_counts, counts.label_counts)]
     return make_source(
         spec,
@@ -102,6 +105,7 @@ class PointCounts:
       feature_counts: int [N], features of each point.
       label_counts: int [N], labels of each point, at least 1.
       label_frequency: int [K], points of each label; None unless the sampler needs it.
+      label_draws: float64 [2, K], as in `SamplerInputs`; None unless the sampler needs it.
       labels: CSR [N, K]; None unless the sampler needs the positives of whole batches.
     """
 
@@ -109,6 +113,7 @@ class PointCounts:
     feature_counts: np.ndarray
     label_counts: np.ndarray
     label_frequency: np.ndarray | None
+    label_draws: np.ndarray | None
     labels: csr_matrix | None
 
     @classmethod
@@ -119,6 +124,8 @@ class PointCounts:
         rows: NDArray[np.int64],
         first: int,
         sampler: type[Sampler] | None,
+        *,
+        one_positive: bool,
     ) -> PointCounts:
         """Counts some rows of a data set, which become points 0 .. N - 1.
 
@@ -128,6 +135,7 @@ class PointCounts:
           rows: int64 [N], those with a label.
           first: from 0 to N - 1.
           sampler: its class, which says what it needs; None if all labels are negatives.
+          one_positive: a visit draws one of a point's labels; otherwise it takes all.
         """
         frequency = sampler is not None and sampler.needs_label_frequency
         positives = sampler is not None and sampler.needs_batch_positives
@@ -136,6 +144,7 @@ class PointCounts:
             feature_counts=np.diff(features.indptr)[rows],
             label_counts=np.diff(labels.indptr)[rows],
             label_frequency=column_counts(labels, rows) if frequency else None,
+            label_draws=label_draws(labels, rows, one=one_positive) if positives else None,
             labels=_rows_of(labels, rows) if positives else None,
         )
 
@@ -179,7 +188,8 @@ def make_source(
     kind = None if spec.samples_all else SAMPLERS[sampler]
     if counts is None:
         labelled = np.flatnonzero(np.diff(labels.indptr))
-        counts = PointCounts.of(features, labels, labelled, 0, kind)
+        one = spec.positives == "one"
+        counts = PointCounts.of(features, labels, labelled, 0, kind, one_positive=one)
         features, labels = _rows_of(features, labelled), _rows_of(labels, labelled)
     order = Order.of(len(counts.label_counts), batch_size, seed, parts)
     num_frequent = None
@@ -197,6 +207,7 @@ def make_source(
                 num_points=order.num_points,
                 batch_size=order.batch_size,
                 label_frequency=counts.label_frequency,
+                label_draws=counts.label_draws,
                 frequency_power=frequency_power,
             )
         )

@@ -89,6 +89,34 @@ def column_counts(matrix: csr_matrix, rows: NDArray[np.int64] | None = None) -> 
     return summed(np.bincount(ids, minlength=matrix.shape[1]).astype(np.int64))
 
 
+def label_draws(labels: csr_matrix, rows: NDArray[np.int64], *, one: bool) -> NDArray[np.float64]:
+    """Sums of the probabilities with which visits of points take each label, and of their squares.
+
+    Args:
+      labels: CSR [n, K]; every process passes the same one and reads a part of the rows.
+      rows: int64 [m], the points.
+      one: a visit takes one of the labels of its point, drawn uniformly; otherwise all of them.
+
+    Returns:
+      float64 [2, K], the same for any number of processes.
+    """
+    if not one:
+        return np.tile(column_counts(labels, rows).astype(np.float64), (2, 1))
+    mine = labels[rows[_equal_part(len(rows))]]
+    counts = np.diff(mine.indptr)
+    of_entry = 1.0 / np.repeat(counts, counts)
+    found = []
+    for probability in (of_entry, of_entry**2):
+        # Integers, since a sum of floats depends on its order; in parts that 32 bits can add up.
+        units = np.zeros(labels.shape[1], np.int64)
+        np.add.at(units, mine.indices, np.round(probability * 2.0**40).astype(np.int64))
+        low, middle, high = (
+            summed(part) for part in (units & 0xFFFFF, units >> 20 & 0xFFFFF, units >> 40)
+        )
+        found.append(high + (middle + low / 2.0**20) / 2.0**20)
+    return np.stack(found)
+
+
 def ones_of_rows(matrix: csr_matrix, rows: NDArray[np.int64]) -> csr_matrix:
     """Some rows with ones as values, float64 CSR [m, K]; each process reads a part of them.
 

@@ -22,7 +22,7 @@ class InBatchSampler:
       label_log_weights: float32 [K], from `in_batch_log_weights`.
     """
 
-    needs_label_frequency: ClassVar[bool] = True
+    needs_label_frequency: ClassVar[bool] = False
     needs_batch_positives: ClassVar[bool] = True
 
     num_labels: int
@@ -32,7 +32,7 @@ class InBatchSampler:
     def build(cls, inputs: SamplerInputs) -> InBatchSampler:
         """The sampler of a run; its samples have min(T, K) slots instead of `inputs.size`."""
         sizes = inputs.num_points, inputs.batch_size
-        return cls(inputs.num_labels, in_batch_log_weights(inputs.frequency, *sizes))
+        return cls(inputs.num_labels, in_batch_log_weights(inputs.draws, *sizes))
 
     def on_host(self, step: int, positives: np.ndarray[Any, Any] | None) -> Sample:
         """The sample of a batch by its positives, int32 [T]; `step` is not read."""
@@ -88,20 +88,26 @@ def in_batch(
 
 
 def in_batch_log_weights(
-    label_frequency: Array, num_points: int, batch_size: int
+    label_draws: Array, num_points: int, batch_size: int
 ) -> np.ndarray[Any, Any]:
     """The logQ correction of in-batch negatives: -log P(label is among the batch's positives).
 
-    A batch is `batch_size` of `num_points` points without replacement, so a label that f points
-    carry is missing with probability prod_{i < batch_size} (1 - f / (num_points - i)). Dividing
-    by the probability of being present makes the sum over the distinct positives an unbiased
-    estimate of the sum over all labels that occur (Horvitz and Thompson, 1952). It is not
+    A batch is `batch_size` of `num_points` points without replacement, and a point i that carries a
+    label takes it with probability p_i: 1 where all positives enter, 1 / m where one of m is drawn.
+    Dividing by the probability of being present makes the sum over the distinct positives an
+    unbiased estimate of the sum over all labels that occur (Horvitz and Thompson, 1952). It is not
     conditioned on the point of the term being in the batch. Yi et al. (2019) estimate the same
-    probability from a stream; here the frequencies are known.
+    probability from a stream; here the labels are known.
+
+    Place by place, the label is missing with probability 1 - q / N, where N is the number of points
+    that are left and q the expected sum of their p_i. If it is missing, each of its points is left
+    for the next place with probability (N - 1 - q + r p) / (N - q), r being the probability that
+    the point was left so far, and p the mean of the p_i, weighted by p_i. That is exact where one
+    point carries the label, or all p_i are 1; otherwise the points are not quite independent.
 
     Args:
-      label_frequency: int [K], points that carry each label. 0 is treated as 1: such a label is
-        never in a batch of these points.
+      label_draws: float64 [2, K], the sums of p_i and of its square over the points that carry each
+        label. 0 is treated as 1: such a label is never in a batch of these points.
       num_points: points in the training set.
       batch_size: points in a batch, from 1 to `num_points`.
 
@@ -113,11 +119,16 @@ def in_batch_log_weights(
     """
     if not 1 <= batch_size <= num_points:
         raise ValueError(f"batch_size must be from 1 to {num_points} points, found {batch_size}")
-    frequency = np.maximum(np.asarray(label_frequency, np.int64), 1)
-    # Few frequencies are distinct, which makes the exact product cheap.
-    distinct, place = np.unique(frequency, return_inverse=True)
-    log_missing = np.zeros(len(distinct))
-    with np.errstate(divide="ignore"):  # log 0: the label is in every batch
-        for i in range(batch_size):
-            log_missing += np.log1p(-np.minimum(distinct / (num_points - i), 1.0))
-    return (-np.log(-np.expm1(log_missing))).astype(np.float32)[place]
+    draws = np.asarray(label_draws, np.float64)
+    draws = np.where(draws[0] > 0, draws, 1.0)
+    # Where all positives enter, few sums are distinct.
+    (expected, squares), place = np.unique(draws, axis=1, return_inverse=True)
+    own, stays = squares / expected, np.ones(len(expected))
+    log_missing = np.zeros(len(expected))
+    with np.errstate(divide="ignore", invalid="ignore"):  # log 0: the label is in every batch
+        for left in range(num_points, num_points - batch_size, -1):
+            log_missing += np.log1p(-np.minimum(expected / left, 1.0))
+            stay = (left - 1 - expected + stays * own) / (left - expected)
+            stay = np.where(expected < left, stay, 1.0)
+            expected, stays = expected * stay, stays * stay
+    return (-np.log(-np.expm1(log_missing))).astype(np.float32)[place.reshape(-1)]

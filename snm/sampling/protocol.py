@@ -25,6 +25,9 @@ class SamplerInputs:
       batch_size: points of a batch.
       label_frequency: int [K], training points that carry each label; None unless the sampler's
         `needs_label_frequency` is True.
+      label_draws: float64 [2, K]; for each label, over the training points that carry it, the sum
+        and the sum of squares of the probability that a visit takes it as a positive. None unless
+        the sampler's `needs_batch_positives` is True.
       frequency_power: the setting of that name.
     """
 
@@ -34,6 +37,7 @@ class SamplerInputs:
     num_points: int
     batch_size: int
     label_frequency: np.ndarray[Any, Any] | None = None
+    label_draws: np.ndarray[Any, Any] | None = None
     frequency_power: float = 0.75
 
     @property
@@ -46,6 +50,17 @@ class SamplerInputs:
         if self.label_frequency is None:
             raise ValueError("this sampler needs label_frequency, int [num_labels]; found None")
         return self.label_frequency
+
+    @property
+    def draws(self) -> np.ndarray[Any, Any]:
+        """`label_draws`, float64 [2, K].
+
+        Raises:
+          ValueError: it is None.
+        """
+        if self.label_draws is None:
+            raise ValueError("this sampler needs label_draws, float [2, num_labels]; found None")
+        return self.label_draws
 
 
 class Sampler(Protocol):

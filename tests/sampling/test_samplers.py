@@ -45,8 +45,9 @@ def source_with(data, name, *, resident=False, **changes):
 def test_a_draw_is_a_function_of_the_step_and_keeps_its_shape(name):
     kind = SAMPLERS[name]
     frequency = np.arange(K)[::-1].copy() if kind.needs_label_frequency else None
+    draws = np.full((2, K), 0.5) if kind.needs_batch_positives else None
     inputs = SamplerInputs(num_labels=K, size=9, seed=4, num_points=90, batch_size=6,
-                           label_frequency=frequency)  # fmt: skip
+                           label_frequency=frequency, label_draws=draws)  # fmt: skip
     sampler = kind.build(inputs)
     with pytest.raises(dataclasses.FrozenInstanceError):
         sampler.num_labels = 3
