@@ -39,6 +39,7 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
         members = rules.auto_members(dataset.train.num_points)
     sampled = _sampled(config, num_labels, members)
     mined = _mined(config, num_labels, num_labels - 1 if sampled == "all" else sampled)
+    _check_bound(config, mined)
     points_of_label = dataset.train.labels.nnz / num_labels
     loss = LOSSES[config.loss]
     exponentials = loss.takes_exponentials(config.transformation)
@@ -110,6 +111,28 @@ def _mined(config: Config, num_labels: int, most: int) -> int | Literal["all"]:
         low = "--mined, which is all" if mined == "all" else f"{mined} (--mined)"
         raise InputError("--mined-start", f"{start}", f"a number from {low} to {most}, or 0")
     return mined
+
+
+def _check_bound(config: Config, mined: int | Literal["all"]) -> None:
+    """Refuses a loss that should bound the retrieval loss, and does not (Reddi et al., Theorem 3).
+
+    That needs theta_j = 1/k (or more) for the k hardest of all labels but the positive.
+    """
+    if config.weight_scale != "surrogate":
+        return
+    where, k = "--weight-scale surrogate", config.retrieval_k
+    if mined != "all" and mined < k:
+        found = f"{mined} mined negatives and --retrieval-k {k}"
+        raise InputError(where, found, f"--mined {k} or more: fewer bound no retrieval loss at {k}")
+    if config.exclude == "all":
+        found = "--exclude all"
+        raise InputError(where, found, "--exclude positive: the loss must count every other label")
+    if config.vartheta == "power-law" and k > 1 and config.power_alpha > 0:
+        found = f"power-law weights and --retrieval-k {k}"
+        raise InputError(where, found, "--vartheta top: the k hardest must weigh the same")
+    if config.negative_weight < 1:
+        found = f"--negative-weight {config.negative_weight}"
+        raise InputError(where, found, "1 or more: less bounds no retrieval loss")
 
 
 def _memory(config: Config, dataset: Dataset, members: int) -> Literal["on", "off"]:

@@ -110,7 +110,8 @@ class Config:
     """Weights over the ranks of the mined negatives (bowl and powl): top, power-law, epsilon-tail
     or subsample."""
     weight_scale: Literal["mean", "surrogate"] = "mean"
-    """Weight of a mined negative: 1/k', or (K-1)/(kB), which bounds the retrieval loss."""
+    """Weight of a mined negative: 1/k', or (K-1)/(kB), which bounds the retrieval loss and needs
+    k' of at least k, and exclude positive."""
     retrieval_k: int = 1
     """k of the retrieval loss, used by the surrogate scale only."""
     power_alpha: float = 1.0

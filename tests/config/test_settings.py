@@ -269,3 +269,23 @@ def test_configs_of_the_experiments_can_be_read(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert text.startswith("# ")
     assert f"--config experiments/configs/{path.name}" in text
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (dict(mined=1, retrieval_k=5), "found 1 mined negatives and --retrieval-k 5, expected"),
+        (dict(exclude="all"), "found --exclude all, expected --exclude positive"),
+        (dict(vartheta="power-law", retrieval_k=2), "found power-law weights and --retrieval-k 2"),
+        (dict(negative_weight=0.5), "found --negative-weight 0.5, expected 1 or more"),
+    ],
+)
+def test_a_loss_that_should_bound_the_retrieval_loss_does(values, message):
+    data = snm.generate(points=30, test_points=1, features=20, labels=20, seed=0)
+    bound = dict(weight_scale="surrogate", loss="bowl", sampled=10, mined=5, exclude="positive")
+    config = dataclasses.replace(preset("default"), **{**bound, **values})
+    with pytest.raises(InputError, match=re.escape(f"--weight-scale surrogate: {message}")):
+        resolve(config, data)
+    resolve(dataclasses.replace(config, weight_scale="mean"), data)
+    for fine in (dict(retrieval_k=5), dict(vartheta="power-law"), dict(mined="all")):
+        resolve(dataclasses.replace(preset("default"), **{**bound, **fine}), data)

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -125,6 +126,26 @@ def test_the_mean_scale_bounds_nothing_and_the_surrogate_scale_does():
     scaled = top(1, scale="surrogate", sampled=2, num_labels=11, retrieval_k=1)
     theta = theta_from_vartheta(scaled, 2, 11)
     assert float(losses.powl(scores, 0, theta=theta)) == pytest.approx(1.5)
+
+
+def loss_of_a_miss(mined, k, num_labels=20, sampled=10):
+    """The POWL of scores that just miss at k: k labels as high as the positive, others far below.
+
+    The hinge of two equal scores is 1.
+    """
+    weights = top(mined, scale="surrogate", sampled=sampled, num_labels=num_labels, retrieval_k=k)
+    scores = jnp.array([0.0, *[0.0] * k, *[-9.0] * (num_labels - 1 - k)])
+    return float(losses.powl(scores, 0, theta=theta_from_vartheta(weights, sampled, num_labels)))
+
+
+def test_the_surrogate_scale_needs_as_many_mined_as_k():
+    for k in (1, 3, 5):
+        assert loss_of_a_miss(k, k) == pytest.approx(1)
+        assert loss_of_a_miss(10, k) == pytest.approx(1)
+    # What `resolve` refuses. By hand: (K - 1) / (k B) times the probability that one of the 5 is
+    # among the 10 of 19 sampled.
+    one_is_drawn = 1 - math.comb(14, 10) / math.comb(19, 10)
+    assert loss_of_a_miss(1, 5) == pytest.approx(19 / 50 * one_is_drawn)  # 0.376
 
 
 @properties
