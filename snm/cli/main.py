@@ -17,6 +17,7 @@ from snm.cli import table
 from snm.config.settings import Config, preset, read_config
 from snm.distributed.launch import leave
 from snm.errors import InputError, StoppedError
+from snm.system import timing
 
 __all__ = ["STOPPED", "base_settings", "main", "parse"]
 
@@ -32,6 +33,7 @@ def main(args: Sequence[str] | None = None) -> None:
     checkpoint. 128 + the signal's number: stopped at once.
     """
     words = list(sys.argv[1:] if args is None else args)
+    timing.restart(timing.process_started() if args is None else None, "starting")
     if words in (["--version"], ["-V"]):
         from snm.cli.version import version_lines
 

@@ -75,9 +75,8 @@ class Train:
 
     def __call__(self) -> None:
         """Runs the verb."""
-        from snm.system.timing import part, process_started, restart
+        from snm.system.timing import part
 
-        restart(process_started(), "starting")
         with part("starting"):
             from snm.distributed.launch import Meeting, process_group
             from snm.system.cache_folder import keep_programs

@@ -75,6 +75,7 @@ def test_a_pickle_answers_with_the_same_bits(fitted, data):
     assert clone(fitted).get_params() == fitted.get_params()
 
 
+@pytest.mark.slow
 def test_partial_fit_stores_its_points(fitted, data):
     model = pickle.loads(pickle.dumps(fitted))
     X, Y = data.train.features, data.train.labels

@@ -237,6 +237,7 @@ def test_a_run_from_before_the_splits_goes_on_without(tmp_path):
     assert result["epochs"] == 3 and result["metrics"] == fresh["metrics"]
 
 
+@pytest.mark.slow
 def test_a_neighbour_votes_for_all_of_its_items(tmp_path):
     config = dataclasses.replace(CONFIG, memory="on", members=2, learning_rate=1e-6)
     data = dataclasses.replace(visits(), train=repeated(visits().train, 3))

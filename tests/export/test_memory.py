@@ -109,6 +109,7 @@ def test_an_index_says_what_it_lacks_and_gets_the_votes(run, tmp_path, capsys, l
     assert metrics["by_index"]["P@1"] == pytest.approx(metrics["metrics"]["P@1"], abs=0.7)
 
 
+@pytest.mark.slow
 def test_labels_that_are_dropped_stay_dropped(tmp_path):
     """A recommender whose model learned nothing, so that the memory answers."""
     rng = np.random.default_rng(0)

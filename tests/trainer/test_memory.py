@@ -203,7 +203,14 @@ def test_several_processes_have_none_and_say_so(monkeypatch):
         resolve(dataclasses.replace(auto, memory="on"), made)
 
 
-@pytest.mark.parametrize("mesh", ["label=7", "data=2,label=2", "data=4"])
+@pytest.mark.parametrize(
+    "mesh",
+    [
+        "data=2,label=2",
+        pytest.param("label=7", marks=pytest.mark.slow),
+        pytest.param("data=4", marks=pytest.mark.slow),
+    ],
+)
 def test_answers_on_a_mesh_are_those_of_one_device(trained, mesh):
     """With blocks of which the last is short, and one in which a part of the mesh has no point."""
     data, run, _ = trained
@@ -224,6 +231,7 @@ def test_answers_on_a_mesh_are_those_of_one_device(trained, mesh):
     ]
 
 
+@pytest.mark.slow
 def test_a_run_on_a_mesh_has_the_memory_of_one_device(trained, tmp_path):
     data, run, _ = trained
     config = dataclasses.replace(CONFIG, mesh="data=2,label=2")
