@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from snm.batches.csr_blocks import repeat
+from snm.tables.hashing import GOLDEN, mixed
 from snm.tables.table import SparseRows
 
 __all__ = ["entries_left", "keys_of_points", "with_dropout", "without_dropped"]
 
-_GOLDEN = 0x9E3779B9  # 2^32 over the golden ratio: neighbouring places become distant numbers
 _BLOCK = 1 << 20  # entries counted at a time
 
 
@@ -32,7 +32,7 @@ def keys_of_points(seed: int, epoch: int, points: np.ndarray) -> np.ndarray:
       uint32 [...].
     """
     of_pass = np.random.SeedSequence((seed, epoch)).generate_state(2, np.uint32)
-    return _mixed(_mixed(points.astype(np.uint32) * np.uint32(_GOLDEN) ^ of_pass[0]) ^ of_pass[1])
+    return mixed(mixed(points.astype(np.uint32) * GOLDEN ^ of_pass[0]) ^ of_pass[1])
 
 
 def entries_left(keys: np.ndarray, counts: np.ndarray, share: float) -> np.ndarray:
@@ -92,16 +92,5 @@ def _kept(keys: Any, starts: Any, entries: int, share: float) -> Any:
     xp = keys.__array_namespace__()
     counts = xp.diff(starts)
     place = xp.arange(entries, dtype=np.int32) - repeat(starts[:-1], counts, entries)
-    drawn = _mixed(repeat(keys, counts, entries) + place.astype(np.uint32) * np.uint32(_GOLDEN))
+    drawn = mixed(repeat(keys, counts, entries) + place.astype(np.uint32) * GOLDEN)
     return drawn >= np.uint32(round(share * 2**32))
-
-
-def _mixed(x: Any) -> Any:
-    """A bijection of uint32 each of whose output bits depends on every input bit.
-
-    The constants are those that Wellons (2018, "Prospecting for hash functions") and later
-    searches of this form found to have the least bias.
-    """
-    x = (x ^ (x >> np.uint32(16))) * np.uint32(0x21F0AAAD)
-    x = (x ^ (x >> np.uint32(15))) * np.uint32(0xD35A2D97)
-    return x ^ (x >> np.uint32(15))

@@ -18,7 +18,7 @@ from snm.head.problem import Problem, Result, ScoreGradients, positive_block
 from snm.losses.sampled.protocol import BlockScores, DenseForm
 from snm.tables.bag import embedding_bag
 from snm.tables.optimizers import step_rows
-from snm.tables.rounding import rounded_rows
+from snm.tables.rounding import rounded_steps, to_nearest
 from snm.tables.table import RowTable
 from snm.tables.updates import update_rows
 from snm.topk.blocks import BlockPlan, block_plan, read_block, score_block
@@ -278,7 +278,8 @@ def _write_block(
         learning_rate=learning_rate,
         unit_norm=True,
     )
-    new = rounded_rows(new, table.rows.dtype, place, problem.noise)
+    stored = to_nearest(rows, table.rows.dtype)  # as it was read
+    new = rounded_steps(stored, new, learning_rate * gradient, place, problem.noise)
     finite = jnp.isfinite(jnp.sum(gradient, axis=1))
     place = jnp.where(ok & finite, place, table.rows.shape[0])
     if accumulator is not None:

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
-__all__ = ["as_float", "noise_of", "rounded_rows", "storage", "to_nearest"]
+from snm.tables.hashing import GOLDEN, mixed
+
+__all__ = ["as_float", "noise_of", "rounded_rows", "rounded_steps", "storage", "to_nearest"]
 
 
 def storage(dtype: str) -> jnp.dtype:
@@ -78,17 +79,38 @@ def rounded_rows(
     return ((bits + (_hash(ids, rows.shape[1], noise) >> 16)) >> 16).astype(jnp.uint16)
 
 
+def rounded_steps(
+    rows: jax.Array,
+    stepped: jax.Array,
+    steps: jax.Array,
+    ids: jax.Array,
+    noise: jax.Array | None,
+) -> jax.Array:
+    """Converts rows after a step to the storage type; bfloat16 rows without a step keep their bits.
+
+    A bfloat16 row has unit length up to its rounding. To scale and round it again would move it
+    without a gradient.
+
+    Args:
+      rows: [m, dim] before the step, in the storage type.
+      stepped: float32 [m, dim] after it.
+      steps: float32 [m, dim], what was added to the rows, before any scaling.
+      ids: as in `rounded_rows`.
+      noise: as in `rounded_rows`.
+
+    Returns:
+      [m, dim] in the storage type.
+    """
+    rounded = rounded_rows(stepped, rows.dtype, ids, noise)
+    if rows.dtype != jnp.uint16:
+        return rounded
+    return jnp.where(jnp.any(steps != 0, axis=-1, keepdims=True), rounded, rows)
+
+
 def _hash(ids: jax.Array, dim: int, noise: jax.Array) -> jax.Array:
     """Random bits uint32 [m, dim], a function of (noise, row, column).
 
-    A counter-based hash: two rounds of xor-shift and multiply, as in the finalizers of Wang's hash
-    and MurmurHash3. It is cheap next to the rounding, and gives the same bits on every platform.
+    It is cheap next to the rounding, and gives the same bits on every platform.
     """
-    row = _mix(ids.astype(jnp.uint32) ^ noise)
-    return _mix(row[:, None] + jnp.arange(dim, dtype=jnp.uint32)[None, :] * np.uint32(0x9E3779B9))
-
-
-def _mix(x: jax.Array) -> jax.Array:
-    x = (x ^ (x >> 16)) * np.uint32(0x7FEB352D)
-    x = (x ^ (x >> 15)) * np.uint32(0x846CA68B)
-    return x ^ (x >> 16)
+    row = mixed(ids.astype(jnp.uint32) ^ noise)
+    return mixed(row[:, None] + jnp.arange(dim, dtype=jnp.uint32)[None, :] * GOLDEN)

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from snm.tables.optimizers import ROW_OPTIMIZERS, step_rows
-from snm.tables.rounding import rounded_rows
+from snm.tables.rounding import rounded_steps
 from snm.tables.table import RowTable, SparseRows, entry_rows, normalize
 
 __all__ = ["add_scatter", "update_rows"]
@@ -175,7 +175,7 @@ def _update_by_row(
             learning_rate=learning_rate,
             unit_norm=unit_norm,
         )
-        return rounded_rows(new, table.rows.dtype, ids, noise), accumulator
+        return rounded_steps(rows, new, learning_rate * gradient, ids, noise), accumulator
 
     cpu = functools.partial(_segments_loop, step)
     default = functools.partial(_segments_scatter, step)
