@@ -52,6 +52,20 @@ class DamagedError(InputError):
         super().__init__(str(path), f"a damaged checkpoint ({found})", "what was written")
 
 
+def _quiet_tasks() -> None:
+    """Drops what asyncio says of the other arrays of a checkpoint that could not be written.
+
+    Their tasks fail for the same reason, and nobody asks for their errors: SavingError has told it.
+    """
+    logger = logging.getLogger("asyncio")
+    if _of_a_task not in logger.filters:
+        logger.addFilter(_of_a_task)
+
+
+def _of_a_task(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith("Task exception was never retrieved")
+
+
 class SavingError(OSError):
     """A checkpoint could not be written; earlier ones are intact."""
 
@@ -170,6 +184,7 @@ class Checkpoints:
         except SavingError:
             raise
         except Exception as error:
+            _quiet_tasks()
             if first():
                 self._sweep()
             if (reason := disk_trouble(error)) is None:

@@ -64,7 +64,8 @@ CASES = {
     "in-batch": dict(sampler="in-batch", mined="all"),
     "on the device": dict(data_on="device"),
     "learned scale": dict(learn_score_scale=True),
-    "two members": dict(members=2),
+    # Seed 0 meets a near tie in step 9 of member 2, which a mesh rounds to the other side.
+    "two members": dict(members=2, seed=2),
     "lists": dict(loss="listmle"),
     "lists of the whole sample": dict(loss="rankcosine", mined="all", learning_rate=20.0),
 }
