@@ -46,6 +46,7 @@ def resolved(config: Config) -> ResolvedConfig:
         ("seen", "keep"),
         ("memory", "off"),
         ("item_splits", 0),
+        ("members_at_once", 1),
         ("learn_score_scale", False),
     ):
         values[name] = value if values[name] == "auto" else values[name]

@@ -21,6 +21,7 @@ import logging
 import os
 import shutil
 import sys
+import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -40,6 +41,7 @@ _UNFINISHED = ".orbax-checkpoint-tmp"
 _DROPPED = ".dropped"
 _MANIFEST = "manifest.json"
 _LATE_SECONDS = 0.5
+_QUIET = threading.RLock()  # members that train at once share the process's loggers and hooks
 _MOST_LISTED = 64  # checkpoints that process 0 lists to the others
 _PIECE = 1 << 22  # bytes read at once, to fit in the CPU cache
 
@@ -326,23 +328,24 @@ def _quiet() -> Iterator[None]:
     Orbax logs one traceback per thread. Tensorstore's threads print another one each when they find
     orbax's event loop closed.
     """
-    logger, hook = logging.getLogger("absl"), sys.unraisablehook
-    level = logger.level
+    with _QUIET:
+        logger, hook = logging.getLogger("absl"), sys.unraisablehook
+        level = logger.level
 
-    def unraisable(what: Any) -> None:
-        if str(what.exc_value) != "Event loop is closed":
-            hook(what)
+        def unraisable(what: Any) -> None:
+            if str(what.exc_value) != "Event loop is closed":
+                hook(what)
 
-    logger.setLevel(logging.CRITICAL)
-    sys.unraisablehook = unraisable
-    try:
-        yield
-    except BaseException:
-        time.sleep(_LATE_SECONDS)  # waits for tensorstore's threads
-        raise
-    finally:
-        logger.setLevel(level)
-        sys.unraisablehook = hook
+        logger.setLevel(logging.CRITICAL)
+        sys.unraisablehook = unraisable
+        try:
+            yield
+        except BaseException:
+            time.sleep(_LATE_SECONDS)  # waits for tensorstore's threads
+            raise
+        finally:
+            logger.setLevel(level)
+            sys.unraisablehook = hook
 
 
 def _fingerprints(

@@ -62,7 +62,8 @@ def _run(command: Plan) -> None:
     from snm.config.resolve import resolve
     from snm.data.load import load
     from snm.planning.fit_check import peak_to_compare, remedies, simulate_devices, size_in_words
-    from snm.planning.forecast import device_memory, forecast, parse_bytes, seconds_per_step
+    from snm.planning.forecast import device_memory, forecast, parse_bytes
+    from snm.planning.timed import seconds_per_step
     from snm.system.terminal import console
 
     command.settings.check()  # before the data are read, which may take long
@@ -75,7 +76,8 @@ def _run(command: Plan) -> None:
     played = programs.mesh is not None and jax.default_backend() == "cpu"
     peak = peak_to_compare(expected, programs, limit is not None)
     limit = here if limit is None else limit
-    seconds = seconds_per_step(programs) if not played and peak <= here else None
+    beside = expected.needs.at_once
+    seconds = seconds_per_step(programs, beside) if not played and peak <= here else None
     steps = expected.steps_per_epoch
     fits = peak <= limit
     ways = [] if fits else remedies(expected, config, programs, limit)
@@ -90,6 +92,7 @@ def _run(command: Plan) -> None:
             "ways_to_fit": [{"flags": flags, "bytes": size} for flags, size in ways],
             "steps_per_epoch": steps,
             "seconds_per_step": seconds,
+            "members_at_once": beside,
             "compile_seconds": programs.compile_seconds,
             "seconds_per_epoch": None if seconds is None else seconds * steps,
         }
@@ -106,10 +109,12 @@ def _run(command: Plan) -> None:
     elif seconds is None:
         console.print("time: not measured, because the run does not fit this machine")
     else:
-        every = config.epochs * config.members * steps
+        every = config.epochs * -(-config.members // beside) * steps
+        each = f" of {beside} members at once" if beside > 1 else ""
         console.print(
-            f"{seconds:.3g} s a step, {steps} steps an epoch: {_duration(seconds * steps)} an "
-            f"epoch, the first after {programs.compile_seconds:.2g} s of compiling;\n"
+            f"{seconds:.3g} s a step{each}, {steps} steps an epoch: "
+            f"{_duration(seconds * steps)} an epoch, "
+            f"the first after {programs.compile_seconds:.2g} s of compiling;\n"
             f"{_duration(seconds * every)} of training in total "
             f"(epochs {config.epochs}, members {config.members}), without evaluation",
             soft_wrap=True,

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import math
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -149,7 +148,7 @@ class _Display:
         self._bar, self._task = bar, bar.add_task("", visible=False)
         self._total = self._per_epoch = self._points = 0
         self._losses: list[float] = []
-        self._clock = time.perf_counter()
+        self._seconds = 0.0
 
     def show(self, event: Any) -> None:
         """Shows one event, and keeps the result of the last."""
@@ -179,7 +178,7 @@ class _Display:
 
     def _start(self, event: Any) -> None:
         self._total, self._per_epoch = event.last_step, event.steps_per_epoch
-        self._clock, self._points = time.perf_counter(), 0
+        self._seconds, self._points = 0.0, 0
         self._task = self._bar.add_task(event.phase, total=self._total, completed=event.step)
         if event.phase != "train":
             self._print(event.phase)
@@ -190,7 +189,9 @@ class _Display:
         self._points += event.points
         if not math.isnan(event.loss):  # all of its steps were skipped
             self._losses.append(event.loss)
-        rate = self._points / (time.perf_counter() - self._clock)
+        # The events of a member that trained beside another one come all at once.
+        self._seconds += event.seconds
+        rate = self._points / self._seconds
         epoch = -(-event.step // self._per_epoch)
         text = f"epoch {epoch} loss {event.loss:.4f} {rate:,.0f}/s"
         self._bar.update(self._task, completed=event.step, description=text)

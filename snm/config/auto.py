@@ -18,6 +18,7 @@ __all__ = [
     "auto_input_dropout",
     "auto_learn_scale",
     "auto_members",
+    "auto_members_at_once",
     "auto_memory",
     "auto_mined",
     "auto_score_scale",
@@ -27,6 +28,7 @@ __all__ = [
 _VISITS = 250_000
 _MOST_PASSES = 30
 _SEVERAL_MEMBERS = 83_333
+_SIDE_BY_SIDE = 1 << 30  # bytes of rows that members have together
 _MINED_LABELS = 1 << 18
 _MANY_POINTS = 100
 FEWEST_POINTS = 500
@@ -103,6 +105,21 @@ def auto_members(num_points: int) -> int:
       [3, 3, 1]
     """
     return 3 if num_points <= _SEVERAL_MEMBERS else 1
+
+
+def auto_members_at_once(members: int, rows: int, dim: int) -> int:
+    """Members for `--members-at-once auto`: all, or 1 where all their rows take over a gibibyte.
+
+    Args:
+      members: models whose scores are added.
+      rows: features and labels, each with a row of float32 in every member.
+      dim: length of a row.
+
+    Example:
+      >>> auto_members_at_once(3, 40_000, 512), auto_members_at_once(3, 700_000, 512)
+      (3, 1)
+    """
+    return members if 4 * members * rows * dim <= _SIDE_BY_SIDE else 1
 
 
 def auto_memory(num_points: int, members: int, entries: float) -> bool:

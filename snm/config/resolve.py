@@ -79,7 +79,16 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
         learning_rate=rate,
         epochs=epochs,
         members=members,
+        members_at_once=_at_once(config, dataset, members),
     )
+
+
+def _at_once(config: Config, dataset: Dataset, members: int) -> int:
+    """Members that train side by side, which several processes never do."""
+    if config.members_at_once != "auto":
+        return min(config.members_at_once, members)
+    rows = dataset.train.num_features + dataset.train.num_labels
+    return 1 if several() else rules.auto_members_at_once(members, rows, config.dim)
 
 
 def _sampled(config: Config, num_labels: int, members: int) -> int | Literal["all"]:

@@ -36,6 +36,7 @@ class ResolvedConfig(Config):
     item_splits: int = field()
     memory: Literal["on", "off"] = field()
     members: int = field()
+    members_at_once: int = field()
     epochs: int = field()
     learning_rate: float = field()
 
@@ -45,7 +46,8 @@ RESOLVED = tuple(ResolvedConfig.__annotations__)
 
 # What runs did that are older than these settings.
 _BEFORE: dict[str, Any] = {"learn_score_scale": False, "members": 1, "seen": "keep",
-                           "memory": "off", "item_splits": 0, "class_init": "random"}  # fmt: skip
+                           "memory": "off", "item_splits": 0, "class_init": "random",
+                           "members_at_once": 1}  # fmt: skip
 
 
 def unresolved_values(config: Config) -> dict[str, Any]:

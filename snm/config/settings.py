@@ -141,8 +141,11 @@ class Config:
 
     # -- optimisation
     members: int | Literal["auto"] = "auto"
-    """Models trained one after the other from other seeds, whose scores are added; auto is 3 where
-    the training points are few, else 1."""
+    """Models trained from other seeds, whose scores are added; auto is 3 where the training points
+    are few, else 1."""
+    members_at_once: int | Literal["auto"] = "auto"
+    """Members that train side by side in threads, on one CPU; auto is all of them where their
+    tables are small. It changes time and memory, never the result."""
     epochs: int | Literal["auto"] = "auto"
     """Passes over the training points, may be raised on a finished run; auto suits their number."""
     batch_size: int = 256
@@ -288,6 +291,7 @@ _RANGES = (
 _MINIMA = (
     ("dim", 1),
     ("members", 1),
+    ("members_at_once", 1),
     ("sampled", 1),
     ("mined", 1),
     ("mined_start", 0),

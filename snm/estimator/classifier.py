@@ -67,7 +67,7 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
       memory: `auto`, `on` or `off`: whether to add the labels of a point's nearest training points
         to its scores, where that pays on points that the first member does not see. `partial_fit`
         stores its points in the memory that `fit` chose; alone it makes none.
-      members: models trained one after the other, whose scores are added, or `auto`.
+      members: models trained from other seeds, whose scores are added, or `auto`.
       epochs: passes over the points, or `auto`.
       batch_size: points a step; None is the preset's, or less where the points are few.
       learning_rate: of feature and class rows.

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -24,7 +25,8 @@ from snm.model.predictor import Predictor
 from snm.runs.events import Evaluated, Progress, Saved, Stepped
 from snm.trainer.loop import run_steps
 from snm.trainer.phase import member_seed
-from snm.trainer.prepare import prepare
+from snm.trainer.prepare import members_at_once, prepare
+from snm.trainer.together import Stop, in_order
 from snm.trainer.warm_start import initial_state
 
 __all__ = ["Fitted", "MemberFit", "Watch", "fit_members", "held_out"]
@@ -119,10 +121,11 @@ class MemberFit:
         self._prepared = prepare(self.config, self.points, self.weighting, one_device=True)
         self.num_steps = self._prepared.total_steps
 
-    def run(self) -> Iterator[Stepped | Evaluated]:
+    def run(self, stop: Stop) -> Iterator[Stepped | Evaluated]:
         """Trains, and yields each dispatch and each score; afterwards `state` is the trained one.
 
         Raises:
+          StoppedError: `stop` said so; the parameters are lost.
           NonFiniteError: a loss was not finite; the parameters are lost.
         """
         state, prepared = self.state, self._prepared
@@ -149,6 +152,7 @@ class MemberFit:
             monitor=_WATCHED,
             patience=0 if watch is None else watch.patience,
             heads=prepared.stages,
+            stop=stop,
         )
         for event in events:
             if isinstance(event, Stepped | Evaluated):
@@ -177,7 +181,7 @@ def fit_members(
     watch: Watch | None = None,
     shown: bool = False,
 ) -> Fitted:
-    """Trains members one after the other.
+    """Trains members, as many at once as `snm.trainer.prepare.members_at_once` says.
 
     Args:
       config: the settings.
@@ -188,23 +192,30 @@ def fit_members(
       watch: points that early stopping watches.
       shown: whether to draw a progress bar, in a terminal or a notebook.
     """
-    found = Fitted([], [], [])
+    members = len(earlier)
+    found: dict[int, tuple[TrainState, list[float]]] = {}
+
+    def member(number: int, stop: Stop) -> Generator[tuple[str, int, Stepped], None, None]:
+        mine = dataclasses.replace(config, seed=member_seed(config.seed, number))
+        seen = first if first is not None and number == 1 else points
+        fit = MemberFit(mine, seen, weighting, earlier[number - 1], watch)
+        scores: list[float] = []
+        for event in fit.run(stop):
+            if isinstance(event, Evaluated):
+                scores.append(event.metrics[_WATCHED])
+            else:
+                yield f"member {number} of {members}", fit.num_steps, event
+        assert fit.state is not None
+        found[number] = fit.state, scores
+
+    losses: list[float] = []
+    runs = [functools.partial(member, number) for number in range(1, members + 1)]
     with _progress(shown) as step:
-        for member, state in enumerate(earlier, 1):
-            mine = dataclasses.replace(config, seed=member_seed(config.seed, member))
-            seen = first if first is not None and member == 1 else points
-            fit = MemberFit(mine, seen, weighting, state, watch)
-            scores: list[float] = []
-            for event in fit.run():
-                if isinstance(event, Evaluated):
-                    scores.append(event.metrics[_WATCHED])
-                    continue
-                found.losses.append(event.loss)
-                step(f"member {member} of {len(earlier)}", event.step, fit.num_steps, event.loss)
-            assert fit.state is not None
-            found.states.append(fit.state)
-            found.scores.append(scores)
-    return found
+        for name, total, event in in_order(runs, members_at_once(config, None)):
+            losses.append(event.loss)
+            step(name, event.step, total, event.loss)
+    states, scores = zip(*(found[number] for number in sorted(found)), strict=True)
+    return Fitted(list(states), losses, list(scores))
 
 
 @contextlib.contextmanager

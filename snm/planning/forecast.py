@@ -1,4 +1,4 @@
-"""The memory and time that a run will need: bytes by part and stage, and seconds a step.
+"""The memory that a run will need: bytes by part and stage.
 
 Nothing of the run's size is allocated for the bytes. The programs are compiled for shapes alone,
 and the compiler reports the temporary memory of each. The bytes of Python, the libraries and the
@@ -26,7 +26,7 @@ from jax.sharding import Mesh
 from scipy.sparse import csr_matrix
 
 from snm.batches.csr_blocks import block_of
-from snm.batches.device_parts import spread_points, spread_stack
+from snm.batches.device_parts import spread_stack
 from snm.batches.source import Source
 from snm.checkpoints.writer import has_room
 from snm.config.resolved import ResolvedConfig
@@ -42,7 +42,7 @@ from snm.model.predictor import ROWS, compiled_top
 from snm.system.memory import available_memory, resident_memory
 from snm.trainer.loop import compiled_steps
 from snm.trainer.phase import first_phase
-from snm.trainer.prepare import prepare
+from snm.trainer.prepare import members_at_once, prepare
 
 __all__ = [
     "PARTS",
@@ -52,7 +52,6 @@ __all__ = [
     "device_memory",
     "forecast",
     "parse_bytes",
-    "seconds_per_step",
 ]
 
 PARTS = ("programs", "data", "tables", "optimiser", "activations", "batches", "checkpoint",
@@ -66,8 +65,6 @@ _TRAINED = 250 << 20  # the step, and the checkpoint writer
 _MEMBER = 35 << 20  # each further member
 _SCORED = 60 << 20
 _AHEAD = 3  # stacks of batches: one in use, one ready, one being made
-_TIMED = 3  # dispatches, after one that fills the caches
-_MOST_TIMED = 20.0  # seconds
 
 Bytes = dict[str, dict[str, int]]
 """Bytes by stage and part."""
@@ -93,6 +90,7 @@ class Needs:
       aside: whether checkpoints are written from a copy.
       watches: whether held-out points are scored while training.
       members: number of models.
+      at_once: how many of them train side by side.
       devices: number of devices of this process.
       whole: bytes of one member's tables and optimiser state, over all shards.
       neighbours: bytes of a memory of the training points, on the host, if one is tried.
@@ -111,6 +109,7 @@ class Needs:
     aside: bool
     watches: bool
     members: int
+    at_once: int = 1
     devices: int = 1
     whole: int = 0
     neighbours: int = 0
@@ -147,7 +146,7 @@ class Forecast:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Programs:
-    """The model, batches and compiled step of a forecast; `seconds_per_step` times them."""
+    """The model, batches and compiled step of a forecast; `snm.planning.timed` times them."""
 
     model: Model
     source: Source
@@ -212,6 +211,7 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
         aside=has_room(shapes),
         watches=phase.held_out is not None,
         members=config.members,
+        at_once=members_at_once(config, mesh),
         devices=1 if mesh is None else len(mesh.local_devices),
         whole=whole,
         neighbours=_memory_bytes(config, dataset) if config.memory == "on" else 0,
@@ -257,6 +257,7 @@ def account(needs: Needs, on_cpu: bool) -> tuple[Bytes, Bytes]:
     """Bytes by stage and part, of the host and of a device; on a CPU all are on the host."""
     on_mesh = needs.devices > 1
     one, m = needs.whole if on_mesh else needs.tables + needs.optimiser, needs.members
+    beside = needs.at_once
     data = needs.read + needs.weighted
     step = max(needs.step, needs.scores if needs.watches else 0)
     training = needs.programs + _STARTED + _TRAINED + (m - 1) * _MEMBER
@@ -266,10 +267,10 @@ def account(needs: Needs, on_cpu: bool) -> tuple[Bytes, Bytes]:
         "start": {"programs": needs.programs + _STARTED, "data": data},
         "training": {
             "programs": training,
-            "data": data,
-            "batches": _AHEAD * needs.stack,
+            "data": needs.read + beside * needs.weighted,
+            "batches": beside * _AHEAD * needs.stack,
             # A mesh's is gathered before it is written.
-            "checkpoint": one if needs.aside or on_mesh else 0,
+            "checkpoint": beside * one if needs.aside or on_mesh else 0,
         },
         "loading": {"programs": training, "data": data, "checkpoint": file},
         "evaluation": {"programs": training + _SCORED, "data": data},
@@ -283,10 +284,10 @@ def account(needs: Needs, on_cpu: bool) -> tuple[Bytes, Bytes]:
             "activations": needs.start,
         },
         "training": {
-            "tables": needs.tables,
-            "optimiser": needs.optimiser,
-            "activations": step,
-            "batches": needs.stack,
+            "tables": beside * needs.tables,
+            "optimiser": beside * needs.optimiser,
+            "activations": beside * step,
+            "batches": beside * needs.stack,
         },
         "loading": {"tables": m * needs.tables + copy, "optimiser": m * needs.optimiser},
         "evaluation": {
@@ -324,42 +325,6 @@ def _temporary(lowered: Any) -> int:
 
 def _csr_bytes(matrix: csr_matrix) -> int:
     return sum(part.nbytes for part in (matrix.data, matrix.indices, matrix.indptr))
-
-
-# -- time ------------------------------------------------------------------------------------
-
-
-def seconds_per_step(programs: Programs) -> float:
-    """Times the training step on tables of full size, which must fit this machine.
-
-    Batches are made while the device computes, so the slower of the two counts.
-    """
-    source, count = programs.source, programs.count
-    mesh = programs.mesh
-    resident = source.resident_arrays()
-    if mesh is None:
-        state = jax.jit(init_state, static_argnums=0)(programs.model)
-    else:
-        state, resident = (
-            initial(programs.model, mesh),
-            spread_points(resident, source.data_parts, mesh),
-        )
-    loading, stepping = [], []
-    begun = time.perf_counter()
-    last = max(source.steps_per_epoch - count + 1, 1)
-    for number in range(_TIMED + 1):
-        clock = time.perf_counter()
-        stack = source.stack(number * count % last, count)
-        if mesh is not None:
-            stack = spread_stack(stack, source.data_parts, mesh)
-        ready = time.perf_counter()
-        state, metrics = programs.step(state, resident, stack)
-        jax.block_until_ready(metrics)
-        loading.append(ready - clock)
-        stepping.append(time.perf_counter() - ready)
-        if number and time.perf_counter() - begun > _MOST_TIMED:
-            break
-    return max(float(np.median(loading[1:])), float(np.median(stepping[1:]))) / count
 
 
 # -- memory ----------------------------------------------------------------------------------

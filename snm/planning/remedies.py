@@ -38,6 +38,8 @@ def ways_to_fit(
 def _changes(
     needs: Needs, config: ResolvedConfig, model: Model, limit: int
 ) -> Iterator[tuple[str, Needs]]:
+    for fewer in range(needs.at_once - 1, 0, -1):
+        yield f"--members-at-once {fewer}", dataclasses.replace(needs, at_once=fewer)
     if needs.resident:
         yield "--data-on host", dataclasses.replace(needs, resident=0)
     if has_accumulator(config.row_optimizer):
@@ -47,7 +49,8 @@ def _changes(
         less = dataclasses.replace(needs, optimiser=max(needs.optimiser - rows, 0))
         yield "--row-optimizer sgd", less
     for members in range(needs.members - 1, 0, -1):
-        yield f"--members {members}", dataclasses.replace(needs, members=members)
+        beside = min(needs.at_once, members)
+        yield f"--members {members}", dataclasses.replace(needs, members=members, at_once=beside)
     for batch in (config.batch_size // 2, config.batch_size // 4, config.batch_size // 8):
         if batch:
             share = batch / config.batch_size

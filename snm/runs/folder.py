@@ -35,7 +35,8 @@ from snm.system.locks import LOCK
 __all__ = ["RunFolder", "phase_names", "write_json"]
 
 # Settings that may differ when a run continues, because they do not affect the steps done.
-_MAY_CHANGE = ("auc", "epochs", "keep_checkpoints", "mesh", "on_nonfinite")
+_MAY_CHANGE = ("auc", "epochs", "keep_checkpoints", "members_at_once", "mesh",
+               "on_nonfinite")  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,7 +24,7 @@ from snm.head.spec import HeadSpec
 from snm.model.from_config import head_stages, make_model
 from snm.model.model import Model
 
-__all__ = ["Prepared", "prepare", "steps_per_dispatch"]
+__all__ = ["Prepared", "members_at_once", "prepare", "steps_per_dispatch"]
 
 _CPU_STEPS = 1  # more gained nothing on a CPU, and a shorter last dispatch is compiled apart
 _ACCELERATOR_STEPS = 32  # a step takes less time there than a word with the host
@@ -98,3 +98,10 @@ def prepare(
 def steps_per_dispatch() -> int:
     """Steps between two exchanges with the host, where the settings leave the number open."""
     return _CPU_STEPS if jax.default_backend() == "cpu" else _ACCELERATOR_STEPS
+
+
+def members_at_once(config: ResolvedConfig, mesh: Mesh | None) -> int:
+    """Members that train side by side here: a mesh and an accelerator are given to one alone."""
+    if mesh is not None or jax.default_backend() != "cpu":
+        return 1
+    return min(config.members_at_once, config.members)

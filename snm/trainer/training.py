@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ from snm.system.versions import surroundings
 from snm.trainer.evaluate import score_test_points
 from snm.trainer.memory import memory_split, never_tried, summary, try_memory
 from snm.trainer.phase import Phase, PhaseRun, first_phase, member_seed, open_log
+from snm.trainer.prepare import members_at_once
+from snm.trainer.together import Stop, in_order
 
 __all__ = ["resolved_training", "train", "training"]
 
@@ -169,24 +171,26 @@ def resolved_training(
         ):
             yield Finished(read_json(folder.result))
             return
-        done: list[PhaseRun] = []
-        for member in range(1, config.members + 1):
-            train_name, refit_name = phase_names(member)
-            mine = dataclasses.replace(config, seed=member_seed(config.seed, member))
-            if member > 1:
-                opening = dataclasses.replace(opening, name=train_name)
-                phase = PhaseRun(
-                    folder, mine, dataset, weighting, opening, warm_start, member=member
-                )
-            yield from phase.run(profile and member == 1, stop)
+
+        def member(number: int, stop: Stop) -> Generator[Event, None, PhaseRun]:
+            mine = dataclasses.replace(config, seed=member_seed(config.seed, number))
+            train_name, refit_name = phase_names(number)
+            alone: dict[str, Any] = {"member": number}
+            run = phase
+            if number > 1:
+                named = dataclasses.replace(opening, name=train_name)
+                run = PhaseRun(folder, mine, dataset, weighting, named, warm_start, **alone)
+            yield from run.run(profile and number == 1, stop)
             if config.refit:
                 every = Phase(refit_name)
-                share = phase.progress.best_step / phase.source.steps_per_epoch
-                phase = PhaseRun(
-                    folder, mine, dataset, weighting, every, warm_start, share, member=member
-                )
-                yield from phase.run(False, stop)
-            done.append(phase)
+                share = run.progress.best_step / run.source.steps_per_epoch
+                run = PhaseRun(folder, mine, dataset, weighting, every, warm_start, share, **alone)
+                yield from run.run(False, stop)
+            return run
+
+        members = [functools.partial(member, n) for n in range(1, config.members + 1)]
+        at_once = members_at_once(config, phase.mesh)
+        done = yield from in_order(members, at_once, stop)
 
         with part("reading the checkpoints"):
             predictor = assemble(folder, config, facts, weighting, dataset.label_names,
@@ -207,7 +211,8 @@ def resolved_training(
             on_progress = _stopping(stop, done[-1].progress.step)
             with part("test points"):
                 scored = score_test_points(predictor, config, dataset, on_progress)
-        seconds = sum(phase.progress.seconds for phase in done)
+        each = [run.progress.seconds for run in done]
+        seconds = max(max(each), sum(each) / at_once)
         progress = done[0].progress
         result = {
             **scored,
@@ -215,12 +220,12 @@ def resolved_training(
             "data": {"name": dataset.name, "source": source_name, "sha256": dataset.sha256},
             "members": config.members,
             "steps": progress.step,
-            "skipped_steps": sum(phase.progress.skipped for phase in done),
+            "skipped_steps": sum(run.progress.skipped for run in done),
             "epochs": progress.step / done[0].source.steps_per_epoch,
             "epochs_asked": config.epochs,
             "best_step": progress.best_step or progress.step,
             "seconds": seconds,
-            "examples_per_second": sum(phase.points for phase in done) / seconds,
+            "examples_per_second": sum(run.points for run in done) / seconds,
             "time": times()._asdict(),
             **surroundings(),
         }

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -17,8 +18,9 @@ from snm.cli.main import main
 from snm.config.resolve import resolve
 from snm.errors import InputError
 from snm.memory.memory import Memory, MemorySettings
-from snm.planning.forecast import Needs, account, forecast, parse_bytes, seconds_per_step
+from snm.planning.forecast import Needs, account, forecast, parse_bytes
 from snm.planning.remedies import ways_to_fit
+from snm.planning.timed import seconds_per_step
 
 MIB = 1 << 20
 
@@ -126,6 +128,11 @@ def test_stages_by_hand():
     host, device = account(needs(members=3), on_cpu=False)
     assert device["loading"]["tables"] == 600 * MIB
     assert device["evaluation"] == {"tables": 300 * MIB, "optimiser": 0, "activations": 30 * MIB}
+    # Two of three side by side: all that a member has while it trains is there twice.
+    host, device = account(needs(members=3, at_once=2), on_cpu=False)
+    assert sum(device["training"].values()) == 2 * (100 + 10 + 20 + 1) * MIB
+    assert host["training"]["checkpoint"] == 220 * MIB and host["training"]["data"] == 7 * MIB
+    assert host["training"]["batches"] == 6 * MIB
     # Data on the device, and a part to watch whose scores take more than a step.
     _, device = account(needs(resident=2 * MIB, watches=True), on_cpu=False)
     assert device["training"]["data"] == 2 * MIB
@@ -169,6 +176,10 @@ def test_ways_to_fit_do_and_cost_little_first(planned):
     ways = list(ways_to_fit(expected, settings, model, expected.peak_host - 40 * MIB))
     assert [flags.split()[0] for flags, _ in ways][:2] == ["--row-optimizer", "--members"]
     assert all(size <= expected.peak_host - 40 * MIB for _, size in ways)
+    # Members in turns take time only, so that is what is proposed first.
+    beside = dataclasses.replace(expected, needs=dataclasses.replace(big, at_once=2))
+    first = next(ways_to_fit(beside, settings, model, expected.peak_host))
+    assert first == ("--members-at-once 1", expected.peak_host)
     # Dimensions are tried from the largest down: the first that fits loses least.
     dims = [int(flags.split()[1]) for flags, _ in ways if flags.startswith("--dim")]
     assert dims == sorted(dims, reverse=True) and dims[0] < 256
@@ -187,8 +198,17 @@ def test_without_accumulators_a_device_saves_its_own(mesh, rows, planned):
     assert ways["--row-optimizer sgd"] == max(sum(parts.values()) for parts in device.values())
 
 
-def test_a_step_is_timed(planned):
-    assert 0 < seconds_per_step(planned[1]) < 5
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_a_step_is_timed(at_once, planned):
+    assert 0 < seconds_per_step(planned[1], at_once) < 5
+
+
+def test_members_at_once_take_their_time_together(folder, capsys):
+    words = ["plan", folder, *tiny.FLAGS, "--members=4", "--members-at-once=2"]
+    code, out, _ = call(capsys, *words)
+    assert code == 0 and "a step of 2 members at once, 4 steps an epoch" in out
+    epoch, whole = (float(text) for text in re.findall(r"([0-9.e-]+) s (?:an epoch|of train)", out))
+    assert whole == pytest.approx(2 * 3 * epoch, rel=0.02)  # four members, two at a time
 
 
 def test_plan_on_the_command_line(folder, tmp_path, capsys):

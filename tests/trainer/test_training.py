@@ -1,5 +1,6 @@
 """The loop: resumed runs are the same runs, batches miss nothing, phases do what they say."""
 
+import collections
 import dataclasses
 import itertools
 import json
@@ -192,9 +193,9 @@ def test_members_are_runs_of_their_own_and_their_scores_add_up(data, whole, tmp_
     assert both["metrics"] == snm.evaluate(tmp_path / "both", data)["metrics"]
     assert both["seconds"] > 0
     assert alone["steps"] == both["steps"] == 12
-    assert [line["phase"] for line in log(tmp_path / "both") if line["event"] == "saved"] == (
-        ["train"] * 3 + ["member-2"] * 3
-    )
+    # They trained side by side: in the log their lines come as they happened.
+    saved = [line["phase"] for line in log(tmp_path / "both") if line["event"] == "saved"]
+    assert collections.Counter(saved) == {"train": 3, "member-2": 3}
 
 
 @pytest.mark.parametrize(

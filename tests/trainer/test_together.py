@@ -1,0 +1,158 @@
+"""Members that train side by side: order, results, failures and stops."""
+
+import dataclasses
+import itertools
+import threading
+from collections.abc import Callable, Generator
+
+import jax
+import numpy as np
+import pytest
+import tiny
+
+import snm
+from snm.data.load import load
+from snm.errors import StoppedError
+from snm.runs.events import NonFinite, NonFiniteError
+from snm.runs.load import load_member
+from snm.trainer import phase
+from snm.trainer.loop import run_steps
+from snm.trainer.together import in_order
+from snm.trainer.training import training
+
+PATIENCE = 20  # seconds
+
+
+def collected(events):
+    """The events of a generator, and what it returns."""
+    found = []
+    while True:
+        try:
+            found.append(next(events))
+        except StopIteration as end:
+            return found, end.value
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3])
+def test_events_come_run_by_run(at_once):
+    def begin(name: str, length: int) -> Callable:
+        def run(stop) -> Generator[str, None, int]:
+            for number in range(length):
+                yield f"{name}{number}"
+            return length
+
+        return run
+
+    events, results = collected(in_order([begin("a", 3), begin("b", 1), begin("c", 2)], at_once))
+    assert events == ["a0", "a1", "a2", "b0", "c0", "c1"]
+    assert results == [3, 1, 2]
+
+
+def test_runs_are_side_by_side():
+    meeting = threading.Barrier(3, timeout=PATIENCE)
+
+    def run(stop) -> Generator[int, None, None]:
+        yield meeting.wait()  # raises if the three are not there together
+
+    events, _ = collected(in_order([run] * 3, 3))
+    assert sorted(events) == [0, 1, 2]
+
+
+def until_stopped(stop) -> Generator[int, None, None]:
+    """Runs until it is asked to end."""
+    while not stop():
+        yield 0
+    raise StoppedError(7)
+
+
+def failing(stop) -> Generator[int, None, None]:
+    yield 1
+    raise ValueError("the failure")
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_failure_ends_the_others_and_is_raised(place):
+    runs = [until_stopped] * 3
+    runs[place] = failing
+    with pytest.raises(ValueError, match="the failure"):
+        collected(in_order(runs, 3))
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("member")]
+
+
+def test_a_stop_ends_all():
+    wished = threading.Event()
+
+    def asking(stop) -> Generator[int, None, None]:
+        yield 1
+        wished.set()
+        yield from until_stopped(stop)
+
+    with pytest.raises(StoppedError, match="step 7"):
+        collected(in_order([until_stopped, asking, until_stopped], 2, wished.is_set))
+
+
+def test_a_caller_who_leaves_ends_all():
+    events = in_order([until_stopped] * 3, 2)
+    next(events)
+    events.close()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("member")]
+
+
+# -- trainings ---------------------------------------------------------------------------------
+
+
+def config(**changes):
+    return dataclasses.replace(tiny.CONFIG, **changes)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return load(tiny.write(tmp_path_factory.mktemp("together") / "data"))
+
+
+@pytest.fixture(scope="module")
+def in_turns(data, tmp_path_factory):
+    run = tmp_path_factory.mktemp("in-turns") / "run"
+    return run, snm.train(data, config(members=3, members_at_once=1), run)
+
+
+def states(run):
+    return [jax.tree.leaves(load_member(run, member)[1]) for member in (1, 2, 3)]
+
+
+def same(found, expected):
+    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True)
+    return all(np.array_equal(one, other) for one, other in pairs)
+
+
+@pytest.mark.parametrize("at_once", [2, 3])
+def test_a_result_does_not_depend_on_who_trains_beside(at_once, data, in_turns, tmp_path):
+    run, expected = in_turns
+    result = snm.train(data, config(members=3, members_at_once=at_once), tmp_path / "run")
+    assert same(states(tmp_path / "run"), states(run))
+    assert result["metrics"] == expected["metrics"]
+    assert result["steps"] == expected["steps"]
+
+
+def test_a_stopped_run_goes_on_with_any_number_at_once(data, in_turns, tmp_path):
+    calls = itertools.count()
+    settings = config(members=3, members_at_once=3)
+    with pytest.raises(StoppedError):
+        list(training(data, settings, tmp_path / "run", stop=lambda: next(calls) > 9))
+    snm.train(data, config(members=3, members_at_once=2), tmp_path / "run")
+    assert same(states(tmp_path / "run"), states(in_turns[0]))
+
+
+def test_a_member_that_fails_beside_is_told(data, tmp_path, monkeypatch):
+    def second_fails(*args, **options):
+        for event in run_steps(*args, **options):
+            yield event
+            if threading.current_thread() is not threading.main_thread():
+                raise NonFiniteError(2, NonFinite("the logits are", []), [0])
+
+    monkeypatch.setattr(phase, "run_steps", second_fails)
+    settings = config(members=2, members_at_once=2, epochs=1000)
+    with pytest.raises(NonFiniteError, match="the logits are not finite"):
+        snm.train(data, settings, tmp_path / "run")
+    # The first member was stopped, with a checkpoint to go on from.
+    assert load_member(tmp_path / "run", 1)
