@@ -148,7 +148,7 @@ class _Display:
         self._bar, self._task = bar, bar.add_task("", visible=False)
         self._total = self._per_epoch = self._points = 0
         self._losses: list[float] = []
-        self._seconds = 0.0
+        self._seconds, self._compiled = 0.0, False
 
     def show(self, event: Any) -> None:
         """Shows one event, and keeps the result of the last."""
@@ -178,29 +178,30 @@ class _Display:
 
     def _start(self, event: Any) -> None:
         self._total, self._per_epoch = event.last_step, event.steps_per_epoch
-        self._seconds, self._points = 0.0, 0
-        self._task = self._bar.add_task(event.phase, total=self._total, completed=event.step)
+        self._seconds, self._points, self._compiled = 0.0, 0, False
+        text = f"{event.phase}: compiling"
+        self._task = self._bar.add_task(text, total=self._total, completed=event.step)
         if event.phase != "train":
             self._print(event.phase)
         if event.step:
             self._print(f"{event.phase}: going on from step {event.step} of {self._total}")
 
     def _step(self, event: Any) -> None:
-        self._points += event.points
+        # By the seconds of the events: those of a member that trained beside another one come all
+        # at once. Those of the first are of compiling.
+        if self._compiled:
+            self._points, self._seconds = self._points + event.points, self._seconds + event.seconds
+        self._compiled = True
+        rate = f"{self._points / self._seconds:,.0f}" if self._points else ""
         if not math.isnan(event.loss):  # all of its steps were skipped
             self._losses.append(event.loss)
-        # The events of a member that trained beside another one come all at once.
-        self._seconds += event.seconds
-        rate = self._points / self._seconds
         epoch = -(-event.step // self._per_epoch)
-        text = f"epoch {epoch} loss {event.loss:.4f} {rate:,.0f}/s"
+        text = f"epoch {epoch} loss {event.loss:.4f}" + (rate and f" {rate}/s")
         self._bar.update(self._task, completed=event.step, description=text)
         if event.step % self._per_epoch == 0:
             mean = sum(self._losses) / len(self._losses) if self._losses else math.nan
-            self._print(
-                f"epoch {epoch:>3} of {self._total / self._per_epoch:.0f}   loss {mean:8.4f}   "
-                f"{rate:9,.0f} examples/s"
-            )
+            told = f"epoch {epoch:>3} of {self._total / self._per_epoch:.0f}   loss {mean:8.4f}"
+            self._print(told + (rate and f"   {rate:>9} examples/s"))
             self._losses.clear()
 
 
