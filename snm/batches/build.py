@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-import jax
 import numpy as np
 from jax.sharding import Mesh
 from numpy.typing import NDArray
@@ -23,6 +22,7 @@ from snm.distributed.processes import of_first
 from snm.head.spec import HeadSpec
 from snm.sampling.protocol import Sampler, SamplerInputs
 from snm.sampling.samplers import SAMPLERS
+from snm.system.platform import device_bytes, platform
 from snm.tables.by_row import count_frequent
 from snm.tables.optimizers import ROW_OPTIMIZERS
 
@@ -193,7 +193,7 @@ def make_source(
         features, labels = _rows_of(features, labelled), _rows_of(labels, labelled)
     order = Order.of(len(counts.label_counts), batch_size, seed, parts)
     num_frequent = None
-    on_cpu = data_parts is None and not resident and jax.default_backend() == "cpu"
+    on_cpu = data_parts is None and not resident and platform() == "cpu"
     if on_cpu and ROW_OPTIMIZERS[spec.row_optimizer].linear:
         of_feature = np.bincount(features.indices, minlength=features.shape[1])
         num_frequent = count_frequent(of_feature * (1 - input_dropout), features.shape[0])
@@ -237,8 +237,7 @@ def keeps_on_device(config: Config, *entries: int) -> bool:
         return False  # only the host sees the positives of the whole batch
     if config.data_on != "auto":
         return config.data_on == "device"
-    if jax.default_backend() == "cpu":
+    if platform() == "cpu":
         return False  # host and device share the memory: nothing to gain
-    limit = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit", 0)
-    fits = 8 * sum(entries) < _RESIDENT_FRACTION * limit
+    fits = 8 * sum(entries) < _RESIDENT_FRACTION * (device_bytes() or 0)
     return bool(of_first([int(fits)], 1)[0])  # processes may see slightly different limits

@@ -30,12 +30,16 @@ class Plan:
 
       snm plan path/to/eurlex
       snm plan path/to/amazon3m --preset paper --device-memory 80GiB
+      snm plan path/to/amazon3m --preset paper --target h100
     """
 
     data: Annotated[Positional[str], arg(metavar="DATA")]
     """Folder of the data set, or `synthetic`."""
     device_memory: str | None = None
     """Memory of the device, such as 80GiB; by default what the device reports."""
+    target: str | None = None
+    """Compile for an accelerator that need not be here: v5e, v5p, v6e, h100, h200 or b200, with -N
+    for N devices; times are then arithmetic. Needs the extra target-tpu or target-cuda."""
     json: bool = False
     """Print one JSON object, in bytes and seconds."""
     config: Path | None = None
@@ -68,6 +72,11 @@ def _run(command: Plan) -> None:
 
     command.settings.check()  # before the data are read, which may take long
     limit = None if command.device_memory is None else parse_bytes(command.device_memory)
+    if command.target is not None:
+        from snm.targets.report import plan_target, with_devices
+
+        simulate_devices(with_devices(command.target, command.settings)[1].mesh)
+        return plan_target(command.data, command.settings, command.target, limit, command.json)
     simulate_devices(command.settings.mesh)
     dataset = load(command.data)
     config = resolve(command.settings, dataset)

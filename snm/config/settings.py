@@ -164,6 +164,9 @@ class Config:
     """Rate of the logarithm of a learned score_scale."""
     compute_dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of the factors of matrix products; sums are float32."""
+    matmul_precision: Literal["float32", "tensorfloat32"] = "float32"
+    """Least precision of products of float32 factors, on any device: all 24 bits, or 11, which an
+    accelerator multiplies faster; CPUs keep 24."""
     table_dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of feature and class rows; bfloat16 halves their memory, rounded stochastically."""
     seed: int = 0

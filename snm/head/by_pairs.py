@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from snm.head.problem import Problem, Result, ScoreGradients, positive_block
+from snm.system.platform import of_platform
 from snm.tables.bag import embedding_bag
 from snm.tables.table import SparseRows
 from snm.tables.updates import update_rows
@@ -30,7 +31,7 @@ the CPU's.
 
 def few_pairs(mined: int, num_slots: int) -> bool:
     """Whether one row update a mined pair moves less memory than matrix products."""
-    return mined * PAIRS_LIMIT.get(jax.default_backend(), 64) <= num_slots
+    return mined * of_platform(PAIRS_LIMIT) <= num_slots
 
 
 def by_pairs(

@@ -24,7 +24,7 @@ from snm.head.by_blocks import by_blocks
 from snm.head.by_pairs import by_pairs, few_pairs
 from snm.head.gradients import score_gradients
 from snm.head.problem import make_problem, term_scores
-from snm.head.spec import HeadSpec
+from snm.head.spec import HeadSpec, in_precision
 from snm.head.state import Head, HeadStep
 from snm.sampling.sample import Sample
 from snm.tables.table import SparseRows
@@ -32,6 +32,7 @@ from snm.tables.table import SparseRows
 __all__ = ["update_head"]
 
 
+@in_precision
 def update_head(
     spec: HeadSpec,
     head: Head,

@@ -12,12 +12,19 @@ from jax import lax
 
 from snm.head.problem import Problem
 from snm.head.spec import HeadSpec
+from snm.system.platform import of_platform
 from snm.topk.blocks import Best, Masked
 from snm.topk.search import best_scores
 
 __all__ = ["mine"]
 
-_MANY = 64  # mined; to order as many takes longer than to find them (timed on CPUs)
+_MASKED_FROM = {"cpu": 64, "gpu": 1, "tpu": 1}
+"""By platform: from how many mined on, a slot that a term leaves out is masked before mining.
+
+On a CPU one more is mined where they are few, and left out later; to order many takes longer than
+to find them (timed). On an accelerator the mask is part of the product, and XLA:GPU has a top-k
+kernel for at most 16, and sorts all scores for 17.
+"""
 
 
 def mine(spec: HeadSpec, problem: Problem) -> Best:
@@ -30,7 +37,7 @@ def mine(spec: HeadSpec, problem: Problem) -> Best:
     if spec.head_loss.dense_only:
         return Best(jnp.zeros((n, 0)), jnp.zeros((n, 0), jnp.int32))
     excluded = problem.excluded
-    if excluded is not None and problem.one_term_a_row and spec.mined >= _MANY:
+    if excluded is not None and problem.one_term_a_row and spec.mined >= of_platform(_MASKED_FROM):
         # The point has one term: mask the slot that it leaves out, and no order is needed.
         own = Masked(jnp.arange(n, dtype=jnp.int32), excluded)
         problem, excluded = dataclasses.replace(problem, masked=own), None

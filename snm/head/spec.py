@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import jax
 
 from snm.losses.sampled import LOSSES, HeadLoss
 
-__all__ = ["HeadSpec"]
+__all__ = ["HeadSpec", "in_precision"]
+
+_Run = TypeVar("_Run", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +44,7 @@ class HeadSpec:
       bias: add a learned bias a label to its score.
       learn_scale: learn the multiplier of the scores.
       compute_dtype: type of the factors of matrix products; sums are float32.
+      matmul_precision: of products of float32 factors, the least: float32 or tensorfloat32.
       table_dtype: of the class rows, float32 or bfloat16.
     """
 
@@ -63,6 +70,7 @@ class HeadSpec:
     bias: bool = False
     learn_scale: bool = False
     compute_dtype: str = "float32"
+    matmul_precision: str = "float32"
     table_dtype: str = "float32"
 
     @functools.cached_property
@@ -74,3 +82,20 @@ class HeadSpec:
     def samples_all(self) -> bool:
         """Whether every label but the positive is a negative, so that nothing is drawn."""
         return self.sampled == self.num_labels - 1
+
+
+def in_precision(run: _Run) -> _Run:
+    """Makes the matrix products of a function as precise as its first argument says.
+
+    That argument is a `HeadSpec`, or has one as `head`. It holds for the products that JAX derives
+    from those of the function too, while it is traced. Without it, JAX asks for no precision: a TPU
+    rounds float32 factors to bfloat16, and converts a whole table that a loop reads in blocks.
+    """
+
+    @functools.wraps(run)
+    def traced(described: Any, *args: Any, **kwargs: Any) -> Any:
+        spec: HeadSpec = getattr(described, "head", described)
+        with jax.default_matmul_precision(spec.matmul_precision):
+            return run(described, *args, **kwargs)
+
+    return traced  # type: ignore[return-value]

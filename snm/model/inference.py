@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from snm.distributed.collectives import Shard
+from snm.head.spec import in_precision
 from snm.head.state import Head
 from snm.model.encoder import apply_tower
 from snm.model.model import Model, TrainState
@@ -42,6 +43,7 @@ def join(states: Sequence[TrainState]) -> TrainState:
     )
 
 
+@in_precision
 def embed(
     model: Model,
     state: TrainState,
@@ -80,6 +82,7 @@ def scaled_queries(
     return embed(model, state, features, **axes) * multipliers[None, :]
 
 
+@in_precision
 def best_labels(
     model: Model,
     state: TrainState,
@@ -121,6 +124,7 @@ def _seen(model: Model, features: SparseRows, shard: Shard) -> Masked | None:
     return Masked(entry_rows(features), slots)
 
 
+@in_precision
 def labels_in_order(
     model: Model,
     state: TrainState,

@@ -15,6 +15,7 @@ from jax import lax
 from snm.batches.source import Batch
 from snm.distributed.collectives import Shard
 from snm.head.head import update_head
+from snm.head.spec import in_precision
 from snm.model.encoder import apply_tower
 from snm.model.model import Model, TrainState
 from snm.tables.by_row import sum_columns, update_columns
@@ -36,6 +37,7 @@ class StepMetrics(NamedTuple):
     ok: jax.Array
 
 
+@in_precision
 def train_step(
     model: Model,
     state: TrainState,
@@ -113,6 +115,7 @@ def train_step(
     return TrainState(feature_rows, tower, tower_state, head), StepMetrics(step.loss, ok)
 
 
+@in_precision
 def centroid_step(
     model: Model,
     state: TrainState,

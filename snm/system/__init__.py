@@ -2,6 +2,7 @@
 
 Public names: `cache_folder.folder`, `cache_folder.keep_programs`, `files.made_whole`,
 `files.write_whole`, `locks.locked`, `memory.peak_memory`, `memory.resident_memory`,
-`memory.available_memory`, `signals.stop_wished`, `terminal.console`, `terminal.say`,
-`versions.surroundings`, `versions.machine`, `versions.versions`.
+`memory.available_memory`, `platform.platform`, `platform.compiling_for`, `signals.stop_wished`,
+`terminal.console`, `terminal.say`, `versions.surroundings`, `versions.machine`,
+`versions.versions`.
 """

@@ -124,9 +124,13 @@ def _add_loop(rows: jax.Array, block: SparseRows, steps: jax.Array, ok: jax.Arra
 
 
 def add_scatter(rows: jax.Array, block: SparseRows, steps: jax.Array, ok: jax.Array) -> jax.Array:
-    """Returns rows + block.T @ steps by one scatter-add, or `rows` unchanged if not `ok`."""
+    """Returns rows + block.T @ steps by one scatter-add, or `rows` unchanged if not `ok`.
+
+    Entries of value 0, such as padding and those of other shards' rows, are dropped: all of them
+    name one row, and a GPU would add to it one after the other.
+    """
     # Out-of-range ids, not a factor of 0: 0 * inf is NaN, and -0.0 + 0 changes the sign bit.
-    ids = jnp.where(ok, block.ids, rows.shape[0])
+    ids = jnp.where(ok & (block.values != 0), block.ids, rows.shape[0])
     return rows.at[ids].add(block.values[:, None] * steps[entry_rows(block)], mode="drop")
 
 

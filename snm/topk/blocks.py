@@ -8,13 +8,17 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from snm.system.platform import of_platform
 from snm.tables.rounding import as_float
 from snm.topk.bisection import MASKED
 
 __all__ = ["Added", "Best", "BlockPlan", "Masked", "block_plan", "read_block", "score_block"]
 
 
-WIDTH = 16  # neighbouring slots of one fold; see `snm.topk.search`
+WIDTH = 16  # slots of one fold; see `snm.topk.search`
+UNIT = {"cpu": WIDTH, "gpu": 128, "tpu": 128}
+"""By platform: the size of a block is a multiple of this. The tiles of matrix products on
+accelerators are 128 long, and XLA:GPU copies a block to pad it to a multiple."""
 
 
 class Masked(NamedTuple):
@@ -79,10 +83,17 @@ class BlockPlan(NamedTuple):
     size: int
 
 
-def block_plan(num_slots: int, longest: int) -> BlockPlan:
-    """Plans blocks of equal size, about `longest` slots and a multiple of 16, the fold width."""
+def block_plan(num_slots: int, longest: int, unit: int | None = None) -> BlockPlan:
+    """Plans blocks of equal size, about `longest` slots.
+
+    Args:
+      num_slots: to be cut.
+      longest: slots of a block, about.
+      unit: the size is a multiple of it; by default of `UNIT` for this platform.
+    """
+    unit = of_platform(UNIT) if unit is None else unit
     count = max(1, round(num_slots / longest))
-    size = -(-num_slots // (count * WIDTH)) * WIDTH
+    size = -(-num_slots // (count * unit)) * unit
     return BlockPlan(-(-num_slots // size), size)
 
 

@@ -18,6 +18,7 @@ from jax import lax
 from snm.topk.bisection import MASKED
 from snm.topk.block_quotas import Candidates, block_candidates, choose_quota, merge_candidates
 from snm.topk.blocks import (
+    UNIT,
     WIDTH,
     Added,
     Best,
@@ -28,6 +29,7 @@ from snm.topk.blocks import (
     score_rows,
 )
 from snm.topk.parallel import parallel_top_k
+from snm.topk.strided_folds import merged_in_order, top_of_strided_folds
 
 __all__ = ["MASKED", "best_scores"]
 
@@ -73,7 +75,8 @@ def best_scores(
     """
 
     def form(longest: int, on_cpu: bool) -> functools.partial[Best]:
-        plan = block_plan(table.shape[0] if ids is None else ids.shape[0], longest)
+        slots = table.shape[0] if ids is None else ids.shape[0]
+        plan = block_plan(slots, longest, UNIT["cpu"] if on_cpu else UNIT["gpu"])
         return functools.partial(
             _search_blocks,
             count=count,
@@ -135,7 +138,21 @@ def _search_blocks(
     none = Best(jnp.full((n, count), MASKED), jnp.zeros((n, count), jnp.int32))
     if count * _FOLDS_PER_SCORE <= plan.size // WIDTH:
         folds = _Folds(none.scores, jnp.full((n, count, WIDTH), MASKED), none.slots)
-        return _scan_blocks(merge_block_folds, folds, starts)[0].unfolded()
+
+        def by_folds() -> Best:
+            return _scan_blocks(merge_block_folds, folds, starts)[0].unfolded()
+
+        if on_cpu:
+            return by_folds()
+
+        def merge_strided(carry: tuple[Best, jax.Array], start: jax.Array) -> tuple:
+            best, sure = carry
+            found, begin = scores_of(start)
+            own, of_block = top_of_strided_folds(found, begin, count)
+            return (merged_in_order(best, own), sure & of_block), None
+
+        best, sure = _scan_blocks(merge_strided, (none, jnp.bool_(True)), starts)[0]
+        return lax.cond(sure, lambda: best, by_folds)
 
     def by_merging() -> Best:
         return _scan_blocks(merge_block, none, starts)[0]

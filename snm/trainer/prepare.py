@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 
-import jax
 import numpy as np
 from jax.sharding import Mesh
 from numpy.typing import NDArray
@@ -23,11 +22,13 @@ from snm.distributed.mesh import make_mesh
 from snm.head.spec import HeadSpec
 from snm.model.from_config import head_stages, make_model
 from snm.model.model import Model
+from snm.system.platform import of_platform, platform
 
 __all__ = ["Prepared", "members_at_once", "prepare", "steps_per_dispatch"]
 
-_CPU_STEPS = 1  # more gained nothing on a CPU, and a shorter last dispatch is compiled apart
-_ACCELERATOR_STEPS = 32  # a step takes less time there than a word with the host
+_STEPS = {"cpu": 1, "gpu": 32, "tpu": 32}
+"""Steps a dispatch: more gained nothing on a CPU, and a shorter last dispatch is compiled apart. On
+an accelerator a step takes less time than a word with the host."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -97,11 +98,11 @@ def prepare(
 
 def steps_per_dispatch() -> int:
     """Steps between two exchanges with the host, where the settings leave the number open."""
-    return _CPU_STEPS if jax.default_backend() == "cpu" else _ACCELERATOR_STEPS
+    return of_platform(_STEPS)
 
 
 def members_at_once(config: ResolvedConfig, mesh: Mesh | None) -> int:
     """Members that train side by side here: a mesh and an accelerator are given to one alone."""
-    if mesh is not None or jax.default_backend() != "cpu":
+    if mesh is not None or platform() != "cpu":
         return 1
     return min(config.members_at_once, config.members)

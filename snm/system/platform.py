@@ -1,0 +1,69 @@
+"""The platform that programs are traced for: that of this process, or one that is not here.
+
+A compiler for an accelerator needs none, and so `snm plan --target` compiles on a CPU. Code that
+chooses by platform before it traces asks here; code that is traced uses
+`jax.lax.platform_dependent`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+from typing import NamedTuple, TypeVar
+
+import jax
+
+__all__ = ["compiling_for", "device_bytes", "of_platform", "platform"]
+
+_T = TypeVar("_T")
+
+
+class _Device(NamedTuple):
+    platform: str
+    memory: int
+
+
+_TARGET: ContextVar[_Device | None] = ContextVar("target", default=None)
+
+
+def platform() -> str:
+    """`cpu`, `gpu` or `tpu`: what programs are traced for."""
+    target = _TARGET.get()
+    return jax.default_backend() if target is None else target.platform
+
+
+def device_bytes() -> int | None:
+    """The memory of a device that programs are traced for; None where it does not tell."""
+    target = _TARGET.get()
+    if target is not None:
+        return target.memory
+    return (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
+
+
+def of_platform(values: Mapping[str, _T]) -> _T:
+    """The value for this platform from a table, whose entry `cpu` serves where there is no other.
+
+    Example:
+      >>> with compiling_for("tpu", 16 << 30):
+      ...     of_platform({"cpu": 64, "tpu": 160}), of_platform({"cpu": 64})
+      (160, 64)
+    """
+    return values.get(platform(), values["cpu"])
+
+
+@contextlib.contextmanager
+def compiling_for(name: str, memory: int) -> Iterator[None]:
+    """Within it, programs are traced for another platform than that of this process.
+
+    A program that was traced before keeps its form: trace a function of its own within.
+
+    Args:
+      name: `cpu`, `gpu` or `tpu`.
+      memory: bytes of a device.
+    """
+    token = _TARGET.set(_Device(name, memory))
+    try:
+        yield
+    finally:
+        _TARGET.reset(token)

@@ -1,0 +1,194 @@
+"""`snm plan --target`: what a run needs and moves on an accelerator that is not here."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from typing import Any
+
+from snm.config.resolve import resolve
+from snm.config.settings import Config
+from snm.data.load import load
+from snm.distributed.mesh import parse_mesh
+from snm.errors import InputError
+from snm.system.platform import compiling_for
+from snm.system.terminal import console
+from snm.targets.programs import Program, compile_run
+from snm.targets.table import Target, find_target
+
+__all__ = ["limits", "plan_target", "report", "seconds_of"]
+
+_ASSUMPTIONS = (
+    "Times are arithmetic, not measured: peak rates, every byte counted from the compiled program "
+    "once, nothing overlapping but memory, products and links; start, batches and checkpoints left "
+    "out."
+)
+
+
+def plan_target(data: str, settings: Config, text: str, memory: int | None, as_json: bool) -> None:
+    """Compiles the programs of a run for a target, and prints what they need.
+
+    Args:
+      data: folder of the data set, or `synthetic`.
+      settings: of the run; the CPU simulates the devices of its mesh.
+      text: the target, such as h100 or v5e-4; without a mesh, N devices are `label=N`.
+      memory: bytes of a device that the run may use; None is all that the target leaves to JAX.
+      as_json: print one JSON object.
+
+    Raises:
+      InputError: an unknown target, no compiler for it, data or settings that cannot be used.
+    """
+    target, settings = with_devices(text, settings)
+    with compiling_for(target.backend, target.memory):
+        dataset = load(data)
+        config = resolve(settings, dataset)
+    programs, steps = compile_run(dataset, config, target)
+    limit = target.usable if memory is None else memory
+    found = report(target, config.mesh, programs, steps, limit)
+    if as_json:
+        print(json.dumps(found))
+    else:
+        _print(found)
+
+
+def with_devices(text: str, settings: Config) -> tuple[Target, Config]:
+    """The target, and the settings with a mesh of as many devices as `-N` says.
+
+    Raises:
+      InputError: an unknown target, or a mesh of another number of devices.
+    """
+    target, count = find_target(text)
+    data, label = parse_mesh(settings.mesh)
+    if not settings.mesh and count is not None and count > 1:
+        return target, dataclasses.replace(settings, mesh=f"label={count}")
+    if count is not None and count != data * label:
+        expected = f"--mesh of {count} devices, or --target {target.name}"
+        raise InputError(f"--target {text}", f"--mesh {settings.mesh}", expected)
+    find_target(f"{target.name}-{data * label}")  # refuses more than the compiler knows
+    return target, settings
+
+
+def report(
+    target: Target, mesh: str, programs: list[Program], steps_per_epoch: int, limit: int
+) -> dict[str, Any]:
+    """What the programs need on each device, and the times that follow from the target's peaks."""
+    peak = max(program.peak for program in programs)
+    training = [program for program in programs if program.name.startswith("training")]
+    step = max(seconds_of(program, target)[0] for program in training)
+    return {
+        "target": target.name,
+        "source": target.source,
+        "mesh": mesh,
+        "limit_bytes": limit,
+        "peak_bytes": peak,
+        "fits": peak <= limit,
+        "programs": [_of_program(program, target) for program in programs],
+        "steps_per_epoch": steps_per_epoch,
+        "seconds_per_epoch": step * steps_per_epoch,
+        "assumptions": _ASSUMPTIONS,
+    }
+
+
+def limits(program: Program, target: Target) -> dict[str, float]:
+    """Seconds of a step by each of the target's peaks."""
+    account, steps = program.account, program.steps
+    products = sum(
+        count / target.rates[target.default_products if kind == "default" else kind]
+        for kind, count in account.operations.items()
+        if kind in target.rates or kind == "default"
+    )
+    return {
+        "memory": account.moved / steps / target.bandwidth,
+        "products": products / steps,
+        "links": account.sent / steps / target.link,
+    }
+
+
+def seconds_of(program: Program, target: Target) -> tuple[float, str]:
+    """Seconds of a step, and which peak binds."""
+    found = limits(program, target)
+    bound = max(found, key=lambda name: found[name])
+    return found[bound], bound
+
+
+def _of_program(program: Program, target: Target) -> dict[str, Any]:
+    account, steps = program.account, program.steps
+    seconds, bound = seconds_of(program, target)
+    kinds: Counter[str] = Counter()
+    for one in account.exchanges:
+        kinds[one.kind] += 1
+    sizes: Counter[str] = Counter()
+    for one in account.exchanges:
+        sizes[one.kind] += one.size
+    return {
+        "name": program.name,
+        "steps": steps,
+        "argument_bytes": program.arguments,
+        "aliased_bytes": program.aliased,
+        "result_bytes": program.results,
+        "temporary_bytes": program.temporaries,
+        "peak_bytes": program.peak,
+        "moved_bytes_per_step": account.moved / steps,
+        "operations_per_step": {kind: n / steps for kind, n in account.operations.items()},
+        "collectives_per_step": {
+            kind: {"count": kinds[kind] / steps, "bytes": sizes[kind] / steps} for kind in kinds
+        },
+        "sent_bytes_per_step": account.sent / steps,
+        "seconds_per_step": seconds,
+        "seconds_by": limits(program, target),
+        "bound": bound,
+        "loops_counted_once": account.unknown_loops,
+        "faults": program.faults,
+        "compile_seconds": program.seconds,
+    }
+
+
+def _print(found: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    where = f" ({found['mesh']})" if found["mesh"] else ""
+    table = Table(title=f"{found['target']}{where}, MiB of each device", title_justify="left")
+    table.add_column("")
+    for program in found["programs"]:
+        table.add_column(program["name"], justify="right")
+
+    def row(name: str, key: str, scale: float = 2**20) -> None:
+        cells = (program[key] / scale for program in found["programs"])
+        table.add_row(name, *(f"{cell:,.4g}" if scale < 1 else f"{cell:,.1f}" for cell in cells))
+
+    row("arguments", "argument_bytes")
+    row("of them aliased", "aliased_bytes")
+    row("temporaries", "temporary_bytes")
+    row("at the peak", "peak_bytes")
+    table.add_section()
+    row("moved a step", "moved_bytes_per_step")
+    operations = (sum(p["operations_per_step"].values()) / 1e9 for p in found["programs"])
+    table.add_row("GFLOP a step", *(f"{cell:,.1f}" for cell in operations))
+    if any(program["sent_bytes_per_step"] for program in found["programs"]):
+        row("sent a step", "sent_bytes_per_step")
+        cells = (
+            ", ".join(
+                f"{of['count']:.4g} {kind} {of['bytes'] / 2**20:.2f}"
+                for kind, of in program["collectives_per_step"].items()
+            )
+            for program in found["programs"]
+        )
+        table.add_row("collectives", *cells)
+    row("ms by arithmetic", "seconds_per_step", 1e-3)
+    table.add_row("bound by", *(program["bound"] for program in found["programs"]))
+    console.print(table)
+    for program in found["programs"]:
+        for fault in program["faults"]:
+            console.print(f"{program['name']}: {fault}", soft_wrap=True)
+        if program["loops_counted_once"]:
+            console.print(f"{program['name']}: {program['loops_counted_once']} loops of unknown "
+                          "length are counted once", soft_wrap=True)  # fmt: skip
+    epoch, steps = found["seconds_per_epoch"], found["steps_per_epoch"]
+    console.print(f"{steps} steps an epoch: at least {epoch:.3g} s. {found['assumptions']}",
+                  soft_wrap=True)  # fmt: skip
+    peak, limit = found["peak_bytes"], found["limit_bytes"]
+    told = f"{peak / 2**30:.2f} GiB at the peak, {limit / 2**30:.2f} GiB available: "
+    room = f"{abs(limit - peak) / 2**30:.2f} GiB"
+    fits = f"fits: {told}{room} to spare" if found["fits"] else f"does not fit: {told}{room} short"
+    console.print(fits, soft_wrap=True)

@@ -1,0 +1,81 @@
+"""The step and the prediction lower for every platform; no compiler of theirs is needed."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import export
+
+from snm.bench.shapes import Shape, model_of, source_of
+from snm.model.inference import best_labels
+from snm.model.model import abstract_state
+from snm.model.train_step import train_steps
+from snm.tables.table import SparseRows
+
+PLATFORMS = ("cpu", "cuda", "tpu", "rocm")
+SMALL = Shape("small", 64, 300, 500, 9, 3.0, 16, 128, (4,), dim=32)
+HEADS = {
+    "bowl, one positive": {},
+    "softmax, all positives": dict(loss="softmax", positives="all", exclude="all", bias=True),
+    "bfloat16 tables": dict(table_dtype="bfloat16", compute_dtype="bfloat16"),
+}
+
+
+@pytest.mark.parametrize("mined", [4, 128])
+@pytest.mark.parametrize("name", HEADS)
+def test_a_training_step_lowers_for_all_platforms(name, mined):
+    model = model_of(SMALL, mined)
+    model = dataclasses.replace(model, head=dataclasses.replace(model.head, **HEADS[name]))
+    source = dataclasses.replace(source_of(SMALL, mined, 64, resident=True), spec=model.head)
+    arrays = source.resident_arrays()
+
+    def steps(state, stack):
+        take = functools.partial(source.materialize, arrays, shape=source.shape(0))
+        return train_steps(model, state, stack, take)
+
+    shapes = abstract_state(model), source.stack(0, 2)
+    exported = export.export(jax.jit(steps, donate_argnums=0), platforms=PLATFORMS)(*shapes)
+    assert exported.platforms == PLATFORMS
+    text = exported.mlir_module()
+    assert "f64" not in text and "callback" not in text
+    # The forms of each platform are all there: a loop over rows, and a scatter.
+    assert "platform_index" in text and "stablehlo.scatter" in text
+
+
+def test_a_prediction_lowers_for_all_platforms():
+    model = model_of(SMALL, 4)
+    block = SparseRows(
+        jax.ShapeDtypeStruct((99,), jnp.int32),
+        jax.ShapeDtypeStruct((99,), jnp.float32),
+        jax.ShapeDtypeStruct((9,), jnp.int32),
+    )
+    best = jax.jit(lambda state, block: best_labels(model, state, block, 5))
+    exported = export.export(best, platforms=PLATFORMS)(abstract_state(model), block)
+    assert [aval.shape for aval in exported.out_avals] == [(8, 5), (8, 5)]
+    assert "f64" not in exported.mlir_module()
+
+
+def test_a_platform_that_an_operation_lacks_is_found():
+    """What the tests above would say of an operation that only a CPU has."""
+    only_cpu = jax.jit(lambda x: jax.scipy.linalg.schur(x)[0])
+    with pytest.raises(NotImplementedError, match=r"(?i)platform"):
+        export.export(only_cpu, platforms=PLATFORMS)(jax.ShapeDtypeStruct((3, 3), jnp.float32))
+
+
+@pytest.mark.parametrize("asked", ["float32", "tensorfloat32"])
+def test_products_ask_for_the_precision_of_the_settings(asked):
+    """All products of a step and of a prediction, those of the backward pass too."""
+    model = model_of(SMALL, 128)
+    model = dataclasses.replace(
+        model, head=dataclasses.replace(model.head, loss="softmax", matmul_precision=asked)
+    )
+    source = source_of(SMALL, 128, 64)
+    stack = source.stack(0, 1)
+    step = jax.jit(lambda s, b: train_steps(model, s, b, lambda batch: batch))
+    text = step.lower(abstract_state(model), stack).as_text()
+    products = [line for line in text.splitlines() if "dot_general" in line]
+    word = {"float32": "HIGHEST", "tensorfloat32": "HIGH"}[asked]
+    assert len(products) >= 6
+    assert all(f"precision = [{word}, {word}]" in line for line in products)

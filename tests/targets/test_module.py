@@ -1,0 +1,142 @@
+"""Counts and faults of programs written by hand, whose bytes a reader can add up."""
+
+import pytest
+
+from snm.targets.account import Exchange, account
+from snm.targets.faults import faults
+from snm.targets.module import Module
+
+TABLES = [(1000, 8)]
+
+
+def program(lines: str, others: str = "") -> Module:
+    return Module(
+        f"HloModule test\n{others}\nENTRY %main (t: f32[1000,8]) -> f32[] {{\n{lines}\n}}\n"
+    )
+
+
+READ = """  %t = f32[1000,8]{1,0} parameter(0)
+  %i = s32[5]{0} parameter(1)
+"""
+
+
+def test_a_gather_counts_its_rows_and_a_plain_read_the_whole_array():
+    rows = program(READ + "  ROOT %g = f32[5,8]{1,0} gather(%t, %i), offset_dims={1}")
+    assert account(rows).moved == 5 * 32 + 5 * 32 + 5 * 4  # rows read, rows written, ids
+    whole = program(READ + "  ROOT %n = f32[1000,8]{1,0} negate(%t)")
+    assert account(whole).moved == 2 * 1000 * 32
+
+
+FUSED = """
+%rows (p: f32[1000,8], q: s32[5]) -> f32[5,8] {
+  %p = f32[1000,8]{1,0} parameter(0)
+  %q = s32[5]{0} parameter(1)
+  %g = f32[5,8]{1,0} gather(%p, %q), offset_dims={1}
+  ROOT %n = f32[5,8]{1,0} negate(%g)
+}
+%written (p: f32[1000,8], q: s32[5], u: f32[5,8]) -> f32[1000,8] {
+  %p = f32[1000,8]{1,0} parameter(0)
+  %q = s32[5]{0} parameter(1)
+  %u = f32[5,8]{1,0} parameter(2)
+  ROOT %s = f32[1000,8]{1,0} scatter(%p, %q, %u), to_apply=%add
+}
+"""
+
+
+def test_fusions_count_the_rows_that_they_touch():
+    read = "  ROOT %f = f32[5,8]{1,0} fusion(%t, %i), kind=kLoop, calls=%rows"
+    assert account(program(READ + read, FUSED)).moved == 5 * 32 + 5 * 4 + 5 * 32
+    write = """  %u = f32[5,8]{1,0} parameter(2)
+  ROOT %f = f32[1000,8]{1,0} fusion(%t, %i, %u), kind=kInput, calls=%written"""
+    # Rows of the table read and written, ids, and the updates.
+    assert account(program(READ + write, FUSED)).moved == 2 * 5 * 32 + 5 * 4 + 5 * 32
+
+
+def test_memory_on_the_chip_is_left_out():
+    text = READ + "  ROOT %g = f32[5,8]{1,0:T(8,128)S(1)} gather(%t, %i), offset_dims={1}"
+    assert account(program(text)).moved == 5 * 32 + 5 * 4
+
+
+LOOP = """
+%body (c: (s32[], f32[64])) -> (s32[], f32[64]) {
+  %c = (s32[], f32[64]{0}) parameter(0)
+  %k = s32[] get-tuple-element(%c), index=0
+  %x = f32[64]{0} get-tuple-element(%c), index=1
+  %y = f32[64]{0} negate(%x)
+  ROOT %r = (s32[], f32[64]{0}) tuple(%k, %y)
+}
+%until (c: (s32[], f32[64])) -> pred[] {
+  %c.1 = (s32[], f32[64]{0}) parameter(0)
+  %k.1 = s32[] get-tuple-element(%c.1), index=0
+  %seven = s32[] constant(7)
+  ROOT %lt = pred[] compare(%k.1, %seven), direction=LT
+}
+%open (c: (s32[], f32[64])) -> pred[] {
+  %c.2 = (s32[], f32[64]{0}) parameter(0)
+  %k.2 = s32[] get-tuple-element(%c.2), index=0
+  ROOT %lt.2 = pred[] compare(%k.2, %k.2), direction=LT
+}
+"""
+STARTED = """  %z = (s32[], f32[64]{0}) parameter(0)
+  ROOT %w = (s32[], f32[64]{0}) while(%z), condition=%"""
+
+
+def test_loops_count_as_often_as_the_text_tells():
+    once = 2 * 64 * 4
+    assert account(program(STARTED + "until, body=%body", LOOP)).moved == 7 * once
+    known = 'open, body=%body, backend_config={"known_trip_count":{"n":"3"}}'
+    assert account(program(STARTED + known, LOOP)).moved == 3 * once
+    found = account(program(STARTED + "open, body=%body", LOOP))
+    assert (found.moved, found.unknown_loops) == (once, 1)
+
+
+@pytest.mark.parametrize(
+    ("precision", "kind"),
+    [("", "default"), (", operand_precision={highest,highest}", "float32"),
+     (", operand_precision={high,high}", "tensorfloat32")],
+)  # fmt: skip
+def test_products_count_by_precision(precision, kind):
+    text = f"""  %a = f32[6,8]{{1,0}} parameter(0)
+  %b = f32[9,8]{{1,0}} parameter(1)
+  ROOT %d = f32[6,9]{{1,0}} dot(%a, %b), lhs_contracting_dims={{1}}{precision}"""
+    assert account(program(text)).operations == {kind: 2 * 6 * 9 * 8}
+    tpu = f"""  %a = bf16[6,8]{{1,0}} parameter(0)
+  %b = bf16[9,8]{{1,0}} parameter(1)
+  ROOT %d = f32[6,9]{{1,0}} convolution(%a, %b), dim_labels=bf_oi->bf{precision}"""
+    assert account(program(tpu)).operations == {"bfloat16": 2 * 6 * 9 * 8}
+
+
+def test_collectives_are_counted_with_their_groups():
+    text = """  %a = f32[16,8]{1,0} parameter(0)
+  %s = f32[16,8]{1,0} all-reduce(%a), replica_groups={{0,1,2,3}}, to_apply=%add
+  %g = (f32[16,8]{1,0}, f32[32,8]{1,0}) all-gather-start(%a), replica_groups=[2,2]<=[4]
+  %alone = f32[16,8]{1,0} all-reduce(%a), replica_groups={{0},{1}}, to_apply=%add
+  ROOT %d = f32[32,8]{1,0} all-gather-done(%g)"""
+    found = account(program(text))
+    assert found.exchanges == [Exchange("all-reduce", 4, 512), Exchange("all-gather", 2, 1024)]
+    assert found.sent == 2 * 512 * 3 / 4 + 1024 / 2
+
+
+FAULTS = {
+    "whole table made by copy": READ + "  ROOT %c = f32[1000,8]{1,0} copy(%t)",
+    "whole table made by convert": READ + "  ROOT %c = bf16[1000,8]{1,0} convert(%t)",
+    "sorts 2066 scores": """  %s = f32[4,2066]{1,0} parameter(0)
+  %n = s32[4,2066]{1,0} parameter(1)
+  ROOT %o = (f32[4,2066]{1,0}, s32[4,2066]{1,0}) sort(%s, %n), dimensions={1}""",
+    "float64": READ + "  ROOT %d = f64[5]{0} convert(%i)",
+    "waits for the host": READ
+    + '  ROOT %h = f32[5]{0} custom-call(%i), custom_call_target="xla_ffi_python_gpu_callback"',
+}
+
+
+@pytest.mark.parametrize("told", FAULTS)
+def test_each_fault_is_found(told):
+    (fault,) = faults(program(FAULTS[told]), TABLES, 512)
+    assert told in fault
+
+
+def test_updates_in_place_are_no_fault():
+    write = """  %u = f32[5,8]{1,0} parameter(2)
+  %f = f32[1000,8]{1,0} fusion(%t, %i, %u), kind=kInput, calls=%written
+  ROOT %s = f32[1000,8]{1,0} scatter(%f, %i, %u), to_apply=%add"""
+    assert not faults(program(READ + write, FUSED), TABLES, 512)

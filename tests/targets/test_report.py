@@ -1,0 +1,72 @@
+"""The table of targets, and what follows from an account by arithmetic."""
+
+import importlib.util
+
+import pytest
+from command_line import refused
+
+from snm.config.settings import Config, preset
+from snm.errors import InputError
+from snm.system.platform import compiling_for, of_platform, platform
+from snm.targets.account import Account, Exchange
+from snm.targets.programs import Program
+from snm.targets.report import limits, report, seconds_of, with_devices
+from snm.targets.table import TARGETS, find_target
+
+
+def program(name="training, k' 16", **changes) -> Program:
+    counts = Account(moved=8 * 3.35232e9, exchanges=[Exchange("all-reduce", 4, 450_000_000)] * 8)
+    counts.operations.update({"float32": 8 * 67e9, "default": 8 * 495e9})
+    sizes = dict(arguments=100, aliased=80, results=85, temporaries=7)
+    return Program(name, 8, **sizes, account=counts, faults=[], seconds=1.0)
+
+
+def test_times_are_amounts_over_peaks():
+    """1 ms of memory, 1 ms of each product, and 2 * 3/4 ms of links, each a step."""
+    found = limits(program(), TARGETS["h100"])
+    assert found == pytest.approx({"memory": 1e-3, "products": 2e-3, "links": 1.5e-3})
+    assert seconds_of(program(), TARGETS["h100"]) == (pytest.approx(2e-3), "products")
+    # What a TPU rounds to bfloat16 by default, and makes of six products in float32.
+    tpu = limits(program(), TARGETS["v5e"])["products"]
+    assert tpu == pytest.approx(67e9 / (197e12 / 6) + 495e9 / 197e12)
+
+
+def test_a_report_adds_up():
+    found = report(TARGETS["h100"], "label=4", [program(), program("evaluation")], 500, limit=111)
+    assert found["peak_bytes"] == 100 + 85 - 80 + 7 and not found["fits"]
+    assert found["seconds_per_epoch"] == pytest.approx(500 * 2e-3)
+    (one, _) = found["programs"]
+    assert one["collectives_per_step"] == {"all-reduce": {"count": 1, "bytes": 450_000_000}}
+    assert one["moved_bytes_per_step"] == pytest.approx(3.35232e9)
+
+
+def test_devices_and_mesh_must_agree():
+    assert with_devices("h100-4", preset("paper"))[1].mesh == "label=4"
+    asked = Config(mesh="data=2,label=4")
+    assert with_devices("v5p", asked)[1].mesh == with_devices("v5p-8", asked)[1].mesh
+    with pytest.raises(InputError, match="v5e-4"):
+        with_devices("v5e-4", asked)
+    with pytest.raises(InputError, match="v5e-1 to v5e-8"):
+        with_devices("v5e", Config(mesh="label=16"))
+
+
+@pytest.mark.parametrize("text", ["h300", "v5e-0", "v5e-9", "v5e-x", "h100-"])
+def test_unknown_targets_are_refused(text):
+    with pytest.raises(InputError, match=r"v5e, v5p, v6e, h100, h200, b200|-1 to "):
+        find_target(text)
+
+
+@pytest.mark.parametrize(("target", "wheel"), [("v5e", "libtpu"), ("b200", "jax_cuda12_plugin")])
+def test_without_the_compiler_one_line_says_how_to_get_it(target, wheel, capsys):
+    if importlib.util.find_spec(wheel) is not None:
+        pytest.skip("the compiler is installed")
+    told = refused(capsys, "plan", "synthetic", "--preset", "paper", "--target", target)
+    assert told.startswith(f"--target {target}")
+    assert f"pip install 'snm[{TARGETS[target].extra}]'" in told
+
+
+def test_the_platform_is_the_one_compiled_for():
+    assert platform() == "cpu"
+    with compiling_for("gpu", 1 << 30):
+        assert (platform(), of_platform({"cpu": 1, "gpu": 2})) == ("gpu", 2)
+    assert platform() == "cpu"
