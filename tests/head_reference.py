@@ -107,6 +107,17 @@ def rank_weights(spec: HeadSpec, ranks: Any = None) -> np.ndarray:
     return vartheta * spec.negative_weight
 
 
+def of_those_there(spec: HeadSpec, vartheta: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """[T, K]: the hardest k' of a term's negatives, or all, weigh what k' of B do together."""
+    k, found = spec.mined, np.zeros((len(counts), spec.num_labels))
+    for row, count in zip(found, counts, strict=True):
+        # B is no limit: ranks beyond it weigh what the last of B weighs.
+        row[:count] = np.r_[vartheta, np.full(spec.num_labels, vartheta[-1])][:count]
+        mined = count if k == spec.sampled else min(k, count)
+        row *= vartheta[:k].sum() / row[:mined].sum() if count else 0
+    return found
+
+
 PHI = {
     "hinge": lambda u: jnp.maximum(1 - u, 0),
     "logistic": lambda u: jnp.logaddexp(0, -u) / np.log(2),
@@ -167,7 +178,9 @@ def loss_of(case: Case, rows, bias, queries, log_scale, *, ranks=None):
     scores = (queries * jnp.exp(log_scale)) @ rows.T + bias[None, :]
     scores = scores[row]
     positive = jnp.take_along_axis(scores, np.asarray(terms.ids)[:, None], axis=1)[:, 0]
-    order = jnp.argsort(jnp.where(kept, -scores, jnp.inf), axis=1)[:, : spec.sampled]
+    # As many ranks as B, or as the batch has candidates.
+    most = spec.sampled if sample is None or sample.candidates is None else spec.num_labels
+    order = jnp.argsort(jnp.where(kept, -scores, jnp.inf), axis=1)[:, :most]
     ranked = jnp.take_along_axis(scores, order, axis=1)
     real = jnp.take_along_axis(kept, order, axis=1)
     ranked = jnp.where(real, ranked, 0)
@@ -183,6 +196,8 @@ def loss_of(case: Case, rows, bias, queries, log_scale, *, ranks=None):
         values = jnp.log1p(rivals)
     else:
         vartheta = rank_weights(spec, ranks)
+        if sample is not None and sample.candidates is not None:
+            vartheta = of_those_there(spec, vartheta, negatives_of(case).sum(axis=1))
         vartheta = jnp.broadcast_to(vartheta[..., : ranked.shape[1]], ranked.shape)
         phi = PHI[spec.phi]
         margin = -ranked if spec.loss == "bowl" else positive[:, None] - ranked

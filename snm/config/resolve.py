@@ -37,7 +37,7 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
     members = config.members
     if members == "auto":
         members = rules.auto_members(dataset.train.num_points)
-    sampled = _sampled(config, num_labels, members)
+    sampled = _sampled(config, dataset, members)
     mined = _mined(config, num_labels, num_labels - 1 if sampled == "all" else sampled)
     _check_bound(config, mined)
     points_of_label = dataset.train.labels.nnz / num_labels
@@ -91,22 +91,36 @@ def _at_once(config: Config, dataset: Dataset, members: int) -> int:
     return 1 if several() else rules.auto_members_at_once(members, rows, config.dim)
 
 
-def _sampled(config: Config, num_labels: int, members: int) -> int | Literal["all"]:
-    """B."""
+def _sampled(config: Config, dataset: Dataset, members: int) -> int | Literal["all"]:
+    """B; where the batch decides it, the most negatives that a term can have."""
+    num_labels = dataset.train.num_labels
+    if SAMPLERS[config.sampler].needs_batch_positives:
+        return _most_in_batch(config, dataset)
     suits = rules.auto_size(num_labels, members=members)
     sampled = suits if config.sampled == "auto" else config.sampled
-    if SAMPLERS[config.sampler].needs_batch_positives:
-        # The candidates are the batch's own positives; one label more would mean "all others".
-        sampled = min(config.batch_size, max(1, num_labels - 2))
     if sampled != "all" and sampled >= num_labels:
         found = f"{sampled} of {num_labels} labels"
         raise InputError("--sampled", found, f"at most {num_labels - 1}, or `all` others")
     return sampled
 
 
+def _most_in_batch(config: Config, dataset: Dataset) -> int:
+    """The most positives of other points that a batch can have: one a point, or all of each."""
+    counts = np.diff(dataset.train.labels.indptr)
+    largest = np.sort(counts[counts > 0])[-config.batch_size :]
+    positives = len(largest) if config.positives == "one" else int(largest.sum())
+    # One label more would mean "all others", of which none is drawn.
+    return max(1, min(positives - 1, dataset.train.num_labels - 2))
+
+
 def _mined(config: Config, num_labels: int, most: int) -> int | Literal["all"]:
     """k', of at most so many labels; checks `mined_start`, from which it may fall."""
     mined = config.mined
+    if SAMPLERS[config.sampler].needs_batch_positives and isinstance(mined, int) and mined >= most:
+        if mined != preset(config.preset).mined:
+            found = f"{mined} of at most {most} positives of other points in a batch"
+            raise InputError("--mined", found, f"fewer than {most}, or all")
+        mined = "all"
     if mined == "auto":
         suits = rules.auto_mined(num_labels)
         mined = "all" if suits >= most else suits
@@ -130,6 +144,10 @@ def _check_bound(config: Config, mined: int | Literal["all"]) -> None:
     if config.weight_scale != "surrogate":
         return
     where, k = "--weight-scale surrogate", config.retrieval_k
+    sampler = SAMPLERS[config.sampler]
+    if sampler.needs_label_frequency or sampler.needs_batch_positives:
+        found = f"--sampler {config.sampler}"
+        raise InputError(where, found, "--sampler uniform: each label must be as likely as others")
     if mined != "all" and mined < k:
         found = f"{mined} mined negatives and --retrieval-k {k}"
         raise InputError(where, found, f"--mined {k} or more: fewer bound no retrieval loss at {k}")

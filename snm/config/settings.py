@@ -94,7 +94,8 @@ class Config:
     ramp_rho: float = 1.0
     """Margin of the ramp surrogate."""
     sampled: int | Literal["all", "auto"] = "auto"
-    """B, the negatives drawn for each batch: a number, all other labels, or a size that suits K."""
+    """B, the negatives drawn for each batch: a number, all other labels, or a size that suits K;
+    in-batch has as many as the batch."""
     mined: int | Literal["all", "auto"] = "auto"
     """k', how many of them, the highest scoring, enter the loss: a number, all, which is negative
     sampling, or one that suits K."""

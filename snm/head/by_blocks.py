@@ -55,7 +55,7 @@ def by_blocks(
     ok = jnp.all(jnp.isfinite(problem.queries))
     ok &= jnp.all(jnp.isfinite(of_queries))
     ok &= jnp.isfinite(loss) & jnp.all(jnp.isfinite(of_positive))
-    bound = None if dense is None else dense.bound(_highest_score(problem))
+    bound = None if dense is None else dense.bound(_highest_score(problem), problem.counts)
     if bound is not None:
         terms = jnp.sum(jnp.abs(problem.terms.values))
         ok &= jnp.isfinite(problem.num_slots * bound * terms)
@@ -181,6 +181,7 @@ def _block_scores(
         problem.terms.values,
         _of_terms(problem, scores, begin),
         _log_weights(problem, begin, scores.shape[1]),
+        problem.counts,
     )
 
 

@@ -58,7 +58,8 @@ def by_threshold(spec: HeadSpec, problem: Problem, positive_scores: jax.Array) -
     found, sums = _by_rows(form, spec.mined, scores, positive, log_weights)
     chosen = found.weights(scores)
     rows = problem.term_rows
-    terms = TermScores(positive_scores, rows, problem.terms.values, scores, chosen > 0, log_weights)
+    weights, counts = problem.terms.values, problem.counts
+    terms = TermScores(positive_scores, rows, weights, scores, chosen > 0, log_weights, counts)
 
     def per_row(values: jax.Array) -> jax.Array:
         return jax.ops.segment_sum(values, rows, scores.shape[0], indices_are_sorted=True)

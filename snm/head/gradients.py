@@ -85,7 +85,9 @@ def _terms(
     log_weights: jax.Array | None = None,
 ) -> TermScores:
     weights = problem.terms.values
-    return TermScores(positive, problem.term_rows, weights, negative, where, log_weights)
+    return TermScores(
+        positive, problem.term_rows, weights, negative, where, log_weights, problem.counts
+    )
 
 
 def _negatives(spec: HeadSpec, problem: Problem, mined: jax.Array, slots: jax.Array) -> jax.Array:

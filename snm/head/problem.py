@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from snm.distributed.collectives import Shard
 from snm.head.spec import HeadSpec
 from snm.head.state import Head
-from snm.sampling.sample import Sample, excluded_slots, slots_of
+from snm.sampling.sample import Array, Sample, excluded_slots, slots_of
 from snm.tables.rounding import as_float
 from snm.tables.table import RowTable, SparseRows, entry_rows
 from snm.topk.blocks import Masked
@@ -34,6 +34,7 @@ class Problem:
       ids: int32 [S], the label of each slot, ascending; None if slot j is label j.
       num_slots: S.
       log_weights: float32 [S] or None, added to the negatives of a softmax.
+      counts: float32 [T] or None, how many negatives each term has, where it is not B.
       excluded: int32 [T] or None, the slot that each term leaves out.
       masked: pairs of row and slot that no term of the row may use, or None.
       shard: which label rows are here.
@@ -58,6 +59,7 @@ class Problem:
     row_optimizer: str
     compute_dtype: jnp.dtype
     noise: jax.Array | None = None
+    counts: jax.Array | None = None
 
     def own_slots(self) -> tuple[jax.Array, jax.Array]:
         """The range [first, end) of slots whose labels this shard holds."""
@@ -143,12 +145,16 @@ def make_problem(
         masked = _slots_left_out(known, seen, sample, num_slots)
     n = scaled.shape[0]
     one = spec.positives == "one"
+    term_rows = jnp.arange(n, dtype=jnp.int32) if one else entry_rows(terms)
+    counts = None
+    if sample is not None and sample.candidates is not None and spec.head_loss.takes_ranks:
+        counts = _counted(sample.candidates, num_slots, excluded, masked, term_rows, n)
     return Problem(
         table=head.table,
         bias=head.bias,
         queries=scaled,
         terms=terms,
-        term_rows=jnp.arange(n, dtype=jnp.int32) if one else entry_rows(terms),
+        term_rows=term_rows,
         one_term_a_row=one,
         term_slots=term_slots,
         ids=ids,
@@ -160,7 +166,25 @@ def make_problem(
         row_optimizer=spec.row_optimizer,
         compute_dtype=jnp.dtype(spec.compute_dtype),
         noise=noise,
+        counts=counts,
     )
+
+
+def _counted(
+    count: Array,
+    num_slots: int,
+    excluded: jax.Array | None,
+    masked: Masked | None,
+    term_rows: jax.Array,
+    n: int,
+) -> jax.Array:
+    """How many of `count` sampled labels each term does not leave out: float32 [T]."""
+    if masked is None:
+        assert excluded is not None
+        return (jnp.asarray(count) - (excluded < num_slots)).astype(jnp.float32)
+    # A label may be both known and seen: it is left out once.
+    out = jnp.zeros((n, num_slots), bool).at[masked.rows, masked.slots].set(True, mode="drop")
+    return (jnp.asarray(count) - jnp.sum(out, axis=1))[term_rows].astype(jnp.float32)
 
 
 def _slots_left_out(

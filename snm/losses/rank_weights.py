@@ -388,5 +388,27 @@ class RankWeights:
         weights[: len(self.mined)] += self.mined
         return weights
 
+    def shares(self, counts: jax.Array) -> jax.Array:
+        """What every weight is multiplied by where terms have other numbers of negatives than B.
+
+        The weights of the hardest k', or of as many as there are, then add up to what those of k'
+        of B do. Where all weigh the same, each weighs 1 over their number.
+
+        Args:
+          counts: float32 [...], negatives of each term; 0 is taken as 1.
+
+        Returns:
+          float32 [...], all above 0.
+
+        Example:
+          >>> RankWeights(num_mined=4, sampled=8, num_labels=20).shares(jnp.array([8.0, 2.0, 0.0]))
+          Array([1., 2., 4.], dtype=float32)
+        """
+        if self.equal_sampled:
+            return self.sampled / jnp.maximum(counts, 1)
+        sums = np.cumsum(self._of_ranks())
+        shares = jnp.asarray(sums[-1] / np.maximum(sums, np.finfo(np.float64).tiny), jnp.float32)
+        return shares[jnp.clip(counts.astype(jnp.int32), 1, len(sums)) - 1]
+
     def _of_ranks(self) -> Vector:
         return RANK_SHAPES[self.shape].of_ranks(self) * self.factor

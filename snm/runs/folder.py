@@ -29,6 +29,7 @@ from snm.config.resolved import ResolvedConfig, read_resolved
 from snm.config.settings import Config, write_config
 from snm.data.weighting import Weighting
 from snm.errors import InputError
+from snm.sampling.samplers import SAMPLERS
 from snm.system.files import write_whole
 from snm.system.locks import LOCK
 
@@ -112,6 +113,10 @@ class RunFolder:
         if not self.config.exists():
             return config
         written = tomllib.loads(self.config.read_text(encoding="utf-8"))
+        if SAMPLERS[
+            config.sampler
+        ].needs_batch_positives:  # B is counted, and was counted otherwise
+            config = dataclasses.replace(config, sampled=written.get("sampled", config.sampled))
         if "memory" not in written:
             config = dataclasses.replace(config, memory="off")
         # With splits or centroids, `--epochs auto` asks for fewer passes.

@@ -69,7 +69,7 @@ def in_batch(
         `in_batch_log_weights`.
 
     Returns:
-      A sample with S = `size` slots, arrays of the library that `labels` is of.
+      A sample with S = `size` slots and its `candidates`, arrays of the library of `labels`.
     """
     xp: Any = labels.__array_namespace__()
     labels = xp.asarray(labels, dtype=np.int32).reshape(-1)
@@ -80,11 +80,12 @@ def in_batch(
     repeated = xp.concatenate([xp.zeros(1, bool), ordered[1:] == ordered[:-1]])
     ids = xp.sort(xp.where(repeated, num_labels, ordered))[:size]
     drop = xp.asarray(size, dtype=np.int32)
+    count = xp.asarray(xp.sum(ids < num_labels), dtype=np.int32)
     if label_log_weights is None:
-        return Sample(ids, drop)
+        return Sample(ids, drop, None, count)
     weights = xp.asarray(label_log_weights, dtype=np.float32)
     found = weights[xp.minimum(ids, num_labels - 1)]
-    return Sample(ids, drop, xp.where(ids < num_labels, found, np.float32(-np.inf)))
+    return Sample(ids, drop, xp.where(ids < num_labels, found, np.float32(-np.inf)), count)
 
 
 def in_batch_log_weights(

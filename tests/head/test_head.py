@@ -129,6 +129,27 @@ CASES = {
     ),
     "threshold bowl of all labels": dict(sampled=ALL, mined=90, exclude="all", positives="all"),
     "threshold powl": dict(loss="powl", sampled=200, mined=40, phi="logistic"),
+    # a batch's own positives: more than B, or fewer than k'
+    "bowl of all in-batch, B 6": dict(
+        sampled=6, mined=6, sample=batch_sample(24), positives="all", exclude="all", bias=True
+    ),
+    "bowl of all in-batch, own left out": dict(
+        sampled=6, mined=6, sample=batch_sample(24), row_optimizer="adagrad"
+    ),
+    "bowl in-batch, k' 12 of fewer": dict(
+        sampled=20, mined=12, sample=batch_sample(24), phi="logistic", exclude="all"
+    ),
+    "bowl epsilon-tail in-batch": dict(
+        sampled=20, mined=4, vartheta="epsilon-tail", tail_epsilon=0.3, sample=batch_sample(24),
+        positives="all", exclude="all",
+    ),
+    "powl power-law in-batch": dict(
+        loss="powl", sampled=20, mined=10, vartheta="power-law", phi="logistic",
+        sample=batch_sample(24), positives="all",
+    ),
+    "powl of all in-batch, all terms": dict(
+        loss="powl", sampled=6, mined=6, phi="logistic", sample=batch_sample(24), positives="all"
+    ),
     "softmax all in-batch, known left out": dict(
         loss="softmax", sampled=12, mined=12, sample=batch_sample(12), exclude="all"
     ),

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
 import snm
 from snm.batches.build import make_source
+from snm.config.resolve import resolve
+from snm.config.settings import preset
+from snm.data.weighting import Weighting
 from snm.distributed.dataset import label_draws
+from snm.errors import InputError
+from snm.head.head import update_head
 from snm.head.spec import HeadSpec
+from snm.head.state import init_head
 from snm.sampling.in_batch import InBatchSampler, in_batch, in_batch_log_weights
+from snm.trainer.prepare import prepare
 
 
 def test_in_batch_takes_each_positive_once():
     labels = np.array([[3, 1, 9], [1, -1, 0]], np.int32)  # 9 and -1 are padding
     sample = jax.jit(in_batch, static_argnums=(1, 2))(labels, 5, 9)
     np.testing.assert_array_equal(sample.ids, [0, 1, 3, 9, 9])
-    assert sample.drop == 5 and sample.log_weights is None
+    assert sample.drop == 5 and sample.log_weights is None and sample.candidates == 3
     weights = np.arange(9, dtype=np.float32)
     sample = in_batch(labels, 5, 9, label_log_weights=weights)
     np.testing.assert_array_equal(sample.log_weights, [0, 1, 3, -np.inf, -np.inf])
@@ -110,7 +119,7 @@ def test_host_and_device_find_the_same_labels(labels, size):
         np.testing.assert_array_equal(sample.ids, distinct + [7] * unused)
         expected = [*weights[distinct], *[-np.inf] * unused]
         np.testing.assert_array_equal(sample.log_weights, expected)
-        assert sample.drop == size
+        assert sample.drop == size and sample.candidates == len(distinct)
         assert sample.ids.dtype == sample.drop.dtype == np.int32
         assert sample.log_weights.dtype == np.float32
 
@@ -137,3 +146,90 @@ def test_sums_of_draws_are_those_of_a_loop():
     np.testing.assert_array_equal(
         label_draws(labels, rows, one=False), np.tile(np.asarray(frequency), (2, 1))
     )
+
+
+@pytest.fixture(scope="module")
+def tiny_data(tmp_path_factory):
+    return tiny.dataset(tmp_path_factory.mktemp("data") / "tiny")
+
+
+def settings_of(data, **changes):
+    start = dict(sampler="in-batch", sampled="auto", batch_size=8, loss="bowl", score_scale=0.5)
+    return resolve(dataclasses.replace(tiny.CONFIG, **start | changes), data)
+
+
+@pytest.mark.parametrize(
+    ("changes", "most"),
+    [
+        (dict(mined=8), 15),  # 8 points of 2 labels, one of which is the term's own
+        (dict(mined="all"), 15),
+        (dict(mined="all", exclude="positive"), 15),
+        (dict(mined=6, positives="one", exclude="positive"), 7),
+        (dict(mined=4, loss="powl", phi="logistic", vartheta="power-law"), 15),
+    ],
+    ids=["k' 8", "all", "all but the positive", "one positive", "powl"],
+)
+def test_negatives_weigh_as_much_as_positives(tiny_data, changes, most):
+    """With a margin everywhere, biases move by the weights: the sum over labels is what is over.
+
+    A batch of 8 points has up to 16 candidates. The negatives of `--mined 8` weighed 1/8 each,
+    however many there were.
+    """
+    config = settings_of(tiny_data, **changes)
+    assert config.sampled == most
+    prepared = prepare(config, tiny_data.train, Weighting.fit("none", tiny_data.train.features))
+    source, spec = prepared.source, prepared.model.head
+    batch = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), source.stack(1, 1))
+    labels = set(batch.terms.ids[batch.terms.values != 0].tolist())
+    assert batch.sample.candidates == len(labels) > (8 if config.positives == "all" else 4)
+    head = init_head(spec, jax.random.key(0), 4, score_scale=0.5)
+    queries = jnp.eye(8, 4)  # points 5 to 8 have scores of 0
+    new, step = update_head(
+        spec, head, queries, batch.terms, batch.sample, learning_rate=1.0, known=batch.known
+    )
+    moved = np.asarray(new.bias - head.bias)
+    assert step.ok and moved[sorted(labels)].max() > 0.01 and moved.min() < -0.01
+    if config.loss == "bowl":  # hinge: the terms' weights add up to 1, and so do the negatives'
+        np.testing.assert_allclose(moved[moved > 0].sum() + moved[moved < 0].sum(), 0, atol=1e-6)
+    else:  # pairs move a positive and a negative alike
+        np.testing.assert_allclose(moved.sum(), 0, atol=1e-6)
+
+
+def test_the_loss_of_equal_scores_counts_no_candidates(tiny_data):
+    """All scores 0: the hinge is 1 for the positive and 1 for the mean of its negatives."""
+    for mined in (3, 8, "all"):
+        config = settings_of(tiny_data, mined=mined)
+        prepared = prepare(config, tiny_data.train, Weighting.fit("none", tiny_data.train.features))
+        batch = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), prepared.source.stack(1, 1))
+        spec = prepared.model.head
+        head = init_head(spec, jax.random.key(0), 4)
+        zeros = jnp.zeros((8, 4))
+        _, step = update_head(
+            spec, head, zeros, batch.terms, batch.sample, learning_rate=1.0, known=batch.known
+        )
+        np.testing.assert_allclose(step.loss, 2, rtol=1e-6)
+
+
+def test_mined_labels_that_reach_all_candidates(tiny_data):
+    assert settings_of(tiny_data, mined=14).mined == 14
+    # All 20 labels may be in a large batch, and 18 may be asked for without meaning "all others".
+    for batch_size, mined, most in ((8, 15, 15), (256, 256, 18), (60, 18, 18)):
+        expected = f"--mined: found {mined} of at most {most} positives of other points in a batch"
+        with pytest.raises(InputError, match=f"{expected}, expected fewer than {most}, or all"):
+            settings_of(tiny_data, mined=mined, batch_size=batch_size)
+    paper = dataclasses.replace(preset("paper"), sampler="in-batch", batch_size=8)
+    assert resolve(paper, tiny_data).mined == "all"  # the preset's 16, which nobody asked for
+    with pytest.raises(InputError, match="surrogate: found --sampler in-batch, expected --sampler"):
+        settings_of(tiny_data, mined=8, weight_scale="surrogate", exclude="positive")
+
+
+def test_an_older_run_goes_on_with_its_number_of_candidates(tiny_data, tmp_path):
+    """B was the size of the batch, whatever it had; it is no choice, and no other run."""
+    config = dataclasses.replace(tiny.CONFIG, sampler="in-batch", mined="all", epochs=1)
+    snm.train(tiny_data, config, tmp_path / "run")
+    path = tmp_path / "run" / "config.toml"
+    text = path.read_text()
+    assert "\nsampled = 18\n" in text
+    path.write_text(text.replace("\nsampled = 18\n", "\nsampled = 16\n"))
+    result = snm.train(tiny_data, dataclasses.replace(config, epochs=2), tmp_path / "run")
+    assert result["epochs"] == 2

@@ -80,11 +80,14 @@ class Bowl(HeadLoss):
             positive = scores.positive
             values = jnp.zeros_like(positive) if self.pairwise else self.phi(positive)
             return jnp.sum(weighed(scores.weights, values))
-        vartheta = self.ranks.mined[: scores.negative.shape[1]]
+        count = min(len(self.ranks.mined), scores.negative.shape[1])
+        vartheta = self._drawn(draw, count) if self.ranks.draws else self.ranks.mined[:count]
+        if scores.counts is not None:
+            vartheta = jnp.atleast_2d(vartheta) * self.ranks.shares(scores.counts)[:, None]
         values = (sampled_powl if self.pairwise else sampled_bowl)(
             scores.positive,
             scores.negative,
-            vartheta=self._drawn(draw, len(vartheta)) if self.ranks.draws else vartheta,
+            vartheta=vartheta,
             phi=self.phi,
             where=scores.where,
             reduce_fn=None,
@@ -139,6 +142,12 @@ class _Dense:
     def _values(self, positive: jax.Array, negative: jax.Array) -> jax.Array:
         return self.weight * self.loss.phi(self.loss.margin(positive, negative))
 
+    def _weights(self, block: BlockScores) -> jax.Array:
+        """The weights of the terms, times what the counts of their negatives make of vartheta."""
+        if block.counts is None:
+            return block.weights
+        return block.weights * self.loss.ranks.shares(block.counts)
+
     def start(self, positive: jax.Array) -> jax.Array:
         return jnp.zeros_like(positive)
 
@@ -146,7 +155,8 @@ class _Dense:
         """Adds the gradient of the positives' scores."""
 
         def loss_of(positive: jax.Array) -> jax.Array:
-            return jnp.sum(block.weights * jnp.sum(self._values(positive, block.scores), axis=1))
+            weights = self._weights(block)
+            return jnp.sum(weights * jnp.sum(self._values(positive, block.scores), axis=1))
 
         return carry + jax.grad(loss_of)(block.positive)
 
@@ -157,12 +167,15 @@ class _Dense:
 
     def block(self, context: None, block: BlockScores) -> tuple[jax.Array, jax.Array]:
         def loss_of(negative: jax.Array) -> jax.Array:
-            return jnp.sum(block.weights[:, None] * self._values(block.positive, negative))
+            return jnp.sum(self._weights(block)[:, None] * self._values(block.positive, negative))
 
         return jax.value_and_grad(loss_of)(block.scores)
 
-    def bound(self, highest: jax.Array) -> jax.Array | None:
-        return None if self.loss.pairwise else self.weight * self.loss.phi(-highest)
+    def bound(self, highest: jax.Array, counts: jax.Array | None) -> jax.Array | None:
+        if self.loss.pairwise:
+            return None
+        bound = self.weight * self.loss.phi(-highest)
+        return bound if counts is None else bound * jnp.max(self.loss.ranks.shares(counts))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,7 +208,10 @@ class _Threshold:
         phi = self.loss.phi
         slopes = _slope(phi, self._margin(terms.positive, terms.negative))
         slopes = jnp.where(chosen > 0, chosen * slopes, 0)
-        weights = self.weight * per_row(terms.weights)
+        of_terms = terms.weights
+        if terms.counts is not None:
+            of_terms = of_terms * self.loss.ranks.shares(terms.counts)
+        weights = self.weight * per_row(of_terms)
         value = jnp.sum(weights * sums)
         if self.loss.pairwise:
             of_positive = weights * jnp.sum(slopes, axis=1)  # one term a point

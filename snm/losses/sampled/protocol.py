@@ -38,6 +38,7 @@ class TermScores(NamedTuple):
         for an order. For a loss of lists [n, m]: one row a point.
       where: bool, the shape of `negative`: which of them are negatives.
       log_weights: float32, the shape of `negative`, or None: the logQ correction of the sampler.
+      counts: float32 [T], how many negatives each term has, mined or not; None where that is B.
     """
 
     positive: jax.Array
@@ -46,6 +47,7 @@ class TermScores(NamedTuple):
     negative: jax.Array
     where: jax.Array
     log_weights: jax.Array | None = None
+    counts: jax.Array | None = None
 
 
 class BlockScores(NamedTuple):
@@ -56,12 +58,14 @@ class BlockScores(NamedTuple):
       weights: float32 [T], likewise.
       scores: float32 [T, size]; masked where a label is no negative of the term.
       log_weights: float32 [size] or None, of the block's labels.
+      counts: float32 [T] or None, as in `TermScores`.
     """
 
     positive: jax.Array
     weights: jax.Array
     scores: jax.Array
     log_weights: jax.Array | None
+    counts: jax.Array | None = None
 
 
 Draw = Callable[[Callable[[jax.Array, tuple[int, ...]], jax.Array]], jax.Array]
@@ -104,11 +108,11 @@ class DenseForm(Protocol):
     def block(self, context: Any, block: BlockScores) -> tuple[jax.Array, jax.Array]:
         """Loss (scalar) and gradient [T, size] of a block of scores."""
 
-    def bound(self, highest: jax.Array) -> jax.Array | None:
+    def bound(self, highest: jax.Array, counts: jax.Array | None) -> jax.Array | None:
         """At least the loss of one negative whose score is at most `highest`.
 
         The step asks before it writes a row, to know that the loss will be finite. None where the
-        loss is known by then.
+        loss is known by then. `counts` is as in `TermScores`.
         """
 
 

@@ -98,7 +98,7 @@ class _Dense:
         logits = _logits(block.scores, block.log_weights) - context[:, None]
         return jnp.float32(0), block.weights[:, None] * jnp.exp(logits)
 
-    def bound(self, highest: jax.Array) -> None:
+    def bound(self, highest: jax.Array, counts: jax.Array | None) -> None:
         return None
 
 
