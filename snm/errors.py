@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["InputError", "StoppedError"]
+__all__ = ["InputError", "StoppedError", "counted"]
+
+
+def counted(count: int, noun: str) -> str:
+    """A number of things.
+
+    Example:
+      >>> counted(1, "test point"), counted(1200, "label")
+      ('1 test point', '1,200 labels')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 class InputError(ValueError):

@@ -66,7 +66,7 @@ def _run(command: Bounds) -> None:
     from snm.runs.folder import RunFolder
     from snm.runs.load import load
     from snm.system.cache_folder import keep_programs
-    from snm.system.terminal import progress_bar, waiting
+    from snm.system.terminal import progress_bar, say, waiting
     from snm.trainer.evaluate import data_of_run
 
     if not 0 < command.delta < 1:
@@ -78,7 +78,11 @@ def _run(command: Bounds) -> None:
     with waiting(f"reading {command.run}"):
         predictor = load(command.run)
         config = read_config(folder.config)
-        dataset = data_of_run(folder, predictor, command.data)
+        dataset, notes = data_of_run(folder, command.data)
+    if not dataset.train.num_points:
+        raise InputError(dataset.name, "no training points", "those that the run was trained on")
+    for note in () if command.json else notes:
+        say(note)
     k = config.retrieval_k if command.k is None else command.k
     train = dataset.train
     labelled = np.flatnonzero(np.diff(train.labels.indptr))

@@ -6,12 +6,12 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from tyro.conf import Positional, arg
 
 from snm.data.formats.foreign import READERS
-from snm.errors import InputError
+from snm.errors import InputError, counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,6 +29,7 @@ else:
     Format = Literal["auto", *READERS]
 
 _MOST_WORDS, _PLACES = 200_000, 1 << 18
+_OF_VECTORIZER = ("vectorizer", "features", "min_points", "ngrams", "strip_accents")
 
 
 @dataclasses.dataclass
@@ -47,6 +48,7 @@ class Import:
       snm data import trn.raw.txt --label-file Y.trn.txt --out data/raw
       snm data import train.fasttext.gz --out data/tags --vectorizer hashing
       snm data import train.svm --test test.svm --out data/multi
+      snm data import february.csv --out data/february --like runs/articles
     """
 
     source: Annotated[Positional[Path], arg(metavar="FILE")]
@@ -82,6 +84,12 @@ class Import:
     """Shortest and longest n-gram of words."""
     strip_accents: bool = False
     """Remove accents from letters."""
+    like: str | None = None
+    """Folder of a run, or a data set: take its vectorizer and its label ids, so that the run can be
+    evaluated on the new data, trained on it, or grown."""
+    new_labels: Literal["refuse", "append", "drop"] = "refuse"
+    """Labels that --like does not have: refuse the file, number them after the others, or leave
+    them out of their points."""
 
     def __call__(self) -> None:
         """Runs the verb."""
@@ -121,6 +129,14 @@ def _check(command: Import) -> None:
     first, last = command.ngrams
     if not 1 <= first <= last:
         raise InputError("--ngrams", f"{first} {last}", "the shortest and the longest, from 1")
+    if command.like is None:
+        if command.new_labels != "refuse":
+            raise InputError("--new-labels", "no --like", "the run or data that has the old ones")
+        return
+    for field in dataclasses.fields(command):
+        if field.name in _OF_VECTORIZER and getattr(command, field.name) != field.default:
+            flag = "--" + field.name.replace("_", "-")
+            raise InputError(flag, f"--like {command.like} as well", "one of the two")
 
 
 def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
@@ -132,6 +148,9 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
     form = command.format
     if form == "auto":
         form = detect(command.source, command.label_file)
+    ids = None if command.like is None else _ids_of(command.like)
+    if ids is not None and READERS[form].entries:
+        raise InputError(str(command.source), f"features ({form})", "texts, for --like")
     draws = np.random.default_rng(command.seed).random
 
     def rows(part: str) -> Iterator[Row]:
@@ -163,14 +182,56 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
                 chunk, base, width
             )
         else:
-            training = (row for n, row in enumerate(rows("train")) if not drawn.is_test(n))
-            vectorizer = _vectorizer(command, training, passing("reading words"))
+            if ids is None:
+                training = (row for n, row in enumerate(rows("train")) if not drawn.is_test(n))
+                vectorizer = _vectorizer(command, training, passing("reading words"))
+            else:
+                vectorizer = ids.vectorizer
             vectorizer.write(folder / "vectorizer.json")
             width, transform = vectorizer.num_features, vectorizer.transform
             features_of = lambda chunk: transform([row.text or "" for row in chunk])  # noqa: E731
         every: Iterable[tuple[str, Iterator[Row]]] = ((part, rows(part)) for part in parts)
-        counts = build(folder, every, features_of, width, part_of, passing("writing points"))
+        counts = build(
+            folder, every, features_of, width, part_of, passing("writing points"),
+            known=() if ids is None else ids.names,
+            new_labels="drop" if command.new_labels == "drop" else "append",
+        )  # fmt: skip
+    if command.new_labels == "refuse" and counts.new_labels:
+        new = counts.new_labels
+        found = f"{counted(len(new), 'label')} that {command.like} lacks, such as {new[0]!r}"
+        raise InputError(str(command.source), found, "its labels, or --new-labels append or drop")
     return counts, vectorizer
+
+
+class _Ids(NamedTuple):
+    """The vectoriser and the label names of a run or a data set."""
+
+    vectorizer: Vectorizer
+    names: tuple[str, ...]
+
+
+def _ids_of(like: str) -> _Ids:
+    """What the ids of a run folder, a data folder or a fetched set stand for.
+
+    Raises:
+      InputError: it is neither, or was not trained on or made of texts.
+    """
+    from snm.data.formats.dispatch import read_lines
+    from snm.data.load import fetched, find_names
+    from snm.data.vectorizer import Vectorizer
+
+    folder = fetched(like) or Path(like)
+    vectorizer, names = folder / "vectorizer.json", find_names(folder)
+    if not vectorizer.is_file() or names is None:
+        found = "no such folder"
+        if folder.is_dir():
+            found = "no label names" if vectorizer.is_file() else "no vectorizer.json"
+        expected = "a run or data of texts (`snm data import`)"
+        raise InputError(f"--like {like}", found, expected)
+    known = tuple(read_lines(names))
+    if len(set(known)) < len(known):
+        raise InputError(str(names), "a label name twice", "different names")
+    return _Ids(Vectorizer.read(vectorizer), known)
 
 
 class _Draws:
@@ -215,18 +276,41 @@ def _entries(rows: list[Row], base: int, width: int) -> csr_matrix:
 
 
 def _tell(command: Import, counts: Counts, vectorizer: Vectorizer | None) -> None:
-    from snm.system.terminal import console
+    from snm.system.terminal import say
 
-    console.print(
-        f"{counts.points['train']:,} training and {counts.points['test']:,} test points, "
-        f"{counts.features:,} features, {counts.labels:,} labels in {command.out}",
-        soft_wrap=True,
+    train, test = counts.points["train"], counts.points["test"]
+    say(
+        f"{train:,} training and {counted(test, 'test point')}, "
+        f"{counted(counts.features, 'feature')}, {counted(counts.labels, 'label')} "
+        f"in {command.out}"
     )
     for what, count in (("label", counts.without_labels), ("feature", counts.without_features)):
         if count:
-            console.print(f"{count:,} points have no {what}")
+            say(f"{counted(count, 'point')} without a {what}")
+    if new := counts.new_labels:
+        done = "left out" if command.new_labels == "drop" else "numbered after the others"
+        say(f"{counted(len(new), 'label')} that {command.like} lacks, such as {new[0]!r}: {done}")
+    if command.like is not None:
+        _tell_next(command, counts)
+        return
+    if not test:
+        say("there are no test points to evaluate on: --test-fraction 0.2 draws some")
     flag = " --weighting l2" if vectorizer is not None and vectorizer.kind == "tfidf" else ""
-    console.print(f"next: snm train {command.out} --run-dir RUN{flag}", soft_wrap=True)
+    say(f"next: snm train {command.out} --run-dir RUN{flag}")
+
+
+def _tell_next(command: Import, counts: Counts) -> None:
+    """What can be done with data in the ids of another run or data set."""
+    from snm.system.terminal import say
+
+    run = Path(str(command.like))
+    if not (run / "config.toml").is_file():
+        say(f"next: snm train {command.out} --run-dir NEW --warm-start RUN")
+    elif counts.new_labels and command.new_labels == "append":
+        say(f"next: snm grow {run} --data {command.out} --output NEW")
+    else:
+        say(f"next: snm evaluate {run} --data {command.out}")
+        say(f"  or: snm train {command.out} --run-dir NEW --warm-start {run}")
 
 
 @contextlib.contextmanager

@@ -30,7 +30,10 @@ class Evaluate:
     run: Annotated[Positional[Path], arg(metavar="RUN")]
     """Folder of a run."""
     data: str | None = None
-    """Data set with test points; by default the one that the run was trained on."""
+    """Data set with test points, or of test points alone; by default the one that the run was
+    trained on. Its labels are mapped to those of the run by name."""
+    same_ids: bool = False
+    """Take labels without names to mean the same in DATA as in the run."""
     json: bool = False
     """Print one JSON object."""
     index: Path | None = None
@@ -56,6 +59,7 @@ def _run(command: Evaluate) -> None:
     from snm.trainer.evaluate import evaluate
 
     run, data, index = command.run, command.data, command.index
+    same_ids = command.same_ids
     if index is not None:
         from snm.export.index import IndexedPredictor
         from snm.runs.load import load
@@ -63,10 +67,11 @@ def _run(command: Evaluate) -> None:
         # Opened first, so that an index of another run is refused before the long part.
         searched = IndexedPredictor.open(index, load(run))
     with waiting(f"evaluating {run}"):
-        found = evaluate(run, data, auc=command.auc or None)
+        found = evaluate(run, data, same_ids=same_ids, auc=command.auc or None)
     if index is not None:
         with waiting(f"searching {index}"):
-            found["by_index"] = evaluate(run, data, wrap=lambda _: searched)["metrics"]
+            by_index = evaluate(run, data, same_ids=same_ids, wrap=lambda _: searched)
+            found["by_index"] = by_index["metrics"]
     if command.json:
         import numpy as np
 
@@ -86,8 +91,10 @@ def print_metrics(found: dict[str, Any], title: str) -> None:
     """Prints the metrics of `snm.evaluate`, in percent, and what they leave out."""
     from rich.table import Table
 
-    from snm.system.terminal import console, displayed
+    from snm.system.terminal import console, displayed, say
 
+    for note in found.get("notes", ()):
+        say(note)
     console.print(_metrics_table(found["metrics"], title))
     if "without_repeats" in found:
         fresh = found["without_repeats"]

@@ -48,7 +48,9 @@ class Train:
     config: Path | None = None
     """TOML file with settings, such as the config.toml of a run."""
     warm_start: Path | None = None
-    """Folder of a run whose parameters initialize this one."""
+    """Folder of a run whose parameters initialize this one; labels are mapped by their names."""
+    same_ids: bool = False
+    """Take labels without names to mean the same in DATA as in the run of --warm-start."""
     dry_run: bool = False
     """Print the resolved settings and sizes without training."""
     profile: bool = False
@@ -130,6 +132,7 @@ def run_training(command: Train) -> None:
             command.run_dir,
             source=command.data,  # as typed, so that `evaluate` finds the data again
             warm_start=command.warm_start,
+            same_ids=command.same_ids,
             profile=command.profile,
             stop=stop,
         )

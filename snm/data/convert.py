@@ -8,8 +8,9 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -37,6 +38,7 @@ class Counts:
       labels: number of labels K.
       without_labels: number of points without a label.
       without_features: number of points without a feature.
+      new_labels: names that were not known before, in order of first occurrence, where some were.
     """
 
     points: dict[str, int]
@@ -44,6 +46,7 @@ class Counts:
     labels: int
     without_labels: int
     without_features: int
+    new_labels: tuple[str, ...] = ()
 
 
 def fit_vectorizer(
@@ -134,10 +137,13 @@ def build(
     num_features: int,
     part_of: Callable[[str, int], str],
     told: Told,
+    *,
+    known: Sequence[str] = (),
+    new_labels: Literal["append", "drop"] = "append",
 ) -> Counts:
     """Writes `train.txt`, `labels.txt` and, if there are test points, `test.txt`.
 
-    Label ids are assigned in order of first occurrence.
+    Known labels have the first ids, others follow in order of first occurrence.
 
     Args:
       out: an empty folder.
@@ -146,6 +152,8 @@ def build(
       num_features: number of features d.
       part_of: (name of the file, 0-based number of the row in it) -> `train` or `test`.
       told: progress callback.
+      known: names of labels, in the order of their ids.
+      new_labels: whether other labels are appended, or dropped from their points.
 
     Returns:
       the sizes of the written data.
@@ -153,7 +161,8 @@ def build(
     Raises:
       InputError: no training point, or no label.
     """
-    ids: dict[str, int] = {}
+    ids = {name: label for label, name in enumerate(known)}
+    new: dict[str, int] = ids if new_labels == "append" else {}
     counts = Counts({"train": 0, "test": 0}, num_features, 0, 0, 0)
     done = 0
     with TextWriter(out / "train.txt") as train, TextWriter(out / "test.txt") as test:
@@ -163,7 +172,7 @@ def build(
             for chunk in _chunks(numbered):
                 is_test = np.array([part_of(name, number) == "test" for number, _ in chunk])
                 found = features_of([row for _, row in chunk])
-                labels = _labels([row for _, row in chunk], ids)
+                labels = _labels([row for _, row in chunk], ids, new)
                 counts.without_labels += int(np.count_nonzero(np.diff(labels.indptr) == 0))
                 counts.without_features += int(np.count_nonzero(np.diff(found.indptr) == 0))
                 for part, chosen in (("train", ~is_test), ("test", is_test)):
@@ -172,6 +181,7 @@ def build(
                 done += len(chunk)
                 told(done)
         counts.labels = len(ids)
+        counts.new_labels = tuple(new)[len(known) if new is ids else 0 :] if known else ()
         for part, writer in writers.items():
             counts.points[part] = writer.rows
             writer.finish(num_features, len(ids))
@@ -191,9 +201,16 @@ def _chunks(rows: Iterator[tuple[int, Row]]) -> Iterator[list[tuple[int, Row]]]:
         yield chunk
 
 
-def _labels(rows: list[Row], ids: dict[str, int]) -> csr_matrix:
-    """Labels of `rows` as CSR [rows, labels so far]; adds new names to `ids`."""
-    found = [sorted(ids.setdefault(name, len(ids)) for name in row.labels) for row in rows]
+def _labels(rows: list[Row], ids: dict[str, int], new: dict[str, int]) -> csr_matrix:
+    """Labels of `rows` as CSR [rows, labels so far]; adds names that `ids` lacks to `new`.
+
+    They get ids where `new` is `ids`; otherwise they are left out.
+    """
+    for row in rows:
+        for name in row.labels:
+            if name not in ids:
+                new.setdefault(name, len(new))
+    found = [sorted(ids[name] for name in row.labels if name in ids) for row in rows]
     indptr = np.concatenate([[0], np.cumsum([len(row) for row in found])]).astype(np.int64)
     indices = np.fromiter(itertools.chain.from_iterable(found), np.int32, count=int(indptr[-1]))
     ones = np.ones(len(indices), np.float32)

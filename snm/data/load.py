@@ -17,7 +17,7 @@ from snm.data.formats import dispatch as formats
 from snm.errors import InputError
 from snm.system.cache_folder import folder as cache_folder
 
-__all__ = ["fetched", "find_files", "key_of", "load", "load_mapped"]
+__all__ = ["fetched", "find_files", "find_names", "key_of", "load", "load_mapped"]
 
 
 SYNTHETIC = "synthetic"
@@ -160,11 +160,20 @@ def _files_of(source: str | Path) -> _Files:
         found = "a file" if folder.exists() else "no such folder"
         raise InputError(str(source), found, "a folder of data, a fetched set, or `synthetic`")
     _, train, test = find_files(folder)
+    filters = tuple(_find(folder, name) for name in _FILTERS)
+    return _Files(folder, train, test, find_names(folder), filters)
+
+
+def find_names(folder: Path) -> Path | None:
+    """The file of label names of a folder, or None.
+
+    Raises:
+      InputError: more than one.
+    """
     names = [file for file in (_find(folder, name) for name in _NAMES) if file]
     if len(names) > 1:
         raise InputError(str(folder), " and ".join(_NAMES), "one file of label names")
-    filters = tuple(_find(folder, name) for name in _FILTERS)
-    return _Files(folder, train, test, names[0] if names else None, filters)
+    return names[0] if names else None
 
 
 def _assemble(files: _Files, parts: binary_cache.Parts, key: str) -> Dataset:

@@ -87,6 +87,15 @@ class Vectorizer:
         """The function that maps a text to its words and runs of words."""
         return self._vectorizer.build_analyzer()
 
+    def makes_features_of(self, other: Vectorizer) -> bool:
+        """Whether both turn every text into the same features."""
+        mine, others = (
+            (v.kind, v.num_features, v.ngrams, v.strip_accents, v.vocabulary) for v in (self, other)
+        )
+        if mine != others or self.idf is None or other.idf is None:
+            return mine == others
+        return np.array_equal(self.idf, other.idf)
+
     def write(self, path: Path) -> None:
         """Writes the vectoriser to `path` as JSON."""
         found = {

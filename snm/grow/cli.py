@@ -12,6 +12,7 @@ from snm.errors import InputError
 
 if TYPE_CHECKING:
     from snm.data.dataset import Dataset
+    from snm.data.id_space import IdSpace
     from snm.grow.rows import Origins
     from snm.memory.memory import Memory
     from snm.model.predictor import Predictor
@@ -43,10 +44,13 @@ class Grow:
     output: Path
     """Folder of the new run; must not exist."""
     labels: Path | None = None
-    """File with the names of the new labels, one per line; their ids follow the old ones."""
+    """File with the names of the new labels, one per line; their ids follow the old ones. By
+    default the names of DATA that the run lacks."""
     data: str | None = None
-    """Data set with old and new labels, the old ones first. Points that the memory has already may
-    be in it or not."""
+    """Data set with old and new labels, which are mapped by their names. Points that the memory has
+    already may be in it or not."""
+    same_ids: bool = False
+    """Take labels without names to mean the same in DATA as in the run."""
 
     def __call__(self) -> None:
         """Runs the verb."""
@@ -62,9 +66,10 @@ def _run(command: Grow) -> None:
     """
     from rich.text import Text
 
+    from snm.data.id_space import in_ids_of
     from snm.data.load import load as load_data
     from snm.runs.folder import RunFolder
-    from snm.runs.load import load
+    from snm.runs.load import ids_of_run, load
     from snm.system.files import made_whole
     from snm.system.terminal import console
 
@@ -77,14 +82,24 @@ def _run(command: Grow) -> None:
         raise InputError(str(command.run), "a run that is not finished", "a finished one")
     first = predictor.model.head.num_labels
     before = predictor.label_names or tuple(str(label) for label in range(first))
-    if command.labels is None and (command.data is None or predictor.memory is None):
+    dataset = None if command.data is None else load_data(command.data)
+    of_run = ids_of_run(command.run)
+    names = _new_names(command, before, dataset, of_run)
+    if not names and (dataset is None or predictor.memory is None):
         found = "none" if predictor.memory else "none, and a run without a memory of neighbours"
         expected = "new labels, or --data with points for the memory of a run"
         raise InputError("--labels", found, expected)
-    names = () if command.labels is None else _new_names(command.labels, before)
-    dataset = None if command.data is None else load_data(command.data)
     if dataset is not None:
-        _check(dataset, predictor, before + names, known=predictor.label_names is not None)
+        grown = dataclasses.replace(
+            of_run,
+            num_labels=first + len(names),
+            label_names=None if of_run.label_names is None else before + names,
+        )
+        # New labels come with new data, whose hash says nothing.
+        same_ids = command.same_ids or bool(names)
+        dataset, mapped = in_ids_of(dataset, grown, same_ids=same_ids, train_too=True)
+        if mapped is not None:
+            console.print(mapped, soft_wrap=True)
     with made_whole("--output", out) as beside, console.status(Text(f"growing {command.run}")):
         origins, memory = _write(
             old, RunFolder(beside), predictor, before + names, dataset, command
@@ -103,32 +118,26 @@ def _run(command: Grow) -> None:
     console.print(f"next: snm train {data} --run-dir RUN --warm-start {out}", soft_wrap=True)
 
 
-def _new_names(path: Path, before: tuple[str, ...]) -> tuple[str, ...]:
+def _new_names(
+    command: Grow, before: tuple[str, ...], dataset: Dataset | None, of_run: IdSpace
+) -> tuple[str, ...]:
+    """The names of `--labels`, or those of the data that the run lacks."""
     from snm.data.formats.dispatch import read_lines
 
+    path, seen = command.labels, set(before)
+    if path is None:
+        if dataset is None or dataset.label_names is None or of_run.label_names is None:
+            return ()
+        return tuple(name for name in dataset.label_names if name not in seen)
     names = read_lines(path)
     if not names:
         raise InputError(str(path), "no name", "names of new labels, one per line")
-    seen = set(before)
     for number, name in enumerate(names, 1):
         if not name.strip() or name in seen:
             found = "an empty line" if not name.strip() else f"{name!r}, which exists already"
             raise InputError(f"{path}:{number}", found, "a new name on each line")
         seen.add(name)
     return tuple(names)
-
-
-def _check(dataset: Dataset, predictor: Predictor, names: tuple[str, ...], known: bool) -> None:
-    for what, width, wanted in (
-        ("features", dataset.train.num_features, predictor.model.num_features),
-        ("labels", dataset.train.num_labels, len(names)),
-    ):
-        if width != wanted:
-            raise InputError(dataset.name, f"{width} {what}", f"{wanted}, old and new ones")
-    if known and dataset.label_names is not None and dataset.label_names != names:
-        place = next(i for i, name in enumerate(names) if name != dataset.label_names[i])
-        found = f"{dataset.label_names[place]!r} as label {place}"
-        raise InputError(dataset.name, found, f"{names[place]!r}: old labels first, then --labels")
 
 
 def _write(

@@ -10,6 +10,7 @@ from jax.sharding import Mesh
 
 from snm.config.resolved import ResolvedConfig, read_resolved
 from snm.data.formats.dispatch import read_names
+from snm.data.id_space import IdSpace
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.errors import InputError
@@ -21,7 +22,8 @@ from snm.model.placement import abstract_on, join_on_mesh
 from snm.model.predictor import Predictor
 from snm.runs.folder import RunFolder, phase_names, read_json
 
-__all__ = ["assemble", "checkpoints_intact", "load", "load_member", "watched_member", "with_memory"]
+__all__ = ["assemble", "checkpoints_intact", "ids_of_run", "load", "load_member", "watched_member",
+           "with_memory"]  # fmt: skip
 
 
 def load(run: str | Path, *, memory: bool = True) -> Predictor:
@@ -55,6 +57,23 @@ def with_memory(predictor: Predictor, folder: RunFolder) -> Predictor:
     shape = {"num_features": predictor.model.num_features,
              "num_labels": predictor.model.head.num_labels}  # fmt: skip
     return dataclasses.replace(predictor, memory=load_memory(folder.memory, **shape))
+
+
+def ids_of_run(run: str | Path) -> IdSpace:
+    """What the feature and label ids of a run stand for.
+
+    Raises:
+      InputError: the folder is not a run.
+    """
+    folder, _, facts = _opened(run)
+    return IdSpace(
+        str(run),
+        facts["num_features"],
+        facts["num_labels"],
+        read_names(folder.names, facts["num_labels"]) if folder.names.exists() else None,
+        facts["sha256"],
+        folder.vectorizer if folder.vectorizer.exists() else None,
+    )
 
 
 def load_member(run: str | Path, member: int, mesh: Mesh | None = None) -> tuple[Model, TrainState]:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from snm.config.settings import Config, read_config
 from snm.data.dataset import Dataset
+from snm.data.id_space import in_ids_of
 from snm.data.load import load as load_dataset
 from snm.distributed.dataset import duplicate_test_rows, label_frequency
 from snm.errors import InputError
 from snm.evaluation.evaluate import evaluate_points
 from snm.model.predictor import Predictor
 from snm.runs.folder import RunFolder, read_json
-from snm.runs.load import load
+from snm.runs.load import ids_of_run, load
 
 __all__ = ["data_of_run", "evaluate", "score_test_points"]
 
@@ -24,63 +28,103 @@ def evaluate(
     run: str | Path,
     data: str | Path | Dataset | None = None,
     *,
+    same_ids: bool = False,
     auc: bool | None = None,
     on_progress: Callable[[int], None] | None = None,
     wrap: Callable[[Predictor], Any] | None = None,
 ) -> dict[str, Any]:
-    """Scores a trained model on the test points of its data set, or of another of that shape.
+    """Scores a trained model on the test points of its data set, or of another.
+
+    The labels of another data set are mapped to those of the run by their names. Where it has no
+    test part, all of its points are test points, and the label frequencies are those of the run's
+    data, if these can still be read.
 
     Args:
       run: the run's folder.
       data: another data set than the run's.
+      same_ids: labels without names mean the same in the other data set.
       auc: also the AUC; None is the setting of the run.
       on_progress: told the number of points done.
       wrap: replaces the predictor, for example by a search index over its class rows.
 
     Returns:
-      As `evaluation.evaluate_points`.
+      As `evaluation.evaluate_points`; with `notes`, lines on how another data set was read.
 
     Raises:
-      InputError: no run, no test points, or data of another shape.
+      InputError: no run, no test points, or data of other features or labels.
     """
     folder = RunFolder(Path(run))
     predictor = load(run)
-    data = data_of_run(folder, predictor, data)
+    dataset, notes = data_of_run(folder, data, same_ids=same_ids)
     config = read_config(folder.config)
     if auc is not None:
         config = dataclasses.replace(config, auc=auc)
     if wrap is not None:
         # It returns the best labels only, and the AUC needs all scores.
         predictor, config = wrap(predictor), dataclasses.replace(config, auc=False)
-    return score_test_points(predictor, config, data, on_progress)
+    found = score_test_points(predictor, config, dataset, on_progress)
+    if not dataset.train.num_points:  # nothing is known of the frequencies
+        found["by_label_frequency"] = []
+        for name in [name for name in found["metrics"] if name.startswith("PS")]:
+            del found["metrics"][name]
+    return {**found, "notes": notes} if notes else found
 
 
 def data_of_run(
-    folder: RunFolder, predictor: Predictor, data: str | Path | Dataset | None = None
-) -> Dataset:
-    """The data set of a run, or another of its shape, with test points.
+    folder: RunFolder,
+    data: str | Path | Dataset | None = None,
+    *,
+    same_ids: bool = False,
+) -> tuple[Dataset, list[str]]:
+    """The data set of a run, or another in the ids of the run, with test points.
+
+    Args:
+      folder: the run folder.
+      data: another data set than the run's.
+      same_ids: labels without names mean the same in the other data set.
+
+    Returns:
+      The data set, and lines on what was done with it. Train is empty where the other data set has
+      no test part and the run's data cannot be read.
 
     Raises:
-      InputError: no test points, data of another shape, or changed since the run.
+      InputError: no test points, other features or labels, or data that changed since the run.
     """
+    facts = read_json(folder.facts)
+    ids = ids_of_run(folder.path)
+    notes = []
     if data is None:
-        facts = read_json(folder.facts)
-        data = load_dataset(facts["data"])
-        if data.sha256 != facts["sha256"]:
-            found = "other content than when the run was trained"
-            raise InputError(facts["data"], found, "the same, or to be named with --data")
-    elif not isinstance(data, Dataset):
-        data = load_dataset(data)
-    if data.test is None:
-        raise InputError(data.name, "no test points", "a test file beside the train file")
-    model = predictor.model
-    for what, found_width, width in (
-        ("features", data.test.num_features, model.num_features),
-        ("labels", data.test.num_labels, model.head.num_labels),
-    ):
-        if found_width != width:
-            raise InputError(data.name, f"{found_width} {what}", f"{width}, as in training")
-    return data
+        dataset = _own(facts)
+    else:
+        dataset = data if isinstance(data, Dataset) else load_dataset(data)
+        if dataset.test is None and dataset.sha256 != facts["sha256"]:
+            notes.append(f"{dataset.name} has no test part: all of its points are test points")
+            dataset = dataclasses.replace(
+                dataset, train=dataset.train.take(np.arange(0)), test=dataset.train
+            )
+    if dataset.test is None:
+        raise InputError(dataset.name, "no test points", "a test file beside the train file")
+    dataset, mapped = in_ids_of(dataset, ids, same_ids=same_ids)
+    if mapped is not None:
+        notes.append(mapped)
+    if not dataset.train.num_points:
+        with contextlib.suppress(InputError):
+            own, _ = in_ids_of(_own(facts), ids)
+            dataset = dataclasses.replace(dataset, train=own.train)
+    return dataset, notes
+
+
+def _own(facts: dict[str, Any]) -> Dataset:
+    """The data set that a run was trained on.
+
+    Raises:
+      InputError: it cannot be read, or has changed since.
+    """
+    dataset = load_dataset(facts["data"])
+    if dataset.sha256 != facts["sha256"]:
+        found = "other content than when the run was trained"
+        raise InputError(facts["data"], found, "the same, or to be named with --data")
+    return dataset
 
 
 def score_test_points(
@@ -105,7 +149,7 @@ def score_test_points(
         predictor,
         dataset.test,
         label_frequency(dataset),
-        dataset.train.num_points,
+        max(1, dataset.train.num_points),
         propensity_a=config.propensity_a,
         propensity_b=config.propensity_b,
         duplicates=duplicate_test_rows(dataset),

@@ -33,7 +33,7 @@ from snm.system.timing import part
 from snm.system.versions import versions
 from snm.trainer.loop import run_steps
 from snm.trainer.prepare import prepare
-from snm.trainer.warm_start import initial_state
+from snm.trainer.warm_start import WarmStart, initial_state
 
 __all__ = ["Phase", "PhaseRun", "first_phase", "member_seed", "open_log"]
 
@@ -83,7 +83,7 @@ class PhaseRun:
         dataset: Dataset,
         weighting: Weighting,
         phase: Phase,
-        warm_start: str | Path | None,
+        warm_start: WarmStart | None,
         epochs: float | None = None,
         *,
         member: int = 1,
@@ -124,6 +124,8 @@ class PhaseRun:
         if config.seen == "drop" and note is None and member == 1:
             told = "labels that are among a point's own features are never its answers"
             self._notes.append(f"{told} (--seen keep allows them)")
+        if warm_start is not None and warm_start.note and note is None and member == 1:
+            self._notes.append(warm_start.note)
         if self.progress.step > self.last_step:
             found = f"{self.progress.step} steps done"
             raise InputError("--epochs", found, f"no fewer than these ({self.last_step} asked)")

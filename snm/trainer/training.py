@@ -17,6 +17,7 @@ from snm.config.resolve import resolve
 from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config
 from snm.data.dataset import Dataset
+from snm.data.id_space import IdSpace
 from snm.distributed.dataset import fit_weighting, load_together
 from snm.distributed.processes import AgreedStop, first, several, wait
 from snm.errors import InputError, StoppedError
@@ -34,6 +35,7 @@ from snm.trainer.memory import memory_split, never_tried, summary, try_memory
 from snm.trainer.phase import Phase, PhaseRun, first_phase, member_seed, open_log
 from snm.trainer.prepare import members_at_once
 from snm.trainer.together import Stop, in_order
+from snm.trainer.warm_start import WarmStart
 
 __all__ = ["resolved_training", "train", "training"]
 
@@ -55,6 +57,7 @@ def training(
     *,
     source: str | Path | None = None,
     warm_start: str | Path | None = None,
+    same_ids: bool = False,
     profile: bool = False,
     probe: Callable[[Predictor], dict[str, Any]] | None = None,
     probe_every: int = 0,
@@ -68,7 +71,9 @@ def training(
       config: the settings.
       run_dir: folder of the run; a run with the same settings and data goes on.
       source: path that a `Dataset` passed as `data` can be loaded from again.
-      warm_start: folder of another run, whose parameters this one starts from.
+      warm_start: folder of another run, whose parameters this one starts from; labels are mapped by
+        their names.
+      same_ids: labels without names mean the same in that run.
       profile: write a trace of a few dispatches to `run_dir/profile`.
       probe: a function of the model, called now and then. Its result becomes an event Probed and a
         line of the log; its time does not count as training.
@@ -101,6 +106,7 @@ def training(
             run_dir,
             source=data if source is None and not isinstance(data, Dataset) else source,
             warm_start=warm_start,
+            same_ids=same_ids,
             profile=profile,
             probe=probe,
             probe_every=probe_every,
@@ -117,6 +123,7 @@ def resolved_training(
     *,
     source: str | Path | None = None,
     warm_start: str | Path | None = None,
+    same_ids: bool = False,
     profile: bool = False,
     probe: Callable[[Predictor], dict[str, Any]] | None = None,
     probe_every: int = 0,
@@ -138,6 +145,9 @@ def resolved_training(
     # What can be refused is refused before anything is written.
     folder.check(config, facts)
     wait("the folder was looked at")
+    start = None
+    if warm_start is not None:
+        start = WarmStart(Path(warm_start), IdSpace.of(dataset), same_ids)
     with contextlib.ExitStack() as holding:
         hold = functools.partial(
             holding.enter_context, locked(folder.path / LOCK, f"--run-dir {folder.path}")
@@ -154,7 +164,7 @@ def resolved_training(
         if split is not None and not config.validation_fraction:
             begins = dataclasses.replace(opening, rows=split[0])
         looks: dict[str, Any] = {"probe": probe, "probe_every": probe_every}
-        phase = PhaseRun(folder, config, dataset, weighting, begins, warm_start, **looks)
+        phase = PhaseRun(folder, config, dataset, weighting, begins, start, **looks)
         if not there and first():
             hold()
             if folder.config.exists():
@@ -179,12 +189,12 @@ def resolved_training(
             run = phase
             if number > 1:
                 named = dataclasses.replace(opening, name=train_name)
-                run = PhaseRun(folder, mine, dataset, weighting, named, warm_start, **alone)
+                run = PhaseRun(folder, mine, dataset, weighting, named, start, **alone)
             yield from run.run(profile and number == 1, stop)
             if config.refit:
                 every = Phase(refit_name)
                 share = run.progress.best_step / run.source.steps_per_epoch
-                run = PhaseRun(folder, mine, dataset, weighting, every, warm_start, share, **alone)
+                run = PhaseRun(folder, mine, dataset, weighting, every, start, share, **alone)
                 yield from run.run(False, stop)
             return run
 

@@ -3,25 +3,73 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
-from snm.errors import InputError
+from snm.data.id_space import IdSpace, check_features, slots_by_name
+from snm.errors import InputError, counted
 from snm.model.model import Model, TrainState, abstract_state, init_state
-from snm.model.placement import initial
-from snm.runs.load import load_member
+from snm.model.placement import gathered, initial, spread
+from snm.runs.load import ids_of_run, load_member
 from snm.tables.rounding import as_float, to_nearest
 from snm.tables.table import RowTable
 from snm.trainer.centroids import centroids
 from snm.trainer.prepare import Prepared
 
-__all__ = []
+__all__ = ["WarmStart"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class WarmStart:
+    """A run that another one starts from.
+
+    Attributes:
+      run: its folder.
+      ids: what the ids of the data mean that the new run trains on.
+      same_ids: labels without names mean the same where there are as many.
+    """
+
+    run: Path
+    ids: IdSpace
+    same_ids: bool = False
+
+    @functools.cached_property
+    def slots(self) -> NDArray[np.int64] | None:
+        """For each label of the data its id in the run, int64 [K]; None if all are equal.
+
+        It is looked up when parameters are needed: a run that goes on needs no other.
+
+        Raises:
+          InputError: no run; other features; labels that the run lacks, or that cannot be compared.
+        """
+        here, there = self.ids, ids_of_run(self.run)
+        check_features(here, there)
+        slots = slots_by_name(here, there, same_ids=self.same_ids)
+        if slots is not None and (lacking := np.flatnonzero(slots < 0)).size:
+            assert here.label_names is not None
+            name = here.label_names[lacking[0]]
+            found = (
+                f"{counted(len(lacking), 'label')} of {here.name} that it lacks, such as {name!r}"
+            )
+            expected = f"a run with these labels (`snm grow {self.run} --data DATA` adds them)"
+            raise InputError(f"--warm-start {self.run}", found, expected)
+        return slots
+
+    @property
+    def note(self) -> str | None:
+        """A line that tells that labels were mapped, or None."""
+        if self.slots is None:
+            return None
+        return f"labels of {self.run} were mapped by name to those of {self.ids.name}"
 
 
 def initial_state(
-    prepared: Prepared, warm_start: str | Path | None = None, member: int = 1
+    prepared: Prepared, warm_start: WarmStart | None = None, member: int = 1
 ) -> TrainState:
     """Initial parameters of a member; with `warm_start`, those of another run's member.
 
@@ -40,11 +88,15 @@ def initial_state(
             state = initial(model, mesh)
         return state if prepared.config.class_init == "random" else centroids(prepared, state)
     # Sharded as it is read: a process may have no room for all of it.
-    other, old = load_member(warm_start, member, mesh)
+    slots = warm_start.slots
+    other, old = load_member(warm_start.run, member, mesh)
+    if slots is not None:
+        other, old = _reordered(other, old, slots)
+        old = jax.tree.map(jnp.asarray, old) if mesh is None else spread(old, mesh)
     shapes = [jax.tree.map(np.shape, (s.features.rows, s.tower, s.head.table.rows, s.head.bias))
               for s in map(abstract_state, (other, model))]  # fmt: skip
     if shapes[0] != shapes[1]:
-        raise InputError(f"--warm-start {warm_start}", _described(other), _described(model))
+        raise InputError(f"--warm-start {warm_start.run}", _described(other), _described(model))
     fresh = init_state(model) if mesh is None else initial(model, mesh)
     # A fixed multiplier is a setting of this run, a learned one a parameter of the other.
     learned = model.head.learn_scale
@@ -59,6 +111,19 @@ def initial_state(
             log_scale=old.head.log_scale if learned else fresh.head.log_scale,
         ),
     )
+
+
+def _reordered(
+    model: Model, state: TrainState, slots: NDArray[np.int64]
+) -> tuple[Model, TrainState]:
+    """A model with labels in another order, and its state on the host, without padding rows."""
+    state = gathered(state, model)
+    head = state.head
+    rows = dataclasses.replace(head.table, rows=head.table.rows[slots], accumulator=None)
+    bias = None if head.bias is None else head.bias[slots]
+    spec = dataclasses.replace(model.head, num_labels=len(slots))
+    state = dataclasses.replace(state, head=dataclasses.replace(head, table=rows, bias=bias))
+    return dataclasses.replace(model, head=spec), state
 
 
 def _with_rows(fresh: RowTable, old: RowTable) -> RowTable:

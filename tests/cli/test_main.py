@@ -250,7 +250,7 @@ def test_bad_evaluations(data, run, tmp_path, capsys):
     assert "found no config.toml" in refused(capsys, "evaluate", data)
     assert "found no config.toml" in refused(capsys, "evaluate", tmp_path / "nowhere")
     alone = tiny.write(tmp_path / "alone", test=False)
-    assert "no test points" in refused(capsys, "evaluate", run, "--data", alone)
+    assert "labels without names in alone" in refused(capsys, "evaluate", run, "--data", alone)
     narrow = tmp_path / "narrow"
     narrow.mkdir()
     for part in ("train", "test"):
@@ -264,7 +264,10 @@ def test_data_that_changed_since_training(tmp_path, capsys):
     call("train", folder, "--run-dir", out, *tiny.FLAGS)
     (folder / "test.txt").write_text(f"1 {tiny.FEATURES} {tiny.LABELS}\n1 2:1\n")
     assert "other content than when" in refused(capsys, "evaluate", out)
-    call("evaluate", out, "--data", folder)
+    # Ids without names may mean anything in other data.
+    said = refused(capsys, "evaluate", out, "--data", folder)
+    assert said.startswith("data: found labels without names in data, and other data than in")
+    call("evaluate", out, "--data", folder, "--same-ids")
     # The same data elsewhere is the same data, and is found there from then on.
     moved = tiny.write(tmp_path / "moved")
     call("train", moved, "--run-dir", out, *tiny.FLAGS)

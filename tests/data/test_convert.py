@@ -272,6 +272,81 @@ def test_import_train_and_predict_from_texts(tmp_path, capsys):
     with pytest.raises(InputError, match="found one text, expected a list"):
         model.predict("a saw", k=1)
 
+    # Next month's texts, whose labels come in another order.
+    (source,) = write(tmp_path / "next", "jsonl", *documents(30, seed=9))
+    capsys.readouterr()
+    call("data", "import", source, "--out", tmp_path / "since", "--like", tmp_path / "run")
+    evaluate = ["evaluate", str(tmp_path / "run"), "--data", str(tmp_path / "since")]
+    assert f"next: snm {' '.join(evaluate)}\n" in capsys.readouterr().out
+    call(*evaluate, "--json")
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert found["metrics"]["points"] == 30 and found["metrics"]["P@1"] > 90
+
+
+# -- in the ids of a run or of other data ------------------------------------------------------
+
+NEXT = [("a saw and a wave", ["tools", "sea"]), ("the apple", ["fruit & nuts"]), ("zz", ["sea"])]
+
+
+@pytest.fixture
+def like(tmp_path):
+    """The data set of all documents, and three more texts, one of them with new words alone."""
+    (source,) = write(tmp_path / "in", "jsonl")
+    call("data", "import", source, "--out", tmp_path / "jan")
+    (after,) = write(tmp_path / "next", "jsonl", *zip(*NEXT, strict=True))
+    return tmp_path / "jan", ["data", "import", after, "--out", tmp_path / "feb", "--like",
+                              tmp_path / "jan"]  # fmt: skip
+
+
+def test_new_labels_are_refused_unless_asked_for(like, tmp_path, capsys):
+    jan, words = like
+    said = refused(capsys, *words)
+    assert said.endswith(
+        f"found 1 label that {jan} lacks, such as 'sea', "
+        "expected its labels, or --new-labels append or drop"
+    )
+    assert not (tmp_path / "feb").exists()
+
+
+@pytest.mark.parametrize("new_labels", ["append", "drop"])
+def test_texts_in_the_ids_of_other_data(like, tmp_path, capsys, new_labels):
+    jan, words = like
+    call(*words, "--new-labels", new_labels)
+    out = capsys.readouterr().out
+    assert "1 label that" in out and ("left out" in out) == (new_labels == "drop")
+    before = snm.load_data(jan)
+    data, rows = read(tmp_path / "feb")
+    added = ("sea",) if new_labels == "append" else ()
+    assert data.label_names == (*before.label_names, *added)
+    assert rows == [sorted(["tools", *added]), ["fruit & nuts"], [*added]]
+    wanted = CountVectorizer().fit(TEXTS).transform([text for text, _ in NEXT])
+    np.testing.assert_array_equal(data.train.features.toarray(), wanted.toarray())
+    copied = (tmp_path / "feb" / "vectorizer.json").read_bytes()
+    assert copied == (jan / "vectorizer.json").read_bytes()
+
+
+def test_like_what_it_cannot_be(like, tmp_path, capsys):
+    jan, words = like
+    assert refused(capsys, *words, "--ngrams", "1", "2").startswith("--ngrams: found --like")
+    assert refused(capsys, *words[:-1], tmp_path).startswith(f"--like {tmp_path}: found no vector")
+    assert "no such folder" in refused(capsys, *words[:-1], tmp_path / "none")
+    assert refused(capsys, *words[:-2], "--new-labels=drop").startswith("--new-labels: found no")
+    (tmp_path / "a.svm").write_text("1 2:1\n")
+    said = refused(capsys, "data", "import", tmp_path / "a.svm", *words[3:])
+    assert said.endswith("a.svm: found features (svmlight), expected texts, for --like")
+    with (jan / "labels.txt").open("a") as names:
+        names.write("tools\n")
+    assert "labels.txt: found a label name twice" in refused(capsys, *words)
+    (jan / "labels.txt").unlink()
+    assert "found no label names" in refused(capsys, *words)
+    assert not (tmp_path / "feb").exists()
+
+
+def test_import_says_how_to_get_test_points(tmp_path, capsys):
+    (source,) = write(tmp_path / "in", "jsonl")
+    call("data", "import", source, "--out", tmp_path / "data")
+    assert "no test points to evaluate on: --test-fraction 0.2" in capsys.readouterr().out
+
 
 def test_texts_to_a_model_of_features(tmp_path):
     folder = tiny.write(tmp_path / "data")

@@ -135,7 +135,7 @@ def test_points_alone(place, tmp_path, capsys):
     )
     old = Points(features, test.labels[:40])
     data = written(tmp_path / "data", old, test)
-    call("grow", place / "run", "--data", data, "--output", tmp_path / "grown")
+    call("grow", place / "run", "--data", data, "--same-ids", "--output", tmp_path / "grown")
     told = " ".join(capsys.readouterr().out.split())
     had, new = len(load(place / "run").memory.rows), len(labelled(old))
     assert f"memory: {had + new} training points, before {had}" in told

@@ -23,6 +23,7 @@ from snm.batches.source import Source
 from snm.checkpoints.store import Checkpoints
 from snm.cli.main import main
 from snm.config.resolve import resolve
+from snm.data.id_space import IdSpace
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.evaluation.evaluate import evaluate_points
@@ -42,7 +43,7 @@ from snm.runs.folder import RunFolder
 from snm.runs.load import load_member
 from snm.trainer.prepare import prepare
 from snm.trainer.training import training
-from snm.trainer.warm_start import initial_state
+from snm.trainer.warm_start import WarmStart, initial_state
 
 STEPS_PER_EPOCH = 4
 
@@ -601,7 +602,7 @@ def test_warm_start(data, whole, tmp_path):
         asked = config(score_scale=3.0, learn_score_scale=learned, row_optimizer="adagrad")
         settings = tiny.resolved(asked)
         prepared = prepare(settings, data.train, Weighting.fit("tfidf", data.train.features))
-        new = initial_state(prepared, old)
+        new = initial_state(prepared, WarmStart(old, IdSpace.of(data)))
         state = snm.load(old).state
         assert same([new.features.rows, new.head.table.rows],
                     [state.features.rows, state.head.table.rows])  # fmt: skip

@@ -1,0 +1,166 @@
+"""Labels in another order: mapped by name when a run is evaluated or trained on, else refused."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tiny
+from command_line import call, refused
+
+import snm
+from snm.data.id_space import IdSpace
+from snm.data.vectorizer import Vectorizer
+from snm.runs.load import load_member
+from snm.trainer.warm_start import WarmStart
+
+ORDER = np.random.default_rng(3).permutation(tiny.LABELS)
+"""The label of the tiny data set that each label here is."""
+
+
+def reordered(folder, source, *, test=True):
+    """The tiny data set with its labels, and their names, in another order."""
+    folder.mkdir()
+    place = np.argsort(ORDER)
+    for name in ("train", "test") if test else ("train",):
+        head, *rows = (source / f"{name}.txt").read_text().splitlines()
+        lines = [head]
+        for row in rows:
+            front, rest = row.split(" ", 1)
+            labels = sorted(place[int(label)] for label in front.split(","))
+            lines.append(f"{','.join(map(str, labels))} {rest}")
+        (folder / f"{name}.txt").write_text("\n".join(lines) + "\n")
+    names = (source / "labels.txt").read_text().splitlines()
+    (folder / "labels.txt").write_text("".join(f"{names[label]}\n" for label in ORDER))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A run on data with names, and the same data in another order."""
+    place = tmp_path_factory.mktemp("ids")
+    tiny.write(place / "data", names=True)
+    reordered(place / "other", place / "data")
+    snm.train(place / "data", tiny.CONFIG, place / "run")
+    return place
+
+
+def told(capsys, *words):
+    """What `snm evaluate --json` finds."""
+    call("evaluate", *words, "--json")
+    return json.loads(capsys.readouterr().out.splitlines()[-1])
+
+
+def test_evaluate_maps_labels_by_name(place, capsys):
+    found = told(capsys, place / "run", "--data", place / "other")
+    assert found.pop("notes") == [
+        f"labels of other were mapped by name to those of {place / 'run'}"
+    ]
+    assert found == told(capsys, place / "run")
+    assert found["metrics"]["P@1"] > 50
+    call("evaluate", place / "run", "--data", place / "other")
+    assert capsys.readouterr().out.count("mapped by name") == 1
+
+
+def test_filters_are_mapped_too(place, tmp_path):
+    """The pair (row, label) that evaluation leaves out names the same label."""
+    for name in ("data", "other"):
+        folder = tmp_path / name
+        folder.mkdir()
+        for file in (place / name).iterdir():
+            (folder / file.name).write_bytes(file.read_bytes())
+        first = (folder / "test.txt").read_text().splitlines()[1].split(" ")[0].split(",")
+        names = (folder / "labels.txt").read_text().splitlines()
+        label = min((int(label) for label in first), key=lambda label: names[label])
+        (folder / "filter_labels_test.txt").write_text(f"0 {label}\n")
+    one, other = (snm.evaluate(place / "run", tmp_path / name) for name in ("data", "other"))
+    assert one["metrics"] == other["metrics"]
+    assert one["metrics"] != snm.evaluate(place / "run")["metrics"]
+
+
+def test_test_points_alone(place, tmp_path):
+    """Data without a test part: all points are test points, frequencies are the run's."""
+    alone = tmp_path / "march"
+    alone.mkdir()
+    (alone / "train.txt").write_bytes((place / "other" / "test.txt").read_bytes())
+    (alone / "labels.txt").write_bytes((place / "other" / "labels.txt").read_bytes())
+    found = snm.evaluate(place / "run", alone)
+    assert len(found.pop("notes")) == 2
+    assert found == snm.evaluate(place / "run")
+    # Where the run's data are gone, nothing that needs the frequencies is told.
+    run, data = tmp_path / "run", tmp_path / "data"
+    reordered(data, place / "data")
+    snm.train(data, tiny.CONFIG, run)
+    (data / "train.txt").unlink()
+    less = snm.evaluate(run, alone)
+    assert less["by_label_frequency"] == [] and less["metrics"]["points"] == tiny.TEST_POINTS
+    assert {name.split("@")[0] for name in less["metrics"] if "@" in name} == {
+        "P", "R", "nDCG", "coverage",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("mesh", ["", pytest.param("label=2,data=2", marks=pytest.mark.slow)])
+def test_warm_start_maps_labels_by_name(place, tmp_path, mesh):
+    still = {"learning_rate": 1e-30, "tower_learning_rate": 1e-30, "epochs": 1, "mesh": mesh}
+    config = snm.Config(**{**tiny.CONFIG.__dict__, **still})
+    events = list(snm.training(place / "other", config, tmp_path / "new", warm_start=place / "run"))
+    notes = [event.text for event in events if type(event).__name__ == "Noted"]
+    assert [note for note in notes if "mapped" in note] == [
+        f"labels of {place / 'run'} were mapped by name to those of other"
+    ]
+    (_, old), (_, new) = (load_member(folder, 1) for folder in (place / "run", tmp_path / "new"))
+    np.testing.assert_allclose(new.head.table.rows, old.head.table.rows[ORDER], atol=1e-6)
+    np.testing.assert_allclose(new.head.bias, old.head.bias[ORDER], atol=1e-6)
+    one = snm.evaluate(place / "run")["metrics"]["P@1"]
+    assert events[-1].result["metrics"]["P@1"] == one
+    # A run that goes on asks the other no more.
+    again = list(snm.training(place / "other", config, tmp_path / "new", warm_start=place / "run"))
+    assert again[-1].result["metrics"]["P@1"] == one
+
+
+def test_labels_that_cannot_be_compared(place, tmp_path, capsys):
+    run = place / "run"
+    more = reordered(tmp_path / "more", place / "data")
+    names = (more / "labels.txt").read_text().replace("name 3\n", "quite new\n")
+    (more / "labels.txt").write_text(names)
+    said = refused(capsys, "evaluate", run, "--data", more)
+    assert said.startswith(f"more: found 1 label that {run} lacks, such as 'quite new', expected")
+    train = ["train", more, "--run-dir", tmp_path / "new", *tiny.FLAGS, "--warm-start", run]
+    said = refused(capsys, *train)
+    assert said.startswith(f"--warm-start {run}: found 1 label of more that it lacks, such as")
+    (more / "labels.txt").write_text(names.replace("quite new", "name 4"))
+    assert "a label name twice" in refused(capsys, "evaluate", run, "--data", more)
+    (more / "labels.txt").unlink()
+    for words in (["evaluate", run, "--data", more], train):
+        said = refused(capsys, *words)
+        assert said.startswith("more: found labels without names in more, and other data than"), (
+            said
+        )
+        assert said.endswith("--same-ids if ids mean the same")
+    assert not (tmp_path / "new").exists()
+    call("evaluate", run, "--data", more, "--same-ids")
+    ids = IdSpace.of(snm.load_data(more))
+    assert WarmStart(run, ids, same_ids=True).slots is None
+
+
+def test_features_of_another_vocabulary_are_refused(place, tmp_path, capsys):
+    """Two imports of texts number their words in their own ways."""
+    words = tuple(f"word{number:02}" for number in range(tiny.FEATURES))
+    first = Vectorizer("counts", tiny.FEATURES, vocabulary=words)
+    second = Vectorizer("counts", tiny.FEATURES, vocabulary=(*words[:-1], "zebra"))
+    assert first.makes_features_of(first) and not first.makes_features_of(second)
+    run, data = tmp_path / "run", tmp_path / "feb"
+    shutil.copytree(place / "run", run)
+    shutil.copytree(place / "other", data)
+    first.write(run / "vectorizer.json")
+    second.write(data / "vectorizer.json")
+    said = refused(capsys, "evaluate", run, "--data", data)
+    assert said == (
+        f"feb: found features of another vocabulary than those of {run}, "
+        f"expected `snm data import --like {run}`"
+    )
+    said = refused(capsys, "train", data, "--run-dir", tmp_path / "new", *tiny.FLAGS,
+                   "--warm-start", run)  # fmt: skip
+    assert said.startswith("feb: found features of another vocabulary")
+    first.write(data / "vectorizer.json")
+    call("evaluate", run, "--data", data)
