@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test test-slow test-all check format bench clean
+.PHONY: setup demo test test-slow test-accelerators test-all check format bench clean
 
 setup: $(VENV)/.installed
 
@@ -35,7 +35,19 @@ test-slow: $(VENV)/.installed-dev
 	$(BIN)/pytest -n 2 -m slow
 	XLA_FLAGS= $(BIN)/pytest -m bits
 
-test-all: test test-slow
+# An environment of its own: the compilers' packages announce themselves to every program that uses jax.
+TARGETS := .venv-targets
+
+$(TARGETS)/.installed: pyproject.toml constraints.txt
+	test -x $(TARGETS)/bin/python || $(PYTHON) -m venv $(TARGETS)
+	$(TARGETS)/bin/pip install --quiet --disable-pip-version-check -e '.[dev,target-tpu,target-cuda]' -c constraints.txt
+	@touch $@
+
+# ALL=1 adds the cases that take an hour.
+test-accelerators: $(TARGETS)/.installed
+	XLA_FLAGS= $(TARGETS)/bin/pytest -n 2 -m 'accelerators$(if $(ALL),, and not slow)' tests/targets
+
+test-all: test test-slow test-accelerators
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .
@@ -46,4 +58,4 @@ bench: setup
 	$(BIN)/snm bench --shape eurlex amazoncat amazon670k --json benchmarks/results/cpu.json
 
 clean:
-	rm -rf $(VENV) build *.egg-info
+	rm -rf $(VENV) $(TARGETS) build *.egg-info

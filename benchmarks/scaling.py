@@ -82,16 +82,12 @@ def exchanges(module: str) -> Iterator[Exchange]:
             yield Exchange(kind, group, size)
 
 
-def compiled(labels: int, features: int, batch: int, mesh_text: str) -> str:
-    """Compiles one step of the default preset from abstract tables; returns the module's text."""
+def model_and_source(labels: int, features: int, batch: int, data_parts: int) -> tuple[Any, Any]:
+    """The model of the default preset, and batches whose points are cut into so many parts."""
     import snm
     from snm.batches.build import make_source
-    from snm.batches.device_parts import spread_stack
     from snm.config.resolve import resolve
-    from snm.distributed.mesh import DATA, make_mesh
     from snm.model.from_config import make_model
-    from snm.model.placement import abstract_on
-    from snm.trainer.loop import compiled_steps
 
     data = snm.generate(
         points=batch, test_points=1, features=2000, labels=1000, seed=0,
@@ -105,12 +101,23 @@ def compiled(labels: int, features: int, batch: int, mesh_text: str) -> str:
     matrices = data.train.features.copy(), data.train.labels.copy()
     for matrix, width in zip(matrices, (features, labels), strict=True):
         matrix.resize(matrix.shape[0], width)
-    mesh = make_mesh(mesh_text, labels, batch)
-    assert mesh is not None
     source = make_source(
         model.head, *matrices, batch_size=batch, seed=0, weight_of_term="mean", resident=False,
-        sampler="uniform", frequency_power=0.75, data_parts=mesh.shape[DATA],
+        sampler="uniform", frequency_power=0.75, data_parts=data_parts,
     )  # fmt: skip
+    return model, source
+
+
+def compiled(labels: int, features: int, batch: int, mesh_text: str) -> str:
+    """Compiles one step of the default preset from abstract tables; returns the module's text."""
+    from snm.batches.device_parts import spread_stack
+    from snm.distributed.mesh import DATA, make_mesh
+    from snm.model.placement import abstract_on
+    from snm.trainer.loop import compiled_steps
+
+    mesh = make_mesh(mesh_text, labels, batch)
+    assert mesh is not None
+    model, source = model_and_source(labels, features, batch, mesh.shape[DATA])
     stack = spread_stack(source.stack(0, 1), source.data_parts, mesh)
     step = compiled_steps(model, source, source.shape(0), mesh)
     return step.lower(abstract_on(mesh, model), (), stack).compile().as_text()

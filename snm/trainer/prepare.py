@@ -19,6 +19,7 @@ from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Points
 from snm.data.weighting import Weighting
 from snm.distributed.mesh import make_mesh
+from snm.errors import InputError
 from snm.head.spec import HeadSpec
 from snm.model.from_config import head_stages, make_model
 from snm.model.model import Model
@@ -29,6 +30,11 @@ __all__ = ["Prepared", "members_at_once", "prepare", "steps_per_dispatch"]
 _STEPS = {"cpu": 1, "gpu": 32, "tpu": 32}
 """Steps a dispatch: more gained nothing on a CPU, and a shorter last dispatch is compiled apart. On
 an accelerator a step takes less time than a word with the host."""
+
+
+_DIM_UNIT = {"cpu": 1, "tpu": 128}
+"""By platform: what `dim` is a multiple of. A TPU keeps narrower rows transposed between programs,
+and XLA:TPU copies the whole table where it reads rows (compiled for v5e with 64)."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -74,8 +80,13 @@ def prepare(
       one_device: train on this process's first device, whatever `config.mesh` says.
 
     Raises:
-      InputError: a mesh that these devices, labels or batches do not allow.
+      InputError: a mesh that these devices, labels or batches do not allow; on a TPU, a `dim` that
+        is no multiple of 128.
     """
+    unit = of_platform(_DIM_UNIT)
+    if config.dim % unit:
+        expected = f"a multiple of {unit}: {platform()}s copy other tables at each dispatch"
+        raise InputError("--dim", f"{config.dim}", expected)
     num_labels = points.num_labels
     mesh = None if one_device else make_mesh(config.mesh, num_labels, config.batch_size)
     model = make_model(config, points.num_features, num_labels)

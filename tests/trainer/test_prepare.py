@@ -15,10 +15,12 @@ from snm.cli.main import main
 from snm.config import resolve as module
 from snm.config.resolve import resolve
 from snm.data.weighting import Weighting
+from snm.errors import InputError
 from snm.estimator.fit import MemberFit
 from snm.model.from_config import head_stages, make_model
 from snm.planning.forecast import forecast
 from snm.runs.folder import RunFolder
+from snm.system.platform import compiling_for
 from snm.trainer.phase import PhaseRun, first_phase
 from snm.trainer.prepare import prepare
 
@@ -113,3 +115,17 @@ def test_so_do_a_call_a_plan_and_a_fit(resolved, folder, data, tmp_path):
     model.fit(data.train.features, data.train.labels)
     model.partial_fit(data.train.features, data.train.labels)
     assert len(resolved) == 3
+
+
+def test_a_tpu_takes_rows_of_whole_tiles(data):
+    """Narrower ones it would copy; the set-up asks what it is for, not where it runs."""
+    config = resolve(tiny.CONFIG, data)
+    weighting = Weighting.fit(config.weighting, data.train.features)
+    with compiling_for("tpu", 16 << 30), pytest.raises(InputError, match=r"--dim.*multiple of 128"):
+        prepare(config, data.train, weighting)
+    with compiling_for("tpu", 16 << 30):
+        found = prepare(dataclasses.replace(config, dim=256), data.train, weighting)
+    assert found.source.resident and found.model.dim == 256
+    with compiling_for("gpu", 80 << 30):
+        assert prepare(config, data.train, weighting).source.resident
+    assert not prepare(config, data.train, weighting).source.resident
