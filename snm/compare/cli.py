@@ -6,6 +6,7 @@ import dataclasses
 import datetime
 import os
 import platform
+import re
 import shlex
 import sys
 import time
@@ -76,7 +77,8 @@ class Compare:
     peers: tuple[str, ...] = ()
     """Other packages and methods to run on the same split: omikuji, bonsai, neighbors,
     fasttext, napkinxc (`pip install snm[peers]`); xr-linear, xr-linear-3 (libpecos, in a Python of
-    its own that SNM_PECOS_PYTHON names)."""
+    its own that SNM_PECOS_PYTHON names); MODULE:NAME of a module on PYTHONPATH with a table
+    PEERS."""
     preset: Literal["paper", "default"] = "paper"
     """Preset that the settings of all arms start from."""
     config: Path | None = None
@@ -255,7 +257,7 @@ def _peers(asked: Compare, config: Config, told: _Display) -> list[dict[str, Any
     found = []
     for number, name in enumerate(asked.peers):
         told("peers", Running(number, len(asked.peers), {name: (0, 0)}))
-        path = asked.out / "peers" / f"{name}.json"
+        path = asked.out / "peers" / f"{re.sub('[:/]', '-', name)}.json"
         result = run_peer(name, asked.data, path, weighting=config.weighting, seen=config.seen)
         result.pop("asked", None)  # the path of the data is private
         found.append(result)

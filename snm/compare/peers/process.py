@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import difflib
+import importlib
 import os
 import shutil
 import sys
@@ -46,7 +47,7 @@ def check(names: Iterable[str]) -> dict[str, str | None]:
     """Checks whether packages are installed, without importing them.
 
     Args:
-      names: keys of `PEERS`.
+      names: keys of `PEERS`, or MODULE:NAME for a key of the `PEERS` of another module.
 
     Returns:
       name -> None if it is installed, else a message.
@@ -62,10 +63,22 @@ def check(names: Iterable[str]) -> dict[str, str | None]:
 
 
 def _peer(name: str) -> Peer:
-    if name not in PEERS:
-        near = difflib.get_close_matches(name, PEERS, n=1, cutoff=0.0)[0]
-        raise InputError("--peers", f"{name!r}", f"for example {near}")
-    return PEERS[name]
+    module, colon, key = name.rpartition(":")
+    peers = _peers_of(module) if colon else PEERS
+    if key not in peers:
+        near = difflib.get_close_matches(key, peers, n=1, cutoff=0.0)[0]
+        raise InputError("--peers", f"{name!r}", f"for example {module}{colon}{near}")
+    return peers[key]
+
+
+def _peers_of(module: str) -> dict[str, Peer]:
+    """The table `PEERS` of a module outside of snm."""
+    try:
+        peers: dict[str, Peer] = importlib.import_module(module).PEERS
+    except (ImportError, ValueError, TypeError, AttributeError) as error:
+        expected = "a module on PYTHONPATH with a table PEERS: MODULE:NAME"
+        raise InputError("--peers", f"{module!r}: {error}", expected) from error
+    return peers
 
 
 def measure(
@@ -81,7 +94,7 @@ def measure(
     """Trains a package in this process and scores it.
 
     Args:
-      name: a key of `PEERS`.
+      name: as in `check`.
       data: folder of the data set, or `synthetic`.
       weighting: weighting of the features, fitted on the training points: tfidf, l2 or none.
       seed: seed of the package and of the validation split.
@@ -176,7 +189,7 @@ def _native_output_discarded() -> Iterator[None]:
 def _asked(name: str, *arguments: Any) -> dict[str, Any]:
     keys = ("data", "weighting", "seed", "threads", "validation_fraction", "seen")
     given = dict(zip(keys, arguments, strict=True))
-    return {**given, "settings": PEERS[name].settings}
+    return {**given, "settings": _peer(name).settings}
 
 
 def _scored(
@@ -213,7 +226,7 @@ def run_peer(
     """Runs `measure` in a process of its own.
 
     Args:
-      name: a key of `PEERS`.
+      name: as in `check`.
       data: see `measure`.
       out: JSON file of the result. An existing file with the same arguments is returned as it is.
       weighting: see `measure`.
@@ -282,7 +295,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         "python -m snm.compare.peers.process", description="Measures one package."
     )
-    parser.add_argument("name", metavar="NAME", help=", ".join(PEERS))
+    parser.add_argument("name", metavar="NAME", help=f"{', '.join(PEERS)}, or MODULE:NAME")
     parser.add_argument("data", metavar="DATA", help="folder of the data set, or `synthetic`")
     parser.add_argument("out", metavar="OUT.json", type=Path, help="file of the result")
     parser.add_argument("--weighting", default="tfidf", help="tfidf, l2 or none")

@@ -56,6 +56,28 @@ def test_an_unknown_name_gives_the_nearest_name() -> None:
         check(["omikuji", "fastext"])
 
 
+def test_a_peer_of_another_module(
+    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "outside.py").write_text(
+        "import numpy as np\n"
+        "from snm.compare.peers.protocol import Peer\n"
+        "def answer(x, y, x_test, *, k, seed, threads):\n"
+        "    return np.tile(np.arange(k), (x_test.shape[0], 1)), 1.0, 1.0\n"
+        "PEERS = {'mine': Peer('numpy', 'all the same', answer)}\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert check(["outside:mine", "neighbors"]) == {"outside:mine": None, "neighbors": None}
+    found = run_peer("outside:mine", data, tmp_path / "out.json")
+    assert found["settings"] == "all the same" and found["metrics"]["P@1"] == 50.0
+    with pytest.raises(InputError, match=r"'outside:mien', expected for example outside:mine"):
+        check(["outside:mien"])
+    for wrong in ("no_such_module:mine", "json:mine", ":mine", ".outside:mine"):
+        with pytest.raises(InputError, match="a module on PYTHONPATH with a table PEERS"):
+            check([wrong])
+
+
 def test_check_says_what_is_missing_without_importing(monkeypatch: pytest.MonkeyPatch) -> None:
     _answering(monkeypatch, _of([]), package="no_such_package")
     monkeypatch.setitem(PEERS, "other", Peer("xml.dom", "made up", _of([])))
