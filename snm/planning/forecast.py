@@ -26,7 +26,7 @@ from jax.sharding import Mesh
 from scipy.sparse import csr_matrix
 
 from snm.batches.csr_blocks import block_of
-from snm.batches.device_parts import spread_points, spread_stack
+from snm.batches.device_parts import spread_stack
 from snm.batches.source import Source
 from snm.checkpoints.writer import has_room
 from snm.config.resolved import ResolvedConfig
@@ -39,6 +39,7 @@ from snm.model.inference import join
 from snm.model.model import Model, abstract_state, init_state
 from snm.model.placement import initial, shapes_on
 from snm.model.predictor import ROWS, compiled_top
+from snm.planning.programs import Programs, StageProgram
 from snm.system.memory import available_memory, resident_memory
 from snm.trainer.loop import compiled_steps
 from snm.trainer.phase import first_phase
@@ -52,7 +53,6 @@ __all__ = [
     "device_memory",
     "forecast",
     "parse_bytes",
-    "seconds_per_step",
 ]
 
 PARTS = ("programs", "data", "tables", "optimiser", "activations", "batches", "checkpoint",
@@ -66,8 +66,6 @@ _TRAINED = 250 << 20  # the step, and the checkpoint writer
 _MEMBER = 35 << 20  # each further member
 _SCORED = 60 << 20
 _AHEAD = 3  # stacks of batches: one in use, one ready, one being made
-_TIMED = 3  # dispatches, after one that fills the caches
-_MOST_TIMED = 20.0  # seconds
 
 Bytes = dict[str, dict[str, int]]
 """Bytes by stage and part."""
@@ -145,18 +143,6 @@ class Forecast:
         return max(sum(parts.values()) for parts in self.device.values())
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Programs:
-    """The model, batches and compiled step of a forecast; `seconds_per_step` times them."""
-
-    model: Model
-    source: Source
-    step: Any
-    count: int
-    compile_seconds: float
-    mesh: Mesh | None = None
-
-
 def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Programs]:
     """Predicts the bytes of a run.
 
@@ -173,21 +159,28 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
     weighting = Weighting.fit(config.weighting, dataset.train.features)
     prepared = prepare(config, dataset.train, weighting, phase.rows)
     mesh, source = prepared.mesh, prepared.source
-    # The first k' is the largest, and the seed is data of the batch.
-    model = dataclasses.replace(prepared.model, head=prepared.stages[0][1], seed=0)
+    # The seed is data of the batch.
+    model = dataclasses.replace(prepared.model, seed=0)
     state = shapes = abstract_state(model)
     if mesh is not None:
         shapes = shapes_on(state, mesh)
     count = min(prepared.steps_per_dispatch, source.steps_per_epoch)
-    stack = source.stack(0, count)
     resident = jax.eval_shape(source.resident_arrays)
 
     start = _temporary(_starting(model, mesh))
     begun = time.perf_counter()
-    if mesh is not None:
-        stack = spread_stack(stack, source.data_parts, mesh)
-    program = compiled_steps(model, source, source.shape(0), mesh)
-    step = program.lower(shapes, resident, stack).compile()
+    stages, batches = [], []
+    last = [first for first, _ in prepared.stages[1:]] + [prepared.total_steps]
+    for (first, head), end in zip(prepared.stages, last, strict=True):
+        staged, of_head = dataclasses.replace(model, head=head), source.with_head(head)
+        stack = of_head.stack(0, count)
+        if mesh is not None:
+            stack = spread_stack(stack, source.data_parts, mesh)
+        program = compiled_steps(staged, of_head, source.shape(0), mesh)
+        step = program.lower(shapes, resident, stack).compile()
+        share = (end - first) / prepared.total_steps
+        stages.append(StageProgram(share, staged, of_head, step))
+        batches.append(sum(_bytes_here(leaf) for leaf in jax.tree.leaves(stack)))
     compile_seconds = time.perf_counter() - begun
     scores = _temporary(_scoring(model, source, state, config.members, mesh))
     raw = [dataset.train, *([dataset.test] if dataset.test is not None else [])]
@@ -204,9 +197,9 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
         read=read,
         weighted=weighted,
         programs=max(before - read, 0),
-        stack=sum(_bytes_here(leaf) for leaf in jax.tree.leaves(stack)),
+        stack=max(batches),
         start=start,
-        step=int(step.memory_analysis().temp_size_in_bytes),
+        step=max(int(one.step.memory_analysis().temp_size_in_bytes) for one in stages),
         scores=scores,
         resident=state_bytes(resident) // source.data_parts,
         aside=has_room(shapes),
@@ -218,7 +211,7 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
     )
     host, device = account(needs, on_cpu)
     return Forecast(host, device, needs, source.steps_per_epoch), Programs(
-        model, source, step, count, compile_seconds, mesh
+        stages, count, compile_seconds, mesh
     )
 
 
@@ -324,42 +317,6 @@ def _temporary(lowered: Any) -> int:
 
 def _csr_bytes(matrix: csr_matrix) -> int:
     return sum(part.nbytes for part in (matrix.data, matrix.indices, matrix.indptr))
-
-
-# -- time ------------------------------------------------------------------------------------
-
-
-def seconds_per_step(programs: Programs) -> float:
-    """Times the training step on tables of full size, which must fit this machine.
-
-    Batches are made while the device computes, so the slower of the two counts.
-    """
-    source, count = programs.source, programs.count
-    mesh = programs.mesh
-    resident = source.resident_arrays()
-    if mesh is None:
-        state = jax.jit(init_state, static_argnums=0)(programs.model)
-    else:
-        state, resident = (
-            initial(programs.model, mesh),
-            spread_points(resident, source.data_parts, mesh),
-        )
-    loading, stepping = [], []
-    begun = time.perf_counter()
-    last = max(source.steps_per_epoch - count + 1, 1)
-    for number in range(_TIMED + 1):
-        clock = time.perf_counter()
-        stack = source.stack(number * count % last, count)
-        if mesh is not None:
-            stack = spread_stack(stack, source.data_parts, mesh)
-        ready = time.perf_counter()
-        state, metrics = programs.step(state, resident, stack)
-        jax.block_until_ready(metrics)
-        loading.append(ready - clock)
-        stepping.append(time.perf_counter() - ready)
-        if number and time.perf_counter() - begun > _MOST_TIMED:
-            break
-    return max(float(np.median(loading[1:])), float(np.median(stepping[1:]))) / count
 
 
 # -- memory ----------------------------------------------------------------------------------
