@@ -67,7 +67,8 @@ def source_of(
     width = order.batch_size // data_parts
     own = order.points_at(here.start * width, here.stop * width)
     mine = labelled[own.start : own.stop]
-    sampler = None if spec.samples_all else SAMPLERS[config.sampler]
+    resized = bool(config.sampled_start)
+    sampler = None if spec.samples_all and not resized else SAMPLERS[config.sampler]
     one = spec.positives == "one"
     counts = PointCounts.of(
         points.features, points.labels, labelled, own.start, sampler, one_positive=one
@@ -88,6 +89,7 @@ def source_of(
         counts=counts,
         input_dropout=config.input_dropout,
         drop_seen=config.seen == "drop",
+        resized=resized,
     )
 
 
@@ -165,6 +167,7 @@ def make_source(
     counts: PointCounts | None = None,
     input_dropout: float = 0.0,
     drop_seen: bool = False,
+    resized: bool = False,
 ) -> Source:
     """The training points with at least one label, ready to be cut into steps.
 
@@ -183,9 +186,10 @@ def make_source(
       counts: of all points, which all have labels; None if `features` and `labels` are all points.
       input_dropout: share of a point's features that a visit leaves out, in [0, 1).
       drop_seen: whether batches have all features of a point too, as labels to leave out.
+      resized: whether other steps have another B.
     """
     parts = data_parts or 1
-    kind = None if spec.samples_all else SAMPLERS[sampler]
+    kind = None if spec.samples_all and not resized else SAMPLERS[sampler]
     if counts is None:
         labelled = np.flatnonzero(np.diff(labels.indptr))
         one = spec.positives == "one"
@@ -197,12 +201,14 @@ def make_source(
     if on_cpu and ROW_OPTIMIZERS[spec.row_optimizer].linear:
         of_feature = np.bincount(features.indices, minlength=features.shape[1])
         num_frequent = count_frequent(of_feature * (1 - input_dropout), features.shape[0])
-    draws = None
-    if kind is not None:
-        draws = kind.build(
+
+    def sampler_of(head: HeadSpec) -> Sampler | None:
+        if kind is None or head.samples_all:
+            return None
+        return kind.build(
             SamplerInputs(
-                num_labels=spec.num_labels,
-                size=spec.sampled + 1,
+                num_labels=head.num_labels,
+                size=head.sampled + 1,
                 seed=seed,
                 num_points=order.num_points,
                 batch_size=order.batch_size,
@@ -211,6 +217,7 @@ def make_source(
                 frequency_power=frequency_power,
             )
         )
+
     return Source(
         spec=spec,
         order=order,
@@ -221,13 +228,14 @@ def make_source(
         label_counts=counts.label_counts,
         weight_of_term=weight_of_term,
         resident=resident,
-        sampler=draws,
+        sampler=sampler_of(spec),
         num_frequent=num_frequent,
         data_parts=parts,
         own=own,
         candidates=counts.labels,
         input_dropout=input_dropout,
         drop_seen=drop_seen,
+        sampler_of=sampler_of if resized else None,
     )
 
 

@@ -110,6 +110,7 @@ class Source:
       input_dropout: share of a point's features that a visit leaves out, in [0, 1).
       drop_seen: whether batches have `seen`.
       schedule: of the learning rates.
+      sampler_of: builds the sampler of a head; None where no step has another B.
     """
 
     spec: HeadSpec
@@ -129,6 +130,7 @@ class Source:
     input_dropout: float = 0.0
     drop_seen: bool = False
     schedule: Schedule = CONSTANT
+    sampler_of: Callable[[HeadSpec], Sampler | None] | None = None
     _shapes: dict[int, tuple[int, int]] = dataclasses.field(default_factory=dict)
     _undropped: dict[int, int] = dataclasses.field(default_factory=dict)
 
@@ -143,6 +145,16 @@ class Source:
     def without_dropout(self) -> Source:
         """A source of the same batches with all features."""
         return dataclasses.replace(self, input_dropout=0.0, _shapes={}, _undropped={})
+
+    def with_head(self, head: HeadSpec) -> Source:
+        """A source of the same batches for a head that differs in B, k' or scale alone."""
+        if head == self.spec:
+            return self
+        sampler = self.sampler
+        if head.sampled != self.spec.sampled:
+            assert self.sampler_of is not None
+            sampler = self.sampler_of(head)
+        return dataclasses.replace(self, spec=head, sampler=sampler)
 
     @property
     def num_points(self) -> int:

@@ -67,7 +67,7 @@ def _run(command: Plan) -> None:
     from snm.data.load import load
     from snm.planning.fit_check import peak_to_compare, remedies, simulate_devices, size_in_words
     from snm.planning.forecast import device_memory, forecast, parse_bytes
-    from snm.planning.timed import seconds_per_step
+    from snm.planning.programs import seconds_per_step
     from snm.system.terminal import console
 
     command.settings.check()  # before the data are read, which may take long

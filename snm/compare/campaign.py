@@ -208,7 +208,8 @@ def _plain_run(config: Config) -> Config:
 
 def _settings(arm: Arm) -> dict[str, Any]:
     names = ("loss", "phi", "sampled", "mined", "learning_rate", "negative_weight", "score_scale",
-             "exclude", "epochs", "vartheta", "sampler", "mined_start")  # fmt: skip
+             "exclude", "epochs", "vartheta", "sampler", "sampled_start",
+             "mined_start")  # fmt: skip
     return {name: getattr(arm.config, name) for name in names}
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from snm.config import auto as rules
 from snm.config.resolved import ResolvedConfig, unresolved_values
 from snm.config.settings import Config, preset
+from snm.config.stages import SizeSchedule
 from snm.data.dataset import Dataset
 from snm.data.evidence import evidence_lost
 from snm.distributed.dataset import column_counts, ones_of_rows, seen_labels
@@ -65,7 +66,7 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
         dropout = rules.auto_input_dropout(
             points_of_label, evidence_lost(dataset.train, ones_of_rows)
         )
-    return ResolvedConfig(
+    resolved = ResolvedConfig(
         **unresolved_values(config),
         seen=seen,
         item_splits=splits,
@@ -81,6 +82,8 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
         members=members,
         members_at_once=_at_once(config, dataset, members),
     )
+    _check_stages(resolved, num_labels)
+    return resolved
 
 
 def _at_once(config: Config, dataset: Dataset, members: int) -> int:
@@ -114,7 +117,7 @@ def _most_in_batch(config: Config, dataset: Dataset) -> int:
 
 
 def _mined(config: Config, num_labels: int, most: int) -> int | Literal["all"]:
-    """k', of at most so many labels; checks `mined_start`, from which it may fall."""
+    """k', of at most so many labels."""
     mined = config.mined
     if SAMPLERS[config.sampler].needs_batch_positives and isinstance(mined, int) and mined >= most:
         if mined != preset(config.preset).mined:
@@ -129,11 +132,27 @@ def _mined(config: Config, num_labels: int, most: int) -> int | Literal["all"]:
         if mined != preset(config.preset).mined or isinstance(config.sampled, int):
             raise InputError("--mined", f"{mined} of {most} sampled labels", f"at most {most}")
         mined = "all"
-    start = config.mined_start
-    if start and (mined == "all" or (isinstance(start, int) and not mined <= start <= most)):
-        low = "--mined, which is all" if mined == "all" else f"{mined} (--mined)"
-        raise InputError("--mined-start", f"{start}", f"a number from {low} to {most}, or 0")
     return mined
+
+
+def _check_stages(config: ResolvedConfig, num_labels: int) -> None:
+    """Refuses sizes that B, k' or the score scale cannot start from."""
+    where, start = "--sampled-start", config.sampled_start
+    if start and SAMPLERS[config.sampler].needs_batch_positives:
+        found = f"{start} with --sampler {config.sampler}"
+        raise InputError(where, found, "0: the batch decides how many candidates there are")
+    if isinstance(start, int) and start >= num_labels:
+        found = f"{start} of {num_labels} labels"
+        raise InputError(where, found, f"at most {num_labels - 1}, or `all` others")
+    if config.mined_start and config.mined == "all":
+        found = f"{config.mined_start}, with --mined all"
+        raise InputError("--mined-start", found, "0: k' is B at every step")
+    sizes = SizeSchedule.of(config, num_labels)
+    for stage in map(sizes, sizes.shares):
+        if stage.mined > stage.sampled:
+            where = "--mined-start" if config.mined_start else "--sampled-start"
+            found = f"a stage with {stage.mined} mined of {stage.sampled} sampled labels"
+            raise InputError(where, found, "at most as many mined as sampled, at every step")
 
 
 def _check_bound(config: Config, mined: int | Literal["all"]) -> None:

@@ -99,8 +99,12 @@ class Config:
     mined: int | Literal["all", "auto"] = "auto"
     """k', how many of them, the highest scoring, enter the loss: a number, all, which is negative
     sampling, or one that suits K."""
+    sampled_start: int | Literal["all"] = 0
+    """Let B go from this to `sampled` over the run, by halves or doubles; 0 keeps it constant."""
     mined_start: int | Literal["all"] = 0
-    """Let k' fall from this to `mined` over the run, by halves; 0 keeps it constant."""
+    """Let k' go from this to `mined` over the run, likewise; 0 keeps it constant."""
+    score_scale_start: float = 0.0
+    """Let the multiplier go from this to `score_scale`, likewise; 0 keeps it constant."""
     exclude: Literal["positive", "all"] = "all"
     """Labels of a point that are no negatives: the term's positive (the paper's), or all known."""
     positives: Literal["one", "all"] = "all"
@@ -298,7 +302,9 @@ _MINIMA = (
     ("members_at_once", 1),
     ("sampled", 1),
     ("mined", 1),
+    ("sampled_start", 0),
     ("mined_start", 0),
+    ("score_scale_start", 0.0),
     ("item_splits", 0),
     ("retrieval_k", 1),
     ("subsample_draws", 1),

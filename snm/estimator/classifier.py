@@ -246,7 +246,13 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
         self._parts += 1
         seed = self.config_.seed + _NEXT_PART * self._parts
         config = dataclasses.replace(
-            self.config_, epochs=1, schedule="constant", mined_start=0, seed=seed
+            self.config_,
+            epochs=1,
+            schedule="constant",
+            sampled_start=0,
+            mined_start=0,
+            score_scale_start=0.0,
+            seed=seed,
         )
         if labels.nnz:
             points = Points(features, labels)

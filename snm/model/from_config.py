@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from fractions import Fraction
 
 from snm.config.resolved import ResolvedConfig
+from snm.config.stages import Sizes, SizeSchedule
 from snm.head.spec import HeadSpec
 from snm.losses.sampled import LOSSES
 from snm.model.model import Model
@@ -34,22 +37,46 @@ def head_spec(config: ResolvedConfig, num_labels: int) -> HeadSpec:
     )
 
 
-def head_stages(config: ResolvedConfig, num_labels: int, steps: int) -> list[tuple[int, HeadSpec]]:
+def head_stages(
+    config: ResolvedConfig,
+    num_labels: int,
+    steps: int,
+    sizes: Callable[[Fraction], Sizes] | None = None,
+) -> list[tuple[int, HeadSpec]]:
     """The heads of a run of `steps` steps, each with the first step that uses it.
 
-    There is one, unless `mined_start` is set. Then k' is halved from `mined_start` down to `mined`,
-    and the run spends the same number of steps on each k'.
+    There is one, unless B, k' or the score scale start from another value than they end at.
+
+    Args:
+      config: the settings.
+      num_labels: K.
+      steps: of the whole run, at least 1.
+      sizes: from the share of the run that is done after a step, in (0, 1], to the sizes of the
+        step; None is what the settings say.
     """
-    last = head_spec(config, num_labels)
-    if not config.mined_start:
-        return [(0, last)]
-    mined = [last.sampled if config.mined_start == "all" else config.mined_start]
-    while mined[-1] > last.mined:
-        mined.append(max(mined[-1] // 2, last.mined))
-    return [
-        (number * steps // len(mined), dataclasses.replace(last, mined=count))
-        for number, count in enumerate(mined)
-    ]
+    head = head_spec(config, num_labels)
+    if sizes is None:
+        sizes = SizeSchedule.of(config, num_labels)
+        if len(sizes.shares) == 1:
+            return [(0, head)]
+    stages: list[tuple[int, HeadSpec]] = []
+    before: Sizes | None = None
+    for step in range(steps):
+        now = sizes(Fraction(step + 1, steps))
+        if now != before:
+            stages.append((step, _sized(head, now)))
+            before = now
+    return stages
+
+
+def _sized(head: HeadSpec, sizes: Sizes) -> HeadSpec:
+    return dataclasses.replace(
+        head,
+        sampled=sizes.sampled,
+        mined=sizes.mined,
+        score_factor=sizes.scale,
+        list_grade=head.list_grade * (sizes.scale if head.head_loss.per_list else 1.0),
+    )
 
 
 def make_model(config: ResolvedConfig, num_features: int, num_labels: int) -> Model:

@@ -9,6 +9,7 @@ import os
 import jax
 
 from snm.config.resolved import ResolvedConfig
+from snm.config.stages import SizeSchedule
 from snm.data.dataset import Dataset
 from snm.distributed.host_copy import state_bytes
 from snm.distributed.mesh import parse_mesh
@@ -18,11 +19,11 @@ from snm.model.from_config import make_model
 from snm.model.model import abstract_state
 from snm.planning.forecast import (
     Forecast,
-    Programs,
     device_memory,
     forecast,
     parse_bytes,
 )
+from snm.planning.programs import Programs
 from snm.planning.remedies import ways_to_fit
 
 __all__ = [
@@ -130,7 +131,8 @@ def _rough_size(config: ResolvedConfig, dataset: Dataset) -> int:
     tables = state_bytes(jax.eval_shape(lambda: abstract_state(model))) * config.members
     if jax.default_backend() != "cpu":
         tables //= parse_mesh(config.mesh)[1]
-    return tables + 4 * config.batch_size * (model.head.sampled + 1)
+    sampled = max(SizeSchedule.of(config, train.num_labels).sampled)
+    return tables + 4 * config.batch_size * (sampled + 1)
 
 
 def remedies(

@@ -39,6 +39,7 @@ from snm.model.inference import join
 from snm.model.model import Model, abstract_state, init_state
 from snm.model.placement import initial, shapes_on
 from snm.model.predictor import ROWS, compiled_top
+from snm.planning.programs import Programs, StageProgram
 from snm.system.memory import available_memory, resident_memory
 from snm.trainer.loop import compiled_steps
 from snm.trainer.phase import first_phase
@@ -144,18 +145,6 @@ class Forecast:
         return max(sum(parts.values()) for parts in self.device.values())
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Programs:
-    """The model, batches and compiled step of a forecast; `snm.planning.timed` times them."""
-
-    model: Model
-    source: Source
-    step: Any
-    count: int
-    compile_seconds: float
-    mesh: Mesh | None = None
-
-
 def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Programs]:
     """Predicts the bytes of a run.
 
@@ -172,21 +161,28 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
     weighting = Weighting.fit(config.weighting, dataset.train.features)
     prepared = prepare(config, dataset.train, weighting, phase.rows)
     mesh, source = prepared.mesh, prepared.source
-    # The first k' is the largest, and the seed is data of the batch.
-    model = dataclasses.replace(prepared.model, head=prepared.stages[0][1], seed=0)
+    # The seed is data of the batch.
+    model = dataclasses.replace(prepared.model, seed=0)
     state = shapes = abstract_state(model)
     if mesh is not None:
         shapes = shapes_on(state, mesh)
     count = min(prepared.steps_per_dispatch, source.steps_per_epoch)
-    stack = source.stack(0, count)
     resident = jax.eval_shape(source.resident_arrays)
 
     start = _temporary(_starting(model, mesh))
     begun = time.perf_counter()
-    if mesh is not None:
-        stack = spread_stack(stack, source.data_parts, mesh)
-    program = compiled_steps(model, source, source.shape(0), mesh)
-    step = program.lower(shapes, resident, stack).compile()
+    stages, batches = [], []
+    last = [first for first, _ in prepared.stages[1:]] + [prepared.total_steps]
+    for (first, head), end in zip(prepared.stages, last, strict=True):
+        staged, of_head = dataclasses.replace(model, head=head), source.with_head(head)
+        stack = of_head.stack(0, count)
+        if mesh is not None:
+            stack = spread_stack(stack, source.data_parts, mesh)
+        program = compiled_steps(staged, of_head, source.shape(0), mesh)
+        step = program.lower(shapes, resident, stack).compile()
+        share = (end - first) / prepared.total_steps
+        stages.append(StageProgram(share, staged, of_head, step))
+        batches.append(sum(_bytes_here(leaf) for leaf in jax.tree.leaves(stack)))
     compile_seconds = time.perf_counter() - begun
     scores = _temporary(_scoring(model, source, state, config.members, mesh))
     raw = [dataset.train, *([dataset.test] if dataset.test is not None else [])]
@@ -203,9 +199,9 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
         read=read,
         weighted=weighted,
         programs=max(before - read, 0),
-        stack=sum(_bytes_here(leaf) for leaf in jax.tree.leaves(stack)),
+        stack=max(batches),
         start=start,
-        step=int(step.memory_analysis().temp_size_in_bytes),
+        step=max(int(one.step.memory_analysis().temp_size_in_bytes) for one in stages),
         scores=scores,
         resident=state_bytes(resident) // source.data_parts,
         aside=has_room(shapes),
@@ -218,7 +214,7 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
     )
     host, device = account(needs, on_cpu)
     return Forecast(host, device, needs, source.steps_per_epoch), Programs(
-        model, source, step, count, compile_seconds, mesh
+        stages, count, compile_seconds, mesh
     )
 
 

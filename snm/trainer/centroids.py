@@ -41,7 +41,7 @@ def centroids(prepared: Prepared, state: TrainState) -> TrainState:
     state = _with_class_rows(state, _shortened(state.head.table.rows))
     steps = prepared.steps_per_dispatch
     plan = list(dispatches(source, 0, source.steps_per_epoch, steps, [], []))
-    for first, _, stack in ahead(source, plan, mesh):
+    for first, _, stack in ahead(lambda _: source, plan, mesh):
         shape = source.shape_of_step(first)
         if shape not in compiled:
             compiled[shape] = compiled_steps(model, source, shape, mesh, centroid_step)

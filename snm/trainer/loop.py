@@ -114,6 +114,15 @@ def run_steps(
     marks = [checkpoint_every] + ([evaluate_every] if evaluate else [])
     marks += [probe_every] if probe else []
     cuts = [step for step, _ in heads]
+    # The seed is data of the batch, so that members share the program.
+    stages = [
+        (dataclasses.replace(model, head=head, seed=0), source.with_head(head))
+        for _, head in heads or [(0, model.head)]
+    ]
+
+    def stage_at(step: int) -> int:
+        return max(bisect.bisect_right(cuts, step) - 1, 0)
+
     plan = list(dispatches(source, progress.step, last_step, steps_per_dispatch, marks, cuts))
     waiting: collections.deque[tuple[int, int, Any]] = collections.deque()
     compiled: dict[Any, Any] = {}
@@ -122,7 +131,8 @@ def run_steps(
     clock = _Clock()
 
     def where(step: int, loss: float) -> NonFinite:
-        return diagnose(model, source, resident, state, step, loss, on_mesh=mesh is not None)
+        staged, batches = stages[stage_at(step)]
+        return diagnose(staged, batches, resident, state, step, loss, on_mesh=mesh is not None)
 
     def finished() -> Iterator[Event]:
         """Events of the oldest dispatch that is not reported yet."""
@@ -149,14 +159,11 @@ def run_steps(
 
     kept = None if mesh is None else functools.partial(without_added, model=model)
     with writer_for(checkpoints, state, kept) as writer:
-        for first, count, stack in ahead(source, plan, mesh):
+        for first, count, stack in ahead(lambda step: stages[stage_at(step)][1], plan, mesh):
             shape = source.shape_of_step(first)
-            stage = bisect.bisect_right(cuts, first) - 1
+            stage = stage_at(first)
             if (shape, stage) not in compiled:
-                staged = dataclasses.replace(model, head=heads[stage][1]) if heads else model
-                # The seed is data of the batch, so that members share the program.
-                staged = dataclasses.replace(staged, seed=0)
-                compiled[shape, stage] = compiled_steps(staged, source, shape, mesh)
+                compiled[shape, stage] = compiled_steps(*stages[stage], shape, mesh)
             with part("steps"):
                 state, metrics = compiled[shape, stage](state, resident, stack)
             waiting.append((first, count, metrics))
@@ -246,11 +253,12 @@ def dispatches(
 
 
 def ahead(
-    source: Source, plan: list[tuple[int, int]], mesh: Mesh | None
+    source_at: Callable[[int], Source], plan: list[tuple[int, int]], mesh: Mesh | None
 ) -> Iterator[tuple[int, int, Any]]:
     """The stacks of batches; a thread makes them while the device runs the one before."""
 
     def made(first: int, count: int) -> Any:
+        source = source_at(first)
         stack = source.stack(first, count)
         return stack if mesh is None else spread_stack(stack, source.data_parts, mesh)
 

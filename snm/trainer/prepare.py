@@ -1,4 +1,4 @@
-"""The set-up of a training: resolved settings and points -> mesh, model, batches, stages of k'.
+"""The set-up of a training: resolved settings and points -> mesh, model, batches, stages.
 
 `snm train`, `snm plan` and the estimator all set up here.
 """
@@ -45,8 +45,8 @@ class Prepared:
       config: the settings.
       mesh: the devices, or None for one.
       source: the batches.
-      model: with the last k' of the run.
-      stages: the first step of each k', and the head with that k'.
+      model: with the last B, k' and score scale of the run.
+      stages: the first step of each stage, and its head.
       total_steps: `config.epochs` passes over the points.
       rows: int64 [N], for each point of the source the one that it was, or was split from.
       steps_per_dispatch: steps that the device runs between two exchanges with the host.

@@ -63,6 +63,7 @@ CASES = {
     "frequency": dict(sampler="frequency", mined="all"),
     "in-batch": dict(sampler="in-batch", mined="all"),
     "on the device": dict(data_on="device"),
+    "rising B": dict(sampled="all", sampled_start=40, mined=8),
     "learned scale": dict(learn_score_scale=True),
     # Seed 0 meets a near tie in step 9 of member 2, which a mesh rounds to the other side.
     "two members": dict(members=2, seed=2),

@@ -18,9 +18,10 @@ from snm.cli.main import main
 from snm.config.resolve import resolve
 from snm.errors import InputError
 from snm.memory.memory import Memory, MemorySettings
+from snm.planning import programs as module
 from snm.planning.forecast import Needs, account, forecast, parse_bytes
+from snm.planning.programs import seconds_per_step
 from snm.planning.remedies import ways_to_fit
-from snm.planning.timed import seconds_per_step
 
 MIB = 1 << 20
 
@@ -209,6 +210,26 @@ def test_members_at_once_take_their_time_together(folder, capsys):
     assert code == 0 and "a step of 2 members at once, 4 steps an epoch" in out
     epoch, whole = (float(text) for text in re.findall(r"([0-9.e-]+) s (?:an epoch|of train)", out))
     assert whole == pytest.approx(2 * 3 * epoch, rel=0.02)  # four members, two at a time
+
+
+def test_a_plan_counts_every_stage_of_b(folder, monkeypatch):
+    """B 4, 8, 16 for a third of the run each: the most bytes, and the mean of the seconds."""
+    dataset = snm.load_data(folder)
+    one, three = (
+        forecast(dataset, resolve(dataclasses.replace(tiny.CONFIG, **changes), dataset))
+        for changes in (
+            dict(sampled=16, mined=2),
+            dict(sampled=4, sampled_start=16, mined=2),
+        )
+    )
+    assert [stage.model.head.sampled for stage in three[1].stages] == [16, 8, 4]
+    assert (three[0].needs.step, three[0].needs.stack) == (one[0].needs.step, one[0].needs.stack)
+    seconds = {16: 3.0, 8: 2.0, 4: 0.1}
+    monkeypatch.setattr(
+        module, "_seconds_of_stage", lambda _, stage, start: seconds[stage.model.head.sampled]
+    )
+    assert seconds_per_step(three[1]) == pytest.approx(5.1 / 3)
+    assert seconds_per_step(one[1]) == pytest.approx(3.0)
 
 
 def test_plan_on_the_command_line(folder, tmp_path, capsys):

@@ -231,9 +231,11 @@ def _cell(arm: dict[str, Any], name: str) -> str:
 
 
 def _mined(arm: dict[str, Any]) -> str:
-    mined = f"{arm['mined']} of {arm['sampled']}"
-    start = arm["mined_start"]
-    return f"{start} to {mined}" if start else mined
+    mined, sampled = (
+        f"{start} to {arm[name]}" if (start := arm.get(f"{name}_start")) else f"{arm[name]}"
+        for name in ("mined", "sampled")
+    )
+    return f"{mined} of {sampled}"
 
 
 def _chosen(settings: dict[str, Any] | None) -> str:

@@ -1,0 +1,113 @@
+"""The compiled steps of a forecast, and how long they take."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import threading
+import time
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from snm.batches.device_parts import spread_points, spread_stack
+from snm.batches.source import Source
+from snm.model.model import Model, init_state
+from snm.model.placement import initial
+
+__all__ = ["Programs", "StageProgram", "seconds_per_step"]
+
+_TIMED = 3  # dispatches, after one that fills the caches
+_MOST_TIMED = 20.0  # seconds
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StageProgram:
+    """The compiled step of a stage of the run.
+
+    Attributes:
+      share: of the run's steps.
+      model: with the head of the stage.
+      source: its batches.
+      step: the program of a dispatch.
+    """
+
+    share: float
+    model: Model
+    source: Source
+    step: Any
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Programs:
+    """The compiled steps of a forecast; `seconds_per_step` times them."""
+
+    stages: list[StageProgram]
+    count: int
+    compile_seconds: float
+    mesh: Mesh | None = None
+
+    @property
+    def model(self) -> Model:
+        """The model, with the head of the first stage."""
+        return self.stages[0].model
+
+    @property
+    def source(self) -> Source:
+        """The batches of the first stage."""
+        return self.stages[0].source
+
+
+def seconds_per_step(programs: Programs, at_once: int = 1) -> float:
+    """Times the training steps on tables of full size, which must fit this machine.
+
+    Batches are made while the device computes, so the slower of the two counts. Each stage counts
+    by its share of the run.
+
+    Args:
+      programs: of a forecast.
+      at_once: members that step side by side, each on tables of its own.
+
+    Returns:
+      Seconds from one step of a member to its next.
+    """
+    start = threading.Barrier(at_once)
+    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+
+        def slowest(stage: StageProgram) -> float:
+            return max(
+                pool.map(lambda _: _seconds_of_stage(programs, stage, start), range(at_once))
+            )
+
+        return sum(stage.share * slowest(stage) for stage in programs.stages)
+
+
+def _seconds_of_stage(programs: Programs, stage: StageProgram, start: threading.Barrier) -> float:
+    source, count, mesh = stage.source, programs.count, programs.mesh
+    resident = source.resident_arrays()
+    if mesh is None:
+        state = jax.jit(init_state, static_argnums=0)(stage.model)
+    else:
+        state, resident = (
+            initial(stage.model, mesh),
+            spread_points(resident, source.data_parts, mesh),
+        )
+    start.wait()
+    loading, stepping = [], []
+    begun = time.perf_counter()
+    last = max(source.steps_per_epoch - count + 1, 1)
+    for number in range(_TIMED + 1):
+        clock = time.perf_counter()
+        stack = source.stack(number * count % last, count)
+        if mesh is not None:
+            stack = spread_stack(stack, source.data_parts, mesh)
+        ready = time.perf_counter()
+        state, metrics = stage.step(state, resident, stack)
+        jax.block_until_ready(metrics)
+        loading.append(ready - clock)
+        stepping.append(time.perf_counter() - ready)
+        if number and time.perf_counter() - begun > _MOST_TIMED:
+            break
+    return max(float(np.median(loading[1:])), float(np.median(stepping[1:]))) / count
