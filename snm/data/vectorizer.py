@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.errors import InputError
+from snm.system import disk
 
 __all__ = ["Kind", "Vectorizer"]
 
@@ -98,7 +99,7 @@ class Vectorizer:
             "vocabulary": self.vocabulary,
             "idf": None if self.idf is None else self.idf.tolist(),
         }
-        path.write_text(json.dumps(found, ensure_ascii=False), encoding="utf-8")
+        disk.write(path, json.dumps(found, ensure_ascii=False).encode())
 
     @classmethod
     def read(cls, path: Path) -> Vectorizer:
@@ -112,7 +113,7 @@ class Vectorizer:
             found = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise InputError(str(path), (error.strerror or "").lower(), expected) from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(str(path), "damaged JSON", expected) from error
         try:
             if found["format"] != _FORMAT:

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from snm.config.settings import Config, read_config
+from snm.config.settings import Config
 from snm.data.dataset import Dataset
 from snm.data.load import load as load_dataset
 from snm.distributed.dataset import duplicate_test_rows, label_frequency
 from snm.errors import InputError
 from snm.evaluation.evaluate import evaluate_points
 from snm.model.predictor import Predictor
-from snm.runs.folder import RunFolder, read_json
+from snm.runs.folder import RunFolder
 from snm.runs.load import load
 
 __all__ = ["data_of_run", "evaluate", "score_test_points"]
@@ -46,7 +46,7 @@ def evaluate(
     folder = RunFolder(Path(run))
     predictor = load(run)
     data = data_of_run(folder, predictor, data)
-    config = read_config(folder.config)
+    config: Config = folder.settings()
     if auc is not None:
         config = dataclasses.replace(config, auc=auc)
     if wrap is not None:
@@ -64,7 +64,7 @@ def data_of_run(
       InputError: no test points, data of another shape, or changed since the run.
     """
     if data is None:
-        facts = read_json(folder.facts)
+        facts = folder.read_facts()
         data = load_dataset(facts["data"])
         if data.sha256 != facts["sha256"]:
             found = "other content than when the run was trained"
