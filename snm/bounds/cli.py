@@ -62,7 +62,6 @@ def _run(command: Bounds) -> None:
     from rich.progress import TaskID
 
     from snm.bounds.measure import bounds_of_run, measure
-    from snm.config.settings import read_config
     from snm.runs.folder import RunFolder
     from snm.runs.load import load
     from snm.system.cache_folder import keep_programs
@@ -77,7 +76,7 @@ def _run(command: Bounds) -> None:
     folder = RunFolder(command.run)
     with waiting(f"reading {command.run}"):
         predictor = load(command.run)
-        config = read_config(folder.config)
+        config = folder.settings()
         dataset, notes = data_of_run(folder, command.data)
     if not dataset.train.num_points:
         raise InputError(dataset.name, "no training points", "those that the run was trained on")

@@ -16,10 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import logging
-import os
-import shutil
 import sys
 import threading
 import time
@@ -34,6 +31,9 @@ from orbax.checkpoint import v1 as ocp
 from snm.checkpoints.disk_errors import REASONS, disk_trouble, reason_number, require_room
 from snm.distributed.processes import first, first_to_say, of_first, several
 from snm.errors import InputError
+from snm.system import disk
+from snm.system.files import sync_tree
+from snm.system.sealed_json import checksum, read_json, write_json
 
 __all__ = ["Checkpoints", "DamagedError", "Note", "SavingError"]
 
@@ -152,9 +152,13 @@ class Checkpoints:
                 with _quiet():
                     writing.result()
                 if first():
-                    files = _fingerprints(self.path(step))
-                    note = Note(progress, score, self._about, files, padded=several())
-                    _write_manifest(self.path(step) / _MANIFEST, dataclasses.asdict(note))
+                    path = self.path(step)
+                    # What the manifest vouches for is on the disk before the manifest is.
+                    sync_tree(path)
+                    for folder in (self._folder, self._folder.parent):
+                        disk.sync(folder)
+                    note = Note(progress, score, self._about, _fingerprints(path), padded=several())
+                    write_json(path / _MANIFEST, dataclasses.asdict(note))
             if first():
                 for old in self._superseded(step, progress.get("best_step")):
                     self._drop(old)
@@ -209,7 +213,7 @@ class Checkpoints:
             for path in self._folder.iterdir():
                 incomplete = path.name.isdigit() and not (path / _MANIFEST).exists()
                 if incomplete or _UNFINISHED in path.name or path.name.endswith(_DROPPED):
-                    shutil.rmtree(path, ignore_errors=True)
+                    disk.remove_tree(path)
 
     def _superseded(self, written: int, best: int | None) -> list[int]:
         """The steps whose checkpoints to delete, after that of step `written` was saved."""
@@ -221,10 +225,10 @@ class Checkpoints:
     def _drop(self, step: int) -> None:
         dropped = self.path(step).with_name(f"{step}{_DROPPED}")
         try:
-            self.path(step).rename(dropped)  # atomic, so that no reader sees a part of it
+            disk.rename(self.path(step), dropped)  # so that no reader sees a part of it
         except OSError:
             return
-        shutil.rmtree(dropped, ignore_errors=True)
+        disk.remove_tree(dropped)
 
     def latest(self) -> int | None:
         """The step of the newest checkpoint, or None."""
@@ -254,20 +258,52 @@ class Checkpoints:
         """
         path = self.path(step)
         try:
-            found = json.loads((path / _MANIFEST).read_bytes())
-            crc = found.pop("crc")
-            note = Note(**found)
-        except (OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+            note = Note(**read_json(path / _MANIFEST))
+        except (OSError, ValueError, TypeError) as error:
             raise DamagedError(path, f"{_MANIFEST}: {_first_line(error)}") from error
-        if crc != _crc_of_json(found):
-            raise DamagedError(path, f"the checksum of {_MANIFEST} differs")
+        objects = (note.progress, note.about, note.files)
+        if not all(isinstance(one, dict) for one in objects):
+            raise DamagedError(path, f"{_MANIFEST}: no progress, description or files")
+        if note.progress.get("step", step) != step:
+            raise DamagedError(path, f"{_MANIFEST} is of step {ascii(note.progress['step'])[:20]}")
         return note
+
+    def seal(self, step: int) -> int:
+        """The checksum of a checkpoint's manifest, which has those of all of its files.
+
+        Raises:
+          DamagedError: there is no such checkpoint, or its manifest is damaged.
+        """
+        return checksum(dataclasses.asdict(self.read(step)))
 
     def load(self, step: int, like: Any) -> Any:
         """Loads the arrays of a checkpoint, in the structure, shapes and types of `like`.
 
         Arrays get the shardings of `like`; without one, they go to the first device. If they are
         sharded, tables may have more rows than were written; these are zeros.
+
+        Raises:
+          DamagedError: a file differs from what was written; the message names it.
+        """
+        note, path = self.verify(step), self.path(step)
+        device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+        sharded = any(getattr(leaf, "sharding", None) is not None for leaf in jax.tree.leaves(like))
+        abstract = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(
+                x.shape, x.dtype, sharding=getattr(x, "sharding", None) or device
+            ),
+            like,
+        )
+        context = ocp.Context()
+        context.array.loading.enable_padding_and_truncation = sharded or note.padded
+        try:
+            with context:
+                return ocp.load_checkpointables(str(path), dict(state=abstract))["state"]
+        except (ValueError, KeyError, TypeError) as error:  # whole, as its checksums say
+            raise DamagedError(path, f"arrays of another model: {_first_line(error)}") from error
+
+    def verify(self, step: int) -> Note:
+        """Compares every file of a checkpoint with its manifest, which it returns.
 
         Raises:
           DamagedError: a file differs from what was written; the message names it.
@@ -284,18 +320,7 @@ class Checkpoints:
         if bad < len(names):
             what = differences[bad] or "differs, as another process found"
             raise DamagedError(path, f"{names[bad]} {what}")
-        device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-        sharded = any(getattr(leaf, "sharding", None) is not None for leaf in jax.tree.leaves(like))
-        abstract = jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(
-                x.shape, x.dtype, sharding=getattr(x, "sharding", None) or device
-            ),
-            like,
-        )
-        context = ocp.Context()
-        context.array.loading.enable_padding_and_truncation = sharded or note.padded
-        with context:
-            return ocp.load_checkpointables(str(path), dict(state=abstract))["state"]
+        return note
 
     def newest_whole(self, like: Any) -> tuple[Any, Note | None, list[DamagedError]]:
         """Loads the newest intact checkpoint, and reports the newer ones that are damaged.
@@ -307,18 +332,26 @@ class Checkpoints:
         Raises:
           InputError: there are checkpoints, but all are damaged.
         """
-        damaged: list[DamagedError] = []
         steps = of_first(self._listed(), _MOST_LISTED)
+        damaged = [] if several() else self._begun(max(steps, default=-1))
         for step in reversed(steps):
             try:
                 return self.load(step, like), self.read(step), damaged
             except DamagedError as error:
                 damaged.append(error)
-        if damaged:
+        if steps:
             found = f"no whole checkpoint ({damaged[0].found}, and {len(damaged) - 1} more)"
             expected = "one to go on from: remove this folder to begin again"
             raise InputError(str(self._folder), found, expected) from damaged[0]
-        return None, None, []
+        return None, None, damaged
+
+    def _begun(self, newest: int) -> list[DamagedError]:
+        """What to say of checkpoints after the newest, whose writing an interruption ended."""
+        if not self._folder.is_dir():
+            return []
+        names = (path.name for path in self._folder.iterdir())
+        found = [self._folder / name for name in names if name.isascii() and name.isdigit()]
+        return [DamagedError(path, f"no {_MANIFEST}") for path in found if int(path.name) > newest]
 
 
 @contextlib.contextmanager
@@ -378,20 +411,6 @@ def _difference(recorded: list[int] | None, found: list[int] | None) -> str | No
     if recorded[0] != found[0]:
         return f"has {found[0]} bytes, not {recorded[0]}"
     return None if recorded == found else "has another checksum"
-
-
-def _write_manifest(path: Path, note: dict[str, Any]) -> None:
-    """Writes the manifest atomically and flushes it to disk, which completes the checkpoint."""
-    partial = path.with_suffix(".partial")
-    with partial.open("w", encoding="utf-8") as file:
-        json.dump({**note, "crc": _crc_of_json(note)}, file)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
-
-
-def _crc_of_json(value: Any) -> int:
-    return zlib.crc32(json.dumps(value, sort_keys=True).encode())
 
 
 def _first_line(error: BaseException) -> str:

@@ -92,6 +92,7 @@ def _write_synthetic(command: Synth) -> None:
     """
     from snm.data.formats.dispatch import write_text
     from snm.data.synthetic import generate
+    from snm.system.files import made_whole
     from snm.system.terminal import say, waiting
 
     options = dataclasses.asdict(command)
@@ -100,13 +101,9 @@ def _write_synthetic(command: Synth) -> None:
         raise InputError(str(out), "a file or folder of that name", "a new folder")
     with waiting("generating"):
         dataset = generate(**options)
-    try:
-        out.mkdir(parents=True)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise InputError(str(out), reason, "a folder that can be created") from error
-    for name, part in (("train.txt", dataset.train), ("test.txt", dataset.test)):
-        if part is not None:
-            with waiting(f"writing {out / name}"):
-                write_text(out / name, part.features, part.labels)
+    with made_whole("OUT", out) as beside:
+        for name, part in (("train.txt", dataset.train), ("test.txt", dataset.test)):
+            if part is not None:
+                with waiting(f"writing {out / name}"):
+                    write_text(beside / name, part.features, part.labels)
     say(f"{command.points} training and {command.test_points} test points in {out}")

@@ -107,7 +107,6 @@ def _run(command: Import) -> None:
     _check(command)
     out = command.out
     with made_whole("--out", out) as beside:
-        beside.mkdir(parents=True)
         counts, vectorizer = _import(command, beside)
     _tell(command, counts, vectorizer)
 

@@ -18,6 +18,7 @@ from snm.config.settings import Config, preset, read_config
 from snm.distributed.launch import leave
 from snm.errors import InputError, StoppedError
 from snm.system import timing
+from snm.system.escapes import plain
 
 __all__ = ["STOPPED", "base_settings", "main", "parse"]
 
@@ -150,5 +151,6 @@ def _guarded(run: Callable[[], None]) -> int:
 
 
 def _said(text: str, status: int) -> int:
-    print(f"snm: error: {text}", file=sys.stderr)
+    line = plain(text).replace("\n", r"\n")  # names of files may hold any character
+    print(f"snm: error: {line}", file=sys.stderr)
     return status

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -69,6 +68,7 @@ def _run(command: Predict) -> None:
       InputError: no run, input that cannot be read, or an output that cannot be written.
     """
     from snm.runs.load import load
+    from snm.system.files import whole_file
     from snm.system.terminal import progress_bar, say
 
     output, form = command.output, command.format
@@ -80,11 +80,13 @@ def _run(command: Predict) -> None:
         found = "--format sparse" if form == "sparse" else "a run without a memory of neighbours"
         raise InputError("--explain", found, "JSON lines of a run where --memory pays")
     names = predictor.label_names if form == "jsonl" else None
-    # The process id in the name keeps two commands from writing to one file.
-    beside = output.with_name(f".{os.getpid()}.{output.name}")
     rows = 0
     try:
-        with beside.open("w", encoding="utf-8") as lines, progress_bar(counted=False) as bar:
+        with (
+            whole_file(output) as beside,
+            beside.open("w", encoding="utf-8") as lines,
+            progress_bar(counted=False) as bar,
+        ):
             task = bar.add_task("points", total=None)
             if form == "sparse":
                 # Space for the number of rows, which is known only at the end.
@@ -100,15 +102,12 @@ def _run(command: Predict) -> None:
                     lines.writelines(_lines(labels, scores, names, form, because))
                     first, rows = first + len(labels), rows + len(labels)
                     bar.update(task, completed=rows, description=f"{rows:,} points")
-        if form == "sparse":
-            with beside.open("r+", encoding="utf-8") as lines:
+            if form == "sparse":
+                lines.seek(0)
                 lines.write(f"{rows:<20}")
-        beside.replace(output)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise InputError(f"--output {output}", reason, "a file that can be written") from error
-    finally:
-        beside.unlink(missing_ok=True)
     say(f"wrote the labels of {rows:,} points to {output}")
 
 

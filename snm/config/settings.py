@@ -17,6 +17,7 @@ __all__ = [
     "PRESETS",
     "Config",
     "check_name",
+    "config_text",
     "preset",
     "read_config",
     "write_config",
@@ -414,9 +415,14 @@ def _checked(where: str, value: Any, hint: Any) -> Any:
 
 def write_config(path: Path, config: Config) -> None:
     """Writes every setting as TOML; the file appears when it is whole."""
+    write_whole(path, config_text(config))
+
+
+def config_text(config: Config) -> str:
+    """Every setting as TOML."""
     import tomli_w
 
-    write_whole(path, tomli_w.dumps(dataclasses.asdict(config)))
+    return tomli_w.dumps(dataclasses.asdict(config))
 
 
 def _flag(name: str) -> str:

@@ -7,11 +7,10 @@ a manifest of its arrays. It is written under a temporary name and then renamed.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
-import shutil
-import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +21,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data.formats.binary import DAMAGE, npy_header
+from snm.errors import InputError
+from snm.system import disk
+from snm.system.files import made_whole
 
 __all__ = ["Parts", "read", "write"]
 
@@ -129,10 +131,7 @@ def _crc_of(parts: dict[str, Any]) -> int:
 def write(place: Path, key: str, parts: Parts) -> None:
     """Writes a cache entry; gives up silently on an OSError (disk full, folder not writable)."""
     entry = place / f"{_VERSION}-{key}"
-    temporary: str | None = None
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-        temporary = tempfile.mkdtemp(dir=place, prefix=".writing-")
+    with contextlib.suppress(InputError), made_whole("cache", entry, lasting=False) as temporary:
         manifest: dict[str, Any] = {"parts": {}}
         for part, matrices in parts.items():
             manifest["parts"][part] = {}
@@ -140,17 +139,10 @@ def write(place: Path, key: str, parts: Parts) -> None:
                 recorded: dict[str, Any] = {"shape": [int(size) for size in matrix.shape]}
                 for array, dtype in _ARRAYS.items():
                     values = getattr(matrix, array).astype(dtype, copy=False)
-                    np.save(Path(temporary) / f"{part}.{name}.{array}.npy", values)
+                    np.save(temporary / f"{part}.{name}.{array}.npy", values)
                     recorded[array] = _size_and_crc(values)
                 manifest["parts"][part][name] = recorded
         manifest["crc"] = _crc_of(manifest["parts"])
-        manifest_file = Path(temporary) / "manifest.json"
-        manifest_file.write_text(json.dumps(manifest), encoding="utf-8")
+        disk.write(temporary / "manifest.json", json.dumps(manifest).encode())
         # Callers write only after `read` failed, so an existing entry is damaged.
-        shutil.rmtree(entry, ignore_errors=True)
-        Path(temporary).rename(entry)
-    except OSError:
-        pass
-    finally:
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
+        disk.remove_tree(entry)

@@ -185,6 +185,7 @@ def _assemble(files: _Files, parts: binary_cache.Parts, key: str) -> Dataset:
             where = str(wrong) if wrong.suffix in (".npz", ".npy") else f"{wrong}:1"
             found = f"{parts['test'][axis].shape[1]} {what}"
             raise InputError(where, found, f"{parts['train'][axis].shape[1]}, as in train")
+    _refuse_claims(files, parts)
     points = {}
     for (part, (features, labels)), file in zip(parts.items(), files.filters, strict=False):
         pairs = formats.read_filter(file, *labels.shape) if file else None
@@ -198,6 +199,22 @@ def _assemble(files: _Files, parts: binary_cache.Parts, key: str) -> Dataset:
         sha256=key,
         vectorizer=_find(files.folder, _VECTORIZER, gzipped=False),
     )
+
+
+_WIDE = 1 << 24
+
+
+def _refuse_claims(files: _Files, parts: binary_cache.Parts) -> None:
+    """Refuses widths that a file only claims: much of the work and memory grows with them.
+
+    Raises:
+      InputError: more than 16,777,216 features or labels, and 100 for each byte of the files.
+    """
+    size = sum(file.stat().st_size for file in files.train)
+    for what, matrix in zip(("features", "labels"), parts["train"], strict=True):
+        if matrix.shape[1] > max(_WIDE, 100 * size):
+            found = f"{matrix.shape[1]} {what} in {size} bytes"
+            raise InputError(str(files.train[0]), found, f"at most {_WIDE}, or 100 a byte")
 
 
 def fetched(source: str | Path) -> Path | None:

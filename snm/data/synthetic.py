@@ -45,6 +45,7 @@ from numpy.typing import NDArray
 from snm.data.dataset import Dataset, Points
 from snm.data.formats.text import to_csr
 from snm.errors import InputError
+from snm.system.memory import available_memory
 
 __all__ = ["default", "generate"]
 
@@ -239,7 +240,8 @@ def generate(
 
     Raises:
       InputError: an argument out of range: fewer than 1 point, fewer than 2 labels or features,
-        a mean below 1 or above the number of labels or features, a share outside [0, 1].
+        a mean below 1 or above the number of labels or features, a share outside [0, 1], or sizes
+        for which there is no memory.
     """
     limits = {
         "points": (points, 1, np.inf),
@@ -256,6 +258,9 @@ def generate(
         if not least <= value <= most:
             raise InputError(argument, f"{value}", f"a number from {least} to {most}")
     topics = topics or max(2, labels // _LABELS_PER_TOPIC)
+    _refuse_too_large(
+        (points + test_points) * (labels_per_point + nonzeros_per_point), features, labels, topics
+    )
     root = np.random.SeedSequence(seed)
     world_seed, points_seed = root.spawn(2)
     world = _draw_world(np.random.default_rng(world_seed), features, labels, topics)
@@ -284,6 +289,26 @@ def generate(
         for array in (matrix.data, matrix.indices, matrix.indptr.astype(np.int64)):
             digest.update(array.data)
     return Dataset(name, train, test, None, digest.hexdigest())
+
+
+def _refuse_too_large(entries: float, features: int, labels: int, topics: int) -> None:
+    """Refuses sizes for which there is no memory.
+
+    Raises:
+      InputError: the arrays need more than is free.
+    """
+    # Ids and values, and the text or concatenated arrays of them; the world, and what draws it.
+    sizes = {
+        "points": 24 * entries,
+        "features": 32 * features,
+        "labels": (8 * _LABEL_WORDS + 64) * labels,
+        "topics": (16 * _TOPIC_WORDS + 16) * topics,
+    }
+    needed, free = sum(sizes.values()), available_memory()
+    if needed > free:
+        found = f"a size that needs {needed / 2**30:,.0f} GiB of memory"
+        raise InputError(max(sizes, key=lambda name: sizes[name]), found,
+                         f"one for the {free / 2**30:,.1f} GiB that are free")  # fmt: skip
 
 
 def default() -> Dataset:

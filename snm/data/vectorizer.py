@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.errors import InputError
+from snm.system import disk
 
 __all__ = ["Kind", "Vectorizer"]
 
@@ -107,7 +108,7 @@ class Vectorizer:
             "vocabulary": self.vocabulary,
             "idf": None if self.idf is None else self.idf.tolist(),
         }
-        path.write_text(json.dumps(found, ensure_ascii=False), encoding="utf-8")
+        disk.write(path, json.dumps(found, ensure_ascii=False).encode())
 
     @classmethod
     def read(cls, path: Path) -> Vectorizer:
@@ -121,7 +122,7 @@ class Vectorizer:
             found = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise InputError(str(path), (error.strerror or "").lower(), expected) from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(str(path), "damaged JSON", expected) from error
         try:
             if found["format"] != _FORMAT:

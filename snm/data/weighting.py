@@ -5,6 +5,7 @@ The fitted weighting is saved with the model, and prediction applies it too.
 
 from __future__ import annotations
 
+import io
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.data.formats.binary import DAMAGE
+from snm.data.formats.binary import DAMAGE, refuse_bomb
 from snm.errors import InputError
+from snm.system import disk
 
 __all__ = ["Kind", "Weighting", "document_counts"]
 
@@ -103,9 +105,14 @@ class Weighting:
 
     def save(self, path: str | Path) -> None:
         """Writes kind and idf to exactly `path`, as `.npz` without pickle."""
+        disk.write(Path(path), self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """The content of the file that `save` writes."""
         idf = np.zeros(0, np.float32) if self.idf is None else self.idf
-        with Path(path).open("wb") as out:
-            np.savez(out, kind=np.array(self.kind), idf=idf)
+        out = io.BytesIO()
+        np.savez(out, kind=np.array(self.kind), idf=idf)
+        return out.getvalue()
 
     @classmethod
     def load(cls, path: str | Path) -> Weighting:
@@ -124,7 +131,10 @@ class Weighting:
             ):
                 # NumPy takes a damaged header for one written by Python 2, and warns.
                 warnings.simplefilter("ignore")
+                refuse_bomb(Path(path), members.zip)
                 kind, idf = members["kind"].item(), members["idf"]
+        except InputError:
+            raise
         except DAMAGE as error:
             reason = getattr(error, "strerror", None) or "no weighting"
             raise InputError(str(path), reason.lower(), expected) from error

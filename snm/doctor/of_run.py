@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from snm.config.resolved import ResolvedConfig, read_resolved
+from snm.config.resolved import ResolvedConfig
 from snm.data.load import load as load_dataset
 from snm.doctor.findings import Finding
 from snm.errors import InputError
-from snm.runs.folder import RunFolder, phase_names, read_json
+from snm.runs.folder import RunFolder, phase_names
 from snm.runs.load import load
 
 __all__ = ["examine_run"]
@@ -26,21 +26,21 @@ def examine_run(path: Path) -> list[Finding]:
 
 def _examine(folder: RunFolder) -> Iterator[Finding]:
     try:
-        config = read_resolved(folder.config)
-        facts = read_json(folder.facts)
+        config, facts = folder.settings(), folder.read_facts()
+        finished = folder.finished()
+        result = folder.read_result() if finished else {}
     except InputError as error:
         yield Finding("error", "settings", str(error), "the folder is damaged: train anew")
         return
     shapes = f"{facts['num_features']:,} features, {facts['num_labels']:,} labels"
     yield Finding("ok", "settings", f"{shapes}, dim {config.dim}, {config.members} members")
-    yield from _progress(folder, config)
+    yield from _progress(folder, config, finished)
     yield from _answers(folder, facts)
     yield from _data(facts)
-    if folder.result.exists():
-        yield from _versions(read_json(folder.result))
+    yield from _versions(result)
 
 
-def _progress(folder: RunFolder, config: ResolvedConfig) -> Iterator[Finding]:
+def _progress(folder: RunFolder, config: ResolvedConfig, finished: bool) -> Iterator[Finding]:
     saved = []
     for member in range(1, config.members + 1):
         for name in phase_names(member):
@@ -52,7 +52,7 @@ def _progress(folder: RunFolder, config: ResolvedConfig) -> Iterator[Finding]:
             "error", "checkpoints", "there is none", "the same `snm train` command starts again"
         )
         return
-    if folder.result.exists():
+    if finished:
         yield Finding("ok", "checkpoints", f"finished: {', '.join(saved)}")
     else:
         last = _last_line(folder.log)

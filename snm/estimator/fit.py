@@ -23,8 +23,8 @@ from snm.errors import InputError
 from snm.model.model import Model, TrainState
 from snm.model.predictor import Predictor
 from snm.runs.events import Evaluated, Progress, Saved, Stepped
+from snm.runs.folder import member_seed
 from snm.trainer.loop import run_steps
-from snm.trainer.phase import member_seed
 from snm.trainer.prepare import members_at_once, prepare
 from snm.trainer.together import Stop, in_order
 from snm.trainer.warm_start import initial_state

@@ -61,11 +61,11 @@ def fingerprint(predictor: Predictor) -> str:
 
 def manifest_of(predictor: Predictor, run: Path) -> dict[str, Any]:
     """The manifest of an export: its sizes, its origin, and the formula of a score."""
-    from snm.runs.folder import RunFolder, read_json
+    from snm.runs.folder import RunFolder
     from snm.system.versions import versions
 
     model = predictor.model
-    facts = read_json(RunFolder(run).facts)
+    facts = RunFolder(run).read_facts()
     return {
         "format": FORMAT,
         "run": run.resolve().name,

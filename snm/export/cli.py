@@ -85,22 +85,20 @@ def _run(command: Export) -> None:
     predictor = load(command.run)
     memory = predictor.memory
     manifest = manifest_of(predictor, command.run)
-    with made_whole("--output", out) as beside:
-        beside.mkdir(parents=True)
-        with console.status(Text(f"writing {out}")):
-            if indexed:
-                manifest["index"] = _index(command, predictor, points, manifest, beside)
-            else:
-                manifest["file"] = write_arrays(arrays_of(predictor), command.to, beside)
-                if memory is not None:
-                    arrays = memory_arrays_of(memory)
-                    name = write_arrays(arrays, command.to, beside, "memory")
-                    manifest["memory"] = {"file": name, **votes_of(memory)}
-            folder = RunFolder(command.run)
-            for extra in (folder.names, folder.vectorizer, folder.fitted_weighting):
-                if extra.exists():
-                    shutil.copyfile(extra, beside / extra.name)
-            write_json(beside / "manifest.json", manifest)
+    with made_whole("--output", out) as beside, console.status(Text(f"writing {out}")):
+        if indexed:
+            manifest["index"] = _index(command, predictor, points, manifest, beside)
+        else:
+            manifest["file"] = write_arrays(arrays_of(predictor), command.to, beside)
+            if memory is not None:
+                arrays = memory_arrays_of(memory)
+                name = write_arrays(arrays, command.to, beside, "memory")
+                manifest["memory"] = {"file": name, **votes_of(memory)}
+        folder = RunFolder(command.run)
+        for extra in (folder.names, folder.vectorizer, folder.fitted_weighting):
+            if folder.has(extra):
+                shutil.copyfile(folder.checked(extra), beside / extra.name)
+        write_json(beside / "manifest.json", manifest)
     if indexed:
         console.print(_table(manifest["index"]))
     if memory is not None:
@@ -117,12 +115,12 @@ def _run(command: Export) -> None:
 def _points(command: Export) -> Any:
     """Raw features to measure an index on: those of test, or of train if there is no test."""
     from snm.data.load import load as load_data
-    from snm.runs.folder import RunFolder, read_json
+    from snm.runs.folder import RunFolder
 
     folder = RunFolder(command.run)
     if not folder.config.exists():
         raise InputError(str(command.run), "no config.toml", "the folder of a run (`snm train`)")
-    dataset = load_data(command.data or read_json(folder.facts)["data"])
+    dataset = load_data(command.data or folder.read_facts()["data"])
     part = dataset.test or dataset.train
     return part.features
 

@@ -78,7 +78,7 @@ def _run(command: Grow) -> None:
         raise InputError(f"--output {out}", "a file or folder of that name", "a new folder")
     predictor = load(command.run)
     old = RunFolder(command.run)
-    if not old.result.exists():
+    if not old.finished():
         raise InputError(str(command.run), "a run that is not finished", "a finished one")
     first = predictor.model.head.num_labels
     before = predictor.label_names or tuple(str(label) for label in range(first))
@@ -150,26 +150,25 @@ def _write(
 ) -> tuple[Origins, Memory | None]:
     import numpy as np
 
-    from snm.config.resolved import read_resolved
     from snm.grow.memory import grown_memory
     from snm.grow.rows import Origins, bias_of, grow_state, new_rows
     from snm.memory.store import save_memory
     from snm.model.predictor import Predictor
     from snm.runs.events import Progress
-    from snm.runs.folder import phase_names, read_json, write_json
-    from snm.runs.load import load_member
-    from snm.trainer.phase import member_seed
+    from snm.runs.folder import member_seed, phase_names, write_json
+    from snm.runs.load import load_member, used_checkpoints
+    from snm.system.versions import versions
 
-    config = read_resolved(old.config)
+    config = old.settings()
     if predictor.memory is None:  # where it did not pay, none is made
         config = dataclasses.replace(config, memory="off")
-    facts: dict[str, Any] = {**read_json(old.facts), "num_labels": len(names)}
+    facts: dict[str, Any] = {**old.read_facts(), "num_labels": len(names)}
     facts["grown_from"] = str(old.path.resolve())
     if dataset is not None:
         source = Path(str(command.data))
         facts["data"] = str(source.resolve()) if source.exists() else str(command.data)
         facts["sha256"] = dataset.sha256
-    vectorizer = old.vectorizer if old.vectorizer.exists() else None
+    vectorizer = old.checked(old.vectorizer) if old.has(old.vectorizer) else None
     new.write(config, facts, predictor.weighting, names, vectorizer)
     first, members = predictor.model.head.num_labels, predictor.model.members
     frequency = None if dataset is None else dataset.label_frequency()
@@ -185,18 +184,21 @@ def _write(
         name, _ = phase_names(member)
         step = old.checkpoints(config.keep_checkpoints, name).latest() or 0
         progress = dataclasses.asdict(Progress(step=step))
-        store = new.checkpoints(config.keep_checkpoints, name)
+        about = {"data_sha256": facts["sha256"], "seed": seed, "versions": versions(),
+                 "manifest": True}  # fmt: skip
+        store = new.checkpoints(config.keep_checkpoints, name, about)
         store.save(step, grow_state(state, rows, bias), progress, None)
-    result = read_json(old.result)
+    result = old.read_result()
     for measured in ("by_label_frequency", "without_repeats", "memory"):
         result.pop(measured, None)
     memory = None
     if predictor.memory is not None:
         memory = grown_memory(predictor.memory, predictor, dataset, len(names))
         save_memory(new.memory, memory)
-        trial = read_json(old.memory_trial)
+        trial = old.read_trial()
         trial |= {"points": len(memory.rows), "bytes": memory.nbytes}
         write_json(new.memory_trial, trial)
         result["memory"] = trial
-    write_json(new.result, {**result, "metrics": {}, "grown_from": facts["grown_from"]})
+    result |= {"metrics": {}, "grown_from": facts["grown_from"]}
+    new.finish(result, used_checkpoints(new, config))
     return origins, memory

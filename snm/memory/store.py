@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from snm.data.formats.binary import DAMAGE
+from snm.data.formats.binary import DAMAGE, refuse_bomb
 from snm.errors import InputError
 from snm.memory.memory import Memory, MemorySettings
+from snm.system.files import whole_file
 
 __all__ = ["load_memory", "save_memory"]
 
@@ -28,10 +29,8 @@ def save_memory(path: Path, memory: Memory) -> None:
     arrays["rows"] = memory.rows
     if memory.queries is not None:
         arrays["queries"] = memory.queries
-    partial = path.with_suffix(".partial")
-    with partial.open("wb") as out:
+    with whole_file(path) as partial, partial.open("wb") as out:
         np.savez(out, **arrays)
-    partial.replace(path)
 
 
 def load_memory(path: Path, *, num_features: int, num_labels: int) -> Memory:
@@ -52,6 +51,7 @@ def load_memory(path: Path, *, num_features: int, num_labels: int) -> Memory:
             np.load(file, allow_pickle=False) as members,
         ):
             warnings.simplefilter("ignore")  # NumPy takes a damaged header for one of Python 2
+            refuse_bomb(path, members.zip)
             arrays = {name: members[name] for name in members.files}
         matrices = [_matrix(arrays, name) for name in ("features", "labels")]
         rows = arrays["rows"]
@@ -60,6 +60,8 @@ def load_memory(path: Path, *, num_features: int, num_labels: int) -> Memory:
         settings = MemorySettings(
             **{name: kinds[str(kind)](arrays[name]) for name, kind in of_settings.items()}
         )
+    except InputError:
+        raise
     except DAMAGE as error:
         reason = getattr(error, "strerror", None) or "no memory"
         raise InputError(str(path), reason.lower(), _EXPECTED) from error

@@ -1,5 +1,6 @@
 """Reads and writes the files of a run folder.
 
+- `manifest.json`: the checksums of the other files, and the checkpoints that the result is of
 - `config.toml`: all settings, resolved
 - `run.json`: the training data, and the shapes of the model
 - `weighting.npz`: the fitted feature weighting
@@ -26,18 +27,26 @@ import numpy as np
 
 from snm.checkpoints.store import Checkpoints
 from snm.config.resolved import ResolvedConfig, read_resolved
-from snm.config.settings import Config, write_config
+from snm.config.settings import Config, config_text
 from snm.data.weighting import Weighting
 from snm.errors import InputError
+from snm.runs.manifest import (
+    CONFIG,
+    MAY_CHANGE,
+    Manifest,
+    fingerprint,
+    manifest_path,
+    read_manifest,
+)
+from snm.runs.schema import FACTS, RESULT, TRIAL, Field, validated
 from snm.sampling.samplers import SAMPLERS
 from snm.system.files import write_whole
 from snm.system.locks import LOCK
 
-__all__ = ["RunFolder", "phase_names", "write_json"]
+__all__ = ["RunFolder", "member_seed", "phase_names", "read_json", "write_json"]
 
-# Settings that may differ when a run continues, because they do not affect the steps done.
-_MAY_CHANGE = ("auc", "epochs", "keep_checkpoints", "members_at_once", "mesh",
-               "on_nonfinite")  # fmt: skip
+_LAST_SETTING = "steps_per_dispatch"  # of every version
+_NEXT_SEED = 1_000_003  # from one member to the next: far from the seeds that people choose
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +62,7 @@ class RunFolder:
     @property
     def config(self) -> Path:
         """All settings, resolved."""
-        return self.path / "config.toml"
+        return self.path / CONFIG
 
     @property
     def facts(self) -> Path:
@@ -108,14 +117,88 @@ class RunFolder:
         """The stored training points, if the memory paid."""
         return self.path / "memory.npz"
 
+    def has(self, path: Path) -> bool:
+        """Whether the run has a file that not every run has, such as label names."""
+        manifest = self._manifest_for(path)
+        return path.exists() or (manifest is not None and path.name in manifest.files)
+
+    def checked(self, path: Path) -> Path:
+        """The path of a file of the run, after its content was compared with the manifest.
+
+        Raises:
+          InputError: the file is missing, or differs from what was written.
+        """
+        if (manifest := self._manifest_for(path)) is not None:
+            manifest.check(path)
+        return path
+
+    def _manifest_for(self, path: Path) -> Manifest | None:
+        """The manifest, if it has what this file should contain.
+
+        Files of the end of a run are in it when the run is finished.
+        """
+        manifest = read_manifest(self.path)
+        if manifest is None or (path in self._of_the_end and manifest.finished is None):
+            return None
+        return manifest
+
+    @property
+    def _of_the_end(self) -> tuple[Path, ...]:
+        return self.result, self.memory_trial, self.memory
+
+    def finished(self) -> bool:
+        """Whether the run has a result of the checkpoints that it has.
+
+        Raises:
+          InputError: the manifest is damaged, or it names a result that is missing.
+        """
+        manifest = read_manifest(self.path)
+        if manifest is None:  # an earlier run
+            return self.result.exists()
+        if manifest.finished is not None and not self.result.exists():
+            expected = "the file of a finished run: the same `snm train` command writes it again"
+            raise InputError(str(self.result), "no such file", expected)
+        return manifest.finished is not None
+
+    def settings(self) -> ResolvedConfig:
+        """The settings.
+
+        Raises:
+          InputError: `config.toml` is missing, damaged or changed.
+        """
+        config = read_resolved(self.checked(self.config))
+        if _LAST_SETTING not in tomllib.loads(self.config.read_text(encoding="utf-8")):
+            found, expected = f"no {_LAST_SETTING}, the last setting", "a file that is not cut off"
+            raise InputError(str(self.config), found, expected)
+        return config
+
+    def read_facts(self) -> dict[str, Any]:
+        """The content of `run.json`.
+
+        Raises:
+          InputError: it is missing, damaged, or no such content.
+        """
+        return self._json(self.facts, FACTS)
+
+    def read_result(self) -> dict[str, Any]:
+        """The content of `result.json`; see `read_facts`."""
+        return self._json(self.result, RESULT)
+
+    def read_trial(self) -> dict[str, Any]:
+        """The content of `memory.json`; see `read_facts`."""
+        return self._json(self.memory_trial, TRIAL)
+
+    def _json(self, path: Path, fields: dict[str, Field]) -> dict[str, Any]:
+        return validated(path, read_json(self.checked(path)), fields)
+
     def as_begun(self, config: ResolvedConfig) -> ResolvedConfig:
         """The settings, without what the run is older than."""
         if not self.config.exists():
             return config
+        self.settings()  # refuses what is damaged or cut off
         written = tomllib.loads(self.config.read_text(encoding="utf-8"))
-        if SAMPLERS[
-            config.sampler
-        ].needs_batch_positives:  # B is counted, and was counted otherwise
+        if SAMPLERS[config.sampler].needs_batch_positives:
+            # B is counted, and was counted otherwise.
             config = dataclasses.replace(config, sampled=written.get("sampled", config.sampled))
         if "memory" not in written:
             config = dataclasses.replace(config, memory="off")
@@ -145,7 +228,7 @@ class RunFolder:
     def _is_incomplete(self) -> bool:
         """Whether the folder is empty, or `write` was interrupted in it."""
         files = (self.config, self.facts, self.names, self.fitted_weighting, self.vectorizer)
-        stems = {path.stem for path in files}
+        stems = {path.stem for path in (*files, manifest_path(self.path))}
         return self.path.is_dir() and all(
             path.stem in stems or path.name == LOCK for path in self.path.iterdir()
         )
@@ -153,6 +236,8 @@ class RunFolder:
     def write(self, config: ResolvedConfig, facts: dict[str, Any], weighting: Weighting,
               names: tuple[str, ...] | None, vectorizer: Path | None = None) -> None:  # fmt: skip
         """Creates the folder and the files that do not change during training, `config.toml` last.
+
+        Where they are there already, it writes what differs: the data may have moved.
 
         Args:
           config: resolved settings.
@@ -164,26 +249,52 @@ class RunFolder:
         Raises:
           InputError: the folder cannot be written.
         """
+        contents = {self.facts.name: _json_text(facts).encode(),
+                    self.fitted_weighting.name: weighting.to_bytes()}  # fmt: skip
+        if names is not None:
+            contents[self.names.name] = "".join(f"{name}\n" for name in names).encode()
+        if vectorizer is not None:
+            contents[self.vectorizer.name] = vectorizer.read_bytes()
+        contents[CONFIG] = config_text(config).encode()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            # Also when a run continues: the data may have moved.
-            write_json(self.facts, facts)
-            partial = self.path / "weighting.partial"
-            weighting.save(partial)
-            partial.replace(self.fitted_weighting)
-            if names is not None:
-                write_whole(self.names, "".join(f"{name}\n" for name in names))
-            if vectorizer is not None:
-                partial = self.path / "vectorizer.partial"
-                partial.write_bytes(vectorizer.read_bytes())
-                partial.replace(self.vectorizer)
-            write_config(self.config, config)
+            manifest = read_manifest(self.path)
+            if manifest is None and self.result.exists():
+                return  # of an earlier run, which stays as it is until it goes on
+            (manifest or Manifest({}, [])).put(self.path, contents)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise InputError(f"--run-dir {self.path}", reason, "a folder to write to") from error
 
+    def reopen(self) -> None:
+        """Says in the manifest that there is no result: its checkpoints are about to change."""
+        manifest = read_manifest(self.path)
+        if manifest is None:
+            names = (self.facts, self.fitted_weighting, self.names, self.vectorizer, self.config)
+            contents = {path.name: path.read_bytes() for path in names if path.exists()}
+            Manifest({}, []).put(self.path, contents)
+        elif manifest.finished is not None:
+            ends = {path.name for path in self._of_the_end}
+            files = {name: prints for name, prints in manifest.files.items() if name not in ends}
+            dataclasses.replace(manifest, files=files, finished=None).write(self.path)
+
+    def finish(self, result: dict[str, Any], checkpoints: dict[str, list[int]]) -> None:
+        """Writes `result.json`, then the manifest that makes it the result of the run.
+
+        Args:
+          result: the content of `result.json`.
+          checkpoints: phase -> [step, `Checkpoints.seal`] of the checkpoint that the result is of.
+        """
+        manifest = read_manifest(self.path)
+        assert manifest is not None, "RunFolder.write comes before"
+        write_json(self.result, result)
+        files = manifest.files | {
+            path.name: [fingerprint(path)] for path in self._of_the_end if path.exists()
+        }
+        dataclasses.replace(manifest, files=files, finished=checkpoints).write(self.path)
+
     def _check_same_run(self, config: ResolvedConfig, facts: dict[str, Any]) -> None:
-        old, old_facts = read_resolved(self.config), read_json(self.facts)
+        old, old_facts = self.settings(), self.read_facts()
         if old_facts["sha256"] != facts["sha256"]:
             found = f"a run on other data ({old_facts['data']})"
             raise InputError(str(self.path), found, "the same data: choose another --run-dir")
@@ -193,7 +304,7 @@ class RunFolder:
             raise InputError(str(self.path), found, expected)
         for field in dataclasses.fields(Config):
             before, now = getattr(old, field.name), getattr(config, field.name)
-            if before != now and field.name not in _MAY_CHANGE:
+            if before != now and field.name not in MAY_CHANGE:
                 found = f"a run with {field.name} = {before!r}"
                 raise InputError(str(self.path), found, f"{now!r}: choose another --run-dir")
 
@@ -226,5 +337,18 @@ def read_json(path: Path) -> Any:
 
 def write_json(path: Path, value: Any) -> None:
     """Writes a JSON file atomically; arrays and NumPy scalars become lists and numbers."""
-    text = json.dumps(value, indent=1, default=lambda x: np.asarray(x).tolist())
-    write_whole(path, text + "\n")
+    write_whole(path, _json_text(value))
+
+
+def _json_text(value: Any) -> str:
+    return json.dumps(value, indent=1, default=lambda x: np.asarray(x).tolist()) + "\n"
+
+
+def member_seed(seed: int, member: int) -> int:
+    """The seed of a member, counted from 1, of a run with that seed.
+
+    Example:
+      >>> member_seed(7, 1), member_seed(7, 2)
+      (7, 1000010)
+    """
+    return seed + (member - 1) * _NEXT_SEED

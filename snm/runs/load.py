@@ -8,8 +8,8 @@ from typing import Any
 
 from jax.sharding import Mesh
 
-from snm.config.resolved import ResolvedConfig, read_resolved
-from snm.data.formats.dispatch import read_names
+from snm.checkpoints.store import Checkpoints
+from snm.config.resolved import ResolvedConfig
 from snm.data.id_space import IdSpace
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
@@ -20,10 +20,19 @@ from snm.model.inference import join
 from snm.model.model import Model, TrainState
 from snm.model.placement import abstract_on, join_on_mesh
 from snm.model.predictor import Predictor
-from snm.runs.folder import RunFolder, phase_names, read_json
+from snm.runs.folder import RunFolder, member_seed, phase_names
+from snm.runs.manifest import manifest_path, read_manifest
 
-__all__ = ["assemble", "checkpoints_intact", "ids_of_run", "load", "load_member", "watched_member",
-           "with_memory"]  # fmt: skip
+__all__ = [
+    "assemble",
+    "checkpoints_intact",
+    "ids_of_run",
+    "load",
+    "load_member",
+    "used_checkpoints",
+    "watched_member",
+    "with_memory",
+]
 
 
 def load(run: str | Path, *, memory: bool = True) -> Predictor:
@@ -38,10 +47,14 @@ def load(run: str | Path, *, memory: bool = True) -> Predictor:
     Raises:
       InputError: the folder is not a run, or the run has no checkpoint.
     """
-    folder, config, facts = _opened(run)
-    names = read_names(folder.names, facts["num_labels"]) if folder.names.exists() else None
-    weighting = Weighting.load(folder.fitted_weighting)
-    finished = folder.result.exists()
+    folder, config, facts, finished = _opened(run)
+    names = _names(folder, facts)
+    weighting = Weighting.load(folder.checked(folder.fitted_weighting))
+    width = None if weighting.idf is None else weighting.idf.size
+    if weighting.kind != config.weighting or width not in (None, facts["num_features"]):
+        found = f"a weighting {weighting.kind} of {width} features"
+        expected = f"{config.weighting} of {facts['num_features']}, as in config.toml and run.json"
+        raise InputError(str(folder.fitted_weighting), found, expected)
     predictor = assemble(folder, config, facts, weighting, names, finished)
     return with_memory(predictor, folder) if memory and finished else predictor
 
@@ -52,11 +65,13 @@ def with_memory(predictor: Predictor, folder: RunFolder) -> Predictor:
     Raises:
       InputError: a file of the memory is missing or damaged.
     """
-    if not folder.memory_trial.exists() or not read_json(folder.memory_trial)["used"]:
+    if not folder.has(folder.memory_trial) or not folder.read_trial()["used"]:
         return predictor
     shape = {"num_features": predictor.model.num_features,
              "num_labels": predictor.model.head.num_labels}  # fmt: skip
-    return dataclasses.replace(predictor, memory=load_memory(folder.memory, **shape))
+    return dataclasses.replace(
+        predictor, memory=load_memory(folder.checked(folder.memory), **shape)
+    )
 
 
 def ids_of_run(run: str | Path) -> IdSpace:
@@ -65,15 +80,22 @@ def ids_of_run(run: str | Path) -> IdSpace:
     Raises:
       InputError: the folder is not a run.
     """
-    folder, _, facts = _opened(run)
+    folder, _, facts, _ = _opened(run)
     return IdSpace(
         str(run),
         facts["num_features"],
         facts["num_labels"],
-        read_names(folder.names, facts["num_labels"]) if folder.names.exists() else None,
+        _names(folder, facts),
         facts["sha256"],
-        folder.vectorizer if folder.vectorizer.exists() else None,
+        folder.checked(folder.vectorizer) if folder.has(folder.vectorizer) else None,
     )
+
+
+def _names(folder: RunFolder, facts: dict[str, Any]) -> tuple[str, ...] | None:
+    """The names of the labels, if there are any."""
+    if not folder.has(folder.names):
+        return None
+    return read_names(folder.checked(folder.names), facts["num_labels"])
 
 
 def load_member(run: str | Path, member: int, mesh: Mesh | None = None) -> tuple[Model, TrainState]:
@@ -82,8 +104,7 @@ def load_member(run: str | Path, member: int, mesh: Mesh | None = None) -> tuple
     Raises:
       InputError: the folder is not a run, or the run has no checkpoint.
     """
-    folder, config, facts = _opened(run)
-    finished = folder.result.exists()
+    folder, config, facts, finished = _opened(run)
     member = min(member, config.members if finished else 1)
     model = make_model(config, facts["num_features"], facts["num_labels"])
     return model, _member(folder, config, model, member, finished, mesh)
@@ -107,12 +128,17 @@ def assemble(folder: RunFolder, config: ResolvedConfig, facts: dict[str, Any], w
       InputError: a checkpoint is missing.
     """
     model = make_model(config, facts["num_features"], facts["num_labels"])
+    texts = None
+    if folder.has(folder.vectorizer):
+        texts = Vectorizer.read(folder.checked(folder.vectorizer))
+        if texts.num_features != model.num_features:
+            expected = f"{model.num_features}, as in run.json"
+            raise InputError(str(folder.vectorizer), f"{texts.num_features} features", expected)
     members = config.members if finished else 1
     states = [_member(folder, config, model, member, finished, mesh)
               for member in range(1, members + 1)]  # fmt: skip
     model = dataclasses.replace(model, members=members)
     state = join(states) if mesh is None else join_on_mesh(states, mesh)
-    texts = Vectorizer.read(folder.vectorizer) if folder.vectorizer.exists() else None
     return Predictor(model, state, weighting, names, vectorizer=texts, mesh=mesh)
 
 
@@ -143,24 +169,68 @@ def checkpoints_intact(
     return True
 
 
-def _opened(run: str | Path) -> tuple[RunFolder, ResolvedConfig, dict[str, Any]]:
+def used_checkpoints(folder: RunFolder, config: ResolvedConfig) -> dict[str, list[int]]:
+    """The checkpoints that predictions of a finished run are of: phase -> [step, seal].
+
+    Raises:
+      InputError: a checkpoint is missing or damaged.
+    """
+    found = {}
+    for member in range(1, config.members + 1):
+        phase, checkpoints, step = _best_of(folder, config, member, finished=True)
+        found[phase] = [step, checkpoints.seal(step)]
+    return found
+
+
+def _opened(run: str | Path) -> tuple[RunFolder, ResolvedConfig, dict[str, Any], bool]:
+    """The folder of a run, its settings, the content of `run.json`, and whether it is finished."""
     folder = RunFolder(Path(run))
     if not folder.config.exists():
         raise InputError(str(run), "no config.toml", "the folder of a run (`snm train`)")
-    return folder, read_resolved(folder.config), read_json(folder.facts)
+    config, facts, finished = folder.settings(), folder.read_facts(), folder.finished()
+    if finished and folder.read_result().get("members", config.members) != config.members:
+        found, expected = f"members = {config.members}", "as many as in result.json"
+        raise InputError(str(folder.config), found, expected)
+    return folder, config, facts, finished
 
 
 def _member(folder: RunFolder, config: ResolvedConfig, model: Model, member: int,
             finished: bool, mesh: Mesh | None = None) -> TrainState:  # fmt: skip
     """Parameters of a member's best checkpoint, or of its last where nothing was watched."""
+    phase, checkpoints, step = _best_of(folder, config, member, finished)
+    note = checkpoints.read(step)
+    seed = member_seed(config.seed, member)
+    if note.about.get("seed", seed) != seed:
+        found = f"a checkpoint of seed {note.about['seed']}"
+        raise InputError(str(checkpoints.path(step)), found, f"{seed}, that of member {member}")
+    recorded = read_manifest(folder.path)
+    if recorded is None and "manifest" in note.about:
+        expected = "that of the run: the same `snm train` command makes it anew"
+        raise InputError(str(manifest_path(folder.path)), "no such file", expected)
+    if finished and recorded is not None and recorded.finished is not None:
+        wanted = recorded.finished.get(phase)
+        if wanted != [step, checkpoints.seal(step)]:
+            expected = "the one that result.json is of: the same `snm train` command makes it anew"
+            if wanted is not None and wanted[0] != step:
+                where, found = checkpoints.path(wanted[0]), "no whole checkpoint"
+            else:
+                where, found = checkpoints.path(step), "another checkpoint"
+            raise InputError(str(where), found, expected)
+    return checkpoints.load(step, abstract_on(mesh, model))
+
+
+def _best_of(
+    folder: RunFolder, config: ResolvedConfig, member: int, finished: bool
+) -> tuple[str, Checkpoints, int]:
+    """The phase of a member that counts, its checkpoints, and the step of the best one."""
     train, refit = phase_names(member)
     checkpoints = folder.checkpoints(config.keep_checkpoints, train)
-    step = checkpoints.best()
+    phase, step = train, checkpoints.best()
     # An unfinished refit is worth less than the checkpoint before it.
     if config.refit and finished:
         again = folder.checkpoints(config.keep_checkpoints, refit)
-        if again.latest() is not None:
-            checkpoints, step = again, again.latest()
+        if (last := again.latest()) is not None:
+            phase, checkpoints, step = refit, again, last
     if step is None:
         raise InputError(str(folder.path), "no checkpoint", "a run that has saved one")
-    return checkpoints.load(step, abstract_on(mesh, model))
+    return phase, checkpoints, step

@@ -216,8 +216,10 @@ class _Services:
         self._trackers = {}
         place = self._folder.path / "trackers.json"
         ids = read_json(place) if place.exists() else {}
-        settings = dataclasses.asdict(read_config(self._folder.config))
-        about = {**settings, "data": str(read_json(self._folder.facts)["data"])}
+        if not isinstance(ids, dict) or not all(isinstance(one, str) for one in ids.values()):
+            raise InputError(str(place), "no ids of runs by service", "what `snm train` wrote")
+        settings = dataclasses.asdict(read_config(self._folder.checked(self._folder.config)))
+        about = {**settings, "data": self._folder.read_facts()["data"]}
         for name in self._names:
             try:
                 tracker = TRACKERS[name](self._folder.path, about, ids.get(name))

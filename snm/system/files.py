@@ -1,45 +1,131 @@
-"""Writes files and folders atomically: they appear complete or not at all."""
+"""Writes files and folders atomically: they appear complete or not at all.
+
+Each is written under a temporary name, synced, renamed, and the folder that holds its name is
+synced. A temporary file or folder is named `.PID.NAME` and locked by its process. What a killed
+process left is removed by the next one that writes to the same name.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
-import shutil
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from snm.errors import InputError
+from snm.system import disk
 
-__all__ = ["made_whole", "write_whole"]
+__all__ = ["made_whole", "sync_tree", "whole_file", "write_whole"]
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Writes a text file atomically, as UTF-8 with unchanged line ends."""
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Writes a file atomically; a text as UTF-8 with unchanged line ends."""
     partial = path.with_suffix(".partial")
-    partial.write_text(text, encoding="utf-8", newline="\n")
-    partial.replace(path)
+    disk.write(partial, content.encode() if isinstance(content, str) else content)
+    disk.sync(partial)
+    disk.rename(partial, path)
+    disk.sync(path.parent)
 
 
 @contextlib.contextmanager
-def made_whole(flag: str, out: Path) -> Iterator[Path]:
-    """Yields a temporary path for a folder, which is renamed to `out` at the end of the block.
+def whole_file(path: Path) -> Iterator[Path]:
+    """Yields a temporary path for a file, which is renamed to `path` at the end of the block.
+
+    If the block raises, the temporary file is removed.
+
+    Raises:
+      OSError: the file system refuses.
+    """
+    partial = _partial_name(path)
+    _remove_left(path)
+    try:
+        with _claimed(partial, partial.touch):
+            yield partial
+            disk.sync(partial)
+            disk.rename(partial, path)
+        disk.sync(path.parent)
+    finally:
+        disk.remove(partial)
+
+
+@contextlib.contextmanager
+def made_whole(flag: str, out: Path, *, lasting: bool = True) -> Iterator[Path]:
+    """Yields a temporary folder, which is renamed to `out` at the end of the block.
 
     If the block raises, the temporary folder is removed.
 
     Args:
       flag: the command-line flag that names `out`, for error messages.
-      out: the folder to create.
+      out: the folder to create; the folders above it are created too.
+      lasting: whether everything is synced to the disk. What is checked when it is read, and can
+        be made again, need not be.
 
     Raises:
       InputError: the file system refuses, for example because the disk is full or for lack of
         permission.
     """
-    partial = out.with_name(f".{os.getpid()}.{out.name}")
+    partial = _partial_name(out)
     try:
-        yield partial
-        partial.rename(out)
+        _remove_left(out)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with _claimed(partial, partial.mkdir):
+            yield partial
+            if lasting:
+                sync_tree(partial)
+            disk.rename(partial, out)
+        if lasting:
+            disk.sync(out.parent)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise InputError(f"{flag} {out}", reason, "a folder that can be created") from error
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        disk.remove_tree(partial)
+
+
+def sync_tree(folder: Path) -> None:
+    """Waits until every file in a folder, and every name, is on the disk."""
+    for path in sorted(folder.rglob("*"), reverse=True):
+        disk.sync(path)
+    disk.sync(folder)
+
+
+def _partial_name(path: Path) -> Path:
+    # The process id in the name keeps two commands from writing to one file.
+    return path.with_name(f".{os.getpid()}.{path.name}")
+
+
+def _remove_left(path: Path) -> None:
+    """Removes the temporary files and folders of `path` whose processes are gone."""
+    name = re.compile(rf"\.\d+\.{re.escape(path.name)}")
+    with contextlib.suppress(OSError):  # for example a folder that is not there yet
+        for left in list(path.parent.iterdir()):
+            if name.fullmatch(left.name):
+                # On a network disk without locks it stays: its process may live.
+                with contextlib.suppress(OSError), _locked(left, fcntl.LOCK_NB):
+                    (disk.remove_tree if left.is_dir() else disk.remove)(left)
+
+
+@contextlib.contextmanager
+def _claimed(path: Path, make: Callable[[], None]) -> Iterator[None]:
+    """Makes a file or folder, and holds its lock; the system releases it with the process."""
+    while True:
+        make()
+        with contextlib.ExitStack() as stack:
+            with contextlib.suppress(OSError):  # a network disk without locks
+                stack.enter_context(_locked(path, 0))
+            # Between the two calls another process may have taken it for one that was left.
+            if path.exists():
+                yield
+                return
+
+
+@contextlib.contextmanager
+def _locked(path: Path, how: int) -> Iterator[None]:
+    number = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | how)
+        yield
+    finally:
+        os.close(number)

@@ -7,7 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from rich.console import Console
+from rich.console import (
+    Console,
+    ConsoleOptions,
+    ConsoleRenderable,
+    RenderableType,
+    RenderHook,
+    RenderResult,
+)
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -19,9 +26,31 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from snm.system.escapes import plain
+
 __all__ = ["console", "displayed", "progress_bar", "say", "waiting"]
 
+
+class _Shown:
+    """A renderable whose text has escapes in place of control characters."""
+
+    def __init__(self, inner: RenderableType):
+        self._inner = inner
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for segment in console.render(self._inner, options):
+            yield segment if segment.control else segment._replace(text=plain(segment.text))
+
+
+class _Escaping(RenderHook):
+    """Whatever is printed is escaped: names of files and labels may hold any character."""
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        return [_Shown(renderable) for renderable in renderables]
+
+
 console = Console(highlight=False, markup=False)
+console.push_render_hook(_Escaping())
 
 
 def say(text: str) -> None:

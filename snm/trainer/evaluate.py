@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from snm.config.settings import Config, read_config
+from snm.config.settings import Config
 from snm.data.dataset import Dataset
 from snm.data.id_space import in_ids_of
 from snm.data.load import load as load_dataset
@@ -18,7 +18,7 @@ from snm.distributed.dataset import duplicate_test_rows, label_frequency
 from snm.errors import InputError
 from snm.evaluation.evaluate import evaluate_points
 from snm.model.predictor import Predictor
-from snm.runs.folder import RunFolder, read_json
+from snm.runs.folder import RunFolder
 from snm.runs.load import ids_of_run, load
 
 __all__ = ["data_of_run", "evaluate", "score_test_points"]
@@ -56,7 +56,7 @@ def evaluate(
     folder = RunFolder(Path(run))
     predictor = load(run)
     dataset, notes = data_of_run(folder, data, same_ids=same_ids)
-    config = read_config(folder.config)
+    config: Config = folder.settings()
     if auc is not None:
         config = dataclasses.replace(config, auc=auc)
     if wrap is not None:
@@ -90,7 +90,7 @@ def data_of_run(
     Raises:
       InputError: no test points, other features or labels, or data that changed since the run.
     """
-    facts = read_json(folder.facts)
+    facts = folder.read_facts()
     ids = ids_of_run(folder.path)
     notes = []
     if data is None:

@@ -21,6 +21,7 @@ from snm.memory.neighbors import nearest, unit_rows
 from snm.memory.store import save_memory
 from snm.model.predictor import Predictor
 from snm.runs.folder import RunFolder, write_json
+from snm.system import disk
 
 __all__ = [
     "find_memory",
@@ -71,10 +72,10 @@ def try_memory(
     Returns:
       the content of `memory.json`.
     """
-    folder.memory_trial.unlink(missing_ok=True)
+    disk.remove(folder.memory_trial)
     found, memory = find_memory(config, dataset, first, whole)
     if memory is None:
-        folder.memory.unlink(missing_ok=True)
+        disk.remove(folder.memory)
     else:
         save_memory(folder.memory, memory)
     write_json(folder.memory_trial, found)

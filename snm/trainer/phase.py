@@ -35,10 +35,9 @@ from snm.trainer.loop import run_steps
 from snm.trainer.prepare import prepare
 from snm.trainer.warm_start import WarmStart, initial_state
 
-__all__ = ["Phase", "PhaseRun", "first_phase", "member_seed", "open_log"]
+__all__ = ["Phase", "PhaseRun", "first_phase", "open_log"]
 
 _PROFILED = (1, 5)  # events between which the profiler looks: the first step is compiled
-_NEXT_SEED = 1_000_003  # from one member to the next: far from the seeds that people choose
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,6 +102,7 @@ class PhaseRun:
         about: dict[str, Any] = {
             "data_sha256": dataset.sha256,
             "seed": config.seed,
+            "manifest": True,
             "versions": versions(),
         }
         self._checkpoints = folder.checkpoints(config.keep_checkpoints, phase.name, about)
@@ -115,7 +115,8 @@ class PhaseRun:
             self.state = state
             self.progress = Progress(**note.progress)
             _refuse_another(self._checkpoints.path(self.progress.step), note.about, about)
-        self._notes = [f"{error}; going on from the one before it" for error in damaged]
+        on = "beginning again" if note is None else "going on from the one before it"
+        self._notes = [f"{error}; {on}" for error in damaged]
         before = about["versions"] if note is None else note.about["versions"]
         changed = sorted(name for name, now in versions().items() if before.get(name) != now)
         if changed:
@@ -222,16 +223,6 @@ class _NoLog:
 
     def line(self, **values: Any) -> None:
         """Writes nothing."""
-
-
-def member_seed(seed: int, member: int) -> int:
-    """The seed of a member, counted from 1, of a run with that seed.
-
-    Example:
-      >>> member_seed(7, 1), member_seed(7, 2)
-      (7, 1000010)
-    """
-    return seed + (member - 1) * _NEXT_SEED
 
 
 def first_phase(config: ResolvedConfig, dataset: Dataset) -> Phase:

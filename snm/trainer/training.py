@@ -24,15 +24,21 @@ from snm.errors import InputError, StoppedError
 from snm.memory.store import load_memory
 from snm.model.predictor import Predictor
 from snm.runs.events import Event, Finished, Noted
-from snm.runs.folder import RunFolder, phase_names, read_json, write_json
-from snm.runs.load import assemble, checkpoints_intact, watched_member, with_memory
+from snm.runs.folder import RunFolder, member_seed, phase_names
+from snm.runs.load import (
+    assemble,
+    checkpoints_intact,
+    used_checkpoints,
+    watched_member,
+    with_memory,
+)
 from snm.runs.progress_bar import in_notebook, with_bar
 from snm.system.locks import LOCK, locked
 from snm.system.timing import part, restart, times
 from snm.system.versions import surroundings
 from snm.trainer.evaluate import score_test_points
 from snm.trainer.memory import memory_split, never_tried, summary, try_memory
-from snm.trainer.phase import Phase, PhaseRun, first_phase, member_seed, open_log
+from snm.trainer.phase import Phase, PhaseRun, first_phase, open_log
 from snm.trainer.prepare import members_at_once
 from snm.trainer.together import Stop, in_order
 from snm.trainer.warm_start import WarmStart
@@ -170,8 +176,10 @@ def resolved_training(
             if folder.config.exists():
                 found = "a run that another process began just now"
                 raise InputError(f"--run-dir {folder.path}", found, "the same command again")
+        names, texts = dataset.label_names, dataset.vectorizer
+        begin = functools.partial(folder.write, config, facts, weighting, names, texts)
         if first():
-            folder.write(config, facts, weighting, dataset.label_names, dataset.vectorizer)
+            begin()
         wait("the folder is there")
         if (
             phase.done
@@ -179,8 +187,12 @@ def resolved_training(
             and checkpoints_intact(folder, config, phase.model, phase.mesh)
             and (split is None or _memory_stands(folder))
         ):
-            yield Finished(read_json(folder.result))
+            yield Finished(folder.read_result())
             return
+        if first():
+            folder.reopen()
+            begin()
+        wait("the folder is open")
 
         def member(number: int, stop: Stop) -> Generator[Event, None, PhaseRun]:
             mine = dataclasses.replace(config, seed=member_seed(config.seed, number))
@@ -240,7 +252,7 @@ def resolved_training(
             **surroundings(),
         }
         if first():
-            write_json(folder.result, result)
+            folder.finish(result, used_checkpoints(folder, config))
         wait("the result is there")
         yield Finished(result)
 
@@ -257,9 +269,12 @@ def _stopping(stop: Callable[[], bool] | None, step: int) -> Callable[[int], Non
 
 def _result_stands(folder: RunFolder, config: Config) -> bool:
     """Whether there is a result, of as many epochs as are asked for, and with the AUC if asked."""
-    if not folder.result.exists():
+    try:
+        if not folder.finished():
+            return False
+        result = folder.read_result()
+    except InputError:  # damaged: it is made again
         return False
-    result = read_json(folder.result)
     if config.auc and result["metrics"].get("points") and "AUC" not in result["metrics"]:
         return False
     return result.get("epochs_asked", config.epochs) == config.epochs
@@ -268,11 +283,10 @@ def _result_stands(folder: RunFolder, config: Config) -> bool:
 def _memory_stands(folder: RunFolder) -> bool:
     """Whether the memory that was tried, if it is used, can be read as it was written."""
     try:
-        used = read_json(folder.memory_trial)["used"]
-        facts = read_json(folder.facts)
+        used, facts = folder.read_trial()["used"], folder.read_facts()
         shape = {name: facts[name] for name in ("num_features", "num_labels")}
         if used:
-            load_memory(folder.memory, **shape)
+            load_memory(folder.checked(folder.memory), **shape)
     except InputError:
         return False
     return True

@@ -6,6 +6,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 import tiny
+from earlier import without_manifest
 
 import snm
 from snm.config.resolve import resolve
@@ -102,6 +103,7 @@ def test_an_older_run_loads_and_goes_on(data, tmp_path):
     text = (run / "config.toml").read_text()
     lines = [line for line in text.splitlines() if line.split(" = ")[0] not in late]
     (run / "config.toml").write_text("\n".join([*lines, 'seen = "auto"']))
+    without_manifest(run)
     assert len(snm.load(run).predict(data.test.features, 2)[0]) == tiny.TEST_POINTS
     assert snm.train(data, dataclasses.replace(config, epochs=2), run)["epochs"] == 2
     assert (run / "config.toml").read_text() == text.replace("epochs = 1", "epochs = 2")

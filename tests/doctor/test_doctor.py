@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tiny
 from command_line import call, refused
+from earlier import without_manifest
 
 import snm
 from snm.config.resolve import resolve
@@ -16,6 +17,7 @@ from snm.doctor import environment, of_data
 from snm.doctor.of_run import examine_run
 from snm.planning import fit_check as plan_verb
 from snm.planning.forecast import account, forecast
+from snm.runs.folder import RunFolder
 
 
 @pytest.fixture
@@ -228,7 +230,7 @@ def test_a_good_run(run, capsys):
 
 def test_damaged_runs(run, tmp_path, capsys):
     copy = shutil.copytree(run, tmp_path / "unfinished")
-    (copy / "result.json").unlink()
+    RunFolder(copy).reopen()
     said = levels(copy)["checkpoints"]
     assert said.level == "note" and "continues from there" in said.advice
     assert "the last line of the log is of step 12" in said.found
@@ -237,7 +239,7 @@ def test_damaged_runs(run, tmp_path, capsys):
     call("doctor", copy, status=1)
     assert "there is none" in capsys.readouterr().out
 
-    copy = shutil.copytree(run, tmp_path / "broken")
+    copy = without_manifest(shutil.copytree(run, tmp_path / "broken"))
     (copy / "run.json").write_text("{")
     (said,) = examine_run(copy)
     assert said.level == "error" and "damaged JSON" in said.found
@@ -250,7 +252,7 @@ def test_damaged_runs(run, tmp_path, capsys):
 
 def test_data_of_a_run_that_changed(run, tmp_path):
     facts = json.loads((run / "run.json").read_text())
-    copy = shutil.copytree(run, tmp_path / "run")
+    copy = without_manifest(shutil.copytree(run, tmp_path / "run"))
     (copy / "run.json").write_text(json.dumps({**facts, "data": str(tmp_path / "gone")}))
     assert "no such folder" in levels(copy)["data"].found
     (copy / "run.json").write_text(json.dumps({**facts, "sha256": "0" * 64}))

@@ -51,7 +51,8 @@ def folder(tmp_path):
     place = tmp_path / "run"
     place.mkdir()
     write_config(place / "config.toml", tiny.CONFIG)
-    write_json(place / "run.json", {"data": "somewhere"})
+    facts = {"data": "somewhere", "sha256": "0" * 64, "num_features": 30, "num_labels": 20}
+    write_json(place / "run.json", {**facts, "warm_start": None})
     return place
 
 

@@ -8,6 +8,7 @@ import command_line
 import numpy as np
 import pytest
 import tiny
+from earlier import without_manifest
 from scipy import sparse
 
 import snm
@@ -127,6 +128,7 @@ def test_a_run_from_before_the_setting_goes_on_without(trained, tmp_path):
     snm.train(data, old, tmp_path / "run")
     path = tmp_path / "run" / "config.toml"
     path.write_text(path.read_text().replace('memory = "off"\n', ""))
+    without_manifest(tmp_path / "run")
     longer = dataclasses.replace(CONFIG, memory="auto", epochs=2)
     result = snm.train(data, longer, tmp_path / "run")
     assert result["epochs"] == 2 and "memory" not in result
@@ -273,7 +275,7 @@ def test_predictions_are_explained(trained, tmp_path, capsys):
 
 def test_what_cannot_be_explained_is_refused(trained, tmp_path, capsys):
     data, run, _ = trained
-    copy = shutil.copytree(run, tmp_path / "run")
+    copy = without_manifest(shutil.copytree(run, tmp_path / "run"))
     trial = json.loads((copy / "memory.json").read_text())
     (copy / "memory.json").write_text(json.dumps({**trial, "used": False}))
     out = tmp_path / "answers.jsonl"

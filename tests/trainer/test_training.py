@@ -16,6 +16,7 @@ import jax
 import numpy as np
 import pytest
 import tiny
+from earlier import without_manifest
 from real_data import real_data_folder
 
 import snm
@@ -739,6 +740,7 @@ def test_a_run_from_before_the_centroids_goes_on_as_it_began(data, tmp_path):
     path = tmp_path / "run" / "config.toml"
     assert 'class_init = "random"\n' in path.read_text()
     path.write_text(path.read_text().replace('class_init = "random"\n', ""))
+    without_manifest(tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "checkpoints" / "member-2")
     (tmp_path / "run" / "result.json").unlink()
     # The second member starts anew, from random rows as the first did.

@@ -6,6 +6,7 @@ import functools
 import math
 from collections.abc import Iterable
 from importlib import resources
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +31,7 @@ from snm.compare.report.series import (
     probe_value,
 )
 from snm.compare.report.tables import RETRIEVAL, sheets
+from snm.system.escapes import plain
 
 __all__ = ["page", "verdict"]
 
@@ -54,8 +56,6 @@ def page(results: Record) -> str:
     Raises:
       InputError: matplotlib is not installed.
     """
-    from jinja2 import Environment, StrictUndefined
-
     with drawing():
         sections = [
             ("curves", "During training and at its end", [_curves(results), _ratios(results)]),
@@ -63,19 +63,31 @@ def page(results: Record) -> str:
             ("frequency", "Rare labels, time and memory",
              [_by_frequency(results["arms"]), _cost(results["arms"])]),
         ]  # fmt: skip
-    inside = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-                         lstrip_blocks=True, keep_trailing_newline=True)  # fmt: skip
     template = resources.files("snm.compare.report").joinpath("report.html.j2")
     drawn = [(key, title, [plot for plot in found if plot.rows]) for key, title, found in sections]
-    return inside.from_string(template.read_text(encoding="utf-8")).render(
-        results=results,
-        about=results["data"],
-        verdict=verdict(results),
-        tables=[
-            (sheet, [name in _TEXT_COLUMNS for name in sheet.columns]) for sheet in sheets(results)
-        ],
-        sections=[section for section in drawn if section[2]],
+    return (
+        environment()
+        .from_string(template.read_text(encoding="utf-8"))
+        .render(
+            results=results,
+            about=results["data"],
+            verdict=verdict(results),
+            tables=[
+                (sheet, [name in _TEXT_COLUMNS for name in sheet.columns])
+                for sheet in sheets(results)
+            ],
+            sections=[section for section in drawn if section[2]],
+        )
     )
+
+
+def environment() -> Any:
+    """Jinja's environment: HTML and control characters in names are escaped."""
+    from jinja2 import Environment, StrictUndefined
+
+    return Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+                       lstrip_blocks=True, keep_trailing_newline=True,
+                       finalize=lambda x: plain(x) if type(x) is str else x)  # fmt: skip
 
 
 # -- the verdict -----------------------------------------------------------------------------

@@ -22,11 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from snm.data.formats.gzipped import ALWAYS_ALLOWED, MAX_RATIO, TOO_LARGE
 from snm.errors import InputError
 
-__all__ = ["DAMAGE", "iter_npy", "iter_npz", "npy_header", "read_npy", "read_npz"]
+__all__ = ["DAMAGE", "iter_npy", "iter_npz", "npy_header", "read_npy", "read_npz", "refuse_bomb"]
 
 _CHUNK_ROWS = 1 << 16
+_DENSE_BYTES = 1 << 26  # of rows of a dense matrix that are converted at once
 _HEADER_BYTES = 10_000  # NumPy's own limit, which it checks only after reading the header
 # .npy version -> bytes of the header's length, parser
 _HEADERS = {
@@ -50,6 +52,18 @@ DAMAGE = (
     OverflowError,
 )
 """What zipfile, zlib and NumPy raise on files that are damaged or of another format."""
+
+
+def refuse_bomb(path: Path, archive: zipfile.ZipFile) -> None:
+    """Refuses an archive whose members unpack to far more than its size.
+
+    Raises:
+      InputError: more than `gzipped.MAX_RATIO` times, and `gzipped.ALWAYS_ALLOWED` bytes.
+    """
+    if sum(one.file_size for one in archive.infolist()) > max(
+        ALWAYS_ALLOWED, MAX_RATIO * path.stat().st_size
+    ):
+        raise InputError(str(path), TOO_LARGE, "arrays")
 
 
 def npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -157,6 +171,8 @@ def iter_npz(
             reason = getattr(error, "strerror", None) or str(error)
             raise InputError(str(path), reason.lower(), "a SciPy .npz file") from error
 
+        refuse_bomb(path, archive)
+
         def member(name: str, kinds: str) -> _Member:
             try:
                 stream = stack.enter_context(archive.open(f"{name}.npy"))
@@ -168,6 +184,8 @@ def iter_npz(
             return _Member(path, stream, name, kinds)
 
         form = member("format", "SU")
+        if form.size * form.dtype.itemsize > _HEADER_BYTES:
+            raise InputError(form.where, f"{form.size} texts of {form.dtype}", "'csr'")
         try:
             kind = form.read(form.size).astype("U").tolist()
         except ValueError as error:  # bytes that are not text
@@ -175,7 +193,7 @@ def iter_npz(
         if kind != ["csr"]:
             raise InputError(str(path), f"format {ascii(kind)[:40]}", "'csr'")
         shape_member = member("shape", "iu")
-        shape = shape_member.read(shape_member.size).tolist()
+        shape = shape_member.read(min(shape_member.size, 3)).tolist()
         if len(shape) != 2 or not all(1 <= size < 2**31 for size in shape):
             raise InputError(str(path), f"shape {shape}", "two sizes from 1 to 2^31 - 1")
         rows, columns = shape
@@ -281,14 +299,25 @@ def iter_npy(
         raise InputError(str(path), f"shape {dense.shape}", "at least one row and one column")
     if width is not None and dense.shape[1] != width:
         raise InputError(str(path), f"{dense.shape[1]} features", f"{width}")
+    at_once = max(1, _DENSE_BYTES // (4 * dense.shape[1]))
     for first_row in range(0, dense.shape[0], chunk_rows):
         with np.errstate(over="ignore"):
-            rows = np.asarray(dense[first_row : first_row + chunk_rows]).astype(np.float32)
-        if (bad := np.argwhere(~np.isfinite(rows))).size:
-            row, column = bad[0]
-            found = f"row {first_row + row}: value {dense[first_row + row, column]}"
-            raise InputError(str(path), found, "a finite float32 number")
-        yield csr_matrix(rows)
+            last_row = min(first_row + chunk_rows, dense.shape[0])
+            pieces = [
+                _sparse(path, dense, first, min(first + at_once, last_row))
+                for first in range(first_row, last_row, at_once)
+            ]
+        yield _concatenate(pieces)
+
+
+def _sparse(path: Path, dense: NDArray[Any], first: int, last: int) -> csr_matrix:
+    """Rows of a dense matrix as float32 CSR."""
+    rows = np.asarray(dense[first:last]).astype(np.float32)
+    if (bad := np.argwhere(~np.isfinite(rows))).size:
+        row, column = bad[0]
+        found = f"row {first + row}: value {dense[first + row, column]}"
+        raise InputError(str(path), found, "a finite float32 number")
+    return csr_matrix(rows)
 
 
 def read_npy(path: str | Path) -> csr_matrix:

@@ -6,7 +6,6 @@ repaired silently. The modules `text` and `binary` hold the readers.
 
 from __future__ import annotations
 
-import gzip
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
 from snm.data.formats.binary import iter_npy, iter_npz, read_npy, read_npz
-from snm.data.formats.gzipped import UNREADABLE, unreadable
+from snm.data.formats.gzipped import UNREADABLE, open_bytes, unreadable
 from snm.data.formats.text import TextReader, read_pair, read_text, to_csr
 from snm.data.formats.text_errors import FEATURES, ONE_FILE, shown
 from snm.data.formats.text_writer import write_text
@@ -33,11 +32,6 @@ __all__ = [
     "read_text",
     "write_text",
 ]
-
-# Limits on the unpacked size of gzipped names and filters. Text compresses about 10 times, a gzip
-# bomb of zeros 1000 times.
-_MAX_RATIO = 100
-_ALWAYS_ALLOWED = 1 << 24  # bytes
 
 
 def iter_features(
@@ -98,14 +92,8 @@ def read_lines(path: Path) -> list[str]:
         than 16 MiB and 100 times the file's size.
     """
     try:
-        raw = path.read_bytes()
-        if path.suffix == ".gz":
-            limit = max(_ALWAYS_ALLOWED, _MAX_RATIO * len(raw))
-            with gzip.open(path) as packed:
-                raw = packed.read(limit + 1)
-            if len(raw) > limit:
-                found = f"more than {_MAX_RATIO} times its size unpacked"
-                raise InputError(str(path), found, "names or pairs of indices")
+        with open_bytes(path) as stream:
+            raw = stream.read()
         text = raw.decode("utf-8")
     except UNREADABLE as error:
         raise unreadable(path, error) from error

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from snm.data.formats.gzipped import UNREADABLE, open_bytes, unreadable
+from snm.data.formats.gzipped import LONGEST_LINE, UNREADABLE, open_bytes, unreadable
 from snm.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ __all__ = [
 
 _LABEL_PREFIX = "__label__"
 _ENTRY = re.compile(r"(\d{1,16}):(\S+)")
-_LARGEST_CSV_FIELD = 1 << 28  # characters
 
 
 class Row(NamedTuple):
@@ -151,7 +150,7 @@ def read_texts(path: Path) -> Iterator[str]:
             continue
         try:
             text = json.loads(line)["text"]
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             expected = 'an object with a "text"'
             raise InputError(f"{path}:{number}", ascii(line[:60]), expected) from error
         if not isinstance(text, str):
@@ -163,11 +162,15 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yields (number from 1, line without its end) of a UTF-8 file; `.gz` is unpacked.
 
     Raises:
-      InputError: a file that cannot be read, or bytes that are not UTF-8.
+      InputError: a file that cannot be read, a line of over 16 MiB, or bytes that are not UTF-8.
     """
     try:
         with open_bytes(path) as stream:
-            for number, line in enumerate(stream, 1):
+            lines = iter(lambda: stream.readline(LONGEST_LINE + 1), b"")
+            for number, line in enumerate(lines, 1):
+                if len(line) > LONGEST_LINE:
+                    found = f"a line of over {LONGEST_LINE} bytes"
+                    raise InputError(f"{path}:{number}", found, "text in lines")
                 try:
                     yield number, line.decode("utf-8").rstrip("\r\n")
                 except UnicodeDecodeError as error:
@@ -191,7 +194,7 @@ def _jsonl(path: Path, options: ReadOptions) -> Iterator[Row]:
         where = f"{path}:{number}"
         try:
             found = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(where, f"no JSON ({error})", "one JSON object a line") from error
         if not isinstance(found, dict):
             raise InputError(where, f"a {type(found).__name__}", "an object")
@@ -200,7 +203,7 @@ def _jsonl(path: Path, options: ReadOptions) -> Iterator[Row]:
             value = found.get(field)
             if not isinstance(value, str):
                 wrong = _missing(found, field) if field not in found else f"{field}: {value!r}"
-                raise InputError(where, wrong, f"a text in {field!r} (see --text)")
+                raise InputError(where, wrong[:200], f"a text in {field!r} (see --text)")
             parts.append(value)
         names = found.get(labels)
         if not isinstance(names, list) or not all(isinstance(n, str | int) for n in names):
@@ -211,12 +214,12 @@ def _jsonl(path: Path, options: ReadOptions) -> Iterator[Row]:
 
 
 def _missing(found: dict[str, object], field: str) -> str:
-    return f"no {field!r} among {', '.join(map(repr, list(found)[:8]))}"
+    return f"no {field!r} among {', '.join(repr(key)[:40] for key in list(found)[:8])}"
 
 
 def _csv(path: Path, options: ReadOptions) -> Iterator[Row]:
     separator = options.label_separator or ","
-    csv.field_size_limit(_LARGEST_CSV_FIELD)
+    csv.field_size_limit(LONGEST_LINE)
     delimiter = "\t" if path.name.removesuffix(".gz").lower().endswith(".tsv") else ","
     lines = (line + "\n" for _, line in numbered_lines(path))
     rows = csv.reader(lines, delimiter=delimiter, strict=True)
@@ -225,7 +228,7 @@ def _csv(path: Path, options: ReadOptions) -> Iterator[Row]:
         columns = []
         for field in (*options.text, options.labels):
             if field not in header:
-                found = f"no column {field!r} among {', '.join(header[:8])}"
+                found = f"no column {field!r} among {', '.join(name[:40] for name in header[:8])}"
                 raise InputError(f"{path}:1", found, "the columns of --text and --labels")
             columns.append(header.index(field))
         for row in rows:

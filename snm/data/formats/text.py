@@ -22,7 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.data.formats.gzipped import UNREADABLE, is_damage, open_bytes, unreadable
+from snm.data.formats.gzipped import (
+    LONGEST_LINE,
+    UNREADABLE,
+    is_damage,
+    open_bytes,
+    unreadable,
+)
 from snm.data.formats.text_errors import (
     FEATURES,
     LABELS,
@@ -39,7 +45,6 @@ __all__ = ["TextReader", "read_pair", "read_text", "to_csr"]
 
 # The parser's temporaries take about 30 bytes a byte of text: a small block suits the CPU caches.
 _BLOCK_BYTES = 1 << 20
-_LONGEST_LINE = 1 << 28  # bytes; bounds memory on files without line ends
 
 
 class TextReader:
@@ -102,8 +107,8 @@ class TextReader:
                 if piece:
                     cut = text.rfind(b"\n") + 1
                     text, rest = text[:cut], text[cut:]
-                    if len(rest) > _LONGEST_LINE:
-                        found = f"a line of over {_LONGEST_LINE} bytes"
+                    if len(rest) > LONGEST_LINE:
+                        found = f"a line of over {LONGEST_LINE} bytes"
                         raise InputError(f"{self.path}:{rows + 2}", found, "text in lines")
                 elif text and not text.endswith(b"\n"):
                     text += b"\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from snm.errors import InputError
+from snm.system.files import whole_file
 
 __all__ = ["TextWriter", "write_text"]
 
@@ -40,19 +40,18 @@ def write_text(path: str | Path, features: csr_matrix, labels: csr_matrix) -> No
     with np.errstate(over="ignore"):
         if not np.isfinite(features.data.astype(np.float32)).all():
             raise InputError(str(path), "a value that is not finite", "finite float32 features")
-    temporary = path.with_name(f".{os.getpid()}.{path.name}")
+    opener = gzip.open if path.suffix == ".gz" else open
     try:
-        opener = gzip.open if path.suffix == ".gz" else open
-        with opener(temporary, "wt", encoding="ascii", newline="\n") as out:
+        with (
+            whole_file(path) as temporary,
+            opener(temporary, "wt", encoding="ascii", newline="\n") as out,
+        ):
             out.write(f"{features.shape[0]} {features.shape[1]} {labels.shape[1]}\n")
             for first in range(0, features.shape[0], _CHUNK_ROWS):
                 out.writelines(_as_lines(features, labels, first))
-        temporary.replace(path)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise InputError(str(path), reason, "a file that can be written") from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 class TextWriter:

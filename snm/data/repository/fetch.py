@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import os
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +16,7 @@ from snm.data.repository.unpack import unpack
 from snm.data.statistics import describe
 from snm.errors import InputError
 from snm.system.cache_folder import folder as cache_folder
+from snm.system.files import made_whole
 
 __all__ = ["OtherSizesError", "fetch", "git_blob_id", "place_of"]
 
@@ -83,32 +80,18 @@ def fetch(
         if not archive.is_file():
             raise InputError(f"--from-file {archive}", "no such file", "an archive")
         mirrors = _matching_mirrors(archive, mirrors)
-    temporary = out.with_name(f".{os.getpid()}.{out.name}")
     try:
-        with _removed_at_exit(temporary):
-            temporary.mkdir()
+        with made_whole("--out", out) as temporary:
             _unpack(archive, mirrors, temporary)
             facts = describe(load(temporary, cache=None))
             _check_sizes(entry, facts, any_statistics)
-            temporary.rename(out)
     except InputError:
         if downloaded is not None and mirrors[0].hash is None:
             downloaded.unlink(missing_ok=True)  # no hash verified it: download it again
         raise
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise InputError(str(out), reason, "a folder that can be created") from error
     if downloaded is not None:
         downloaded.unlink()
     return facts
-
-
-@contextlib.contextmanager
-def _removed_at_exit(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _matching_mirrors(archive: Path, mirrors: tuple[Mirror, ...]) -> tuple[Mirror, ...]:

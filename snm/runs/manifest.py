@@ -1,0 +1,175 @@
+"""The manifest of a run folder: what its files contained when they were written.
+
+`manifest.json` holds the size and CRC-32 of each file, the checksum of the settings, and once the
+run is finished the checkpoints that its result is of. It carries its own checksum. Each file is
+compared with it where it is read. Runs of version 0.1.0 have none; their files are taken as they
+are.
+
+Of `config.toml` the values count, not the bytes: it may be laid out anew and commented, and the
+settings of `MAY_CHANGE` may be edited.
+
+A change of a file writes the manifest twice: before with the old content and the new, after with
+the new alone. So a crash between the two leaves a folder that fits its manifest.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+import zlib
+from pathlib import Path
+from typing import Any
+
+from snm.errors import InputError
+from snm.system.files import write_whole
+from snm.system.sealed_json import checksum, read_json, write_json
+
+__all__ = ["CONFIG", "MAY_CHANGE", "Manifest", "fingerprint", "read_manifest"]
+
+MAY_CHANGE = ("auc", "epochs", "keep_checkpoints", "members_at_once", "mesh", "on_nonfinite")
+"""Settings that may differ when a run continues, because they do not affect the steps done."""
+
+CONFIG = "config.toml"
+_FORMAT = "snm-run-1"
+_PIECE = 1 << 22  # bytes read at once, to fit in the CPU cache
+_WROTE = "what `snm` wrote"
+_AGAIN = f"{_WROTE}: without it, the same `snm train` command makes it anew"
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """What a run folder contains.
+
+    Attributes:
+      files: name -> the contents that the file may have, as [size, CRC-32]; two while it changes.
+      settings: the checksums that the settings may have, likewise.
+      finished: phase -> [step, checksum] of the checkpoint that the result is of; None until the
+        run is finished.
+      format: the version of this file.
+    """
+
+    files: dict[str, list[list[int]]]
+    settings: list[int]
+    finished: dict[str, list[int]] | None = None
+    format: str = _FORMAT
+
+    def check(self, path: Path) -> None:
+        """Compares a file of the run with what was written.
+
+        Raises:
+          InputError: it is missing, differs, or no such file was written.
+        """
+        if path.name == CONFIG:
+            self._check_settings(path)
+            return
+        wanted = self.files.get(path.name)
+        if wanted is None:
+            raise InputError(str(path), "a file that the run did not write", "no such file")
+        try:
+            found = fingerprint(path)
+        except OSError as error:
+            raise InputError(str(path), (error.strerror or "").lower(), _WROTE) from error
+        if found not in wanted:
+            raise InputError(str(path), "a damaged or changed file (its checksum differs)", _WROTE)
+
+    def _check_settings(self, path: Path) -> None:
+        try:
+            found = settings_checksum(path.read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return  # the reader says what is wrong
+        if found not in self.settings:
+            may = ", ".join(MAY_CHANGE)
+            expected = (
+                f"{_WROTE}, or another {may}: for other settings, copy the file and use --config "
+                "with a new --run-dir"
+            )
+            raise InputError(str(path), "damaged or changed settings", expected)
+
+    def put(self, folder: Path, contents: dict[str, bytes]) -> Manifest:
+        """Writes files that differ from `contents`, in this order, and the manifest around them.
+
+        Args:
+          folder: the run folder.
+          contents: file name -> content.
+
+        Returns:
+          the manifest with these contents.
+        """
+        prints = {n: [len(raw), zlib.crc32(raw)] for n, raw in contents.items() if n != CONFIG}
+        settings = [settings_checksum(contents[CONFIG])] if CONFIG in contents else self.settings
+        after = dataclasses.replace(
+            self,
+            files=self.files | {name: [one] for name, one in prints.items()},
+            settings=settings,
+        )
+        either = {name: [*self.files.get(name, []), one] for name, one in prints.items()}
+        during = dataclasses.replace(
+            after, files=self.files | either, settings=sorted({*self.settings, *settings})
+        )
+        if any(not _is(folder / name, raw) for name, raw in contents.items()):
+            during.write(folder)
+        for name, raw in contents.items():
+            if not _is(folder / name, raw):
+                write_whole(folder / name, raw)
+        after.write(folder)
+        return after
+
+    def write(self, folder: Path) -> None:
+        """Writes `manifest.json`, unless it is there already."""
+        path, value = manifest_path(folder), dataclasses.asdict(self)
+        try:
+            if read_json(path) == value:
+                return
+        except (OSError, ValueError):
+            pass
+        write_json(path, value)
+
+
+def manifest_path(folder: Path) -> Path:
+    """The manifest of a run folder."""
+    return folder / "manifest.json"
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """The manifest of a run folder, or None if it has none.
+
+    Raises:
+      InputError: the manifest is damaged.
+    """
+    path = manifest_path(folder)
+    try:
+        found = Manifest(**read_json(path))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(str(path), f"a damaged manifest ({reason.lower()})", _AGAIN) from error
+    if found.format != _FORMAT:
+        raise InputError(str(path), f"format {ascii(found.format)[:40]}", f"{_FORMAT!r}")
+    return found
+
+
+def fingerprint(path: Path) -> list[int]:
+    """The size and CRC-32 of a file, read in pieces."""
+    size = crc = 0
+    with path.open("rb", buffering=0) as file:
+        while piece := file.read(_PIECE):
+            size, crc = size + len(piece), zlib.crc32(piece, crc)
+    return [size, crc]
+
+
+def settings_checksum(raw: bytes) -> int:
+    """The checksum of the settings in a TOML file, but for those of `MAY_CHANGE`.
+
+    Raises:
+      ValueError: no TOML.
+    """
+    found: dict[str, Any] = tomllib.loads(raw.decode())
+    return checksum({name: value for name, value in found.items() if name not in MAY_CHANGE})
+
+
+def _is(path: Path, raw: bytes) -> bool:
+    try:
+        return path.read_bytes() == raw
+    except OSError:
+        return False

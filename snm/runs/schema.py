@@ -1,0 +1,136 @@
+"""What the JSON files of a run folder must hold: types and ranges, one table for each file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from snm.errors import InputError
+
+__all__ = ["FACTS", "RESULT", "TRIAL", "Field", "validated"]
+
+_MOST = 2**31 - 1  # ids are int32
+
+
+class Field(NamedTuple):
+    """One value of a JSON object.
+
+    Attributes:
+      says: what it is, for messages.
+      fits: whether a value is that.
+      needed: whether every run has it.
+    """
+
+    says: str
+    fits: Callable[[Any], bool]
+    needed: bool = True
+
+
+def _whole(low: int, high: int = 2**63) -> Field:
+    return Field(
+        f"a whole number from {low} to {high}", lambda x: type(x) is int and low <= x <= high
+    )
+
+
+def _is_number(x: Any) -> bool:
+    return type(x) in (int, float)
+
+
+def _numbers(x: Any) -> bool:
+    return isinstance(x, list) and all(map(_is_number, x))
+
+
+def _metrics(x: Any) -> bool:
+    return isinstance(x, dict) and all(map(_is_number, x.values()))
+
+
+_TEXT = Field("a text", lambda x: isinstance(x, str))
+_NUMBER = Field("a number", _is_number)
+_FLAG = Field("true or false", lambda x: type(x) is bool)
+_NUMBERS = Field("numbers", _numbers)
+_METRICS = Field("numbers by name", _metrics)
+_OBJECT = Field("an object", lambda x: isinstance(x, dict))
+
+FACTS = {
+    "data": _TEXT,
+    "sha256": _TEXT,
+    "num_features": _whole(1, _MOST),
+    "num_labels": _whole(2, _MOST),
+    "warm_start": Field("a text or null", lambda x: x is None or isinstance(x, str)),
+    "grown_from": _TEXT._replace(needed=False),
+}
+"""`run.json`."""
+
+_SETTINGS = {
+    "neighbors": _whole(1, _MOST),
+    "power": _NUMBER,
+    "feature_share": _NUMBER,
+    "weight": _NUMBER,
+}
+
+TRIAL = {
+    "used": _FLAG,
+    "held_out": _whole(0),
+    "gain": _NUMBER,
+    "error": _NUMBER,
+    "before": _NUMBERS,
+    "precision": _NUMBERS,
+    "settings": Field(
+        f"an object with {', '.join(_SETTINGS)}",
+        lambda x: isinstance(x, dict) and all(_fits(x, n, f) for n, f in _SETTINGS.items()),
+    ),
+    "points": _whole(0),
+    "bytes": _whole(0),
+    "seconds": _NUMBER,
+}
+"""`memory.json`."""
+
+RESULT = {
+    "metrics": _METRICS,
+    "members": _whole(1, _MOST)._replace(needed=False),
+    "steps": _whole(0),
+    "best_step": _whole(0),
+    "skipped_steps": _whole(0)._replace(needed=False),
+    "epochs": _NUMBER,
+    "epochs_asked": _whole(0)._replace(needed=False),
+    "seconds": _NUMBER,
+    "examples_per_second": _NUMBER,
+    "peak_memory_bytes": _whole(0),
+    "data": _OBJECT,
+    "versions": _OBJECT,
+    "without_repeats": _METRICS._replace(needed=False),
+    "by_label_frequency": Field(
+        "a list of numbers by name",
+        lambda x: isinstance(x, list) and all(map(_metrics, x)),
+        needed=False,
+    ),
+    "memory": _OBJECT._replace(needed=False),
+    "time": _OBJECT._replace(needed=False),
+}
+"""`result.json`."""
+
+
+def validated(path: Path, value: Any, fields: dict[str, Field]) -> dict[str, Any]:
+    """The value, if it is an object with these fields; further ones are kept.
+
+    Raises:
+      InputError: the first field that is missing or does not fit.
+    """
+    if not isinstance(value, dict):
+        raise InputError(str(path), f"{_shown(value)}", "a JSON object of a run")
+    for name, field in fields.items():
+        if not _fits(value, name, field):
+            found = _shown(value[name]) if name in value else "nothing"
+            raise InputError(f"{path}: {name}", found, field.says)
+    return value
+
+
+def _fits(value: dict[str, Any], name: str, field: Field) -> bool:
+    return field.fits(value[name]) if name in value else not field.needed
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list | dict):
+        return f"a {type(value).__name__} of {len(value)}"
+    return ascii(value)[:60]

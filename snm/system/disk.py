@@ -1,0 +1,48 @@
+"""The few calls through which files are written, renamed, removed and synced to the disk.
+
+What must survive a power cut goes through these functions, in an order that `snm.system.files`
+keeps. A test replaces them to record what a program does to a folder, and to inject errors.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from pathlib import Path
+
+__all__ = ["remove", "remove_tree", "rename", "sync", "write"]
+
+_NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)  # file systems that sync no folder
+
+
+def write(path: Path, content: bytes) -> None:
+    """Writes a file in place; it may be cut off, or not be on the disk, until it is synced."""
+    path.write_bytes(content)
+
+
+def sync(path: Path) -> None:
+    """Waits until the bytes of a file, or the names in a folder, are on the disk: fsync(2)."""
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    except OSError as error:
+        if error.errno not in _NO_SYNC:
+            raise OSError(error.errno, os.strerror(error.errno or 0), str(path)) from error
+    finally:
+        os.close(number)
+
+
+def rename(source: Path, target: Path) -> None:
+    """Renames atomically; a file takes the place of the one that has the name."""
+    source.replace(target)
+
+
+def remove(path: Path) -> None:
+    """Removes a file, if it is there."""
+    path.unlink(missing_ok=True)
+
+
+def remove_tree(path: Path) -> None:
+    """Removes a folder and what is in it, as far as the system permits."""
+    shutil.rmtree(path, ignore_errors=True)

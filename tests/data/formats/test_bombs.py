@@ -1,0 +1,144 @@
+"""Files that claim more than they hold, or unpack to far more than they are: one line, soon, in
+bounded memory."""
+
+import gzip
+import json
+import time
+import tracemalloc
+import zipfile
+
+import numpy as np
+import pytest
+
+import snm
+from snm.data.formats import dispatch as formats
+from snm.data.formats.foreign import read_rows, read_texts
+from snm.data.weighting import Weighting
+from snm.errors import InputError
+from snm.memory.store import load_memory
+
+SECONDS, MEBIBYTES = 60.0, 200  # on a busy machine; the large forms print what they took
+
+
+def refused(name, read, most=MEBIBYTES):
+    """The error of a reader, and a line of its time and memory."""
+    tracemalloc.start()
+    begun = time.monotonic()
+    with pytest.raises(InputError) as error:
+        read()
+    seconds = time.monotonic() - begun
+    peak = tracemalloc.get_traced_memory()[1] >> 20
+    tracemalloc.stop()
+    print(f"\n{name}: {seconds:.1f} s, {peak} MiB: {error.value}")
+    assert "\n" not in str(error.value)
+    assert seconds < SECONDS and peak < most
+    return str(error.value)
+
+
+SIZES = [40, pytest.param(300, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("mebibytes", SIZES)
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("byte", [b" ", b"1"])
+def test_one_long_line(tmp_path, mebibytes, packed, byte):
+    """A value of so many digits, or so many spaces, in each format of text."""
+    long = byte * (mebibytes << 20)
+    contents = {
+        "train.txt": b"1 1 2\n0 0:" + long,
+        "rows.jsonl": b'{"text": "' + long + b'", "labels": []}',
+        "rows.csv": b'text,labels\n"' + long + b'",a',
+        "rows.svm": b"a 1:" + long,
+        "raw.txt": long,
+        "tags.txt": b"__label__a " + long,
+    }
+    readers = {
+        "train.txt": formats.read_text,
+        "rows.jsonl": lambda path: list(read_rows(path, "jsonl")),
+        "rows.csv": lambda path: list(read_rows(path, "csv")),
+        "rows.svm": lambda path: list(read_rows(path, "svmlight")),
+        "raw.txt": lambda path: list(read_texts(path)),
+        "tags.txt": lambda path: list(read_rows(path, "fasttext")),
+    }
+    for name, raw in contents.items():
+        path = tmp_path / (f"{name}.gz" if packed else name)
+        path.write_bytes(gzip.compress(raw, 1) if packed else raw)
+        said = refused(path.name, lambda path=path, name=name: readers[name](path))
+        assert "a line of over 16777216 bytes" in said or "unpacked" in said
+        path.unlink()
+
+
+def test_many_short_lines(tmp_path):
+    """Rows that a header promises, packed a thousand times."""
+    path = tmp_path / "train.txt.gz"
+    path.write_bytes(gzip.compress(b"1000000000 3 3\n" + b"\n" * (40 << 20), 9))
+    # A row without entries takes 16 bytes, and may come from one of 16 MiB.
+    assert "unpacked" in refused(path.name, lambda: formats.read_text(path), most=320)
+
+
+def test_headers_that_claim_a_billion(tmp_path):
+    for header in ("1000000000 3 3", "2 1000000000 3", "2 3 1000000000", "2 2147483647 2147483647"):
+        (tmp_path / "train.txt").write_text(f"{header}\n0,1 0:1\n1 1:1\n")
+        said = refused(header, lambda: snm.load_data(tmp_path, cache=None))
+        assert "header says" in said or "bytes, expected at most 16777216" in said
+    # What is rather wide in truth is read.
+    (tmp_path / "train.txt").write_text("2 16000000 16000000\n0,1 0:1\n1 1:1\n")
+    assert snm.load_data(tmp_path, cache=None).train.num_labels == 16_000_000
+
+
+def test_arrays_that_unpack_to_far_more(tmp_path):
+    path = tmp_path / "X.trn.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in ("data", "indices", "indptr", "shape", "format", "kind", "idf"):
+            header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (10000000,), }"
+            header = header.ljust(117) + b"\n"
+            raw = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+            archive.writestr(f"{name}.npy", raw + bytes(10_000_000))
+    readers = {
+        "features": lambda: formats.read_npz(path),
+        "weighting": lambda: Weighting.load(path),
+        "memory": lambda: load_memory(path, num_features=3, num_labels=3),
+    }
+    for name, read in readers.items():
+        assert "times its size unpacked" in refused(name, read)
+
+
+def test_a_text_for_a_format(tmp_path):
+    """The member that names the format declares a text of a gigabyte."""
+    path = tmp_path / "X.trn.npz"
+    np.savez(path, format=np.array(b"c" * 20_000), shape=[1, 1])
+    assert "texts of |S20000" in refused("format", lambda: formats.read_npz(path))
+
+
+def test_a_wide_dense_matrix_is_converted_in_pieces(tmp_path):
+    """Each piece has 64 MiB: 40,000 rows of 2000 columns would be 305 as float32."""
+    path = tmp_path / "X.npy"
+    dense = np.lib.format.open_memmap(path, "w+", np.uint8, (40_000, 2000))
+    dense[::7, 3] = 5
+    dense.flush()
+    tracemalloc.start()
+    found = formats.read_npy(path)
+    assert tracemalloc.get_traced_memory()[1] < MEBIBYTES << 20
+    tracemalloc.stop()
+    assert (
+        found.shape == (40_000, 2000) and found.nnz == -(-40_000 // 7) and (found.data == 5).all()
+    )
+
+
+def test_deep_json_lines(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    for text in ("[" * 200_000, '{"text":' * 200_000, json.dumps({"text": ["a" * 10**6]})):
+        path.write_text(text)
+        said = refused("deep", lambda: list(read_rows(path, "jsonl")))
+        assert len(said) < 500
+        refused("deep", lambda: list(read_texts(path)))
+
+
+@pytest.mark.parametrize("size", ["points", "test_points", "features", "labels", "topics"])
+@pytest.mark.parametrize("count", [2**31 - 1, 2**31, 10**15])
+def test_generating_more_than_fits(size, count, monkeypatch):
+    monkeypatch.setattr("snm.data.synthetic.available_memory", lambda: 16 << 30)
+    sizes = {"points": 10, "test_points": 0, "features": 10, "labels": 10, "labels_per_point": 2,
+             "nonzeros_per_point": 2}  # fmt: skip
+    said = refused(size, lambda: snm.generate(**{**sizes, size: count}))
+    assert "GiB of memory" in said or "expected a number from" in said

@@ -1,0 +1,330 @@
+"""What is in a run folder is what was written: changed, missing and exchanged files are refused."""
+
+import dataclasses
+import json
+import shutil
+import tomllib
+import zlib
+
+import numpy as np
+import pytest
+import tiny
+from command_line import call, refused
+
+import snm
+from snm.cli.main import main
+from snm.config.resolve import resolve
+from snm.config.settings import read_config
+from snm.data.vectorizer import Vectorizer
+from snm.errors import InputError
+from snm.memory.memory import Memory, MemorySettings
+from snm.memory.store import save_memory
+from snm.runs.events import Noted, Stepped
+from snm.runs.folder import RunFolder, read_json, write_json
+from snm.runs.load import used_checkpoints
+from snm.runs.manifest import MAY_CHANGE, read_manifest
+from snm.system import sealed_json
+
+CONFIG = dataclasses.replace(tiny.CONFIG, members=2, epochs=2)
+TRIAL = {
+    "used": True, "held_out": 6, "gain": 1.0, "error": 0.5, "before": [1.0], "precision": [2.0],
+    "settings": {"neighbors": 3, "power": 1.0, "feature_share": 1.0, "weight": 2.0},
+    "points": tiny.POINTS, "bytes": 100, "seconds": 0.1,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A data set with names and words, and a finished run on it with every file of a run."""
+    place = tmp_path_factory.mktemp("sealed")
+    data = tiny.write(place / "data", names=True)
+    words = tuple(f"word{number:02}" for number in range(tiny.FEATURES))
+    Vectorizer("counts", tiny.FEATURES, vocabulary=words).write(data / "vectorizer.json")
+    dataset = snm.load_data(data)
+    snm.train(dataset, CONFIG, place / "run", source=data)
+    # The points are too few for a memory to be tried, so one is put in, as the end of a run does.
+    folder = RunFolder(place / "run")
+    train, result = dataset.train, folder.read_result()
+    folder.reopen()
+    save_memory(folder.memory, Memory(train.features, train.labels, None, np.arange(tiny.POINTS),
+                                      MemorySettings(**TRIAL["settings"])))  # fmt: skip
+    write_json(folder.memory_trial, TRIAL)
+    folder.finish({**result, "memory": TRIAL}, used_checkpoints(folder, folder.settings()))
+    return place
+
+
+@pytest.fixture
+def run(place, tmp_path):
+    return shutil.copytree(place / "run", tmp_path / "run")
+
+
+FILES = ("config.toml", "run.json", "weighting.npz", "labels.txt", "vectorizer.json", "memory.json",
+         "memory.npz", "result.json", "manifest.json")  # fmt: skip
+
+
+def test_every_file_is_in_the_manifest(place):
+    run = place / "run"
+    manifest = read_manifest(run)
+    assert {*manifest.files, "config.toml", "manifest.json"} == set(FILES)
+    assert list(manifest.finished) == ["train", "member-2"]
+    assert [step for step, _ in manifest.finished.values()] == [8, 8]
+    # What is not in it: checkpoints, which have manifests of their own, and the logs.
+    others = {path.name for path in run.iterdir()} - set(FILES)
+    assert others == {"checkpoints", "log.jsonl", "tensorboard", ".lock"}
+    assert snm.load(run).memory is not None
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_flipped_bit_or_a_missing_file_is_named(run, name):
+    path = run / name
+    raw = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for place in rng.integers(len(raw), size=12):
+        flipped = bytearray(raw)
+        flipped[place] ^= 1 << rng.integers(8)
+        path.write_bytes(flipped)
+        if name == "config.toml" and harmless(raw, flipped):
+            continue
+        with pytest.raises(InputError, match=name) as error:
+            snm.load(run)
+        assert "\n" not in str(error.value)
+    path.unlink()
+    with pytest.raises(InputError, match=name):
+        snm.load(run)
+
+
+def harmless(before, after):
+    """Whether a change of the settings is one that a user may make."""
+    try:
+        pairs = [tomllib.loads(bytes(raw).decode()) for raw in (before, after)]
+    except ValueError:
+        return False
+    first, second = ({k: v for k, v in found.items() if k not in MAY_CHANGE} for found in pairs)
+    return first == second
+
+
+def test_a_file_that_the_run_did_not_write_is_refused(tmp_path, tiny_run):
+    run = shutil.copytree(tiny_run / "run", tmp_path / "run")
+    (run / "labels.txt").write_text("".join(f"{label}\n" for label in range(tiny.LABELS)))
+    with pytest.raises(InputError, match=r"labels.txt: found a file that the run did not write"):
+        snm.load(run)
+
+
+def test_what_may_be_edited_by_hand(place, run, tmp_path):
+    """Layout, comments and some settings in place; every setting in a copy for a new run."""
+    path = run / "config.toml"
+    before = snm.evaluate(run)["metrics"]
+    text = path.read_text().replace("auc = false", "auc = true").replace("epochs = 2", "epochs=3")
+    path.write_text(f"# my run\n\n{text}")
+    found = snm.evaluate(run)["metrics"]
+    assert {**before, "AUC": found["AUC"]} == found
+    path.write_text(text.replace("seed = 0", "seed = 1"))
+    with pytest.raises(InputError, match=r"changed settings, expected .* copy the file and use"):
+        snm.evaluate(run)
+    copy = tmp_path / "mine.toml"
+    copy.write_text(text.replace("seed = 0", "seed = 1").replace("members = 2", "members = 1"))
+    call("train", place / "data", "--config", copy, "--run-dir", tmp_path / "new")
+    assert read_config(tmp_path / "new" / "config.toml").seed == 1
+
+
+# -- checkpoints -----------------------------------------------------------------------------
+
+
+def remove_the_newest(run):
+    shutil.rmtree(run / "checkpoints" / "member-2" / "8")
+
+
+def remove_its_manifest(run):
+    (run / "checkpoints" / "8" / "manifest.json").unlink()
+
+
+def exchange_members(run):
+    shutil.rmtree(run / "checkpoints" / "8")
+    shutil.copytree(run / "checkpoints" / "member-2" / "8", run / "checkpoints" / "8")
+
+
+def copy_an_old_one_as_the_newest(run):
+    shutil.rmtree(run / "checkpoints" / "8")
+    shutil.copytree(run / "checkpoints" / "4", run / "checkpoints" / "8")
+
+
+def take_that_of_another_run(run):
+    """Of the same settings and data, but other bits: the seconds differ at least."""
+    manifest = run / "checkpoints" / "8" / "manifest.json"
+    note = sealed_json.read_json(manifest)
+    note["progress"]["seconds"] += 1
+    sealed_json.write_json(manifest, note)
+
+
+def remove_the_result(run):
+    (run / "result.json").unlink()
+
+
+def remove_the_manifest(run):
+    (run / "manifest.json").unlink()
+
+
+CHANGES = {
+    remove_the_newest: "member-2/8: found no whole checkpoint",
+    remove_its_manifest: "checkpoints/8: found no whole checkpoint",
+    exchange_members: "checkpoints/8: found a checkpoint of seed 1000003, expected 0",
+    copy_an_old_one_as_the_newest: "manifest.json is of step 4",
+    take_that_of_another_run: "checkpoints/8: found another checkpoint",
+    remove_the_result: "result.json: found no such file",
+    remove_the_manifest: "manifest.json: found no such file",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_checkpoints_changed_by_hand_are_refused(place, run, tmp_path, capsys, change):
+    change(run)
+    out = tmp_path / "out"
+    test = place / "data" / "test.txt"
+    for words in (
+        ("evaluate", run),
+        ("predict", run, test, "--output", out),
+        ("export", run, "--to", "npz", "--output", out),
+        ("serve", run, "--port", "0"),
+        ("grow", run, "--data", place / "data", "--output", out),
+    ):
+        said = refused(capsys, *words)
+        assert CHANGES[change] in said
+        assert not out.exists()
+    # The same training command repairs what is the run's own, and refuses what is another's.
+    words = ("train", place / "data", "--run-dir", run, *tiny.FLAGS, "--members=2", "--epochs=2")
+    if change is exchange_members:
+        assert "a checkpoint of a run with seed 1000003, expected 0" in refused(capsys, *words)
+        return
+    call(*words)
+    assert snm.evaluate(run)["metrics"] == snm.evaluate(place / "run")["metrics"]
+
+
+def test_an_interrupted_run_says_that_it_goes_on_from_the_one_before(place, run):
+    RunFolder(run).reopen()
+    remove_its_manifest(run)
+    events = list(snm.training(place / "data", CONFIG, run))
+    (noted,) = (event.text for event in events if isinstance(event, Noted))
+    assert "checkpoints/8: found a damaged checkpoint (no manifest.json)" in noted
+    assert noted.endswith("going on from the one before it")
+    assert [event.step for event in events if isinstance(event, Stepped)] == [6, 8]
+
+
+def test_a_finished_run_that_goes_on_is_not_finished(place, run):
+    """Its result is of checkpoints that are replaced: until it has another, it has none."""
+    events = snm.training(place / "data", dataclasses.replace(CONFIG, epochs=4), run)
+    assert any(isinstance(event, Stepped) for event in events)  # stops at the first
+    events.close()
+    assert not RunFolder(run).finished()
+    assert snm.load(run).model.members == 1
+    snm.train(place / "data", dataclasses.replace(CONFIG, epochs=4), run)
+    assert RunFolder(run).finished() and snm.load(run).model.members == 2
+
+
+# -- contents --------------------------------------------------------------------------------
+
+
+def sealed_as_it_is(run):
+    """Takes the files as they are for what was written, so that only their content is judged."""
+    manifest = read_manifest(run)
+    files = {name: [fingerprint_of(run / name)] for name in manifest.files}
+    dataclasses.replace(manifest, files=files).write(run)
+
+
+def fingerprint_of(path):
+    return [path.stat().st_size, zlib.crc32(path.read_bytes())]
+
+
+DEEP = "[" * 100_000 + "]" * 100_000
+SHAPES = ("", "[]", "null", "3", '"text"', "{}", '{"a": 1}', "[[[[]]]]", "{", "NaN", DEEP,
+          '{"a":' * 100_000 + "1" + "}" * 100_000, "\xff\x00", "1" * 5000)  # fmt: skip
+CHANGED = {
+    "run.json": [("num_labels", 10**9), ("num_labels", "20"), ("num_labels", True), ("data", None),
+                 ("num_features", 31), ("num_features", -1), ("sha256", "0"), ("warm_start", 3)],
+    "memory.json": [("used", 1), ("settings", {}), ("precision", {})],
+    "result.json": [("metrics", []), ("members", 3), ("steps", -1), ("metrics", {"P@1": "70"})],
+    "vectorizer.json": [("kind", "tfidf"), ("kind", []), ("num_features", 31), ("ngrams", [2]),
+                        ("vocabulary", {}), ("num_features", 10**12)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+@pytest.mark.parametrize("name", ["run.json", "memory.json", "result.json", "vectorizer.json",
+                                  "manifest.json"])  # fmt: skip
+def test_json_of_another_shape_is_one_line(run, name, sealed):
+    path = run / name
+    before = json.loads(path.read_text())
+    texts = [*SHAPES, *(json.dumps({**before, k: v}) for k, v in CHANGED.get(name, []))]
+    for text in texts:
+        path.write_text(text)
+        if sealed and name != "manifest.json":
+            sealed_as_it_is(run)
+        with pytest.raises(InputError, match=r"\.json|weighting\.npz|labels\.txt") as error:
+            snm.load(run)
+        assert "\n" not in str(error.value) and len(str(error.value)) < 1000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sealed", [True, False])
+def test_every_verb_says_it_in_one_line(place, run, tmp_path, capsys, sealed):
+    """Each of the files that a run is read from, with each shape, through each verb."""
+    out, data, runs = tmp_path / "out", place / "data", 0
+    verbs = (
+        ("evaluate", run),
+        ("predict", run, data / "test.txt", "--output", out),
+        ("export", run, "--to", "npz", "--output", out),
+        ("grow", run, "--data", data, "--output", out),
+        ("bounds", run),
+        ("doctor", run),
+        ("train", data, "--run-dir", tmp_path / "new", "--warm-start", run, *tiny.FLAGS),
+        ("train", data, "--run-dir", run, *tiny.FLAGS, "--members=2", "--epochs=2"),
+    )
+    for name in ("config.toml", "run.json", "memory.json", "result.json", "vectorizer.json",
+                 "manifest.json"):  # fmt: skip
+        whole = (run / name).read_bytes()
+        for text in SHAPES:
+            for words in verbs:
+                (run / name).write_text(text)
+                if sealed and name.endswith(".json") and name != "manifest.json":
+                    sealed_as_it_is(run)
+                with pytest.raises(SystemExit) as stop:
+                    main([str(word) for word in words])
+                said = capsys.readouterr()
+                runs += 1
+                shutil.rmtree(tmp_path / "new", ignore_errors=True)
+                if not stop.value.code:  # it makes anew what it can, and starts without a memory
+                    assert words[0] == "train", (name, text[:20], words)
+                    shutil.rmtree(run)
+                    shutil.copytree(place / "run", run)
+                    continue
+                if words[0] != "doctor":
+                    assert stop.value.code == 2, (name, text[:20], words)
+                    assert said.err.startswith("snm: error: ") and said.err.count("\n") == 1
+                assert "Traceback" not in said.err and not out.exists()
+            (run / name).write_bytes(whole)
+    print(f"\n{runs} commands")
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_every_truncation_of_the_settings_is_one_line(place, run, sealed):
+    path = run / "config.toml"
+    raw = path.read_bytes()
+    if not sealed:  # as an earlier run
+        (run / "manifest.json").unlink()
+    folder = RunFolder(run)
+    config = resolve(CONFIG, snm.load_data(place / "data"))
+    for size in range(len(raw) - 2):  # the last character is the number of steps a dispatch
+        path.write_bytes(raw[:size])
+        readers = (folder.settings, lambda: snm.load(run), lambda: folder.as_begun(config))
+        for read in readers[: 3 if size % 20 == 0 else 1]:
+            with pytest.raises(InputError, match=r"config\.toml|manifest\.json|--") as error:
+                read()
+            assert "\n" not in str(error.value)
+
+
+def test_read_json_is_one_line(tmp_path):
+    for text in SHAPES:
+        (tmp_path / "a.json").write_text(text)
+        try:
+            read_json(tmp_path / "a.json")
+        except InputError as error:
+            assert "\n" not in str(error)
