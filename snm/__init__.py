@@ -84,8 +84,10 @@ def load_data(source: Any, **options: Any) -> Dataset:
     return load.load(source, **options)
 
 
-def predict(run: Any, features: Any, k: int = 5) -> Any:
+def predict(run: Any, features: Any, k: int | None = None) -> Any:
     """The best labels of each point by a trained run: int32 [n, k] labels, float32 [n, k] scores.
+
+    By default k is 5, or the number of labels where that is less.
 
     For many calls load the run once: `snm.load(run).predict(features, k)`.
     """

@@ -63,8 +63,9 @@ class Import:
     """Random seed of --test-fraction."""
     format: Format = "auto"
     """Format of the files; auto decides by the name and the first line."""
-    text: tuple[str, ...] = ("text",)
-    """Fields of JSON lines, or columns of CSV, that hold the text; several texts are joined."""
+    text: tuple[str, ...] = ()
+    """Fields of JSON lines, or columns of CSV, that hold the text; several texts are joined. By
+    default `text`, or those of --like."""
     labels: str = "labels"
     """Field or column that holds the labels."""
     label_separator: str | None = None
@@ -150,6 +151,7 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
     ids = None if command.like is None else _ids_of(command.like)
     if ids is not None and READERS[form].entries:
         raise InputError(str(command.source), f"features ({form})", "texts, for --like")
+    text = command.text or (ids and ids.vectorizer.columns) or ("text",)
     draws = np.random.default_rng(command.seed).random
 
     def rows(part: str) -> Iterator[Row]:
@@ -160,7 +162,7 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
         return read_rows(
             path,
             form,
-            text=command.text,
+            text=text,
             labels=command.labels,
             label_separator=command.label_separator,
             label_file=labels,
@@ -184,6 +186,8 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
             if ids is None:
                 training = (row for n, row in enumerate(rows("train")) if not drawn.is_test(n))
                 vectorizer = _vectorizer(command, training, passing("reading words"))
+                if READERS[form].fields:
+                    vectorizer = dataclasses.replace(vectorizer, columns=text)
             else:
                 vectorizer = ids.vectorizer
             vectorizer.write(folder / "vectorizer.json")

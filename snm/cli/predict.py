@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import json
+import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from tyro.conf import Positional, arg
 
-from snm.errors import InputError
+from snm.errors import InputError, counted
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import NDArray
+    from scipy.sparse import csr_matrix
 
+    from snm.data.formats.questions import Question
     from snm.model.predictor import Predictor
 
 __all__ = ["Predict"]
@@ -27,27 +33,37 @@ _ROWS = 4096  # points that are read and answered at once
 class Predict:
     """Write the best labels of each point of a file; the file may be larger than memory.
 
+    INPUT holds features or, where the run was trained on `snm data import`, texts: CSV, JSON lines,
+    or one text a line. What it holds is found out by its name and first line. Columns other than
+    the text's are passed on. A point without a known feature or word is answered as unknown.
+
     For example:
 
-      snm predict runs/eurlex new.txt --k 5 --output answers.jsonl
+      snm predict runs/articles --text "the saw cuts wood"
+      snm predict runs/articles new.csv --k 5 --output answers.jsonl
+      cat new.txt | snm predict runs/articles - > answers.jsonl
       snm predict runs/eurlex X.tst.npz --output answers.txt --format sparse
-      snm predict runs/articles new.jsonl --output answers.jsonl
       snm predict runs/articles new.jsonl --output answers.jsonl --explain
     """
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
     """Folder of a run."""
-    input: Annotated[Positional[Path], arg(metavar="INPUT")]
-    """Features: text with or without labels (also .gz), SciPy .npz, or dense .npy."""
-    output: Path
-    """File to write."""
-    k: int = 5
-    """Number of labels for each point."""
+    input: Annotated[Positional[Path | None], arg(metavar="INPUT")] = None
+    """Points: CSV, JSON lines, text (also .gz); features in the repository's text form, SciPy .npz
+    or dense .npy. `-` is standard input."""
+    text: tuple[str, ...] = ()
+    """Texts to label, instead of INPUT."""
+    output: Path | None = None
+    """File to write; by default standard output."""
+    k: int | None = None
+    """Number of labels for each point; by default 5, or all where there are fewer."""
     format: Literal["jsonl", "sparse"] = "jsonl"
     """JSON lines with names and scores, or rows of `label:score` as in the repository's files."""
-    texts: bool = False
-    """Read INPUT as one text per line. JSON lines with "text" need no flag. The run must have been
-    trained on `snm data import`."""
+    input_format: Literal["auto", "text", "csv", "jsonl", "sparse"] = "auto"
+    """What INPUT holds: one text a line, CSV, JSON lines, or features; auto finds out."""
+    columns: tuple[str, ...] = ()
+    """Columns of CSV, or fields of JSON lines, that hold the text; several are joined. By default
+    those that the run was trained on, or `text`."""
 
     explain: bool = False
     """Add to each label the training points whose labels spoke for it, with the features that they
@@ -61,72 +77,149 @@ class Predict:
         _run(self)
 
 
+class _Block(NamedTuple):
+    """Points that are answered at once: features or texts, and what is passed on of each."""
+
+    points: Any
+    fields: list[dict[str, Any]] | None = None
+
+
 def _run(command: Predict) -> None:
-    """Streams a file of features through a model; the output file appears when it is complete.
+    """Streams points through a model; the output file appears when it is complete.
 
     Raises:
       InputError: no run, input that cannot be read, or an output that cannot be written.
     """
     from snm.runs.load import load
-    from snm.system.files import whole_file
     from snm.system.terminal import progress_bar, say
 
+    _check(command)
     output, form = command.output, command.format
-    if output.is_dir() or not output.resolve().parent.is_dir():
-        found = "a folder" if output.is_dir() else "no such folder"
-        raise InputError(f"--output {output}", found, "a file in a folder that exists")
     predictor = load(command.run)
     if command.explain and (predictor.memory is None or form == "sparse"):
         found = "--format sparse" if form == "sparse" else "a run without a memory of neighbours"
         raise InputError("--explain", found, "JSON lines of a run where --memory pays")
     names = predictor.label_names if form == "jsonl" else None
-    rows = 0
-    try:
-        with (
-            whole_file(output) as beside,
-            beside.open("w", encoding="utf-8") as lines,
-            progress_bar(counted=False) as bar,
-        ):
+    rows = unknown = 0
+    with contextlib.ExitStack() as holding:
+        blocks = _blocks(command, predictor, holding)
+        lines = holding.enter_context(_written(output))
+        bar = None
+        if output is not None:
+            bar = holding.enter_context(progress_bar(counted=False))
             task = bar.add_task("points", total=None)
-            if form == "sparse":
-                # Space for the number of rows, which is known only at the end.
-                lines.write(f"{'':>20} {predictor.model.head.num_labels}\n")
-            for features in _inputs(command.input, predictor.model.num_features, command.texts):
-                rows_of = predictor.as_rows(features)
-                first = 0
-                for labels, scores in predictor.top(rows_of, command.k):
-                    because = None
-                    if command.explain:
-                        block = rows_of[first : first + len(labels)]
-                        because = _because(predictor, block, labels)
-                    lines.writelines(_lines(labels, scores, names, form, because))
-                    first, rows = first + len(labels), rows + len(labels)
+        if form == "sparse":
+            # Space for the number of rows, which is known only at the end.
+            lines.write(f"{'':>20} {predictor.model.head.num_labels}\n")
+        for block in blocks:
+            rows_of = predictor.as_rows(block.points)
+            first = 0
+            for labels, scores in predictor.top(rows_of, command.k):
+                chunk = rows_of[first : first + len(labels)]
+                because = _because(predictor, chunk, labels) if command.explain else None
+                empty = _without_features(chunk)
+                fields = block.fields and block.fields[first : first + len(labels)]
+                lines.writelines(_lines(labels, scores, names, form, empty, fields, because))
+                first, rows = first + len(labels), rows + len(labels)
+                unknown += int(empty.sum())
+                if bar is not None:
                     bar.update(task, completed=rows, description=f"{rows:,} points")
-            if form == "sparse":
-                lines.seek(0)
-                lines.write(f"{rows:<20}")
+        if form == "sparse":
+            lines.seek(0)
+            lines.write(f"{rows:<20}")
+    if unknown:
+        what = "feature" if predictor.vectorizer is None else "known word"
+        _remark(f"{unknown:,} of {counted(rows, 'point')} without a {what}: answered as unknown")
+    if output is not None:
+        say(f"wrote the labels of {counted(rows, 'point')} to {output}")
+
+
+def _check(command: Predict) -> None:
+    output = command.output
+    if (command.input is None) == (not command.text):
+        found = "neither INPUT nor --text" if command.input is None else "INPUT and --text"
+        raise InputError("snm predict", found, "one of them (INPUT may be -, standard input)")
+    if output is None:
+        if command.format == "sparse":
+            raise InputError("--format sparse", "no --output", "a file: it begins with a count")
+    elif output.is_dir() or not output.resolve().parent.is_dir():
+        found = "a folder" if output.is_dir() else "no such folder"
+        raise InputError(f"--output {output}", found, "a file in a folder that exists")
+
+
+@contextlib.contextmanager
+def _written(output: Path | None) -> Iterator[Any]:
+    """A stream to a file that appears when it is complete, or to standard output."""
+    from snm.system.files import whole_file
+
+    if output is None:
+        yield sys.stdout
+        return
+    try:
+        with whole_file(output) as beside, beside.open("w", encoding="utf-8") as lines:
+            yield lines
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise InputError(f"--output {output}", reason, "a file that can be written") from error
-    say(f"wrote the labels of {rows:,} points to {output}")
 
 
-def _inputs(source: Path, num_features: int, texts: bool) -> Iterator[Any]:
-    """Chunks of a file of features, or of texts."""
-    packed = source.name.removesuffix(".gz").lower()
-    if not texts and not packed.endswith(".jsonl"):
-        from snm.data.formats.dispatch import iter_features
-
-        yield from iter_features(source, num_features, _ROWS)
-        return
-    from snm.data.formats.foreign import read_texts
-
-    rows = read_texts(source)
-    while chunk := list(itertools.islice(rows, _ROWS)):
-        yield chunk
+def _remark(text: str) -> None:
+    """A line that is no answer."""
+    print(f"snm: {text}", file=sys.stderr, flush=True)
 
 
-def _because(predictor: Predictor, features: Any, labels: np.ndarray) -> list[Any]:
+def _blocks(
+    command: Predict, predictor: Predictor, holding: contextlib.ExitStack
+) -> Iterator[_Block]:
+    """The points of the input, some at a time; says how it is read."""
+    from snm.data.formats.dispatch import iter_features
+    from snm.data.formats.questions import read_questions
+    from snm.data.formats.records import STDIN
+
+    if command.input is None:
+        return iter([_Block(list(command.text))])
+    width, texts = predictor.model.num_features, predictor.vectorizer
+    found = read_questions(
+        command.input,
+        form=command.input_format,
+        columns=command.columns,
+        trained_on=None if texts is None else texts.columns,
+        num_features=width,
+        of_texts=texts is not None,
+    )
+    if found.form != "sparse" and texts is None:
+        raise InputError(
+            str(command.input), f"texts ({found.form})", f"features: {command.run} knows no texts"
+        )
+    if found.about is not None:
+        _remark(found.about)
+    if found.form != "sparse":
+        return _of_texts(found.texts)
+    source = command.input
+    if source == STDIN:
+        # The readers of features go over a file twice.
+        folder = holding.enter_context(tempfile.TemporaryDirectory())
+        source = Path(folder) / "standard-input.txt"
+        with source.open("w", encoding="utf-8") as kept:
+            kept.writelines(f"{line}\n" for _, line in found.lines)
+    return (_Block(features) for features in iter_features(source, width, _ROWS))
+
+
+def _of_texts(questions: Iterator[Question]) -> Iterator[_Block]:
+    while chunk := list(itertools.islice(questions, _ROWS)):
+        fields = [question.fields for question in chunk]
+        yield _Block([question.text for question in chunk], fields if any(fields) else None)
+
+
+def _without_features(rows: csr_matrix) -> NDArray[np.bool_]:
+    """Which rows have no feature, or zeros alone: their scores would be those of no point."""
+    import numpy as np
+
+    counts = np.diff(np.concatenate([[0], np.cumsum(rows.data != 0)])[rows.indptr])
+    return counts == 0
+
+
+def _because(predictor: Predictor, features: Any, labels: NDArray[np.int32]) -> list[Any]:
     """For each point and label, the training points that spoke for it, ready for JSON."""
     words = None if predictor.vectorizer is None else predictor.vectorizer.vocabulary
     return [
@@ -146,22 +239,28 @@ def _because(predictor: Predictor, features: Any, labels: np.ndarray) -> list[An
 
 
 def _lines(
-    labels: np.ndarray,
-    scores: np.ndarray,
+    labels: NDArray[np.int32],
+    scores: NDArray[np.float32],
     names: tuple[str, ...] | None,
     form: str,
+    unknown: NDArray[np.bool_],
+    fields: list[dict[str, Any]] | None = None,
     because: list[Any] | None = None,
 ) -> Iterator[str]:
     for number, (ids, of_ids) in enumerate(zip(labels, scores, strict=True)):
-        row, row_scores = ids[ids >= 0].tolist(), of_ids[ids >= 0].tolist()
+        kept = (ids >= 0) & ~unknown[number]
+        row, row_scores = ids[kept].tolist(), of_ids[kept].tolist()
         if form == "sparse":
             pairs = sorted(zip(row, row_scores, strict=True))
             yield " ".join(f"{label}:{score:.6g}" for label, score in pairs) + "\n"
             continue
-        answer: dict[str, Any] = {"labels": row}
+        answer: dict[str, Any] = {} if fields is None else {"fields": fields[number]}
+        answer["labels"] = row
         if names is not None:
             answer["names"] = [names[label] for label in row]
         answer["scores"] = [round(score, 6) for score in row_scores]
         if because is not None:
             answer["because"] = because[number][: len(row)]
+        if unknown[number]:
+            answer["unknown"] = True
         yield json.dumps(answer, ensure_ascii=False) + "\n"

@@ -62,7 +62,7 @@ VERBS = (
     Verb("train", Train, "DATA --run-dir RUN", "train and evaluate a model"),
     Verb("plan", Plan, "DATA", "predict the memory and the time of a run"),
     Verb("evaluate", Evaluate, "RUN", "evaluate a trained model again, or on other data"),
-    Verb("predict", Predict, "RUN INPUT --output FILE", "write the best labels of each point"),
+    Verb("predict", Predict, "RUN INPUT", "write the best labels of each point"),
     Verb("compare", Compare, "DATA --out DIR", "compare SNM with negative sampling"),
     Verb("bench", Bench, "[PART ...]", "time each part against hardware limits and peers"),
     Verb("doctor", Doctor, "DATA|RUN", "find problems and say how to fix them"),

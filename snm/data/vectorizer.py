@@ -42,6 +42,7 @@ class Vectorizer:
       strip_accents: whether accents are removed from letters.
       vocabulary: d words in the order of their ids; None for `hashing`.
       idf: float64 [d]; None unless `tfidf`.
+      columns: names of the columns or fields that the texts came from, or None.
     """
 
     kind: Kind
@@ -50,6 +51,7 @@ class Vectorizer:
     strip_accents: bool = False
     vocabulary: tuple[str, ...] | None = None
     idf: NDArray[np.float64] | None = None
+    columns: tuple[str, ...] | None = None
 
     @functools.cached_property
     def _vectorizer(self) -> Any:
@@ -107,6 +109,7 @@ class Vectorizer:
             "strip_accents": self.strip_accents,
             "vocabulary": self.vocabulary,
             "idf": None if self.idf is None else self.idf.tolist(),
+            "columns": self.columns,
         }
         disk.write(path, json.dumps(found, ensure_ascii=False).encode())
 
@@ -129,6 +132,7 @@ class Vectorizer:
                 raise InputError(str(path), f"format {found['format']!r}", expected)
             first, last = found["ngrams"]
             words, idf = found["vocabulary"], found["idf"]
+            columns = found.get("columns")  # none in files from before
             result = cls(
                 kind=found["kind"],
                 num_features=int(found["num_features"]),
@@ -136,6 +140,7 @@ class Vectorizer:
                 strip_accents=bool(found["strip_accents"]),
                 vocabulary=None if words is None else tuple(map(str, words)),
                 idf=None if idf is None else np.asarray(idf, np.float64),
+                columns=None if columns is None else tuple(map(str, columns)),
             )
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, InputError):

@@ -330,12 +330,14 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
 
     # -- answers -----------------------------------------------------------------------------
 
-    def decision_topk(self, X: Any, k: int = 5) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    def decision_topk(
+        self, X: Any, k: int | None = None
+    ) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """The k best labels of each point, exactly, ties to the lowest label.
 
         Args:
           X: inputs [n, d].
-          k: how many labels, 1 to K.
+          k: how many labels, 1 to K; None is 5, or K where that is less.
 
         Returns:
           labels [n, k], entries of `classes_`, best first; their scores, float32 [n, k]: natural
@@ -371,7 +373,7 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
         weights = _check_sample_weight(sample_weight, hits[:, None], dtype=np.float64)
         return float(np.average(hits, weights=weights))
 
-    def _best(self, X: Any, k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    def _best(self, X: Any, k: int | None) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         check_is_fitted(self, "predictor_")
         inputs = validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False)
         return self.predictor_.predict(canonical(inputs), k)

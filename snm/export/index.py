@@ -203,14 +203,13 @@ class IndexedPredictor:
         labels, distances = self.index.knn_query(augmented, k)
         return labels.astype(np.int32), 1 - distances
 
-    def top(self, features: csr_matrix | Sequence[str], k: int) -> Iterator[tuple]:
+    def top(self, features: csr_matrix | Sequence[str], k: int | None = None) -> Iterator[tuple]:
         """As `Predictor.top`, but approximate; the votes of a memory are added exactly.
 
         Raises:
           InputError: as `Predictor.top`.
         """
-        if not 1 <= k <= self.model.head.num_labels:
-            raise InputError("k", str(k), f"1 to {self.model.head.num_labels} labels")
+        k = self.predictor.checked_k(k)
         rows, first = self.predictor.as_rows(features), 0
         for queries in self.predictor.queries(rows):
             block = rows[first : first + len(queries)]
@@ -270,6 +269,9 @@ class IndexedPredictor:
     def _rows(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         return _class_rows(self.predictor)
 
-    def predict(self, features: csr_matrix | Sequence[str], k: int = 5) -> tuple[NDArray, NDArray]:
+    def predict(
+        self, features: csr_matrix | Sequence[str], k: int | None = None
+    ) -> tuple[NDArray, NDArray]:
         """As `Predictor.predict`, but approximate."""
+        k = self.predictor.checked_k(k)
         return stacked(self.top(features, k), k)

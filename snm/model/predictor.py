@@ -33,6 +33,7 @@ from snm.topk.search import MASKED
 
 __all__ = ["ROWS", "Predictor", "compiled_top", "stacked"]
 
+_K = 5  # labels of an answer, where none are asked for
 ROWS = 512
 """Points scored together; a block of their scores fits into the cache."""
 
@@ -133,14 +134,14 @@ class Predictor:
     block_entries: int = 8
 
     def top(
-        self, features: csr_matrix | Sequence[str], k: int
+        self, features: csr_matrix | Sequence[str], k: int | None = None
     ) -> Iterator[tuple[NDArray, NDArray]]:
         """The exact best labels, a block of points at a time; ties go to the lowest label.
 
         Args:
           features: CSR [n, d], not weighted, as in the data files; or n texts, where the model was
             trained on texts.
-          k: how many labels.
+          k: how many labels; None is 5, or K where that is less.
 
         Yields:
           int32 [m, k] labels and float32 [m, k] scores, in the order of the points. A label is -1
@@ -150,8 +151,7 @@ class Predictor:
           InputError: another number of features, k not from 1 to K, or texts for a model that was
             not trained on texts.
         """
-        if not 1 <= k <= self.model.head.num_labels:
-            raise InputError("k", str(k), f"1 to {self.model.head.num_labels} labels")
+        k = self.checked_k(k)
         score = compiled_top(self.model, k, self.mesh)
         rows, first = self.as_rows(features), 0
         for count, block in self._blocks(rows, self.mesh):
@@ -165,6 +165,19 @@ class Predictor:
             if self.model.drop_seen:
                 labels = np.where(scores > MASKED / 2, labels, -1)
             yield labels, scores
+
+    def checked_k(self, k: int | None) -> int:
+        """How many labels to answer with.
+
+        Raises:
+          InputError: not from 1 to K.
+        """
+        num_labels = self.model.head.num_labels
+        if k is None:
+            return min(_K, num_labels)
+        if not 1 <= k <= num_labels:
+            raise InputError("k", str(k), f"1 to {num_labels} labels")
+        return k
 
     def witnesses(
         self, features: csr_matrix | Sequence[str], answers: NDArray[np.int32]
@@ -340,6 +353,17 @@ class Predictor:
             raise InputError("texts", "a model of features", "one trained on `snm data import`")
         return self.vectorizer.transform(texts)
 
-    def predict(self, features: csr_matrix | Sequence[str], k: int = 5) -> tuple[NDArray, NDArray]:
-        """The best labels of all points (or texts): int32 [n, k] labels, float32 [n, k] scores."""
+    def predict(
+        self, features: csr_matrix | Sequence[str], k: int | None = None
+    ) -> tuple[NDArray, NDArray]:
+        """The best labels of all points (or texts): int32 [n, k] labels, float32 [n, k] scores.
+
+        Args:
+          features: as in `top`.
+          k: how many labels; None is 5, or K where that is less.
+
+        Raises:
+          InputError: as in `top`.
+        """
+        k = self.checked_k(k)
         return stacked(self.top(features, k), k)

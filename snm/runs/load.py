@@ -10,6 +10,7 @@ from jax.sharding import Mesh
 
 from snm.checkpoints.store import Checkpoints
 from snm.config.resolved import ResolvedConfig
+from snm.data.formats.dispatch import read_names
 from snm.data.id_space import IdSpace
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting

@@ -466,6 +466,7 @@ def test_predict_reads_every_form(run, data, tmp_path, name):
     out.write_text("an older file is replaced")
     call("predict", run, source, "--output", out)
     labels, _ = snm.predict(run, features)
+    assert labels.shape[1] == 5
     answers = [json.loads(line)["labels"] for line in out.read_text().splitlines()]
     assert answers == labels.tolist()
 

@@ -261,7 +261,7 @@ def test_import_train_and_predict_from_texts(tmp_path, capsys):
     lines, objects, out = (tmp_path / name for name in ("new.txt", "new.jsonl", "out.jsonl"))
     lines.write_text("\n".join(texts) + "\n")
     objects.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-    for words in ([lines, "--texts"], [objects]):
+    for words in ([lines], [objects]):
         call("predict", tmp_path / "run", *words, "--k=1", "--output", out)
         names = [json.loads(line)["names"] for line in out.read_text().splitlines()]
         assert names == [["fruit & nuts"], ["tools"], ["ça"]]

@@ -6,16 +6,14 @@ NumPy until a reader needs it, so that the command line can list the formats che
 
 from __future__ import annotations
 
-import csv
 import itertools
-import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from snm.data.formats.gzipped import LONGEST_LINE, UNREADABLE, open_bytes, unreadable
+from snm.data.formats.records import csv_rows, json_objects, missing, numbered_lines
 from snm.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,7 +28,6 @@ __all__ = [
     "detect",
     "numbered_lines",
     "read_rows",
-    "read_texts",
 ]
 
 _LABEL_PREFIX = "__label__"
@@ -80,12 +77,14 @@ class Reader:
       suffixes: endings of lower-case file names, without `.gz`, that `detect` takes for it.
       matches: whether a first line looks like this format; `detect` asks in the table's order.
       entries: whether rows hold `entries` instead of `text`.
+      fields: whether `ReadOptions.text` names the fields of its texts.
     """
 
     read: Callable[[Path, ReadOptions], Iterator[Row]]
     suffixes: tuple[str, ...] = ()
     matches: Callable[[str], bool] = lambda line: False
     entries: bool = False
+    fields: bool = False
 
 
 def detect(path: Path, label_file: Path | None) -> str:
@@ -136,51 +135,6 @@ def read_rows(
     return READERS[form].read(path, options)
 
 
-def read_texts(path: Path) -> Iterator[str]:
-    """Reads texts without labels: field `text` of JSON lines (`.jsonl`), else one text a line.
-
-    Raises:
-      InputError: at the first wrong line, naming file and line.
-    """
-    if not path.name.removesuffix(".gz").lower().endswith(".jsonl"):
-        yield from (line for _, line in numbered_lines(path))
-        return
-    for number, line in numbered_lines(path):
-        if not line.strip():
-            continue
-        try:
-            text = json.loads(line)["text"]
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            expected = 'an object with a "text"'
-            raise InputError(f"{path}:{number}", ascii(line[:60]), expected) from error
-        if not isinstance(text, str):
-            raise InputError(f"{path}:{number}", f"{type(text).__name__} as text", "a string")
-        yield text
-
-
-def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yields (number from 1, line without its end) of a UTF-8 file; `.gz` is unpacked.
-
-    Raises:
-      InputError: a file that cannot be read, a line of over 16 MiB, or bytes that are not UTF-8.
-    """
-    try:
-        with open_bytes(path) as stream:
-            lines = iter(lambda: stream.readline(LONGEST_LINE + 1), b"")
-            for number, line in enumerate(lines, 1):
-                if len(line) > LONGEST_LINE:
-                    found = f"a line of over {LONGEST_LINE} bytes"
-                    raise InputError(f"{path}:{number}", found, "text in lines")
-                try:
-                    yield number, line.decode("utf-8").rstrip("\r\n")
-                except UnicodeDecodeError as error:
-                    bad = ascii(line[error.start : error.start + 8])
-                    where = f"{path}:{number}"
-                    raise InputError(where, f"bytes that are not text ({bad})", "UTF-8") from error
-    except UNREADABLE as error:
-        raise unreadable(path, error) from error
-
-
 def _distinct_names(names: Iterator[str]) -> tuple[str, ...]:
     """Label names in order of first occurrence, white space normalised, empty ones dropped."""
     return tuple(dict.fromkeys(" ".join(name.split()) for name in names if name.strip()))
@@ -188,60 +142,35 @@ def _distinct_names(names: Iterator[str]) -> tuple[str, ...]:
 
 def _jsonl(path: Path, options: ReadOptions) -> Iterator[Row]:
     labels = options.labels
-    for number, line in numbered_lines(path):
-        if not line.strip():
-            continue
-        where = f"{path}:{number}"
-        try:
-            found = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise InputError(where, f"no JSON ({error})", "one JSON object a line") from error
-        if not isinstance(found, dict):
-            raise InputError(where, f"a {type(found).__name__}", "an object")
+    for where, found in json_objects(path, numbered_lines(path)):
         parts = []
         for field in options.text:
             value = found.get(field)
             if not isinstance(value, str):
-                wrong = _missing(found, field) if field not in found else f"{field}: {value!r}"
-                raise InputError(where, wrong[:200], f"a text in {field!r} (see --text)")
+                wrong = missing(found, field) if field not in found else f"{field}: {value!r}"
+                raise InputError(where, wrong, f"a text in {field!r} (see --text)")
             parts.append(value)
         names = found.get(labels)
         if not isinstance(names, list) or not all(isinstance(n, str | int) for n in names):
-            wrong = _missing(found, labels) if labels not in found else f"{labels}: {names!r}"
+            wrong = missing(found, labels) if labels not in found else f"{labels}: {names!r}"
             expected = f"a list of names or numbers in {labels!r} (see --labels)"
             raise InputError(where, wrong[:200], expected)
         yield Row(where, " ".join(parts), None, _distinct_names(str(name) for name in names))
 
 
-def _missing(found: dict[str, object], field: str) -> str:
-    return f"no {field!r} among {', '.join(repr(key)[:40] for key in list(found)[:8])}"
-
-
 def _csv(path: Path, options: ReadOptions) -> Iterator[Row]:
     separator = options.label_separator or ","
-    csv.field_size_limit(LONGEST_LINE)
-    delimiter = "\t" if path.name.removesuffix(".gz").lower().endswith(".tsv") else ","
-    lines = (line + "\n" for _, line in numbered_lines(path))
-    rows = csv.reader(lines, delimiter=delimiter, strict=True)
-    try:
-        header = next(rows, [])
-        columns = []
-        for field in (*options.text, options.labels):
-            if field not in header:
-                found = f"no column {field!r} among {', '.join(name[:40] for name in header[:8])}"
-                raise InputError(f"{path}:1", found, "the columns of --text and --labels")
-            columns.append(header.index(field))
-        for row in rows:
-            where = f"{path}:{rows.line_num}"
-            if not row:
-                continue
-            if len(row) != len(header):
-                found = f"{len(row)} fields"
-                raise InputError(where, found, f"{len(header)}, as in the header")
-            text = " ".join(row[column] for column in columns[:-1])
-            yield Row(where, text, None, _distinct_names(iter(row[columns[-1]].split(separator))))
-    except csv.Error as error:
-        raise InputError(f"{path}:{rows.line_num}", str(error), "CSV") from error
+    rows = csv_rows(path, numbered_lines(path))
+    where, header = next(rows)
+    columns = []
+    for field in (*options.text, options.labels):
+        if field not in header:
+            found = f"no column {field!r} among {', '.join(header[:8])}"
+            raise InputError(where, found, "the columns of --text and --labels")
+        columns.append(header.index(field))
+    for where, row in rows:
+        text = " ".join(row[column] for column in columns[:-1])
+        yield Row(where, text, None, _distinct_names(iter(row[columns[-1]].split(separator))))
 
 
 def _raw(path: Path, options: ReadOptions) -> Iterator[Row]:
@@ -311,8 +240,9 @@ READERS: dict[str, Reader] = {
         _jsonl,
         suffixes=(".jsonl", ".json"),
         matches=lambda line: line.lstrip().startswith("{") and _LABEL_PREFIX not in line,
+        fields=True,
     ),
-    "csv": Reader(_csv, suffixes=(".csv", ".tsv")),
+    "csv": Reader(_csv, suffixes=(".csv", ".tsv"), fields=True),
     "raw": Reader(_raw),
     "fasttext": Reader(_fasttext, matches=lambda line: _LABEL_PREFIX in line),
     "svmlight": Reader(

@@ -1,0 +1,179 @@
+"""Reads points to label: finds out whether a file holds texts, CSV, JSON lines or features."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import itertools
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from snm.data.formats.records import csv_rows, json_objects, missing, numbered_lines
+from snm.errors import InputError
+
+__all__ = ["InputForm", "Question", "Questions", "read_questions"]
+
+InputForm = Literal["text", "csv", "jsonl", "sparse"]
+
+_TEXT = ("text",)
+
+
+class Question(NamedTuple):
+    """A text, and the other fields of its row by name."""
+
+    text: str
+    fields: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Questions:
+    """The points of a file.
+
+    Attributes:
+      form: what the file holds. `sparse` stands for features: text of the repository, `.npz` and
+        `.npy`.
+      about: a line that says how the file is read, or None.
+      texts: the points, where they are texts.
+      lines: the lines of the file, where they are features.
+    """
+
+    form: InputForm
+    about: str | None = None
+    texts: Iterator[Question] = dataclasses.field(default_factory=lambda: iter(()))
+    lines: Iterator[tuple[int, str]] = dataclasses.field(default_factory=lambda: iter(()))
+
+
+def read_questions(
+    path: Path,
+    *,
+    form: InputForm | Literal["auto"] = "auto",
+    columns: Sequence[str] = (),
+    trained_on: Sequence[str] | None = None,
+    num_features: int,
+    of_texts: bool,
+) -> Questions:
+    """Opens a file of points to label.
+
+    Args:
+      path: the file, or `STDIN`.
+      form: what it holds; `auto` finds out by the name and the first line.
+      columns: names of the columns or fields that hold the text; several are joined by a space.
+        Without any they are those of the training texts, if the file has these, else `text`.
+      trained_on: the columns of the training texts, if known.
+      num_features: d of the model, which the header of a file of features has.
+      of_texts: whether the model labels texts, so that a file may be one text a line.
+
+    Raises:
+      InputError: a file that cannot be read, or columns that it lacks; while rows are read, the
+        first wrong line.
+    """
+    asked = [tuple(columns)] if columns else [*([tuple(trained_on)] if trained_on else []), _TEXT]
+    if form == "auto":
+        form = _form_of_name(path)
+    lines: Iterator[tuple[int, str]] = iter(())
+    if form != "sparse" or not path.name.endswith((".npz", ".npy")):
+        lines = numbered_lines(path)
+        first = next(lines, None)
+        lines = itertools.chain([] if first is None else [first], lines)
+        if form == "auto":
+            text = "" if first is None else first[1]
+            form = _form_of_line(text, asked, num_features, of_texts)
+    if form == "csv":
+        return _of_csv(path, lines, asked)
+    if form == "jsonl":
+        return _of_json(path, lines, asked)
+    if form == "text":
+        return Questions(form, f"{path}: one text a line", (Question(t, {}) for _, t in lines))
+    return Questions("sparse", lines=lines)
+
+
+def _form_of_name(path: Path) -> InputForm | Literal["auto"]:
+    name = path.name.removesuffix(".gz").lower()
+    by_suffix: tuple[tuple[tuple[str, ...], InputForm], ...] = (
+        ((".npz", ".npy"), "sparse"),
+        ((".csv", ".tsv"), "csv"),
+        ((".jsonl", ".json"), "jsonl"),
+    )
+    return next((form for suffixes, form in by_suffix if name.endswith(suffixes)), "auto")
+
+
+def _form_of_line(
+    line: str, asked: list[tuple[str, ...]], num_features: int, of_texts: bool
+) -> InputForm:
+    """What a file whose name does not tell begins with."""
+    if re.fullmatch(rf"\s*\d+\s+{num_features}(\s+\d+)?\s*", line):
+        return "sparse"
+    if line.lstrip().startswith("{"):
+        try:
+            if isinstance(json.loads(line), dict):
+                return "jsonl"
+        except ValueError:
+            pass
+    try:
+        header = next(csv.reader([line], strict=True), [])
+    except csv.Error:
+        header = []
+    if len(header) > 1 and any(set(names) <= set(header) for names in asked):
+        return "csv"
+    return "text" if of_texts else "sparse"
+
+
+def _used(asked: list[tuple[str, ...]], there: Iterable[str]) -> tuple[str, ...]:
+    """The first columns asked for that are all there; the last if none are."""
+    known = set(there)
+    return next((names for names in asked if known.issuperset(names)), asked[-1])
+
+
+def _about(path: Path, form: str, used: Sequence[str], others: Iterable[str]) -> str:
+    passed = ", ".join(map(repr, others))
+    told = f"{path}: {form}, text from {' and '.join(map(repr, used))}"
+    return f"{told}; passed on: {passed}" if passed else told
+
+
+def _of_csv(
+    path: Path, lines: Iterable[tuple[int, str]], asked: list[tuple[str, ...]]
+) -> Questions:
+    rows = csv_rows(path, lines)
+    where, header = next(rows)
+    used = _used(asked, header)
+    for name in used:
+        if name not in header:
+            found = f"no column {name!r} among {', '.join(header[:8])}"
+            raise InputError(where, found, "a header with the text's column (see --columns)")
+    places = [header.index(name) for name in used]
+    others = {name: place for place, name in enumerate(header) if name not in used}
+
+    def read() -> Iterator[Question]:
+        for _, row in rows:
+            fields = {name: row[place] for name, place in others.items()}
+            yield Question(" ".join(row[place] for place in places), fields)
+
+    return Questions("csv", _about(path, "CSV", used, others), read())
+
+
+def _of_json(
+    path: Path, lines: Iterable[tuple[int, str]], asked: list[tuple[str, ...]]
+) -> Questions:
+    rows = json_objects(path, lines)
+    first = next(rows, None)
+    if first is None:
+        return Questions("jsonl")
+    used = _used(asked, first[1])
+
+    def question(where: str, found: dict[str, Any]) -> Question:
+        for name in used:
+            if not isinstance(found.get(name), str):
+                wrong = missing(found, name) if name not in found else f"{name}: {found[name]!r}"
+                raise InputError(where, wrong[:200], f"a text in {name!r} (see --columns)")
+        fields = {name: value for name, value in found.items() if name not in used}
+        return Question(" ".join(found[name] for name in used), fields)
+
+    begins = question(*first)  # refused before anything is told
+    rest = (question(where, found) for where, found in rows)
+    others = begins.fields
+    return Questions(
+        "jsonl", _about(path, "JSON lines", used, others), itertools.chain([begins], rest)
+    )

@@ -1,0 +1,106 @@
+"""Reads lines, JSON objects and rows of CSV from a file or from standard input, one at a time.
+
+This module imports no NumPy, as the command line lists the formats that build on it.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from snm.data.formats.gzipped import LONGEST_LINE, UNREADABLE, open_bytes, unreadable
+from snm.errors import InputError, counted
+
+__all__ = ["STDIN", "csv_rows", "json_objects", "missing", "numbered_lines"]
+
+STDIN = Path("-")
+"""Stands for standard input."""
+
+_LARGEST_CSV_FIELD = 1 << 28  # characters
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # spreadsheets begin UTF-8 files with it
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yields (number from 1, line without its end) of a UTF-8 file; `.gz` is unpacked.
+
+    Raises:
+      InputError: a file that cannot be read, a line of over 16 MiB, or bytes that are not UTF-8.
+    """
+    try:
+        with sys.stdin.buffer if path == STDIN else open_bytes(path) as stream:
+            lines = iter(lambda: stream.readline(LONGEST_LINE + 1), b"")
+            for number, line in enumerate(lines, 1):
+                if len(line) > LONGEST_LINE:
+                    found = f"a line of over {LONGEST_LINE} bytes"
+                    raise InputError(f"{path}:{number}", found, "text in lines")
+                if number == 1:
+                    line = line.removeprefix(_BYTE_ORDER_MARK)
+                try:
+                    yield number, line.decode("utf-8").rstrip("\r\n")
+                except UnicodeDecodeError as error:
+                    bad = ascii(line[error.start : error.start + 8])
+                    where = f"{path}:{number}"
+                    raise InputError(where, f"bytes that are not text ({bad})", "UTF-8") from error
+    except UNREADABLE as error:
+        raise unreadable(path, error) from error
+
+
+def json_objects(
+    path: Path, lines: Iterable[tuple[int, str]]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields (file and line, object) of JSON lines; empty lines are left out.
+
+    Args:
+      path: the file, for messages.
+      lines: as `numbered_lines` yields them.
+
+    Raises:
+      InputError: a line that holds no JSON object.
+    """
+    for number, line in lines:
+        if not line.strip():
+            continue
+        where = f"{path}:{number}"
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(where, f"no JSON ({error})", "one JSON object a line") from error
+        if not isinstance(found, dict):
+            raise InputError(where, f"a {type(found).__name__}", "an object")
+        yield where, found
+
+
+def missing(found: dict[str, Any], field: str) -> str:
+    """Says that an object lacks a field, and which it has."""
+    return f"no {field!r} among {', '.join(map(repr, list(found)[:8]))}"
+
+
+def csv_rows(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[str, list[str]]]:
+    """Yields (file and line, cells), first of the header, then of rows that are as wide.
+
+    Args:
+      path: the file, for messages; tabs part the cells of a `.tsv`, commas others.
+      lines: as `numbered_lines` yields them.
+
+    Raises:
+      InputError: faulty CSV, or a row of another width than the header.
+    """
+    csv.field_size_limit(_LARGEST_CSV_FIELD)
+    delimiter = "\t" if path.name.removesuffix(".gz").lower().endswith(".tsv") else ","
+    rows = csv.reader((line + "\n" for _, line in lines), delimiter=delimiter, strict=True)
+    try:
+        header = next(rows, [])
+        yield f"{path}:1", header
+        for row in rows:
+            where = f"{path}:{rows.line_num}"
+            if row and len(row) != len(header):
+                found = counted(len(row), "field")
+                raise InputError(where, found, f"{len(header)}, as in the header")
+            if row:
+                yield where, row
+    except csv.Error as error:
+        raise InputError(f"{path}:{rows.line_num}", str(error), "CSV") from error

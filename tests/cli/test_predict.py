@@ -1,0 +1,164 @@
+"""`snm predict` on texts: it finds out what its input is, says so, and answers no unknown text."""
+
+import gzip
+import io
+import json
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import tiny
+from command_line import call, refused
+
+import snm
+from snm.data.formats.dispatch import write_text
+from snm.data.vectorizer import Vectorizer
+
+WORDS = tuple(f"word{number:02}" for number in range(tiny.FEATURES))
+TEXTS = ["word03 word21 word07", "word19 word25", "nothing known", "", "word11 word11 word02"]
+
+
+@pytest.fixture(scope="module")
+def run(tiny_run, tmp_path_factory):
+    """The tiny run, as if its features were words of the columns `title` and `text`."""
+    import shutil
+
+    folder = tmp_path_factory.mktemp("texts") / "run"
+    shutil.copytree(tiny_run / "run", folder)
+    columns = ("title", "text")
+    Vectorizer("counts", tiny.FEATURES, vocabulary=WORDS, columns=columns).write(
+        folder / "vectorizer.json"
+    )
+    return folder
+
+
+def answers(capsys, *words):
+    """The answers on standard output, and what was said beside them."""
+    call("predict", *words)
+    said = capsys.readouterr()
+    return [json.loads(line) for line in said.out.splitlines()], said.err
+
+
+def check(found, run, texts=TEXTS):
+    """The answers are those of the model, but for texts without a known word."""
+    model = snm.load(run)
+    labels, scores = model.predict(texts)
+    known = model.vectorizer.transform(texts).getnnz(axis=1) > 0
+    assert [answer["labels"] for answer in found] == [
+        row.tolist() if is_known else [] for row, is_known in zip(labels, known, strict=True)
+    ]
+    assert [answer.get("unknown", False) for answer in found] == (~known).tolist()
+    for answer, row in zip(found, scores, strict=True):
+        np.testing.assert_allclose(answer["scores"], row[: len(answer["scores"])], atol=1e-6)
+
+
+def test_texts_of_the_command_line(run, capsys):
+    found, said = answers(capsys, run, "--text", *TEXTS)
+    check(found, run)
+    assert said == "snm: 2 of 5 points without a known word: answered as unknown\n"
+    assert len(found[0]["labels"]) == 5 and found[2] == {
+        "labels": [],
+        "scores": [],
+        "unknown": True,
+    }
+
+
+def written(path, form):
+    """The texts in a format, with an id and a list or a column of labels beside each."""
+    rows = [{"id": f"p{i}", "title": "x", "text": text, "tags": "a,b"} for i, text in
+            enumerate(TEXTS)]  # fmt: skip
+    if form == "text":
+        path.write_text("".join(f"{text}\n" for text in TEXTS))
+    elif form == "jsonl":
+        path.write_text("".join(json.dumps({**row, "tags": ["a"]}) + "\n" for row in rows))
+    else:
+        between = {"csv": ",", "tsv": "\t"}[form]
+        lines = [between.join(rows[0])]
+        lines += [between.join(f'"{cell}"' for cell in row.values()) for row in rows]
+        path.write_text("\ufeff" + "".join(f"{line}\r\n" for line in lines), newline="")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "told"),
+    [
+        ("a.csv", "csv", "CSV, text from 'title' and 'text'; passed on: 'id', 'tags'"),
+        ("a.tsv", "tsv", "CSV, text from 'title' and 'text'; passed on: 'id', 'tags'"),
+        ("a.dat", "csv", "CSV, text from 'title' and 'text'; passed on: 'id', 'tags'"),
+        ("a.jsonl", "jsonl", "JSON lines, text from 'title' and 'text'; passed on: 'id', 'tags'"),
+        ("a.txt", "jsonl", "JSON lines, text from 'title' and 'text'; passed on: 'id', 'tags'"),
+        ("a.txt", "text", "one text a line"),
+    ],
+)
+def test_forms_are_found_out(run, tmp_path, capsys, name, form, told):
+    path = written(tmp_path / name, form)
+    found, said = answers(capsys, run, path)
+    assert said.splitlines()[0] == f"snm: {path}: {told}"
+    check(found, run)
+    if form != "text":
+        tags = ["a"] if form == "jsonl" else "a,b"
+        expected = [{"id": f"p{number}", "tags": tags} for number in range(len(TEXTS))]
+        assert [answer["fields"] for answer in found] == expected
+    packed = tmp_path / f"{name}.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert answers(capsys, run, packed)[0] == found
+    # The same through a file, whose name and count go to standard output.
+    call("predict", run, path, "--output", tmp_path / "out")
+    assert [json.loads(line) for line in (tmp_path / "out").read_text().splitlines()] == found
+    assert "wrote the labels of 5 points to" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "text", "sparse"])
+def test_standard_input(run, tmp_path, capsys, monkeypatch, form):
+    path = tmp_path / "a"
+    if form == "sparse":
+        rows = snm.load(run).vectorizer.transform(TEXTS)
+        write_text(path, rows, rows[:, : tiny.LABELS] * 0)
+    else:
+        written(path, form)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(path.read_bytes())))
+    found, said = answers(capsys, run, "-")
+    check(found, run)
+    assert said.startswith("snm: -: " if form != "sparse" else "snm: 2 of 5 points")
+
+
+def test_columns_that_are_named(run, tmp_path, capsys):
+    path = tmp_path / "a.csv"
+    path.write_text('head,body\nword03,"word21\nword07"\n')
+    said = refused(capsys, "predict", run, path)
+    assert said.startswith(f"{path}:1: found no column 'text' among head, body, expected a header")
+    found, said = answers(capsys, run, path, "--columns", "head", "body")
+    check(found, run, TEXTS[:1])
+    assert "fields" not in found[0] and said.endswith("text from 'head' and 'body'\n")
+    path.write_text("text,n\nword03 word21 word07,1\n")  # not all columns of the training texts
+    assert answers(capsys, run, path)[0][0]["fields"] == {"n": "1"}
+    # What it is may be said, too.
+    found, _ = answers(capsys, run, path, "--input-format", "text")
+    assert [answer.get("unknown", False) for answer in found] == [True, False]
+
+
+def test_sparse_rows_of_unknown_points_are_empty(run, tmp_path):
+    out = tmp_path / "out"
+    call("predict", run, "--text", *TEXTS, "--format=sparse", "--output", out)
+    head, *rows = out.read_text().splitlines()
+    assert head.split() == ["5", str(tiny.LABELS)]
+    assert [len(row.split()) for row in rows] == [5, 5, 0, 0, 5]
+
+
+def test_bad_questions(run, tiny_run, tmp_path, capsys):
+    assert "neither INPUT nor --text" in refused(capsys, "predict", run)
+    path = written(tmp_path / "a.csv", "csv")
+    assert "INPUT and --text" in refused(capsys, "predict", run, path, "--text", "x")
+    assert "no --output" in refused(capsys, "predict", run, path, "--format=sparse")
+    said = refused(capsys, "predict", tiny_run / "run", path)
+    assert (
+        said == f"{path}: found texts (csv), expected features: {tiny_run / 'run'} knows no texts"
+    )
+    path.write_text("title,text\na\n")
+    call("predict", run, path, "--output", tmp_path / "out", status=2)
+    assert "a.csv:2: found 1 field, expected 2, as in the header" in capsys.readouterr().err
+    (tmp_path / "a.jsonl").write_text('{"text": "x"}\n{"text": 1}\n')
+    call("predict", run, tmp_path / "a.jsonl", "--output", tmp_path / "out", status=2)
+    assert "a.jsonl:2: found text: 1, expected a text in 'text'" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "a.jsonl"]
