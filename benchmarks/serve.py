@@ -18,7 +18,6 @@ import sys
 import time
 from pathlib import Path
 
-import httpx
 import numpy as np
 
 import snm
@@ -46,13 +45,8 @@ def main() -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
-            address = re.search(r"http://\S+", server.stdout.readline())[0]  # type: ignore[index]
-            while True:
-                try:
-                    httpx.get(f"{address}/health", timeout=60)
-                    break
-                except httpx.TransportError:
-                    time.sleep(0.2)
+            line = next(line for line in server.stdout if "http://" in line)
+            address = re.search(r"http://\S+", line)[0]  # type: ignore[index]
             print("clients  requests/s    p50 ms    p99 ms  refused   wrong")
             for clients in _CLIENTS:
                 found = asyncio.run(_load(address, bodies, labels, clients, options.seconds))

@@ -1,38 +1,42 @@
-"""The HTTP service: routes, request and response models, limits, metrics and error statuses."""
+"""The HTTP service: routes, models of requests and answers, and error statuses."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from fastapi.responses import FileResponse, JSONResponse
+from fastapi_offline import FastAPIOffline
+from prometheus_client import generate_latest
 from pydantic import BaseModel, ConfigDict, Field
 from scipy.sparse import csr_matrix
+from starlette.exceptions import HTTPException
 
 from snm import __version__
 from snm.errors import InputError
 from snm.export.index import IndexedPredictor
 from snm.model.predictor import Predictor
 from snm.serve.engine import Engine, FullError
+from snm.serve.guards import Counted, HostChecked, Limited, Meters, refusal
 from snm.serve.limits import Limits
 
 __all__ = ["make_app"]
 
-_SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
-_POINTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+_HERE = Path(__file__).parent
 
 
 class Question(BaseModel):
     """Points to label: texts, if the model was trained on texts, or features by id."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"texts": ["some words"], "k": 3}]}
+    )
 
     texts: list[str] | None = Field(None, description="one text per point")
     features: list[dict[int, float]] | None = Field(
@@ -47,6 +51,10 @@ class Answer(BaseModel):
     labels: list[int]
     names: list[str] | None
     scores: list[float]
+    unknown: bool = Field(
+        description="whether the point has no feature, or its text no word that the model knows; "
+        "its labels are then those that the model gives without any"
+    )
 
 
 class Answers(BaseModel):
@@ -55,98 +63,169 @@ class Answers(BaseModel):
     answers: list[Answer]
 
 
+class Health(BaseModel):
+    """The properties of the model that is served."""
+
+    status: str = "ok"
+    version: str = __version__
+    labels: int
+    features: int
+    texts: bool = Field(description="whether requests may have texts")
+    names: bool = Field(description="whether answers have names of labels")
+    search: str = Field(description="exact or index")
+    max_k: int
+
+
+class Problem(BaseModel):
+    """Any error: what was found, and what was expected."""
+
+    error: str
+
+
+_ANY_ERROR: dict[int | str, dict[str, Any]] = {
+    "default": {"model": Problem, "description": "any other error"}
+}
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": Problem, "description": text}
+    for status, text in (
+        (400, "the request is invalid"),
+        (408, "the request took too long to arrive"),
+        (413, "the request is too large"),
+        (421, "the Host header has a name that is not allowed"),
+        (503, "too many requests are waiting, or the server is stopping"),
+    )
+}
+
+
 class _TooLargeError(Exception):
     pass
 
 
-def make_app(predictor: Predictor | IndexedPredictor, limits: Limits) -> FastAPI:
+def make_app(
+    predictor: Predictor | IndexedPredictor, limits: Limits, hosts: Sequence[str] = ()
+) -> FastAPI:
     """Builds the application, which starts and stops its engine.
 
     Args:
       predictor: the model, or the model with an index.
       limits: of the requests.
+      hosts: names that requests may use for this server, beside `localhost` and IP addresses; `*`
+        allows all names.
     """
     model = predictor.model
     exact = predictor.predictor if isinstance(predictor, IndexedPredictor) else predictor
-    meters = _Metrics()
+    meters = Meters()
     most = min(limits.max_k, model.head.num_labels)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         engine = Engine(predictor, most=most, queue=limits.queue, on_batch=meters.batches.observe)
-        engine.warm()
+        await asyncio.to_thread(engine.warm)
         meters.waiting.set_function(lambda: engine.waiting)
         engine.start()
         app.state.engine = engine
         yield
         await engine.stop()
 
-    app = FastAPI(title="snm", version=__version__, lifespan=lifespan)
-    app.add_middleware(_Limited, most=limits.max_bytes)
-    app.add_middleware(_Counted, meters=meters)  # outermost, to count refused requests too
+    # The pages of /docs come with the package, so that they work without a network.
+    app = FastAPIOffline(
+        title="snm",
+        version=__version__,
+        lifespan=lifespan,
+        favicon_url="favicon.svg",
+        responses=_ANY_ERROR,
+    )
+    app.add_middleware(Limited, most=limits.max_bytes, seconds=limits.patience)
+    app.add_middleware(HostChecked, names=hosts)
+    app.add_middleware(Counted, meters=meters)  # outermost, to count refused requests too
+    _answer_errors(app)
 
-    @app.exception_handler(RequestValidationError)
-    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"] if part != "body") or "body"
-        return _refusal(400, f"{where}: {first['msg']}")
-
-    @app.exception_handler(InputError)
-    async def unusable(request: Request, error: InputError) -> JSONResponse:
-        return _refusal(400, str(error))
-
-    @app.exception_handler(_TooLargeError)
-    async def large(request: Request, error: _TooLargeError) -> JSONResponse:
-        return _refusal(413, str(error))
-
-    @app.exception_handler(FullError)
-    async def full(request: Request, error: FullError) -> JSONResponse:
-        return _refusal(503, str(error), {"Retry-After": "1"})
-
-    @app.post("/predict")
+    @app.post("/predict", responses=_ERRORS)
     async def predict(question: Question) -> Answers:
-        """The labels of each point with the highest scores."""
+        """The labels of each point with the highest scores.
+
+        The body is JSON, whatever its Content-Type.
+        """
         if question.k > most:
             raise InputError("k", str(question.k), f"1 to {most}")
         rows = _rows(question, exact, limits.max_points)
         labels, scores = await app.state.engine.answer(rows, question.k)
+        blank = ((rows != 0).getnnz(axis=1) == 0).tolist()
         answers = []
-        for row, row_scores in zip(labels, scores, strict=True):
+        for row, row_scores, unknown in zip(labels, scores, blank, strict=True):
             found = row >= 0  # an index may find fewer
             ids = row[found].tolist()
             names = None
             if predictor.label_names is not None:
                 names = [predictor.label_names[label] for label in ids]
-            answers.append(Answer(labels=ids, names=names, scores=row_scores[found].tolist()))
+            scored = row_scores[found].tolist()
+            answers.append(Answer(labels=ids, names=names, scores=scored, unknown=unknown))
         return Answers(answers=answers)
 
     @app.get("/health")
-    async def health() -> dict[str, Any]:
+    async def health() -> Health:
         """Whether the service is up, and the properties of its model."""
-        return {
-            "status": "ok",
-            "version": __version__,
-            "labels": model.head.num_labels,
-            "features": model.num_features,
-            "texts": exact.vectorizer is not None,
-            "names": predictor.label_names is not None,
-            "search": "exact" if predictor is exact else "index",
-            "max_k": most,
-        }
+        return Health(
+            labels=model.head.num_labels,
+            features=model.num_features,
+            texts=exact.vectorizer is not None,
+            names=predictor.label_names is not None,
+            search="exact" if predictor is exact else "index",
+            max_k=most,
+        )
 
     @app.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:
         return Response(generate_latest(meters.registry), media_type="text/plain; version=0.0.4")
 
     @app.get("/", include_in_schema=False)
-    async def page() -> HTMLResponse:
-        return HTMLResponse(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
+    async def page() -> FileResponse:
+        return FileResponse(_HERE / "page.html")
+
+    @app.get("/favicon.svg", include_in_schema=False)
+    async def favicon() -> FileResponse:
+        return FileResponse(_HERE / "favicon.svg")
 
     return app
 
 
-def _refusal(status: int, text: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    return JSONResponse({"error": text}, status, headers)
+def _answer_errors(app: FastAPI) -> None:
+    """Gives every error the shape of `Problem`."""
+
+    def no_json(reason: str) -> JSONResponse:
+        expected = 'JSON such as {"texts": ["some words"]}'
+        return refusal(400, str(InputError("body", f"no JSON ({reason})", expected)))
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        if first["type"] == "json_invalid":
+            return no_json(f"{first['ctx']['error']} at {first['loc'][-1]}")
+        where = ".".join(str(part) for part in first["loc"] if part != "body") or "body"
+        return refusal(400, f"{where}: {first['msg']}")
+
+    @app.exception_handler(InputError)
+    async def unusable(request: Request, error: InputError) -> JSONResponse:
+        return refusal(400, str(error))
+
+    @app.exception_handler(_TooLargeError)
+    async def large(request: Request, error: _TooLargeError) -> JSONResponse:
+        return refusal(413, str(error))
+
+    @app.exception_handler(FullError)
+    async def full(request: Request, error: FullError) -> JSONResponse:
+        return refusal(503, str(error), {"Retry-After": "1"})
+
+    @app.exception_handler(HTTPException)
+    async def other(request: Request, error: HTTPException) -> JSONResponse:
+        if error.status_code == 400:  # FastAPI's, of a body that is no Unicode or nested too deeply
+            return no_json(type(error.__cause__).__name__)
+        text = f"{request.method} {request.url.path}: {error.detail.lower()}"
+        return refusal(error.status_code, text, error.headers)
+
+    @app.exception_handler(Exception)
+    async def failed(request: Request, error: Exception) -> JSONResponse:
+        return refusal(500, "internal error; the server's log has more")
 
 
 def _rows(question: Question, predictor: Predictor, most: int) -> csr_matrix:
@@ -184,82 +263,3 @@ def _rows(question: Question, predictor: Predictor, most: int) -> csr_matrix:
     if predictor.weighting.kind == "tfidf" and (data < 0).any():
         raise InputError("features", "a negative value", "counts of at least 0 (tfidf weighting)")
     return csr_matrix((data, np.asarray(ids, np.int32), starts), shape=(len(points), width))
-
-
-class _Metrics:
-    """The metrics of `/metrics`, in a separate registry, so that a process can run several apps."""
-
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        options: dict[str, Any] = {"registry": self.registry, "namespace": "snm"}
-        self.requests = Counter("requests", "Requests answered", ["path", "status"], **options)
-        self.seconds = Histogram(
-            "request_seconds", "Seconds to an answer", ["path"], buckets=_SECONDS, **options
-        )
-        self.batches = Histogram("batch_points", "Points of a batch", buckets=_POINTS, **options)
-        self.waiting = Gauge("waiting_requests", "Requests in the queue", **options)
-
-
-class _Counted:
-    """ASGI middleware: counts requests and measures their time."""
-
-    def __init__(self, app: Any, meters: _Metrics):
-        self._app, self._meters = app, meters
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        start, status = time.perf_counter(), 500
-
-        async def record_status(message: Any) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        try:
-            await self._app(scope, receive, record_status)
-        finally:
-            # Unknown paths share one label, so that clients cannot fill the registry.
-            path = getattr(scope.get("route"), "path", "other")
-            self._meters.requests.labels(path, str(status)).inc()
-            self._meters.seconds.labels(path).observe(time.perf_counter() - start)
-
-
-class _Limited:
-    """ASGI middleware: refuses bodies over a limit, by Content-Length or while reading them."""
-
-    def __init__(self, app: Any, most: int):
-        self._app, self._most = app, most
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        length = dict(scope["headers"]).get(b"content-length", b"0")
-        text = f"a body of over {self._most} bytes"
-        if length.isdigit() and int(length) > self._most:
-            await _refusal(413, text)(scope, receive, send)
-            return
-        # The body is read here, before the response starts, so that it can still be refused.
-        body, more = b"", True
-        while more:
-            message = await receive()
-            if message["type"] != "http.request":
-                return
-            body += message.get("body", b"")
-            more = message.get("more_body", False)
-            if len(body) > self._most:
-                await _refusal(413, text)(scope, receive, send)
-                return
-        sent = False
-
-        async def replay() -> Any:
-            nonlocal sent
-            if sent:
-                return await receive()
-            sent = True
-            return {"type": "http.request", "body": body, "more_body": False}
-
-        await self._app(scope, replay, send)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import socket
 from pathlib import Path
 from typing import Annotated
 
@@ -38,6 +37,9 @@ class Serve:
     """Address to listen on."""
     port: int = 8080
     """Port to listen on; 0 selects a free one."""
+    allowed_host: tuple[str, ...] = ()
+    """Names under which clients reach the server, where that is neither localhost, an IP address
+    nor --host: those of a proxy, say. '*' allows all."""
     grace: int = 30
     """Seconds that open requests have to finish when the server is stopped."""
     limits: OmitArgPrefixes[Limits] = dataclasses.field(default_factory=Limits)
@@ -45,6 +47,12 @@ class Serve:
 
     def __call__(self) -> None:
         """Runs the verb."""
+        from snm.system.terminal import say
+
+        for name, value in dataclasses.asdict(self.limits).items():
+            if value < 1:
+                raise InputError("--" + name.replace("_", "-"), str(value), "1 or more")
+        say(f"loading {self.run}")  # before the imports, which take a second or two
         from snm.system.cache_folder import keep_programs
 
         keep_programs()
@@ -58,20 +66,14 @@ def _run(options: Serve) -> None:
       InputError: no run, an index of another run, an address that cannot be used, or a missing
         package.
     """
-    from rich.text import Text
-
     from snm.export.index import IndexedPredictor
     from snm.model.predictor import Predictor
     from snm.runs.load import load
-    from snm.system.terminal import console
+    from snm.system.terminal import say
 
-    for name, value in dataclasses.asdict(options.limits).items():
-        if value < 1:
-            raise InputError("--" + name.replace("_", "-"), str(value), "1 or more")
     try:
-        import uvicorn
-
         from snm.serve.app import make_app
+        from snm.serve.server import listen, make_server, run
     except ImportError as error:
         found, expected = f"no {error.name}", "pip install 'snm[serve]'"
         raise InputError("snm serve", found, expected) from error
@@ -79,41 +81,15 @@ def _run(options: Serve) -> None:
     if options.index is not None:
         assert isinstance(predictor, Predictor)
         predictor = IndexedPredictor.open(options.index, predictor)
-    listening = _listen(options.host, options.port)
+    listening = listen(options.host, options.port)
     host, port = listening.getsockname()[:2]
-    app = make_app(predictor, options.limits)
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app,
-            log_level="warning",
-            access_log=False,
-            timeout_graceful_shutdown=options.grace,
-        )
-    )
     shown = f"[{host}]" if ":" in host else host
-    text = f"serving {options.run} on http://{shown}:{port} (Ctrl-C stops it)"
-    console.print(Text(text), soft_wrap=True)
+    say("compiling")
+    server = make_server(
+        make_app(predictor, options.limits, (options.host, *options.allowed_host)),
+        patience=options.limits.patience,
+        grace=options.grace,
+        ready=lambda: say(f"serving {options.run} on http://{shown}:{port} (Ctrl-C stops it)"),
+    )
     with listening:
-        server.run(sockets=[listening])
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    where = f"--host {host} --port {port}"
-    try:
-        family, kind, number, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listening = socket.socket(family, kind, number)
-    except (OSError, OverflowError, UnicodeError) as error:
-        raise InputError(where, _reason(error), "an address of this machine") from error
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-    except (OSError, OverflowError) as error:
-        listening.close()
-        raise InputError(where, _reason(error), "a free address of this machine") from error
-    return listening
-
-
-def _reason(error: Exception) -> str:
-    return (getattr(error, "strerror", None) or str(error)).lower()
+        run(server, listening)

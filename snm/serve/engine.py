@@ -3,6 +3,9 @@
 While a batch is on the device, further requests collect in the queue and form the next batch. So a
 single request is answered without delay, and concurrent requests share one pass over the class
 rows.
+
+A program takes seconds to compile. Those for single points are compiled before the first request,
+and answer everything at first. Those for more points are compiled meanwhile.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import dataclasses
+import logging
 from collections.abc import Callable
 
 import numpy as np
@@ -23,8 +27,10 @@ from snm.model.predictor import Predictor
 __all__ = ["Engine", "FullError"]
 
 _SIZES = (1, 8, 64)  # points per compiled batch
+# Features in the block of such a batch. On a CPU the padding costs no time, and a request with more
+# waits until a program for it is compiled.
+_ENTRIES = {1: 1 << 13, 8: 1 << 14, 64: 1 << 16}
 _SMALL_K = 10  # enough for most requests; the top 100 of a batch take twice the time
-_ENTRIES = 128  # features per point in the smallest compiled shape
 Answer = tuple[NDArray[np.int32], NDArray[np.float32]]
 
 
@@ -60,9 +66,12 @@ class Engine:
         self.most = most
         self._on_batch = on_batch
         self._sized = {size: _sized(predictor, size) for size in _SIZES}
-        self._width = predictor.model.num_features
+        self._counts = sorted({min(_SMALL_K, most), most})  # labels that a program finds
+        self._ready: set[tuple[int, int]] = set()  # programs: points, labels
+        self._predictor = predictor
         self._waiting: asyncio.Queue[_Waiting] = asyncio.Queue(queue)
         self._thread = concurrent.futures.ThreadPoolExecutor(1, "snm-engine")
+        self._compiler = concurrent.futures.ThreadPoolExecutor(1, "snm-compiler")
         self._worker: asyncio.Task[None] | None = None
         self._stopping = False
 
@@ -72,21 +81,29 @@ class Engine:
         return self._waiting.qsize()
 
     def warm(self) -> None:
-        """Compiles every batch size, for points with few and with many features."""
-        for size in _SIZES:
-            for factor in (1, 2, 4):
-                entries = min(self._width, _ENTRIES * factor - 1)
-                ids = np.tile(np.arange(entries, dtype=np.int32), size)
-                starts = np.arange(size + 1) * entries
-                values = np.ones(len(ids), np.float32)
-                rows = csr_matrix((values, ids, starts), shape=(size, self._width))
-                self._answer(rows, min(_SMALL_K, self.most))
-                if factor == 1:
-                    self._answer(rows, self.most)
+        """Compiles what answers single points, and reads texts once."""
+        exact = self._predictor
+        exact = exact.predictor if isinstance(exact, IndexedPredictor) else exact
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            tasks = [pool.submit(self._compile, _SIZES[0], count) for count in self._counts]
+            if exact.vectorizer is not None:
+                tasks.append(pool.submit(exact.vectorizer.transform, ["text"]))
+        for task in tasks:
+            task.result()
 
     def start(self) -> None:
-        """Starts the worker; needs a running event loop."""
+        """Starts the worker, and to compile the rest; needs a running event loop."""
         self._worker = asyncio.create_task(self._work())
+        for size in _SIZES[1:]:
+            for count in self._counts:
+                self._compiler.submit(self._compile, size, count).add_done_callback(_report)
+
+    def _compile(self, size: int, count: int) -> None:
+        width = self._predictor.model.num_features
+        ids, starts = np.zeros(size, np.int32), np.arange(size + 1)
+        rows = csr_matrix((np.ones(size, np.float32), ids, starts), shape=(size, width))
+        self._sized[size].predict(rows, count)
+        self._ready.add((size, count))
 
     async def stop(self) -> None:
         """Answers the waiting requests, accepts no more, and ends the worker."""
@@ -97,6 +114,7 @@ class Engine:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._worker
         self._thread.shutdown()
+        await asyncio.to_thread(self._compiler.shutdown, cancel_futures=True)
 
     async def answer(self, rows: csr_matrix, k: int) -> Answer:
         """The top k labels of points and their scores: int32 [n, k] and float32 [n, k].
@@ -143,8 +161,17 @@ class Engine:
                     self._waiting.task_done()
 
     def _answer(self, rows: csr_matrix, k: int) -> Answer:
-        size = next((size for size in _SIZES if rows.shape[0] <= size), _SIZES[-1])
-        return self._sized[size].predict(rows, _SMALL_K if k <= _SMALL_K < self.most else self.most)
+        count = next(count for count in self._counts if k <= count)
+        ready = [size for size in _SIZES if (size, count) in self._ready] or _SIZES[:1]
+        size = next((size for size in ready if rows.shape[0] <= size), ready[-1])
+        return self._sized[size].predict(rows, count)
+
+
+def _report(task: concurrent.futures.Future[None]) -> None:
+    """Logs why a program could not be compiled; the smaller ones go on answering."""
+    if not task.cancelled() and task.exception() is not None:
+        text = "a batch size cannot be used"
+        logging.getLogger(__name__).error(text, exc_info=task.exception())
 
 
 def _distribute(batch: list[_Waiting], labels: NDArray, scores: NDArray) -> None:
@@ -162,4 +189,4 @@ def _sized(predictor: Predictor | IndexedPredictor, size: int) -> Predictor | In
         inner = _sized(predictor.predictor, size)
         assert isinstance(inner, Predictor)
         return dataclasses.replace(predictor, predictor=inner)
-    return dataclasses.replace(predictor, block_rows=size, block_entries=size * _ENTRIES - 1)
+    return dataclasses.replace(predictor, block_rows=size, block_entries=_ENTRIES[size] - 1)

@@ -19,3 +19,5 @@ class Limits:
     """Most bytes of a request; more are refused with 413."""
     queue: int = 256
     """Requests that may wait; more are refused with 503."""
+    patience: int = 30
+    """Seconds that a client has to send a request and to take its answer."""

@@ -1,12 +1,7 @@
-"""Tests the HTTP service: concurrent requests, error statuses, and shutdown."""
+"""Tests the application: answers, errors, and what a full queue does."""
 
 import asyncio
-import contextlib
-import dataclasses
 import re
-import signal
-import subprocess
-import sys
 import threading
 import time
 
@@ -14,64 +9,11 @@ import httpx
 import numpy as np
 import pytest
 import tiny
-import uvicorn
-from command_line import call, refused
+from command_line import call
+from served import WORDS, serving
 
 import snm
-from snm.data.vectorizer import Vectorizer
 from snm.serve import engine as engines
-from snm.serve.app import make_app
-from snm.serve.limits import Limits
-
-WORDS = tuple(f"word{j}" for j in range(tiny.FEATURES))
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    place = tmp_path_factory.mktemp("serve")
-    tiny.write(place / "data", names=True)
-    snm.train(place / "data", tiny.CONFIG, place / "run")
-    return place / "run"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_size():
-    """Compiles one batch size only, which is enough for most tests."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engines, "_SIZES", (8,))
-        yield
-
-
-@contextlib.contextmanager
-def serving(predictor, run, **options):
-    """Runs a real server on a free port in a thread; yields its address and the server."""
-    from snm.serve.cli import _listen
-
-    app = make_app(predictor, Limits(**options))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
-    with _listen("127.0.0.1", 0) as listening:
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-        thread.start()
-        while not server.started:
-            assert thread.is_alive()
-            time.sleep(0.01)
-        try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}", server
-        finally:
-            server.should_exit = True
-            thread.join()
-
-
-@pytest.fixture(scope="module")
-def predictor(run):
-    texts = Vectorizer("counts", tiny.FEATURES, vocabulary=WORDS)
-    return dataclasses.replace(snm.load(run), vectorizer=texts)
-
-
-@pytest.fixture(scope="module")
-def address(predictor, run):
-    with serving(predictor, run, max_points=20, max_bytes=10_000, max_k=15) as (address, _):
-        yield address
 
 
 def as_question(rows):
@@ -79,9 +21,9 @@ def as_question(rows):
             for row in rows]  # fmt: skip
 
 
-def test_answers_are_those_of_the_model(address, predictor, run):
-    test = snm.load_data(run.parent / "data").test.features
-    labels, scores = predictor.predict(test, k=7)
+def test_answers_are_those_of_the_model(address, served, served_run):
+    test = snm.load_data(served_run.parent / "data").test.features
+    labels, scores = served.predict(test, k=7)
     found = httpx.post(f"{address}/predict", json={"features": as_question(test), "k": 7})
     assert found.status_code == 200
     answers = found.json()["answers"]
@@ -94,15 +36,21 @@ def test_answers_are_those_of_the_model(address, predictor, run):
     assert found[0] == found[1] and found[0]["labels"] == labels[0, :5].tolist()
 
 
-def test_concurrent_requests_get_their_own_answers(address, predictor, run):
-    """64 concurrent clients with different points, several requests each."""
-    features = snm.load_data(run.parent / "data").train.features
-    labels, _ = predictor.predict(features, k=5)
+def test_concurrent_requests_get_their_own_answers(address, served, served_run):
+    """64 concurrent clients with different points, several requests each, every second one bad."""
+    features = snm.load_data(served_run.parent / "data").train.features
+    labels, _ = served.predict(features, k=5)
     questions = as_question(features)
 
     async def client(session, number):
         rng = np.random.default_rng(number)
-        for _ in range(4):
+        wrong = [BAD[what] for what in BAD]
+        for turn in range(8):
+            if turn % 2:
+                body, status, said = wrong[rng.integers(len(wrong))]
+                answer = await session.post(f"{address}/predict", content=body)
+                assert answer.status_code == status and said in answer.json()["error"]
+                continue
             chosen = rng.integers(0, len(questions), rng.integers(1, 4))
             body = {"features": [questions[i] for i in chosen]}
             answer = await session.post(f"{address}/predict", json=body)
@@ -123,7 +71,10 @@ def test_concurrent_requests_get_their_own_answers(address, predictor, run):
 
 
 BAD = {
-    "no JSON": (b"{", 400, "JSON"),
+    "no JSON": (b"{", 400, "body: found no JSON"),
+    "a form": (b"texts=word1", 400, 'expected JSON such as {"texts": ["some words"]}'),
+    "deep JSON": (b"[" * 5000, 400, "body: found no JSON"),
+    "no Unicode": (b'{"texts": ["\xff"]}', 400, "body: found no JSON"),
     "nothing": (b"{}", 400, "both or neither of texts and features, expected one of them"),
     "both": (b'{"texts": ["a"], "features": [{}]}', 400, "both or neither"),
     "an unknown key": (b'{"text": ["a"]}', 400, "text: Extra inputs"),
@@ -143,10 +94,9 @@ BAD = {
 @pytest.mark.parametrize("what", BAD)
 def test_invalid_requests(address, what):
     body, status, said = BAD[what]
-    answer = httpx.post(f"{address}/predict", content=body,
-                        headers={"Content-Type": "application/json"})  # fmt: skip
+    answer = httpx.post(f"{address}/predict", content=body)
     assert answer.status_code == status, answer.text
-    assert said in answer.json()["error"]
+    assert list(answer.json()) == ["error"] and said in answer.json()["error"]
     assert httpx.post(f"{address}/predict", json={"texts": ["word1"]}).status_code == 200
 
 
@@ -165,33 +115,70 @@ def test_health_metrics_and_page(address):
     assert health["texts"] and health["search"] == "exact" and health["max_k"] == 15
     page = httpx.get(address)
     assert page.status_code == 200 and "<textarea" in page.text
-    assert "/predict" in httpx.get(f"{address}/openapi.json").json()["paths"]
-    assert httpx.get(f"{address}/docs").status_code == 200
-    assert httpx.get(f"{address}/nothing").status_code == 404
+    assert httpx.get(f"{address}/favicon.svg").headers["Content-Type"].startswith("image/svg+xml")
     told = httpx.get(f"{address}/metrics").text
     assert 'snm_requests_total{path="/health",status="200"}' in told
     assert "snm_request_seconds_bucket" in told and "snm_waiting_requests" in told
 
 
+def test_errors_have_the_shape_that_openapi_says(address):
+    found = httpx.get(f"{address}/openapi.json").json()
+    said = found["paths"]["/predict"]["post"]["responses"]
+    assert set(said) == {"200", "400", "408", "413", "421", "503", "default"}
+    shapes = {answer["content"]["application/json"]["schema"]["$ref"] for status, answer in
+              said.items() if status != "200"}  # fmt: skip
+    assert shapes == {"#/components/schemas/Problem"}
+    assert list(found["components"]["schemas"]["Problem"]["properties"]) == ["error"]
+    for method, path, status in (("GET", "nothing", 404), ("GET", "predict", 405)):
+        answer = httpx.request(method, f"{address}/{path}")
+        assert answer.status_code == status and list(answer.json()) == ["error"]
+        assert f"{method} /{path}: " in answer.json()["error"]
+
+
+def test_docs_come_from_the_server_alone(address):
+    """Whatever the page of /docs loads is here, so that it works without a network."""
+    page = httpx.get(f"{address}/docs").text
+    loaded = re.findall(r"""(?:src|href)=["']([^"']+)""", page)
+    assert len(loaded) == 3  # script, style and icon
+    for target in loaded:
+        assert httpx.get(str(httpx.URL(f"{address}/docs").join(target))).status_code == 200
+        assert "://" not in target
+    assert "://" not in re.sub(r"SwaggerUIBundle\(.*", "", page, flags=re.DOTALL)
+
+
+UNKNOWN = [
+    ({"texts": ["word1 word2", "nothing of that", "", "the word3"]}, [0, 1, 1, 0]),
+    ({"features": [{}, {"3": 0}, {"3": 0.5}]}, [1, 1, 0]),
+]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_point_without_a_known_feature_is_answered_as_unknown(address, number):
+    question, unknown = UNKNOWN[number]
+    answers = httpx.post(f"{address}/predict", json=question).json()["answers"]
+    assert [answer["unknown"] for answer in answers] == list(map(bool, unknown))
+    assert all(len(answer["labels"]) == 5 for answer in answers)
+
+
 class _Slow:
     """A model that blocks until it is released."""
 
-    def __init__(self, predictor):
-        self._predictor = predictor
+    def __init__(self, model):
+        self._model = model
         self.go = threading.Event()
         self.asked = threading.Semaphore(0)
 
     def predict(self, rows, k):
         self.asked.release()
         assert self.go.wait(30)
-        return self._predictor.predict(rows, k)
+        return self._model.predict(rows, k)
 
 
-def test_a_full_queue_and_shutdown(predictor, run, monkeypatch):
-    slow = _Slow(predictor)
+def test_a_full_queue_and_shutdown(served, monkeypatch):
+    slow = _Slow(served)
     monkeypatch.setattr(engines, "_sized", lambda *_: slow)
     monkeypatch.setattr(engines.Engine, "warm", lambda _: None)
-    with serving(predictor, run, queue=2) as (address, server):
+    with serving(served, queue=2) as (address, server):
         answers = []
 
         def ask():
@@ -217,7 +204,7 @@ def test_a_full_queue_and_shutdown(predictor, run, monkeypatch):
         assert [answer.status_code for answer in answers] == [200, 200, 200]
 
 
-def test_an_error_of_the_model_is_a_500_and_the_service_continues(predictor, run, monkeypatch):
+def test_an_error_of_the_model_is_a_500_and_the_service_continues(served, monkeypatch):
     real = engines._sized
 
     class Broken:
@@ -227,105 +214,68 @@ def test_an_error_of_the_model_is_a_500_and_the_service_continues(predictor, run
             if Broken.fail:
                 Broken.fail = False
                 raise RuntimeError("device lost")
-            return real(predictor, 8).predict(rows, k)
+            return real(served, 8).predict(rows, k)
 
     monkeypatch.setattr(engines, "_sized", lambda *_: Broken())
     monkeypatch.setattr(engines.Engine, "warm", lambda _: None)
-    with serving(predictor, run) as (address, _):
-        assert httpx.post(f"{address}/predict", json={"texts": ["word1"]}).status_code == 500
+    with serving(served) as (address, _):
+        answer = httpx.post(f"{address}/predict", json={"texts": ["word1"]})
+        assert answer.status_code == 500 and "internal error" in answer.json()["error"]
         assert httpx.post(f"{address}/predict", json={"texts": ["word1"]}).status_code == 200
 
 
-def test_every_compiled_size_answers_the_same(predictor, run, monkeypatch):
-    monkeypatch.setattr(engines, "_SIZES", (1, 4))
-    features = snm.load_data(run.parent / "data").test.features
-    labels, _ = predictor.predict(features, k=3)
+def test_every_compiled_size_answers_the_same(served, served_run, monkeypatch):
+    """Also before those of more than one point are compiled."""
+    monkeypatch.setattr(engines, "_SIZES", (1, 8))
+    features = snm.load_data(served_run.parent / "data").test.features
+    labels, _ = served.predict(features, k=3)
 
-    async def ask():
-        engine = engines.Engine(predictor, most=15, queue=9)
+    used = []
+    real = engines._sized
+
+    def recorded(predictor, size):
+        class Recorded:
+            def predict(self, rows, k):
+                used.append(size)
+                return real(predictor, size).predict(rows, k)
+
+        return Recorded()
+
+    monkeypatch.setattr(engines, "_sized", recorded)
+
+    async def ask(engine, *counts):
+        return [(await engine.answer(features[:n], 3))[0] for n in counts]
+
+    async def before_and_after():
+        engine = engines.Engine(served, most=15, queue=9)
+        engine.warm()
+        assert used == [1, 1]  # for few labels and for most
+        compiling = engine._compile
+        monkeypatch.setattr(engine, "_compile", lambda *_: None)
         engine.start()
-        found = [(await engine.answer(features[:n], 3))[0] for n in (1, 2, 4, 11)]
+        early = await ask(engine, 1, 11)
+        monkeypatch.setattr(engine, "_compile", compiling)
+        engine._compile(8, 10)
+        del used[:]
+        late = await ask(engine, 1, 8, 11)
+        assert used == [1, 8, 8]
         await engine.stop()
         with pytest.raises(engines.FullError, match="stopping"):
             await engine.answer(features[:1], 1)
-        return found
+        return early + late
 
-    for found in asyncio.run(ask()):
+    for found in asyncio.run(before_and_after()):
         np.testing.assert_array_equal(found, labels[: len(found)])
 
 
-def test_predictions_by_an_index(run, predictor, tmp_path):
+def test_predictions_by_an_index(served_run, served, tmp_path):
     from snm.export.index import IndexedPredictor
 
-    call("export", run, "--to", "hnswlib", "--output", tmp_path / "index")
-    searched = IndexedPredictor.open(tmp_path / "index", predictor)
-    features = snm.load_data(run.parent / "data").test.features
-    with serving(searched, run) as (address, _):
+    call("export", served_run, "--to", "hnswlib", "--output", tmp_path / "index")
+    searched = IndexedPredictor.open(tmp_path / "index", served)
+    features = snm.load_data(served_run.parent / "data").test.features
+    with serving(searched) as (address, _):
         found = httpx.post(f"{address}/predict", json={"features": as_question(features)}).json()
-        labels, _ = predictor.predict(features, k=5)
+        labels, _ = served.predict(features, k=5)
         assert [one["labels"] for one in found["answers"]] == labels.tolist()
         assert httpx.get(f"{address}/health").json()["search"] == "index"
-
-
-def test_invalid_options_of_the_command(run, tmp_path, capsys, monkeypatch):
-    assert "no config.toml" in refused(capsys, "serve", tmp_path)
-    assert "--queue: found 0, expected 1 or more" in refused(capsys, "serve", run, "--queue=0")
-    said = refused(capsys, "serve", run, "--host=203.0.113.1", "--port=0")
-    assert said.startswith("--host 203.0.113.1 --port 0: found") and "a free address of" in said
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
-    assert "pip install 'snm[serve]'" in refused(capsys, "serve", run)
-
-
-@pytest.mark.slow
-def test_the_command_itself_and_sigterm(run):
-    """Runs in a separate process, on a port that it chooses; SIGTERM ends it with status 0."""
-    command = [sys.executable, "-m", "snm", "serve", str(run), "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        line = process.stdout.readline()
-        address = re.search(r"http://\S+", line)[0]
-        assert "127.0.0.1" in address
-        deadline = time.monotonic() + 120
-        while True:
-            with contextlib.suppress(httpx.TransportError):
-                if httpx.get(f"{address}/health").status_code == 200:
-                    break
-            assert time.monotonic() < deadline and process.poll() is None
-            time.sleep(0.2)
-        answer = httpx.post(f"{address}/predict", json={"features": [{"3": 1}]})
-        assert answer.status_code == 200 and len(answer.json()["answers"][0]["labels"]) == 5
-        assert httpx.post(f"{address}/predict", json={"texts": ["a"]}).status_code == 400
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) in (0, -signal.SIGTERM)
-
-
-@pytest.mark.slow
-def test_the_page_in_a_browser(address, predictor):
-    """A headless browser sends a text and shows the label names; it also shows an error."""
-    playwright = pytest.importorskip("playwright.sync_api")
-    import shutil
-
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        pytest.skip("no Chromium is installed")
-    with playwright.sync_playwright() as engine:
-        browser = engine.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_page()
-        problems = []
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.goto(address)
-        page.wait_for_function("document.getElementById('about').textContent !== ''")
-        page.fill("#input", "word3 word5")
-        page.fill("#k", "4")
-        page.click("button")
-        page.wait_for_selector("#answers tr")
-        labels, scores = predictor.predict(["word3 word5"], k=4)
-        rows = [row.split("\t") for row in page.inner_text("#answers").splitlines()]
-        assert [row[1] for row in rows] == [f"name {label}" for label in labels[0]]
-        assert [row[2] for row in rows] == [f"{score:.3f}" for score in scores[0]]
-        page.evaluate("document.getElementById('k').removeAttribute('max')")
-        page.fill("#k", "99")
-        page.click("button")
-        page.wait_for_function("document.getElementById('error').textContent !== ''")
-        assert "k: found 99, expected 1 to 15" in page.inner_text("#error")
-        assert problems == []
-        browser.close()

@@ -1,0 +1,165 @@
+"""ASGI middleware around the routes: counts requests, checks their Host, and limits their bodies.
+
+A middleware is a class whose objects take `(scope, receive, send)`, as in the ASGI specification.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from fastapi.responses import JSONResponse
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+__all__ = ["Counted", "HostChecked", "Limited", "Meters", "refusal"]
+
+_SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
+_POINTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+
+def refusal(status: int, text: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """An error in the one shape that all have."""
+    return JSONResponse({"error": text}, status, headers)
+
+
+class Meters:
+    """The metrics of `/metrics`, in a separate registry, so that a process can run several apps."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        options: dict[str, Any] = {"registry": self.registry, "namespace": "snm"}
+        self.requests = Counter("requests", "Requests answered", ["path", "status"], **options)
+        self.seconds = Histogram(
+            "request_seconds", "Seconds to an answer", ["path"], buckets=_SECONDS, **options
+        )
+        self.batches = Histogram("batch_points", "Points of a batch", buckets=_POINTS, **options)
+        self.waiting = Gauge("waiting_requests", "Requests in the queue", **options)
+
+
+class Counted:
+    """Counts requests and measures their time."""
+
+    def __init__(self, app: Any, meters: Meters):
+        self._app, self._meters = app, meters
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answers one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        start, status = time.perf_counter(), 500
+
+        async def record_status(message: Any) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, record_status)
+        finally:
+            # Unknown paths share one label, so that clients cannot fill the registry.
+            path = getattr(scope.get("route"), "path", "other")
+            self._meters.requests.labels(path, str(status)).inc()
+            self._meters.seconds.labels(path).observe(time.perf_counter() - start)
+
+
+class HostChecked:
+    """Refuses requests for another host, against DNS rebinding.
+
+    A web page can let its own name point to 127.0.0.1, and then read what a server there answers.
+    Its requests still carry that name in `Host`. An IP address cannot point elsewhere, so all are
+    allowed; so is `localhost`, and a request without the header, which no browser sends.
+
+    Args:
+      app: the application inside.
+      names: further names; `*` allows all.
+    """
+
+    def __init__(self, app: Any, names: Sequence[str] = ()):
+        self._app = app
+        self._names = {"localhost", *(name.lower().rstrip(".") for name in names)}
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answers one request, or refuses it with 421."""
+        if scope["type"] == "http":
+            host = dict(scope["headers"]).get(b"host", b"localhost").decode("latin-1")
+            if not self._allows(host):
+                text = f"Host: found {host}, expected a name that --allowed-host lists"
+                await refusal(421, text)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    def _allows(self, host: str) -> bool:
+        if "*" in self._names:
+            return True
+        try:
+            name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
+        except ValueError:  # brackets without an address
+            return False
+        if name in self._names and "@" not in host:
+            return True
+        with contextlib.suppress(ValueError):
+            return bool(ipaddress.ip_address(name))
+        return False
+
+
+class Limited:
+    """Reads the body of a request, and refuses it if it is too large or too slow.
+
+    The routes read JSON whatever the Content-Type says: `curl -d` calls its body a form.
+
+    Args:
+      app: the application inside.
+      most: bytes of a body.
+      seconds: that a body may take to arrive.
+    """
+
+    def __init__(self, app: Any, most: int, seconds: float):
+        self._app, self._most, self._seconds = app, most, seconds
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answers one request, or refuses it with 408 or 413."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = dict(scope["headers"])
+        large = refusal(413, f"a body of over {self._most} bytes")
+        length = headers.get(b"content-length", b"0")
+        if length.isdigit() and int(length) > self._most:
+            await large(scope, receive, send)
+            return
+        # The body is read here, before the response starts, so that it can still be refused.
+        body, more = bytearray(), True
+        try:
+            async with asyncio.timeout(self._seconds):
+                while more:
+                    message = await receive()
+                    if message["type"] != "http.request":
+                        return
+                    body += message.get("body", b"")
+                    more = message.get("more_body", False)
+                    if len(body) > self._most:
+                        await large(scope, receive, send)
+                        return
+        except TimeoutError:
+            text = f"a body that did not arrive within {self._seconds:g} seconds"
+            await refusal(408, text, {"Connection": "close"})(scope, receive, send)
+            return
+        headers[b"content-type"] = b"application/json"
+        scope["headers"] = list(headers.items())
+        sent = False
+
+        async def replay() -> Any:
+            nonlocal sent
+            if sent:
+                return await receive()
+            sent = True
+            return {"type": "http.request", "body": bytes(body), "more_body": False}
+
+        await self._app(scope, replay, send)

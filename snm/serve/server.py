@@ -1,0 +1,130 @@
+"""The server under the application: its socket, and connections that make no progress."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from snm.errors import InputError
+
+__all__ = ["listen", "make_server", "run"]
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Binds a socket; port 0 selects a free one.
+
+    Raises:
+      InputError: an address that cannot be used.
+    """
+    where = f"--host {host} --port {port}"
+    try:
+        family, kind, number, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listening = socket.socket(family, kind, number)
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise InputError(where, _reason(error), "an address of this machine") from error
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+    except (OSError, OverflowError) as error:
+        listening.close()
+        raise InputError(where, _reason(error), "a free address of this machine") from error
+    return listening
+
+
+def _reason(error: Exception) -> str:
+    return (getattr(error, "strerror", None) or str(error)).lower()
+
+
+def make_server(
+    app: Any, *, patience: float, grace: int = 30, ready: Callable[[], None] = lambda: None
+) -> uvicorn.Server:
+    """A server that drops connections without progress.
+
+    Args:
+      app: the ASGI application.
+      patience: seconds that a client may take to send a request, and to take its answer.
+      grace: seconds that open requests have to finish when the server is stopped.
+      ready: called once the server answers.
+    """
+    config = uvicorn.Config(
+        app,
+        http=_protocol(patience + 1),  # a slow body is refused first, with an answer
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=grace,
+    )
+    return _Server(config, ready)
+
+
+def run(server: uvicorn.Server, listening: socket.socket) -> None:
+    """Answers until SIGINT or SIGTERM; then finishes open requests and returns."""
+    signals = (signal.SIGINT, signal.SIGTERM)
+    # When the requests are finished, uvicorn raises the signal that it was stopped with once more,
+    # for the handler from before: an orderly end is no death by a signal.
+    before = {number: signal.signal(number, lambda *_: None) for number in signals}
+    try:
+        server.run(sockets=[listening])
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]):
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started and not self.should_exit:
+            self._ready()
+
+
+def _protocol(patience: float) -> type[H11Protocol]:
+    """The HTTP protocol, which ends connections that keep the server waiting.
+
+    Uvicorn's own limits only the time between requests. A client that sends half a request, or
+    that never reads its answer, would hold its connection for ever.
+    """
+
+    class Protocol(H11Protocol):
+        _watch: asyncio.TimerHandle | None = None
+        _waits_since: float | None = None
+        _request: object = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self._look()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            if self._watch is not None:
+                self._watch.cancel()
+            super().connection_lost(exc)
+
+        def _look(self) -> None:
+            now = self.loop.time()
+            # For the rest of a request, or for the client to take its answer.
+            waits = self.conn.their_state in (h11.IDLE, h11.SEND_BODY) or bool(
+                self.transport.get_write_buffer_size()
+            )
+            if not waits:
+                self._waits_since = None
+            elif self._waits_since is None or self._request is not self.cycle:
+                self._waits_since = now
+            elif now - self._waits_since >= patience:
+                self.transport.abort()
+                return
+            self._request = self.cycle
+            self._watch = self.loop.call_later(patience / 10, self._look)
+
+    return Protocol

@@ -1,0 +1,21 @@
+"""One compiled batch size, which is enough for most tests of the server."""
+
+import pytest
+from served import served, served_run, serving
+
+from snm.serve import engine as engines
+
+__all__ = ["served", "served_run"]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_size():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engines, "_SIZES", (8,))
+        yield
+
+
+@pytest.fixture(scope="session")
+def address(served, one_size):
+    with serving(served, max_points=20, max_bytes=10_000, max_k=15) as (address, _):
+        yield address

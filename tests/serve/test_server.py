@@ -1,0 +1,240 @@
+"""Tests the server under the application: names of hosts, slow clients, its start and its end."""
+
+import asyncio
+import contextlib
+import re
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from command_line import refused
+from served import serving
+
+from snm.serve import server as servers
+from snm.serve.guards import HostChecked
+
+
+@pytest.fixture(scope="module")
+def impatient(served):
+    with serving(served, patience=1) as (address, _):
+        yield address
+
+
+@contextlib.contextmanager
+def connected(address):
+    url = httpx.URL(address)
+    with socket.create_connection((url.host, url.port), timeout=30) as connection:
+        yield connection
+
+
+def read_all(connection):
+    """What comes until the server closes the connection."""
+    found = b""
+    with contextlib.suppress(ConnectionResetError):
+        while piece := connection.recv(65536):
+            found += piece
+    return found
+
+
+def test_names_of_hosts():
+    usual, named, any_name = (
+        HostChecked(None),
+        HostChecked(None, ["me.org"]),
+        HostChecked(None, "*"),
+    )
+    for host in ("localhost", "localhost:8080", "LOCALHOST.", "127.0.0.1:8080", "[::1]:8080",
+                 "192.168.0.7", "[2001:db8::1]"):  # fmt: skip
+        assert usual._allows(host), host
+    for host in ("evil.example", "evil.example:8080", "localhost.evil.example", "a@localhost",
+                 "127.0.0.1.evil.example", "[::1", "", "me.org"):  # fmt: skip
+        assert not usual._allows(host), host
+        assert any_name._allows(host)
+    assert named._allows("me.org:80") and named._allows("Me.Org.")
+    assert not named._allows("not-me.org") and named._allows("localhost")
+
+
+def test_another_host_is_refused(address):
+    """As the browser sends it once an attacker's name points to this machine."""
+    for path in ("predict", "health", "", "docs"):
+        answer = httpx.get(f"{address}/{path}", headers={"Host": "evil.example:8080"})
+        assert answer.status_code == 421
+        said = "Host: found evil.example:8080, expected a name that --allowed-host lists"
+        assert answer.json() == {"error": said}
+    assert httpx.get(f"{address}/health", headers={"Host": "localhost"}).status_code == 200
+    with connected(address) as connection:  # a check of health by HTTP/1.0 names no host
+        connection.sendall(b"GET /health HTTP/1.0\r\n\r\n")
+        assert b" 200 OK" in read_all(connection)
+
+
+HEAD = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 21\r\n\r\n"
+SLOW = {  # what is sent, and how the answer begins
+    "nothing": (b"", b""),
+    "half a head": (HEAD[:30], b""),
+    "half a body": (HEAD + b'{"texts": [', b"HTTP/1.1 408"),
+}
+
+
+@pytest.mark.parametrize("what", SLOW)
+def test_a_slow_client_is_dropped(impatient, what):
+    sent, answer = SLOW[what]
+    begun = time.monotonic()
+    with connected(impatient) as connection:
+        connection.sendall(sent)
+        found = read_all(connection)
+    assert found.startswith(answer) and bool(found) == bool(answer)
+    assert 0.9 < time.monotonic() - begun < 15  # after 1 or 2 seconds; the machine may be busy
+    assert b"error" in found or not answer
+
+
+def test_a_connection_in_use_is_kept(impatient):
+    """Also for longer than a single request may take."""
+    with httpx.Client() as client:
+        first = client.get(f"{impatient}/health").extensions["network_stream"]
+        end = time.monotonic() + 3
+        while time.monotonic() < end:
+            answer = client.get(f"{impatient}/health")
+            assert answer.extensions["network_stream"] is first
+            time.sleep(0.2)
+
+
+def test_a_client_that_does_not_read_is_dropped(impatient):
+    """Its answers fill the buffers of the machine, and then those of the server."""
+    with connected(impatient) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        ask = b"GET /static-offline-docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        with contextlib.suppress(OSError):
+            connection.sendall(ask * 100)
+        deadline = time.monotonic() + 30
+        while True:  # the server resets the connection
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+            try:
+                connection.send(b"G")
+            except OSError:
+                break
+    assert httpx.get(f"{impatient}/health").status_code == 200
+
+
+def test_the_end_under_load(served):
+    """Every request that the server took is answered in full; later ones find nobody."""
+    counts = {"answered": 0, "refused": 0, "nobody": 0}
+
+    async def client(address, number):
+        async with httpx.AsyncClient(timeout=60) as session:
+            while True:
+                try:
+                    answer = await session.post(f"{address}/predict", json={"texts": ["word1"]})
+                except (httpx.ConnectError, httpx.RemoteProtocolError, httpx.ReadError) as error:
+                    # A kept connection may be closed between two requests, but no answer is cut.
+                    assert "incomplete" not in str(error), error
+                    counts["nobody"] += 1
+                    return
+                assert answer.status_code in (200, 503)
+                counts["answered" if answer.status_code == 200 else "refused"] += 1
+                if answer.status_code == 200:
+                    assert len(answer.json()["answers"][0]["labels"]) == 5
+
+    async def load(address, server):
+        clients = [asyncio.create_task(client(address, number)) for number in range(16)]
+        while counts["answered"] < 32:
+            await asyncio.sleep(0.01)
+        server.should_exit = True  # what SIGTERM does
+        await asyncio.wait_for(asyncio.gather(*clients), 60)
+
+    with serving(served) as (address, server):
+        asyncio.run(load(address, server))
+    assert counts["nobody"] == 16 and counts["answered"] >= 32
+
+
+def test_the_end_of_the_command(served, monkeypatch):
+    """`run` returns when a signal ends it, and puts the handlers of before back."""
+    from snm.serve.app import make_app
+    from snm.serve.limits import Limits
+
+    before = signal.getsignal(signal.SIGTERM)
+    said = []
+
+    def ready():
+        host, port = listening.getsockname()
+        # The address is told when it answers, and not before.
+        said.append(threading.Thread(target=lambda: statuses.append(
+            httpx.get(f"http://{host}:{port}/health").status_code)))  # fmt: skip
+        said[0].start()
+        threading.Timer(0.5, signal.raise_signal, [signal.SIGTERM]).start()
+
+    statuses = []
+    server = servers.make_server(make_app(served, Limits()), patience=30, ready=ready)
+    with servers.listen("127.0.0.1", 0) as listening:
+        servers.run(server, listening)
+    said[0].join()
+    assert statuses == [200] and len(said) == 1
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_invalid_options_of_the_command(served_run, tmp_path, capsys, monkeypatch):
+    run = served_run
+    assert "no config.toml" in refused(capsys, "serve", tmp_path)
+    assert "--queue: found 0, expected 1 or more" in refused(capsys, "serve", run, "--queue=0")
+    said = refused(capsys, "serve", run, "--host=203.0.113.1", "--port=0")
+    assert said.startswith("--host 203.0.113.1 --port 0: found") and "a free address of" in said
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.delitem(sys.modules, "snm.serve.server")
+    assert "pip install 'snm[serve]'" in refused(capsys, "serve", run)
+
+
+@pytest.mark.slow
+def test_the_command_itself_and_sigterm(served_run):
+    """Runs in a separate process, on a port that it chooses; SIGTERM ends it with status 0."""
+    command = [sys.executable, "-m", "snm", "serve", str(served_run), "--port", "0"]
+    command += ["--allowed-host", "models.example"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == f"loading {served_run}\n"
+        assert process.stdout.readline() == "compiling\n"
+        address = re.search(r"http://127.0.0.1:\d+", process.stdout.readline())[0]
+        # It answers as soon as it says so.
+        for host, status in (("models.example", 200), ("other.example", 421)):
+            answer = httpx.get(f"{address}/health", headers={"Host": host})
+            assert answer.status_code == status
+        answer = httpx.post(f"{address}/predict", json={"features": [{"3": 1}]})
+        assert answer.status_code == 200 and len(answer.json()["answers"][0]["labels"]) == 5
+        assert httpx.post(f"{address}/predict", json={"texts": ["a"]}).status_code == 400
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+
+
+@pytest.mark.slow
+def test_memory_is_flat_over_many_requests(address):
+    """10,000 requests, of which half are bad and each of another kind, over 8 connections."""
+
+    async def client(number, requests):
+        async with httpx.AsyncClient(timeout=60) as session:
+            for i in range(requests):
+                if i % 2:
+                    word = f"word{i % 30}"
+                    answer = await session.post(f"{address}/predict", json={"texts": [word, "x"]})
+                    assert answer.status_code == 200
+                elif i % 4:
+                    answer = await session.get(f"{address}/path{number}/{i}?{i}")
+                    assert answer.status_code == 404
+                else:
+                    body = f'{{"x{number}-{i}": 1}}'
+                    answer = await session.post(f"{address}/predict", content=body)
+                    assert answer.status_code == 400
+
+    async def load(requests):
+        await asyncio.gather(*(client(number, requests // 8) for number in range(8)))
+
+    def used():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 2**20
+
+    asyncio.run(load(2000))  # fills pools and caches
+    before = used()
+    asyncio.run(load(10_000))
+    assert used() - before < 8, "MiB in 10,000 requests"
