@@ -20,17 +20,14 @@ TEXTS = ["word03 word21 word07", "word19 word25", "nothing known", "", "word11 w
 
 
 @pytest.fixture(scope="module")
-def run(tiny_run, tmp_path_factory):
-    """The tiny run, as if its features were words of the columns `title` and `text`."""
-    import shutil
-
-    folder = tmp_path_factory.mktemp("texts") / "run"
-    shutil.copytree(tiny_run / "run", folder)
-    columns = ("title", "text")
-    Vectorizer("counts", tiny.FEATURES, vocabulary=WORDS, columns=columns).write(
-        folder / "vectorizer.json"
-    )
-    return folder
+def run(tmp_path_factory):
+    """A run on tiny data whose features are words of texts in the columns `title` and `text`."""
+    folder = tmp_path_factory.mktemp("texts")
+    data, columns = tiny.write(folder / "data"), ("title", "text")
+    words = Vectorizer("counts", tiny.FEATURES, vocabulary=WORDS, columns=columns)
+    words.write(data / "vectorizer.json")
+    snm.train(data, tiny.CONFIG, folder / "run")
+    return folder / "run"
 
 
 def answers(capsys, *words):

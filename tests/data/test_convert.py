@@ -266,6 +266,7 @@ def test_import_train_and_predict_from_texts(tmp_path, capsys):
         names = [json.loads(line)["names"] for line in out.read_text().splitlines()]
         assert names == [["fruit & nuts"], ["tools"], ["ça"]]
     objects.write_text('{"title": 1}\n')
+    capsys.readouterr()
     assert "new.jsonl:1: found" in refused(
         capsys, "predict", tmp_path / "run", objects, "--output", out
     )

@@ -148,7 +148,7 @@ def _jsonl(path: Path, options: ReadOptions) -> Iterator[Row]:
             value = found.get(field)
             if not isinstance(value, str):
                 wrong = missing(found, field) if field not in found else f"{field}: {value!r}"
-                raise InputError(where, wrong, f"a text in {field!r} (see --text)")
+                raise InputError(where, wrong[:200], f"a text in {field!r} (see --text)")
             parts.append(value)
         names = found.get(labels)
         if not isinstance(names, list) or not all(isinstance(n, str | int) for n in names):

@@ -12,7 +12,8 @@ import pytest
 
 import snm
 from snm.data.formats import dispatch as formats
-from snm.data.formats.foreign import read_rows, read_texts
+from snm.data.formats.foreign import read_rows
+from snm.data.formats.questions import read_questions
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.memory.store import load_memory
@@ -38,6 +39,11 @@ def refused(name, read, most=MEBIBYTES):
 SIZES = [40, pytest.param(300, marks=pytest.mark.slow)]
 
 
+def texts(path):
+    """What `snm predict` reads of a file."""
+    return list(read_questions(path, num_features=3, of_texts=True).texts)
+
+
 @pytest.mark.parametrize("mebibytes", SIZES)
 @pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize("byte", [b" ", b"1"])
@@ -57,7 +63,7 @@ def test_one_long_line(tmp_path, mebibytes, packed, byte):
         "rows.jsonl": lambda path: list(read_rows(path, "jsonl")),
         "rows.csv": lambda path: list(read_rows(path, "csv")),
         "rows.svm": lambda path: list(read_rows(path, "svmlight")),
-        "raw.txt": lambda path: list(read_texts(path)),
+        "raw.txt": texts,
         "tags.txt": lambda path: list(read_rows(path, "fasttext")),
     }
     for name, raw in contents.items():
@@ -131,7 +137,7 @@ def test_deep_json_lines(tmp_path):
         path.write_text(text)
         said = refused("deep", lambda: list(read_rows(path, "jsonl")))
         assert len(said) < 500
-        refused("deep", lambda: list(read_texts(path)))
+        refused("deep", lambda: texts(path))
 
 
 @pytest.mark.parametrize("size", ["points", "test_points", "features", "labels", "topics"])
