@@ -28,7 +28,7 @@ pytestmark = pytest.mark.accelerators
 MIB = 1 << 20
 STEPS = 4
 LONGEST_SORT = 1024
-"""Scores of a point: XLA:GPU's kernel for the best 16 takes more than that, and fewer are sorted."""
+"""Scores of a point. XLA:GPU's kernel for the best 16 takes more than that; it sorts fewer."""
 
 
 @functools.lru_cache
@@ -142,8 +142,8 @@ def test_a_table_copied_is_found():
     rows = jax.ShapeDtypeStruct(shape, jnp.float32, sharding=place)
     ids = jax.ShapeDtypeStruct((8,), jnp.int32, sharding=place)
     compiled = jax.jit(careless, donate_argnums=0).lower(rows, ids).compile()
-    (fault,) = faults(Module(compiled.as_text()), [shape], 512)
-    assert "whole table made by copy" in fault
+    found = faults(Module(compiled.as_text()), [shape], LONGEST_SORT)
+    assert any("whole table made by copy" in fault for fault in found)
 
 
 def exchanged(labels, features, batch, data, label):
