@@ -53,7 +53,7 @@ def compiled(target: str, program: str, shape: str, mined: int | str, head: dict
     if program == "evaluation":
         return compile_scoring(program, model, 1, 1 << 16, there, devices, (1, 1))
     source = source_of(of, count, STEPS * of.batch, resident=True)
-    longest = of.sampled // 4 if count == 256 else 512
+    longest = of.sampled // 4 if count == 256 else 1024
     return compile_training(program, model, source, there, devices, (1, 1), STEPS, longest)
 
 

@@ -18,12 +18,12 @@ from snm.topk.search import best_scores
 
 __all__ = ["mine"]
 
-_MASKED_FROM = {"cpu": 64, "gpu": 1, "tpu": 1}
+_MASKED_FROM = {"cpu": 64, "gpu": 1}
 """By platform: from how many mined on, a slot that a term leaves out is masked before mining.
 
-On a CPU one more is mined where they are few, and left out later; to order many takes longer than
-to find them (timed). On an accelerator the mask is part of the product, and XLA:GPU has a top-k
-kernel for at most 16, and sorts all scores for 17.
+Where they are few, one more is mined and left out later; to order many takes longer than to find
+them (timed on CPUs). XLA:GPU has a top-k kernel for at most 16, and sorts for 17. XLA:TPU has one
+for both, and the mask would keep the scores of a step from staying on the chip (compiled for v5e).
 """
 
 

@@ -34,7 +34,7 @@ from snm.topk.strided_folds import merged_in_order, top_of_strided_folds
 __all__ = ["MASKED", "best_scores"]
 
 _CPU_BLOCK = 4096  # 512 x 4096 float32 scores are 8 MB; above 32 MB, page faults cost more time
-_ACCELERATOR_SCORES = 1 << 26  # scores of a block: 256 MB of float32
+_ACCELERATOR_SCORES = 1 << 25  # scores of a block: 128 MB of float32; its rows may be as many
 _FOLDS_PER_SCORE = 8  # folds of a block for each score to keep; with fewer, folds cost time on CPUs
 
 

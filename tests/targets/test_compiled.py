@@ -27,7 +27,8 @@ pytestmark = pytest.mark.accelerators
 
 MIB = 1 << 20
 STEPS = 4
-LONGEST_SORT = 512  # scores of a point: some 17 folds of 16, or the best of eight shards
+LONGEST_SORT = 1024
+"""Scores of a point. XLA:GPU's kernel for the best 16 takes more than that; it sorts fewer."""
 
 
 @functools.lru_cache
@@ -129,20 +130,20 @@ def test_a_sort_of_one_more_than_16_is_found(monkeypatch):
 
 
 def test_a_table_copied_is_found():
-    """No data dependency orders this read before the write."""
+    """What is read after the write are the rows from before it."""
     (device,) = devices_of(TARGETS["h100"], 1)
     place = SingleDeviceSharding(device)
     shape = (100_000, 64)
 
     def careless(rows, ids):
         written = rows.at[ids].add(1.0)
-        return written, jnp.sum(rows[ids[::-1]])
+        return written, jnp.sum(rows[ids + written[0, 0].astype(jnp.int32)])
 
     rows = jax.ShapeDtypeStruct(shape, jnp.float32, sharding=place)
     ids = jax.ShapeDtypeStruct((8,), jnp.int32, sharding=place)
     compiled = jax.jit(careless, donate_argnums=0).lower(rows, ids).compile()
-    (fault,) = faults(Module(compiled.as_text()), [shape], 512)
-    assert "whole table made by copy" in fault
+    found = faults(Module(compiled.as_text()), [shape], LONGEST_SORT)
+    assert any("whole table made by copy" in fault for fault in found)
 
 
 def exchanged(labels, features, batch, data, label):
