@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pages import ROOT
 from scipy.optimize import LinearConstraint, lsq_linear, minimize
 from scipy.sparse import csr_matrix
 
@@ -291,3 +292,27 @@ def test_runs_are_recorded_and_ended_at_the_limit(tmp_path: Path) -> None:
     assert "metrics" not in runs[3]
     main([str(folder)], out, names=("leml",))  # is there already
     assert read_json(out)["runs"] == runs
+
+
+def test_the_page_has_the_measured_figures() -> None:
+    page = (ROOT / "experiments/README.md").read_text(encoding="utf-8")
+    keys = [f"{metric}@{k}" for metric in ("P", "R", "PSP") for k in (1, 3, 5)]
+    for run in read_json(ROOT / "experiments/results/references.json")["runs"]:
+        if run["split"] == "test" and "metrics" in run:
+            figures = [f"{run['metrics'][key]:.2f}" for key in keys]
+            figures.append(f"{run['processor_seconds']:.0f}")
+            figures.append(f"{run['peak_memory_bytes'] / 2**20:.0f}")
+            rows = [line for line in page.splitlines() if f" | {' | '.join(figures)} |" in line]
+            assert len(rows) == 1 and rows[0].startswith(f"| `{run['data']}` |"), run["name"]
+
+
+def test_settings_are_the_best_on_held_out_points() -> None:
+    runs = read_json(ROOT / "experiments/results/references.json")["runs"]
+    found = {(run["data"], run["name"]): run["metrics"]["P@1"]
+             for run in runs if run["split"] == "held-out"}  # fmt: skip
+    for name, entry in REFERENCES.items():
+        names = [f"{name}/{number}" for number in range(len(entry.tried))]
+        data = {on for on, _ in found if all((on, each) in found for each in names)}
+        assert data or len(names) == 1
+        means = [np.mean([found[on, each] for on in data]) for each in names] if data else [0]
+        assert np.argmax(means) == entry.chosen
