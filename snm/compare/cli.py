@@ -77,8 +77,8 @@ class Compare:
     peers: tuple[str, ...] = ()
     """Other packages and methods to run on the same split: omikuji, bonsai, neighbors,
     fasttext, napkinxc (`pip install snm[peers]`); xr-linear, xr-linear-3 (libpecos, in a Python of
-    its own that SNM_PECOS_PYTHON names); MODULE:NAME of a module on PYTHONPATH with a table
-    PEERS."""
+    its own that SNM_PECOS_PYTHON names); MODULE:NAME of a module on PYTHONPATH with a table PEERS,
+    such as experiments.references:leml."""
     preset: Literal["paper", "default"] = "paper"
     """Preset that the settings of all arms start from."""
     config: Path | None = None
