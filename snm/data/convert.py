@@ -19,6 +19,7 @@ from snm.data.formats.foreign import Row
 from snm.data.formats.text_writer import TextWriter
 from snm.data.vectorizer import Kind, Vectorizer
 from snm.errors import InputError
+from snm.system import disk
 
 __all__ = ["Counts", "build", "fit_vectorizer", "index_base"]
 
@@ -190,9 +191,9 @@ def build(
     if not ids:
         raise InputError("data", "no label", "labels (see --labels and --format)")
     if not counts.points["test"]:
-        (out / "test.txt").unlink()
+        disk.remove(out / "test.txt")
     names = "".join(f"{name}\n" for name in ids)
-    (out / "labels.txt").write_text(names, encoding="utf-8", newline="\n")
+    disk.write(out / "labels.txt", names.encode())
     return counts
 
 

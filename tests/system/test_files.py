@@ -1,0 +1,93 @@
+"""Files and folders appear whole; what killed processes left is removed, what living ones hold is
+not."""
+
+import ast
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import snm
+from snm.errors import InputError
+from snm.system.files import made_whole, whole_file, write_whole
+
+HOLDS = """
+import sys, time
+from pathlib import Path
+from snm.system.files import made_whole, whole_file
+out = Path(sys.argv[1])
+with made_whole("--out", out / "folder") as folder, whole_file(out / "file") as file:
+    (folder / "half").write_text("half")
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def make(place):
+    with made_whole("--out", place / "folder") as folder, whole_file(place / "file") as file:
+        (folder / "part").write_text("whole")
+        file.write_text("whole")
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path):
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDS, str(tmp_path)], stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout.readline() == b"held\n"
+        left = {f".{process.pid}.folder", f".{process.pid}.file"}
+        assert {path.name for path in tmp_path.iterdir()} == left
+        make(tmp_path)  # while it lives, its own stay
+        assert {path.name for path in tmp_path.iterdir()} == left | {"folder", "file"}
+        (tmp_path / "folder" / "part").unlink()
+        (tmp_path / "folder").rmdir()
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    # Neither by name nor by number are these such files.
+    others = {"..folder", ".12.folder.txt", ".x.folder", "folder.12"}
+    for name in others:
+        (tmp_path / name).mkdir()
+    make(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == others | {"folder", "file"}
+
+
+def test_an_error_leaves_nothing(tmp_path):
+    with pytest.raises(RuntimeError), made_whole("--out", tmp_path / "a") as folder:
+        (folder / "part").write_text("half")
+        raise RuntimeError
+    with pytest.raises(RuntimeError), whole_file(tmp_path / "b") as file:
+        file.write_text("half")
+        raise RuntimeError
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "other").touch()
+    expected = pytest.raises(InputError, match=r"--out .*c: found directory not empty")
+    with expected, made_whole("--out", tmp_path / "c"):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["c"]
+
+
+def test_write_whole_keeps_line_ends(tmp_path):
+    write_whole(tmp_path / "a.txt", "a\r\nb\u2028\n")
+    assert (tmp_path / "a.txt").read_bytes() == "a\r\nb\u2028\n".encode()
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+# What writes elsewhere: archives and their parts while they are fetched, scratch of comparisons and
+# measurements.
+ELSEWHERE = ("compare", "bench", "data/repository", "system/disk.py", "system/memory.py")
+
+
+def test_writing_goes_through_few_functions():
+    """Whatever renames, removes or syncs calls `snm.system.disk`, where a test can watch it."""
+    root = Path(snm.__file__).parent
+    for path in root.rglob("*.py"):
+        if str(path.relative_to(root)).startswith(ELSEWHERE):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                called, of = node.func.attr, getattr(node.func.value, "id", "")
+                direct = called in ("rmtree", "fsync", "unlink", "write_text", "write_bytes")
+                direct |= called == "rename" and of != "disk"
+                assert not direct, f"{path}:{node.lineno}: {of}.{called}"
