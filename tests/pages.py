@@ -12,21 +12,23 @@ from command_line import call
 from snm.cli.main import parse
 
 ROOT = Path(__file__).resolve().parents[1]
-_FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+# A comment before a block that does not run: nobody sees it, and every renderer knows the fence.
+_FENCE = re.compile(r"^(<!-- no-run -->\n)?```(\w+)([^\n]*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 # A page that goes on where another ends says so in its first line.
 _BUILDS_ON = re.compile(r"<!-- builds on: (\S+) -->")
 
 
 class Block(NamedTuple):
-    """A block: its language, what stands behind that, and the text."""
+    """A block: its language, what stands behind that, the text, and whether it runs."""
 
     kind: str
     info: str
     text: str
+    runs: bool
 
 
 def blocks(path: Path) -> list[Block]:
-    return [Block(kind, info.strip(), text) for kind, info, text in
+    return [Block(kind, info.strip(), text, runs=not mark) for mark, kind, info, text in
             _FENCE.findall(path.read_text(encoding="utf-8"))]  # fmt: skip
 
 
@@ -48,7 +50,7 @@ def run(path: Path, scope: dict[str, Any]) -> collections.Counter[str]:
     """Runs a page's blocks in their order, in this process and folder; counts them by kind."""
     ran: collections.Counter[str] = collections.Counter()
     for block in blocks(path):
-        if block.info == "no-run":
+        if not block.runs:
             continue
         if block.kind == "python":
             exec(compile(block.text, path.name, "exec"), scope)

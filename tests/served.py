@@ -1,4 +1,4 @@
-"""A real server on a free port, in a thread, and a run whose model answers."""
+"""A real server on a free port, in a thread, and a model that answers."""
 
 import contextlib
 import dataclasses
@@ -36,16 +36,10 @@ def serving(predictor, hosts=(), **limits):
 
 
 @pytest.fixture(scope="session")
-def served_run(tmp_path_factory):
-    """A run whose labels have names."""
-    place = tmp_path_factory.mktemp("serve")
-    tiny.write(place / "data", names=True)
-    snm.train(place / "data", tiny.CONFIG, place / "run")
-    return place / "run"
-
-
-@pytest.fixture(scope="session")
-def served(served_run):
-    """Its predictor, which also reads texts of `WORDS`."""
-    texts = Vectorizer("counts", tiny.FEATURES, vocabulary=WORDS)
-    return dataclasses.replace(snm.load(served_run), vectorizer=texts)
+def served(tiny_run):
+    """The predictor of a run, with names of its labels, which also reads texts of `WORDS`."""
+    return dataclasses.replace(
+        snm.load(tiny_run / "run"),
+        label_names=tuple(f"name {label}" for label in range(tiny.LABELS)),
+        vectorizer=Vectorizer("counts", tiny.FEATURES, vocabulary=WORDS),
+    )

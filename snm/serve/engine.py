@@ -29,7 +29,7 @@ __all__ = ["Engine", "FullError"]
 _SIZES = (1, 8, 64)  # points per compiled batch
 # Features in the block of such a batch. On a CPU the padding costs no time, and a request with more
 # waits until a program for it is compiled.
-_ENTRIES = {1: 1 << 13, 8: 1 << 14, 64: 1 << 16}
+_ENTRIES = {1: 1 << 13, 8: 1 << 14, 64: 1 << 15}
 _SMALL_K = 10  # enough for most requests; the top 100 of a batch take twice the time
 Answer = tuple[NDArray[np.int32], NDArray[np.float32]]
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import pages
 import pytest
 
+import snm
+
 DOCS = pages.ROOT / "docs"
 PAGES = sorted(path.name for path in DOCS.glob("*.md"))
 # A chain is run once, by its last page.
@@ -34,9 +36,31 @@ def test_the_site_builds_strictly(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     built = {path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob("index.html")}
     assert built == {"index.html", *(Path(name).stem for name in PAGES if name != "index.md")}
+    html = {path: path.read_text(encoding="utf-8") for path in tmp_path.rglob("index.html")}
+    assert not [path for path, text in html.items() if "```" in text]
+    for name in PAGES:
+        page = tmp_path / ("" if name == "index.md" else Path(name).stem) / "index.html"
+        fences = len(re.findall("^ *```\\w", (DOCS / name).read_text(), re.MULTILINE))
+        assert html[page].count('class="highlight') >= fences, name
+        assert '"content.code.copy"' in html[page]
+    reference = html[tmp_path / "reference" / "index.html"]
+    for name in snm.__all__:
+        assert re.search(rf'id="snm\.(\w+\.)*{name}"', reference), name
     # Each page is found from the others, and the plots that it shows are there.
     listed = (pages.ROOT / "mkdocs.yml").read_text()
     assert all(f": {name}\n" in listed for name in PAGES)
+
+
+def test_fences_are_what_every_renderer_reads():
+    """Words behind the language hide a whole block from mkdocs; only a title is known."""
+    for path in (*DOCS.glob("*.md"), pages.ROOT / "README.md", pages.ROOT / "CONTRIBUTING.md"):
+        for block in pages.blocks(path):
+            assert re.fullmatch(r'(title="[\w.-]+")?', block.info), f"{path.name}: {block.info}"
+
+
+def test_the_reference_has_every_public_name():
+    listed = re.findall(r"^::: snm\.(\w+)$", (DOCS / "reference.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(snm.__all__)
 
 
 def test_pictures_and_links_of_the_readmes():

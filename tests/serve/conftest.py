@@ -1,11 +1,11 @@
 """One compiled batch size, which is enough for most tests of the server."""
 
 import pytest
-from served import served, served_run, serving
+from served import served, serving
 
 from snm.serve import engine as engines
 
-__all__ = ["served", "served_run"]
+__all__ = ["served"]
 
 
 @pytest.fixture(autouse=True, scope="session")

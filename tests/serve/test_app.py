@@ -13,6 +13,7 @@ from command_line import call
 from served import WORDS, serving
 
 import snm
+from snm.model.predictor import compiled_top
 from snm.serve import engine as engines
 
 
@@ -21,8 +22,8 @@ def as_question(rows):
             for row in rows]  # fmt: skip
 
 
-def test_answers_are_those_of_the_model(address, served, served_run):
-    test = snm.load_data(served_run.parent / "data").test.features
+def test_answers_are_those_of_the_model(address, served, tiny_run):
+    test = snm.load_data(tiny_run / "data").test.features
     labels, scores = served.predict(test, k=7)
     found = httpx.post(f"{address}/predict", json={"features": as_question(test), "k": 7})
     assert found.status_code == 200
@@ -36,9 +37,9 @@ def test_answers_are_those_of_the_model(address, served, served_run):
     assert found[0] == found[1] and found[0]["labels"] == labels[0, :5].tolist()
 
 
-def test_concurrent_requests_get_their_own_answers(address, served, served_run):
+def test_concurrent_requests_get_their_own_answers(address, served, tiny_run):
     """64 concurrent clients with different points, several requests each, every second one bad."""
-    features = snm.load_data(served_run.parent / "data").train.features
+    features = snm.load_data(tiny_run / "data").train.features
     labels, _ = served.predict(features, k=5)
     questions = as_question(features)
 
@@ -224,10 +225,10 @@ def test_an_error_of_the_model_is_a_500_and_the_service_continues(served, monkey
         assert httpx.post(f"{address}/predict", json={"texts": ["word1"]}).status_code == 200
 
 
-def test_every_compiled_size_answers_the_same(served, served_run, monkeypatch):
+def test_every_compiled_size_answers_the_same(served, tiny_run, monkeypatch):
     """Also before those of more than one point are compiled."""
     monkeypatch.setattr(engines, "_SIZES", (1, 8))
-    features = snm.load_data(served_run.parent / "data").test.features
+    features = snm.load_data(tiny_run / "data").test.features
     labels, _ = served.predict(features, k=3)
 
     used = []
@@ -268,12 +269,25 @@ def test_every_compiled_size_answers_the_same(served, served_run, monkeypatch):
         np.testing.assert_array_equal(found, labels[: len(found)])
 
 
-def test_predictions_by_an_index(served_run, served, tmp_path):
+def test_the_first_requests_compile_nothing(served):
+    """Whatever a point has: no, one, or all features."""
+    engine = engines.Engine(served, most=15, queue=9)
+    engine.warm()
+    programs = [compiled_top(served.model, count, None) for count in (10, 15)]
+    before = [program._cache_size() for program in programs]
+    assert min(before) >= 1
+    for text in ("", "word1", " ".join(WORDS)):
+        for k in (1, 10, 15):
+            engine._answer(served.as_rows([text]), k)
+    assert [program._cache_size() for program in programs] == before
+
+
+def test_predictions_by_an_index(tiny_run, served, tmp_path):
     from snm.export.index import IndexedPredictor
 
-    call("export", served_run, "--to", "hnswlib", "--output", tmp_path / "index")
+    call("export", tiny_run / "run", "--to", "hnswlib", "--output", tmp_path / "index")
     searched = IndexedPredictor.open(tmp_path / "index", served)
-    features = snm.load_data(served_run.parent / "data").test.features
+    features = snm.load_data(tiny_run / "data").test.features
     with serving(searched) as (address, _):
         found = httpx.post(f"{address}/predict", json={"features": as_question(features)}).json()
         labels, _ = served.predict(features, k=5)

@@ -178,8 +178,8 @@ def test_the_end_of_the_command(served, monkeypatch):
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_invalid_options_of_the_command(served_run, tmp_path, capsys, monkeypatch):
-    run = served_run
+def test_invalid_options_of_the_command(tiny_run, tmp_path, capsys, monkeypatch):
+    run = tiny_run / "run"
     assert "no config.toml" in refused(capsys, "serve", tmp_path)
     assert "--queue: found 0, expected 1 or more" in refused(capsys, "serve", run, "--queue=0")
     said = refused(capsys, "serve", run, "--host=203.0.113.1", "--port=0")
@@ -190,12 +190,13 @@ def test_invalid_options_of_the_command(served_run, tmp_path, capsys, monkeypatc
 
 
 @pytest.mark.slow
-def test_the_command_itself_and_sigterm(served_run):
+def test_the_command_itself_and_sigterm(tiny_run):
     """Runs in a separate process, on a port that it chooses; SIGTERM ends it with status 0."""
-    command = [sys.executable, "-m", "snm", "serve", str(served_run), "--port", "0"]
+    run = str(tiny_run / "run")
+    command = [sys.executable, "-m", "snm", "serve", run, "--port", "0"]
     command += ["--allowed-host", "models.example"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == f"loading {served_run}\n"
+        assert process.stdout.readline() == f"loading {run}\n"
         assert process.stdout.readline() == "compiling\n"
         address = re.search(r"http://127.0.0.1:\d+", process.stdout.readline())[0]
         # It answers as soon as it says so.
