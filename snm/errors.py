@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 __all__ = ["InputError", "StoppedError", "counted"]
 
 
@@ -19,16 +21,37 @@ class InputError(ValueError):
     """Input that cannot be used as it is: a file, an option or a run folder.
 
     Its text is one line that a person can act on. The command line prints it and exits with
-    status 2; in Python it is an ordinary `ValueError`.
+    status 2; in Python it is an ordinary `ValueError`. Who raises it names a setting by its flag;
+    Python's text names the argument instead.
+
+    Attributes:
+      as_flags: the text of the command line.
 
     Example:
       >>> str(InputError("train.txt:7", "feature index 12", "an index below 10"))
       'train.txt:7: found feature index 12, expected an index below 10'
+      >>> error = InputError("--batch-size", "0", "1 or more, or --no-bias")
+      >>> error.as_flags
+      '--batch-size: found 0, expected 1 or more, or --no-bias'
+      >>> str(error)
+      'batch_size: found 0, expected 1 or more, or bias=False'
     """
 
     def __init__(self, where: str, found: str, expected: str):
         self.where, self.found, self.expected = where, found, expected
-        super().__init__(f"{where}: found {found}, expected {expected}")
+        self.as_flags = f"{where}: found {found}, expected {expected}"
+        # A command in backticks stays one.
+        parts = self.as_flags.split("`")
+        parts[::2] = [_FLAG.sub(_as_argument, part) for part in parts[::2]]
+        super().__init__("`".join(parts))
+
+
+_FLAG = re.compile(r"(?<![\w/-])--(no-)?([a-z][a-z-]*[a-z]|[a-z])(?![\w./])")
+
+
+def _as_argument(flag: re.Match[str]) -> str:
+    name = flag[2].replace("-", "_")
+    return f"{name}=False" if flag[1] else name
 
 
 class StoppedError(Exception):

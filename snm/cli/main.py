@@ -134,7 +134,7 @@ def _guarded(run: Callable[[], None]) -> int:
     try:
         run()
     except InputError as error:
-        return _said(str(error), 2)
+        return _said(error.as_flags, 2)
     except StoppedError as error:
         return _said(f"{error}; the same command goes on from there", STOPPED)
     except KeyboardInterrupt:

@@ -134,7 +134,7 @@ def main() -> int:
         with locked(lock, str(lock), wait=True):
             run_task(task)
     except (InputError, ArithmeticError, OSError) as error:
-        print(f"snm: error: {error}", file=sys.stderr)
+        print(f"snm: error: {getattr(error, 'as_flags', error)}", file=sys.stderr)
         return 2 if isinstance(error, InputError) else 1
     return 0
 

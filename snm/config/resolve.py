@@ -29,7 +29,7 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
     Raises:
       InputError: a setting that does not fit the data: an integer B >= K, k' > B.
     """
-    config.check()
+    config = config.check()
     num_labels = dataset.train.num_labels
     if num_labels < 2:
         raise InputError("data", f"{num_labels} label", "at least 2: there are no negatives")

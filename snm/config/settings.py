@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import importlib
-import math
 import tomllib
 from pathlib import Path
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal, Self, get_type_hints
 
+from snm.config.checks import TABLES, check_name, checked, checked_settings
 from snm.errors import InputError
 from snm.system.files import write_whole
 
@@ -22,29 +21,6 @@ __all__ = [
     "read_config",
     "write_config",
 ]
-
-
-_TABLES = {
-    "loss": ("snm.losses.sampled.table", "LOSSES"),
-    "phi": ("snm.losses.surrogates", "SURROGATES"),
-    "vartheta": ("snm.losses.rank_weights", "RANK_SHAPES"),
-    "sampler": ("snm.sampling.samplers", "SAMPLERS"),
-    "row_optimizer": ("snm.tables.optimizers", "ROW_OPTIMIZERS"),
-}
-"""Settings that name an object of a table. The tables import jax, which `--help` must not."""
-
-
-def _table(setting: str) -> dict[str, Any]:
-    """The table of a setting such as `loss`: name -> object."""
-    module, table = _TABLES[setting]
-    return getattr(importlib.import_module(module), table)
-
-
-def check_name(where: str, setting: str, name: str) -> None:
-    """Raises `InputError` unless the setting can take the name."""
-    known = _table(setting)
-    if name not in known:
-        raise InputError(where, repr(name), " or ".join(known))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -217,121 +193,16 @@ class Config:
             return NotImplemented
         return dataclasses.astuple(self) == dataclasses.astuple(other)
 
-    def check(self) -> Config:
-        """Returns the settings, or refuses values that fit no data set.
+    def check(self) -> Self:
+        """Returns the settings in their own types, or refuses values that fit no data set.
+
+        A whole number becomes a float where that is asked for, a NumPy scalar a Python one.
 
         Raises:
           InputError: the first such value.
         """
-        for name, value in dataclasses.asdict(self).items():
-            if isinstance(value, float) and not math.isfinite(value):
-                raise InputError(_flag(name), f"{value}", "a finite number")
-            if type(value) is int and value > _MOST:
-                raise InputError(_flag(name), f"{value}", f"at most {_MOST}")
-        for name, low, high in _RANGES:
-            value = getattr(self, name)
-            if not isinstance(value, str) and not low <= value <= high:
-                raise InputError(_flag(name), f"{value}", f"{low} to {high}")
-        for name, low in _MINIMA:
-            value = getattr(self, name)
-            if not isinstance(value, str) and value < low:
-                raise InputError(_flag(name), f"{value}", f"{low} or more")
-        for name in _POSITIVE:
-            value = getattr(self, name)
-            if not isinstance(value, str) and not value > 0:
-                raise InputError(_flag(name), f"{value}", "a number above 0")
-        if (self.patience or self.refit) and not self.validation_fraction:
-            where = "--patience" if self.patience else "--refit"
-            raise InputError(where, "no validation set", "--validation-fraction above 0")
-        if self.refit and not self.patience:
-            raise InputError("--refit", "--patience 0", "early stopping (--patience)")
-        sampled, mined = self.sampled, self.mined
-        if isinstance(sampled, int) and isinstance(mined, int) and mined > sampled:
-            found = f"{mined} mined of {sampled} sampled labels"
-            raise InputError("--mined", found, "at most as many as --sampled")
-        for setting in _TABLES:
-            check_name(_flag(setting), setting, getattr(self, setting))
-        self._check_loss()
-        return self
+        return checked_settings(self, get_type_hints(Config))
 
-    def _check_loss(self) -> None:
-        """Refuses settings that belong to another loss than the chosen one."""
-        loss = self.loss
-        kind = _table("loss")[loss]
-        if self.transformation != "exponential" and not kind.transforms:
-            found = f"{self.transformation} with --loss {loss}"
-            raise InputError("--transformation", found, "--loss listnet, listmle or rankcosine")
-        if self.temperature != 1.0 and not kind.takes_temperature:
-            found = f"{self.temperature} with --loss {loss}"
-            expected = "--loss listnet, listmle, rankcosine or smoothed-dcg, or --score-scale"
-            raise InputError("--temperature", found, expected)
-        learned = self.learn_score_scale is True
-        if self.transformation == "linear" and (self.bias or learned):
-            found = "a learned bias" if self.bias else "--learn-score-scale True"
-            instead = "--no-bias" if self.bias else "--learn-score-scale False"
-            raise InputError("--transformation linear", found, f"{instead}: psi must stay positive")
-        if not kind.listwise:
-            return
-        for name, plain in _OF_ORDERED:
-            value = getattr(self, name)
-            if value != plain:
-                found = f"{value} with --loss {loss}"
-                raise InputError(_flag(name), found, f"{plain}: it belongs to bowl and powl")
-        if self.positives == "all" and self.exclude == "positive":
-            found = f"positive with --loss {loss} and all positives"
-            expected = "all, or --positives one: a label is a positive or a negative of a list"
-            raise InputError("--exclude", found, expected)
-
-
-_OF_ORDERED: tuple[tuple[str, Any], ...] = (
-    ("phi", "hinge"),
-    ("vartheta", "top"),
-    ("weight_scale", "mean"),
-    ("negative_weight", 1.0),
-)
-
-
-_MOST = 2**31 - 1
-_RANGES = (
-    ("input_dropout", 0.0, 0.999),
-    ("validation_fraction", 0.0, 0.9),
-    ("tower_momentum", 0.0, 0.999),
-)
-_MINIMA = (
-    ("dim", 1),
-    ("members", 1),
-    ("members_at_once", 1),
-    ("sampled", 1),
-    ("mined", 1),
-    ("sampled_start", 0),
-    ("mined_start", 0),
-    ("score_scale_start", 0.0),
-    ("item_splits", 0),
-    ("retrieval_k", 1),
-    ("subsample_draws", 1),
-    ("epochs", 1),
-    ("batch_size", 1),
-    ("seed", 0),
-    ("evaluate_every", 0),
-    ("patience", 0),
-    ("checkpoint_every", 0),
-    ("keep_checkpoints", 1),
-    ("steps_per_dispatch", 0),
-    ("negative_weight", 0.0),
-    ("tail_epsilon", 0.0),
-    ("power_alpha", 0.0),
-    ("scale_learning_rate", 0.0),
-)
-_POSITIVE = (
-    "learning_rate",
-    "tower_learning_rate",
-    "score_scale",
-    "temperature",
-    "feature_init",
-    "ramp_rho",
-    "propensity_a",
-    "propensity_b",
-)
 
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -382,35 +253,12 @@ def read_config(path: str | Path, *, base: Config | None = None) -> Config:
         if key not in hints:
             near = difflib.get_close_matches(key, hints, n=1, cutoff=0.0)
             raise InputError(f"{path}: {key}", "an unknown key", f"for example {near[0]}")
-        values[key] = _checked(f"{path}: {key}", value, hints[key])
-        if key in _TABLES:
+        values[key] = checked(f"{path}: {key}", value, hints[key])
+        if key in TABLES:
             check_name(f"{path}: {key}", key, value)
     if base is None:
         base = preset(values.get("preset", "default"))
     return dataclasses.replace(base, **values).check()
-
-
-_TYPES = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
-
-
-def _checked(where: str, value: Any, hint: Any) -> Any:
-    """The value, if its type fits the annotation; an int is taken as a float."""
-    choices = [hint] if isinstance(hint, type) else list(get_args(hint))
-    if float in choices and type(value) is int:
-        return float(value)
-    words: list[str] = []
-    for choice in choices:
-        if isinstance(choice, str):
-            words.append(choice)
-        elif isinstance(choice, type):
-            if type(value) is choice:
-                return value
-            words.append(_TYPES[choice])
-        else:
-            words.extend(get_args(choice))
-    if isinstance(value, str) and value in words:
-        return value
-    raise InputError(where, repr(value), " or ".join(words))
 
 
 def write_config(path: Path, config: Config) -> None:
@@ -423,7 +271,3 @@ def config_text(config: Config) -> str:
     import tomli_w
 
     return tomli_w.dumps(dataclasses.asdict(config))
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")

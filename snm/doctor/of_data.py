@@ -51,7 +51,7 @@ def examine_data(source: str) -> tuple[list[Finding], dict[str, Any]]:
             findings.append(Finding("ok", "format", f"{layout}: {files}"))
         dataset = load(source)
     except InputError as error:
-        findings.append(Finding("error", "reading", str(error), _advice(Path(source), error)))
+        findings.append(Finding("error", "reading", error.as_flags, _advice(Path(source), error)))
         return findings, {}
     facts = describe(dataset)
     findings.append(Finding("ok", "reading", _sizes(facts)))

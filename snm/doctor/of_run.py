@@ -30,7 +30,7 @@ def _examine(folder: RunFolder) -> Iterator[Finding]:
         finished = folder.finished()
         result = folder.read_result() if finished else {}
     except InputError as error:
-        yield Finding("error", "settings", str(error), "the folder is damaged: train anew")
+        yield Finding("error", "settings", error.as_flags, "the folder is damaged: train anew")
         return
     shapes = f"{facts['num_features']:,} features, {facts['num_labels']:,} labels"
     yield Finding("ok", "settings", f"{shapes}, dim {config.dim}, {config.members} members")
@@ -86,7 +86,7 @@ def _answers(folder: RunFolder, facts: dict[str, Any]) -> Iterator[Finding]:
     try:
         predictor = load(folder.path)
     except InputError as error:
-        yield Finding("error", "model", str(error), "train anew into another folder")
+        yield Finding("error", "model", error.as_flags, "train anew into another folder")
         return
     except Exception as error:  # a damaged checkpoint can raise any error
         reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
@@ -110,7 +110,7 @@ def _data(facts: dict[str, Any]) -> Iterator[Finding]:
         dataset = load_dataset(source)
     except InputError as error:
         yield Finding(
-            "warning", "data", str(error), "`snm evaluate RUN --data DATA` takes another place"
+            "warning", "data", error.as_flags, "`snm evaluate RUN --data DATA` takes another place"
         )
         return
     if dataset.sha256 != facts["sha256"]:

@@ -51,7 +51,8 @@ def config_of(
         raise InputError("preset", repr(name), f"one of {', '.join(PRESETS)}")
     start = preset(name)
     values = {key: value for key, value in given.items() if value is not None}
-    if "batch_size" not in values and num_points < start.batch_size * _STEPS_AN_EPOCH:
+    asked = "batch_size" in values or "batch_size" in (settings or {})
+    if not asked and num_points < start.batch_size * _STEPS_AN_EPOCH:
         # With one or two steps an epoch there would be too few steps in all.
         values["batch_size"] = min(
             start.batch_size, max(_SMALLEST_BATCH, num_points // _STEPS_AN_EPOCH)

@@ -47,10 +47,34 @@ __all__ = ["resolved_training", "train", "training"]
 
 
 def train(
-    data: str | Path | Dataset, config: Config, run_dir: str | Path, **options: Any
+    data: str | Path | Dataset,
+    config: Config,
+    run_dir: str | Path,
+    *,
+    source: str | Path | None = None,
+    warm_start: str | Path | None = None,
+    same_ids: bool = False,
+    profile: bool = False,
+    probe: Callable[[Predictor], dict[str, Any]] | None = None,
+    probe_every: int = 0,
+    stop: Callable[[], bool] | None = None,
+    progress: bool | None = None,
 ) -> dict[str, Any]:
-    """Trains a model and returns the content of result.json; see `training`."""
-    for event in training(data, config, run_dir, **options):
+    """Trains a model and returns the content of result.json; `training` explains the arguments."""
+    events = training(
+        data,
+        config,
+        run_dir,
+        source=source,
+        warm_start=warm_start,
+        same_ids=same_ids,
+        profile=profile,
+        probe=probe,
+        probe_every=probe_every,
+        stop=stop,
+        progress=progress,
+    )
+    for event in events:
         if isinstance(event, Finished):
             return event.result
     raise AssertionError("training ends with Finished")

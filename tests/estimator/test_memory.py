@@ -124,5 +124,5 @@ def test_none_where_none_is_tried(data, memory, points):
 
 
 def test_on_is_refused_where_points_are_too_few(data):
-    with pytest.raises(InputError, match="--memory on: found 499 training points"):
+    with pytest.raises(InputError, match=r"^memory on: found 499 training points"):
         SNMClassifier(**PARAMS, memory="on").fit(data.train.features[:499], data.train.labels[:499])

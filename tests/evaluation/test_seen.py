@@ -91,7 +91,7 @@ def test_auto_drops_seen_labels_if_none_occurs_but_chance_expects_some():
 def test_drop_requires_as_many_features_as_labels():
     data = snm.generate(points=60, test_points=0, features=30, labels=20, seed=0)
     assert resolve(preset("default"), data).seen == "keep"
-    with pytest.raises(InputError, match="--seen: found drop, with 30 features and 20 labels"):
+    with pytest.raises(InputError, match=r"^seen: found drop, with 30 features and 20 labels"):
         resolve(dataclasses.replace(preset("default"), seen="drop"), data)
     with pytest.raises(InputError, match="settings: seen: found a setting of runs"):
         from snm.estimator.parameters import config_of
@@ -211,9 +211,9 @@ def repeated(points, times):
 
 def test_splits_need_the_same_items():
     made = snm.generate(points=10, test_points=0, features=ITEMS, labels=ITEMS + 1, seed=0)
-    with pytest.raises(InputError, match=r"--item-splits: found 1, with 40 features and 41 labels"):
+    with pytest.raises(InputError, match=r"^item_splits: found 1, with 40 features and 41 labels"):
         resolve(dataclasses.replace(CONFIG, item_splits=1), made)
-    with pytest.raises(InputError, match=r"--item-splits: found -1"):
+    with pytest.raises(InputError, match=r"^item_splits: found -1"):
         dataclasses.replace(CONFIG, item_splits=-1).check()
 
 

@@ -641,7 +641,7 @@ WHOLE = dict(coordinator="host:1234", num_processes=4, process_id=3)
 def test_inconsistent_options_are_refused(changes, said):
     with pytest.raises(InputError) as error:
         Meeting(**{**WHOLE, **changes}).check(launched=False)
-    assert str(error.value).startswith(said)
+    assert error.value.as_flags.startswith(said)
 
 
 @given(st.text(max_size=12))

@@ -129,7 +129,7 @@ def test_a_service_that_fails_at_the_start_is_an_error(service, folder, monkeypa
         raise RuntimeError("no key")
 
     monkeypatch.setitem(trackers.TRACKERS, "json", closed)
-    with pytest.raises(InputError, match="--log-to json: found no key"):
+    with pytest.raises(InputError, match=r"^log_to json: found no key"):
         list(tracked([Started("train", 0, 4, 4, 60)], ["json"], folder))
 
 

@@ -186,7 +186,7 @@ def test_where_it_is_tried(change, points, expected):
 
 def test_on_is_refused_where_points_are_too_few():
     made = snm.generate(points=499, test_points=0, features=120, labels=60, seed=0)
-    told = "--memory on: found 499 training points, expected at least 500"
+    told = "memory on: found 499 training points, expected at least 500"
     with pytest.raises(InputError, match=told):
         resolve(CONFIG, made)
 
@@ -201,7 +201,7 @@ def test_several_processes_have_none_and_say_so(monkeypatch):
     assert resolve(auto, made).memory == "off"
     assert never_tried(auto) == "memory: off, because it needs one process"
     assert never_tried(dataclasses.replace(auto, memory="off")) is None
-    with pytest.raises(InputError, match="--memory on: found several processes, expected one"):
+    with pytest.raises(InputError, match=r"^memory on: found several processes, expected one"):
         resolve(dataclasses.replace(auto, memory="on"), made)
 
 

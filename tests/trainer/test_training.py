@@ -375,20 +375,20 @@ def test_a_falling_k_is_that_k_in_each_stage(data, tmp_path):
     [
         (
             dict(mined_start=9),
-            "--mined-start: found a stage with 9 mined of 8 sampled labels, expected at most as",
+            "mined_start: found a stage with 9 mined of 8 sampled labels, expected at most as",
         ),
         (
             dict(mined="all", mined_start="all"),
-            "--mined-start: found all, with --mined all, expected 0: k' is B at every step",
+            "mined_start: found all, with mined all, expected 0: k' is B at every step",
         ),
         (
             dict(sampled_start=2),
-            "--sampled-start: found a stage with 3 mined of 2 sampled labels",
+            "sampled_start: found a stage with 3 mined of 2 sampled labels",
         ),
-        (dict(sampled_start=20), "--sampled-start: found 20 of 20 labels, expected at most 19, or"),
+        (dict(sampled_start=20), "sampled_start: found 20 of 20 labels, expected at most 19, or"),
         (
             dict(sampled_start=4, sampler="in-batch"),
-            "--sampled-start: found 4 with --sampler in-batch, expected 0: the batch decides how",
+            "sampled_start: found 4 with sampler in-batch, expected 0: the batch decides how",
         ),
     ],
 )
@@ -651,7 +651,7 @@ def test_more_epochs_go_on_and_fewer_are_refused(data, whole, tmp_path):
     assert [(event.step, event.last_step) for event in started] == [(4, 12)]
     assert events[-1].result["steps"] == 12
     assert same(arrays(whole[0]), arrays(run))
-    with pytest.raises(InputError, match=r"--epochs: found 12 steps done, .*\(4 asked\)"):
+    with pytest.raises(InputError, match=r"^epochs: found 12 steps done, .*\(4 asked\)"):
         snm.train(data, shorter, run)
     assert snm.read_config(run / "config.toml").epochs == 3
 
@@ -717,7 +717,7 @@ def test_warm_start(data, whole, tmp_path):
     events = training(data, tiny.CONFIG, tmp_path / "run", warm_start=old)
     assert isinstance(next(events), Started)
     events.close()
-    with pytest.raises(InputError, match=r"found a run with --warm-start"):
+    with pytest.raises(InputError, match=r"found a run with warm_start"):
         snm.train(data, tiny.CONFIG, tmp_path / "run")
     for learned, scale in ((False, 3.0), (True, snm.read_config(old / "config.toml").score_scale)):
         asked = config(score_scale=3.0, learn_score_scale=learned, row_optimizer="adagrad")
@@ -729,7 +729,7 @@ def test_warm_start(data, whole, tmp_path):
                     [state.features.rows, state.head.table.rows])  # fmt: skip
         assert np.exp(new.head.log_scale) == pytest.approx(scale)
         assert not np.any(new.head.table.accumulator)
-    with pytest.raises(InputError, match=r"warm-start .* found 30 features, 20 labels, dim 8"):
+    with pytest.raises(InputError, match=r"^warm_start .* found 30 features, 20 labels, dim 8"):
         snm.train(data, config(dim=4), tmp_path / "none", warm_start=old)
     assert not (tmp_path / "none").exists()
 

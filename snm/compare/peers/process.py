@@ -315,7 +315,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
         write_json(out, found)
     except InputError as error:
-        print(f"snm: error: {error}", file=sys.stderr)
+        print(f"snm: error: {error.as_flags}", file=sys.stderr)
         return 2
     except Exception as error:  # report any exception of the package as the reason
         text = " ".join(f"{type(error).__name__}: {error}".split())

@@ -52,7 +52,7 @@ def _of(rows: list[list[int]]) -> Callable[..., Answers]:
 
 
 def test_an_unknown_name_gives_the_nearest_name() -> None:
-    with pytest.raises(InputError, match=r"--peers: found 'fastext', expected .* fasttext"):
+    with pytest.raises(InputError, match=r"^peers: found 'fastext', expected .* fasttext"):
         check(["omikuji", "fastext"])
 
 

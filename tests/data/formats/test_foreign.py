@@ -58,7 +58,7 @@ def test_a_label_file_means_raw_text_and_suffixes_come_first(tmp_path):
     path = tmp_path / "points.txt"
     path.write_text("plain words\n")
     assert detect(path, label_file=path) == "raw"
-    with pytest.raises(InputError, match="--format, one of jsonl, csv, raw, fasttext, svmlight"):
+    with pytest.raises(InputError, match="format, one of jsonl, csv, raw, fasttext, svmlight"):
         detect(path, label_file=None)
     for name, expected in (("a.JSON.gz", "jsonl"), ("a.tsv", "csv"), ("a.libsvm", "svmlight")):
         assert detect(tmp_path / name, label_file=None) == expected

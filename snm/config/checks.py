@@ -1,0 +1,202 @@
+"""Checks of settings: types, ranges, names of tables, and settings that exclude each other.
+
+Every door checks with these: the command line, TOML files, `snm.train` and the estimator. Messages
+name flags, which `InputError` turns into arguments for Python.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
+
+from snm.errors import InputError
+
+if TYPE_CHECKING:
+    from snm.config.settings import Config
+
+__all__ = ["TABLES", "check_name", "checked", "checked_settings"]
+
+Settings = TypeVar("Settings", bound="Config")
+
+TABLES = {
+    "loss": ("snm.losses.sampled.table", "LOSSES"),
+    "phi": ("snm.losses.surrogates", "SURROGATES"),
+    "vartheta": ("snm.losses.rank_weights", "RANK_SHAPES"),
+    "sampler": ("snm.sampling.samplers", "SAMPLERS"),
+    "row_optimizer": ("snm.tables.optimizers", "ROW_OPTIMIZERS"),
+}
+"""Settings that name an object of a table. The tables import jax, which `--help` must not."""
+
+
+def _table(setting: str) -> dict[str, Any]:
+    """The table of a setting such as `loss`: name -> object."""
+    module, table = TABLES[setting]
+    return getattr(importlib.import_module(module), table)
+
+
+def check_name(where: str, setting: str, name: str) -> None:
+    """Raises `InputError` unless the setting can take the name."""
+    known = _table(setting)
+    if name not in known:
+        raise InputError(where, repr(name), " or ".join(known))
+
+
+def checked_settings(config: Settings, hints: Mapping[str, Any]) -> Settings:
+    """The settings in their own types.
+
+    Args:
+      config: settings, resolved or not.
+      hints: the type of each, with those that an `auto` allows.
+
+    Raises:
+      InputError: the first value that fits no data set.
+    """
+    given = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    values = {name: checked(_flag(name), value, hints[name]) for name, value in given.items()}
+    config = dataclasses.replace(config, **values)
+    for name, value in values.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InputError(_flag(name), f"{value}", "a finite number")
+        if type(value) is int and value > _MOST:
+            raise InputError(_flag(name), f"{value}", f"at most {_MOST}")
+    for name, low, high in _RANGES:
+        value = getattr(config, name)
+        if not isinstance(value, str) and not low <= value <= high:
+            raise InputError(_flag(name), f"{value}", f"{low} to {high}")
+    for name, low in _MINIMA:
+        value = getattr(config, name)
+        if not isinstance(value, str) and value < low:
+            raise InputError(_flag(name), f"{value}", f"{low} or more")
+    for name in _POSITIVE:
+        value = getattr(config, name)
+        if not isinstance(value, str) and not value > 0:
+            raise InputError(_flag(name), f"{value}", "a number above 0")
+    if (config.patience or config.refit) and not config.validation_fraction:
+        where = "--patience" if config.patience else "--refit"
+        raise InputError(where, "no validation set", "--validation-fraction above 0")
+    if config.refit and not config.patience:
+        raise InputError("--refit", "--patience 0", "early stopping (--patience)")
+    sampled, mined = config.sampled, config.mined
+    if isinstance(sampled, int) and isinstance(mined, int) and mined > sampled:
+        found = f"{mined} mined of {sampled} sampled labels"
+        raise InputError("--mined", found, "at most as many as --sampled")
+    for setting in TABLES:
+        check_name(_flag(setting), setting, getattr(config, setting))
+    _check_loss(config)
+    return config
+
+
+def _check_loss(config: Config) -> None:
+    """Refuses settings that belong to another loss than the chosen one."""
+    loss = config.loss
+    kind = _table("loss")[loss]
+    if config.transformation != "exponential" and not kind.transforms:
+        found = f"{config.transformation} with --loss {loss}"
+        raise InputError("--transformation", found, "--loss listnet, listmle or rankcosine")
+    if config.temperature != 1.0 and not kind.takes_temperature:
+        found = f"{config.temperature} with --loss {loss}"
+        expected = "--loss listnet, listmle, rankcosine or smoothed-dcg, or --score-scale"
+        raise InputError("--temperature", found, expected)
+    learned = config.learn_score_scale is True
+    if config.transformation == "linear" and (config.bias or learned):
+        found = "a learned bias" if config.bias else "--learn-score-scale True"
+        instead = "--no-bias" if config.bias else "--learn-score-scale False"
+        raise InputError("--transformation linear", found, f"{instead}: psi must stay positive")
+    if not kind.listwise:
+        return
+    for name, plain in _OF_ORDERED:
+        value = getattr(config, name)
+        if value != plain:
+            found = f"{value} with --loss {loss}"
+            raise InputError(_flag(name), found, f"{plain}: it belongs to bowl and powl")
+    if config.positives == "all" and config.exclude == "positive":
+        found = f"positive with --loss {loss} and all positives"
+        expected = "all, or --positives one: a label is a positive or a negative of a list"
+        raise InputError("--exclude", found, expected)
+
+
+_OF_ORDERED: tuple[tuple[str, Any], ...] = (
+    ("phi", "hinge"),
+    ("vartheta", "top"),
+    ("weight_scale", "mean"),
+    ("negative_weight", 1.0),
+)
+
+
+_MOST = 2**31 - 1
+_RANGES = (
+    ("input_dropout", 0.0, 0.999),
+    ("validation_fraction", 0.0, 0.9),
+    ("tower_momentum", 0.0, 0.999),
+)
+_MINIMA = (
+    ("dim", 1),
+    ("members", 1),
+    ("members_at_once", 1),
+    ("sampled", 1),
+    ("mined", 1),
+    ("sampled_start", 0),
+    ("mined_start", 0),
+    ("score_scale_start", 0.0),
+    ("item_splits", 0),
+    ("retrieval_k", 1),
+    ("subsample_draws", 1),
+    ("epochs", 1),
+    ("batch_size", 1),
+    ("seed", 0),
+    ("evaluate_every", 0),
+    ("patience", 0),
+    ("checkpoint_every", 0),
+    ("keep_checkpoints", 1),
+    ("steps_per_dispatch", 0),
+    ("negative_weight", 0.0),
+    ("tail_epsilon", 0.0),
+    ("power_alpha", 0.0),
+    ("scale_learning_rate", 0.0),
+)
+_POSITIVE = (
+    "learning_rate",
+    "tower_learning_rate",
+    "score_scale",
+    "temperature",
+    "feature_init",
+    "ramp_rho",
+    "propensity_a",
+    "propensity_b",
+)
+
+
+_TYPES = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+
+
+def checked(where: str, value: Any, hint: Any) -> Any:
+    """The value, if its type fits the annotation; an int is taken as a float.
+
+    Raises:
+      InputError: it does not; the message has `where` and what fits.
+    """
+    if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
+        value = value.item()
+    choices = [hint] if isinstance(hint, type) else list(get_args(hint))
+    if float in choices and type(value) is int:
+        return float(value)
+    words: list[str] = []
+    for choice in choices:
+        if isinstance(choice, str):
+            words.append(choice)
+        elif isinstance(choice, type):
+            if type(value) is choice:
+                return value
+            words.append(_TYPES[choice])
+        else:
+            words.extend(get_args(choice))
+    if isinstance(value, str) and value in words:
+        return value
+    raise InputError(where, repr(value), " or ".join(words))
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
