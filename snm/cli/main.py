@@ -40,6 +40,9 @@ def main(args: Sequence[str] | None = None) -> None:
 
         print("\n".join(version_lines()))
         return
+    if words in (["--help"], ["-h"]):
+        print(table.overview())
+        sys.exit()
     status = _guarded(lambda: parse(words)())
     leave(status)
     sys.exit(status)

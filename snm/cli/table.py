@@ -60,15 +60,15 @@ VERBS = (
     Verb("data list", List, "", "list public data sets"),
     Verb("data fetch", Fetch, "NAME", "download a public data set"),
     Verb("train", Train, "DATA --run-dir RUN", "train and evaluate a model"),
-    Verb("plan", Plan, "DATA", "predict the memory and the time of a run"),
-    Verb("evaluate", Evaluate, "RUN", "evaluate a trained model again, or on other data"),
+    Verb("plan", Plan, "DATA", "predict memory and time of a run"),
+    Verb("evaluate", Evaluate, "RUN", "evaluate a trained model on test points"),
     Verb("predict", Predict, "RUN INPUT", "write the best labels of each point"),
     Verb("compare", Compare, "DATA --out DIR", "compare SNM with negative sampling"),
-    Verb("bench", Bench, "[PART ...]", "time each part against hardware limits and peers"),
+    Verb("bench", Bench, "[PART ...]", "time parts against limits and peers"),
     Verb("doctor", Doctor, "DATA|RUN", "find problems and say how to fix them"),
     Verb("bounds", Bounds, "RUN", "evaluate generalization bounds"),
-    Verb("export", Export, "RUN --to FORMAT --output DIR", "write arrays or a search index"),
-    Verb("grow", Grow, "RUN --labels FILE --output RUN", "add labels to a trained model"),
+    Verb("export", Export, "RUN --to KIND --output DIR", "write arrays or a search index"),
+    Verb("grow", Grow, "RUN --data DATA --output RUN", "add labels to a trained model"),
     Verb("serve", Serve, "RUN", "answer over HTTP"),
 )
 """All verbs, in the order of `snm --help`."""
@@ -76,16 +76,16 @@ VERBS = (
 GROUPS = {"data": "Describe, generate, convert and download data sets."}
 """First words that several verbs share, with the help of each."""
 
-_DATA = """DATA is a folder with train.txt and test.txt (or another layout, see README), the name of
-a fetched data set, or `synthetic`."""
+_DATA = """DATA is a folder with train.txt and test.txt (or another layout, see README),
+the name of a fetched data set, or `synthetic`. snm COMMAND --help says more."""
 
 
 def overview() -> str:
-    """The first part of `snm --help`: a line for each verb."""
+    """`snm --help`: a line for each verb, on one screen of 24 lines of 80 characters."""
     usages = [f"snm {verb.words} {verb.arguments}".rstrip() for verb in VERBS]
     width = max(map(len, usages))
     lines = [f"  {usage:<{width}}  {verb.about}" for usage, verb in zip(usages, VERBS, strict=True)]
-    title = "Extreme classification in JAX with Stochastic Negative Mining."
+    title = "usage: snm COMMAND (extreme classification with Stochastic Negative Mining)"
     return "\n".join([title, "", *lines, "", _DATA])
 
 

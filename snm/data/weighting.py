@@ -159,4 +159,6 @@ def _refuse_negative(features: csr_matrix, first_row: int = 0) -> None:
     if (bad := np.flatnonzero(features.data < 0)).size:
         row = int(np.searchsorted(features.indptr, bad[0], side="right")) - 1 + first_row
         found = f"the negative value {features.data[bad[0]]} in row {row}"
-        raise InputError("features", found, "counts of at least 0 (tfidf weighting)")
+        raise InputError(
+            "features", found, "counts of at least 0 for tfidf; --weighting l2 takes any"
+        )

@@ -180,7 +180,9 @@ def fit_weighting(kind: str, features: csr_matrix) -> Weighting:
         refused = error
     if not first_to_say(0 if refused else 1):
         found = "a negative value, in the rows of another process"
-        raise refused or InputError("features", found, "counts of at least 0 (tfidf weighting)")
+        raise refused or InputError(
+            "features", found, "counts of at least 0 for tfidf; --weighting l2 takes any"
+        )
     return Weighting.of_counts(features.shape[0], summed(present))
 
 

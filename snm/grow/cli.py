@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from snm.errors import InputError
+from snm.errors import InputError, counted
 
 if TYPE_CHECKING:
     from snm.data.dataset import Dataset
@@ -107,8 +107,9 @@ def _run(command: Grow) -> None:
     of_labels = f"no new label beside the {first:,} of {command.run}"
     if names:
         of_labels = (
-            f"added {len(names):,} labels to the {first:,} of {command.run}: {origins.points:,} "
-            f"start at their points, {origins.names:,} at their name, {origins.random:,} at random"
+            f"added {counted(len(names), 'label')} to the {first:,} of {command.run}: "
+            f"{origins.points:,} start at their points, {origins.names:,} at their name, "
+            f"{origins.random:,} at random"
         )
     console.print(f"{of_labels}; written to {out}", soft_wrap=True)
     if memory is not None and predictor.memory is not None:
