@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
+from snm.errors import counted
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -99,7 +101,7 @@ def print_metrics(found: dict[str, Any], title: str) -> None:
     if "without_repeats" in found:
         fresh = found["without_repeats"]
         left = found["metrics"]["points"] - fresh["points"]
-        repeats = f"without the {left} test points that repeat a training point"
+        repeats = f"without {counted(left, 'test point')} equal to a training point"
         console.print(_metrics_table(fresh, repeats))
     if "AUC" in found["metrics"]:
         area = found["metrics"]["AUC"]
@@ -109,7 +111,7 @@ def print_metrics(found: dict[str, Any], title: str) -> None:
         )
     unlabelled = found["metrics"]["points_without_labels"]
     if unlabelled:
-        console.print(f"{unlabelled} points without labels were left out")
+        console.print(f"left out: {counted(unlabelled, 'point')} without labels")
     groups = found.get("by_label_frequency") or []
     if groups:
         table = Table(title="labels by training frequency, rarest tenth first")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from snm.config.settings import Config
+from snm.errors import counted
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -223,7 +224,8 @@ def _print_result(result: dict[str, Any], name: str, run_dir: Path) -> None:
         f"written to {run_dir}"
     )
     if result.get("skipped_steps"):
-        say(f"{result['skipped_steps']} steps were skipped: loss or gradient not finite")
+        steps = counted(result["skipped_steps"], "step")
+        say(f"left out: {steps}, where loss or gradient was not finite")
 
 
 def _print_times(table: bool) -> None:

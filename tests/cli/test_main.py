@@ -17,6 +17,7 @@ from scipy import sparse
 
 import snm
 from snm.cli import version as about
+from snm.cli.evaluate import print_metrics
 from snm.cli.main import main
 from snm.cli.table import VERBS
 from snm.data.formats.dispatch import iter_features, read_text
@@ -432,6 +433,15 @@ def test_evaluate_says_what_train_said(run, data, capsys):
     assert found["by_label_frequency"] == result["by_label_frequency"]
     call("evaluate", run, "--data", data)
     assert f"{result['metrics']['P@1']:.2f}" in capsys.readouterr().out
+
+
+def test_one_is_no_plural(capsys):
+    counts = {"P@1": 50.0, "points": 9, "points_without_labels": 1}
+    repeats = {**counts, "points": 8}
+    print_metrics({"metrics": counts, "without_repeats": repeats}, "run: test points")
+    said = " ".join(capsys.readouterr().out.split())
+    assert "without 1 test point equal to a training point (8)" in said
+    assert "left out: 1 point without labels" in said
 
 
 def test_predict(run, data, tmp_path):
