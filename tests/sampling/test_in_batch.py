@@ -219,7 +219,7 @@ def test_mined_labels_that_reach_all_candidates(tiny_data):
             settings_of(tiny_data, mined=mined, batch_size=batch_size)
     paper = dataclasses.replace(preset("paper"), sampler="in-batch", batch_size=8)
     assert resolve(paper, tiny_data).mined == "all"  # the preset's 16, which nobody asked for
-    with pytest.raises(InputError, match="surrogate: found --sampler in-batch, expected --sampler"):
+    with pytest.raises(InputError, match="surrogate: found sampler in-batch, expected sampler"):
         settings_of(tiny_data, mined=8, weight_scale="surrogate", exclude="positive")
 
 

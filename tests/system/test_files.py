@@ -62,7 +62,7 @@ def test_an_error_leaves_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "other").touch()
-    expected = pytest.raises(InputError, match=r"--out .*c: found directory not empty")
+    expected = pytest.raises(InputError, match=r"out .*c: found directory not empty")
     with expected, made_whole("--out", tmp_path / "c"):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["c"]

@@ -123,7 +123,7 @@ def test_a_tpu_takes_rows_of_whole_tiles(data):
     """Narrower ones it would copy; the set-up asks what it is for, not where it runs."""
     config = resolve(tiny.CONFIG, data)
     weighting = Weighting.fit(config.weighting, data.train.features)
-    with compiling_for("tpu", 16 << 30), pytest.raises(InputError, match=r"--dim.*multiple of 128"):
+    with compiling_for("tpu", 16 << 30), pytest.raises(InputError, match=r"dim.*multiple of 128"):
         prepare(config, data.train, weighting)
     with compiling_for("tpu", 16 << 30):
         found = prepare(dataclasses.replace(config, dim=256), data.train, weighting)
