@@ -4,9 +4,9 @@ Faithful: the max-margin loss over pairs of a wrong and a right label, the elast
 its block-coordinate Frank-Wolfe steps, which keep an active set of labels for each point and step
 on all of it (Algorithm 1 with the bound |x_i|^2 of the curvature). Not so: the search for the most
 violating label is exact over dense rows, where the authors sample features or hash sparse rows; one
-label enters at a visit; no held-out set ends the training. The weights need 8 bytes for each pair
-of a feature and a label, and a visit of a point reads all labels: about 20 thousand of each is what
-this form can do in minutes.
+label enters at a visit; no held-out set ends the training. The figures published for Delicious are
+not reproduced (`experiments/README.md`). The weights need 8 bytes for each pair of a feature and a
+label, and a visit of a point reads all labels, so this form is for small sets.
 """
 
 from __future__ import annotations
