@@ -62,6 +62,8 @@ CASES = {
     "subsample": dict(loss="bowl", vartheta="subsample"),
     "frequency": dict(sampler="frequency", mined="all"),
     "in-batch": dict(sampler="in-batch", mined="all"),
+    "in-batch, counted": dict(sampler="in-batch", loss="bowl", mined="all", sampled="auto"),
+    "in-batch, k' of them": dict(sampler="in-batch", loss="bowl", mined=30, sampled="auto"),
     "on the device": dict(data_on="device"),
     "rising B": dict(sampled="all", sampled_start=40, mined=8),
     "learned scale": dict(learn_score_scale=True),
