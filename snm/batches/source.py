@@ -131,8 +131,7 @@ class Source:
     drop_seen: bool = False
     schedule: Schedule = CONSTANT
     sampler_of: Callable[[HeadSpec], Sampler | None] | None = None
-    _shapes: dict[int, tuple[int, int]] = dataclasses.field(default_factory=dict)
-    _undropped: dict[int, int] = dataclasses.field(default_factory=dict)
+    _sizes: dict[int, tuple[int, int, int]] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def _key(self) -> Any:
@@ -140,11 +139,11 @@ class Source:
 
     def whole(self) -> Source:
         """A source of the same batches, not cut into parts."""
-        return dataclasses.replace(self, data_parts=1, own=None, _shapes={}, _undropped={})
+        return dataclasses.replace(self, data_parts=1, own=None, _sizes={})
 
     def without_dropout(self) -> Source:
         """A source of the same batches with all features."""
-        return dataclasses.replace(self, input_dropout=0.0, _shapes={}, _undropped={})
+        return dataclasses.replace(self, input_dropout=0.0, _sizes={})
 
     def with_head(self, head: HeadSpec) -> Source:
         """A source of the same batches for a head that differs in B, k' or scale alone."""
@@ -178,17 +177,19 @@ class Source:
 
     def shape(self, number: int) -> tuple[int, int]:
         """Entries of features and of labels that hold any batch of an epoch, rounded up."""
-        if number not in self._shapes:
-            features, left, share = self.feature_counts, self.feature_counts, 1.0
+        return self._sizes_of(number)[:2]
+
+    def _sizes_of(self, number: int) -> tuple[int, int, int]:
+        """`shape`, and the entries of features before dropout."""
+        if number not in self._sizes:
+            left = whole = self._padded(number, self.feature_counts)
             if self.input_dropout and not self.resident:
                 keys = keys_of_points(self.seed, number, np.arange(self.num_points))
-                left = entries_left(keys, features, self.input_dropout)
-                share -= self.input_dropout
-            self._shapes[number] = (
-                self._padded(number, left, likely_most(features, self._width, share)),
-                self._padded(number, self.label_counts),
-            )
-        return self._shapes[number]
+                counts = entries_left(keys, self.feature_counts, self.input_dropout)
+                likely = likely_most(self.feature_counts, self._width, 1 - self.input_dropout)
+                left = self._padded(number, counts, likely)
+            self._sizes[number] = left, self._padded(number, self.label_counts), whole
+        return self._sizes[number]
 
     @property
     def _width(self) -> int:
@@ -294,7 +295,7 @@ class Source:
     ) -> tuple[SparseRows, SparseRows, SparseRows | None, SparseRows | None]:
         """Features, terms and, where they are needed, known labels and all features of points."""
         here = np.where(points >= 0, points - self.first, -1)
-        features = seen = take(csr_of(self.features), here, self._all_features(number, shape))
+        features = seen = take(csr_of(self.features), here, self._sizes_of(number)[2])
         if self.input_dropout:
             keys = keys_of_points(self.seed, number, points)
             features = without_dropped(seen, keys, self.input_dropout, shape[0])
@@ -302,15 +303,6 @@ class Source:
         terms = self._terms(known, points, positives)
         known_or_none = known if self.spec.exclude == "all" else None
         return features, terms, known_or_none, seen if self.drop_seen else None
-
-    def _all_features(self, number: int, shape: tuple[int, int]) -> int:
-        """Entries that hold the features of any batch of an epoch before dropout."""
-        if not self.input_dropout or self.resident:
-            return shape[0]
-        if number not in self._undropped:
-            self._undropped.clear()
-            self._undropped[number] = self._padded(number, self.feature_counts)
-        return self._undropped[number]
 
     def _terms(self, known: SparseRows, points: Any, positives: Any) -> SparseRows:
         """The (point, positive) terms of a batch and their weights, in NumPy or JAX.
