@@ -376,7 +376,7 @@ def test_many_changed_files(name, tmp_path, request):
     [
         ("a = " + "[" * 100_000, "no TOML"),
         ("dim = " + "9" * 5000, "no TOML"),
-        ("dim = 99999999999999999999999", "--dim: found 99999999999999999999999, expected"),
+        ("dim = 99999999999999999999999", "dim: found 99999999999999999999999, expected"),
         ("dim = 1\x00", "no TOML"),
     ],
 )
