@@ -383,7 +383,8 @@ def test_training_loads_as_several_processes_do(data, tmp_path, monkeypatch):
 def test_what_a_run_leaves_behind(run, data):
     names = {path.name for path in run.iterdir()}
     assert names == {"config.toml", "run.json", "weighting.npz", "labels.txt", "log.jsonl",
-                     "tensorboard", "checkpoints", "result.json", ".lock"}  # fmt: skip
+                     "tensorboard", "checkpoints", "result.json", "manifest.json",
+                     ".lock"}  # fmt: skip
     result = json.loads((run / "result.json").read_text())
     wanted = {"metrics", "data", "seconds", "examples_per_second", "peak_memory_bytes", "versions",
               "device"}  # fmt: skip
