@@ -193,6 +193,7 @@ def test_a_step_is_timed(planned):
     assert 0 < seconds_per_step(planned[1]) < 5
 
 
+@pytest.mark.slow
 def test_a_plan_counts_every_stage_of_b(folder, monkeypatch):
     """B 4, 8, 16 for a third of the run each: the most bytes, and the mean of the seconds."""
     dataset = snm.load_data(folder)
