@@ -212,6 +212,7 @@ def test_members_at_once_take_their_time_together(folder, capsys):
     assert whole == pytest.approx(2 * 3 * epoch, rel=0.02)  # four members, two at a time
 
 
+@pytest.mark.slow
 def test_a_plan_counts_every_stage_of_b(folder, monkeypatch):
     """B 4, 8, 16 for a third of the run each: the most bytes, and the mean of the seconds."""
     dataset = snm.load_data(folder)

@@ -223,6 +223,7 @@ def test_mined_labels_that_reach_all_candidates(tiny_data):
         settings_of(tiny_data, mined=8, weight_scale="surrogate", exclude="positive")
 
 
+@pytest.mark.slow
 def test_an_older_run_goes_on_with_its_number_of_candidates(tiny_data, tmp_path):
     """B was the size of the batch, whatever it had; it is no choice, and no other run."""
     config = dataclasses.replace(tiny.CONFIG, sampler="in-batch", mined="all", epochs=1)

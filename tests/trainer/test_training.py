@@ -101,7 +101,10 @@ def stop_after(events, count):
     [
         dict(),
         pytest.param(dict(mined_start="all"), marks=pytest.mark.slow),
-        dict(sampled_start=2, mined=2, score_scale=4.0, score_scale_start=8.0),
+        pytest.param(
+            dict(sampled_start=2, mined=2, score_scale=4.0, score_scale_start=8.0),
+            marks=pytest.mark.slow,
+        ),
         dict(input_dropout=0.5, schedule="linear", encoder="residual", row_optimizer="adagrad"),
         pytest.param(
             dict(loss="bowl", vartheta="subsample", positives="one", checkpoint_every=2),
@@ -397,6 +400,7 @@ def test_a_start_that_sizes_cannot_go_from(data, changes, expected):
         resolve(config(**changes), data)
 
 
+@pytest.mark.slow
 def test_each_stage_draws_its_own_number_of_labels(data, tmp_path):
     """B 4, 8, 16 for four steps each: what the batches hold, and a run of each B beside it.
 
@@ -436,6 +440,7 @@ def test_each_stage_draws_its_own_number_of_labels(data, tmp_path):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_score_factor_is_that_scale_while_it_trains(data, tmp_path):
     """The first stage, at half the scale, is a run of that scale, but for the stored multiplier."""
     changes = dict(checkpoint_every=6, keep_checkpoints=9)
@@ -613,7 +618,7 @@ def test_a_positive_drawn_is_one_of_the_point(uneven):
         dict(sampler="frequency", loss="softmax"),
         dict(sampled="all", mined="all", loss="powl", phi="logistic", positives="one"),
         dict(sampled="all", sampled_start=4, sampler="frequency"),
-        dict(sampled_start="all", data_on="device"),
+        pytest.param(dict(sampled_start="all", data_on="device"), marks=pytest.mark.slow),
     ],
     ids=["resident", "in-batch", "frequency", "all labels", "rising B", "falling B, resident"],
 )
