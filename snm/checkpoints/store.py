@@ -41,7 +41,9 @@ _UNFINISHED = ".orbax-checkpoint-tmp"
 _DROPPED = ".dropped"
 _MANIFEST = "manifest.json"
 _LATE_SECONDS = 0.5
-_QUIET = threading.RLock()  # members that train at once share the process's loggers and hooks
+# Orbax numbers its operations with one counter of the process, which a save reads a while after it
+# has advanced it. A load beside it, of another member, made it write into a folder not yet there.
+_ALONE = threading.RLock()
 _MOST_LISTED = 64  # checkpoints that process 0 lists to the others
 _PIECE = 1 << 22  # bytes read at once, to fit in the CPU cache
 
@@ -122,7 +124,8 @@ class Checkpoints:
           SavingError: the write failed, for example because the disk is full; earlier checkpoints
             are intact.
         """
-        self.begin(step, state, progress, score)()
+        with _ALONE:
+            self.begin(step, state, progress, score)()
 
     def begin(
         self, step: int, state: Any, progress: dict[str, Any], score: float | None
@@ -297,7 +300,7 @@ class Checkpoints:
         context = ocp.Context()
         context.array.loading.enable_padding_and_truncation = sharded or note.padded
         try:
-            with context:
+            with _ALONE, context:
                 return ocp.load_checkpointables(str(path), dict(state=abstract))["state"]
         except (ValueError, KeyError, TypeError) as error:  # whole, as its checksums say
             raise DamagedError(path, f"arrays of another model: {_first_line(error)}") from error
@@ -361,7 +364,7 @@ def _quiet() -> Iterator[None]:
     Orbax logs one traceback per thread. Tensorstore's threads print another one each when they find
     orbax's event loop closed.
     """
-    with _QUIET:
+    with _ALONE:
         logger, hook = logging.getLogger("absl"), sys.unraisablehook
         level = logger.level
 

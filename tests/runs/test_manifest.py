@@ -239,7 +239,7 @@ SHAPES = ("", "[]", "null", "3", '"text"', "{}", '{"a": 1}', "[[[[]]]]", "{", "N
           '{"a":' * 100_000 + "1" + "}" * 100_000, "\xff\x00", "1" * 5000)  # fmt: skip
 CHANGED = {
     "run.json": [("num_labels", 10**9), ("num_labels", "20"), ("num_labels", True), ("data", None),
-                 ("num_features", 31), ("num_features", -1), ("sha256", "0"), ("warm_start", 3)],
+                 ("num_features", 31), ("num_features", -1), ("sha256", 0), ("warm_start", 3)],
     "memory.json": [("used", 1), ("settings", {}), ("precision", {})],
     "result.json": [("metrics", []), ("members", 3), ("steps", -1), ("metrics", {"P@1": "70"})],
     "vectorizer.json": [("kind", "tfidf"), ("kind", []), ("num_features", 31), ("ngrams", [2]),
@@ -316,7 +316,9 @@ def test_every_truncation_of_the_settings_is_one_line(place, run, sealed):
         path.write_bytes(raw[:size])
         readers = (folder.settings, lambda: snm.load(run), lambda: folder.as_begun(config))
         for read in readers[: 3 if size % 20 == 0 else 1]:
-            with pytest.raises(InputError, match=r"config\.toml|manifest\.json|--") as error:
+            with pytest.raises(
+                InputError, match=r"config\.toml|manifest\.json|^[a-z_]+: found"
+            ) as error:
                 read()
             assert "\n" not in str(error.value)
 

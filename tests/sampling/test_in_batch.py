@@ -214,7 +214,7 @@ def test_mined_labels_that_reach_all_candidates(tiny_data):
     assert settings_of(tiny_data, mined=14).mined == 14
     # All 20 labels may be in a large batch, and 18 may be asked for without meaning "all others".
     for batch_size, mined, most in ((8, 15, 15), (256, 256, 18), (60, 18, 18)):
-        expected = f"--mined: found {mined} of at most {most} positives of other points in a batch"
+        expected = f"mined: found {mined} of at most {most} positives of other points in a batch"
         with pytest.raises(InputError, match=f"{expected}, expected fewer than {most}, or all"):
             settings_of(tiny_data, mined=mined, batch_size=batch_size)
     paper = dataclasses.replace(preset("paper"), sampler="in-batch", batch_size=8)

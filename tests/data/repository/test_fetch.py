@@ -168,7 +168,7 @@ def test_every_mirror_is_named_when_none_works(server, tmp_path):
     assert "/gone.zip: HTTP 404" in message
     assert "/page.zip: a web page instead of an archive" in message
     assert f"/good.zip: the hash is not {digest}" in message
-    assert message.endswith("expected a working mirror, or --from-file ARCHIVE")
+    assert message.endswith("expected a working mirror, or from_file ARCHIVE")
     # Bytes with a wrong hash are not kept: the next call starts over.
     kept = {path.name for path in (tmp_path / ".downloads").rglob("*") if path.is_file()}
     assert not any(name.endswith(".part") for name in kept)
