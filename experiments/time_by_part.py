@@ -1,9 +1,11 @@
 """Where the time of `snm train DATA` goes, from the command to the result, by part.
 
-    python -m experiments.time_by_part DATA ... --out FILE [--seeds 0] [--again]
+    python -m experiments.time_by_part DATA ... --out FILE [--seeds 0] [--again] [--turns]
 
 Each run is a process of its own with an empty cache, so that all programs are compiled. `--again`
-also measures a second run, which finds the programs of the first. Let nothing else run meanwhile.
+also measures a second run, which finds the programs of the first, and `--turns` one more whose
+members train one after the other. Runs of other data in FILE are kept. Let nothing else run
+meanwhile.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ def main(
     out: Path,
     seeds: tuple[int, ...] = (0,),
     again: bool = False,
+    turns: bool = False,
     flags: tuple[str, ...] = (),
 ) -> None:
     """Runs every data set, and writes JSON after each run.
@@ -37,18 +40,24 @@ def main(
       out: JSON file to write.
       seeds: seeds of the model.
       again: measure a second run too, which finds its programs in the cache.
+      turns: measure a run too whose members take turns, with the programs of the cache.
       flags: of `snm train`, for every run.
     """
-    runs: list[dict[str, Any]] = []
+    names = {folder.name for folder in data}
+    before = read_json(out)["runs"] if out.exists() else []
+    runs: list[dict[str, Any]] = [run for run in before if run["data"] not in names]
+    kinds: list[tuple[str, tuple[str, ...]]] = [("first", ())]
+    kinds += [("later", ())] * again + [("turns", ("--members-at-once", "1"))] * turns
     for seed in seeds:
         for folder in data:
             with tempfile.TemporaryDirectory() as place:
-                for cached in (False, True)[: 1 + again]:
-                    run = Path(place) / f"run-{cached}"
-                    given = [str(folder), "--run-dir", str(run), "--seed", str(seed), *flags]
+                for kind, more in kinds:
+                    run = Path(place) / kind
+                    given = [str(folder), "--run-dir", str(run), "--seed", str(seed)]
+                    given += [*flags, *more]
                     result = _train(given, Path(place))
                     runs.append({
-                        "data": folder.name, "seed": seed, "cached": cached, **result["time"],
+                        "data": folder.name, "seed": seed, "run": kind, **result["time"],
                         "peak_memory_bytes": result["peak_memory_bytes"],
                         "metrics": {key: result["metrics"][key] for key in KEPT},
                     })  # fmt: skip
@@ -58,7 +67,9 @@ def main(
                     })  # fmt: skip
                     parts = sorted(runs[-1]["parts"].items(), key=lambda part: -part[1])
                     told = ", ".join(f"{name} {seconds:.1f}" for name, seconds in parts[:5])
-                    print(f"{folder.name:<18} {runs[-1]['whole']:6.1f} s: {told}", flush=True)
+                    print(
+                        f"{folder.name:<18} {kind} {runs[-1]['whole']:6.1f} s: {told}", flush=True
+                    )
 
 
 def _train(given: list[str], cache: Path) -> dict[str, Any]:

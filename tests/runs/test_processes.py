@@ -108,7 +108,9 @@ def together(data, run, *flags, **options):
 
 
 def told(run, event="stepped", field="loss"):
+    """A field of the events of one kind, by member: the lines of those side by side alternate."""
     lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    lines.sort(key=lambda line: line["phase"])
     return [line[field] for line in lines if line["event"] == event]
 
 
