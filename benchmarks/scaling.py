@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from snm.targets.account import Exchange
+
 DIM = 512
 MINED = 256
 SAMPLED = 32_768
@@ -42,29 +44,6 @@ COUNTED = [  # labels, features, batch, mesh
 
 _KINDS = "all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter"
 _BYTES = {"f32": 4, "s32": 4, "u32": 4, "pred": 1, "s64": 8, "u8": 1, "bf16": 2}
-
-
-@dataclasses.dataclass(frozen=True)
-class Exchange:
-    """A collective operation.
-
-    Attributes:
-      kind: name of the HLO operation.
-      group: number of devices in a group.
-      size: bytes of its result on a device.
-    """
-
-    kind: str
-    group: int
-    size: int
-
-    @property
-    def sent(self) -> float:
-        """Bytes that a device sends, with a ring algorithm."""
-        if self.kind == "reduce-scatter":  # the result is the device's part of the sum
-            return self.size * (self.group - 1.0)
-        share = (self.group - 1) / self.group
-        return self.size * share * (2 if self.kind == "all-reduce" else 1)
 
 
 def exchanges(module: str) -> Iterator[Exchange]:

@@ -29,7 +29,13 @@ _IN_PLACE = {"scatter", "dynamic-update-slice"}
 
 @dataclasses.dataclass(frozen=True)
 class Exchange:
-    """A collective operation: its kind, the devices of a group, and the bytes of its result."""
+    """A collective operation of a compiled program.
+
+    Attributes:
+      kind: name of the HLO operation.
+      group: number of devices in a group.
+      size: bytes of its result on a device.
+    """
 
     kind: str
     group: int
