@@ -16,10 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import logging
-import sys
-import threading
-import time
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,6 +25,7 @@ import jax
 from orbax.checkpoint import v1 as ocp
 
 from snm.checkpoints.disk_errors import REASONS, disk_trouble, reason_number, require_room
+from snm.checkpoints.orbax_alone import ALONE, quiet, quiet_tasks
 from snm.distributed.processes import first, first_to_say, of_first, several
 from snm.errors import InputError
 from snm.system import disk
@@ -40,10 +37,6 @@ __all__ = ["Checkpoints", "DamagedError", "Note", "SavingError"]
 _UNFINISHED = ".orbax-checkpoint-tmp"
 _DROPPED = ".dropped"
 _MANIFEST = "manifest.json"
-_LATE_SECONDS = 0.5
-# Orbax numbers its operations with one counter of the process, which a save reads a while after it
-# has advanced it. A load beside it, of another member, made it write into a folder not yet there.
-_ALONE = threading.RLock()
 _MOST_LISTED = 64  # checkpoints that process 0 lists to the others
 _PIECE = 1 << 22  # bytes read at once, to fit in the CPU cache
 
@@ -54,20 +47,6 @@ class DamagedError(InputError):
     def __init__(self, path: Path, found: str):
         self.path = path
         super().__init__(str(path), f"a damaged checkpoint ({found})", "what was written")
-
-
-def _quiet_tasks() -> None:
-    """Drops what asyncio says of the other arrays of a checkpoint that could not be written.
-
-    Their tasks fail for the same reason, and nobody asks for their errors: SavingError has told it.
-    """
-    logger = logging.getLogger("asyncio")
-    if _of_a_task not in logger.filters:
-        logger.addFilter(_of_a_task)
-
-
-def _of_a_task(record: logging.LogRecord) -> bool:
-    return not record.getMessage().startswith("Task exception was never retrieved")
 
 
 class SavingError(OSError):
@@ -124,8 +103,9 @@ class Checkpoints:
           SavingError: the write failed, for example because the disk is full; earlier checkpoints
             are intact.
         """
-        with _ALONE:
-            self.begin(step, state, progress, score)()
+        with ALONE:
+            self._arrays(step, state)()
+        self._complete(step, progress, score)
 
     def begin(
         self, step: int, state: Any, progress: dict[str, Any], score: float | None
@@ -139,34 +119,47 @@ class Checkpoints:
         Raises:
           SavingError: as `save`; if the disk is full, in all processes.
         """
+        written = self._arrays(step, state)
+
+        def end() -> None:
+            written()
+            self._complete(step, progress, score)
+
+        return end
+
+    def _arrays(self, step: int, state: Any) -> Callable[[], None]:
+        """Starts to write the arrays; the returned function waits until they are written."""
         with self._saving_errors(step):
             self._make_room(step, state)
             context = ocp.Context()
             # Parameters are incompressible; to try takes longer than to write them.
             context.array.saving.use_compression = False
             context.memory.deepcopy_host_arrays = False
-            with _quiet(), context:
+            with quiet(), context:
                 writing = ocp.save_checkpointables_async(
                     str(self.path(step)), dict(state=state), overwrite=True
                 )
 
-        def end() -> None:
-            with self._saving_errors(step):
-                with _quiet():
-                    writing.result()
-                if first():
-                    path = self.path(step)
-                    # What the manifest vouches for is on the disk before the manifest is.
-                    sync_tree(path)
-                    for folder in (self._folder, self._folder.parent):
-                        disk.sync(folder)
-                    note = Note(progress, score, self._about, _fingerprints(path), padded=several())
-                    write_json(path / _MANIFEST, dataclasses.asdict(note))
-            if first():
-                for old in self._superseded(step, progress.get("best_step")):
-                    self._drop(old)
+        def written() -> None:
+            with self._saving_errors(step), quiet():
+                writing.result()
 
-        return end
+        return written
+
+    def _complete(self, step: int, progress: dict[str, Any], score: float | None) -> None:
+        """Writes the manifest of written arrays, and deletes the checkpoints they supersede."""
+        if not first():
+            return
+        with self._saving_errors(step):
+            path = self.path(step)
+            # What the manifest vouches for is on the disk before the manifest is.
+            sync_tree(path)
+            for folder in (self._folder, self._folder.parent):
+                disk.sync(folder)
+            note = Note(progress, score, self._about, _fingerprints(path), padded=several())
+            write_json(path / _MANIFEST, dataclasses.asdict(note))
+        for old in self._superseded(step, progress.get("best_step")):
+            self._drop(old)
 
     def _make_room(self, step: int, state: Any) -> None:
         """Checks on process 0 that the disk has room; raises in all processes if not."""
@@ -193,7 +186,7 @@ class Checkpoints:
         except SavingError:
             raise
         except Exception as error:
-            _quiet_tasks()
+            quiet_tasks()
             if first():
                 self._sweep()
             if (reason := disk_trouble(error)) is None:
@@ -300,7 +293,7 @@ class Checkpoints:
         context = ocp.Context()
         context.array.loading.enable_padding_and_truncation = sharded or note.padded
         try:
-            with _ALONE, context:
+            with ALONE, context:
                 return ocp.load_checkpointables(str(path), dict(state=abstract))["state"]
         except (ValueError, KeyError, TypeError) as error:  # whole, as its checksums say
             raise DamagedError(path, f"arrays of another model: {_first_line(error)}") from error
@@ -355,33 +348,6 @@ class Checkpoints:
         names = (path.name for path in self._folder.iterdir())
         found = [self._folder / name for name in names if name.isascii() and name.isdigit()]
         return [DamagedError(path, f"no {_MANIFEST}") for path in found if int(path.name) > newest]
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Suppresses the repeated tracebacks of an error that is raised in the block.
-
-    Orbax logs one traceback per thread. Tensorstore's threads print another one each when they find
-    orbax's event loop closed.
-    """
-    with _ALONE:
-        logger, hook = logging.getLogger("absl"), sys.unraisablehook
-        level = logger.level
-
-        def unraisable(what: Any) -> None:
-            if str(what.exc_value) != "Event loop is closed":
-                hook(what)
-
-        logger.setLevel(logging.CRITICAL)
-        sys.unraisablehook = unraisable
-        try:
-            yield
-        except BaseException:
-            time.sleep(_LATE_SECONDS)  # waits for tensorstore's threads
-            raise
-        finally:
-            logger.setLevel(level)
-            sys.unraisablehook = hook
 
 
 def _fingerprints(

@@ -413,7 +413,7 @@ def test_a_started_write_is_not_affected_by_donation(axes, tmp_path):
 @pytest.mark.slow
 def test_training_continues_during_a_write_on_a_mesh(data, tmp_path, monkeypatch):
     """20 labels in 8 shards: checkpoints have no padding rows, and the same bits."""
-    begin, during, found = Checkpoints.begin, 0, {}
+    begin, during, found = Checkpoints._arrays, 0, {}
     for aside in (False, True):
         monkeypatch.setattr("snm.checkpoints.writer.has_room", lambda state, aside=aside: aside)
         run, saving = tmp_path / str(aside), threading.Event()
@@ -425,7 +425,7 @@ def test_training_continues_during_a_write_on_a_mesh(data, tmp_path, monkeypatch
             saving.clear()
             return end
 
-        monkeypatch.setattr(Checkpoints, "begin", slow)
+        monkeypatch.setattr(Checkpoints, "_arrays", slow)
         for event in trainer.training(data, config(mesh="label=8"), run):
             during += isinstance(event, Stepped) and saving.is_set()
         assert (during > 0) == aside

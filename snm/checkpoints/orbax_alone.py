@@ -1,0 +1,61 @@
+"""Keeps orbax to one operation at a time, and its repeated tracebacks out of the output."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["ALONE", "quiet", "quiet_tasks"]
+
+_LATE_SECONDS = 0.5
+
+ALONE = threading.RLock()
+"""Held while orbax saves or loads. It numbers its operations with one counter of the process, which
+a save reads a while after it has advanced it. A load beside it, of another member, made it write
+into a folder not yet there."""
+
+
+def quiet_tasks() -> None:
+    """Drops what asyncio says of the other arrays of a checkpoint that could not be written.
+
+    Their tasks fail for the same reason, and nobody asks for their errors: SavingError has told it.
+    """
+    logger = logging.getLogger("asyncio")
+    if _of_a_task not in logger.filters:
+        logger.addFilter(_of_a_task)
+
+
+def _of_a_task(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith("Task exception was never retrieved")
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Suppresses the repeated tracebacks of an error that is raised in the block.
+
+    Orbax logs one traceback per thread. Tensorstore's threads print another one each when they find
+    orbax's event loop closed.
+    """
+    with ALONE:
+        logger, hook = logging.getLogger("absl"), sys.unraisablehook
+        level = logger.level
+
+        def unraisable(what: Any) -> None:
+            if str(what.exc_value) != "Event loop is closed":
+                hook(what)
+
+        logger.setLevel(logging.CRITICAL)
+        sys.unraisablehook = unraisable
+        try:
+            yield
+        except BaseException:
+            time.sleep(_LATE_SECONDS)  # waits for tensorstore's threads
+            raise
+        finally:
+            logger.setLevel(level)
+            sys.unraisablehook = hook
