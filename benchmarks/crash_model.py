@@ -2,15 +2,18 @@
 
 `Recorder` stands in for `snm.system.disk` and notes every rename, removal and sync in a folder.
 What other code writes there (NumPy, orbax, the logs) it finds by looking at the folder before each
-of these calls. `Recorder.states` draws what may be left of the notes: see there.
+of these calls. Threads make these calls one at a time. `Recorder.states` draws what may be left of
+the notes: see there.
 """
 
 import contextlib
 import dataclasses
 import os
 import shutil
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -52,6 +55,7 @@ class Recorder:
         self.folder, self.error, self.fail_at = folder.resolve(), error, fail_at
         self.calls: list[Call] = []
         self.count, self.failed = 0, ""
+        self._alone = threading.RLock()
         self._seen: dict[str, tuple[int, bytes | None]] = {}
         self.look()
         self.begun, self.calls = dict(self._seen), []
@@ -90,21 +94,11 @@ class Recorder:
 
         def wrapped(name):
             def call(path, *more):
-                inside = self.folder in Path(path).resolve().parents or Path(path) == self.folder
-                if inside:
-                    self.look()
-                    number, self.count = self.count, self.count + 1
-                    if number == self.fail_at and name == "remove_tree":
-                        self.fail_at += 1  # which ignores errors
-                    elif number == self.fail_at:
-                        self.failed = name
-                        if name == "write":  # half of it arrives
-                            Path(path).write_bytes(more[0][: len(more[0]) // 2])
-                        raise OSError(self.error.errno, self.error.strerror, str(path))
-                real[name](path, *more)
-                if inside and name == "sync":
-                    relative = Path(path).resolve().relative_to(self.folder)
-                    self.calls.append(Call("sync", str(relative), Path(path).stat().st_ino))
+                if self.folder in Path(path).resolve().parents or Path(path) == self.folder:
+                    with self._alone:
+                        self._recorded(name, real[name], path, *more)
+                else:
+                    real[name](path, *more)
 
             return call
 
@@ -116,6 +110,22 @@ class Recorder:
         finally:
             for name, function in real.items():
                 setattr(disk, name, function)
+
+    def _recorded(self, name: str, real: Callable[..., None], path: Path, *more: Any) -> None:
+        """Makes a call of `disk` in the folder, or raises in its place."""
+        self.look()
+        number, self.count = self.count, self.count + 1
+        if number == self.fail_at and name == "remove_tree":
+            self.fail_at += 1  # which ignores errors
+        elif number == self.fail_at:
+            self.failed = name
+            if name == "write":  # half of it arrives
+                Path(path).write_bytes(more[0][: len(more[0]) // 2])
+            raise OSError(self.error.errno, self.error.strerror, str(path))
+        real(path, *more)
+        if name == "sync":
+            relative = Path(path).resolve().relative_to(self.folder)
+            self.calls.append(Call("sync", str(relative), Path(path).stat().st_ino))
 
     def states(self, count: int, seed: int = 0) -> Iterator[tuple[int, dict[str, bytes | None]]]:
         """Draws what a power cut may leave.

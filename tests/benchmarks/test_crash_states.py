@@ -1,5 +1,7 @@
 """What a power cut may leave of what is written, errors of the disk, and flipped bits."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from benchmarks import bit_flips, crash_states
@@ -46,6 +48,22 @@ def test_errors_are_raised_once(tmp_path):
             files.write_whole(tmp_path / "a.txt", b"new")
         files.write_whole(tmp_path / "a.txt", b"new")
     assert (tmp_path / "a.txt").read_bytes() == b"new"
+
+
+def test_threads_are_recorded_one_at_a_time(tmp_path):
+    """What a thread has synced is not noted as gone because another one looked before."""
+
+    def write(name: str) -> None:
+        for n in range(40):
+            files.write_whole(tmp_path / name / f"{n}.txt", b"%d" % n)
+
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+    with Recorder(tmp_path).recording() as record:
+        with ThreadPoolExecutor(3) as pool:
+            list(pool.map(write, ("a", "b", "c")))
+    gone = [call.path for call in record.calls if call.what == "name" and call.node is None]
+    assert [path for path in gone if path.endswith(".txt") and "/." not in path] == []
 
 
 @pytest.mark.slow
