@@ -92,7 +92,7 @@ def compiled(labels: int, features: int, batch: int, mesh_text: str) -> str:
     from snm.batches.device_parts import spread_stack
     from snm.distributed.mesh import DATA, make_mesh
     from snm.model.placement import abstract_on
-    from snm.trainer.loop import compiled_steps
+    from snm.trainer.programs import compiled_steps
 
     mesh = make_mesh(mesh_text, labels, batch)
     assert mesh is not None
@@ -154,7 +154,7 @@ def stepper(data: Any, batch: int, mesh_text: str, mined: int) -> Callable[[], N
     from snm.model.from_config import make_model
     from snm.model.model import init_state
     from snm.model.placement import initial
-    from snm.trainer.loop import compiled_steps
+    from snm.trainer.programs import compiled_steps
 
     config = dataclasses.replace(
         snm.preset("default"), batch_size=batch, mined=mined, **TIMED_SETTINGS

@@ -41,9 +41,9 @@ from snm.model.placement import initial, shapes_on
 from snm.model.predictor import ROWS, compiled_top
 from snm.planning.programs import Programs, StageProgram
 from snm.system.memory import available_memory, resident_memory
-from snm.trainer.loop import compiled_steps
 from snm.trainer.phase import first_phase
 from snm.trainer.prepare import members_at_once, prepare
+from snm.trainer.programs import compiled_steps
 
 __all__ = [
     "PARTS",

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["COMPILING", "Times", "part", "process_started", "restart", "times"]
+__all__ = ["COMPILING", "Times", "part", "process_started", "restart", "times", "waiting_for"]
 
 COMPILING = "compiling"
 """The part that holds the seconds in which jax traces, lowers and compiles, or reads its cache."""
@@ -79,9 +79,23 @@ def times() -> Times:
     return Times(whole, dict(_clock.parts), dict(_clock.programs))
 
 
+def waiting_for(program: str) -> contextlib.AbstractContextManager[None]:
+    """Adds the seconds of a `with` block, which waits for another thread's program, to compiling.
+
+    Args:
+      program: the name of its function.
+    """
+    return part(COMPILING, program)
+
+
 @contextlib.contextmanager
-def part(name: str) -> Iterator[None]:
-    """Adds the seconds of a `with` block to a part, less those of the parts within."""
+def part(name: str, program: str | None = None) -> Iterator[None]:
+    """Adds the seconds of a `with` block to a part, less those of the parts within.
+
+    Args:
+      name: of the part.
+      program: the name of a function that is compiled, to add the same seconds to; or None.
+    """
     if threading.get_ident() != _clock.thread:
         yield
         return
@@ -93,7 +107,10 @@ def part(name: str) -> Iterator[None]:
         yield
     finally:
         seconds = time.perf_counter() - begun
-        parts[name] += seconds - inside.pop()
+        own = seconds - inside.pop()
+        parts[name] += own
+        if program is not None:
+            _clock.programs[program] = _clock.programs.get(program, 0.0) + own
         if inside:
             inside[-1] += seconds
 

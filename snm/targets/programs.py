@@ -30,9 +30,9 @@ from snm.targets.devices import devices_of
 from snm.targets.faults import faults
 from snm.targets.module import Module
 from snm.targets.table import Target
-from snm.trainer.loop import compiled_steps
 from snm.trainer.phase import first_phase
 from snm.trainer.prepare import prepare
+from snm.trainer.programs import compiled_steps
 
 __all__ = ["Program", "compile_run", "compile_scoring", "compile_training"]
 

@@ -13,8 +13,9 @@ from snm.model.model import TrainState
 from snm.model.train_step import centroid_step
 from snm.tables.rounding import as_float, to_nearest
 from snm.tables.table import RowTable, normalize
-from snm.trainer.loop import ahead, compiled_steps, dispatches
+from snm.trainer.loop import ahead, dispatches
 from snm.trainer.prepare import Prepared
+from snm.trainer.programs import compiled_steps
 
 __all__ = ["centroids"]
 

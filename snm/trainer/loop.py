@@ -7,7 +7,6 @@ takes the same path.
 
 from __future__ import annotations
 
-import bisect
 import collections
 import concurrent.futures
 import dataclasses
@@ -17,19 +16,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import jax
 import numpy as np
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh
 
-from snm.batches.device_parts import points_specs, spread_points, spread_stack, stack_specs
+from snm.batches.device_parts import spread_points, spread_stack
 from snm.batches.source import Source
 from snm.checkpoints.writer import Store, writer_for
-from snm.distributed.mesh import DATA, on_mesh, table_axes
 from snm.errors import StoppedError
 from snm.head.spec import HeadSpec
 from snm.model.model import Model, TrainState
-from snm.model.placement import state_specs, without_added
-from snm.model.train_step import Step, train_step, train_steps
+from snm.model.placement import without_added
 from snm.runs.events import (
     Evaluated,
     Event,
@@ -43,10 +39,10 @@ from snm.runs.events import (
 )
 from snm.system.timing import part
 from snm.trainer.nonfinite import diagnose, points_of_step
+from snm.trainer.programs import StepPrograms
 
 __all__ = [
     "ahead",
-    "compiled_steps",
     "dispatches",
     "run_steps",
 ]
@@ -70,6 +66,7 @@ def run_steps(
     probe_every: int = 0,
     heads: Sequence[tuple[int, HeadSpec]] = (),
     mesh: Mesh | None = None,
+    programs: StepPrograms | None = None,
     on_nonfinite: str = "stop",
     rows: np.ndarray | None = None,
     stop: Callable[[], bool] | None = None,
@@ -95,6 +92,7 @@ def run_steps(
         the last step.
       heads: pairs of a first step and the head from there on, ascending; none keeps `model.head`.
       mesh: the devices that hold the state, or None for one.
+      programs: of this model and these batches and heads, perhaps begun; None makes them.
       on_nonfinite: `stop` raises; `skip` leaves such steps out, and raises after an epoch of them.
       rows: int [N], the number of each point of the source in messages; None counts from 0.
       stop: asked after every dispatch. After True the loop saves a checkpoint and ends; a run that
@@ -114,24 +112,15 @@ def run_steps(
     marks = [checkpoint_every] + ([evaluate_every] if evaluate else [])
     marks += [probe_every] if probe else []
     cuts = [step for step, _ in heads]
-    # The seed is data of the batch, so that members share the program.
-    stages = [
-        (dataclasses.replace(model, head=head, seed=0), source.with_head(head))
-        for _, head in heads or [(0, model.head)]
-    ]
-
-    def stage_at(step: int) -> int:
-        return max(bisect.bisect_right(cuts, step) - 1, 0)
-
+    programs = programs or StepPrograms(model, source, heads, mesh)
     plan = list(dispatches(source, progress.step, last_step, steps_per_dispatch, marks, cuts))
     waiting: collections.deque[tuple[int, int, Any]] = collections.deque()
-    compiled: dict[Any, Any] = {}
     if probe is not None and not progress.step:
         yield Probed(0, 0.0, probe(state))
     clock = _Clock()
 
     def where(step: int, loss: float) -> NonFinite:
-        staged, batches = stages[stage_at(step)]
+        staged, batches = programs.stage_at(step)
         return diagnose(staged, batches, resident, state, step, loss, on_mesh=mesh is not None)
 
     def finished() -> Iterator[Event]:
@@ -159,13 +148,10 @@ def run_steps(
 
     kept = None if mesh is None else functools.partial(without_added, model=model)
     with writer_for(checkpoints, state, kept) as writer:
-        for first, count, stack in ahead(lambda step: stages[stage_at(step)][1], plan, mesh):
-            shape = source.shape_of_step(first)
-            stage = stage_at(first)
-            if (shape, stage) not in compiled:
-                compiled[shape, stage] = compiled_steps(*stages[stage], shape, mesh)
+        for first, count, stack in ahead(lambda step: programs.stage_at(step)[1], plan, mesh):
+            program = programs.of_steps(first, count, state, resident, stack)
             with part("steps"):
-                state, metrics = compiled[shape, stage](state, resident, stack)
+                state, metrics = program(state, resident, stack)
             waiting.append((first, count, metrics))
             if len(waiting) > 1:
                 yield from finished()
@@ -275,44 +261,3 @@ def ahead(
             if following:
                 futures.append(pool.submit(made, *following))
             yield first, count, stack
-
-
-def compiled_steps(
-    model: Model,
-    source: Source,
-    shape: tuple[int, int],
-    mesh: Mesh | None = None,
-    step: Step = train_step,
-) -> Any:
-    """A compiled program of several steps that updates the parameters in place."""
-    if not source.resident and mesh is None:
-        return _compiled_stream(model, step)
-    axes = {} if mesh is None else {**table_axes(mesh), "data_axis": DATA}
-
-    def steps(state: TrainState, resident: Any, stack: Any) -> Any:
-        materialize = functools.partial(source.materialize, resident, shape=shape)
-        return train_steps(model, state, stack, materialize, step=step, **axes)
-
-    if mesh is not None:
-        here = mesh
-
-        def on_all(state: TrainState, resident: Any, stack: Any) -> Any:
-            specs = state_specs(state, here)
-            of_points = points_specs(resident, source.data_parts)
-            of_stack = stack_specs(stack, source.data_parts)
-            inputs, outputs = (specs, of_points, of_stack), (specs, PartitionSpec())
-            return on_mesh(here, steps, inputs, outputs)(state, resident, stack)
-
-        return jax.jit(on_all, donate_argnums=0)
-
-    return jax.jit(steps, donate_argnums=0)
-
-
-@functools.lru_cache(maxsize=8)
-def _compiled_stream(model: Model, step: Step) -> Any:
-    """The program for streamed batches; members and repeated fits share it."""
-
-    def steps(state: TrainState, resident: Any, stack: Any) -> Any:
-        return train_steps(model, state, stack, lambda batch: batch, step=step)
-
-    return jax.jit(steps, donate_argnums=0)

@@ -33,6 +33,7 @@ from snm.system.timing import part
 from snm.system.versions import versions
 from snm.trainer.loop import run_steps
 from snm.trainer.prepare import prepare
+from snm.trainer.programs import StepPrograms
 from snm.trainer.warm_start import WarmStart, initial_state
 
 __all__ = ["Phase", "PhaseRun", "first_phase", "open_log"]
@@ -107,7 +108,12 @@ class PhaseRun:
         }
         self._checkpoints = folder.checkpoints(config.keep_checkpoints, phase.name, about)
         state, note, damaged = self._checkpoints.newest_whole(abstract_on(self.mesh, self.model))
+        self._programs = StepPrograms(
+            self.model, self.source, self._prepared.stages, self._prepared.mesh
+        )
         if note is None:
+            # Beside initial parameters, whose programs are smaller.
+            self._programs.begin(self._prepared.steps_per_dispatch)
             with part("initial parameters"):
                 self.state = initial_state(self._prepared, warm_start, member)
             self.progress = Progress()
@@ -165,6 +171,7 @@ class PhaseRun:
             probe_every=self._probe_every or source.steps_per_epoch,
             heads=self._prepared.stages,
             mesh=self.mesh,
+            programs=self._programs,
             on_nonfinite=config.on_nonfinite,
             rows=self._prepared.rows,
             stop=stop,

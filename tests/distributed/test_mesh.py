@@ -25,7 +25,7 @@ from snm.model.predictor import compiled_top
 from snm.runs.events import NonFiniteError, Started, Stepped
 from snm.tables import table as rows_module
 from snm.tables.table import SparseRows
-from snm.trainer.loop import compiled_steps
+from snm.trainer.programs import compiled_steps
 from snm.trainer.training import training
 
 # Neither the features nor the labels can be cut into 2, 4 or 8 equal parts.

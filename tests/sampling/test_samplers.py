@@ -20,7 +20,7 @@ from snm.sampling.in_batch import InBatchSampler
 from snm.sampling.protocol import SamplerInputs
 from snm.sampling.sample import Sample, host_rng, sample_of_draws
 from snm.sampling.samplers import SAMPLERS
-from snm.trainer.loop import compiled_steps
+from snm.trainer.programs import compiled_steps
 
 K = 40
 

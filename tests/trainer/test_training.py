@@ -44,8 +44,8 @@ from snm.runs.events import (
 )
 from snm.runs.folder import RunFolder
 from snm.runs.load import load_member
-from snm.trainer.loop import compiled_steps
 from snm.trainer.prepare import prepare
+from snm.trainer.programs import compiled_steps
 from snm.trainer.training import training
 from snm.trainer.warm_start import WarmStart, initial_state
 

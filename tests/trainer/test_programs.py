@@ -1,0 +1,60 @@
+"""The compiled steps of a training."""
+
+import dataclasses
+import logging
+import threading
+
+import jax
+import pytest
+import tiny
+
+import snm
+from snm.batches.source import Source
+from snm.trainer.programs import StepPrograms
+
+
+@pytest.fixture
+def compilations(caplog):
+    """Functions that tell how often steps were compiled so far."""
+    before = jax.config.jax_log_compiles
+    jax.config.update("jax_log_compiles", True)
+    # A program that another test has compiled, or the cache on the disk has, would not show.
+    jax.clear_caches()
+    with caplog.at_level(logging.WARNING, "jax"):
+        yield lambda: sum("Compiling jit(steps)" in line for line in caplog.messages)
+    jax.config.update("jax_log_compiles", before)
+
+
+def joined():
+    for thread in threading.enumerate():
+        if thread.name == "compiling":
+            thread.join()
+
+
+@pytest.mark.parametrize("members", [1, 3])
+def test_members_share_a_step_that_is_compiled_once(members, compilations, tmp_path):
+    data = tiny.write(tmp_path / "data")
+    # 15 points a batch: all steps are of one size.
+    config = dataclasses.replace(tiny.CONFIG, members=members, batch_size=15, dim=9)
+    snm.train(data, config, tmp_path / "run")
+    joined()
+    assert compilations() == 1
+
+
+def test_a_step_that_cannot_be_compiled_fails_when_it_is_taken(monkeypatch, tmp_path):
+    def fails(*_):
+        raise RuntimeError("no batch")
+
+    made = []
+
+    class Broken(StepPrograms):
+        def begin(self, count):
+            with monkeypatch.context() as patch:
+                patch.setattr(Source, "stack", fails)
+                super().begin(count)
+                joined()
+            made.append(count)
+
+    monkeypatch.setattr("snm.trainer.phase.StepPrograms", Broken)
+    result = snm.train(tiny.write(tmp_path / "data"), tiny.CONFIG, tmp_path / "run")
+    assert made == [2] and result["epochs"] == 3  # the failure was of the thread alone
