@@ -55,7 +55,7 @@ def main(
                     run = Path(place) / kind
                     given = [str(folder), "--run-dir", str(run), "--seed", str(seed)]
                     given += [*flags, *more]
-                    result = _train(given, Path(place))
+                    result = trained(given, Path(place))
                     runs.append({
                         "data": folder.name, "seed": seed, "run": kind, **result["time"],
                         "peak_memory_bytes": result["peak_memory_bytes"],
@@ -72,7 +72,8 @@ def main(
                     )
 
 
-def _train(given: list[str], cache: Path) -> dict[str, Any]:
+def trained(given: list[str], cache: Path) -> dict[str, Any]:
+    """The result of `snm train` with these words, in a process whose cache is within a folder."""
     words = [sys.executable, "-m", "snm", "train", *given]
     environment = os.environ | {"SNM_CACHE": str(cache / "cache")}
     subprocess.run(words, check=True, env=environment, stdout=subprocess.DEVNULL)

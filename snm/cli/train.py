@@ -36,6 +36,7 @@ class Train:
     For example:
 
       snm train path/to/eurlex --run-dir runs/eurlex
+      snm train path/to/eurlex --run-dir runs/quick --preset fast
       snm train synthetic --run-dir runs/ns --preset paper --mined all
       snm train path/to/eurlex --run-dir runs/stop --validation-fraction 0.1 --patience 3
       snm train path/to/eurlex --run-dir runs/eurlex --log-to wandb mlflow

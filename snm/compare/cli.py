@@ -79,7 +79,7 @@ class Compare:
     fasttext, napkinxc (`pip install snm[peers]`); xr-linear, xr-linear-3 (libpecos, in a Python of
     its own that SNM_PECOS_PYTHON names); MODULE:NAME of a module on PYTHONPATH with a table PEERS,
     such as experiments.references:leml."""
-    preset: Literal["paper", "default"] = "paper"
+    preset: Literal["paper", "default", "fast"] = "paper"
     """Preset that the settings of all arms start from."""
     config: Path | None = None
     """TOML file with settings of all arms, which override the preset."""

@@ -23,10 +23,13 @@ __all__ = [
     "auto_mined",
     "auto_score_scale",
     "auto_size",
+    "few_epochs",
 ]
 
 _VISITS = 250_000
 _MOST_PASSES = 30
+_FEW_VISITS = 4000
+_MOST_OF_FEW = 4
 _SEVERAL_MEMBERS = 83_333
 _SIDE_BY_SIDE = 1 << 30  # bytes of rows that members have together
 _MINED_LABELS = 1 << 18
@@ -56,6 +59,22 @@ def auto_epochs(num_points: int, *, fewer: bool = False) -> int:
     """
     visits, fewest = (_VISITS // 2, 2) if fewer else (_VISITS, 3)
     return min(_MOST_PASSES, max(fewest, round(visits / max(1, num_points))))
+
+
+def few_epochs(num_points: int) -> int:
+    """Passes over the points for `--epochs few`: 1, or up to 4 until there are 4000 visits.
+
+    Where class rows start at centroids and a memory answers beside them, further passes add less
+    than half of a percent.
+
+    Args:
+      num_points: points, with those of `--item-splits`.
+
+    Example:
+      >>> [few_epochs(n) for n in (0, 1_123, 4_500, 162_657)]
+      [4, 4, 1, 1]
+    """
+    return min(_MOST_OF_FEW, max(1, round(_FEW_VISITS / max(1, num_points))))
 
 
 def auto_class_init(item_splits: int, rare_labels: float) -> Literal["centroid", "random"]:
@@ -122,7 +141,7 @@ def auto_members_at_once(members: int, rows: int, dim: int) -> int:
     return members if 4 * members * rows * dim <= _SIDE_BY_SIDE else 1
 
 
-def auto_memory(num_points: int, members: int, entries: float) -> bool:
+def auto_memory(num_points: int, members: int, entries: float, *, wanted: bool = False) -> bool:
     """Whether `--memory auto` tries a memory.
 
     The points that choose it are left out of the first member's training: a tenth of all, at most
@@ -134,6 +153,7 @@ def auto_memory(num_points: int, members: int, entries: float) -> bool:
       members: models whose scores are added.
       entries: the mean over points of the entries that are read to find a point's neighbours: the
         sum over its features of the training points that have them.
+      wanted: the preset counts on a memory, which is worth more to it than those points.
 
     Example:
       >>> [auto_memory(n, 3, 3000) for n in (400, 500, 20_755)]
@@ -142,8 +162,10 @@ def auto_memory(num_points: int, members: int, entries: float) -> bool:
       [False, True]
       >>> auto_memory(490_449, 1, 1_000_000)
       False
+      >>> auto_memory(20_755, 1, 3000, wanted=True)
+      True
     """
-    enough = num_points >= (FEWEST_POINTS if members > 1 else _MANY)
+    enough = num_points >= (FEWEST_POINTS if members > 1 or wanted else _MANY)
     return enough and entries <= _MOST_ENTRIES
 
 

@@ -58,9 +58,12 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
     if class_init == "auto":
         counts = column_counts(dataset.train.labels)
         class_init = rules.auto_class_init(splits, float(np.mean(counts[counts > 0] <= 2)))
-    if epochs == "auto":
+    visits = (1 + splits) * dataset.train.num_points
+    if epochs == "few":
+        epochs = rules.few_epochs(visits)
+    elif epochs == "auto":
         fewer = rules.auto_fewer_visits(class_init, points_of_label)
-        epochs = rules.auto_epochs((1 + splits) * dataset.train.num_points, fewer=fewer)
+        epochs = rules.auto_epochs(visits, fewer=fewer)
     dropout = config.input_dropout
     if dropout == "auto":
         dropout = rules.auto_input_dropout(
@@ -183,7 +186,9 @@ def _check_bound(config: Config, mined: int | Literal["all"]) -> None:
 
 def _memory(config: Config, dataset: Dataset, members: int) -> Literal["on", "off"]:
     """Whether a memory is tried: in one process only, and where points can be spared for it."""
-    if config.memory == "on":
+    # That of a preset is tried where it may pay; asked for by the user, it is tried or refused.
+    wanted = config.memory == "on" == preset(config.preset).memory
+    if config.memory == "on" and not wanted:
         if several():
             raise InputError("--memory on", "several processes", "one process, or --memory off")
         if dataset.train.num_points < rules.FEWEST_POINTS:
@@ -194,7 +199,8 @@ def _memory(config: Config, dataset: Dataset, members: int) -> Literal["on", "of
         return "off"
     counts = column_counts(dataset.train.features).astype(float)
     points = dataset.train.num_points
-    return "on" if rules.auto_memory(points, members, counts @ counts / points) else "off"
+    entries = counts @ counts / points
+    return "on" if rules.auto_memory(points, members, entries, wanted=wanted) else "off"
 
 
 def _seen(config: Config, dataset: Dataset) -> Literal["keep", "drop"]:

@@ -27,9 +27,9 @@ __all__ = [
 class Config:
     """Settings of a training run."""
 
-    preset: Literal["default", "paper"] = "default"
-    """Where the other settings start: `default` aims at precision on any data, `paper` is the
-    set-up of Reddi et al. (2019), section 5."""
+    preset: Literal["default", "fast", "paper"] = "default"
+    """Where the other settings start: `default` aims at precision on any data, `fast` at a model
+    within seconds, `paper` is the set-up of Reddi et al. (2019), section 5."""
 
     # -- input
     weighting: Literal["tfidf", "l2", "none"] = "tfidf"
@@ -128,8 +128,9 @@ class Config:
     members_at_once: int | Literal["auto"] = "auto"
     """Members that train side by side in threads, on one CPU; auto is all of them where their
     tables are small. It changes time and memory, never the result."""
-    epochs: int | Literal["auto"] = "auto"
-    """Passes over the training points, may be raised on a finished run; auto suits their number."""
+    epochs: int | Literal["auto", "few"] = "auto"
+    """Passes over the training points, may be raised on a finished run; auto suits their number;
+    few is one pass, or up to 4 where points are few."""
     batch_size: int = 256
     """Points a step."""
     learning_rate: float | Literal["auto"] = "auto"
@@ -206,6 +207,14 @@ class Config:
 
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
+    "fast": {
+        "input_dropout": 0.0,
+        "dim": 256,
+        "members": 1,
+        "memory": "on",
+        "epochs": "few",
+        "batch_size": 128,
+    },
     "paper": {
         "input_dropout": 0.0,
         "encoder": "relu",

@@ -50,7 +50,7 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
     of the preset; they are explained by `snm train --help`.
 
     Args:
-      preset: `default` or `paper`.
+      preset: `default`, `fast` or `paper`.
       weighting: of the features: `l2` divides rows by their length, which leaves the output of a
         TfidfVectorizer as it is; `tfidf` is for counts; `none`.
       input_dropout: share of the features left out at each visit, in [0, 1), or `auto`.
@@ -68,7 +68,7 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
         to its scores, where that pays on points that the first member does not see. `partial_fit`
         stores its points in the memory that `fit` chose; alone it makes none.
       members: models trained from other seeds, whose scores are added, or `auto`.
-      epochs: passes over the points, or `auto`.
+      epochs: passes over the points, `auto` or `few`.
       batch_size: points a step; None is the preset's, or less where the points are few.
       learning_rate: of feature and class rows.
       schedule: `constant`, `linear` or `cosine`; `partial_fit` keeps the rate constant.

@@ -117,7 +117,7 @@ def test_parts_that_do_not_fit(tmp_path, capsys):
         (["--learning-rate=nan"], "--learning-rate: found nan, expected a finite number"),
         (["--epoch=3"], "--epoch: found an unknown option, expected for example --epochs"),
         (["--epoch", "3"], "--epoch: found an unknown option, expected for example --epochs"),
-        (["--preset=big"], "--preset: found 'big', expected one of default, paper"),
+        (["--preset=big"], "--preset: found 'big', expected one of default, fast, paper"),
         (["--config=none.toml"], "none.toml: found no such file or directory"),
         (["--monitor=P@2", "--validation-fraction=0.2"], "--monitor: found 'P@2', no metric"),
         (["--validation-fraction=0.001"], "validation fraction: found 0.001 of 60 points"),
@@ -179,7 +179,7 @@ def test_a_mined_number_larger_than_few_labels_allow(tmp_path, capsys):
     folder, out = tiny.write(tmp_path / "data"), tmp_path / "run"
     said = refused(capsys, "train", folder, "--run-dir", out, "--mined=40")
     assert said == "--mined: found 40 of 19 sampled labels, expected at most 19"
-    for name in ("default", "paper"):
+    for name in ("default", "fast", "paper"):
         call("train", folder, "--run-dir", out, "--preset", name, "--dry-run")
         shown = capsys.readouterr().out
         assert re.search(r"sampled +\S? *19", shown), shown

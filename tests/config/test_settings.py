@@ -37,7 +37,7 @@ def test_presets():
     paper = preset("paper")
     assert (paper.preset, paper.loss, paper.encoder, paper.dim) == ("paper", "bowl", "relu", 512)
     assert all(preset(name).check() for name in PRESETS)
-    with pytest.raises(InputError, match=r"^preset: found 'papre', expected one of default, paper"):
+    with pytest.raises(InputError, match=r"^preset: found 'papre', expected one of default, fast, paper"):
         preset("papre")
 
 
@@ -78,7 +78,7 @@ def test_a_preset_flag_lies_under_the_file(tmp_path):
         ),
         ('sampled = "most"', r"sampled: found 'most', expected a whole number or all or auto$"),
         ("monitor = 3", r"monitor: found 3, expected a text$"),
-        ('preset = "big"', r"preset: found 'big', expected default or paper$"),
+        ('preset = "big"', r"preset: found 'big', expected default or fast or paper$"),
         ("dim 3", r"settings.toml: found no TOML: .*line 1.*expected lines `key = value`$"),
         ("learning_rate = nan", r"^learning_rate: found nan, expected a finite number$"),
         ("negative_weight = inf", r"^negative_weight: found inf, expected a finite number$"),
@@ -273,6 +273,27 @@ def test_a_number_may_stand_where_auto_may(tmp_path):
         read_config(toml(tmp_path, 'score_scale = "big"\n'))
     with pytest.raises(InputError, match=r"^score_scale: found 0.0, expected a number above 0"):
         read_config(toml(tmp_path, "score_scale = 0\n"))
+
+
+def test_the_fast_preset_trains_one_small_model_beside_a_memory():
+    def data(points: int):
+        return snm.generate(points=points, test_points=0, features=600, labels=50, seed=0,
+                            labels_per_point=2, nonzeros_per_point=5)  # fmt: skip
+
+    found = resolve(preset("fast"), data(3000))
+    assert (found.members, found.dim, found.input_dropout) == (1, 256, 0.0)
+    assert found.epochs == rules.few_epochs(3000) == 1
+    assert found.memory == "on"
+    assert resolve(preset("fast"), data(1300)).epochs == 3
+    # Too few points to choose a memory: the preset trains without, and who asks is told.
+    few = data(400)
+    assert (resolve(preset("fast"), few).memory, resolve(preset("fast"), few).epochs) == ("off", 4)
+    with pytest.raises(InputError, match="memory on"):
+        resolve(dataclasses.replace(preset("default"), memory="on"), few)
+    # What is resolved stays as it is.
+    assert resolve(found, data(3000)) == found
+    asked = dataclasses.replace(preset("fast"), epochs=7, memory="off")
+    assert (resolve(asked, few).epochs, resolve(asked, few).memory) == (7, "off")
 
 
 @settings(max_examples=50, deadline=None)
