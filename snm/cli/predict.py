@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import itertools
 import json
+import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -44,6 +45,7 @@ class Predict:
       cat new.txt | snm predict runs/articles - > answers.jsonl
       snm predict runs/eurlex X.tst.npz --output answers.txt --format sparse
       snm predict runs/articles new.jsonl --output answers.jsonl --explain
+      snm predict runs/articles new.csv --labels topics.txt --k 3
     """
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
@@ -57,6 +59,10 @@ class Predict:
     """File to write; by default standard output."""
     k: int | None = None
     """Number of labels for each point; by default 5, or all where there are fewer."""
+    labels: Path | None = None
+    """File of the labels to choose from, names or ids, one a line; by default all. The answers are
+    exact, and take time by the number of these labels. A number is an id, unless labels have
+    numbers for names."""
     format: Literal["jsonl", "sparse"] = "jsonl"
     """JSON lines with names and scores, or rows of `label:score` as in the repository's files."""
     input_format: Literal["auto", "text", "csv", "jsonl", "sparse"] = "auto"
@@ -100,6 +106,7 @@ def _run(command: Predict) -> None:
         found = "--format sparse" if form == "sparse" else "a run without a memory of neighbours"
         raise InputError("--explain", found, "JSON lines of a run where --memory pays")
     names = predictor.label_names if form == "jsonl" else None
+    among = None if command.labels is None else _labels_of(command.labels, predictor)
     rows = unknown = 0
     with contextlib.ExitStack() as holding:
         blocks = _blocks(command, predictor, holding)
@@ -114,7 +121,7 @@ def _run(command: Predict) -> None:
         for block in blocks:
             rows_of = predictor.as_rows(block.points)
             first = 0
-            for labels, scores in predictor.top(rows_of, command.k):
+            for labels, scores in predictor.top(rows_of, command.k, among):
                 chunk = rows_of[first : first + len(labels)]
                 because = _because(predictor, chunk, labels) if command.explain else None
                 empty = _without_features(chunk)
@@ -145,6 +152,28 @@ def _check(command: Predict) -> None:
     elif output.is_dir() or not output.resolve().parent.is_dir():
         found = "a folder" if output.is_dir() else "no such folder"
         raise InputError(f"--output {output}", found, "a file in a folder that exists")
+
+
+def _labels_of(path: Path, predictor: Predictor) -> NDArray[np.int32]:
+    """The ids of the labels that a file lists."""
+    import numpy as np
+
+    from snm.data.formats.dispatch import read_lines
+
+    lines, names = read_lines(path), set(predictor.label_names or ())
+    if not lines:
+        raise InputError(str(path), "no label", "names or ids of labels, one a line")
+    of_names = any(name.isdecimal() for name in names)
+    ids = []
+    for number, line in enumerate(lines, 1):
+        label: int | str = line
+        if line not in names and re.fullmatch(" *[0-9]{1,16} *", line) and not of_names:
+            label = int(line)
+        try:
+            ids.append(predictor.ids_of([label])[0])
+        except InputError as error:
+            raise InputError(f"{path}:{number}", error.found, error.expected) from error
+    return np.asarray(ids, np.int32)
 
 
 @contextlib.contextmanager

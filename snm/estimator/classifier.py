@@ -331,13 +331,16 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
     # -- answers -----------------------------------------------------------------------------
 
     def decision_topk(
-        self, X: Any, k: int | None = None
+        self, X: Any, k: int | None = None, labels: Any = None
     ) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """The k best labels of each point, exactly, ties to the lowest label.
 
         Args:
           X: inputs [n, d].
-          k: how many labels, 1 to K; None is 5, or K where that is less.
+          k: how many labels, 1 to K, or to the number of `labels`; None is 5, or as many as there
+            are where these are fewer.
+          labels: entries of `classes_` to choose from; None is all. The cost grows with their
+            number, not with K.
 
         Returns:
           labels [n, k], entries of `classes_`, best first; their scores, float32 [n, k]: natural
@@ -345,9 +348,13 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
           what a memory adds, where one is used.
 
         Raises:
-          ValueError: inputs of another width, a k that is not from 1 to K.
+          ValueError: inputs of another width, a k that is out of range, an unknown label.
         """
-        slots, scores = self._best(X, k)
+        check_is_fitted(self, "predictor_")
+        among = None if labels is None else self._targets.columns(labels)
+        if among is not None and k is not None and k > len(among):
+            raise InputError("k", str(k), f"1 to {len(among)}, the number of labels")
+        slots, scores = self._best(X, k, among)
         return self.classes_[slots], scores
 
     def predict(self, X: Any) -> Any:
@@ -373,10 +380,12 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
         weights = _check_sample_weight(sample_weight, hits[:, None], dtype=np.float64)
         return float(np.average(hits, weights=weights))
 
-    def _best(self, X: Any, k: int | None) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    def _best(
+        self, X: Any, k: int | None, labels: NDArray[np.int32] | None = None
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         check_is_fitted(self, "predictor_")
         inputs = validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False)
-        return self.predictor_.predict(canonical(inputs), k)
+        return self.predictor_.predict(canonical(inputs), k, labels)
 
     def _labels_per_point(self) -> int:
         count = self.labels_per_point

@@ -88,11 +88,9 @@ class Targets:
         counts = np.ones(len(column), np.int64) if column is not None else [len(set(r)) for r in y]
         flat = column if column is not None else [label for row in y for label in set(row)]
         values = np.asarray(flat, None if len(flat) else self.classes.dtype)
-        place = np.searchsorted(self.classes, values) if len(values) else np.zeros(0, np.int64)
-        place = np.minimum(place, len(self.classes) - 1)
-        known = self.classes[place] == values if len(values) else np.zeros(0, bool)
+        place, known = self._places(values)
         if unknown == "refuse" and not known.all():
-            found = f"the class {values[np.argmin(known)]!r}"
+            found = f"the class {values.tolist()[np.argmin(known)]!r}"
             raise InputError("y", found, "one of the known classes")
         row = np.repeat(np.arange(len(counts)), counts)[known]
         counts = np.bincount(row, minlength=len(counts))
@@ -101,6 +99,26 @@ class Targets:
         labels = _ones(place, starts, (len(starts) - 1, len(self.classes)))
         labels.sort_indices()
         return labels
+
+    def columns(self, labels: Any) -> NDArray[np.int32]:
+        """The columns of some classes, int32 [S], ascending, each once.
+
+        Raises:
+          InputError: no class, or an unknown one.
+        """
+        values = np.asarray(list(labels))
+        place, known = self._places(values)
+        if not known.all() or not len(values):
+            found = f"the class {values.tolist()[np.argmin(known)]!r}" if len(values) else "none"
+            raise InputError("labels", found, "some of the known classes")
+        return np.unique(place).astype(np.int32)
+
+    def _places(self, values: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The column of each class, and whether there is one."""
+        if not len(values):
+            return np.zeros(0, np.int64), np.zeros(0, bool)
+        place = np.minimum(np.searchsorted(self.classes, values), len(self.classes) - 1)
+        return place, self.classes[place] == values
 
     def answers(self, slots: NDArray[np.int32]) -> Any:
         """The best labels of each point, int [n, k] columns, in the form of the targets."""

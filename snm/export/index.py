@@ -203,12 +203,22 @@ class IndexedPredictor:
         labels, distances = self.index.knn_query(augmented, k)
         return labels.astype(np.int32), 1 - distances
 
-    def top(self, features: csr_matrix | Sequence[str], k: int | None = None) -> Iterator[tuple]:
+    def top(
+        self,
+        features: csr_matrix | Sequence[str],
+        k: int | None = None,
+        labels: Any = None,
+    ) -> Iterator[tuple]:
         """As `Predictor.top`, but approximate; the votes of a memory are added exactly.
+
+        Among `labels` it is exact: an index finds the best of all labels only.
 
         Raises:
           InputError: as `Predictor.top`.
         """
+        if labels is not None:
+            yield from self.predictor.top(features, k, labels)
+            return
         k = self.predictor.checked_k(k)
         rows, first = self.predictor.as_rows(features), 0
         for queries in self.predictor.queries(rows):
@@ -270,8 +280,12 @@ class IndexedPredictor:
         return _class_rows(self.predictor)
 
     def predict(
-        self, features: csr_matrix | Sequence[str], k: int | None = None
+        self,
+        features: csr_matrix | Sequence[str],
+        k: int | None = None,
+        labels: Any = None,
     ) -> tuple[NDArray, NDArray]:
-        """As `Predictor.predict`, but approximate."""
-        k = self.predictor.checked_k(k)
-        return stacked(self.top(features, k), k)
+        """As `Predictor.predict`, but approximate, unless among `labels`."""
+        rows = self.predictor.as_rows(features)
+        k = self.predictor.checked_k(k, labels, rows.shape[0])
+        return stacked(self.top(rows, k, labels), k)

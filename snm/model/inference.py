@@ -14,11 +14,12 @@ from snm.head.state import Head
 from snm.model.encoder import apply_tower
 from snm.model.model import Model, TrainState
 from snm.model.pair_counts import pairs_in_order
+from snm.tables.rounding import as_float
 from snm.tables.table import RowTable, SparseRows, entry_rows
 from snm.topk.blocks import Added, Best, Masked
 from snm.topk.search import best_scores
 
-__all__ = ["best_labels", "embed", "join", "labels_in_order", "scaled_queries"]
+__all__ = ["best_labels", "embed", "join", "labels_in_order", "pair_scores", "scaled_queries"]
 
 
 def join(states: Sequence[TrainState]) -> TrainState:
@@ -90,38 +91,102 @@ def best_labels(
     count: int,
     *,
     added: Added | None = None,
+    ids: jax.Array | None = None,
     label_axis: str | None = None,
     **axes: str | None,
 ) -> Best:
-    """The exact `count` best of all K labels for each point; ties go to the lowest label.
+    """The exact `count` best labels for each point, of all K or of some; ties go to the lowest.
 
-    `added` is added to the scores of some labels, and its slots are labels. The axes are those of
-    `train_step` and of `embed`.
+    Args:
+      model: the description.
+      state: the parameters.
+      features: of the points, weighted.
+      count: how many labels.
+      added: added to the scores of some labels; its slots are labels, or indices into `ids`.
+      ids: int32 [S] ascending, the labels to choose from, padded with K; None is all K. The cost
+        grows with S, not with K.
+      label_axis: as in `train_step`.
+      axes: as in `embed`.
+
+    Returns:
+      scores float32 [n, count], MASKED where there are fewer labels; and their labels as slots.
     """
     rows = state.head.table.rows
     shard = Shard.of(rows, model.head.num_labels, label_axis)
+    if added is not None and ids is None:
+        added = added._replace(slots=added.slots - shard.first_row)
     best = best_scores(
         scaled_queries(model, state, features, **axes),
         rows,
-        None,
-        min(count, rows.shape[0]),
-        masked=_seen(model, features, shard),
-        added=None if added is None else added._replace(slots=added.slots - shard.first_row),
+        ids,
+        min(count, rows.shape[0] if ids is None else ids.shape[0]),
+        masked=_seen(model, features, shard, ids),
+        added=added,
         bias=state.head.bias,
         first_row=shard.first_row,
         num_valid=shard.num_valid,
         compute_dtype=jnp.dtype(model.head.compute_dtype),
     )
-    return shard.merge_topk(Best(best.scores, best.slots + shard.first_row), count)
+    labels = best.slots + shard.first_row if ids is None else ids[best.slots]
+    return shard.merge_topk(Best(best.scores, labels), count)
 
 
-def _seen(model: Model, features: SparseRows, shard: Shard) -> Masked | None:
-    """The labels among a point's own features, as rows of this shard, where they are dropped."""
+def _seen(
+    model: Model, features: SparseRows, shard: Shard, ids: jax.Array | None = None
+) -> Masked | None:
+    """The labels among a point's own features, where they are dropped.
+
+    They are rows of this shard; or, where `ids` are scored, indices into these.
+    """
     if not model.drop_seen:
         return None
     real = jnp.arange(features.ids.shape[0]) < features.starts[-1]
-    slots = jnp.where(real, features.ids, model.head.num_labels) - shard.first_row
-    return Masked(entry_rows(features), slots)
+    labels = jnp.where(real, features.ids, model.head.num_labels)
+    if ids is None:
+        return Masked(entry_rows(features), labels - shard.first_row)
+    slots = jnp.minimum(jnp.searchsorted(ids, labels), ids.shape[0] - 1)
+    slots = jnp.where(ids[slots] == labels, slots, ids.shape[0])
+    return Masked(entry_rows(features), slots.astype(jnp.int32))
+
+
+@in_precision
+def pair_scores(
+    model: Model,
+    state: TrainState,
+    queries: jax.Array,
+    rows: jax.Array,
+    labels: jax.Array,
+    *,
+    label_axis: str | None = None,
+    feature_axis: str | None = None,
+) -> jax.Array:
+    """Scores of some (query, label) pairs; reads the class rows of these labels only.
+
+    Args:
+      model: the description.
+      state: the parameters.
+      queries: float32 [n, members * dim], from `scaled_queries`.
+      rows: int32 [E], the query of each pair.
+      labels: int32 [E]; K is padding, whose score is undefined.
+      label_axis: as in `train_step`; all devices have the same pairs.
+      feature_axis: not used; queries are whole.
+
+    Returns:
+      float32 [E].
+    """
+    table = state.head.table.rows
+    shard = Shard.of(table, model.head.num_labels, label_axis)
+    place, here = shard.local(labels, table.shape[0])
+    kind = jnp.dtype(model.head.compute_dtype)
+    products = jnp.einsum(
+        "ed,ed->e",
+        queries[rows].astype(kind),
+        as_float(table[place]).astype(kind),
+        preferred_element_type=jnp.float32,
+    )
+    if state.head.bias is not None:
+        products = products + state.head.bias[place]
+    return shard.sum(jnp.where(here, products, 0))
 
 
 @in_precision

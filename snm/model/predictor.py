@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csr_matrix
@@ -20,18 +20,25 @@ from snm.batches.csr_blocks import block_of
 from snm.batches.device_parts import local_data_parts, spread_points
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
-from snm.distributed.mesh import DATA, on_mesh, table_axes
+from snm.distributed.mesh import DATA
 from snm.distributed.processes import everywhere
 from snm.errors import InputError
 from snm.memory.memory import Memory, Witness
-from snm.model.inference import best_labels, labels_in_order, scaled_queries
+from snm.model.candidates import (
+    best_of_pairs,
+    candidates_of,
+    ids_of_labels,
+    only,
+    padded,
+    values_at,
+)
+from snm.model.compiled import compiled_order, compiled_pairs, compiled_queries, compiled_top
 from snm.model.model import Model, TrainState
-from snm.model.placement import state_specs
 from snm.tables.table import SparseRows
-from snm.topk.blocks import Added, Best, Masked
+from snm.topk.blocks import Added, Masked
 from snm.topk.search import MASKED
 
-__all__ = ["ROWS", "Predictor", "compiled_top", "stacked"]
+__all__ = ["ROWS", "Predictor", "stacked"]
 
 _K = 5  # labels of an answer, where none are asked for
 ROWS = 512
@@ -39,62 +46,6 @@ ROWS = 512
 
 
 _LABELS_OF_POINT = 1024  # of a point's neighbours, in the smallest compiled shape
-
-
-@functools.lru_cache(maxsize=8)
-def compiled_top(model: Model, count: int, mesh: Mesh | None) -> jax.stages.Wrapped:
-    """The compiled search for the best labels of a block of points, on one device or a mesh.
-
-    It takes the state, the block, and what is added to the scores, if anything is.
-    """
-
-    def best(
-        state: TrainState, block: SparseRows, added: Added | None = None, **axes: str | None
-    ) -> Best:
-        return best_labels(model, state, block, count, added=added, **axes)
-
-    return jax.jit(best) if mesh is None else _on_points(mesh, best, **table_axes(mesh))
-
-
-@functools.lru_cache(maxsize=8)
-def _compiled_queries(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
-    queries = functools.partial(scaled_queries, model)
-    if mesh is None:
-        return jax.jit(queries)
-    return _on_points(mesh, queries, feature_axis=table_axes(mesh)["feature_axis"])
-
-
-def _on_points(mesh: Mesh, run: Callable[..., Any], **axes: str) -> jax.stages.Wrapped:
-    """`run` of a state and arrays of points on a mesh; its results are gathered on all devices."""
-    cut = mesh.shape[DATA] > 1
-
-    def of_part(state: TrainState, *points: Any) -> Any:
-        if not cut:
-            return run(state, *points, **axes)
-        found = run(state, *jax.tree.map(lambda x: x[0], points), data_axis=DATA, **axes)
-        return jax.tree.map(lambda x: jax.lax.all_gather(x, DATA, tiled=True), found)
-
-    def on_all(state: TrainState, *points: Any) -> Any:
-        spec = PartitionSpec(DATA) if cut else PartitionSpec()
-        inputs = (state_specs(state, mesh), *jax.tree.map(lambda _: spec, points))
-        return on_mesh(mesh, of_part, inputs, PartitionSpec())(state, *points)
-
-    return jax.jit(on_all)
-
-
-@functools.lru_cache(maxsize=8)
-def _compiled_order(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
-    order = functools.partial(labels_in_order, model)
-    if mesh is None:
-        return jax.jit(order)
-    order = functools.partial(order, **table_axes(mesh))
-
-    def on_all(state: TrainState, *points: Any) -> jax.Array:
-        whole = jax.tree.map(lambda _: PartitionSpec(), points)
-        inputs = (state_specs(state, mesh), *whole)
-        return on_mesh(mesh, order, inputs, PartitionSpec())(state, *points)
-
-    return jax.jit(on_all)
 
 
 def stacked(blocks: Iterable[tuple[NDArray, NDArray]], k: int) -> tuple[NDArray, NDArray]:
@@ -134,47 +85,136 @@ class Predictor:
     block_entries: int = 8
 
     def top(
-        self, features: csr_matrix | Sequence[str], k: int | None = None
+        self,
+        features: csr_matrix | Sequence[str],
+        k: int | None = None,
+        labels: Any = None,
     ) -> Iterator[tuple[NDArray, NDArray]]:
         """The exact best labels, a block of points at a time; ties go to the lowest label.
 
         Args:
           features: CSR [n, d], not weighted, as in the data files; or n texts, where the model was
             trained on texts.
-          k: how many labels; None is 5, or K where that is less.
+          k: how many labels; None is 5, or as many as there are to choose from.
+          labels: ids of the labels to choose from, for all points; or for each of the n points a
+            sequence of ids, or CSR [n, K] whose non-zero entries they are. None is all K. The cost
+            grows with their number, not with K. `ids_of` has the ids of names.
 
         Yields:
           int32 [m, k] labels and float32 [m, k] scores, in the order of the points. A label is -1
-          where `Model.drop_seen` leaves a point fewer than k labels.
+          where a point is left fewer than k labels, by `labels` or by `Model.drop_seen`.
 
         Raises:
-          InputError: another number of features, k not from 1 to K, or texts for a model that was
-            not trained on texts.
+          InputError: another number of features, k not from 1 to K, `labels` that are not ids, or
+            none, or of another number of points, or texts for a model that was not trained on
+            texts.
         """
-        k = self.checked_k(k)
-        score = compiled_top(self.model, k, self.mesh)
         rows, first = self.as_rows(features), 0
+        among = self._among(labels, rows.shape[0])
+        k = self._checked_k(k, among)
+        if sparse.issparse(among):
+            yield from self._top_of_pairs(rows, among, k)
+            return
+        ids = None if among is None else padded(among, self.model.head.num_labels)
+        score = compiled_top(self.model, k if ids is None else min(k, len(ids)), self.mesh)
+        placed = None if ids is None else self._of_parts(ids)
         for count, block in self._blocks(rows, self.mesh):
-            if self.memory is None:
-                best = score(self.state, block)
-            else:
-                added = self._remembered(self.memory, rows, first, count, block)
-                best = score(self.state, block, added)
+            added = None
+            if self.memory is not None:
+                added = self._remembered(self.memory, rows, first, count, block, among)
+            best = score(self.state, block, added, placed)
             first += count
-            labels, scores = np.asarray(best.slots)[:count], np.asarray(best.scores)[:count]
-            if self.model.drop_seen:
-                labels = np.where(scores > MASKED / 2, labels, -1)
-            yield labels, scores
+            found, scores = np.asarray(best.slots)[:count], np.asarray(best.scores)[:count]
+            if among is not None and found.shape[1] < k:
+                more = ((0, 0), (0, k - found.shape[1]))
+                found = np.pad(found, more)
+                scores = np.pad(scores, more, constant_values=MASKED)
+            if self.model.drop_seen or among is not None:
+                found = np.where(scores > MASKED / 2, found, -1)
+            yield found, scores
 
-    def checked_k(self, k: int | None) -> int:
+    def ids_of(self, labels: Sequence[int | str]) -> NDArray[np.int32]:
+        """The ids of labels, int32 [S]: texts are names, whole numbers are ids.
+
+        Raises:
+          InputError: an id that is not from 0 to K - 1, an unknown name, or a name where the labels
+            have none.
+        """
+        return ids_of_labels(labels, self.model.head.num_labels, self._id_of_name)
+
+    @functools.cached_property
+    def _id_of_name(self) -> dict[str, int]:
+        return {name: label for label, name in enumerate(self.label_names or ())}
+
+    def _among(self, labels: Any, num_points: int) -> NDArray[np.int32] | csr_matrix | None:
+        if labels is None:
+            return None
+        return candidates_of(labels, num_points, self.model.head.num_labels)
+
+    def _of_parts(self, array: NDArray) -> Any:
+        """An array that all points share, beside a block of points."""
+        if self.mesh is None:
+            return jnp.asarray(array)
+        parts = self.mesh.shape[DATA]
+        if parts > 1:
+            array = np.tile(array, (len(local_data_parts(self.mesh)), 1))
+        return spread_points(array, parts, self.mesh)
+
+    def _top_of_pairs(
+        self, features: csr_matrix, among: csr_matrix, k: int
+    ) -> Iterator[tuple[NDArray, NDArray]]:
+        """`top` where each point has its own labels to choose from, CSR [n, K]."""
+        first = 0
+        for count, block in self._blocks(features, self.mesh):
+            rows = slice(first, first + count)
+            first, mask = rows.stop, among[rows]
+            if self.model.drop_seen:
+                own = features[rows]
+                own.data = np.ones_like(own.data)
+                mask.data = np.where(values_at(own, mask) > 0, 0, 1)
+                mask.eliminate_zeros()
+            queries = self._queries(block, count)
+            scores = self._pair_scores(queries, mask)
+            if self.memory is not None:
+                weighted = self.weighting.apply(features[rows], first_row=rows.start)
+                scores = scores + values_at(self.memory.additions(weighted, queries), mask)
+            yield best_of_pairs(mask, scores, k, MASKED)
+
+    def _pair_scores(self, queries: NDArray[np.float32], mask: csr_matrix) -> NDArray[np.float32]:
+        """The model's scores of the entries of CSR [m, K], float32 [entries]."""
+        scored = compiled_pairs(self.model, self.mesh)
+        rows = np.repeat(np.arange(mask.shape[0], dtype=np.int32), np.diff(mask.indptr))
+        found = np.empty(mask.nnz, np.float32)
+        # The rows of a piece take 16 MiB; its length is a power of two, as few are compiled.
+        most = max(256, (1 << 22) // queries.shape[1])
+        queries = np.pad(queries, ((0, self.block_rows - len(queries)), (0, 0)))
+        for first in range(0, mask.nnz, most):
+            piece = slice(first, min(first + most, mask.nnz))
+            count = piece.stop - first
+            size = max(256, 1 << (count - 1).bit_length())
+            row, label = np.zeros(size, np.int32), np.full(size, mask.shape[1], np.int32)
+            row[:count], label[:count] = rows[piece], mask.indices[piece]
+            scores = scored(self.state, *self._placed((queries, row, label)))
+            found[piece] = np.asarray(scores)[:count]
+        return found
+
+    def checked_k(self, k: int | None, labels: Any = None, num_points: int = 0) -> int:
         """How many labels to answer with.
+
+        Args:
+          k: as in `top`.
+          labels: as in `top`.
+          num_points: n.
 
         Raises:
           InputError: not from 1 to K.
         """
+        return self._checked_k(k, self._among(labels, num_points))
+
+    def _checked_k(self, k: int | None, among: NDArray[np.int32] | csr_matrix | None) -> int:
         num_labels = self.model.head.num_labels
         if k is None:
-            return min(_K, num_labels)
+            return min(_K, len(among) if isinstance(among, np.ndarray) else num_labels)
         if not 1 <= k <= num_labels:
             raise InputError("k", str(k), f"1 to {num_labels} labels")
         return k
@@ -212,10 +252,18 @@ class Predictor:
         return weighted, self._queries(block, count)
 
     def _remembered(
-        self, memory: Memory, features: csr_matrix, first: int, count: int, block: SparseRows
+        self,
+        memory: Memory,
+        features: csr_matrix,
+        first: int,
+        count: int,
+        block: SparseRows,
+        among: NDArray[np.int32] | None,
     ) -> Added:
-        """What the memory adds to the scores of a block of points."""
+        """What the memory adds to the scores of a block of points, of all labels or of some."""
         found = memory.additions(*self._of_memory(memory, features, first, count, block))
+        if among is not None:
+            found = only(found, among)
         parts = 1 if self.mesh is None else self.mesh.shape[DATA]
         each = -(-self.block_rows // parts)
         edges = found.indptr[np.minimum(np.arange(parts + 1) * each, count)]
@@ -257,7 +305,7 @@ class Predictor:
         Raises:
           InputError: as in `top`.
         """
-        order = _compiled_order(self.model, self.mesh)
+        order = compiled_order(self.model, self.mesh)
         num_labels, first = self.model.head.num_labels, 0
         for count, block in self._blocks(features):
             rows = np.full(self.block_rows, -1, np.int64)
@@ -289,7 +337,7 @@ class Predictor:
             yield self._queries(block, count)
 
     def _queries(self, block: SparseRows, count: int) -> NDArray[np.float32]:
-        return np.asarray(_compiled_queries(self.model, self.mesh)(self.state, block))[:count]
+        return np.asarray(compiled_queries(self.model, self.mesh)(self.state, block))[:count]
 
     def as_rows(self, features: csr_matrix | Sequence[str]) -> csr_matrix:
         """Features or texts as CSR [n, d], not weighted.
@@ -354,16 +402,21 @@ class Predictor:
         return self.vectorizer.transform(texts)
 
     def predict(
-        self, features: csr_matrix | Sequence[str], k: int | None = None
+        self,
+        features: csr_matrix | Sequence[str],
+        k: int | None = None,
+        labels: Any = None,
     ) -> tuple[NDArray, NDArray]:
         """The best labels of all points (or texts): int32 [n, k] labels, float32 [n, k] scores.
 
         Args:
           features: as in `top`.
-          k: how many labels; None is 5, or K where that is less.
+          k: as in `top`.
+          labels: as in `top`: the labels to choose from.
 
         Raises:
           InputError: as in `top`.
         """
-        k = self.checked_k(k)
-        return stacked(self.top(features, k), k)
+        rows = self.as_rows(features)
+        k = self.checked_k(k, labels, rows.shape[0])
+        return stacked(self.top(rows, k, labels), k)

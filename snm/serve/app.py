@@ -14,7 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse
 from fastapi_offline import FastAPIOffline
 from prometheus_client import generate_latest
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 from scipy.sparse import csr_matrix
 from starlette.exceptions import HTTPException
 
@@ -43,6 +43,9 @@ class Question(BaseModel):
         None, description="for each point, feature id -> raw value"
     )
     k: int = Field(5, description="labels per point", ge=1)
+    labels: list[StrictInt | StrictStr] | None = Field(
+        None, description="names or ids of the labels to choose from; by default all", min_length=1
+    )
 
 
 class Answer(BaseModel):
@@ -149,11 +152,12 @@ def make_app(
         if question.k > most:
             raise InputError("k", str(question.k), f"1 to {most}")
         rows = _rows(question, exact, limits.max_points)
-        labels, scores = await app.state.engine.answer(rows, question.k)
+        among = None if question.labels is None else exact.ids_of(question.labels)
+        labels, scores = await app.state.engine.answer(rows, question.k, among)
         blank = ((rows != 0).getnnz(axis=1) == 0).tolist()
         answers = []
         for row, row_scores, unknown in zip(labels, scores, blank, strict=True):
-            found = row >= 0  # an index may find fewer
+            found = row >= 0  # an index may find fewer, and there may be fewer to choose from
             ids = row[found].tolist()
             names = None
             if predictor.label_names is not None:

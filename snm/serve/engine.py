@@ -5,7 +5,8 @@ single request is answered without delay, and concurrent requests share one pass
 rows.
 
 A program takes seconds to compile. Those for single points are compiled before the first request,
-and answer everything at first. Those for more points are compiled meanwhile.
+and answer everything at first. Those for more points are compiled meanwhile, and so are those that
+choose among few labels; for many labels, the first request that names as many waits for them.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
 from snm.export.index import IndexedPredictor
+from snm.model.candidates import padded
 from snm.model.predictor import Predictor
 
 __all__ = ["Engine", "FullError"]
@@ -42,6 +44,7 @@ class FullError(Exception):
 class _Waiting:
     rows: csr_matrix
     k: int
+    labels: NDArray[np.int32] | None
     future: asyncio.Future[Answer]
 
 
@@ -67,7 +70,8 @@ class Engine:
         self._on_batch = on_batch
         self._sized = {size: _sized(predictor, size) for size in _SIZES}
         self._counts = sorted({min(_SMALL_K, most), most})  # labels that a program finds
-        self._ready: set[tuple[int, int]] = set()  # programs: points, labels
+        # Programs: points, labels to find, and labels to choose from, padded; 0 is all.
+        self._ready: set[tuple[int, int, int]] = set()
         self._predictor = predictor
         self._waiting: asyncio.Queue[_Waiting] = asyncio.Queue(queue)
         self._thread = concurrent.futures.ThreadPoolExecutor(1, "snm-engine")
@@ -85,7 +89,7 @@ class Engine:
         exact = self._predictor
         exact = exact.predictor if isinstance(exact, IndexedPredictor) else exact
         with concurrent.futures.ThreadPoolExecutor() as pool:
-            tasks = [pool.submit(self._compile, _SIZES[0], count) for count in self._counts]
+            tasks = [pool.submit(self._compile, _SIZES[0], count, 0) for count in self._counts]
             if exact.vectorizer is not None:
                 tasks.append(pool.submit(exact.vectorizer.transform, ["text"]))
         for task in tasks:
@@ -94,16 +98,32 @@ class Engine:
     def start(self) -> None:
         """Starts the worker, and to compile the rest; needs a running event loop."""
         self._worker = asyncio.create_task(self._work())
-        for size in _SIZES[1:]:
-            for count in self._counts:
-                self._compiler.submit(self._compile, size, count).add_done_callback(_report)
+        few = _width(np.zeros(1, np.int32))
+        programs = [(_SIZES[0], count, few) for count in self._counts]
+        programs += [(size, count, 0) for size in _SIZES[1:] for count in self._counts]
+        programs += [(size, count, few) for size in _SIZES[1:] for count in self._counts]
+        for program in programs:
+            self._compiler.submit(self._compile, *program).add_done_callback(_report)
 
-    def _compile(self, size: int, count: int) -> None:
-        width = self._predictor.model.num_features
+    def _compile(self, size: int, count: int, among: int) -> None:
+        """Compiles a program, by answering with it.
+
+        Args:
+          size: points.
+          count: labels to find.
+          among: labels to choose from, as `_width` says; 0 is all.
+        """
+        if (size, count, among) in self._ready:
+            return
+        width, num_labels = (
+            self._predictor.model.num_features,
+            self._predictor.model.head.num_labels,
+        )
         ids, starts = np.zeros(size, np.int32), np.arange(size + 1)
         rows = csr_matrix((np.ones(size, np.float32), ids, starts), shape=(size, width))
-        self._sized[size].predict(rows, count)
-        self._ready.add((size, count))
+        labels = np.arange(min(among, num_labels)) if among else None
+        self._sized[size].predict(rows, count, labels)
+        self._ready.add((size, count, among))
 
     async def stop(self) -> None:
         """Answers the waiting requests, accepts no more, and ends the worker."""
@@ -116,21 +136,31 @@ class Engine:
         self._thread.shutdown()
         await asyncio.to_thread(self._compiler.shutdown, cancel_futures=True)
 
-    async def answer(self, rows: csr_matrix, k: int) -> Answer:
+    async def answer(
+        self, rows: csr_matrix, k: int, labels: NDArray[np.int32] | None = None
+    ) -> Answer:
         """The top k labels of points and their scores: int32 [n, k] and float32 [n, k].
 
         Args:
           rows: raw features, CSR [n, d].
           k: the number of labels, up to `most`.
+          labels: ids to choose from, int32 [S]; None is all. A label of an answer is -1 where there
+            are fewer than k.
 
         Raises:
           FullError: the queue is full, or the server is stopping.
         """
         if self._stopping:
             raise FullError("the server is stopping")
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        if labels is not None:
+            labels = np.unique(labels)
+            if not self._programs(k, labels):  # others are answered while it is compiled
+                program = _SIZES[0], self._count(k), _width(labels)
+                await loop.run_in_executor(self._compiler, self._compile, *program)
+        future: asyncio.Future[Answer] = loop.create_future()
         try:
-            self._waiting.put_nowait(_Waiting(rows, k, future))
+            self._waiting.put_nowait(_Waiting(rows, k, labels, future))
         except asyncio.QueueFull as error:
             raise FullError(f"{self._waiting.maxsize} requests wait already") from error
         return await future
@@ -146,12 +176,12 @@ class Engine:
             try:
                 # Clients that have disconnected need no answer.
                 alive = [item for item in batch if not item.future.cancelled()]
-                if alive:
-                    rows = vstack([item.rows for item in alive], format="csr")
-                    k = max(item.k for item in alive)
-                    found = await loop.run_in_executor(self._thread, self._answer, rows, k)
+                for group in _by_labels(alive):
+                    rows = vstack([item.rows for item in group], format="csr")
+                    k, labels = max(item.k for item in group), group[0].labels
+                    found = await loop.run_in_executor(self._thread, self._answer, rows, k, labels)
                     self._on_batch(rows.shape[0])
-                    _distribute(alive, *found)
+                    _distribute(group, *found)
             except Exception as error:
                 for item in batch:
                     if not item.future.done():
@@ -160,11 +190,33 @@ class Engine:
                 for _ in batch:
                     self._waiting.task_done()
 
-    def _answer(self, rows: csr_matrix, k: int) -> Answer:
-        count = next(count for count in self._counts if k <= count)
-        ready = [size for size in _SIZES if (size, count) in self._ready] or _SIZES[:1]
+    def _answer(self, rows: csr_matrix, k: int, labels: NDArray[np.int32] | None = None) -> Answer:
+        ready = self._programs(k, labels) or _SIZES[:1]
         size = next((size for size in ready if rows.shape[0] <= size), ready[-1])
-        return self._sized[size].predict(rows, count)
+        return self._sized[size].predict(rows, self._count(k), labels)
+
+    def _count(self, k: int) -> int:
+        """The number of labels that the program for k labels finds."""
+        return next(count for count in self._counts if k <= count)
+
+    def _programs(self, k: int, labels: NDArray[np.int32] | None) -> list[int]:
+        """For how many points there are programs, in ascending order."""
+        among = 0 if labels is None else _width(labels)
+        return [size for size in _SIZES if (size, self._count(k), among) in self._ready]
+
+
+def _width(labels: NDArray[np.int32]) -> int:
+    """The length of the labels to choose from, as programs pad them."""
+    return len(padded(labels, 0))
+
+
+def _by_labels(batch: list[_Waiting]) -> list[list[_Waiting]]:
+    """The requests that can be answered together: those that choose from the same labels."""
+    groups: dict[bytes | None, list[_Waiting]] = {}
+    for item in batch:
+        key = None if item.labels is None else item.labels.tobytes()
+        groups.setdefault(key, []).append(item)
+    return list(groups.values())
 
 
 def _report(task: concurrent.futures.Future[None]) -> None:

@@ -1,5 +1,6 @@
 """`snm predict` on texts: it finds out what its input is, says so, and answers no unknown text."""
 
+import dataclasses
 import gzip
 import io
 import json
@@ -159,3 +160,42 @@ def test_bad_questions(run, tiny_run, tmp_path, capsys):
     call("predict", run, tmp_path / "a.jsonl", "--output", tmp_path / "out", status=2)
     assert "a.jsonl:2: found text: 1, expected a text in 'text'" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "a.jsonl"]
+
+
+def test_labels_to_choose_from(run, tiny_run, tmp_path, capsys):
+    path = tmp_path / "labels.txt"
+    path.write_text("7\n3\n 12 \n7\n")
+    labels, scores = snm.load(run).predict(TEXTS[:2], 3, [3, 7, 12])
+    found, _ = answers(capsys, run, "--text", *TEXTS[:2], "--labels", path)
+    assert [answer["labels"] for answer in found] == labels.tolist()  # 3 of them, not 5
+    np.testing.assert_allclose([answer["scores"] for answer in found], scores, atol=1e-6)
+    assert answers(capsys, run, "--text", TEXTS[0], "--labels", path, "--k=9")[0] == found[:1]
+    for line, said in (("20", "label 20, expected an id"), ("x", "an unknown label 'x'"),
+                       ("", "an unknown label ''")):  # fmt: skip
+        path.write_text(f"3\n{line}\n")
+        said = f"{path}:2: found {said}"
+        assert refused(capsys, "predict", run, "--text", "x", "--labels", path).startswith(said)
+    path.write_text("")
+    assert "no label, expected" in refused(capsys, "predict", run, "--text", "x", "--labels", path)
+
+
+def test_names_of_labels_to_choose_from(run, tmp_path, capsys, monkeypatch):
+    path, loaded = tmp_path / "labels.txt", snm.load(run)
+    expected = loaded.predict(TEXTS[:1], 2, [3, 7])[0].tolist()
+
+    def named(*names):
+        names += tuple(f"name {label}" for label in range(len(names), tiny.LABELS))
+        named = dataclasses.replace(loaded, label_names=names)
+        monkeypatch.setattr("snm.runs.load.load", lambda _: named)
+
+    named()
+    path.write_text("name 3\n7\n")
+    found, _ = answers(capsys, run, "--text", TEXTS[0], "--labels", path)
+    assert [answer["labels"] for answer in found] == expected
+    assert found[0]["names"] == [f"name {label}" for label in expected[0]]
+    named("7", "5")  # numbers are names, then
+    found, _ = answers(capsys, run, "--text", TEXTS[0], "--labels", path)
+    assert sorted(found[0]["labels"]) == [0, 3]
+    path.write_text("3\n")
+    said = refused(capsys, "predict", run, "--text", "x", "--labels", path)
+    assert said == f"{path}:1: found an unknown label '3', expected a name of a label"

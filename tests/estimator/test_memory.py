@@ -126,3 +126,16 @@ def test_none_where_none_is_tried(data, memory, points):
 def test_on_is_refused_where_points_are_too_few(data):
     with pytest.raises(InputError, match=r"^memory on: found 499 training points"):
         SNMClassifier(**PARAMS, memory="on").fit(data.train.features[:499], data.train.labels[:499])
+
+
+def test_labels_to_choose_from(fitted, data):
+    features = data.test.features
+    labels, scores = fitted.decision_topk(features, labels=[40, 3, 17])
+    expected, of_expected = fitted.predictor_.predict(features, 3, [3, 17, 40])
+    np.testing.assert_array_equal(labels, expected)
+    np.testing.assert_array_equal(scores, of_expected)
+    for wrong, said in (([60], "the class 60"), ([], "none"), (["x"], "the class ")):
+        with pytest.raises(InputError, match=f"labels: found {said}"):
+            fitted.decision_topk(features, labels=wrong)
+    with pytest.raises(InputError, match="k: found 3, expected 1 to 2, the number of labels"):
+        fitted.decision_topk(features, 3, labels=[1, 2])

@@ -13,7 +13,7 @@ from command_line import call
 from served import WORDS, serving
 
 import snm
-from snm.model.predictor import compiled_top
+from snm.model.compiled import compiled_top
 from snm.serve import engine as engines
 
 
@@ -35,6 +35,34 @@ def test_answers_are_those_of_the_model(address, served, tiny_run):
                                                             strict=True))  # fmt: skip
     found = httpx.post(f"{address}/predict", json={"texts": [text, text]}).json()["answers"]
     assert found[0] == found[1] and found[0]["labels"] == labels[0, :5].tolist()
+
+
+def test_labels_to_choose_from(address, served, tiny_run):
+    """Also requests that choose from other labels at the same time."""
+    test = snm.load_data(tiny_run / "data").test.features
+    questions = as_question(test)
+
+    async def ask(session, labels, points):
+        body = {"features": questions[points], "k": 3}
+        body |= {} if labels is None else {"labels": labels}
+        answer = await session.post(f"{address}/predict", json=body)
+        assert answer.status_code == 200, answer.text
+        ids = None if labels is None else served.ids_of(labels)
+        expected, scores = served.predict(test[points], 3, ids)
+        for one, row, of_row in zip(answer.json()["answers"], expected, scores, strict=True):
+            assert one["labels"] == row[row >= 0].tolist()
+            assert one["names"] == [f"name {label}" for label in one["labels"]]
+            np.testing.assert_allclose(one["scores"], of_row[row >= 0], rtol=1e-5)
+
+    async def everyone():
+        async with httpx.AsyncClient(timeout=60) as session:
+            await asyncio.gather(*(
+                ask(session, labels, slice(first, first + 2))
+                for first in range(0, 20, 2)
+                for labels in (None, [3, 7, 9, 12], ["name 4", 3, "name 19"], [5])
+            ))  # fmt: skip
+
+    asyncio.run(everyone())
 
 
 def test_concurrent_requests_get_their_own_answers(address, served, tiny_run):
@@ -87,6 +115,10 @@ BAD = {
     "a word": (b'{"features": [{"x": 1}]}', 400, "features.0.x"),
     "an overflow": (b'{"features": [{"1": 1e300}]}', 400, "a value that is not finite"),
     "a negative value": (b'{"features": [{"1": -1}]}', 400, "a negative value"),
+    "no labels": (b'{"texts": ["a"], "labels": []}', 400, "labels: List should have at least 1"),
+    "a label": (b'{"texts": ["a"], "labels": [20]}', 400, "label 20, expected an id from 0 to 19"),
+    "a name": (b'{"texts": ["a"], "labels": ["x"]}', 400, "labels: found an unknown label 'x'"),
+    "a flag": (b'{"texts": ["a"], "labels": [true]}', 400, "labels.0"),
     "many points": (b'{"texts": [' + b'"a",' * 20 + b'"a"]}', 413, "21 points, where"),
     "many bytes": (b'{"texts": ["' + b"a" * 10_000 + b'"]}', 413, "a body of over 10000 bytes"),
 }
@@ -169,10 +201,10 @@ class _Slow:
         self.go = threading.Event()
         self.asked = threading.Semaphore(0)
 
-    def predict(self, rows, k):
+    def predict(self, rows, k, labels=None):
         self.asked.release()
         assert self.go.wait(30)
-        return self._model.predict(rows, k)
+        return self._model.predict(rows, k, labels)
 
 
 def test_a_full_queue_and_shutdown(served, monkeypatch):
@@ -211,14 +243,15 @@ def test_an_error_of_the_model_is_a_500_and_the_service_continues(served, monkey
     class Broken:
         fail = True
 
-        def predict(self, rows, k):
+        def predict(self, rows, k, labels=None):
             if Broken.fail:
                 Broken.fail = False
                 raise RuntimeError("device lost")
-            return real(served, 8).predict(rows, k)
+            return real(served, 8).predict(rows, k, labels)
 
     monkeypatch.setattr(engines, "_sized", lambda *_: Broken())
     monkeypatch.setattr(engines.Engine, "warm", lambda _: None)
+    monkeypatch.setattr(engines.Engine, "_compile", lambda *_: None)
     with serving(served) as (address, _):
         answer = httpx.post(f"{address}/predict", json={"texts": ["word1"]})
         assert answer.status_code == 500 and "internal error" in answer.json()["error"]
@@ -236,9 +269,9 @@ def test_every_compiled_size_answers_the_same(served, tiny_run, monkeypatch):
 
     def recorded(predictor, size):
         class Recorded:
-            def predict(self, rows, k):
+            def predict(self, rows, k, labels=None):
                 used.append(size)
-                return real(predictor, size).predict(rows, k)
+                return real(predictor, size).predict(rows, k, labels)
 
         return Recorded()
 
@@ -256,7 +289,7 @@ def test_every_compiled_size_answers_the_same(served, tiny_run, monkeypatch):
         engine.start()
         early = await ask(engine, 1, 11)
         monkeypatch.setattr(engine, "_compile", compiling)
-        engine._compile(8, 10)
+        engine._compile(8, 10, 0)
         del used[:]
         late = await ask(engine, 1, 8, 11)
         assert used == [1, 8, 8]

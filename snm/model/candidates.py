@@ -1,0 +1,164 @@
+"""Candidates: the labels that answers are chosen from, the same for all points or for each its own.
+
+The cost of an answer grows with the number of candidates, not with K. Candidates that all points
+share are scored by a matrix product with their class rows; of candidates for each point, each
+(point, label) pair is scored alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse import csr_matrix
+
+from snm.errors import InputError
+
+__all__ = ["best_of_pairs", "candidates_of", "ids_of_labels", "only", "padded", "values_at"]
+
+_LEAST = 256  # of the padded sizes, so that small sets share a program
+
+
+def candidates_of(labels: Any, num_points: int, num_labels: int) -> NDArray[np.int32] | csr_matrix:
+    """The candidates that a caller names.
+
+    Args:
+      labels: ids of labels for all points; or for each of n points a sequence of ids, or CSR
+        [n, K], whose non-zero entries are the candidates.
+      num_points: n.
+      num_labels: K.
+
+    Returns:
+      int32 [S], ascending, each once, for all points; or CSR [n, K] with sorted ids for each.
+
+    Raises:
+      InputError: no label for all points, an id that is not from 0 to K - 1, candidates for
+        another number of points or labels.
+    """
+    if sparse.issparse(labels):
+        if labels.shape != (num_points, num_labels):
+            found = f"a matrix of shape {tuple(labels.shape)}"
+            raise InputError("labels", found, f"({num_points}, {num_labels}), points by labels")
+        mask = csr_matrix(labels, copy=True)
+        mask.sum_duplicates()
+        mask.eliminate_zeros()
+        return mask
+    if isinstance(labels, str):
+        raise InputError("labels", "one text", "ids of labels")
+    labels = labels if isinstance(labels, np.ndarray) else list(labels)
+    if not len(labels):
+        raise InputError("labels", "no label", "at least one")
+    if np.ndim(labels[0]) == 0:
+        return np.unique(_checked(labels, num_labels))
+    if len(labels) != num_points:
+        found = f"candidates of {len(labels)} points"
+        raise InputError("labels", found, f"of {num_points}, a sequence of ids for each point")
+    each = [np.unique(_checked(of_point, num_labels)) for of_point in labels]
+    starts = np.cumsum([0, *map(len, each)])
+    ids = np.concatenate(each)
+    return csr_matrix((np.ones(len(ids), np.float32), ids, starts), (num_points, num_labels))
+
+
+def _checked(labels: Sequence[int] | NDArray, num_labels: int) -> NDArray[np.int32]:
+    try:
+        ids = np.asarray(labels)
+    except ValueError as error:  # ids and lists of ids
+        raise InputError("labels", "ids and other things", "ids of labels") from error
+    if not ids.size:
+        return np.zeros(0, np.int32)
+    if ids.ndim != 1 or ids.dtype.kind not in "iu":
+        raise InputError("labels", f"an array of {ids.dtype} {ids.shape}", "ids of labels, int [S]")
+    wrong = (ids < 0) | (ids >= num_labels)
+    if wrong.any():
+        raise InputError(
+            "labels", f"label {ids[np.argmax(wrong)]}", f"an id from 0 to {num_labels - 1}"
+        )
+    return ids.astype(np.int32)
+
+
+def ids_of_labels(
+    labels: Sequence[int | str], num_labels: int, id_of_name: Mapping[str, int]
+) -> NDArray[np.int32]:
+    """The ids of labels, int32 [S]: texts are names, whole numbers are ids.
+
+    Args:
+      labels: names, ids or both.
+      num_labels: K.
+      id_of_name: empty where the labels have no names.
+
+    Raises:
+      InputError: an id that is not from 0 to K - 1, an unknown name, or a name where the labels
+        have none.
+    """
+    ids = []
+    for label in labels:
+        if not isinstance(label, str):
+            ids.append(label)
+        elif label in id_of_name:
+            ids.append(id_of_name[label])
+        else:
+            expected = f"an id from 0 to {num_labels - 1}: the labels have no names"
+            if id_of_name:
+                expected = "a name of a label"
+            raise InputError("labels", f"an unknown label {label!r}", expected)
+    return _checked(ids, num_labels)
+
+
+def padded(ids: NDArray[np.int32], num_labels: int) -> NDArray[np.int32]:
+    """Ids padded with K to a power of two, so that few lengths are compiled."""
+    size = max(_LEAST, 1 << (len(ids) - 1).bit_length())
+    return np.concatenate([ids, np.full(size - len(ids), num_labels, np.int32)])
+
+
+def only(values: csr_matrix, ids: NDArray[np.int32]) -> csr_matrix:
+    """The columns `ids` (ascending) of CSR [m, K], as CSR [m, S]; takes no time of order K."""
+    place = np.minimum(np.searchsorted(ids, values.indices), len(ids) - 1)
+    kept = ids[place] == values.indices
+    starts = np.concatenate([[0], np.cumsum(kept)])[values.indptr]
+    return csr_matrix((values.data[kept], place[kept], starts), (values.shape[0], len(ids)))
+
+
+def values_at(values: csr_matrix, mask: csr_matrix) -> NDArray:
+    """The value of CSR [m, .] at each entry of another, CSR [m, K]; 0 where it has none."""
+    width = max(values.shape[1], mask.shape[1])
+    keys, wanted = (
+        np.repeat(np.arange(each.shape[0]), np.diff(each.indptr)) * width + each.indices
+        for each in (values, mask)
+    )
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    if not len(keys):
+        return np.zeros(len(wanted), values.dtype)
+    return np.where(keys[place] == wanted, values.data[order[place]], 0)
+
+
+def best_of_pairs(
+    mask: csr_matrix, scores: NDArray[np.float32], k: int, lowest: float
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """The k best entries of each row; ties go to the lowest label.
+
+    Args:
+      mask: CSR [m, K].
+      scores: float32, of its entries.
+      k: how many.
+      lowest: the score where a row has fewer entries; its label is -1. An entry with this score or
+        less is none.
+
+    Returns:
+      int32 [m, k] labels and float32 [m, k] scores, best first.
+    """
+    counts = np.diff(mask.indptr)
+    rows = np.repeat(np.arange(mask.shape[0]), counts)
+    order = np.lexsort((mask.indices, -scores, rows))
+    rank = np.arange(len(order)) - np.repeat(mask.indptr[:-1], counts)
+    order, rank = order[rank < k], rank[rank < k]
+    order, rank = order[scores[order] > lowest], rank[scores[order] > lowest]
+    labels = np.full((mask.shape[0], k), -1, np.int32)
+    best = np.full((mask.shape[0], k), lowest, np.float32)
+    labels[rows[order], rank] = mask.indices[order]
+    best[rows[order], rank] = scores[order]
+    return labels, best

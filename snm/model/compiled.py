@@ -1,0 +1,92 @@
+"""The compiled programs of prediction, on one device or a mesh, kept by model."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax.sharding import Mesh, PartitionSpec
+
+from snm.distributed.mesh import DATA, on_mesh, table_axes
+from snm.model.inference import best_labels, labels_in_order, pair_scores, scaled_queries
+from snm.model.model import Model, TrainState
+from snm.model.placement import state_specs
+from snm.tables.table import SparseRows
+from snm.topk.blocks import Added, Best
+
+__all__ = ["compiled_order", "compiled_pairs", "compiled_queries", "compiled_top"]
+
+
+@functools.lru_cache(maxsize=8)
+def compiled_top(model: Model, count: int, mesh: Mesh | None) -> jax.stages.Wrapped:
+    """The compiled search for the best labels of a block of points, on one device or a mesh.
+
+    It takes the state, the block, what is added to the scores, if anything is, and the labels to
+    choose from, if not all; as `best_labels`.
+    """
+
+    def best(
+        state: TrainState,
+        block: SparseRows,
+        added: Added | None = None,
+        ids: jax.Array | None = None,
+        **axes: str | None,
+    ) -> Best:
+        return best_labels(model, state, block, count, added=added, ids=ids, **axes)
+
+    return jax.jit(best) if mesh is None else _on_points(mesh, best, **table_axes(mesh))
+
+
+@functools.lru_cache(maxsize=8)
+def compiled_queries(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
+    """The compiled `scaled_queries`."""
+    queries = functools.partial(scaled_queries, model)
+    if mesh is None:
+        return jax.jit(queries)
+    return _on_points(mesh, queries, feature_axis=table_axes(mesh)["feature_axis"])
+
+
+def _on_points(mesh: Mesh, run: Callable[..., Any], **axes: str) -> jax.stages.Wrapped:
+    """`run` of a state and arrays of points on a mesh; its results are gathered on all devices."""
+    cut = mesh.shape[DATA] > 1
+
+    def of_part(state: TrainState, *points: Any) -> Any:
+        if not cut:
+            return run(state, *points, **axes)
+        found = run(state, *jax.tree.map(lambda x: x[0], points), data_axis=DATA, **axes)
+        return jax.tree.map(lambda x: jax.lax.all_gather(x, DATA, tiled=True), found)
+
+    def on_all(state: TrainState, *points: Any) -> Any:
+        spec = PartitionSpec(DATA) if cut else PartitionSpec()
+        inputs = (state_specs(state, mesh), *jax.tree.map(lambda _: spec, points))
+        return on_mesh(mesh, of_part, inputs, PartitionSpec())(state, *points)
+
+    return jax.jit(on_all)
+
+
+@functools.lru_cache(maxsize=8)
+def compiled_order(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
+    """The compiled `labels_in_order`."""
+    return _on_whole(functools.partial(labels_in_order, model), mesh)
+
+
+@functools.lru_cache(maxsize=8)
+def compiled_pairs(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
+    """The compiled `pair_scores`."""
+    return _on_whole(functools.partial(pair_scores, model), mesh)
+
+
+def _on_whole(run: Callable[..., Any], mesh: Mesh | None) -> jax.stages.Wrapped:
+    """`run` of a state and arrays; on a mesh, all devices have the same arrays."""
+    if mesh is None:
+        return jax.jit(run)
+    run = functools.partial(run, **table_axes(mesh))
+
+    def on_all(state: TrainState, *arrays: Any) -> jax.Array:
+        whole = jax.tree.map(lambda _: PartitionSpec(), arrays)
+        inputs = (state_specs(state, mesh), *whole)
+        return on_mesh(mesh, run, inputs, PartitionSpec())(state, *arrays)
+
+    return jax.jit(on_all)

@@ -1,0 +1,227 @@
+"""The best of some labels, against scores of all labels in float64."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tiny
+from scipy import sparse
+
+import snm
+from snm.data.weighting import Weighting
+from snm.distributed.mesh import make_mesh
+from snm.errors import InputError
+from snm.memory.memory import Memory, MemorySettings
+from snm.model.compiled import compiled_pairs, compiled_top
+from snm.model.from_config import make_model
+from snm.model.inference import join
+from snm.model.model import init_state
+from snm.model.placement import join_on_mesh, spread
+
+K, D, POINTS = 600, 600, 30
+
+
+def points(count, seed):
+    """CSR [count, D] of counts."""
+    rng = np.random.default_rng(seed)
+    kept = rng.random((count, D)) < 0.02
+    return sparse.csr_matrix((rng.integers(1, 4, (count, D)) * kept).astype(np.float32))
+
+
+def predictor_of(*, members=2, drop_seen=False, memory=True, mesh=None, bias=True):
+    """Random parameters; a label has a bias, so that it matters."""
+    config = tiny.resolved(dataclasses.replace(tiny.CONFIG, bias=bias, score_scale=4.0))
+    model = make_model(config, D, K)
+    model = dataclasses.replace(model, members=members, drop_seen=drop_seen)
+    states = []
+    for seed in range(members):
+        state = init_state(dataclasses.replace(model, members=1, seed=seed))
+        if bias:
+            random = 0.3 * jax.random.normal(jax.random.key(seed + 50), state.head.bias.shape)
+            state = dataclasses.replace(state, head=dataclasses.replace(state.head, bias=random))
+        states.append(state)
+    stored = points(80, 1)
+    weighting = Weighting.fit("tfidf", stored)
+    state = join(states)
+    if mesh is not None:
+        states = [spread(one, mesh) for one in states]
+        state = states[0] if members == 1 else join_on_mesh(states, mesh)
+    predictor = snm.Predictor(model, state, weighting, mesh=mesh, block_rows=16)
+    if not memory:
+        return predictor
+    rng = np.random.default_rng(2)
+    labels = sparse.csr_matrix((rng.random((80, K)) < 0.03).astype(np.float32))
+    queries = np.concatenate(list(predictor.queries(stored))).astype(np.float16)
+    memory = Memory(
+        weighting.apply(stored), labels, queries, np.arange(80), MemorySettings(20, 2.0, 0.5, 3.0)
+    )
+    return dataclasses.replace(predictor, memory=memory)
+
+
+def all_scores(predictor, features):
+    """float64 [n, K]; -inf for labels that are never an answer."""
+    queries = np.concatenate(list(predictor.queries(features)))
+    head = predictor.state.head
+    rows = np.asarray(head.table.rows, np.float64)[:K]
+    scores = queries.astype(np.float64) @ rows.T
+    if head.bias is not None:
+        scores += np.asarray(head.bias, np.float64)[:K]
+    if predictor.memory is not None:
+        weighted = predictor.weighting.apply(features)
+        scores += predictor.memory.additions(weighted, queries).toarray()
+    if predictor.model.drop_seen:
+        scores[features.toarray() > 0] = -np.inf
+    return scores
+
+
+def check(predictor, found, features, allowed, k):
+    """The answers are the best k of the labels in `allowed`, bool [n, K], by brute force."""
+    labels, scores = found
+    assert labels.shape == scores.shape == (features.shape[0], k)
+    assert labels.dtype == np.int32 and scores.dtype == np.float32
+    expected = np.where(allowed, all_scores(predictor, features), -np.inf)
+    for row, of_all in enumerate(expected):
+        best = np.argsort(-of_all, kind="stable")[:k]
+        best = best[np.isfinite(of_all[best])]
+        assert labels[row].tolist() == best.tolist() + [-1] * (k - len(best))
+        np.testing.assert_allclose(scores[row, : len(best)], of_all[best], rtol=1e-4, atol=1e-5)
+
+
+def shared(size, seed=3):
+    rng = np.random.default_rng(seed)
+    return rng.choice(K, size, replace=False)
+
+
+CASES = [
+    pytest.param({"drop_seen": True}, id="without labels that are features"),
+    pytest.param({}, id="members with a memory", marks=pytest.mark.slow),
+    pytest.param({"members": 1, "memory": False}, id="one member", marks=pytest.mark.slow),
+    pytest.param({"bias": False, "memory": False}, id="without a bias", marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_best_of_labels_for_all_points(case):
+    predictor, features = predictor_of(**case), points(POINTS, 4)
+    k = 7
+    for size in (3, 40, 256):
+        labels = shared(size)
+        allowed = np.zeros((POINTS, K), bool)
+        allowed[:, labels] = True
+        twice = np.concatenate([labels, labels[:2]])  # in any order, and more than once
+        check(predictor, predictor.predict(features, k, twice), features, allowed, k)
+    assert predictor.checked_k(None, [5, 9]) == 2 and predictor.checked_k(None, [[5], [9]], 2) == 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_all_labels_as_candidates(case):
+    predictor, features = predictor_of(**case), points(POINTS, 4)
+    with_all = predictor.predict(features, 5, np.arange(K))
+    for found, expected in zip(with_all, predictor.predict(features, 5), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+    # More to choose from than a block of the search holds, and many to find.
+    check(predictor, predictor.predict(features, 300, shared(500)), features,
+          np.isin(np.arange(K), shared(500))[None, :].repeat(POINTS, 0), 300)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_best_of_labels_of_each_point(case):
+    predictor, features = predictor_of(**case), points(POINTS, 4)
+    rng = np.random.default_rng(5)
+    allowed = rng.random((POINTS, K)) < rng.choice([0.005, 0.3], (POINTS, 1))
+    allowed[7] = False
+    check(predictor, predictor.predict(features, 6, sparse.csr_matrix(allowed)), features, allowed,
+          6)  # fmt: skip
+    lists = [np.flatnonzero(row).tolist() for row in allowed]
+    check(predictor, predictor.predict(features, 6, lists), features, allowed, 6)
+    mask = sparse.csr_matrix(allowed.astype(np.float32))
+    mask.data[::2] = 0  # no entry
+    check(predictor, predictor.predict(features, 6, mask), features, mask.toarray() > 0, 6)
+
+
+def test_ties_go_to_the_lowest_label():
+    predictor = predictor_of(members=1, memory=False, bias=False)
+    state = predictor.state
+    table = dataclasses.replace(state.head.table, rows=jnp.zeros_like(state.head.table.rows))
+    state = dataclasses.replace(state, head=dataclasses.replace(state.head, table=table))
+    predictor = dataclasses.replace(predictor, state=state)
+    for labels in ([9, 2, 500, 4], [[9, 2, 500, 4]] * POINTS):
+        found, _ = predictor.predict(points(POINTS, 4), 3, labels)
+        assert found.tolist() == [[2, 4, 9]] * POINTS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", ["data=2,label=4", "label=8", "data=8"])
+@pytest.mark.parametrize("drop_seen", [False, True])
+def test_on_a_mesh(text, drop_seen):
+    mesh, features = make_mesh(text, K, 16), points(POINTS, 4)
+    options = {"members": 1, "drop_seen": drop_seen}
+    one, many = predictor_of(**options), predictor_of(**options, mesh=mesh)
+    rng = np.random.default_rng(5)
+    for labels in (shared(70), sparse.csr_matrix(rng.random((POINTS, K)) < 0.05)):
+        expected, found = (each.predict(features, 8, labels) for each in (one, many))
+        np.testing.assert_array_equal(found[0], expected[0])
+        np.testing.assert_allclose(found[1], expected[1], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_few_programs_are_compiled_and_they_read_the_rows_of_the_labels_alone():
+    predictor, features = predictor_of(), points(POINTS, 4)
+    compiled_top.cache_clear()
+    compiled_pairs.cache_clear()
+    for size in (1, 10, 100, 256):
+        predictor.predict(features, 5, shared(size))
+        predictor.predict(features, 5, [shared(size, seed) for seed in range(POINTS)])
+    assert compiled_top(predictor.model, 5, None)._cache_size() == 1
+    assert compiled_pairs(predictor.model, None)._cache_size() <= 6  # 256 pairs to 4,096 and more
+    # 100 times as many labels, and the operations stay.
+    counts = []
+    for num_labels in (1000, 100_000):
+        model = dataclasses.replace(
+            predictor.model, head=dataclasses.replace(predictor.model.head, num_labels=num_labels)
+        )
+        block = next(iter(predictor._blocks(features)))[1]
+        state = jax.eval_shape(
+            lambda model=model: join(
+                [init_state(dataclasses.replace(model, members=1)) for _ in range(2)]
+            )
+        )
+        ids = jax.ShapeDtypeStruct((256,), jnp.int32)
+        lowered = compiled_top(model, 5, None).lower(state, block, None, ids)
+        counts.append(lowered.compile().cost_analysis()["flops"])
+    assert counts[0] == counts[1]
+
+
+def test_ids_of_names():
+    names = tuple(f"name {label}" for label in range(K))
+    predictor = dataclasses.replace(predictor_of(memory=False), label_names=names)
+    assert predictor.ids_of(["name 7", 3, "name 599"]).tolist() == [7, 3, 599]
+    with pytest.raises(InputError, match="labels: found an unknown label 'name 600', expected a n"):
+        predictor.ids_of(["name 7", "name 600"])
+    with pytest.raises(InputError, match="the labels have no names"):
+        predictor_of(memory=False).ids_of(["name 7"])
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        ([], "no label"),
+        ([1, 600], "label 600, expected an id from 0 to 599"),
+        ([-1], "label -1"),
+        ([1.5], "an array of float64"),
+        (["name"], "an array of <U4"),
+        ("name", "one text, expected ids of labels"),
+        ([True, False], "an array of bool"),
+        ([1, [2, 3]], "ids and other things"),
+        ([[1], [2]], "candidates of 2 points, expected of 30"),
+        ([[1]] * 29 + [[700]], "label 700"),
+        (sparse.csr_matrix((30, 599)), "a matrix of shape (30, 599), expected (30, 600)"),
+    ],
+)
+def test_bad_labels(labels, said):
+    with pytest.raises(InputError) as error:
+        predictor_of(memory=False).predict(points(POINTS, 4), 2, labels)
+    assert said in str(error.value)
