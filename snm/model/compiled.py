@@ -23,8 +23,8 @@ __all__ = ["compiled_order", "compiled_pairs", "compiled_queries", "compiled_top
 def compiled_top(model: Model, count: int, mesh: Mesh | None) -> jax.stages.Wrapped:
     """The compiled search for the best labels of a block of points, on one device or a mesh.
 
-    It takes the state, the block, what is added to the scores, if anything is, and the labels to
-    choose from, if not all; as `best_labels`.
+    It takes the state, the block, what is added to the scores, if anything is, the labels to choose
+    from, if not all, and on one device the queries, if they are known; as `best_labels`.
     """
 
     def best(
@@ -32,9 +32,12 @@ def compiled_top(model: Model, count: int, mesh: Mesh | None) -> jax.stages.Wrap
         block: SparseRows,
         added: Added | None = None,
         ids: jax.Array | None = None,
+        queries: jax.Array | None = None,
         **axes: str | None,
     ) -> Best:
-        return best_labels(model, state, block, count, added=added, ids=ids, **axes)
+        return best_labels(
+            model, state, block, count, added=added, ids=ids, queries=queries, **axes
+        )
 
     return jax.jit(best) if mesh is None else _on_points(mesh, best, **table_axes(mesh))
 

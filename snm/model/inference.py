@@ -92,6 +92,7 @@ def best_labels(
     *,
     added: Added | None = None,
     ids: jax.Array | None = None,
+    queries: jax.Array | None = None,
     label_axis: str | None = None,
     **axes: str | None,
 ) -> Best:
@@ -105,6 +106,7 @@ def best_labels(
       added: added to the scores of some labels; its slots are labels, or indices into `ids`.
       ids: int32 [S] ascending, the labels to choose from, padded with K; None is all K. The cost
         grows with S, not with K.
+      queries: float32 [n, members * dim], the `scaled_queries` of the points, if they are known.
       label_axis: as in `train_step`.
       axes: as in `embed`.
 
@@ -116,7 +118,7 @@ def best_labels(
     if added is not None and ids is None:
         added = added._replace(slots=added.slots - shard.first_row)
     best = best_scores(
-        scaled_queries(model, state, features, **axes),
+        scaled_queries(model, state, features, **axes) if queries is None else queries,
         rows,
         ids,
         min(count, rows.shape[0] if ids is None else ids.shape[0]),
