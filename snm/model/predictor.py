@@ -118,11 +118,16 @@ class Predictor:
         ids = None if among is None else padded(among, self.model.head.num_labels)
         score = compiled_top(self.model, k if ids is None else min(k, len(ids)), self.mesh)
         placed = None if ids is None else self._of_parts(ids)
+        size = 0
         for count, block in self._blocks(rows, self.mesh):
-            added = None
+            added = queries = None
             if self.memory is not None:
-                added = self._remembered(self.memory, rows, first, count, block, among)
-            best = score(self.state, block, added, placed)
+                if self.mesh is None and self.memory.queries is not None:
+                    queries = compiled_queries(self.model, None)(self.state, block)
+                points = self._of_memory(self.memory, rows, first, count, block, queries)
+                added = self._added(self.memory.additions(*points), among, count, size)
+                size = added.rows.shape[-1]
+            best = score(self.state, block, added, placed, queries)
             first += count
             found, scores = np.asarray(best.slots)[:count], np.asarray(best.scores)[:count]
             if among is not None and found.shape[1] < k:
@@ -243,34 +248,43 @@ class Predictor:
         return told
 
     def _of_memory(
-        self, memory: Memory, features: csr_matrix, first: int, count: int, block: SparseRows
-    ) -> tuple[csr_matrix, NDArray[np.float32] | None]:
-        """Weighted features of a block of points, and their queries if the memory has some."""
-        weighted = self.weighting.apply(features[first : first + count], first_row=first)
-        if memory.queries is None:
-            return weighted, None
-        return weighted, self._queries(block, count)
-
-    def _remembered(
         self,
         memory: Memory,
         features: csr_matrix,
         first: int,
         count: int,
         block: SparseRows,
-        among: NDArray[np.int32] | None,
+        queries: jax.Array | None = None,
+    ) -> tuple[csr_matrix, NDArray[np.float32] | None]:
+        """Weighted features of a block of points, and their queries if the memory has some."""
+        weighted = self.weighting.apply(features[first : first + count], first_row=first)
+        if memory.queries is None:
+            return weighted, None
+        if queries is None:
+            return weighted, self._queries(block, count)
+        return weighted, np.asarray(queries)[:count]
+
+    def _added(
+        self, found: csr_matrix, among: NDArray[np.int32] | None, count: int, at_least: int
     ) -> Added:
-        """What the memory adds to the scores of a block of points, of all labels or of some."""
-        found = memory.additions(*self._of_memory(memory, features, first, count, block))
+        """What a memory adds to the scores of a block, in a form that few programs serve.
+
+        Args:
+          found: CSR [count, K].
+          among: ids of the labels that are scored, or None for all.
+          count: the number of points.
+          at_least: entries that the block before had room for.
+        """
         if among is not None:
             found = only(found, among)
         parts = 1 if self.mesh is None else self.mesh.shape[DATA]
         each = -(-self.block_rows // parts)
         edges = found.indptr[np.minimum(np.arange(parts + 1) * each, count)]
         # Padded with slots of no label, so that one program serves most blocks of a size: to a
-        # thousand labels a point, of large blocks and where that is too few to a power of four.
+        # thousand labels a point, of large blocks and where that is too few to a power of four, and
+        # to the size of the block before. The last block is often smaller.
         least, most = _LABELS_OF_POINT * min(each, 64), int(np.diff(edges).max())
-        size = max(least, 1 << (most.bit_length() + 1) // 2 * 2)
+        size = max(least, at_least, 1 << (most.bit_length() + 1) // 2 * 2)
         rows = np.zeros((parts, size), np.int32)
         slots = np.full((parts, size), found.shape[1], np.int32)
         values = np.zeros((parts, size), np.float32)
