@@ -87,8 +87,8 @@ REFERENCES: dict[str, Entry] = {
     "pd-sparse": Entry(
         PDSparse,
         "PD-Sparse (Yen et al., 2016)",
-        tuple({"penalty": penalty} for penalty in (0.1, 0.01, 1.0)),
-        chosen=1,
+        tuple({"penalty": penalty, "C": C} for C in (1.0, 20.0) for penalty in (0.1, 0.4)),
+        chosen=3,
     ),
     "ppd-sparse": Entry(
         PPDSparse,

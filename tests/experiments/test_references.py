@@ -222,10 +222,11 @@ def test_the_nearest_feasible_duals_are_those_of_a_generic_solver(C: float) -> N
     assert nearest_feasible(np.array([-1, -1], np.float32), 1, C).tolist() == [0, 0]
 
 
-def test_pd_sparse_minimises_its_objective() -> None:
+@pytest.mark.parametrize("entering", [1, 3])
+def test_pd_sparse_minimises_its_objective(entering: int) -> None:
     x, y = _problem(12, 4, 5)
-    dense, right = x.toarray().astype(float), y.toarray() > 0
-    usable = right.any(axis=1) & (dense != 0).any(axis=1)
+    dense, right = np.hstack([x.toarray(), np.ones((12, 1))]).astype(float), y.toarray() > 0
+    usable = right.any(axis=1)
     penalty = 0.05
 
     # w = p - q with p, q >= 0, and slacks s: a smooth problem with linear constraints.
@@ -233,7 +234,7 @@ def test_pd_sparse_minimises_its_objective() -> None:
     for i in np.flatnonzero(usable):
         for n in np.flatnonzero(~right[i]):
             for p in np.flatnonzero(right[i]):
-                row = np.zeros((4, 5))
+                row = np.zeros((5, 5))
                 row[:, p] += dense[i]
                 row[:, n] -= dense[i]
                 slack = np.zeros(12)
@@ -241,24 +242,24 @@ def test_pd_sparse_minimises_its_objective() -> None:
                 constraints.append(np.concatenate([row.ravel(), -row.ravel(), slack]))
 
     def value(v: np.ndarray) -> float:
-        w = v[:20] - v[20:40]
-        return float(0.5 * w @ w + penalty * v[:40].sum() + v[40:].sum())
+        w = v[:25] - v[25:50]
+        return float(0.5 * w @ w + penalty * v[:50].sum() + v[50:].sum())
 
     def slope(v: np.ndarray) -> np.ndarray:
-        w = v[:20] - v[20:40]
+        w = v[:25] - v[25:50]
         return np.concatenate([w + penalty, -w + penalty, np.ones(12)])
 
     best = minimize(
         value,
-        np.concatenate([np.zeros(40), np.ones(12)]),
+        np.concatenate([np.zeros(50), np.ones(12)]),
         jac=slope,
-        bounds=[(0, None)] * 52,
+        bounds=[(0, None)] * 62,
         constraints=LinearConstraint(np.array(constraints), 1, np.inf),
         method="SLSQP",
         options={"ftol": 1e-12, "maxiter": 500},
     )
     assert best.success
-    model = PDSparse(penalty=penalty, epochs=400).fit(x, y)
+    model = PDSparse(penalty=penalty, epochs=400, entering=entering, held_out=0).fit(x, y)
     scores = dense @ model.w
     margins = [
         max(0, 1 + scores[i, ~right[i]].max() - scores[i, right[i]].min())
@@ -267,8 +268,29 @@ def test_pd_sparse_minimises_its_objective() -> None:
     primal = 0.5 * np.sum(model.w**2) + penalty * np.abs(model.w).sum() + sum(margins)
     assert primal == pytest.approx(best.fun, rel=2e-3)
     assert -model.dual() == pytest.approx(best.fun, rel=2e-3)
-    np.testing.assert_allclose(model.w.ravel(), best.x[:20] - best.x[20:40], atol=0.02)
+    np.testing.assert_allclose(model.w.ravel(), best.x[:25] - best.x[25:50], atol=0.02)
     assert (model.w == 0).any()
+
+
+def test_pd_sparse_keeps_the_epoch_that_is_best_on_held_out_points() -> None:
+    x, y = _problem(150, 8, 12)
+    place = np.random.default_rng(0).permutation(150)
+    dense = np.hstack([x.toarray(), np.ones((150, 1))])[place < 30]
+    truth = y.toarray()[place < 30] > 0
+
+    def share(model: PDSparse) -> float:
+        shares = []
+        for scores, right in zip(dense @ model.w, truth, strict=True):
+            best = np.argsort(-scores, kind="stable")[: right.sum()]
+            shares += [right[best].mean()] if right.any() else []
+        return float(np.mean(shares))
+
+    found = share(PDSparse(held_out=0.2, epochs=7, patience=7).fit(x, y))
+    shares = [share(PDSparse(held_out=0.2, epochs=n, patience=n).fit(x, y)) for n in range(1, 8)]
+    assert found == pytest.approx(max(shares)) and shares[0] < found
+    (first,) = np.nonzero(np.diff(np.maximum.accumulate(shares)) == 0)  # an epoch without a rise
+    ended = PDSparse(held_out=0.2, epochs=7, patience=1).fit(x, y)
+    assert share(ended) == pytest.approx(max(shares[: first[0] + 1]))
 
 
 # -- PfastreXML ----------------------------------------------------------------------------------
