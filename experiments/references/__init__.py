@@ -3,11 +3,11 @@
 Public names, by module:
 
 - `protocol`: `Reference`: what they share: `fit(X, Y)` and `predict(X, k)`.
-- `dismec`, `leml`, `sleec`, `pd_sparse`: the systems; each says what is faithful and what is not.
+- `dismec`, `leml`, `sleec`, `pfastrexml` (and FastXML), `pd_sparse`, `ppd_sparse`: the systems;
+  each says what is faithful and what is not.
 - `table`: `REFERENCES`: name -> reference; `PEERS`: the same for `snm compare --peers`.
 
-`python -m experiments.references DATA ... --out FILE` measures them. PfastreXML and PPD-Sparse are
-not among them.
+`python -m experiments.references DATA ... --out FILE` measures them.
 """
 
 from experiments.references.table import PEERS, REFERENCES

@@ -54,8 +54,8 @@ def main(
             if any(all(run[part] == key[part] for part in key) for run in runs):
                 continue
             run = {**key, **_measured(reference, folder, held_out, seen, minutes)}
-            runs = read_json(out)["runs"] if out.exists() else []  # others may write it too
-            write_json(out, {**machine(), "runs": [*runs, run]})
+            before = read_json(out) if out.exists() else {"runs": []}  # others may write it too
+            write_json(out, {**before, **machine(), "runs": [*before["runs"], run]})
             figures = run.get("metrics", {})
             told = [f"{at} {figures[at]:.2f}" for at in ("P@1", "P@3", "P@5") if at in figures]
             print(name, reference, *(told or [run["ended"]]), flush=True)

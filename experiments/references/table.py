@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from scipy.sparse import csr_matrix
@@ -11,6 +12,8 @@ from scipy.sparse import csr_matrix
 from experiments.references.dismec import Dismec
 from experiments.references.leml import Leml
 from experiments.references.pd_sparse import PDSparse
+from experiments.references.pfastrexml import PfastreXML
+from experiments.references.ppd_sparse import PPDSparse
 from experiments.references.protocol import Reference
 from experiments.references.sleec import Sleec
 from snm.compare.peers.protocol import Answers, Peer, timed
@@ -77,11 +80,21 @@ REFERENCES: dict[str, Entry] = {
         "SLEEC (Bhatia et al., 2015)",
         ({"penalty": 5.0},),
     ),
+    "fastxml": Entry(
+        partial(PfastreXML, weighted=False, alpha=1.0), "FastXML (Prabhu and Varma, 2014)"
+    ),
+    "pfastrexml": Entry(PfastreXML, "PfastreXML (Jain et al., 2016)"),
     "pd-sparse": Entry(
         PDSparse,
         "PD-Sparse (Yen et al., 2016)",
-        tuple({"penalty": penalty} for penalty in (0.1, 0.01, 1.0)),
-        chosen=1,
+        tuple({"penalty": penalty, "C": C} for C in (1.0, 20.0) for penalty in (0.1, 0.4)),
+        chosen=3,
+    ),
+    "ppd-sparse": Entry(
+        PPDSparse,
+        "PPD-Sparse (Yen et al., 2017)",
+        tuple({"penalty": penalty} for penalty in (0.01, 0.1, 1.0)),
+        chosen=2,
     ),
 }
 """Name -> reference."""
