@@ -7,6 +7,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from snm.errors import counted
+
 __all__ = ["Sheet", "markdown", "sheets"]
 
 RETRIEVAL = ("R@1", "R@3", "R@5", "P@1", "P@3", "P@5")
@@ -199,8 +201,8 @@ def markdown(results: dict[str, Any]) -> str:
         "",
         f"    {results['command']}",
         "",
-        f"{about['points']:,} training and {about['test_points']:,} test points, "
-        f"{about['features']:,} features, {about['labels']:,} labels (SHA-256 "
+        f"{about['points']:,} training and {counted(about['test_points'], 'test point')}, "
+        f"{counted(about['features'], 'feature')}, {counted(about['labels'], 'label')} (SHA-256 "
         f"{about['sha256'][:12]}); {results['device']}, jax {results['versions']['jax']}, "
         f"{results['date']}.",
     ]
