@@ -59,9 +59,8 @@ def test_threads_are_recorded_one_at_a_time(tmp_path):
 
     for name in ("a", "b", "c"):
         (tmp_path / name).mkdir()
-    with Recorder(tmp_path).recording() as record:
-        with ThreadPoolExecutor(3) as pool:
-            list(pool.map(write, ("a", "b", "c")))
+    with Recorder(tmp_path).recording() as record, ThreadPoolExecutor(3) as pool:
+        list(pool.map(write, ("a", "b", "c")))
     gone = [call.path for call in record.calls if call.what == "name" and call.node is None]
     assert [path for path in gone if path.endswith(".txt") and "/." not in path] == []
 
