@@ -36,10 +36,10 @@ def sheets(results: dict[str, Any]) -> list[Sheet]:
     """The tables of a comparison for which `results` has data."""
     seeds = results["plan"]["seeds"]
     each = (
-        f"Mean of {seeds} seeds ± half the 95% interval (Student's t); in brackets the ratio "
+        f"Mean of {seeds} seeds ± half the 95% interval (Student's t); with an x the ratio "
         "to the arm's baseline, taken seed by seed."
         if seeds > 1
-        else "One seed, so no intervals; in brackets the ratio to the arm's baseline."
+        else "One seed, so no intervals; with an x the ratio to the arm's baseline."
     )
     arms = results["arms"]
     found = [
