@@ -114,9 +114,13 @@ def print_metrics(found: dict[str, Any], title: str) -> None:
         console.print(f"left out: {counted(unlabelled, 'point')} without labels")
     groups = found.get("by_label_frequency") or []
     if groups:
-        table = Table(title="labels by training frequency, rarest tenth first")
+        k = max(int(name.split("@")[1]) for name in found["metrics"] if "@" in name)
+        title = "labels by training frequency, rarest tenth first"
+        table = Table(title=title, title_justify="left")
+        # A group's precision is what it adds to that of all labels.
+        headings = {"recall": f"recall@{k} %", "precision": f"adds to P@{k}"}
         for name in groups[0]:
-            table.add_column(name.replace("_", " "), justify="right")
+            table.add_column(headings.get(name, name), justify="right")
         for group in groups:
             table.add_row(*(displayed(value) for value in group.values()))
         console.print(table)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from snm.config.settings import Config
+from snm.errors import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -121,7 +122,7 @@ def _run(command: Plan) -> None:
         every = config.epochs * -(-config.members // beside) * steps
         each = f" of {beside} members at once" if beside > 1 else ""
         console.print(
-            f"{seconds:.3g} s a step{each}, {steps} steps an epoch: "
+            f"{seconds:.3g} s a step{each}, {counted(steps, 'step')} an epoch: "
             f"{_duration(seconds * steps)} an epoch, "
             f"the first after {programs.compile_seconds:.2g} s of compiling;\n"
             f"{_duration(seconds * every)} of training in total "

@@ -130,7 +130,7 @@ def _run(command: Predict) -> None:
                 first, rows = first + len(labels), rows + len(labels)
                 unknown += int(empty.sum())
                 if bar is not None:
-                    bar.update(task, completed=rows, description=f"{rows:,} points")
+                    bar.update(task, completed=rows, description=counted(rows, "point"))
         if form == "sparse":
             lines.seek(0)
             lines.write(f"{rows:<20}")

@@ -152,7 +152,7 @@ class _Display:
         self.result: dict[str, Any] = {}
         self._bar, self._task = bar, bar.add_task("", visible=False)
         self._total = self._per_epoch = self._points = 0
-        self._losses: list[float] = []
+        self._losses: list[tuple[int, float]] = []  # points of a dispatch, and their mean
         self._seconds, self._compiled = 0.0, False
 
     def show(self, event: Any) -> None:
@@ -199,12 +199,14 @@ class _Display:
         self._compiled = True
         rate = f"{self._points / self._seconds:,.0f}" if self._points else ""
         if not math.isnan(event.loss):  # all of its steps were skipped
-            self._losses.append(event.loss)
+            self._losses.append((event.points, event.loss))
         epoch = -(-event.step // self._per_epoch)
         text = f"epoch {epoch} loss {event.loss:.4f}" + (rate and f" {rate}/s")
         self._bar.update(self._task, completed=event.step, description=text)
         if event.step % self._per_epoch == 0:
-            mean = sum(self._losses) / len(self._losses) if self._losses else math.nan
+            whole = sum(points for points, _ in self._losses)
+            of_points = math.fsum(points * loss for points, loss in self._losses)
+            mean = of_points / whole if whole else math.nan
             told = f"epoch {epoch:>3} of {self._total / self._per_epoch:.0f}   loss {mean:8.4f}"
             self._print(told + (rate and f"   {rate:>9} examples/s"))
             self._losses.clear()
@@ -219,7 +221,7 @@ def _print_result(result: dict[str, Any], name: str, run_dir: Path) -> None:
     else:
         console.print("no test points, so nothing was evaluated")
     say(
-        f"{result['epochs']:.4g} epochs in {result['seconds']:.1f} s "
+        f"{result['epochs']:.4g} epoch{'s' * (result['epochs'] != 1)} in {result['seconds']:.1f} s "
         f"({result['examples_per_second']:,.0f} examples/s), "
         f"{result['peak_memory_bytes'] / 2**20:,.0f} MiB of memory at the peak; "
         f"written to {run_dir}"
@@ -292,7 +294,7 @@ def _print_settings(dataset: Dataset, config: Config) -> None:
     held = round(dataset.train.num_points * config.validation_fraction)
     steps = -(-(dataset.train.num_points - held) // config.batch_size)
     console.print(
-        f"{parameters:,} parameters, {parameters * 4 / 2**20:,.0f} MiB; about {steps} steps an "
-        f"epoch, {steps * resolved.epochs * resolved.members} in all. "
+        f"{parameters:,} parameters, {parameters * 4 / 2**20:,.0f} MiB; about "
+        f"{counted(steps, 'step')} an epoch, {steps * resolved.epochs * resolved.members} in all. "
         "Nothing was trained (--dry-run)."
     )

@@ -19,11 +19,8 @@ from snm.config.settings import Config, check_name, preset, read_config
 from snm.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from snm.compare.campaign import Campaign
     from snm.compare.jobs import Running
-    from snm.compare.report.tables import Sheet
     from snm.data.dataset import Dataset
 
 __all__ = ["Compare"]
@@ -121,6 +118,7 @@ def _run(asked: Compare) -> None:
     from snm.compare.campaign import Campaign
     from snm.compare.campaign import Plan as CampaignPlan
     from snm.compare.report.tables import sheets
+    from snm.compare.report.terminal import laid_out
     from snm.data.load import load
     from snm.runs.folder import write_json
     from snm.system.locks import LOCK, locked
@@ -192,7 +190,7 @@ def _run(asked: Compare) -> None:
         results = {**about, **found}
         _write(asked.out, results)
     for sheet in sheets(results):
-        console.print(_table(sheet))
+        console.print(*laid_out(sheet, console.width), sep="\n")
     console.print(f"\n{asked.out / 'report.html'}", soft_wrap=True)
 
 
@@ -280,18 +278,6 @@ def _write(out: Path, results: dict[str, Any]) -> None:
     write_json(out / "results.json", results)
     for name, text in (("table.md", markdown(results)), ("report.html", page(results))):
         write_whole(out / name, text)
-
-
-def _table(sheet: Sheet) -> Table:
-    from rich.table import Table
-
-    table = Table(title=sheet.title, title_justify="left", caption=sheet.note,
-                  caption_justify="left")  # fmt: skip
-    for number, name in enumerate(sheet.columns):
-        table.add_column(name, justify="right" if number else "left", overflow="fold")
-    for row in sheet.rows:
-        table.add_row(*row)
-    return table
 
 
 class _Display:

@@ -16,7 +16,7 @@ from snm.data.statistics import describe, duplicate_rows
 from snm.doctor.environment import devices
 from snm.doctor.findings import Finding
 from snm.doctor.text_scan import Scan, scan, sniff
-from snm.errors import InputError
+from snm.errors import InputError, counted
 
 __all__ = ["examine_data"]
 
@@ -66,7 +66,7 @@ def examine_data(source: str) -> tuple[list[Finding], dict[str, Any]]:
 def _sizes(facts: dict[str, Any]) -> str:
     return (
         f"{facts['train_points']:,} training and {facts['test_points']:,} test points, "
-        f"{facts['features']:,} features, {facts['labels']:,} labels"
+        f"{counted(facts['features'], 'feature')}, {counted(facts['labels'], 'label')}"
     )
 
 
@@ -158,16 +158,17 @@ def _rows(dataset: Dataset, facts: dict[str, Any]) -> Iterator[Finding]:
             f"{inside:,} training points ({inside / train:.1%}) repeat an earlier one",
         )
     for part, points, what, then in (
-        ("train", train, "labels", "they are left out of training"),
-        ("train", train, "features", "they train only the biases of their labels"),
+        ("train", train, "labels", "left out of training"),
+        ("train", train, "features", "only the biases of the labels train"),
         ("test", test, "labels", "metrics leave them out"),
-        ("test", test, "features", "they all get the same answer"),
+        ("test", test, "features", "the answer is that of the biases"),
     ):
         count = facts[f"{part}_without_{what}"]
         if part == "train" and what == "labels" and count == train:
             yield Finding("error", "empty rows", "no training point has a label", "check the file")
         elif count:
-            found = f"{count:,} {part} points have no {what}: {then}"
+            rows = counted(count, f"{part} point")
+            found = f"{rows} {'has' if count == 1 else 'have'} no {what}: {then}"
             yield Finding(_level(count, points), "empty rows", found)
     unused = facts["empty_features"]
     if unused:
@@ -178,7 +179,7 @@ def _rows(dataset: Dataset, facts: dict[str, Any]) -> Iterator[Finding]:
         yield Finding(
             "error",
             "features",
-            f"{negative:,} values are negative, which the default TF-IDF weighting refuses",
+            f"{counted(negative, 'value')} below 0, which the default TF-IDF weighting refuses",
             "train with --weighting l2 or none",
         )
 
@@ -192,11 +193,11 @@ def _labels(dataset: Dataset, facts: dict[str, Any]) -> Iterator[Finding]:
         yield Finding(
             _level(only, labels),
             "labels",
-            f"{only:,} labels occur in test points but in no training point",
+            f"{counted(only, 'label')} of test points without a training point",
             "nothing can be learned of them; recall cannot reach 100%",
         )
     elif never:
-        yield Finding("note", "labels", f"{never:,} labels have no training point")
+        yield Finding("note", "labels", f"{counted(never, 'label')} without a training point")
     else:
         yield Finding("ok", "labels", "every label has a training point")
     frequency = dataset.label_frequency()

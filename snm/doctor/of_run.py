@@ -12,7 +12,7 @@ import numpy as np
 from snm.config.resolved import ResolvedConfig
 from snm.data.load import load as load_dataset
 from snm.doctor.findings import Finding
-from snm.errors import InputError
+from snm.errors import InputError, counted
 from snm.runs.folder import RunFolder, phase_names
 from snm.runs.load import load
 
@@ -32,8 +32,11 @@ def _examine(folder: RunFolder) -> Iterator[Finding]:
     except InputError as error:
         yield Finding("error", "settings", error.as_flags, "the folder is damaged: train anew")
         return
-    shapes = f"{facts['num_features']:,} features, {facts['num_labels']:,} labels"
-    yield Finding("ok", "settings", f"{shapes}, dim {config.dim}, {config.members} members")
+    labels = counted(facts["num_labels"], "label")
+    shapes = f"{counted(facts['num_features'], 'feature')}, {labels}"
+    yield Finding(
+        "ok", "settings", f"{shapes}, dim {config.dim}, {counted(config.members, 'member')}"
+    )
     yield from _progress(folder, config, finished)
     yield from _answers(folder, facts)
     yield from _data(facts)

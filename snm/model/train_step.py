@@ -31,7 +31,11 @@ Step = Callable[..., tuple[TrainState, Any]]
 
 
 class StepMetrics(NamedTuple):
-    """Mean loss of a step, float32, and whether it was finite, so that the step was taken."""
+    """Losses of a step's points over the batch size, float32, and whether the step was taken.
+
+    It is taken if it was finite. A batch with empty places is divided by its full size, so that
+    each point of an epoch weighs the same.
+    """
 
     loss: jax.Array
     ok: jax.Array

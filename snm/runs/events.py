@@ -118,7 +118,7 @@ class Stepped:
     Attributes:
       step: steps done.
       points: the points of the dispatch.
-      loss: their mean loss, without skipped steps; NaN if all steps were skipped.
+      loss: the mean over the points, without skipped steps; NaN if all steps were skipped.
       seconds: time since the previous dispatch.
     """
 

@@ -19,7 +19,7 @@ from scipy.sparse import csr_matrix
 from starlette.exceptions import HTTPException
 
 from snm import __version__
-from snm.errors import InputError
+from snm.errors import InputError, counted
 from snm.export.index import IndexedPredictor
 from snm.model.predictor import Predictor
 from snm.serve.engine import Engine, FullError
@@ -245,7 +245,7 @@ def _rows(question: Question, predictor: Predictor, most: int) -> csr_matrix:
     if not points:
         raise InputError("body", "no point", "at least one")
     if len(points) > most:
-        raise _TooLargeError(f"{len(points)} points, where a request may have {most}")
+        raise _TooLargeError(f"{counted(len(points), 'point')}, where a request may have {most}")
     if question.texts is not None:
         if predictor.vectorizer is None:
             raise InputError("texts", "a model of features", "features")

@@ -11,7 +11,7 @@ from snm.config.resolve import resolve
 from snm.config.settings import Config
 from snm.data.load import load
 from snm.distributed.mesh import parse_mesh
-from snm.errors import InputError
+from snm.errors import InputError, counted
 from snm.system.platform import compiling_for
 from snm.system.terminal import console
 from snm.targets.programs import Program, compile_run
@@ -182,11 +182,12 @@ def _print(found: dict[str, Any]) -> None:
         for fault in program["faults"]:
             console.print(f"{program['name']}: {fault}", soft_wrap=True)
         if program["loops_counted_once"]:
-            console.print(f"{program['name']}: {program['loops_counted_once']} loops of unknown "
-                          "length are counted once", soft_wrap=True)  # fmt: skip
+            loops = counted(program["loops_counted_once"], "loop")
+            console.print(f"{program['name']}: {loops} of unknown length, counted once",
+                          soft_wrap=True)  # fmt: skip
     epoch, steps = found["seconds_per_epoch"], found["steps_per_epoch"]
-    console.print(f"{steps} steps an epoch: at least {epoch:.3g} s. {found['assumptions']}",
-                  soft_wrap=True)  # fmt: skip
+    told = f"{counted(steps, 'step')} an epoch: at least {epoch:.3g} s. {found['assumptions']}"
+    console.print(told, soft_wrap=True)
     peak, limit = found["peak_bytes"], found["limit_bytes"]
     told = f"{peak / 2**30:.2f} GiB at the peak, {limit / 2**30:.2f} GiB available: "
     room = f"{abs(limit - peak) / 2**30:.2f} GiB"

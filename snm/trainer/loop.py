@@ -130,10 +130,10 @@ def run_steps(
             losses, ok = np.asarray(metrics.loss, np.float64), np.asarray(metrics.ok)
         for place in np.flatnonzero(~ok):
             step = first + int(place)
-            points = points_of_step(source, step, rows)
+            named = points_of_step(source, step, rows)
             if on_nonfinite == "stop":
-                raise NonFiniteError(step, where(step, float(losses[place])), points)
-            yield Skipped(step, NonFinite.of_loss(float(losses[place])).tensor, points)
+                raise NonFiniteError(step, where(step, float(losses[place])), named)
+            yield Skipped(step, NonFinite.of_loss(float(losses[place])).tensor, named)
         _count_skipped(progress, ok)
         if progress.skipped_in_a_row >= source.steps_per_epoch:
             last = first + int(np.flatnonzero(~ok)[-1])
@@ -143,8 +143,11 @@ def run_steps(
         seconds = clock.read()
         progress.step = first + count
         progress.seconds += seconds
-        loss = math.fsum(losses[ok]) / ok.sum() if ok.any() else math.nan
-        yield Stepped(first + count, source.order.points_in(first, count), loss, seconds)
+        # A step divides by the batch size, also where the last batch of an epoch has fewer points.
+        points = np.array([source.order.points_in(first + row, 1) for row in range(count)])
+        of_points = math.fsum(losses[ok]) * source.batch_size
+        loss = of_points / int(points[ok].sum()) if ok.any() else math.nan
+        yield Stepped(first + count, int(points.sum()), loss, seconds)
 
     kept = None if mesh is None else functools.partial(without_added, model=model)
     with writer_for(checkpoints, state, kept) as writer:

@@ -14,6 +14,7 @@ from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config
 from snm.data.dataset import Dataset, Points
 from snm.distributed.processes import several
+from snm.errors import counted
 from snm.evaluation.evaluate import KS
 from snm.memory.choose import Trial, choose
 from snm.memory.memory import FOUND, Memory, MemorySettings, joint_cosines
@@ -148,7 +149,9 @@ def never_tried(config: Config) -> str | None:
 def summary(found: dict[str, Any]) -> str:
     """What `try_memory` found, in one line."""
     before, after = (" / ".join(f"{x:.1f}" for x in found[key]) for key in ("before", "precision"))
-    what = f"P {before} -> {after} on {found['held_out']:,} points that member 1 did not see"
+    what = (
+        f"P {before} -> {after} on {counted(found['held_out'], 'point')} that member 1 did not see"
+    )
     if not found["used"]:
         return f"memory: off, it does not surely pay ({what} at best)"
     return (

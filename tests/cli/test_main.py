@@ -20,7 +20,10 @@ from snm.cli import version as about
 from snm.cli.evaluate import print_metrics
 from snm.cli.main import main
 from snm.cli.table import VERBS
+from snm.cli.train import _Display
 from snm.data.formats.dispatch import iter_features, read_text
+from snm.runs.events import Started, Stepped
+from snm.system.terminal import progress_bar
 
 HEADER = f"{tiny.POINTS} {tiny.FEATURES} {tiny.LABELS}"
 
@@ -433,6 +436,24 @@ def test_evaluate_says_what_train_said(run, data, capsys):
     assert found["by_label_frequency"] == result["by_label_frequency"]
     call("evaluate", run, "--data", data)
     assert f"{result['metrics']['P@1']:.2f}" in capsys.readouterr().out
+
+
+def test_training_prints_the_mean_loss_of_all_points(capsys):
+    """A short last batch weighs by its points: (3 * 16 * 1 + 12 * 6) / 60 = 2."""
+    display = _Display(progress_bar())
+    display.show(Started("train", 0, 4, 4, 60))
+    for step, (points, loss) in enumerate([(16, 1.0), (16, 1.0), (16, 1.0), (12, 6.0)], start=1):
+        display.show(Stepped(step, points, loss, seconds=0.5))
+    assert "epoch   1 of 1   loss   2.0000" in capsys.readouterr().out
+
+
+def test_evaluate_names_what_a_group_adds_to_the_precision(run, capsys):
+    call("evaluate", run)
+    told = capsys.readouterr().out.partition("rarest tenth first")[2]
+    assert "recall@5 %" in told and "adds to P@5" in told and "precision" not in told
+    result = json.loads((run / "result.json").read_text())
+    adds = [group["precision"] for group in result["by_label_frequency"]]
+    assert sum(adds) == pytest.approx(result["metrics"]["P@5"])
 
 
 def test_one_is_no_plural(capsys):

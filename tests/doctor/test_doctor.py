@@ -69,7 +69,7 @@ def test_counts_match_the_file(folder):
     assert told["repeated rows"][0].found.startswith("5 test points (25.0%) repeat a training")
     assert told["repeated rows"][0].level == "warning"
     assert told["repeated rows"][1].found.startswith("2 training points (3.3%) repeat an earlier")
-    assert told["empty rows"][0].found.startswith("1 train points have no labels")
+    assert told["empty rows"][0].found.startswith("1 train point has no labels")
 
 
 def test_test_labels_without_training_points(folder):
@@ -81,7 +81,7 @@ def test_test_labels_without_training_points(folder):
     write_lines(folder, ["60 30 20", *train])
     write_lines(folder, ["2 30 20", "19 2:1", "1 3:1"], "test")
     said = found(folder)["labels"]
-    assert said.level == "warning" and said.found.startswith("1 labels occur in test points but")
+    assert said.level == "warning" and said.found.startswith("1 label of test points without")
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -159,7 +159,7 @@ def test_names_propensities_and_negative_values(folder, tmp_path):
     assert "--propensity-a 0.5 --propensity-b 0.4" in found(wiki)["propensities"].advice
     lines = lines_of(folder)
     write_lines(folder, [lines[0], "1 2:-1", *lines[2:]])
-    assert "1 values are negative" in found(folder, "error")["features"].found
+    assert "1 value below 0" in found(folder, "error")["features"].found
 
 
 def test_memory_equals_the_forecast_of_plan(folder, monkeypatch):

@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import itertools
 import json
+import math
 import os
 import shutil
 import signal
@@ -832,6 +833,21 @@ def test_log_events_and_trace(data, tmp_path):
     (board,) = (run / "tensorboard" / "train").iterdir()
     assert "tfevents" in board.name and board.stat().st_size > 100
     assert list((run / "profile").rglob("*.xplane.pb"))
+
+
+def test_a_short_batch_shows_the_mean_loss_of_its_points(data, tmp_path, capsys):
+    """Scores of 0 and 18 negatives: each positive's softmax loss is log 19, in batches of any size.
+
+    60 points are batches of 16, 16, 16 and 12. Over its full size the last had 12 / 16 of the loss.
+    """
+    told = {"sampled": "all", "mined": "all", "score_scale": 1e-6, "learning_rate": 1e-9}
+    config = dataclasses.replace(
+        tiny.CONFIG, **told, bias=False, learn_score_scale=False, epochs=1, steps_per_dispatch=1
+    )
+    events = list(training(data, config, tmp_path / "run"))
+    stepped = [event for event in events if isinstance(event, Stepped)]
+    assert [event.points for event in stepped] == [16, 16, 16, 12]
+    assert [event.loss for event in stepped] == pytest.approx([math.log(19)] * 4, rel=1e-5)
 
 
 def test_streaming_prediction_is_the_whole_prediction(whole):

@@ -7,6 +7,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from snm.errors import counted
+
 __all__ = ["Sheet", "markdown", "sheets"]
 
 RETRIEVAL = ("R@1", "R@3", "R@5", "P@1", "P@3", "P@5")
@@ -34,10 +36,10 @@ def sheets(results: dict[str, Any]) -> list[Sheet]:
     """The tables of a comparison for which `results` has data."""
     seeds = results["plan"]["seeds"]
     each = (
-        f"Mean of {seeds} seeds ± half the 95% interval (Student's t); in brackets the ratio "
+        f"Mean of {seeds} seeds ± half the 95% interval (Student's t); with an x the ratio "
         "to the arm's baseline, taken seed by seed."
         if seeds > 1
-        else "One seed, so no intervals; in brackets the ratio to the arm's baseline."
+        else "One seed, so no intervals; with an x the ratio to the arm's baseline."
     )
     arms = results["arms"]
     found = [
@@ -199,8 +201,8 @@ def markdown(results: dict[str, Any]) -> str:
         "",
         f"    {results['command']}",
         "",
-        f"{about['points']:,} training and {about['test_points']:,} test points, "
-        f"{about['features']:,} features, {about['labels']:,} labels (SHA-256 "
+        f"{about['points']:,} training and {counted(about['test_points'], 'test point')}, "
+        f"{counted(about['features'], 'feature')}, {counted(about['labels'], 'label')} (SHA-256 "
         f"{about['sha256'][:12]}); {results['device']}, jax {results['versions']['jax']}, "
         f"{results['date']}.",
     ]

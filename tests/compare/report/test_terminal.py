@@ -1,0 +1,34 @@
+"""Tables in a terminal are no wider than it, cut no word, and leave no cell out."""
+
+import pytest
+from comparison import full, many
+from rich.console import Console
+
+from snm.compare.report.tables import sheets
+from snm.compare.report.terminal import laid_out
+
+
+@pytest.mark.parametrize("width", [80, 60])
+@pytest.mark.parametrize("made", [full, many])
+def test_tables_fit_and_are_whole(made, width, capsys):
+    console = Console(width=width)
+    for sheet in sheets(made()):
+        console.print(*laid_out(sheet, width), sep="\n")
+        told = capsys.readouterr().out
+        assert max(map(len, told.splitlines())) <= width
+        words = told.split()
+        for row in sheet.rows:
+            for name in row[0].split():
+                assert name in words or name + "," in words
+            for cell in row[1:]:
+                for part in cell.replace(" ± ", " ±").split():
+                    assert part in words or (part[0] == "(" and part[1:-1] in words), part
+
+
+def test_a_cell_has_its_interval_and_its_ratio_below(capsys):
+    (sheet,) = [each for each in sheets(full()) if each.title == "Equal steps, equal settings"]
+    Console(width=80).print(*laid_out(sheet, 80), sep="\n")
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    at = next(n for n, line in enumerate(lines) if line[:1] == ["top-16"])
+    assert lines[at] == ["top-16", "16", "of", "32", *["6.00"] * 6]
+    assert lines[at + 2] == ["2.00x"] * 6  # 4 / 2 and 8 / 4
