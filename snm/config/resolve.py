@@ -58,12 +58,13 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
     if class_init == "auto":
         counts = column_counts(dataset.train.labels)
         class_init = rules.auto_class_init(splits, float(np.mean(counts[counts > 0] <= 2)))
+    memory = _memory(config, dataset, members)
     visits = (1 + splits) * dataset.train.num_points
     if epochs == "few":
         epochs = rules.few_epochs(visits)
     elif epochs == "auto":
         fewer = rules.auto_fewer_visits(class_init, points_of_label)
-        epochs = rules.auto_epochs(visits, fewer=fewer)
+        epochs = rules.auto_epochs(visits, fewer=fewer, remembered=memory == "on")
     dropout = config.input_dropout
     if dropout == "auto":
         dropout = rules.auto_input_dropout(
@@ -73,7 +74,7 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
         **unresolved_values(config),
         seen=seen,
         item_splits=splits,
-        memory=_memory(config, dataset, members),
+        memory=memory,
         sampled=sampled,
         mined=mined,
         input_dropout=dropout,
