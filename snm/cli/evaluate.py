@@ -109,6 +109,13 @@ def print_metrics(found: dict[str, Any], title: str) -> None:
             f"AUC {area:.2f} %: how often a relevant label scores above an irrelevant one, "
             "averaged over points"
         )
+    if "reliability" in found:
+        told = found["reliability"]
+        console.print(
+            f"ECE@{told['k']} {told['ECE']:.4f}: how far probabilities are from the share of right "
+            f"answers, in bins (about {told['ECE_by_chance']:.4f} if they were exact)"
+        )
+        console.print(_reliability_table(told))
     unlabelled = found["metrics"]["points_without_labels"]
     if unlabelled:
         console.print(f"left out: {counted(unlabelled, 'point')} without labels")
@@ -124,6 +131,22 @@ def print_metrics(found: dict[str, Any], title: str) -> None:
         for group in groups:
             table.add_row(*(displayed(value) for value in group.values()))
         console.print(table)
+
+
+def _reliability_table(told: dict[str, Any]) -> Table:
+    """The reliability diagram: a bar of the share that is right for each bin of probability."""
+    from rich.table import Table
+
+    table = Table(title="probabilities of the best answers", title_justify="left")
+    for name in ("probability", "right", "answers"):
+        table.add_column(name, justify="right")
+    table.add_column("right: #, probability: |")
+    for one in told["bins"]:
+        bar = list("#" * round(30 * one["right"])) + [" "] * 31
+        bar[round(30 * one["probability"])] = "|"
+        table.add_row(f"{one['probability']:.3f}", f"{one['right']:.3f}", f"{one['answers']:,}",
+                      "".join(bar[:31]).rstrip())  # fmt: skip
+    return table
 
 
 def _metrics_table(metrics: dict[str, Any], title: str) -> Table:

@@ -46,6 +46,7 @@ class Predict:
       snm predict runs/eurlex X.tst.npz --output answers.txt --format sparse
       snm predict runs/articles new.jsonl --output answers.jsonl --explain
       snm predict runs/articles new.csv --labels topics.txt --k 3
+      snm predict runs/articles new.csv --k 20 --threshold 0.5
     """
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
@@ -71,6 +72,11 @@ class Predict:
     """Columns of CSV, or fields of JSON lines, that hold the text; several are joined. By default
     those that the run was trained on, or `text`."""
 
+    probabilities: bool = False
+    """Add to each label the probability that it is right; with --format sparse, in place of the
+    scores. `snm train` fits them where it tries a memory of neighbours."""
+    threshold: float | None = None
+    """Leave out labels of a lower probability, from 0 to 1."""
     explain: bool = False
     """Add to each label the training points whose labels spoke for it, with the features that they
     share. The run must use a memory of neighbours, the output be JSON lines."""
@@ -96,6 +102,8 @@ def _run(command: Predict) -> None:
     Raises:
       InputError: no run, input that cannot be read, or an output that cannot be written.
     """
+    import numpy as np
+
     from snm.runs.load import load
     from snm.system.terminal import progress_bar, say
 
@@ -105,6 +113,9 @@ def _run(command: Predict) -> None:
     if command.explain and (predictor.memory is None or form == "sparse"):
         found = "--format sparse" if form == "sparse" else "a run without a memory of neighbours"
         raise InputError("--explain", found, "JSON lines of a run where --memory pays")
+    likely = command.probabilities or command.threshold is not None
+    if likely and predictor.calibration is None:
+        predictor.probabilities(np.zeros((0, 1)))  # says why there are none
     names = predictor.label_names if form == "jsonl" else None
     among = None if command.labels is None else _labels_of(command.labels, predictor)
     rows = unknown = 0
@@ -123,10 +134,14 @@ def _run(command: Predict) -> None:
             first = 0
             for labels, scores in predictor.top(rows_of, command.k, among):
                 chunk = rows_of[first : first + len(labels)]
+                p = predictor.probabilities(scores, ranked=among is None) if likely else None
+                if p is not None and command.threshold is not None:
+                    labels = np.where(p < command.threshold, -1, labels)
                 because = _because(predictor, chunk, labels) if command.explain else None
                 empty = _without_features(chunk)
                 fields = block.fields and block.fields[first : first + len(labels)]
-                lines.writelines(_lines(labels, scores, names, form, empty, fields, because))
+                shown = p if command.probabilities else None
+                lines.writelines(_lines(labels, scores, names, form, empty, fields, because, shown))
                 first, rows = first + len(labels), rows + len(labels)
                 unknown += int(empty.sum())
                 if bar is not None:
@@ -146,6 +161,8 @@ def _check(command: Predict) -> None:
     if (command.input is None) == (not command.text):
         found = "neither INPUT nor --text" if command.input is None else "INPUT and --text"
         raise InputError("snm predict", found, "one of them (INPUT may be -, standard input)")
+    if command.threshold is not None and not 0 <= command.threshold <= 1:
+        raise InputError("--threshold", str(command.threshold), "a probability, 0 to 1")
     if output is None:
         if command.format == "sparse":
             raise InputError("--format sparse", "no --output", "a file: it begins with a count")
@@ -275,7 +292,10 @@ def _lines(
     unknown: NDArray[np.bool_],
     fields: list[dict[str, Any]] | None = None,
     because: list[Any] | None = None,
+    probabilities: NDArray[np.float32] | None = None,
 ) -> Iterator[str]:
+    if form == "sparse" and probabilities is not None:
+        scores = probabilities
     for number, (ids, of_ids) in enumerate(zip(labels, scores, strict=True)):
         kept = (ids >= 0) & ~unknown[number]
         row, row_scores = ids[kept].tolist(), of_ids[kept].tolist()
@@ -288,6 +308,8 @@ def _lines(
         if names is not None:
             answer["names"] = [names[label] for label in row]
         answer["scores"] = [round(score, 6) for score in row_scores]
+        if probabilities is not None:
+            answer["probabilities"] = [round(p, 6) for p in probabilities[number][kept].tolist()]
         if because is not None:
             answer["because"] = because[number][: len(row)]
         if unknown[number]:

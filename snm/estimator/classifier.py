@@ -30,6 +30,7 @@ from snm.estimator.memory import extended
 from snm.estimator.parameters import SETTINGS, config_of
 from snm.estimator.targets import Targets
 from snm.memory.memory import Memory
+from snm.model.calibration import Calibration
 from snm.model.from_config import make_model
 from snm.model.inference import join
 from snm.model.model import TrainState
@@ -106,6 +107,7 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
 
     memory_: dict[str, Any] | None
     predictor_: Predictor
+    _calibration: Calibration | None = None
     _memory: Memory | None
     _states: list[TrainState]
 
@@ -208,6 +210,8 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
             self.memory_, self._memory = find_memory(
                 config, dataset, self._joined(self._states[:1]), self.predictor_
             )
+            if self.memory_["calibration"] is not None:
+                self._calibration = Calibration.read(self.memory_["calibration"])
             self.predictor_ = self._joined(self._states)
         return self
 
@@ -255,6 +259,7 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
             seed=seed,
         )
         if labels.nnz:
+            self._calibration = None  # of the model before
             points = Points(features, labels)
             self._train(points, config)
             if self._memory is not None:
@@ -279,7 +284,7 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
         for name in ("_states", "predictor_", "loss_curve_", "validation_scores_"):
             if hasattr(self, name):
                 delattr(self, name)
-        self.memory_ = self._memory = None
+        self.memory_ = self._memory = self._calibration = None
         self.config_: ResolvedConfig = config
         self.classes_ = targets.classes
         self._targets = targets
@@ -314,7 +319,13 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
     def _joined(self, states: list[TrainState]) -> Predictor:
         sizes = self.n_features_in_, len(self.classes_)
         model = dataclasses.replace(make_model(self.config_, *sizes), members=len(states))
-        return Predictor(model, join(states), self._fitted_weighting, memory=self._memory)
+        return Predictor(
+            model,
+            join(states),
+            self._fitted_weighting,
+            memory=self._memory,
+            calibration=self._calibration,
+        )
 
     def _inputs(self, X: Any, y: Any, *, reset: bool) -> csr_matrix:
         if y is None:
@@ -356,6 +367,21 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
             raise InputError("k", str(k), f"1 to {len(among)}, the number of labels")
         slots, scores = self._best(X, k, among)
         return self.classes_[slots], scores
+
+    def proba_topk(
+        self, X: Any, k: int | None = None, labels: Any = None
+    ) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        """`decision_topk` with the probability that each label is right in place of scores.
+
+        `fit` fits them on the points that choose the memory. Those of a point need not sum to 1.
+
+        Raises:
+          ValueError: as `decision_topk`; or `fit` tried no memory, or `partial_fit` came after.
+        """
+        check_is_fitted(self, "predictor_")
+        self.predictor_.probabilities(np.zeros((0, 1)))  # refused before it takes time
+        found, scores = self.decision_topk(X, k, labels)
+        return found, self.predictor_.probabilities(scores, ranked=labels is None)
 
     def predict(self, X: Any) -> Any:
         """The best class of each point [n], or its best `labels_per_point` labels, as y was."""

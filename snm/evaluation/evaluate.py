@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from snm.data.dataset import Points
 from snm.errors import InputError
 from snm.evaluation.auc import Areas
-from snm.evaluation.filters import apply_filter, most_filtered, without_filtered
+from snm.evaluation.filters import apply_filter, kept_first, most_filtered, without_filtered
 from snm.evaluation.metrics import Metrics, frequency_groups, propensities
+from snm.evaluation.reliability import Reliability
 from snm.model.predictor import Predictor
 
 __all__ = ["evaluate_points", "metric_names"]
@@ -57,7 +58,9 @@ def evaluate_points(
     Returns:
       `metrics`: name -> value in percent, and the counts `points` and `points_without_labels`;
       `by_label_frequency`: one row for each tenth of the labels, rarest first;
-      `without_repeats`: `metrics` over the points that are not `duplicates`, if there are any.
+      `without_repeats`: `metrics` over the points that are not `duplicates`, if there are any;
+      `reliability`: of the probabilities of the best answers of points with labels, as
+      `Reliability.result` says, and their number a point `k`, if the model has probabilities.
 
     Raises:
       InputError: the width of features or labels differs from the model's.
@@ -75,13 +78,22 @@ def evaluate_points(
     every, others = start, start
     pairs = points.filter
     extra = 0 if pairs is None else most_filtered(pairs)
-    row = 0
-    for answers, _ in predictor.top(points.features, min(max(ks) + extra, num_labels)):
+    row, reliability = 0, Reliability.start()
+    for answers, scores in predictor.top(points.features, min(max(ks) + extra, num_labels)):
         rows = slice(row, row + len(answers))
         truth = points.labels[rows]
+        p = None if predictor.calibration is None else predictor.probabilities(scores)
         if pairs is not None:
+            here = pairs[(pairs[:, 0] >= row) & (pairs[:, 0] < rows.stop)] - np.array([row, 0])
+            _, places = kept_first(answers, here, num_labels, max(ks))
+            p = None if p is None else np.take_along_axis(p, places, axis=1)
             answers, truth = apply_filter(answers, truth, pairs, max(ks), first_row=row)
         every = every.update(answers, truth)
+        if p is not None:
+            told = (answers >= 0) & (np.diff(truth.indptr) > 0)[:, None]
+            at = np.repeat(np.arange(len(answers)), told.sum(axis=1)), answers[told]
+            right = np.asarray(truth[at]).ravel() > 0
+            reliability = reliability.update(p[told], right)
         if duplicates is not None:
             others = others.update(answers, truth, leave_out=duplicates[rows])
         row = rows.stop
@@ -91,6 +103,8 @@ def evaluate_points(
         "metrics": every.result(),
         "by_label_frequency": every.by_group(max(ks)),
     }
+    if predictor.calibration is not None:
+        found["reliability"] = {"k": max(ks), **reliability.result()}
     repeats = duplicates is not None and bool(duplicates.any())
     if repeats:
         found["without_repeats"] = others.result()

@@ -27,6 +27,7 @@ from scipy.sparse import csr_matrix
 from snm.errors import InputError
 from snm.evaluation.filters import kept_first, most_filtered, pairs_of
 from snm.export.arrays import FORMAT, fingerprint
+from snm.model.calibration import Calibration
 from snm.model.model import Model
 from snm.model.predictor import Predictor, stacked
 from snm.tables.rounding import as_float
@@ -176,6 +177,17 @@ class IndexedPredictor:
     def model(self) -> Model:
         """As in the exact predictor."""
         return self.predictor.model
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """As in the exact predictor."""
+        return self.predictor.calibration
+
+    def probabilities(
+        self, scores: NDArray[np.floating], *, ranked: bool = True
+    ) -> NDArray[np.float32]:
+        """As in the exact predictor."""
+        return self.predictor.probabilities(scores, ranked=ranked)
 
     @property
     def label_names(self) -> tuple[str, ...] | None:

@@ -190,7 +190,7 @@ def _write(
         store = new.checkpoints(config.keep_checkpoints, name, about)
         store.save(step, grow_state(state, rows, bias), progress, None)
     result = old.read_result()
-    for measured in ("by_label_frequency", "without_repeats", "memory"):
+    for measured in ("by_label_frequency", "without_repeats", "reliability", "memory"):
         result.pop(measured, None)
     memory = None
     if predictor.memory is not None:

@@ -33,6 +33,7 @@ _VARIED: tuple[Callable[[_Voting], list[_Voting]], ...] = (
 )
 _WEIGHTS = (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0)  # of the range of a point's scores
 _START = _Voting(0.5, 100, 2.0)
+_ANSWERS = 10  # of a point, that tell what a score means
 _VOTED = 50  # labels of most votes that are looked at
 
 
@@ -46,6 +47,9 @@ class Trial:
       error: standard error of the gain.
       precision: P@1, P@3 and P@5 with the memory, in percent.
       before: the same without.
+      scores: float64 [m, 10], those of the best answers with the memory if it pays, else without;
+        -inf where there are fewer. None until the settings are chosen.
+      right: bool [m, 10], whether these answers are right.
     """
 
     settings: MemorySettings
@@ -53,6 +57,8 @@ class Trial:
     error: float
     precision: tuple[float, ...]
     before: tuple[float, ...]
+    scores: NDArray[np.float64] | None = None
+    right: NDArray[np.bool_] | None = None
 
     @property
     def sure_gain(self) -> float:
@@ -95,15 +101,18 @@ def choose(
     merged = _Merged.of(labels, scores, csr_matrix(truth.shape), truth)
     base = merged.hits(0.0, max(ks))
 
-    def tried(voting: _Voting) -> Trial:
+    def merged_by(voting: _Voting) -> _Merged:
         share, count, power = voting
         joint = Neighbors(found.ids, share * found.cosines + (1 - share) * cosines)
         voted = votes(joint, stored, count, power)
         if own is not None:
             voted = csr_matrix(voted - voted.multiply(own))
             voted.eliminate_zeros()
-        merged = _Merged.of(labels, scores, voted, truth)
-        trials = []
+        return _Merged.of(labels, scores, voted, truth)
+
+    def tried(voting: _Voting) -> Trial:
+        share, count, power = voting
+        merged, trials = merged_by(voting), []
         for weight in (span * part for part in _WEIGHTS):
             settings = MemorySettings(count, power, share, weight)
             trials.append(_trial(settings, base, merged.hits(weight, max(ks)), ks))
@@ -117,7 +126,13 @@ def choose(
                 done[one] = tried(one)
         before, best = best, max(done, key=lambda one: done[one].sure_gain)
         unchanged = unchanged + 1 if best == before else 0
-    return done[best]
+    chosen = done[best]
+    if chosen.sure_gain > 0:
+        merged, weight = merged_by(best), chosen.settings.weight
+    else:
+        weight = 0.0
+    answers = merged.best(weight, min(_ANSWERS, labels.shape[1]))
+    return dataclasses.replace(chosen, scores=answers[0], right=answers[1])
 
 
 def _trial(
@@ -181,9 +196,13 @@ class _Merged:
 
     def hits(self, weight: float, count: int) -> NDArray[np.bool_]:
         """Whether each of the `count` best labels is true, with this weight; bool [m, count]."""
+        return self.best(weight, count)[1]
+
+    def best(self, weight: float, count: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Scores of the `count` best labels with this weight, and whether they are true."""
         scores = np.where(self.labels >= 0, self.model + weight * self.roots, -np.inf)
         best = np.argsort(-scores, axis=1, kind="stable")[:, :count]
-        return np.take_along_axis(self.true, best, axis=1)
+        return np.take_along_axis(scores, best, axis=1), np.take_along_axis(self.true, best, axis=1)
 
 
 def _rows(matrix: csr_matrix) -> Iterator[tuple[int, NDArray, NDArray]]:

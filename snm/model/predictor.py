@@ -24,6 +24,7 @@ from snm.distributed.mesh import DATA
 from snm.distributed.processes import everywhere
 from snm.errors import InputError
 from snm.memory.memory import Memory, Witness
+from snm.model.calibration import Calibration
 from snm.model.candidates import (
     best_of_pairs,
     candidates_of,
@@ -70,6 +71,7 @@ class Predictor:
       vectorizer: turns texts into features, where the model was trained on texts.
       memory: adds the labels of a point's nearest training points, in one process; or None.
         `queries` and `pairs_in_order` are of the model alone.
+      calibration: what makes its scores probabilities, or None.
       block_rows: points scored together; the last block is padded, so that one program serves all.
       block_entries: the fewest feature entries of a padded block, for the same reason.
     """
@@ -81,6 +83,7 @@ class Predictor:
     mesh: Mesh | None = None
     vectorizer: Vectorizer | None = None
     memory: Memory | None = None
+    calibration: Calibration | None = None
     block_rows: int = ROWS
     block_entries: int = 8
 
@@ -137,6 +140,40 @@ class Predictor:
             if self.model.drop_seen or among is not None:
                 found = np.where(scores > MASKED / 2, found, -1)
             yield found, scores
+
+    def probabilities(
+        self, scores: NDArray[np.floating], *, ranked: bool = True
+    ) -> NDArray[np.float32]:
+        """The probability that a label is right, from its score, in the shape of the scores.
+
+        Args:
+          scores: [..., k], those of `top` or `predict`.
+          ranked: whether they are of the best of all labels, best first; False if they were chosen
+            from some labels.
+
+        Raises:
+          InputError: nothing was held out that could tell them.
+        """
+        if self.calibration is None:
+            expected = "one trained with --memory on, which holds points out that tell them"
+            raise InputError("--probabilities", "a run without any", expected)
+        return self.calibration(scores, members=self.model.members, ranked=ranked)
+
+    def predict_proba(
+        self, features: csr_matrix | Sequence[str], k: int | None = None, labels: Any = None
+    ) -> tuple[NDArray, NDArray]:
+        """As `predict`, with probabilities in place of scores: int32 [n, k] and float32 [n, k].
+
+        Each is the probability that the point has the label, whatever others it has; those of a
+        point need not sum to 1. Among `labels` they are those of the score alone, which are less
+        exact. Where a label is -1, the probability is 0.
+
+        Raises:
+          InputError: as in `top` and `probabilities`.
+        """
+        self.probabilities(np.zeros((0, 1)))  # refused before it takes time
+        found, scores = self.predict(features, k, labels)
+        return found, np.where(found < 0, 0, self.probabilities(scores, ranked=labels is None))
 
     def ids_of(self, labels: Sequence[int | str]) -> NDArray[np.int32]:
         """The ids of labels, int32 [S]: texts are names, whole numbers are ids.

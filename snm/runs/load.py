@@ -16,6 +16,7 @@ from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.memory.store import load_memory
+from snm.model.calibration import Calibration
 from snm.model.from_config import make_model
 from snm.model.inference import join
 from snm.model.model import Model, TrainState
@@ -43,7 +44,8 @@ def load(run: str | Path, *, memory: bool = True) -> Predictor:
 
     Args:
       run: the run folder.
-      memory: also load the run's memory, if it has one; False is the model alone.
+      memory: also load the run's memory, if it has one, and what makes scores probabilities; False
+        is the model alone.
 
     Raises:
       InputError: the folder is not a run, or the run has no checkpoint.
@@ -61,12 +63,18 @@ def load(run: str | Path, *, memory: bool = True) -> Predictor:
 
 
 def with_memory(predictor: Predictor, folder: RunFolder) -> Predictor:
-    """The predictor with the memory of its run, if one paid.
+    """The predictor with the memory of its run, if one paid, and the calibration of its scores.
 
     Raises:
       InputError: a file of the memory is missing or damaged.
     """
-    if not folder.has(folder.memory_trial) or not folder.read_trial()["used"]:
+    if not folder.has(folder.memory_trial):
+        return predictor
+    trial = folder.read_trial()
+    if trial.get("calibration") is not None:
+        calibration = Calibration.read(trial["calibration"])
+        predictor = dataclasses.replace(predictor, calibration=calibration)
+    if not trial["used"]:
         return predictor
     shape = {"num_features": predictor.model.num_features,
              "num_labels": predictor.model.head.num_labels}  # fmt: skip

@@ -69,6 +69,28 @@ _SETTINGS = {
     "weight": _NUMBER,
 }
 
+
+def _ascending(x: Any) -> bool:
+    return _numbers(x) and len(x) > 0 and x == sorted(x)
+
+
+def _in_unit(x: Any) -> bool:
+    return all(0 <= one <= 1 for one in x)
+
+
+def _is_curve(x: Any) -> bool:
+    if not (isinstance(x, dict) and isinstance(x.get("method"), str)):
+        return False
+    weights, knots, p = (x.get(name) for name in ("weights", "knots", "probabilities"))
+    fits = _numbers(weights) and len(weights or ()) == 3 and _ascending(knots)
+    return fits and _ascending(p) and len(p or ()) == len(knots or ()) and _in_unit(p)
+
+
+def _is_calibration(x: Any) -> bool:
+    curves = isinstance(x, dict) and all(_is_curve(x.get(name)) for name in ("ranked", "alone"))
+    return curves and type(x.get("answers")) is int
+
+
 TRIAL = {
     "used": _FLAG,
     "held_out": _whole(0),
@@ -79,6 +101,11 @@ TRIAL = {
     "settings": Field(
         f"an object with {', '.join(_SETTINGS)}",
         lambda x: isinstance(x, dict) and all(_fits(x, n, f) for n, f in _SETTINGS.items()),
+    ),
+    "calibration": Field(
+        "curves from scores to probabilities, or null",
+        lambda x: x is None or _is_calibration(x),
+        needed=False,
     ),
     "points": _whole(0),
     "bytes": _whole(0),
@@ -106,6 +133,7 @@ RESULT = {
         needed=False,
     ),
     "memory": _OBJECT._replace(needed=False),
+    "reliability": _OBJECT._replace(needed=False),
     "time": _OBJECT._replace(needed=False),
 }
 """`result.json`."""

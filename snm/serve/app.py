@@ -43,6 +43,9 @@ class Question(BaseModel):
         None, description="for each point, feature id -> raw value"
     )
     k: int = Field(5, description="labels per point", ge=1)
+    threshold: float | None = Field(
+        None, description="leave out labels of a lower probability", ge=0, le=1
+    )
     labels: list[StrictInt | StrictStr] | None = Field(
         None, description="names or ids of the labels to choose from; by default all", min_length=1
     )
@@ -54,6 +57,9 @@ class Answer(BaseModel):
     labels: list[int]
     names: list[str] | None
     scores: list[float]
+    probabilities: list[float] | None = Field(
+        description="that each label is right, if the run has fitted them"
+    )
     unknown: bool = Field(
         description="whether the point has no feature, or its text no word that the model knows; "
         "its labels are then those that the model gives without any"
@@ -75,6 +81,7 @@ class Health(BaseModel):
     features: int
     texts: bool = Field(description="whether requests may have texts")
     names: bool = Field(description="whether answers have names of labels")
+    probabilities: bool = Field(description="whether answers have probabilities")
     search: str = Field(description="exact or index")
     max_k: int
 
@@ -151,19 +158,30 @@ def make_app(
         """
         if question.k > most:
             raise InputError("k", str(question.k), f"1 to {most}")
+        if question.threshold is not None and exact.calibration is None:
+            found, expected = "a run without probabilities", "one that has them (see GET /health)"
+            raise InputError("threshold", found, expected)
         rows = _rows(question, exact, limits.max_points)
         among = None if question.labels is None else exact.ids_of(question.labels)
         labels, scores = await app.state.engine.answer(rows, question.k, among)
         blank = ((rows != 0).getnnz(axis=1) == 0).tolist()
+        likely = np.full(scores.shape, np.nan)
+        if exact.calibration is not None:
+            likely = exact.probabilities(scores, ranked=among is None)
         answers = []
-        for row, row_scores, unknown in zip(labels, scores, blank, strict=True):
+        for row, row_scores, p, unknown in zip(labels, scores, likely, blank, strict=True):
             found = row >= 0  # an index may find fewer, and there may be fewer to choose from
+            if question.threshold is not None:
+                found &= p >= question.threshold
             ids = row[found].tolist()
             names = None
             if predictor.label_names is not None:
                 names = [predictor.label_names[label] for label in ids]
             scored = row_scores[found].tolist()
-            answers.append(Answer(labels=ids, names=names, scores=scored, unknown=unknown))
+            told = None if exact.calibration is None else p[found].tolist()
+            answers.append(
+                Answer(labels=ids, names=names, scores=scored, probabilities=told, unknown=unknown)
+            )
         return Answers(answers=answers)
 
     @app.get("/health")
@@ -174,6 +192,7 @@ def make_app(
             features=model.num_features,
             texts=exact.vectorizer is not None,
             names=predictor.label_names is not None,
+            probabilities=exact.calibration is not None,
             search="exact" if predictor is exact else "index",
             max_k=most,
         )

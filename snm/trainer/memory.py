@@ -20,6 +20,7 @@ from snm.memory.choose import Trial, choose
 from snm.memory.memory import FOUND, Memory, MemorySettings, joint_cosines
 from snm.memory.neighbors import nearest, unit_rows
 from snm.memory.store import save_memory
+from snm.model.calibration import Calibration
 from snm.model.predictor import Predictor
 from snm.runs.folder import RunFolder, write_json
 from snm.system import disk
@@ -97,7 +98,8 @@ def find_memory(
     Returns:
       what was found: `used`; `held_out`, how many points chose; `gain` of the mean of P@1, P@3 and
       P@5 and its standard `error`; `before` and `precision`, the three without and with it;
-      `settings`; `points` and `bytes` of the memory, 0 if it is not used; `seconds`. And the
+      `settings`; `calibration`, the curve from scores to probabilities that the same points tell,
+      if they can; `points` and `bytes` of the memory, 0 if it is not used; `seconds`. And the
       memory, if it pays.
     """
     begun = time.perf_counter()
@@ -113,6 +115,8 @@ def find_memory(
         if config.refit or not config.validation_fraction:
             every = np.arange(dataset.train.num_points)
         memory = memory_of(whole, dataset.train, every, settings)
+    assert trial.scores is not None and trial.right is not None
+    calibration = Calibration.fit(trial.scores, trial.right)
     found = {
         "used": memory is not None,
         "held_out": len(held),
@@ -121,6 +125,7 @@ def find_memory(
         "before": trial.before,
         "precision": trial.precision,
         "settings": dataclasses.asdict(settings),
+        "calibration": None if calibration is None else dataclasses.asdict(calibration),
         "points": 0 if memory is None else len(memory.rows),
         "bytes": 0 if memory is None else memory.nbytes,
         "seconds": time.perf_counter() - begun,

@@ -139,3 +139,18 @@ def test_labels_to_choose_from(fitted, data):
             fitted.decision_topk(features, labels=wrong)
     with pytest.raises(InputError, match="k: found 3, expected 1 to 2, the number of labels"):
         fitted.decision_topk(features, 3, labels=[1, 2])
+
+
+def test_probabilities(data):
+    model = SNMClassifier(**PARAMS).fit(data.train.features, data.train.labels)
+    labels, p = model.proba_topk(data.test.features, 5)
+    expected, of_run = model.predictor_.predict_proba(data.test.features, 5)
+    np.testing.assert_array_equal(labels, expected)
+    np.testing.assert_array_equal(p, of_run)
+    right = np.take_along_axis(data.test.labels.toarray(), labels, axis=1)
+    assert abs(p.mean() - right.mean()) < 0.05
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.proba_topk(data.test.features, 5)[1], p)
+    model.partial_fit(data.train.features, data.train.labels)
+    with pytest.raises(InputError, match="probabilities: found a run without any"):
+        model.proba_topk(data.test.features)

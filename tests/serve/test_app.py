@@ -1,6 +1,7 @@
 """Tests the application: answers, errors, and what a full queue does."""
 
 import asyncio
+import dataclasses
 import re
 import threading
 import time
@@ -13,6 +14,7 @@ from command_line import call
 from served import WORDS, serving
 
 import snm
+from snm.model.calibration import Calibration, Curve
 from snm.model.compiled import compiled_top
 from snm.serve import engine as engines
 
@@ -63,6 +65,34 @@ def test_labels_to_choose_from(address, served, tiny_run):
             ))  # fmt: skip
 
     asyncio.run(everyone())
+
+
+def test_probabilities(address, served, tiny_run):
+    test = snm.load_data(tiny_run / "data").test.features
+    body = {"features": as_question(test), "k": 4}
+    refused = httpx.post(f"{address}/predict", json={**body, "threshold": 0.5})
+    assert refused.status_code == 400
+    assert "threshold: found a run without probabilities" in refused.json()["error"]
+    answers = httpx.post(f"{address}/predict", json=body).json()["answers"]
+    assert answers[0]["probabilities"] is None
+    curve = Curve("logistic", (1.0, -0.5, 0.1), (-5.0, 0.0, 9.0), (0.05, 0.3, 0.95))
+    alone = dataclasses.replace(curve, weights=(1.0, 0.0, 0.0))
+    likely = dataclasses.replace(served, calibration=Calibration(9, curve, alone))
+    with serving(likely, max_k=15) as (address, _):
+        assert httpx.get(f"{address}/health").json()["probabilities"]
+        for labels in (None, [3, 5, 7, 9, 11, 13]):
+            _, p = likely.predict_proba(test, 4, labels)
+            more = {} if labels is None else {"labels": labels}
+            answers = httpx.post(f"{address}/predict", json={**body, **more}).json()["answers"]
+            np.testing.assert_allclose([one["probabilities"] for one in answers], p, atol=1e-5)
+            least = float(np.median(p))
+            more["threshold"] = least
+            answers = httpx.post(f"{address}/predict", json={**body, **more}).json()["answers"]
+            assert [len(one["labels"]) for one in answers] == pytest.approx(
+                (p >= least).sum(axis=1), abs=1
+            )
+            assert min(p for one in answers for p in one["probabilities"]) >= least - 1e-6
+            assert sum(len(one["labels"]) for one in answers) == pytest.approx(40, abs=2)
 
 
 def test_concurrent_requests_get_their_own_answers(address, served, tiny_run):

@@ -16,6 +16,7 @@ from snm.config import resolve as resolve_module
 from snm.config.resolve import resolve
 from snm.config.resolved import read_resolved
 from snm.data.dataset import Dataset, Points
+from snm.data.formats.dispatch import write_text
 from snm.distributed.mesh import make_mesh
 from snm.errors import InputError
 from snm.runs.folder import RunFolder
@@ -297,3 +298,69 @@ def test_none_is_tried_where_no_point_that_could_choose_has_a_label(tmp_path):
     assert "memory" not in result and load(tmp_path / "run").memory is None
     # Nothing is left to do.
     assert len(list(snm.training(data, CONFIG, tmp_path / "run"))) == 1
+
+
+def test_probabilities_of_a_run(trained, tmp_path, capsys):
+    data, run, _ = trained
+    model, test = load(run), snm.load_data(data).test
+    labels, _ = model.predict(test.features, 5)
+    found, p = model.predict_proba(test.features, 5)
+    np.testing.assert_array_equal(found, labels)
+    assert p.shape == (150, 5) and (np.diff(p, axis=1) <= 1e-6).all() and 0 < p.min() < p.max() < 1
+    # They were not fitted on these points: the error is within twice that of chance.
+    result = json.loads((run / "result.json").read_text())
+    told = result["reliability"]
+    assert told["answers"] == 750 and told["ECE"] < 2 * told["ECE_by_chance"]
+    right = np.take_along_axis(test.labels.toarray(), labels, axis=1)
+    assert abs(p.mean() - right.mean()) < 0.03 and p[right > 0].mean() > 0.15 + p[right == 0].mean()
+    assert snm.evaluate(run, data=data)["reliability"] == told
+    among, of_some = model.predict_proba(test.features, 2, [[3, 7]] * 149 + [[]])
+    assert (of_some[-1] == 0).all() and (among[-1] == -1).all() and (of_some[:-1] > 0).all()
+
+    write_text(tmp_path / "test.txt", test.features, test.labels)
+    lines = predicted(capsys, run, tmp_path / "test.txt", "--probabilities")
+    assert [one["labels"] for one in lines] == labels.tolist()
+    np.testing.assert_allclose([one["probabilities"] for one in lines], p, atol=1e-6)
+    lines = predicted(capsys, run, tmp_path / "test.txt", "--threshold=0.4")
+    assert [one["labels"] for one in lines] == [
+        row[kept].tolist() for row, kept in zip(labels, p >= 0.4, strict=True)
+    ]
+    assert 100 < sum(len(one["labels"]) for one in lines) < 700 and "probabilities" not in lines[0]
+    command_line.call("evaluate", run)
+    assert f"ECE@5 {told['ECE']:.4f}" in capsys.readouterr().out
+
+
+def predicted(capsys, *words):
+    command_line.call("predict", *words)
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_runs_without_probabilities_say_so(trained, tmp_path, capsys):
+    _, run, _ = trained
+    before = shutil.copytree(run, tmp_path / "before")  # a run of an earlier version
+    without_manifest(before)
+    trial = json.loads((before / "memory.json").read_text())
+    del trial["calibration"]
+    (before / "memory.json").write_text(json.dumps(trial))
+    earlier = load(before)
+    said = (
+        "probabilities: found a run without any, expected one trained with memory on, which holds"
+    )
+    with pytest.raises(InputError, match=said):
+        earlier.predict_proba(["text"])
+    write_text(tmp_path / "test.txt", *(sparse.csr_matrix((2, n)) for n in (120, 60)))
+    for flag in ("--probabilities", "--threshold=0.5"):
+        assert command_line.refused(
+            capsys, "predict", before, tmp_path / "test.txt", flag
+        ).startswith(
+            "--probabilities: found a run without any, expected one trained with --memory on"
+        )
+    said = command_line.refused(capsys, "predict", run, tmp_path / "test.txt", "--threshold=2")
+    assert said == "--threshold: found 2.0, expected a probability, 0 to 1"
+    whole = json.loads((run / "memory.json").read_text())["calibration"]
+    for wrong in (3, {"answers": 5}, {**whole, "alone": {**whole["alone"], "knots": [1]}}):
+        (before / "memory.json").write_text(json.dumps({**trial, "calibration": wrong}))
+        with pytest.raises(
+            InputError, match=r"memory\.json: calibration: found .*, expected curves"
+        ):
+            load(before)

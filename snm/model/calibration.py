@@ -1,0 +1,188 @@
+"""Probabilities from scores: curves fitted on points that the scoring model has not seen.
+
+What a score says depends on the company: the best label of a point is right more often than another
+point's fifth with the same score. So a curve is of z = a s + b log(1 + r) + c s_1, where s is the
+score, r the rank from 0, and s_1 the best score of the point. With a >= 0 and b <= 0, and a curve
+that does not fall, the order of the answers stays. Where answers are chosen from some labels, rank
+and best score mean something else, and a second curve is of the score alone.
+
+A curve is a logistic function (Platt, 1999), which few points can tell, or the isotonic regression
+of right on z (Zadrozny and Elkan, 2002), which has any form but needs many points: whichever has
+the lower log loss on folds of points that it was not fitted on.
+
+References:
+  Platt, Probabilistic outputs for support vector machines and comparisons to regularized likelihood
+  methods, Advances in Large Margin Classifiers, 1999.
+  Zadrozny and Elkan, Transforming classifier scores into accurate multiclass probability estimates,
+  KDD 2002.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression, minimize
+
+__all__ = ["Calibration", "Curve"]
+
+_FOLDS = 3  # that choose the form of a curve
+_NONE = -1e30  # in place of the score of no label, which may be minus infinity
+_KNOTS = 129  # of a logistic function, which is linear between them
+_Knots = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """From z to probabilities, linear between its knots and constant outside.
+
+    Attributes:
+      method: `isotonic` or `logistic`.
+      weights: a, b and c of z.
+      knots: z, ascending.
+      probabilities: at the knots, in [0, 1], ascending.
+    """
+
+    method: str
+    weights: tuple[float, ...]
+    knots: tuple[float, ...]
+    probabilities: tuple[float, ...]
+
+    @classmethod
+    def fit(cls, inputs: NDArray, right: NDArray, fold: NDArray, *, alone: bool) -> Curve:
+        """The curve of some answers.
+
+        Args:
+          inputs: float64 [n, 3], what the weights are of.
+          right: float64 [n], 1 or 0.
+          fold: int [n], the fold of each answer's point.
+          alone: whether b and c are 0.
+        """
+        losses = dict.fromkeys(_METHODS, 0.0)
+        for number in range(_FOLDS):
+            own, others = fold == number, fold != number
+            if not (own.any() and 0 < right[others].sum() < others.sum()):
+                continue
+            weights, offset = _logistic(inputs[others], right[others], alone=alone)
+            for name, method in _METHODS.items():
+                knots = method(inputs[others] @ weights, right[others], offset)
+                p = np.interp(inputs[own] @ weights, *knots)
+                losses[name] -= np.log(np.where(right[own] > 0, p, 1 - p)).sum()
+        best = min(losses, key=lambda name: losses[name])
+        weights, offset = _logistic(inputs, right, alone=alone)
+        knots = _METHODS[best](inputs @ weights, right, offset)
+        return cls(best, *(tuple(values.tolist()) for values in (weights, *knots)))
+
+    def __call__(self, inputs: NDArray) -> NDArray[np.float32]:
+        """Probabilities float32 [...] of inputs [..., 3]."""
+        return np.interp(inputs @ np.array(self.weights), self.knots, self.probabilities).astype(
+            np.float32
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Calibration:
+    """What makes the scores of a model probabilities.
+
+    Attributes:
+      answers: how many it was fitted on.
+      ranked: of the best of all labels.
+      alone: of any label, by its score alone.
+    """
+
+    answers: int
+    ranked: Curve
+    alone: Curve
+
+    @classmethod
+    def fit(cls, scores: NDArray[np.floating], right: NDArray[np.bool_]) -> Calibration | None:
+        """The curves of the best answers of some points; None where all are right, or none.
+
+        Args:
+          scores: float [m, k], of one member, best first; an answer whose score is not finite is
+            none.
+          right: bool [m, k], whether the label is one of the point.
+        """
+        real = np.isfinite(scores)
+        fold = np.broadcast_to(np.arange(len(scores))[:, None] % _FOLDS, scores.shape)[real]
+        truth = np.asarray(right[real], np.float64)
+        if not 0 < truth.sum() < len(truth):
+            return None
+        inputs = _inputs(np.where(real, scores, 0))[real]
+        ranked, alone = (Curve.fit(inputs, truth, fold, alone=flag) for flag in (False, True))
+        return cls(len(truth), ranked, alone)
+
+    @classmethod
+    def read(cls, value: dict[str, Any]) -> Calibration:
+        """From the form of `dataclasses.asdict`, or from JSON of it."""
+        lists = ("weights", "knots", "probabilities")
+        curves = {
+            name: Curve(value[name]["method"], *(tuple(value[name][part]) for part in lists))
+            for name in ("ranked", "alone")
+        }
+        return cls(value["answers"], **curves)
+
+    def __call__(
+        self, scores: NDArray[np.floating], *, members: int = 1, ranked: bool = True
+    ) -> NDArray[np.float32]:
+        """Probabilities float32, in the shape of the scores.
+
+        Args:
+          scores: [..., k], of a model.
+          members: of the model, whose scores are added.
+          ranked: whether the scores are those of a point's best labels, best first along the last
+            axis; if not, each is taken alone.
+        """
+        of_one = np.maximum(np.asarray(scores, np.float64) / members, _NONE)
+        return (self.ranked if ranked else self.alone)(_inputs(of_one))
+
+
+def _inputs(scores: NDArray) -> NDArray[np.float64]:
+    """Score, log(1 + rank) and best score: float64 [..., k, 3]."""
+    ranks = np.log1p(np.arange(scores.shape[-1]))
+    best = scores[..., :1]
+    return np.stack(np.broadcast_arrays(scores, ranks, best), axis=-1).astype(np.float64)
+
+
+def _logistic(inputs: NDArray, right: NDArray, *, alone: bool) -> tuple[NDArray, float]:
+    """Weights and offset of a logistic regression, with Platt's targets against certainty."""
+    ones = right.sum()
+    targets = np.where(right > 0, (ones + 1) / (ones + 2), 1 / (len(right) - ones + 2))
+    centre, spread = inputs.mean(axis=0), inputs.std(axis=0)
+    x = (inputs - centre) / np.where(spread > 0, spread, 1)
+
+    def loss(line: NDArray) -> tuple[float, NDArray]:
+        z = x @ line[:3] + line[3]
+        error = 1 / (1 + np.exp(-z)) - targets
+        return (np.logaddexp(0, z) - targets * z).sum(), np.append(error @ x, error.sum())
+
+    other = (0, 0) if alone else (None, None)
+    bounds = [(0, None), other if alone else (None, 0), other, (None, None)]
+    found = minimize(loss, np.zeros(4), jac=True, method="L-BFGS-B", bounds=bounds).x
+    weights = found[:3] / np.where(spread > 0, spread, 1)
+    return weights, found[3] - weights @ centre
+
+
+def _logistic_knots(z: NDArray, right: NDArray, offset: float) -> _Knots:
+    # As far as ranks beyond those that were seen go, and to probabilities near 0 and 1.
+    at = np.linspace(min(z.min(), -12 - offset), max(z.max(), 12 - offset), _KNOTS)
+    return at, 1 / (1 + np.exp(-(at + offset)))
+
+
+def _isotonic_knots(z: NDArray, right: NDArray, offset: float) -> _Knots:
+    """One knot for each stretch of equal probability, at its mean; never certain."""
+    order = np.lexsort((-right, z))  # of equal z the right ones first: they are pooled
+    found = isotonic_regression(right[order])
+    starts = found.blocks[:-1].astype(np.int64)
+    means = np.add.reduceat(z[order], starts) / np.diff(found.blocks)
+    least = 1 / (len(right) + 2)
+    return means, np.clip(found.x[starts], least, 1 - least)
+
+
+_METHODS: dict[str, Callable[[NDArray, NDArray, float], _Knots]] = {
+    "logistic": _logistic_knots,
+    "isotonic": _isotonic_knots,
+}

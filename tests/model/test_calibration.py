@@ -1,0 +1,82 @@
+"""Probabilities from scores, against the probabilities that made the answers."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from snm.model.calibration import Calibration
+
+
+def sigmoid(z):
+    return 1 / (1 + np.exp(-z))
+
+
+def answers(truth, points=2000, k=10, seed=0):
+    """Scores, best first, and whether each is right, by the probability that `truth` gives."""
+    rng = np.random.default_rng(seed)
+    scores = -np.sort(-rng.normal(2, 2, (points, 1)) - rng.normal(0, 1, (points, k)), axis=1)
+    p = truth(scores, np.arange(k)[None, :], scores[:, :1])
+    return scores, rng.random(scores.shape) < p, p
+
+
+TRUTHS = {
+    "of the score": ("logistic", lambda s, r, best: sigmoid(1.5 * s - 4)),
+    "of rank and best score too": (
+        "logistic",
+        lambda s, r, best: sigmoid(0.9 * s - 0.5 * np.log1p(r) - 0.3 * best - 1),
+    ),
+    "a step": ("isotonic", lambda s, r, best: np.where(s > 2, 0.6, 0.1)),
+}
+
+
+@pytest.mark.parametrize("what", TRUTHS)
+def test_probabilities_are_those_that_made_the_answers(what):
+    method, truth = TRUTHS[what]
+    found = Calibration.fit(*answers(truth)[:2])
+    assert found.ranked.method == method and found.answers == 20_000
+    scores, _, p = answers(truth, seed=1)
+    told = found(scores)
+    assert told.dtype == np.float32 and told.shape == scores.shape
+    assert np.abs(told - p).mean() < 0.02
+    assert (np.diff(told, axis=1) <= 1e-6).all()  # in the order of the scores
+    # Of a score alone: right on average over each tenth of the scores, whatever the ranks.
+    alone = found(scores, ranked=False)
+    for tenth in np.array_split(np.argsort(scores, axis=None), 10):
+        assert abs(alone.ravel()[tenth].mean() - p.ravel()[tenth].mean()) < 0.05
+    np.testing.assert_array_equal(alone, found(scores[:, ::-1], ranked=False)[:, ::-1])
+    np.testing.assert_allclose(found(3 * scores, members=3), told, rtol=1e-5)
+
+
+def test_few_points():
+    scores, right, p = answers(TRUTHS["of the score"][1], points=60, k=5)
+    found = Calibration.fit(scores, right)
+    assert found.ranked.method == found.alone.method == "logistic"
+    assert np.abs(found(scores) - p).mean() < 0.1
+    two = Calibration.fit(np.array([[1.0], [2.0]]), np.array([[False], [True]]))
+    assert 0 < two(np.array([[1.0]]))[0, 0] < two(np.array([[2.0]]))[0, 0] < 1
+
+
+def test_what_tells_nothing():
+    scores = np.ones((4, 2))
+    assert Calibration.fit(scores, np.ones((4, 2), bool)) is None
+    assert Calibration.fit(scores, np.zeros((4, 2), bool)) is None
+    # Equal scores: the share that is right.
+    right = np.zeros((100, 1), bool)
+    right[:25] = True
+    assert Calibration.fit(np.ones((100, 1)), right)(np.ones(1)) == pytest.approx(0.26, abs=0.01)
+
+
+def test_missing_answers_do_not_count():
+    scores, right, _ = answers(TRUTHS["of the score"][1], points=300)
+    more = np.concatenate([scores, np.full((300, 2), -np.inf)], axis=1)
+    also = np.concatenate([right, np.zeros((300, 2), bool)], axis=1)
+    assert Calibration.fit(more, also) == Calibration.fit(scores, right)
+    told = Calibration.fit(scores, right)(more)
+    assert np.isfinite(told).all() and (told[:, -1] < 1e-4).all()
+
+
+def test_it_can_be_written_and_read():
+    found = Calibration.fit(*answers(TRUTHS["a step"][1], points=300)[:2])
+    assert Calibration.read(json.loads(json.dumps(dataclasses.asdict(found)))) == found
