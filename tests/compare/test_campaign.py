@@ -17,7 +17,7 @@ from snm.cli.main import main
 from snm.compare.arms import BASELINE, EXTRAS, grid_of, plan_arms
 from snm.compare.jobs import Job, result_of, run_jobs
 from snm.compare.probe import Probe
-from snm.compare.report.summary import interval, summarized
+from snm.compare.report.summary import half_range, interval, summarized
 from snm.compare.report.tables import markdown, sheets
 from snm.config.resolve import resolve
 from snm.config.settings import read_config
@@ -59,6 +59,8 @@ def test_interval_by_hand():
     # Deviation of 2, 4, 9 is sqrt(13); t for 2 degrees of freedom at 97.5% is 4.302653.
     assert interval([2.0, 4.0, 9.0]) == pytest.approx(4.302653 * np.sqrt(13 / 3), rel=1e-6)
     assert interval([5.0]) is None
+    assert interval([5.0, 6.0]) is None
+    assert half_range([5.0, 6.0]) == 0.5 and half_range([5.0, 6.0, 7.0]) is None
 
 
 def test_ratios_are_taken_seed_by_seed():
@@ -68,9 +70,10 @@ def test_ratios_are_taken_seed_by_seed():
     assert found["mean"] == {"R@1": pytest.approx(19 / 3)}
     # The mean of 6/4 and 9/3, not the quotient of the means (which would be 15/7).
     assert found["ratio"]["R@1"] == pytest.approx((1.5 + 3.0) / 2)
-    # t for one degree of freedom is 12.7062; the deviation of 1.5 and 3 is 1.5 / sqrt(2).
-    assert found["ratio_ci95"]["R@1"] == pytest.approx(12.7062 * 1.5 / 2, rel=1e-5)
-    assert summarized([], base) == {"mean": {}, "ci95": {}, "ratio": {}, "ratio_ci95": {}}
+    # Two ratios have a range, half of which is (3 - 1.5) / 2, and no interval.
+    assert found["ratio_ci95"]["R@1"] is None and found["ratio_half_range"]["R@1"] == 0.75
+    assert found["ci95"]["R@1"] == interval([6.0, 9.0, 4.0]) and found["half_range"]["R@1"] is None
+    assert all(each == {} for each in summarized([], base).values())
     assert summarized([run(0, 1.0)], [run(0, 0.0)])["ratio"]["R@1"] is None
 
 

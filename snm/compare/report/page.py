@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import math
 from collections.abc import Iterable
@@ -30,7 +31,8 @@ from snm.compare.report.series import (
     over_seeds,
     probe_value,
 )
-from snm.compare.report.tables import RETRIEVAL, sheets
+from snm.compare.report.summary import Spread, spread
+from snm.compare.report.tables import RANKING, RETRIEVAL, sheets
 from snm.system.escapes import plain
 
 __all__ = ["page", "verdict"]
@@ -42,7 +44,6 @@ _PARTS = {
     "tuned": "With each arm at its best settings",
     "equal_seconds": "In equal seconds",
 }
-_UNDECIDED = "is not settled (the interval includes 1) in"
 _TEXT_COLUMNS = ("chosen", "settings", "reason")
 _TENTHS = "tenth of the labels, 1 the rarest"
 
@@ -94,7 +95,7 @@ def environment() -> Any:
 
 
 def verdict(results: Record) -> list[str]:
-    """The findings as sentences: the best arm of each table, gains of top-1, failures, spread."""
+    """The findings as sentences: who leads in each table, gains of top-1, failures, spread."""
     said = [_leader(words, results[part]) for part, words in _PARTS.items() if part in results]
     if "equal_seconds" in results:
         said[-1] += _time_range(results["equal_seconds"])
@@ -106,6 +107,8 @@ def verdict(results: Record) -> list[str]:
         said.append(f"{failed} of {len(runs)} runs failed and are missing from these figures.")
     if results["plan"]["seeds"] == 1:
         said.append("One seed shows no spread: small differences mean nothing here.")
+    elif results["plan"]["seeds"] == 2:
+        said.append("Two seeds show a range, no interval, on one data set and one split.")
     else:
         said.append("Intervals are over seeds, on one data set and one split.")
     return said
@@ -118,13 +121,18 @@ def _time_range(arms: list[Record]) -> str:
 
 
 def _leader(words: str, arms: list[Record]) -> str:
-    """The arm with the highest R@1, and its ratio to the baseline."""
+    """The arm that leads in most metrics, what is close, and its R@1 against the baseline's."""
     scored = [arm for arm in arms if "R@1" in arm["mean"]]
     if not scored:
         return f"{words}, no run finished."
-    best = max(scored, key=lambda arm: arm["mean"]["R@1"])
-    value = _with(best["mean"]["R@1"], best["ci95"]["R@1"])
-    said = f"{words}, {best['name']} has the highest R@1, {value} percent"
+    names = [name for name in (*RETRIEVAL, *RANKING) if all(name in a["mean"] for a in scored)]
+    # Of equal means, the earlier arm: a baseline is not beaten by a tie.
+    first = {name: max(scored, key=lambda arm: arm["mean"][name])["name"] for name in names}
+    counts = collections.Counter(first.values())
+    best = max(scored, key=lambda arm: (counts[arm["name"]], arm["mean"]["R@1"]))
+    value = _with(best["mean"]["R@1"], spread(best, "R@1"))
+    said = f"{words}, {best['name']} has the highest mean in {_of_all(best, first)}"
+    said += f"{_close(best, scored, names)}. Its R@1 is {value} percent"
     if best["name"] != best["baseline"]:
         return f"{said}: {_against(best)}."
     others = [arm for arm in scored
@@ -140,36 +148,70 @@ def _leader(words: str, arms: list[Record]) -> str:
 
 
 def _against(arm: Record) -> str:
-    ratio, half = arm["ratio"]["R@1"], arm["ratio_ci95"]["R@1"]
+    ratio, around = arm["ratio"]["R@1"], spread(arm, "R@1", "ratio_")
     if ratio is None:
         return f"no ratio to {arm['baseline']}, which has no R@1 above 0 in the same seeds"
     said = f"{ratio:.2f} times that of {arm['baseline']}"
-    if half is None:
+    if around is None:
         return f"{said}, from one seed"
     side = {1: "which is above 1", -1: "which is below 1"}.get(
-        _side(ratio, half), "which includes 1, so these seeds do not settle it"
+        _side(ratio, around), "which includes 1, so these seeds do not settle it"
     )
-    return f"{said}, 95% interval {ratio - half:.2f} to {ratio + half:.2f}, {side}"
+    return f"{said}, {around.words} {ratio - around.half:.2f} to {ratio + around.half:.2f}, {side}"
 
 
-def _side(ratio: float, half: float | None) -> int:
-    """1 if the whole interval is above 1, -1 if it is below, 0 if it includes 1."""
-    return int(ratio - (half or 0.0) > 1) - int(ratio + (half or 0.0) < 1)
+def _side(ratio: float, around: Spread | None) -> int:
+    """1 if the whole interval or range is above 1, -1 if it is below, 0 if it includes 1."""
+    half = around.half if around else 0.0
+    return int(ratio - half > 1) - int(ratio + half < 1)
+
+
+def _of_all(best: Record, first: dict[str, str]) -> str:
+    """In how many metrics an arm leads, and who leads in the others."""
+    led: dict[str, list[str]] = {}
+    for name, arm in first.items():
+        led.setdefault(arm, []).append(name)
+    mine = led.pop(best["name"], [])
+    if not led:
+        return f"all {len(first)} metrics"
+    others = "; ".join(f"{arm} in {_list(names)}" for arm, names in led.items())
+    return f"{len(mine)} of {len(first)} metrics ({others})"
+
+
+def _close(best: Record, scored: list[Record], names: list[str]) -> str:
+    """The metrics in which the spread of an arm overlaps with that of another one, if any."""
+    close: dict[str, list[str]] = {}
+    for arm in scored:
+        for name in names if arm is not best else ():
+            mine, other = spread(best, name), spread(arm, name)
+            apart = abs(best["mean"][name] - arm["mean"][name])
+            if mine and other and apart <= mine.half + other.half:
+                close.setdefault(arm["name"], []).append(name)
+    if not close:
+        return ""
+    with_whom = (
+        f"that of {arm} in {'all' if len(found) == len(names) else _list(found)}"
+        for arm, found in close.items()
+    )
+    around = spread(best, names[0])
+    what = "range" if around and around.words.startswith("range") else "interval"
+    return f"; its {what} overlaps with {', '.join(with_whom)}"
 
 
 def _gains_and_losses(arm: Record) -> str:
     """The metrics in which an arm is better and worse than its baseline."""
-    ratios = {name: (ratio, arm["ratio_ci95"][name]) for name in RETRIEVAL
+    ratios = {name: (ratio, spread(arm, name, "ratio_")) for name in RETRIEVAL
               if (ratio := arm["ratio"].get(name)) is not None}  # fmt: skip
     parts = []
-    for side, word in ((1, "gains in"), (-1, "loses in"), (0, _UNDECIDED)):
-        names = [f"{name} ({ratio:.2f})" for name, (ratio, half) in ratios.items()
-                 if _side(ratio, half) == side]  # fmt: skip
+    undecided = "is not settled (its interval or range includes 1) in"
+    for side, word in ((1, "gains in"), (-1, "loses in"), (0, undecided)):
+        names = [f"{name} ({ratio:.2f})" for name, (ratio, around) in ratios.items()
+                 if _side(ratio, around) == side]  # fmt: skip
         if names:
             parts.append(f"{word} {', '.join(names)}")
     if not parts:
         return f"{arm['name']} has no ratio to {arm['baseline']}."
-    alone = ", from one seed" if all(half is None for _, half in ratios.values()) else ""
+    alone = ", from one seed" if all(around is None for _, around in ratios.values()) else ""
     return f"Against {arm['baseline']}, {arm['name']} {'; '.join(parts)}{alone}."
 
 
@@ -194,7 +236,7 @@ def _r1(arm: Record, by: str) -> Points:
 
 
 def _ratios(results: Record) -> Plot:
-    rows, spread = [], False
+    rows, shown = [], False
     for part, title in (
         ("arms", "equal steps"),
         ("tuned", "each at its best"),
@@ -204,20 +246,22 @@ def _ratios(results: Record) -> Plot:
         panels = []
         for metric in ("R@1", "P@1"):
             bars = [
-                Bar(arm["name"], ratio, _with(ratio, half := arm["ratio_ci95"][metric]), half)
+                Bar(arm["name"], ratio, _with(ratio, around), around and around.half)
                 for arm in arms
                 if (ratio := arm["ratio"].get(metric)) is not None
+                for around in [spread(arm, metric, "ratio_")]
             ]
             words = f"{metric}, {title}: ratio to the baseline"
             if bars:
                 says = f"Ratios: {_list(f'{bar.name} {bar.text}' for bar in bars)}."
                 panels.append(bars_of(words, says, words, bars, level=1.0))
-            spread = spread or any(bar.half is not None for bar in bars)
+            shown = shown or any(bar.half is not None for bar in bars)
         if panels:
             rows.append(Row((), tuple(panels)))
     note = "Ratio to the arm's own baseline, taken seed by seed; dashed: no difference."
-    if spread:
-        note += " Whiskers: 95% interval; an arrow where it leaves the drawing."
+    if shown:
+        what = "range of the two seeds" if results["plan"]["seeds"] == 2 else "95% interval"
+        note += f" Whiskers: {what}; an arrow where it leaves the drawing."
     return Plot("Ratio to the baseline", note, tuple(rows))
 
 
@@ -338,8 +382,8 @@ def _short(value: float) -> str:
     return f"{value:.{min(max(digits, 0), 6)}f}"
 
 
-def _with(value: float, half: float | None) -> str:
-    return f"{value:.2f}" if half is None else f"{value:.2f} ± {half:.2f}"
+def _with(value: float, around: Spread | None) -> str:
+    return f"{value:.2f}" if around is None else f"{value:.2f} ± {around.half:.2f}"
 
 
 def _list(words: Iterable[str]) -> str:

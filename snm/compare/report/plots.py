@@ -67,6 +67,7 @@ _STYLE: Any = {
     "lines.scale_dashes": False,
     "lines.linewidth": 1.8,
     "lines.markersize": 4.5,
+    "xtick.major.pad": 6,
     **dict.fromkeys(
         ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color",
          "grid.color"), _INK,
@@ -226,6 +227,8 @@ def _drawn(panel: Lines, title: str, found: list[tuple[int, str, Points]], limit
         ax.set(xlabel=panel.x, ylabel=panel.y, xlim=limits[0], ylim=limits[1])
         if panel.ticks:
             ax.set_xticks(list(panel.ticks))
+        else:
+            _few_ticks(ax)
         if panel.upright is not None:
             ax.axvline(panel.upright, color=_INK, linewidth=0.8)
         if panel.level is not None:
@@ -266,6 +269,7 @@ def bars_of(
         ax.tick_params(axis="y", length=0, pad=8)
         ax.grid(visible=False, axis="y")
         ax.set(xlabel=x, xlim=(0, right), ylim=(len(bars) - 0.5, -0.5))
+        _few_ticks(ax)
         if level is not None:
             ax.axvline(level, color=_INK, linewidth=1.2, dashes=(4, 2))
 
@@ -274,6 +278,11 @@ def bars_of(
 
 def _folded(name: str, width: int) -> str:
     return "\n".join(textwrap.wrap(name, width)) or name
+
+
+def _few_ticks(ax: Any) -> None:
+    """At most five steps along x: the browser's font may be wider than matplotlib's."""
+    ax.locator_params(axis="x", nbins=5)
 
 
 def _key(number: int) -> Markup:
@@ -365,6 +374,7 @@ def _scores(name: str, kinds: dict[str, Any], limits: tuple[float, float]) -> Ma
                                 alpha=alpha, linewidth=0)  # fmt: skip
             _line(ax, x, y[2], _KINDS[kind])
         ax.set(xlabel="steps", ylabel="score", ylim=limits)
+        _few_ticks(ax)
         ax.set_title(_folded(name, 32), fontsize=11.5)
 
     medians = ", ".join(f"of {kind} labels {y[2, -1]:.3f}" for kind, (_, y) in kinds.items())

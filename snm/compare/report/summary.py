@@ -1,29 +1,67 @@
-"""Summarises metrics over seeds: means, 95% intervals, and ratios to the baseline per seed."""
+"""Summarises metrics over seeds: means, how they spread, and ratios to the baseline per seed."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
 
-__all__ = ["interval", "ratios", "summarized"]
+__all__ = ["Spread", "half_range", "interval", "ratios", "spread", "summarized"]
+
+
+class Spread(NamedTuple):
+    """How far a mean goes over seeds: mean - half to mean + half.
+
+    Attributes:
+      half: half the width.
+      words: what it is: a 95% interval, or the range of two seeds.
+    """
+
+    half: float
+    words: str
 
 
 def interval(values: Sequence[float]) -> float | None:
-    """Half the width of the 95% interval of the mean (Student's t); None for fewer than two values.
+    """Half the width of the 95% interval of the mean (Student's t); None of fewer than 3 values.
+
+    Two values have one degree of freedom: the interval would be 9 times as wide as their range.
 
     Example:
       >>> round(interval([1.0, 2.0, 3.0]), 4)  # t(0.975, 2 degrees) = 4.3027, deviation 1
       2.4841
     """
     n = len(values)
-    if n < 2:
+    if n < 3:
         return None
     deviation = float(np.std(values, ddof=1))
     return float(stats.t.ppf(0.975, n - 1)) * deviation / math.sqrt(n)
+
+
+def half_range(values: Sequence[float]) -> float | None:
+    """Half the distance of two values, so that their mean ± it is both; None of any other number.
+
+    Example:
+      >>> half_range([1.0, 2.0])
+      0.5
+    """
+    return abs(values[0] - values[1]) / 2 if len(values) == 2 else None
+
+
+def spread(arm: Mapping[str, Any], name: str, of: str = "") -> Spread | None:
+    """The interval or the range of a metric of an arm; None for a single seed.
+
+    Args:
+      arm: with what `summarized` returns.
+      name: of the metric.
+      of: `ratio_` for the ratio to the baseline.
+    """
+    if (half := arm[f"{of}ci95"].get(name)) is not None:
+        return Spread(half, "95% interval")
+    half = arm.get(f"{of}half_range", {}).get(name)
+    return None if half is None else Spread(half, "range of two seeds")
 
 
 def ratios(values: Mapping[int, float], others: Mapping[int, float]) -> list[float]:
@@ -48,16 +86,20 @@ def summarized(
 
     Returns:
       `mean` and `ci95` of each metric, `ratio` to the baseline and `ratio_ci95`. An interval is
-      given as half its width, None for a single seed.
+      given as half its width, None for fewer than three seeds; of two seeds, `half_range` and
+      `ratio_half_range` are half the distance.
     """
     names = [name for name in (results[0]["metrics"] if results else {}) if "@" in name]
-    found: dict[str, dict[str, Any]] = {"mean": {}, "ci95": {}, "ratio": {}, "ratio_ci95": {}}
+    keys = ("mean", "ci95", "half_range", "ratio", "ratio_ci95", "ratio_half_range")
+    found: dict[str, dict[str, Any]] = {key: {} for key in keys}
     for name in names:
         values = {r["seed"]: float(r["metrics"][name]) for r in results}
         others = {r["seed"]: float(r["metrics"][name]) for r in baseline}
         found["mean"][name] = float(np.mean(list(values.values())))
         found["ci95"][name] = interval(list(values.values()))
+        found["half_range"][name] = half_range(list(values.values()))
         by_seed = ratios(values, others)
         found["ratio"][name] = float(np.mean(by_seed)) if by_seed else None
         found["ratio_ci95"][name] = interval(by_seed)
+        found["ratio_half_range"][name] = half_range(by_seed)
     return found

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from snm.compare.report.summary import spread
 from snm.errors import counted
 
 __all__ = ["Sheet", "markdown", "sheets"]
@@ -24,24 +25,23 @@ class Sheet:
       note: how to read the table.
       columns: names of the columns; the first column names the rows.
       rows: the cells as text.
+      late: whether the page shows it behind the plots.
     """
 
     title: str
     note: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    late: bool = False
 
 
 def sheets(results: dict[str, Any]) -> list[Sheet]:
     """The tables of a comparison for which `results` has data."""
     seeds = results["plan"]["seeds"]
-    each = (
-        f"Mean of {seeds} seeds ± half the 95% interval (Student's t); with an x the ratio "
-        "to the arm's baseline, taken seed by seed."
-        if seeds > 1
-        else "One seed, so no intervals; with an x the ratio to the arm's baseline."
-    )
     arms = results["arms"]
+    each = _spread_in_words(seeds, arms) + (
+        "with an x the ratio to the arm's baseline" + ", taken seed by seed" * (seeds > 1) + "."
+    )
     found = [
         Sheet(
             "Equal steps, equal settings",
@@ -106,6 +106,16 @@ def sheets(results: dict[str, Any]) -> list[Sheet]:
     return found + _others(results)
 
 
+def _spread_in_words(seeds: int, arms: list[dict[str, Any]]) -> str:
+    if seeds == 1:
+        return "One seed, so no intervals; "
+    if seeds == 2:
+        return "Mean of 2 seeds ± half their range; "
+    two = any(sum("failed" not in seed for seed in arm["seeds"]) == 2 for arm in arms)
+    note = ", or half the range where two of them finished" * two
+    return f"Mean of {seeds} seeds ± half the 95% interval (Student's t){note}; "
+
+
 _TERMS = {
     "rho": "rho",
     "empirical": "within rho",
@@ -152,7 +162,7 @@ def _bounds(arms: list[dict[str, Any]]) -> Sheet | None:
         else "A bound above 1 is vacuous."
     )
     columns = ("arm", "train risk", "test risk", *_TERMS.values(), "Theorem 5", "loss at most")
-    return Sheet("Generalization bounds", note, columns, tuple(rows))
+    return Sheet("Generalization bounds", note, columns, tuple(rows), late=True)
 
 
 def _figure(values: Sequence[float | None]) -> str:
@@ -226,8 +236,8 @@ def _cell(arm: dict[str, Any], name: str) -> str:
     mean = arm["mean"].get(name)
     if mean is None:
         return "-"
-    half = arm["ci95"][name]
-    text = f"{mean:.2f}" if half is None else f"{mean:.2f} ± {half:.2f}"
+    around = spread(arm, name)
+    text = f"{mean:.2f}" if around is None else f"{mean:.2f} ± {around.half:.2f}"
     ratio = arm["ratio"][name]
     return text if ratio is None or arm["name"] == arm["baseline"] else f"{text} ({ratio:.2f}x)"
 

@@ -6,7 +6,7 @@ import shutil
 import sys
 
 import pytest
-from comparison import BASE, arm, full, many, results
+from comparison import BASE, NAMES, arm, full, many, results
 
 from snm.compare.report.page import page, verdict
 from snm.compare.report.plots import drawing
@@ -137,9 +137,9 @@ def test_plots_describe_their_figures():
     curve = next(s for s in said if "ends at" in s)
     assert curve == ("top-16 ends at 6.00, &lt;i&gt;&amp;amp; ends at 4.00, negative-sampling "
                      "ends at 3.00, in-batch ends at 3.00, top-1 ends at 1.00.")  # fmt: skip
-    # 4/2 and 8/4; 3/2 and 3/4: mean 1.125, half 12.7062 * 0.75 / 2.
+    # 4/2 and 8/4; 3/2 and 3/4: mean 1.125, half of the range 0.75 / 2.
     ratios = next(s for s in said if s.startswith("Ratios"))
-    assert "top-1 0.50, top-16 2.00 ± 0.00, in-batch 1.12 ± 4.76" in ratios
+    assert "top-1 0.50, top-16 2.00 ± 0.00, in-batch 1.12 ± 0.38" in ratios
     assert "as they do not sample uniformly: in-batch." in text
 
 
@@ -154,20 +154,51 @@ def test_without_matplotlib(monkeypatch):
 
 
 def test_verdict_on_a_significant_gain():
-    said = verdict(results(arm(BASE, [2.0, 4.0]), arm("top-16", [4.0, 8.0], [2.0, 4.0])))
-    # 4 and 8: mean 6, half 12.7062 * 4 / 2.
+    base, values = [2.0, 3.0, 4.0], [4.0, 6.0, 8.0]
+    said = verdict(results(arm(BASE, base), arm("top-16", values, base), seeds=3))
+    # 4, 6 and 8: mean 6, half 4.3027 * 2 / sqrt(3) = 4.97; the half of 2, 3 and 4 is 2.48.
     assert said == [
-        "At equal steps, top-16 has the highest R@1, 6.00 ± 25.41 percent: 2.00 times that of "
+        "At equal steps, top-16 has the highest mean in all 12 metrics; its interval overlaps with "
+        "that of negative-sampling in all. Its R@1 is 6.00 ± 4.97 percent: 2.00 times that of "
         "negative-sampling, 95% interval 2.00 to 2.00, which is above 1.",
         "Intervals are over seeds, on one data set and one split.",
     ]
 
 
+def test_the_headline_weighs_all_metrics():
+    base, one = arm(BASE, [4.0, 4.5, 5.0]), arm("top-1", [5.0, 5.5, 6.0], [4.0, 4.5, 5.0])
+    for name in one["mean"]:
+        if name != "R@1":
+            one["mean"][name] = 4.0
+    base["ci95"] = dict.fromkeys(NAMES, 0.25)
+    one["ci95"] = {**dict.fromkeys(NAMES, 0.2), "P@5": 0.25}
+    said = verdict(results(base, one, seeds=3))[0]
+    assert said.startswith(
+        "At equal steps, negative-sampling has the highest mean in 11 of 12 metrics (top-1 in R@1);"
+        " its interval overlaps with that of top-1 in P@5. Its R@1 is 4.50 ± 0.25 percent. "
+    )  # they are 0.5 apart, and 0.25 + 0.25 is as much; 0.25 + 0.2 is less
+
+
+def test_two_seeds_have_a_range():
+    found = results(arm(BASE, [2.0, 4.0]), arm("top-16", [4.0, 8.0], [2.0, 4.0]))
+    said = verdict(found)
+    assert said == [
+        "At equal steps, top-16 has the highest mean in all 12 metrics; its range overlaps with "
+        "that of negative-sampling in all. Its R@1 is 6.00 ± 2.00 percent: 2.00 times that of "
+        "negative-sampling, range of two seeds 2.00 to 2.00, which is above 1.",
+        "Two seeds show a range, no interval, on one data set and one split.",
+    ]
+    sheet = sheets(found)[0]
+    assert "Mean of 2 seeds ± half their range" in sheet.note and "95%" not in sheet.note
+    assert sheet.rows[1][2] == "6.00 ± 2.00 (2.00x)"
+    assert "95% interval" not in page(found)
+
+
 def test_verdict_on_an_insignificant_gain():
-    # Ratios 1.5 and 0.7: mean 1.1, half 12.7062 * 0.8 / 2 = 5.08.
+    # Ratios 1.5 and 0.7: mean 1.1, half of the range 0.4.
     said = verdict(results(arm(BASE, [2.0, 2.0]), arm("top-16", [3.0, 1.4], [2.0, 2.0])))[0]
-    assert said.endswith("1.10 times that of negative-sampling, 95% interval -3.98 to 6.18, "
-                         "which includes 1, so these seeds do not settle it.")  # fmt: skip
+    assert said.endswith("1.10 times that of negative-sampling, range of two seeds 0.70 to "
+                         "1.50, which includes 1, so these seeds do not settle it.")  # fmt: skip
 
 
 def test_verdict_on_losses_of_top_1():
@@ -176,7 +207,7 @@ def test_verdict_on_losses_of_top_1():
     one["ratio"]["P@5"], one["ratio_ci95"]["P@5"] = 0.9, 0.3
     assert verdict(results(base, one))[1] == (
         "Against negative-sampling, top-1 gains in R@1 (1.25); loses in R@3 (0.50), R@5 (0.50), "
-        "P@1 (0.50), P@3 (0.50); is not settled (the interval includes 1) in P@5 (0.90)."
+        "P@1 (0.50), P@3 (0.50); is not settled (its interval or range includes 1) in P@5 (0.90)."
     )
 
 
@@ -184,9 +215,9 @@ def test_verdict_when_the_baseline_leads():
     base = arm(BASE, [4.0])
     said = verdict(results(base, arm("top-16", [3.0], [4.0]), seeds=1))
     assert said[0] == (
-        "At equal steps, negative-sampling has the highest R@1, 4.00 percent. No arm's mean is "
-        "above its baseline's; nearest is top-16: 0.75 times that of negative-sampling, from one "
-        "seed."
+        "At equal steps, negative-sampling has the highest mean in all 12 metrics. Its R@1 is 4.00 "
+        "percent. No arm's mean is above its baseline's; nearest is top-16: 0.75 times that of "
+        "negative-sampling, from one seed."
     )
     assert said[-1].startswith("One seed")
     other = "softmax-negative-sampling"
@@ -202,7 +233,7 @@ def test_verdict_on_failures_tuning_and_seconds():
     assert [s.split(",")[0] for s in said] == [
         "At equal steps", "Against negative-sampling", "With each arm at its best settings",
         "In equal seconds", "5 of 24 runs failed and are missing from these figures.",
-        "Intervals are over seeds",
+        "Two seeds show a range",
     ]  # fmt: skip
     assert said[1].endswith("loses in R@1 (0.50), R@3 (0.50), R@5 (0.50), P@1 (0.50), P@3 (0.50), "
                             "P@5 (0.50), from one seed.")  # fmt: skip
@@ -211,6 +242,14 @@ def test_verdict_on_failures_tuning_and_seconds():
 
 
 # -- in a browser ----------------------------------------------------------------------------
+
+COLLISIONS = """Array.from(document.querySelectorAll('svg.plot'), svg => {
+  const texts = Array.from(svg.querySelectorAll('text'),
+    e => [e.textContent, e.getBoundingClientRect()]);
+  return texts.flatMap(([mine, a], at) => texts.slice(at + 1).filter(([_, b]) =>
+    a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 2 && b.top < a.bottom - 2
+  ).map(([other, _]) => [mine, other]));
+}).flat()"""
 
 
 @pytest.fixture(scope="module")
@@ -254,6 +293,13 @@ def test_the_page_in_a_browser(browser, tmp_path, name, width):
         " s.viewBox.baseVal.width)"
     )
     assert min(sizes) > 0.85
+    # On a desktop no table is cut. No two texts of a drawing are on top of each other.
+    cut = "Array.from(document.querySelectorAll('.scroll'), d => d.scrollWidth - d.clientWidth)"
+    assert width < 1000 or max(shown.evaluate(cut)) == 0
+    assert shown.evaluate(COLLISIONS) == []
+    # Bounds come behind all drawings.
+    last = "Array.from(document.querySelectorAll('main h2'), h => h.textContent).at(-1)"
+    assert shown.evaluate(last) == "What the theory says"
     shown.keyboard.press("Tab")
     assert shown.evaluate("document.activeElement.className") == "skip"
     shown.close()
