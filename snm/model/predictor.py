@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -35,8 +34,9 @@ from snm.model.candidates import (
 )
 from snm.model.compiled import compiled_order, compiled_pairs, compiled_queries, compiled_top
 from snm.model.model import Model, TrainState
+from snm.model.point_blocks import Blocks
 from snm.tables.table import SparseRows
-from snm.topk.blocks import Added, Masked
+from snm.topk.blocks import Masked
 from snm.topk.search import MASKED
 
 __all__ = ["ROWS", "Predictor", "stacked"]
@@ -44,9 +44,6 @@ __all__ = ["ROWS", "Predictor", "stacked"]
 _K = 5  # labels of an answer, where none are asked for
 ROWS = 512
 """Points scored together; a block of their scores fits into the cache."""
-
-
-_LABELS_OF_POINT = 1024  # of a point's neighbours, in the smallest compiled shape
 
 
 def stacked(blocks: Iterable[tuple[NDArray, NDArray]], k: int) -> tuple[NDArray, NDArray]:
@@ -128,7 +125,9 @@ class Predictor:
                 if self.mesh is None and self.memory.queries is not None:
                     queries = compiled_queries(self.model, None)(self.state, block)
                 points = self._of_memory(self.memory, rows, first, count, block, queries)
-                added = self._added(self.memory.additions(*points), among, count, size)
+                votes = self.memory.additions(*points)
+                votes = votes if among is None else only(votes, among)
+                added = self._sizes(self.mesh).added(votes, size)
                 size = added.rows.shape[-1]
             best = score(self.state, block, added, placed, queries)
             first += count
@@ -301,40 +300,6 @@ class Predictor:
             return weighted, self._queries(block, count)
         return weighted, np.asarray(queries)[:count]
 
-    def _added(
-        self, found: csr_matrix, among: NDArray[np.int32] | None, count: int, at_least: int
-    ) -> Added:
-        """What a memory adds to the scores of a block, in a form that few programs serve.
-
-        Args:
-          found: CSR [count, K].
-          among: ids of the labels that are scored, or None for all.
-          count: the number of points.
-          at_least: entries that the block before had room for.
-        """
-        if among is not None:
-            found = only(found, among)
-        parts = 1 if self.mesh is None else self.mesh.shape[DATA]
-        each = -(-self.block_rows // parts)
-        edges = found.indptr[np.minimum(np.arange(parts + 1) * each, count)]
-        # Padded with slots of no label, so that one program serves most blocks of a size: to a
-        # thousand labels a point, of large blocks and where that is too few to a power of four, and
-        # to the size of the block before. The last block is often smaller.
-        least, most = _LABELS_OF_POINT * min(each, 64), int(np.diff(edges).max())
-        size = max(least, at_least, 1 << (most.bit_length() + 1) // 2 * 2)
-        rows = np.zeros((parts, size), np.int32)
-        slots = np.full((parts, size), found.shape[1], np.int32)
-        values = np.zeros((parts, size), np.float32)
-        of_points = np.repeat(np.arange(count), np.diff(found.indptr)) % each
-        for part, (begin, end) in enumerate(itertools.pairwise(edges)):
-            rows[part, : end - begin] = of_points[begin:end]
-            slots[part, : end - begin] = found.indices[begin:end]
-            values[part, : end - begin] = found.data[begin:end]
-        arrays = tuple(x if parts > 1 else x[0] for x in (rows, slots, values))
-        if self.mesh is None:
-            return Added(*map(jnp.asarray, arrays))
-        return Added(*spread_points(arrays, parts, self.mesh))
-
     def _placed(self, points: Any) -> Any:
         """Arrays on every device of the mesh, those of other processes too."""
         return points if self.mesh is None else everywhere(points, self.mesh)
@@ -407,43 +372,11 @@ class Predictor:
     def _blocks(
         self, features: csr_matrix | Sequence[str], mesh: Mesh | None = None
     ) -> Iterator[tuple[int, SparseRows]]:
-        """Blocks of weighted points, padded to one size, each with the number of its points.
+        """Blocks of weighted points, each with the number of its points."""
+        return self._sizes(mesh).of(self.as_rows(features))
 
-        On a mesh the points are sharded over `data`; each process makes the parts of its devices.
-        """
-        features = self.as_rows(features)
-        parts = 1 if mesh is None else mesh.shape[DATA]
-        each = -(-self.block_rows // parts)
-        edges = features.indptr[:: parts * each]
-        most = max(int(np.diff(np.append(edges, features.nnz)).max()), self.block_entries)
-        for first in range(0, features.shape[0], parts * each):
-            last = min(first + parts * each, features.shape[0])
-            if parts == 1:
-                block = self._block(features, first, last, most)
-                yield last - first, block if mesh is None else everywhere(block, mesh)
-            else:
-                assert mesh is not None
-                edges = np.minimum(np.arange(parts + 1) * each + first, last)
-                yield last - first, self._sharded(features, edges, each, mesh)
-
-    def _block(
-        self, features: csr_matrix, first: int, last: int, entries: int, rows: int | None = None
-    ) -> SparseRows:
-        """Rows first to last - 1, weighted, and padded to `rows` (by default `block_rows`)."""
-        weighted = self.weighting.apply(features[first:last], first_row=first)
-        padded = np.full(rows or self.block_rows, -1, np.int64)
-        padded[: last - first] = np.arange(last - first)
-        return block_of(weighted, padded, entries)
-
-    def _sharded(
-        self, features: csr_matrix, edges: NDArray[np.int64], each: int, mesh: Mesh
-    ) -> SparseRows:
-        """A block whose parts, equally long, begin at `edges`; made for this process's devices."""
-        most = max(int(np.diff(features.indptr[edges]).max()), self.block_entries)
-        ranges = [(int(edges[part]), int(edges[part + 1])) for part in local_data_parts(mesh)]
-        blocks = [self._block(features, *ends, most, each) for ends in ranges]
-        parts = jax.tree.map(lambda *leaves: np.stack(leaves), *blocks)
-        return spread_points(parts, mesh.shape[DATA], mesh)
+    def _sizes(self, mesh: Mesh | None) -> Blocks:
+        return Blocks(self.weighting, self.block_rows, self.block_entries, mesh)
 
     def _of_texts(self, texts: Sequence[str]) -> csr_matrix:
         if isinstance(texts, str):

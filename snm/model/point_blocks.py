@@ -1,0 +1,111 @@
+"""Points in blocks, and what a memory adds to their scores, in few sizes: each is a program."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+from scipy.sparse import csr_matrix
+
+from snm.batches.csr_blocks import block_of
+from snm.batches.device_parts import local_data_parts, spread_points
+from snm.data.weighting import Weighting
+from snm.distributed.mesh import DATA
+from snm.distributed.processes import everywhere
+from snm.tables.table import SparseRows
+from snm.topk.blocks import Added
+
+__all__ = ["Blocks"]
+
+_LABELS_OF_POINT = 1024  # of a point's neighbours, in the smallest compiled shape
+
+
+class Blocks(NamedTuple):
+    """The sizes of blocks.
+
+    Attributes:
+      weighting: of the features.
+      rows: points of a block; the last block is padded, so that one program serves all.
+      entries: the fewest feature entries of a padded block, for the same reason.
+      mesh: its `data` axis cuts a block into parts; None is one device.
+    """
+
+    weighting: Weighting
+    rows: int
+    entries: int
+    mesh: Mesh | None = None
+
+    @property
+    def parts(self) -> int:
+        """The parts of a block."""
+        return 1 if self.mesh is None else self.mesh.shape[DATA]
+
+    @property
+    def each(self) -> int:
+        """Points of a part."""
+        return -(-self.rows // self.parts)
+
+    def of(self, features: csr_matrix) -> Iterator[tuple[int, SparseRows]]:
+        """Blocks of weighted points, each with the number of its points.
+
+        Args:
+          features: CSR [n, d], not weighted.
+        """
+        length = self.parts * self.each
+        edges = np.append(features.indptr[::length], features.nnz)
+        most = max(int(np.diff(edges).max()), self.entries)
+        for first in range(0, features.shape[0], length):
+            last = min(first + length, features.shape[0])
+            if self.parts > 1:
+                yield last - first, self._sharded(features, first, last)
+                continue
+            block = self._block(features, first, last, most)
+            yield last - first, block if self.mesh is None else everywhere(block, self.mesh)
+
+    def _block(self, features: csr_matrix, first: int, last: int, entries: int) -> SparseRows:
+        weighted = self.weighting.apply(features[first:last], first_row=first)
+        padded = np.full(self.each, -1, np.int64)
+        padded[: last - first] = np.arange(last - first)
+        return block_of(weighted, padded, entries)
+
+    def _sharded(self, features: csr_matrix, first: int, last: int) -> SparseRows:
+        """A block in equally long parts; made for this process's devices."""
+        assert self.mesh is not None
+        edges = np.minimum(np.arange(self.parts + 1) * self.each + first, last)
+        most = max(int(np.diff(features.indptr[edges]).max()), self.entries)
+        ranges = [(int(edges[part]), int(edges[part + 1])) for part in local_data_parts(self.mesh)]
+        blocks = [self._block(features, *ends, most) for ends in ranges]
+        parts = jax.tree.map(lambda *leaves: np.stack(leaves), *blocks)
+        return spread_points(parts, self.parts, self.mesh)
+
+    def added(self, found: csr_matrix, at_least: int) -> Added:
+        """What a memory adds to the scores of a block.
+
+        Args:
+          found: CSR [count, K] of the points of the block, K the number of slots.
+          at_least: entries that the block before had room for.
+        """
+        count = found.shape[0]
+        edges = found.indptr[np.minimum(np.arange(self.parts + 1) * self.each, count)]
+        # Padded with slots of no label, so that one program serves most blocks of a size: to a
+        # thousand labels a point, of large blocks and where that is too few to a power of four, and
+        # to the size of the block before. The last block is often smaller.
+        least, most = _LABELS_OF_POINT * min(self.each, 64), int(np.diff(edges).max())
+        size = max(least, at_least, 1 << (most.bit_length() + 1) // 2 * 2)
+        rows = np.zeros((self.parts, size), np.int32)
+        slots = np.full((self.parts, size), found.shape[1], np.int32)
+        values = np.zeros((self.parts, size), np.float32)
+        of_points = np.repeat(np.arange(count), np.diff(found.indptr)) % self.each
+        for part, (begin, end) in enumerate(itertools.pairwise(edges)):
+            rows[part, : end - begin] = of_points[begin:end]
+            slots[part, : end - begin] = found.indices[begin:end]
+            values[part, : end - begin] = found.data[begin:end]
+        arrays = tuple(x if self.parts > 1 else x[0] for x in (rows, slots, values))
+        if self.mesh is None:
+            return Added(*map(jnp.asarray, arrays))
+        return Added(*spread_points(arrays, self.parts, self.mesh))
