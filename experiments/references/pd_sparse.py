@@ -8,7 +8,7 @@ the points ends the training, by the share of a point's labels among as many ans
 the loss asks that all right labels come before all wrong ones, which many data cannot fulfil, and
 its minimum ranks far worse than the first epochs. Not so: the search for the most violating labels
 is exact over dense rows, where the authors sample features or hash sparse rows; the weights of the
-best epoch are kept, without training on after it without the L1 norm. The weights need 8 bytes for
+best epoch are kept, without training on after it without the L1 norm. The weights need 12 bytes for
 each pair of a feature and a label, and a visit of a point reads all labels, so this form is for
 small sets.
 """

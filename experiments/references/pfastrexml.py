@@ -10,7 +10,9 @@ best labels; 50 trees; a classifier for each label by the distance of a point fr
 label's points, with gamma 30, which alpha 0.8 weighs against the trees. These are the defaults of
 the released program. Not so: the two sides weigh the same in the separator, whatever their numbers
 of points, which the papers' objective does not say; liblinear has tolerance 0.01; the features are
-snm's TF-IDF; the propensities are those of snm's PSP@k.
+snm's TF-IDF, also in the classifiers of labels; the propensities are those of snm's PSP@k. On
+`delicious` FastXML has its published figures and PfastreXML does not: the classifiers count for
+more than in the published run.
 """
 
 from __future__ import annotations
