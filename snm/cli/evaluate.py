@@ -119,7 +119,8 @@ def print_metrics(found: dict[str, Any], title: str) -> None:
     unlabelled = found["metrics"]["points_without_labels"]
     if unlabelled:
         console.print(f"left out: {counted(unlabelled, 'point')} without labels")
-    groups = found.get("by_label_frequency") or []
+    # Of fewer than ten labels, some groups are empty.
+    groups = [one for one in found.get("by_label_frequency") or [] if one["labels"]]
     if groups:
         k = max(int(name.split("@")[1]) for name in found["metrics"] if "@" in name)
         title = "labels by training frequency, rarest tenth first"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from snm.errors import InputError
+from snm.errors import InputError, counted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from snm.model.predictor import Predictor
 
 __all__ = ["Export"]
+
+_LOW_RECALL = 0.95
 
 
 @dataclasses.dataclass
@@ -26,7 +29,8 @@ class Export:
     Creates the folder OUTPUT with the arrays or the index, manifest.json, and the label names and
     the vectorizer if the run has them. An index (HNSW, built by the library itself) is compared
     with exact search on the test points: recall@k and queries per second are printed and written
-    to the manifest.
+    to the manifest. --min-recall refuses an index that finds too little; without it, one below 0.95
+    gets a warning, and so does one that is slower than exact search.
 
     Where the run uses a memory of neighbours, its points are arrays too, and the manifest says how
     they vote. An index holds the class rows alone; `snm evaluate` and `snm serve` add the votes of
@@ -54,6 +58,8 @@ class Export:
     """Candidates examined while an index is built (efConstruction)."""
     search_effort: int = 128
     """Candidates examined by a search (efSearch)."""
+    min_recall: float | None = None
+    """Refuse an index whose recall@1, recall@5 or recall@10 is lower, from 0 to 1."""
 
     def __call__(self) -> None:
         """Runs the verb."""
@@ -81,6 +87,11 @@ def _run(command: Export) -> None:
     if out.exists():
         raise InputError(f"--output {out}", "a file or folder of that name", "a new folder")
     indexed = command.to in LIBRARIES
+    if command.min_recall is not None:
+        if not indexed:
+            raise InputError("--min-recall", f"--to {command.to}", "--to faiss or hnswlib")
+        if not 0 <= command.min_recall <= 1:
+            raise InputError("--min-recall", f"{command.min_recall:g}", "0 to 1")
     points = _points(command) if indexed else None
     predictor = load(command.run)
     memory = predictor.memory
@@ -101,9 +112,12 @@ def _run(command: Export) -> None:
         write_json(beside / "manifest.json", manifest)
     if indexed:
         console.print(_table(manifest["index"]))
+        for line in _warnings(manifest["index"]["measured"], command):
+            console.print(line, soft_wrap=True)
     if memory is not None:
         told = (
-            f"{len(memory.rows):,} points in memory.{command.to}; the manifest says how they vote"
+            f"{counted(len(memory.rows), 'point')} in memory.{command.to}; "
+            "the manifest says how they vote"
         )
         if indexed:
             told = "not in the index, nor in its recall; `snm evaluate` and `serve` add the votes"
@@ -128,8 +142,8 @@ def _points(command: Export) -> Any:
 def _index(
     command: Export, predictor: Predictor, points: Any, manifest: dict[str, Any], folder: Path
 ) -> dict[str, Any]:
-    from snm.export.index import IndexedPredictor, Settings, build_index
-    from snm.export.measure import measure
+    from snm.export.index import QUERY, IndexedPredictor, Settings, bias_scale, build_index
+    from snm.export.measure import least_recall, measure
     from snm.runs.folder import write_json
 
     settings = Settings(command.links, command.build_effort, command.search_effort)
@@ -139,10 +153,32 @@ def _index(
         "links": settings.links,
         "build_effort": settings.build_effort,
         "search_effort": settings.search_effort,
+        "query": QUERY,
+        "bias_scale": bias_scale(predictor),
     }
     write_json(folder / "manifest.json", {**manifest, "index": about})
     searched = IndexedPredictor.open(folder, predictor)  # what is measured is what was written
-    return {**about, "measured": measure(searched, points)}
+    measured = measure(searched, points)
+    k, share = least_recall(measured["recall"])
+    if command.min_recall is not None and share < command.min_recall:
+        found, expected = f"recall@{k} {share:.4f}", f"at least that; {_more(command)}"
+        raise InputError(f"--min-recall {command.min_recall:g}", found, expected)
+    return {**about, "measured": measured}
+
+
+def _more(command: Export) -> str:
+    return f"a higher --search-effort, such as {4 * command.search_effort}, finds more"
+
+
+def _warnings(measured: dict[str, Any], command: Export) -> Iterator[str]:
+    """What speaks against the use of an index."""
+    from snm.export.measure import least_recall
+
+    k, share = least_recall(measured["recall"])
+    if command.min_recall is None and share < _LOW_RECALL:
+        yield f"warning: recall@{k} is {share:.4f}, so answers get worse; {_more(command)}"
+    if measured["queries_per_second"] < measured["exact_queries_per_second"]:
+        yield "warning: the index is slower than exact search here, which needs no index"
 
 
 def _table(index: dict[str, Any]) -> Table:
@@ -150,12 +186,12 @@ def _table(index: dict[str, Any]) -> Table:
 
     found = index["measured"]
     most = max(map(int, found["recall"]))
-    title = f"{index['library']}: the best {most} of each of {found['points']} points"
+    title = f"{index['library']}: the best {most} of each of {counted(found['points'], 'point')}"
     table = Table(title=title, title_justify="left")
     table.add_column("")
     for k in found["recall"]:
         table.add_column(f"recall@{k}", justify="right")
-    table.add_column("queries/s", justify="right")
+    table.add_column(f"queries/s (k {found['timed_k']})", justify="right")
     shares = (f"{share:.4f}" for share in found["recall"].values())
     table.add_row("index", *shares, f"{found['queries_per_second']:,.0f}")
     ones = ("1.0000" for _ in found["recall"])

@@ -1,13 +1,17 @@
 """Approximate k-NN search over class rows with an HNSW graph of faiss or hnswlib.
 
 A score is an inner product plus the label's bias, so the bias becomes an additional column of the
-rows, where queries have a one. An HNSW graph over rows of different lengths rarely finds the short
-ones. So another column makes all rows equally long; queries have a zero there, and the scores do
-not change (Bachrach et al., 2014).
+rows: bias / c, where every query has c. The scores are the same for any c, but the graph is not: it
+links rows by their own inner products, where a bias of 4 beside a row of length 1 decides alone,
+while a query is ten times as long as its row. So c is half the length of a query
+(`bias_scale`). Rows then differ in length by their biases alone. A column that made all of them
+equally long (Bachrach et al., 2014) is left out, as fewer labels were found with it
+(`experiments/index_columns.py`).
 
 References:
   Malkov and Yashunin, Efficient and robust approximate nearest neighbor search using HNSW graphs,
   IEEE TPAMI 42(4), 2020.
+  Morozov and Babenko, Non-metric similarity graphs for maximum inner product search, NeurIPS 2018.
   Bachrach et al., Speeding up the Xbox recommender system, RecSys 2014, section 3.
 """
 
@@ -32,11 +36,14 @@ from snm.model.model import Model
 from snm.model.predictor import Predictor, stacked
 from snm.tables.rounding import as_float
 
-__all__ = ["LIBRARIES", "IndexedPredictor", "Settings", "build_index"]
+__all__ = ["LIBRARIES", "QUERY", "IndexedPredictor", "Settings", "bias_scale", "build_index"]
 
 LIBRARIES = ("faiss", "hnswlib")
 _FILES = {"faiss": "index.faiss", "hnswlib": "index.hnswlib"}
 _SEED = 0
+
+QUERY = "multiplier * q of each member, side by side, then bias_scale"
+"""What a query of an index is, as its manifest says; the rows are class_rows, bias / bias_scale."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,9 +86,6 @@ def _library(name: str) -> Any:
         raise InputError(f"--to {name}", f"no {name}", "pip install 'snm[export]'") from error
 
 
-_MORE = 2  # columns in addition to those of a class row
-
-
 def _class_rows(predictor: Predictor) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Class rows [K, members * dim] and biases [K], on the host."""
     head = predictor.state.head
@@ -89,12 +93,19 @@ def _class_rows(predictor: Predictor) -> tuple[NDArray[np.float32], NDArray[np.f
     return rows, np.zeros(len(rows), np.float32) if head.bias is None else np.asarray(head.bias)
 
 
+def bias_scale(predictor: Predictor) -> float:
+    """What a query has in the column of the biases: half of its length.
+
+    A member's part of a query is its multiplier times a vector of length 1.
+    """
+    multipliers = np.exp(np.atleast_1d(np.asarray(predictor.state.head.log_scale, np.float64)))
+    return float(np.linalg.norm(multipliers)) / 2
+
+
 def _augmented_rows(predictor: Predictor) -> NDArray[np.float32]:
-    """Class rows with a column for the bias and one for equal lengths: [K, members * dim + 2]."""
+    """Class rows with a column for the bias: [K, members * dim + 1]."""
     rows, bias = _class_rows(predictor)
-    squares = (rows.astype(np.float64) ** 2).sum(axis=1) + bias.astype(np.float64) ** 2
-    rest = np.sqrt(squares.max() - squares)
-    return np.concatenate([rows, bias[:, None], rest[:, None]], axis=1, dtype=np.float32)
+    return np.concatenate([rows, bias[:, None] / bias_scale(predictor)], axis=1, dtype=np.float32)
 
 
 def build_index(predictor: Predictor, library: str, settings: Settings, folder: Path) -> str:
@@ -157,6 +168,8 @@ class IndexedPredictor:
             raise InputError(str(file), "no index", "one that `snm export` wrote") from error
         if not known or name != _FILES[library]:
             raise InputError(str(file), "another format", "one that `snm export` wrote")
+        if index.get("query") != QUERY:
+            raise InputError(str(file), "other columns", "an index that this version exported")
         if manifest["class_rows_sha256"] != fingerprint(predictor):
             raise InputError(str(folder), "the index of another model", "one of this run")
         module = _library(library)
@@ -165,9 +178,8 @@ class IndexedPredictor:
             if library == "faiss":
                 opened = module.read_index(path)
             else:
-                opened = module.Index(
-                    space="ip", dim=predictor.state.head.table.rows.shape[1] + _MORE
-                )
+                width = predictor.state.head.table.rows.shape[1]
+                opened = module.Index(space="ip", dim=width + 1)
                 opened.load_index(path)
         except RuntimeError as error:
             raise InputError(path, "a damaged index", "one that `snm export` wrote") from error
@@ -204,8 +216,8 @@ class IndexedPredictor:
         Returns:
           int32 [n, k] labels, padded with -1, and float32 [n, k] scores.
         """
-        more = np.tile(np.array([1, 0], np.float32), (len(queries), 1))
-        augmented = np.concatenate([queries, more], axis=1)
+        column = np.full((len(queries), 1), self._bias_scale, np.float32)
+        augmented = np.concatenate([queries, column], axis=1)
         effort = max(self.search_effort, k)
         if self.library == "faiss":
             self.index.hnsw.efSearch = effort
@@ -286,6 +298,10 @@ class IndexedPredictor:
             best = np.lexsort((every, -totals))[: labels.shape[1]]
             found[row, : len(best)], of_found[row, : len(best)] = every[best], totals[best]
         return found, of_found
+
+    @functools.cached_property
+    def _bias_scale(self) -> float:
+        return bias_scale(self.predictor)
 
     @functools.cached_property
     def _rows(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -456,6 +456,17 @@ def test_evaluate_names_what_a_group_adds_to_the_precision(run, capsys):
     assert sum(adds) == pytest.approx(result["metrics"]["P@5"])
 
 
+def test_groups_without_labels_are_not_shown(capsys):
+    """Three labels fill three of ten groups."""
+    group = {"labels": 1, "occurrences": 4, "recall": 50.0, "precision": 12.5}
+    empty = {"labels": 0, "occurrences": 0, "recall": 0.0, "precision": 0.0}
+    metrics = {"P@1": 50.0, "points": 9, "points_without_labels": 0}
+    groups = [group, *[empty] * 3, group, *[empty] * 4, group]
+    print_metrics({"metrics": metrics, "by_label_frequency": groups}, "title")
+    shown = capsys.readouterr().out
+    assert shown.count("12.5") == 3 and " 0.00 " not in shown
+
+
 def test_one_is_no_plural(capsys):
     counts = {"P@1": 50.0, "points": 9, "points_without_labels": 1}
     repeats = {**counts, "points": 8}

@@ -17,7 +17,7 @@ import snm
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.export.index import IndexedPredictor, Settings, build_index
-from snm.export.measure import measure
+from snm.export.measure import measure, recall
 from snm.model.from_config import make_model
 from snm.model.model import init_state
 from snm.model.predictor import Predictor
@@ -104,6 +104,54 @@ def wide():
 
 
 @pytest.mark.parametrize("library", ["faiss", "hnswlib"])
+def test_large_biases_of_few_labels_hide_no_others(wide, tmp_path, library):
+    """As on short texts: a few frequent labels have a high bias, and queries are long."""
+    predictor, features = wide
+    state = predictor.state
+    bias = np.random.default_rng(1).pareto(2, 3000).clip(max=5).astype(np.float32)
+    head = dataclasses.replace(
+        state.head, bias=jax.numpy.asarray(bias), log_scale=jax.numpy.log(10.0)
+    )
+    predictor = dataclasses.replace(predictor, state=dataclasses.replace(state, head=head))
+    queries = np.concatenate(list(predictor.queries(features))).astype(np.float64)
+    np.testing.assert_allclose(np.linalg.norm(queries, axis=1), 10, rtol=1e-5)
+    scores = queries @ np.asarray(head.table.rows, np.float64).T + bias
+    best = np.argsort(-scores, axis=1, kind="stable")[:, :5]
+    name = build_index(predictor, library, Settings(16, 100, 64), tmp_path)
+    index = open_raw(predictor, library, tmp_path / name, 64)
+    labels, found = index.search(queries.astype(np.float32), 5)
+    hit = labels[:, :1] == best[:, :1]
+    # By (r, b, a column that makes rows equally long), a tenth of the best was not found.
+    assert hit.mean() > 0.99 and recall(labels, best) > 0.98
+    exact = np.take_along_axis(scores, labels.astype(int), axis=1)
+    np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-4)
+
+
+def test_an_index_that_finds_too_little_is_refused_or_said(run, tmp_path, capsys, monkeypatch):
+    """Index search loses the last label of each answer, so that recall@5 is 4/5."""
+    search = IndexedPredictor.search
+
+    def worse(self, queries, k):
+        labels, scores = search(self, queries, k)
+        return np.where(np.arange(k) < max(k - 1, 1), labels, -1), scores
+
+    monkeypatch.setattr(IndexedPredictor, "search", worse)
+    asked = ("export", run, "--to", "hnswlib", "--output", tmp_path / "index")
+    said = refused(capsys, *asked, "--min-recall", "0.85")
+    found = "--min-recall 0.85: found recall@5 0.8000, expected at least that; "
+    assert said == found + "a higher --search-effort, such as 512, finds more"
+    assert list(tmp_path.iterdir()) == []
+    assert "expected 0 to 1" in refused(capsys, *asked, "--min-recall", "95")
+    arrays = ("export", run, "--to", "npz", "--output", tmp_path / "arrays")
+    assert "--min-recall: found --to npz" in refused(capsys, *arrays, "--min-recall", "0.9")
+    call(*asked, "--min-recall", "0.8")
+    assert "recall@" not in capsys.readouterr().out.partition("warning")[2]
+    call(*asked[:-1], tmp_path / "other")
+    told = " ".join(capsys.readouterr().out.split())
+    assert "warning: recall@5 is 0.8000, so answers get worse; a higher --search-effort" in told
+
+
+@pytest.mark.parametrize("library", ["faiss", "hnswlib"])
 def test_recall_is_what_brute_force_counts(wide, tmp_path, library):
     predictor, features = wide
     rows = np.asarray(predictor.state.head.table.rows, np.float64)
@@ -118,7 +166,7 @@ def test_recall_is_what_brute_force_counts(wide, tmp_path, library):
         assert (folder / name).exists()
         index = open_raw(predictor, library, folder / name, effort)
         found = measure(index, features)
-        labels, _ = index.search(np.concatenate(list(predictor.queries(features))), 100)
+        labels, _ = index.search(np.concatenate(list(predictor.queries(features))), 10)
         share = np.mean([len(set(a) & set(b)) / 10 for a, b in
                          zip(labels[:, :10], exact, strict=True)])  # fmt: skip
         assert found["recall"][10] == pytest.approx(share)
@@ -134,7 +182,7 @@ def open_raw(predictor, library, file, effort):
         return IndexedPredictor(predictor, library, faiss.read_index(str(file)), effort)
     import hnswlib
 
-    index = hnswlib.Index(space="ip", dim=18)
+    index = hnswlib.Index(space="ip", dim=17)
     index.load_index(str(file))
     return IndexedPredictor(predictor, library, index, effort)
 
@@ -174,6 +222,10 @@ def test_invalid_options(run, tmp_path, capsys, monkeypatch):
     broken = shutil.copytree(out, tmp_path / "broken")
     (broken / "index.hnswlib").write_bytes(b"x" * 10)
     assert "a damaged index" in refused(capsys, "evaluate", run, "--index", broken)
+    manifest = json.loads((broken / "manifest.json").read_text())
+    del manifest["index"]["query"]  # as of an earlier version, whose rows had other columns
+    (broken / "manifest.json").write_text(json.dumps(manifest))
+    assert "other columns" in refused(capsys, "evaluate", run, "--index", broken)
     (broken / "manifest.json").write_text("{}")
     assert "no index" in refused(capsys, "evaluate", run, "--index", broken)
     assert "no such file" in refused(capsys, "evaluate", run, "--index", tmp_path / "none")
