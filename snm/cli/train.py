@@ -78,9 +78,10 @@ class Train:
 
     def __call__(self) -> None:
         """Runs the verb."""
+        from snm.system.terminal import waiting
         from snm.system.timing import part
 
-        with part("starting"):
+        with waiting("starting"), part("starting"):
             from snm.distributed.launch import Meeting, process_group
             from snm.system.cache_folder import keep_programs
 
@@ -98,13 +99,13 @@ def run_training(command: Train) -> None:
     Raises:
       InputError: data, settings or a folder that cannot be used.
     """
+    from snm.system.terminal import console, progress_bar, waiting
     from snm.system.timing import part
 
-    with part("starting"):
+    with waiting("starting"), part("starting"):
         from snm.distributed.dataset import load_together
         from snm.distributed.processes import first
         from snm.runs.trackers import check_trackers, tracked
-        from snm.system.terminal import console, progress_bar, waiting
 
     console.quiet = not first()
     command.settings.check()  # before the data are read, which may take long
@@ -116,7 +117,7 @@ def run_training(command: Train) -> None:
         _print_settings(dataset, command.settings)
         return
 
-    with part("starting"):
+    with waiting("planning"), part("starting"):
         from snm.config.resolve import resolve
         from snm.planning.fit_check import refuse_what_cannot_fit
         from snm.trainer.memory import never_tried
@@ -150,7 +151,7 @@ class _Display:
 
     def __init__(self, bar: Progress):
         self.result: dict[str, Any] = {}
-        self._bar, self._task = bar, bar.add_task("", visible=False)
+        self._bar, self._task = bar, bar.add_task("preparing", total=None)
         self._total = self._per_epoch = self._points = 0
         self._losses: list[tuple[int, float]] = []  # points of a dispatch, and their mean
         self._seconds, self._compiled = 0.0, False
@@ -182,6 +183,8 @@ class _Display:
         self._bar.console.print(text + "  best" * best)
 
     def _start(self, event: Any) -> None:
+        if not self._total:
+            self._bar.remove_task(self._task)
         self._total, self._per_epoch = event.last_step, event.steps_per_epoch
         self._seconds, self._points, self._compiled = 0.0, 0, False
         text = f"{event.phase}: compiling"
@@ -222,7 +225,7 @@ def _print_result(result: dict[str, Any], name: str, run_dir: Path) -> None:
         console.print("no test points, so nothing was evaluated")
     say(
         f"{result['epochs']:.4g} epoch{'s' * (result['epochs'] != 1)} in {result['seconds']:.1f} s "
-        f"({result['examples_per_second']:,.0f} examples/s), "
+        f"({result['examples_per_second']:,.0f} examples/s, compiling included), "
         f"{result['peak_memory_bytes'] / 2**20:,.0f} MiB of memory at the peak; "
         f"written to {run_dir}"
     )

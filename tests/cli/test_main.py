@@ -1,8 +1,11 @@
 """The command line: bad input is one line and status 2, good input does what the README says."""
 
+import contextlib
 import gzip
 import json
+import os
 import platform
+import pty
 import re
 import shutil
 import subprocess
@@ -454,6 +457,36 @@ def test_evaluate_names_what_a_group_adds_to_the_precision(run, capsys):
     result = json.loads((run / "result.json").read_text())
     adds = [group["precision"] for group in result["by_label_frequency"]]
     assert sum(adds) == pytest.approx(result["metrics"]["P@5"])
+
+
+def test_a_bar_says_what_it_waits_for():
+    """Before the first step: that things are prepared, and then that programs are compiled."""
+    bar = progress_bar()
+    display = _Display(bar)
+    assert [(task.description, task.visible) for task in bar.tasks] == [("preparing", True)]
+    display.show(Started("train", 0, 4, 4, 60))
+    assert [task.description for task in bar.tasks] == ["train: compiling"]
+    display.show(Stepped(1, 16, 0.25, seconds=9.0))  # most of them of compiling: no rate yet
+    assert bar.tasks[0].description == "epoch 1 loss 0.2500"
+    display.show(Stepped(3, 32, 0.25, seconds=0.5))
+    assert bar.tasks[0].description == "epoch 1 loss 0.2500 64/s"  # 32 points in 0.5 s
+
+
+@pytest.mark.slow
+def test_train_says_that_it_starts_before_it_reads(data, tmp_path):
+    """On a terminal, as imports alone take seconds."""
+    ours, theirs = pty.openpty()
+    argv = [sys.executable, "-m", "snm", "train", data, "--run-dir", tmp_path / "run", *tiny.FLAGS]
+    with subprocess.Popen([*argv, "--epochs=1"], stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        told = b""
+        with contextlib.suppress(OSError):  # Linux: the other end is closed
+            while piece := os.read(ours, 4096):
+                told += piece
+        os.close(ours)
+    assert process.returncode == 0
+    at = [told.find(word) for word in (b"starting", b"reading", b"planning", b"compiling")]
+    assert at == sorted(at) and at[0] >= 0
 
 
 def test_groups_without_labels_are_not_shown(capsys):
