@@ -1,42 +1,24 @@
 """The references against definitions, generic solvers and scikit-learn, on tiny data."""
 
-import itertools
 from pathlib import Path
 
 import numpy as np
 import pytest
 from pages import ROOT
+from reference_problem import problem
 from scipy.optimize import LinearConstraint, lsq_linear, minimize
 from scipy.sparse import csr_matrix
 
-from experiments.references import ppd_sparse
 from experiments.references.__main__ import main
 from experiments.references.dismec import Dismec
 from experiments.references.leml import Leml, class_rows, feature_rows
 from experiments.references.pd_sparse import PDSparse, nearest_feasible
-from experiments.references.pfastrexml import PfastreXML, ndcg_sides, normalised
-from experiments.references.ppd_sparse import PPDSparse
 from experiments.references.protocol import best_entries, best_scores
 from experiments.references.sleec import Sleec, embeddings, near_labels, nearest_rows, regressors
 from experiments.references.table import REFERENCES
 from snm.data.formats.dispatch import write_text
 from snm.data.synthetic import generate
-from snm.evaluation.metrics import propensities
 from snm.runs.folder import read_json
-
-
-def _problem(points: int, features: int, labels: int, seed: int = 0) -> tuple[csr_matrix, ...]:
-    """Points of unit length, and labels that depend on their features; label 0 has no point."""
-    rng = np.random.default_rng(seed)
-    x = rng.random((points, features)) * (rng.random((points, features)) < 0.5)
-    x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-9)
-    scores = x @ rng.standard_normal((features, labels)) + 0.1 * rng.standard_normal(
-        (points, labels)
-    )
-    y = scores > np.quantile(scores, 0.75)
-    y[:, 0] = False
-    return csr_matrix(x.astype(np.float32)), csr_matrix(y.astype(np.float32))
-
 
 # -- answers -----------------------------------------------------------------------------------
 
@@ -71,7 +53,7 @@ def test_a_reference_finds_labels_that_features_name(name: str) -> None:
 
 
 def test_dismec_minimises_the_squared_hinge_and_drops_small_weights() -> None:
-    x, y = _problem(200, 12, 40)
+    x, y = problem(200, 12, 40)
     model = Dismec(pruned=0, tolerance=1e-10, threads=2).fit(x, y)
     assert model.known.tolist() == list(range(1, 40))
     dense = np.hstack([x.toarray(), np.ones((200, 1))]).astype(float)
@@ -95,7 +77,7 @@ def test_dismec_minimises_the_squared_hinge_and_drops_small_weights() -> None:
 
 
 def test_leml_solves_for_both_factors() -> None:
-    x, y = _problem(50, 7, 9)
+    x, y = problem(50, 7, 9)
     rng = np.random.default_rng(2)
     dense_x, dense_y = x.toarray().astype(float), y.toarray().astype(float)
     w = rng.standard_normal((7, 3))
@@ -113,7 +95,7 @@ def test_leml_solves_for_both_factors() -> None:
 
 def test_leml_of_full_rank_is_the_trace_norm_solution() -> None:
     """With orthonormal features, singular values of X'Y shrink by lambda (Srebro et al., 2004)."""
-    x, y = csr_matrix(np.eye(8, dtype=np.float32)), _problem(8, 5, 6)[1]
+    x, y = csr_matrix(np.eye(8, dtype=np.float32)), problem(8, 5, 6)[1]
     model = Leml(rank=8, penalty=0.3, rounds=200).fit(x, y)
     u, sizes, v = np.linalg.svd(y.toarray(), full_matrices=False)
     expected = (u * np.maximum(sizes - 0.3, 0)) @ v
@@ -127,7 +109,7 @@ def test_leml_of_full_rank_is_the_trace_norm_solution() -> None:
 
 
 def test_near_labels_are_those_of_the_largest_inner_products() -> None:
-    _, y = _problem(600, 5, 9)  # more than one block
+    _, y = problem(600, 5, 9)  # more than one block
     products = (y @ y.T).toarray()
     near = near_labels(y, 4)
     assert abs(near - near.T).max() == 0
@@ -139,7 +121,7 @@ def test_near_labels_are_those_of_the_largest_inner_products() -> None:
 
 
 def test_embeddings_are_where_a_dense_projection_leaves_them() -> None:
-    _, y = _problem(40, 5, 9)
+    _, y = problem(40, 5, 9)
     near = near_labels(y, 6)
     stored = csr_matrix((np.ones(near.nnz), near.indices, near.indptr)).toarray() > 0
     wanted = near.toarray()
@@ -153,7 +135,7 @@ def test_embeddings_are_where_a_dense_projection_leaves_them() -> None:
 
 @pytest.mark.parametrize("points", [60, 8])  # more than features, and fewer
 def test_regressors_minimise_their_objective(points: int) -> None:
-    x, _ = _problem(points, 10, 3)
+    x, _ = problem(points, 10, 3)
     z = np.random.default_rng(3).standard_normal((points, 2)).astype(np.float32)
     v = regressors(x, z, 0.5, 0.6, 1.0, 2000).astype(float)
     dense = x.toarray().astype(float)
@@ -169,8 +151,8 @@ def test_regressors_minimise_their_objective(points: int) -> None:
 
 
 def test_sleec_answers_with_the_labels_of_the_nearest_points() -> None:
-    x, y = _problem(150, 10, 12)
-    other = _problem(40, 10, 12, seed=5)[0]
+    x, y = problem(150, 10, 12)
+    other = problem(40, 10, 12, seed=5)[0]
     model = Sleec(dim=4, learners=2, points_a_cluster=50, neighbors=3, projections=20).fit(x, y)
     votes = np.zeros((40, 12))
     for clusters, parts in model.parts:
@@ -224,7 +206,7 @@ def test_the_nearest_feasible_duals_are_those_of_a_generic_solver(C: float) -> N
 
 @pytest.mark.parametrize("entering", [1, 3])
 def test_pd_sparse_minimises_its_objective(entering: int) -> None:
-    x, y = _problem(12, 4, 5)
+    x, y = problem(12, 4, 5)
     dense, right = np.hstack([x.toarray(), np.ones((12, 1))]).astype(float), y.toarray() > 0
     usable = right.any(axis=1)
     penalty = 0.05
@@ -273,7 +255,7 @@ def test_pd_sparse_minimises_its_objective(entering: int) -> None:
 
 
 def test_pd_sparse_keeps_the_epoch_that_is_best_on_held_out_points() -> None:
-    x, y = _problem(150, 8, 12)
+    x, y = problem(150, 8, 12)
     place = np.random.default_rng(0).permutation(150)
     dense = np.hstack([x.toarray(), np.ones((150, 1))])[place < 30]
     truth = y.toarray()[place < 30] > 0
@@ -291,128 +273,6 @@ def test_pd_sparse_keeps_the_epoch_that_is_best_on_held_out_points() -> None:
     (first,) = np.nonzero(np.diff(np.maximum.accumulate(shares)) == 0)  # an epoch without a rise
     ended = PDSparse(held_out=0.2, epochs=7, patience=1).fit(x, y)
     assert share(ended) == pytest.approx(max(shares[: first[0] + 1]))
-
-
-# -- PfastreXML ----------------------------------------------------------------------------------
-
-
-def _ndcg(order: list[int], gains: np.ndarray) -> float:
-    return sum(gains[label] / np.log2(place + 2) for place, label in enumerate(order))
-
-
-def test_gains_of_a_perfect_ranking_add_up_to_1() -> None:
-    _, y = _problem(30, 5, 9)
-    gains = normalised(y).toarray()
-    for row, of_point in enumerate(y.toarray()):
-        if of_point.any():
-            best = np.argsort(-of_point, kind="stable").tolist()
-            assert _ndcg(best, gains[row]) == pytest.approx(1)
-    np.testing.assert_allclose(normalised(3 * y).toarray(), 3 * gains)
-
-
-def test_sides_are_where_neither_rankings_nor_sides_can_be_better() -> None:
-    rng = np.random.default_rng(7)
-    for _ in range(10):
-        labels = rng.random((8, 4)) < 0.4
-        gains = normalised(csr_matrix(labels * (1 + rng.random(4))))
-        dense, start = gains.toarray(), rng.random(8) < 0.5
-        right = ndcg_sides(gains, start)
-        orders = [list(order) for order in itertools.permutations(range(4))]
-        values = np.array([[_ndcg(order, point) for order in orders] for point in dense])
-
-        def best(side: np.ndarray, values: np.ndarray = values) -> float:
-            return float(values[side].sum(axis=0).max()) + float(values[~side].sum(axis=0).max())
-
-        assert best(right) >= best(start) - 1e-9
-        # The rankings by summed gains are the best of all 24, and no point gains by moving.
-        chosen = [
-            _ndcg_order(dense[side].sum(axis=0)) if side.any() else _ndcg_order(np.zeros(4))
-            for side in (~right, right)
-        ]
-        both = np.array([[_ndcg(order, point) for order in chosen] for point in dense])
-        assert both[~right, 0].sum() + both[right, 1].sum() == pytest.approx(best(right))
-        stays = np.take_along_axis(both, right[:, None].astype(int), axis=1)[:, 0]
-        assert (stays >= both.max(axis=1) - 1e-9).all()
-
-
-def _ndcg_order(sums: np.ndarray) -> list[int]:
-    return np.argsort(-sums, kind="stable").tolist()
-
-
-def test_trees_keep_the_best_labels_of_the_points_that_reach_a_leaf() -> None:
-    x, y = _problem(120, 10, 12)
-    model = PfastreXML(trees=2, leaf_points=10, leaf_labels=3, alpha=1).fit(x, y)
-    frequency = y.toarray().sum(axis=0)
-    gains = y.toarray() / propensities(frequency, 120)
-    for tree in model.grown:
-        assert len(tree.nodes) > 3 and tree.leaves.shape[0] == len(tree.nodes) + 1
-        leaves = tree.leaves_of(x)
-        for leaf in range(tree.leaves.shape[0]):
-            here = gains[leaves == leaf]
-            assert len(here)
-            means = here.mean(axis=0)
-            kept = tree.leaves[leaf].toarray()[0]
-            np.testing.assert_allclose(np.sort(kept)[-3:], np.sort(means)[-3:])
-            assert ((kept == 0) | np.isclose(kept, means)).all()
-
-        def walked(point: np.ndarray, tree=tree) -> int:
-            number = 0
-            while number >= 0:
-                node = tree.nodes[number]
-                score = point[node.columns] @ node.weights + node.constant
-                number = node.children[int(score >= 0)]
-            return -1 - number
-
-        assert [walked(point) for point in x.toarray().astype(float)] == leaves.tolist()
-
-
-def test_labels_of_near_points_come_first() -> None:
-    x, y = _problem(90, 10, 12)
-    other = _problem(20, 10, 12, seed=8)[0]
-    model = PfastreXML(trees=3, alpha=0.6, gamma=4).fit(x, y)
-    dense = y.toarray()
-    votes = sum(tree.leaves[tree.leaves_of(other)].toarray() for tree in model.grown) / 3
-    means = np.stack([x.toarray()[dense[:, j] > 0].mean(axis=0) for j in range(1, 12)])
-    answers = model.predict(other, 4)
-    for row, point in enumerate(other.toarray()):
-        v = np.exp(0.5 * 4 * np.sum((point - means) ** 2, axis=1))
-        with np.errstate(divide="ignore"):
-            scores = 0.6 * np.log(votes[row, 1:]) + 0.4 * np.log(1 / (1 + v))
-        best = np.argsort(-scores)[:4] + 1
-        known = np.isfinite(np.sort(scores)[::-1][:4])
-        np.testing.assert_array_equal(answers[row], np.where(known, best, -1))
-
-
-# -- PPD-Sparse ----------------------------------------------------------------------------------
-
-
-def test_ppd_sparse_minimises_the_objective_of_each_label(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, y = _problem(40, 6, 7)
-    dense = np.hstack([x.toarray(), np.ones((40, 1))]).astype(float)
-    monkeypatch.setattr(ppd_sparse, "_WEIGHTS", 3 * 7)  # three labels a block
-    model = PPDSparse(penalty=0.3, C=0.5, visits=40, tolerance=1e-4).fit(x, y)
-    assert model.known.tolist() == list(range(1, 7))
-    weights = model.weights.toarray().astype(float)
-    assert (weights[:-1] == 0).any() and (weights != 0).all(axis=0).sum() < 6
-    for place, label in enumerate(model.known):
-        signs = 2 * y.toarray()[:, label].astype(float) - 1
-
-        def value(pq: np.ndarray, signs: np.ndarray = signs) -> tuple[float, np.ndarray]:
-            # w = p - q with p, q >= 0; the last weight is not in the L1 norm.
-            w = pq[:7] - pq[7:]
-            short = np.maximum(1 - signs * (dense @ w), 0)
-            penalty = np.array([0.3] * 6 + [0])
-            slope = w - 2 * 0.5 * dense.T @ (signs * short)
-            loss = 0.5 * w @ w + penalty @ (pq[:7] + pq[7:]) + 0.5 * short @ short
-            return loss, np.concatenate([slope + penalty, penalty - slope])
-
-        best = minimize(value, np.full(14, 0.1), jac=True, bounds=[(0, None)] * 14,
-                        method="L-BFGS-B", options={"ftol": 1e-14, "gtol": 1e-9})  # fmt: skip
-        np.testing.assert_allclose(weights[:, place], best.x[:7] - best.x[7:], atol=2e-3)
-    scores = dense @ weights
-    found = model.predict(x, 7)
-    np.testing.assert_array_equal(found[:, 0], model.known[np.argmax(scores, axis=1)])
-    assert (found[:, -1] == 0).all()  # the label without points
 
 
 # -- the measurement ---------------------------------------------------------------------------
