@@ -1,0 +1,54 @@
+"""The wheel: built from what git tracks, installed into a bare environment, used from there."""
+
+import io
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+
+import pages
+import pytest
+import tiny
+
+
+def run(*argv, **options):
+    return subprocess.run(
+        [str(arg) for arg in argv], capture_output=True, text=True, timeout=600, **options
+    )
+
+
+@pytest.mark.slow
+def test_a_wheel_is_whole_and_works_in_a_bare_environment(tmp_path):
+    for tool in ("pyproject-build", "twine"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"no {tool}: pip install build twine")
+    git = ["git", "-C", str(pages.ROOT)]
+    packed = subprocess.run([*git, "archive", "HEAD"], capture_output=True, check=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        archive.extractall(tmp_path / "source", filter="data")
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    made = run("pyproject-build", "--outdir", tmp_path / "dist", tmp_path / "source", env=clean)
+    if made.returncode and "No matching distribution" in made.stdout + made.stderr:
+        pytest.skip("no setuptools to be had")
+    assert made.returncode == 0, made.stderr[-2000:]
+    (wheel,), (source,) = ((tmp_path / "dist").glob(kind) for kind in ("*.whl", "*.tar.gz"))
+    assert run("twine", "check", "--strict", wheel, source).returncode == 0
+    tracked = run(*git, "ls-tree", "-r", "--name-only", "HEAD", "snm").stdout.split()
+    assert set(tracked) <= set(zipfile.ZipFile(wheel).namelist())
+
+    bare = tmp_path / "bare"
+    venv.create(bare, with_pip=True)
+    put = run(bare / "bin/pip", "install", "-q", wheel, env=clean)
+    if put.returncode and "No matching distribution" in put.stderr:
+        pytest.skip("no packages to be had")
+    assert put.returncode == 0, put.stderr[-2000:]
+    told = run(bare / "bin/snm", "--version", env=clean, cwd=tmp_path)
+    assert told.returncode == 0 and told.stdout.startswith("snm 0."), told.stderr
+    data = tiny.write(tmp_path / "data")
+    train = ("train", data, "--run-dir", tmp_path / "run", *tiny.FLAGS)
+    trained = run(bare / "bin/snm", *train, env=clean, cwd=tmp_path)
+    assert trained.returncode == 0 and "P" in trained.stdout, trained.stderr
+    assert (tmp_path / "run/result.json").exists() and str(sys.prefix) not in trained.stderr
