@@ -28,7 +28,6 @@ __all__ = [
 
 _VISITS = 250_000
 _MOST_PASSES = 30
-_MOST_BESIDE_A_MEMORY = 8
 _FEW_VISITS = 4000
 _MOST_OF_FEW = 4
 _SEVERAL_MEMBERS = 83_333
@@ -43,7 +42,7 @@ _SURELY_SEEN = 20
 _LOST = (0.04, 0.16)  # evidence lost: full dropout below, none above
 
 
-def auto_epochs(num_points: int, *, fewer: bool = False, remembered: bool = False) -> int:
+def auto_epochs(num_points: int, *, fewer: bool = False) -> int:
     """Passes over the points for `--epochs auto`: a quarter of a million visits, 3 to 30 passes.
 
     At the same number of steps, small sets gain more from further passes than large ones.
@@ -51,19 +50,15 @@ def auto_epochs(num_points: int, *, fewer: bool = False, remembered: bool = Fals
     Args:
       num_points: points, with those of `--item-splits`.
       fewer: half as many visits, and at least 2 passes; see `auto_fewer_visits`.
-      remembered: a memory is tried. With `fewer`, 8 passes are then as good as 30.
 
     Example:
       >>> [auto_epochs(n) for n in (0, 4_880, 12_920, 24_000, 1_186_239)]
       [30, 30, 19, 10, 3]
       >>> [auto_epochs(n, fewer=True) for n in (1_123, 4_500, 20_755, 162_657)]
       [30, 28, 6, 2]
-      >>> [auto_epochs(n, fewer=True, remembered=True) for n in (1_123, 20_755)]
-      [8, 6]
     """
     visits, fewest = (_VISITS // 2, 2) if fewer else (_VISITS, 3)
-    most = _MOST_BESIDE_A_MEMORY if fewer and remembered else _MOST_PASSES
-    return min(most, max(fewest, round(visits / max(1, num_points))))
+    return min(_MOST_PASSES, max(fewest, round(visits / max(1, num_points))))
 
 
 def few_epochs(num_points: int) -> int:

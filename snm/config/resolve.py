@@ -58,13 +58,12 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
     if class_init == "auto":
         counts = column_counts(dataset.train.labels)
         class_init = rules.auto_class_init(splits, float(np.mean(counts[counts > 0] <= 2)))
-    memory = _memory(config, dataset, members)
     visits = (1 + splits) * dataset.train.num_points
     if epochs == "few":
         epochs = rules.few_epochs(visits)
     elif epochs == "auto":
         fewer = rules.auto_fewer_visits(class_init, points_of_label)
-        epochs = rules.auto_epochs(visits, fewer=fewer, remembered=memory == "on")
+        epochs = rules.auto_epochs(visits, fewer=fewer)
     dropout = config.input_dropout
     if dropout == "auto":
         dropout = rules.auto_input_dropout(
@@ -74,7 +73,7 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
         **unresolved_values(config),
         seen=seen,
         item_splits=splits,
-        memory=memory,
+        memory=_memory(config, dataset, members),
         sampled=sampled,
         mined=mined,
         input_dropout=dropout,
