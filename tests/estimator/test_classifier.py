@@ -243,7 +243,7 @@ def test_parameters_are_kept_as_they_are_given():
         ({"settings": {"ramp_ro": 1}}, "settings: ramp_ro: .*for example ramp_rho"),
         ({"settings": {"patience": 3}}, "settings: patience: found a setting of runs"),
         ({"dim": 8, "settings": {"dim": 9}}, "settings: dim: found another value"),
-        ({"preset": "big"}, "preset: found 'big', expected one of default, paper"),
+        ({"preset": "big"}, "preset: found 'big', expected one of default, fast, paper"),
         ({"learning_rate": -1.0}, "^learning_rate: found -1.0, expected a number above 0"),
         ({"weighting": "best"}, "^weighting: found 'best', expected tfidf or l2 or none"),
     ],
