@@ -2,7 +2,6 @@
 
 import io
 import os
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -22,20 +21,20 @@ def run(*argv, **options):
 
 @pytest.mark.slow
 def test_a_wheel_is_whole_and_works_in_a_bare_environment(tmp_path):
-    for tool in ("pyproject-build", "twine"):
-        if shutil.which(tool) is None:
-            pytest.skip(f"no {tool}: pip install build twine")
     git = ["git", "-C", str(pages.ROOT)]
     packed = subprocess.run([*git, "archive", "HEAD"], capture_output=True, check=True).stdout
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         archive.extractall(tmp_path / "source", filter="data")
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    made = run("pyproject-build", "--outdir", tmp_path / "dist", tmp_path / "source", env=clean)
+    python = sys.executable
+    build = (python, "-m", "build", "--outdir", tmp_path / "dist", tmp_path / "source")
+    made = run(*build, env=clean)
     if made.returncode and "No matching distribution" in made.stdout + made.stderr:
         pytest.skip("no setuptools to be had")
     assert made.returncode == 0, made.stderr[-2000:]
     (wheel,), (source,) = ((tmp_path / "dist").glob(kind) for kind in ("*.whl", "*.tar.gz"))
-    assert run("twine", "check", "--strict", wheel, source).returncode == 0
+    checked = run(python, "-m", "twine", "check", "--strict", wheel, source)
+    assert checked.returncode == 0, checked.stdout[-2000:]
     tracked = run(*git, "ls-tree", "-r", "--name-only", "HEAD", "snm").stdout.split()
     assert set(tracked) <= set(zipfile.ZipFile(wheel).namelist())
 
