@@ -420,7 +420,8 @@ def test_each_stage_draws_its_own_number_of_labels(data, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Source, "stack", counted)
         snm.train(data, resized, tmp_path / "resized")
-    assert sorted(seen) == [(step, (5, 9, 17)[step // 4]) for step in range(12)]
+    # The first batch is made twice: its step is compiled ahead.
+    assert sorted(set(seen)) == [(step, (5, 9, 17)[step // 4]) for step in range(12)]
     snm.train(data, config(sampled=4, **changes), tmp_path / "few")
     few, all_stages = (
         RunFolder(tmp_path / name).checkpoints(9).load(4, abstract_state(snm.load(run).model))
