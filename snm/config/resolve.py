@@ -30,6 +30,7 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
       InputError: a setting that does not fit the data: an integer B >= K, k' > B.
     """
     config = config.check()
+    _check_sampler(config)
     num_labels = dataset.train.num_labels
     if num_labels < 2:
         raise InputError("data", f"{num_labels} label", "at least 2: there are no negatives")
@@ -136,6 +137,18 @@ def _mined(config: Config, num_labels: int, most: int) -> int | Literal["all"]:
             raise InputError("--mined", f"{mined} of {most} sampled labels", f"at most {most}")
         mined = "all"
     return mined
+
+
+def _check_sampler(config: Config) -> None:
+    """Refuses weights over the ranks of labels that are drawn with replacement.
+
+    A label that is drawn again takes no second slot: the negatives would weigh less than asked for,
+    by an amount that depends on the draw, and rarely drawn labels would not be weighed up.
+    """
+    if LOSSES[config.loss].takes_ranks and SAMPLERS[config.sampler].needs_label_frequency:
+        found = f"{config.sampler} with --loss {config.loss}"
+        expected = "uniform, or --loss softmax: weights of ranks need labels that are drawn once"
+        raise InputError("--sampler", found, expected)
 
 
 def _check_stages(config: ResolvedConfig, num_labels: int) -> None:

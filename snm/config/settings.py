@@ -106,7 +106,7 @@ class Config:
     """Multiplies the weight of every negative (bowl and powl)."""
     sampler: str = "uniform"
     """How negatives are drawn: uniform, frequency or in-batch; the latter two correct a softmax by
-    log Q."""
+    log Q. Frequency draws with replacement, and so not for bowl, powl and ranksvm."""
     frequency_power: float = 0.75
     """The frequency sampler draws in proportion to frequency to this power."""
     seen: Literal["auto", "keep", "drop"] = "auto"

@@ -12,8 +12,12 @@ import math
 
 import numpy as np
 import pytest
+import tiny
 from scipy import stats
 
+import snm
+from snm.config.resolve import resolve
+from snm.errors import InputError
 from snm.sampling.frequency import FrequencySampler
 from snm.sampling.protocol import SamplerInputs
 
@@ -55,6 +59,31 @@ def test_log_q_makes_the_partition_function_unbiased():
     assert {tuple(sorted(d)) for d in draws} == seen.keys()
     mean = sum(math.prod(q[list(d)]) * seen[tuple(sorted(d))] for d in draws)
     assert mean == pytest.approx(f.sum(), rel=1e-6)
+
+
+def weight_of_ranks(distribution, sampled, mined):
+    """What the negatives of a loss by rank weigh in all, over all draws with replacement.
+
+    The k' hardest of the distinct labels weigh 1/k' each; B + 1 are drawn, and label 0 is the
+    positive.
+    """
+    draws = itertools.product(range(len(distribution)), repeat=sampled + 1)
+    found = ((math.prod(distribution[i] for i in draw), len(set(draw) - {0})) for draw in draws)
+    return sum(probability * min(count, mined) / mined for probability, count in found)
+
+
+@pytest.mark.parametrize("loss", ["bowl", "powl", "ranksvm"])
+def test_weights_of_ranks_are_refused(loss):
+    """Negatives should weigh 1 in all; the 2 hardest of 4 draws of 5 labels would weigh 0.95."""
+    # By hand: a half is missing where only one other label is drawn, all where none is.
+    none, one = 0.2**4, 4 * (0.4**4 - 0.2**4)
+    assert weight_of_ranks([0.2] * 5, 3, 2) == pytest.approx(1 - none - one / 2)
+    data = snm.generate(points=30, test_points=1, features=20, labels=20, seed=0)
+    config = dataclasses.replace(tiny.CONFIG, loss=loss, sampler="frequency")
+    with pytest.raises(InputError, match=f"sampler: found frequency with loss {loss}, expected"):
+        resolve(config, data)
+    for fine in (dict(loss="softmax"), dict(loss="listmle"), dict(sampler="uniform")):
+        resolve(dataclasses.replace(config, **fine), data)
 
 
 def test_frequency_sampler_refuses_bad_input():
