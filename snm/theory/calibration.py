@@ -118,7 +118,8 @@ def condition_3(
     mass = np.cumsum(ranked[k:])
     scale = np.append(k * weights[k:], k * weights[k - 1] if last == "proof" else 0.0)
     slack = np.cumsum(scale * kth - ranked[k:])
-    failed = np.flatnonzero(~(slack > 0))
+    # The inequality is strict: sides that are equal but for the rounding of theta fail it.
+    failed = np.flatnonzero(~(slack > 1e-12 * mass))
     sums = np.cumsum(scale)
     right = np.divide(mass, sums, out=np.full(mass.shape, np.inf), where=sums > 0)
     at = int(failed[0]) if failed.size else int(np.argmax(right))
