@@ -1,6 +1,6 @@
 """Measures `snm serve` under load: requests per second and latency at 1, 8 and 64 clients.
 
-    python -m benchmarks.serve RUN [--index DIR] [--seconds 5]
+    python -m benchmarks.serve RUN [--index DIR] [--seconds 5] [--out FILE]
 
 The server runs in its own process on the same machine, so server and clients share the cores. Each
 client sends its next point after the answer to the last one. Every answer is compared with the
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import re
 import subprocess
 import sys
@@ -21,7 +22,8 @@ from pathlib import Path
 import numpy as np
 
 import snm
-from snm.runs.folder import RunFolder, read_json
+from snm.runs.folder import RunFolder, read_json, write_json
+from snm.system.versions import machine
 
 _CLIENTS = (1, 8, 64)
 _POINTS = 512
@@ -32,7 +34,9 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("--index", type=Path)
     parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--out", type=Path, help="JSON file to write")
     options = parser.parse_args()
+    rows = []
     features = snm.load_data(read_json(RunFolder(options.run).facts)["data"]).test.features
     features = features[:_POINTS]
     labels, _ = snm.load(options.run).predict(features, k=5)
@@ -54,8 +58,12 @@ def main() -> None:
                 p50, p99 = np.quantile(times, [0.5, 0.99]) * 1000
                 rate = len(times) / options.seconds
                 print(f"{clients:7} {rate:11.0f} {p50:9.1f} {p99:9.1f} {refused:8} {wrong:7}")
+                row = {"clients": clients, "requests/s": rate, "p50, ms": p50, "p99, ms": p99}
+                rows.append(row | {"refused": refused, "wrong": wrong, "load": os.getloadavg()[0]})
         finally:
             server.terminate()
+    if options.out:
+        write_json(options.out, {**machine(), "seconds": options.seconds, "rows": rows})
 
 
 async def _load(

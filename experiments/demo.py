@@ -3,24 +3,38 @@
 The table shows every metric with its ratio to negative sampling, at equal settings and steps, as in
 Table 2 of Reddi et al. (2019). The data is generated, so the result shows that the code works and
 the direction of the effect, but not its size on real data.
+
+    python -m experiments.demo --out experiments/results/demo.json
+
+Takes about a minute on 2 cores.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import time
+from pathlib import Path
 
+import tyro
 from rich.console import Console
 from rich.table import Table
 
 import snm
 from experiments.arms import KEYS, scored
+from snm.runs.folder import write_json
+from snm.system.versions import machine
 
 MINED = (1, 16, 64, "all")
 SAMPLED = 1024
 
 
-def main() -> None:
-    """Trains four small models and prints the table."""
+def main(out: Path | None = None) -> None:
+    """Trains four small models and prints the table.
+
+    Args:
+      out: JSON file to write.
+    """
+    started = time.perf_counter()
     console = Console(highlight=False)
     dataset = snm.load_data("synthetic")
     assert dataset.test is not None
@@ -48,7 +62,11 @@ def main() -> None:
         ratio = (f"{row['metrics'][k]:.2f}  {row['metrics'][k] / base[k]:4.2f}x" for k in KEYS)
         table.add_row(name, *ratio)
     console.print(table)
+    if out:
+        arms = [{"name": name, **row} for name, row in rows.items()]
+        seconds = time.perf_counter() - started
+        write_json(out, {"data": "synthetic", **machine(), "seconds": seconds, "arms": arms})
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main)

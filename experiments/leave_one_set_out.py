@@ -1,11 +1,12 @@
 """Whether the rule of `--input-dropout auto` carries to data sets that it was not chosen on.
 
-    python -m experiments.leave_one_set_out DATA ... [--runs FILE]
+    python -m experiments.leave_one_set_out DATA ... [--runs FILE] [--out FILE]
 
 For each data set, the two thresholds of the rule are chosen on all sets, and on all others. A set's
 score at a share of dropout is read off the runs of `experiments.default_preset` at 0, 0.2, 0.35 and
 0.5, in straight lines between them: the mean of P@1, P@3, P@5 and PSP@5 on a held-out fifth, as a
-share of the set's best. Prints Markdown.
+share of the set's best. The generated sets of `experiments.default_preset` choose nothing; the file
+has what the rule says of them too. Prints Markdown.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from pathlib import Path
 import numpy as np
 import tyro
 
-import snm
+from experiments.default_preset import GENERATED, dataset_of
 from snm.config.auto import auto_input_dropout
 from snm.data.evidence import evidence_lost
-from snm.runs.folder import read_json
+from snm.runs.folder import read_json, write_json
 
 RUNS = Path(__file__).parent / "results" / "input-dropout.json"
 KEYS = ("P@1", "P@3", "P@5", "PSP@5")
@@ -31,34 +32,46 @@ Curve = dict[float, float]
 """Share of dropout -> the mean of `KEYS`, in percent."""
 
 
-def main(data: tyro.conf.Positional[list[str]], runs: Path = RUNS) -> None:
+def main(data: tyro.conf.Positional[list[str]], runs: Path = RUNS, out: Path | None = None) -> None:
     """Prints a row for each data set.
 
     Args:
-      data: folders of data sets that `runs` has.
+      data: folders of data sets that `runs` has, and names of generated ones.
       runs: JSON file of `experiments.default_preset`.
+      out: JSON file to write.
     """
     cells = read_json(runs)["cells"]
-    curves, counts = {}, {}
+    curves, counts, rows = {}, {}, {}
     for folder in data:
-        dataset = snm.load_data(folder)
-        curves[dataset.name] = curve_of(cells, dataset.name)
-        train = dataset.train
-        counts[dataset.name] = (train.labels.nnz / train.num_labels, evidence_lost(train))
+        dataset = dataset_of(folder)
+        train, name = dataset.train, dataset.name
+        count = (train.labels.nnz / train.num_labels, evidence_lost(train))
+        rows[name] = {
+            "data": name,
+            "features a point": train.features.nnz / train.num_points,
+            "lost": count[1],
+            "rule": auto_input_dropout(*count),
+        }
+        if name not in GENERATED:
+            curves[name], counts[name] = curve_of(cells, name), count
     everywhere = chosen(curves, counts)
     print("| data | lost | 0.5 | the rule | chosen on all | on the others | their thresholds |")
     print("|---|---:|---:|---:|---:|---:|---|")
     for name, curve in curves.items():
         others = {other: curves[other] for other in curves if other != name}
         without = chosen(others, counts)
-        cells_of = [curve[0.5]]
-        cells_of.append(at(curve, auto_input_dropout(*counts[name])))
-        for thresholds in (everywhere, without):
-            share = auto_input_dropout(*counts[name], thresholds=thresholds)
-            cells_of.append(at(curve, share))
-        shown = " | ".join(f"{value:.2f}" for value in cells_of)
-        print(f"| `{name}` | {counts[name][1]:.3f} | {shown} | {without[0]:g}, {without[1]:g} |")
+        row = rows[name]
+        row |= {"half": curve[0.5], "the rule": at(curve, row["rule"])}
+        for title, thresholds in (("chosen on all", everywhere), ("on the others", without)):
+            row[title] = at(curve, auto_input_dropout(*counts[name], thresholds=thresholds))
+        row["low"], row["high"] = without
+        shown = " | ".join(
+            f"{row[key]:.2f}" for key in ("half", "the rule", "chosen on all", "on the others")
+        )
+        print(f"| `{name}` | {row['lost']:.3f} | {shown} | {without[0]:g}, {without[1]:g} |")
     print(f"\nThresholds chosen on all sets: {everywhere[0]:g} and {everywhere[1]:g}.")
+    if out:
+        write_json(out, {"chosen on all": everywhere, "rows": list(rows.values())})
 
 
 def curve_of(cells: list[dict], name: str) -> Curve:

@@ -1,6 +1,6 @@
 """Figures of a page, and where they stand in committed JSON files.
 
-Two comments, which Markdown does not show, say so. One stands above a table, with a rule a line (or
+Comments, which Markdown does not show, say so. One stands above a table, with a rule a line (or
 separated by `;;`):
 
     <!-- figures
@@ -11,20 +11,35 @@ separated by `;;`):
 `rows` is a regular expression of the table's line; of the rules for a cell the first counts.
 `columns` are headings, or numbers such as `#2`, the third. In `file path`, `{0}` is the first cell
 of the row (the one above, where it is empty), by the name that `names` gives it, and `{head}` the
-heading, likewise. The other comment follows a number of a sentence: `1.50<!-- = file path -->`.
+heading, likewise. Another comment follows a number of a sentence: `1.50<!-- = file path -->`. The
+third stands above sentences with many numbers, and holds up to the next heading:
+
+    <!-- in the text
+    1.50 and 1.73 | file path
+    1.5 | = 4 * 1000 * 375 / 10**6
+    no results | 0.5, 0.07
+    -->
+
+Its numbers must occur there. `no results` are settings, examples and what others published. A
+number with a decimal point that no comment accounts for is found by `unmarked`.
 
 A path has keys and filters: `runs[data=gowalla].metrics.P@1`. Of several values that match, it is
-the mean, or with ` median` behind the path the median. Several figures of one cell are told by
-`(P@1 / P@3)` within the path, in their order. A number of the page must be the value of the file,
-rounded to its digits.
+the mean, or with ` median`, ` min` or ` max` behind the path that of them; ` in percent`, ` in MiB`
+and ` in ms` are units. `path over path`, `minus` and `plus` are of such values, from left to right;
+a path may be arithmetic such as `4 * 512`, and those after the first may begin with another file.
+`by seed` behind them takes the mean over the seeds of the first. Several figures of one cell or
+line are told by `(P@1 / P@3)` within the path, in their order. A number of the page must be the
+value of the file, rounded to its digits.
 """
 
 from __future__ import annotations
 
 import functools
 import json
+import operator
 import re
 import statistics
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,7 +47,16 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 _TABLE = re.compile(r"<!-- figures\b:?(.*?)-->\n+((?:\|[^\n]*\n)+)", re.DOTALL)
 _SENTENCE = re.compile(r"(-?[\d,]*\.?\d+)%?<!-- = ([^\n]*?) -->")
-_NUMBER = re.compile(r"(?<![\w.@])-?\d[\d,]*(?:\.\d+)?")
+_NUMBER = re.compile(r"(?<![\w.@])-?\d(?:[\d,]*\d)?(?:\.\d+)?")
+_TEXT = re.compile(r"<!-- in the text\b:?(.*?)-->", re.DOTALL)
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_DECIMAL = re.compile(r"(?<![\w.@/-])-?\d[\d,]*\.\d+(?![\d.]*\.\d)")
+_UNITS = {" in percent": 100.0, " in MiB": 2.0**-20, " in ms": 1000.0}
+_TAKEN = {" median": statistics.median, " min": min, " max": max}
+_ARITHMETIC = re.compile(r"[\d\s.()*/+-]+")
+_OPERATION = re.compile(r" (over|minus|plus) ")
+_OPERATIONS = {"over": operator.truediv, "minus": operator.sub, "plus": operator.add}
+_LAST_FILTER = re.compile(r"\](?=[^\[\]]*(?: over | minus | plus |$))")
 _STEP = re.compile(r"\[([^=\]]+)=([^\]]*)\]|([^.\[\]]+)")
 
 
@@ -51,11 +75,38 @@ class Figure(NamedTuple):
         Raises:
           LookupError: nothing there.
         """
-        path = self.path.removesuffix(" median")
-        values = look_up(_read(ROOT / self.file), path)
+        path = self.path.removesuffix(" by seed")
+        if path == self.path:
+            return self._value(path)
+        first = _OPERATION.split(path)[0]
+        seeds = look_up(_read(ROOT / self.file), first[: first.rindex("]") + 1] + ".seed")
+        each = [_LAST_FILTER.sub(rf"\g<0>[seed={int(seed)}]", path) for seed in seeds]
+        return statistics.mean(self._value(one) for one in each)
+
+    def _value(self, path: str) -> float:
+        first, *rest = _OPERATION.split(path)
+        value = self._of(first)
+        for operation, operand in zip(rest[::2], rest[1::2], strict=True):
+            value = _OPERATIONS[operation](value, self._of(operand))
+        return value
+
+    def _of(self, path: str) -> float:
+        """The value of one path, which may begin with a file of its own, or be a number."""
+        if _ARITHMETIC.fullmatch(path):
+            return float(eval(path))
+        file, found, rest = path.partition(".json ")
+        file, path = (file + ".json", rest) if found else (self.file, path)
+        times, taken = 1.0, statistics.mean
+        for suffix, factor in _UNITS.items():
+            if path.endswith(suffix):
+                path, times = path.removesuffix(suffix), factor
+        for suffix, function in _TAKEN.items():
+            if path.endswith(suffix):
+                path, taken = path.removesuffix(suffix), function
+        values = look_up(_read(ROOT / file), path)
         if not values:
-            raise LookupError(f"{self.where}: nothing at {self.path} of {self.file}")
-        return statistics.mean(values) if path == self.path else statistics.median(values)
+            raise LookupError(f"{self.where}: nothing at {path} of {file}")
+        return taken(values) * times
 
     @property
     def right(self) -> bool:
@@ -104,6 +155,55 @@ def figures(page: Path) -> Iterator[Figure]:
     for printed, place in _SENTENCE.findall(text):
         file, _, path = place.partition(" ")
         yield Figure(f"{page.name}: {printed}", printed, file, path)
+    for section in sections(text):
+        for figure, _ in _of_text(page.name, section):
+            if figure:
+                yield figure
+
+
+def unmarked(page: Path) -> list[str]:
+    """Numbers with a decimal point that no comment of the page accounts for, with their section.
+
+    Code is left out.
+    """
+    found = []
+    for section in sections(page.read_text(encoding="utf-8")):
+        known = Counter(one.printed for rules, table in _TABLE.findall(section)
+                        for one in _of_table(page.name, rules, table))  # fmt: skip
+        said = {number for _, number in _of_text(page.name, section)}
+        bare = re.sub(r"`[^`\n]*`", "", _COMMENT.sub("", _SENTENCE.sub("", section)))
+        for number in _DECIMAL.findall(bare):
+            if number in said:
+                continue
+            known[number] -= 1
+            if known[number] < 0:
+                found.append(f"{section.splitlines()[0]}: {number}")
+    return found
+
+
+def sections(text: str) -> list[str]:
+    """A page without its blocks of code, cut before its headings."""
+    text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    return re.split(r"^(?=#+ )", text, flags=re.MULTILINE)
+
+
+def _of_text(page: str, section: str) -> Iterator[tuple[Figure | None, str]]:
+    """What the comments on the text of a section account for: the figure, if it is one."""
+    plain = set(_NUMBER.findall(_COMMENT.sub("", section)))
+    for rules in _TEXT.findall(section):
+        for line in filter(None, map(str.strip, re.split(r"\n|;;", rules))):
+            left, right = (part.strip() for part in line.split("|", 1))
+            numbers = _NUMBER.findall(right if left == "no results" else left)
+            missing = [number for number in numbers if number not in plain]
+            assert not missing, f"{page}: {missing} not in the text of {section.splitlines()[0]}"
+            if left == "no results":
+                yield from ((None, number) for number in numbers)
+                continue
+            file, _, path = right.partition(" ")
+            paths = _paths(path)
+            assert len(numbers) == len(paths), f"{page}: {left}: {len(paths)} values"
+            for number, one in zip(numbers, paths, strict=True):
+                yield Figure(f"{page}: {number}", number, file, one), number
 
 
 def _of_table(page: str, text: str, table: str) -> Iterator[Figure]:
@@ -135,17 +235,23 @@ def _of_cell(page: str, cell: str, heading: str, place: str, known: list[str]) -
     place = place.replace("{head}", heading)
     place = re.sub(r"\{(\d)\}", lambda found: known[int(found[1])], place)
     file, _, path = place.partition(" ")
-    parts = re.search(r"\(([^()]* / [^()]*)\)", path)
-    paths = [path]
-    if parts:
-        paths = [path.replace(parts[0], one.strip()) for one in parts[1].split(" / ")]
+    paths = _paths(path)
+    parts = len(paths) > 1
     # Words in brackets are no figures: "(used by 2 of 3 seeds)", nor are ratios that no path names.
-    brackets = r"\([^()]*[a-wyz]{2}[^()]*\)" if parts else r"\([^()]*\)"
+    brackets = r"\((?:[^()]*[a-wyz]{2}[^()]*|\d+)\)" if parts else r"\([^()]*\)"
     printed = _NUMBER.findall(re.sub(brackets, "", cell.replace("*", "")))
     where = f"{page}: {known[0]}, {heading}: {cell}"
     assert len(printed) <= len(paths), f"{where}: more figures than {path} says"
     for number, one in zip(printed, paths, strict=False):
         yield Figure(where, number, file, one)
+
+
+def _paths(path: str) -> list[str]:
+    """The path of each figure: `(a / b)` within a path makes two of it."""
+    parts = re.search(r"\(([^()]* / [^()]*)\)", path)
+    if not parts:
+        return [path]
+    return [path.replace(parts[0], one.strip()) for one in parts[1].split(" / ")]
 
 
 def _cells(line: str) -> list[str]:

@@ -8,9 +8,13 @@ import pytest
 
 # Figures that each page names at least.
 PAGES = {
-    "README.md": 80,
-    "docs/after.md": 18,
-    "docs/results.md": 360,
+    "README.md": 88,
+    "docs/after.md": 50,
+    "docs/choosing.md": 30,
+    "docs/reproducing.md": 11,
+    "docs/results.md": 500,
+    "docs/speed.md": 58,
+    "docs/theory.md": 0,
     "experiments/README.md": 1100,
 }
 
@@ -21,6 +25,12 @@ def test_figures_are_those_of_their_files(page):
     wrong = [f"{one.where}: {one.printed} is {one.found:.4g}" for one in found if not one.right]
     assert not wrong, "\n".join(wrong)
     assert len(found) >= PAGES[page]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_figure_is_without_a_file(page):
+    """Each number with a decimal point has a value in a file, or is said to be no result."""
+    assert not figures.unmarked(pages.ROOT / page)
 
 
 def test_a_wrong_figure_is_found(tmp_path, monkeypatch):
@@ -51,5 +61,48 @@ At most 1,235<!-- = f.json most.1 -->, and 7.1<!-- = f.json most.0 -->%%.
     ]  # fmt: skip
     wrong = [one.printed for one in found if not one.right]
     assert wrong == ["2.1", "7.1"]  # 3.25 may be 3.2 or 3.3, and 32.5 33
+    assert figures.unmarked(tmp_path / "page.md") == []
     with pytest.raises(LookupError, match="nothing at runs"):
         figures.Figure("", "1", "f.json", "runs[of.data=c].P").found  # noqa: B018
+
+
+def test_figures_of_a_text(tmp_path, monkeypatch):
+    """Operations on paths, by hand; a number that no comment names; one that the text lacks."""
+    monkeypatch.setattr(figures, "ROOT", tmp_path)
+    values = [("new", 1, 12.0), ("new", 2, 16.0), ("old", 0, 90.0), ("old", 1, 10.0)]
+    runs = [{"of": of, "seed": seed, "P": p} for of, seed, p in [*values, ("old", 2, 8.0)]]
+    (tmp_path / "f.json").write_text(json.dumps({"runs": runs, "share": 0.25, "bytes": 3 * 2**19}))
+    (tmp_path / "g.json").write_text(json.dumps({"runs": [{"P": 4}]}))
+    page = tmp_path / "page.md"
+    text = """# Page
+
+<!-- in the text
+5.0 | f.json runs[of=new].P minus runs[of=old].P by seed
+1.6 | f.json runs[of=new].P over runs[of=old].P by seed
+12.0 / 8.0 | f.json (runs[of=new].P min / runs[of=old].P min)
+9.0 | f.json runs[of=old].P median minus g.json runs.P plus 3
+25 | f.json share in percent
+1.5 and 1.5 | f.json (bytes in MiB / bytes over 2**20)
+2.5 | = (1 + 4) / 2
+no results | 0.07
+-->
+
+From 8.0 to 12.0: 5.0, 1.6, 9.0, 25%% and 1.5 with 2.5 at 0.07, and `7.7`%s.
+
+## Another part
+
+Its 0.07 is said elsewhere, and 1.6 too.
+"""
+    page.write_text(text % ", and 3.3 of no file")
+    found = {one.printed: one.right for one in figures.figures(page)}
+    assert found == {"5.0": True, "1.6": True, "12.0": True, "8.0": True, "9.0": True,
+                     "25": True, "1.5": True, "2.5": True}  # fmt: skip
+    # 10 - 4 + 3 is 9, the median of 8, 10 and 90 being 10.
+    assert figures.unmarked(page) == [
+        "# Page: 3.3",
+        "## Another part: 0.07",
+        "## Another part: 1.6",
+    ]
+    page.write_text("# Page\n\n<!-- in the text: 1.6 | f.json share -->\n\nNothing.\n")
+    with pytest.raises(AssertionError, match="not in the text"):
+        list(figures.figures(page))
