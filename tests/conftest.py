@@ -25,8 +25,8 @@ import tiny
 
 import snm
 
+# jax's checks of its own work are on in `make test-slow` alone: they take a seventh of the time.
 jax.config.update("jax_numpy_rank_promotion", "raise")
-jax.config.update("jax_enable_checks", True)
 # Before the first use of a device: the head's shards need several, one CPU can play eight.
 jax.config.update("jax_num_cpu_devices", 8)
 

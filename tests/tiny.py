@@ -29,12 +29,13 @@ CONFIG: Config = dataclasses.replace(
     learning_rate=1.0,
     schedule="constant",
     steps_per_dispatch=2,
+    checkpoint_every=4,
 )
 FLAGS = [
     f"--{name.replace('_', '-')}={getattr(CONFIG, name)}"
     for name in (
         "dim", "members", "epochs", "batch_size", "sampled", "mined", "input_dropout",
-        "class_init", "learning_rate", "schedule", "steps_per_dispatch",
+        "class_init", "learning_rate", "schedule", "steps_per_dispatch", "checkpoint_every",
     )
 ]  # fmt: skip
 

@@ -176,7 +176,7 @@ class Config:
 
     # -- running
     checkpoint_every: int = 0
-    """Steps between checkpoints; 0 is once an epoch."""
+    """Steps between checkpoints; 0 is once an epoch, or once in the epochs that make 200 steps."""
     keep_checkpoints: int = 2
     """Newest checkpoints kept, beside the best."""
     on_nonfinite: Literal["stop", "skip"] = "stop"

@@ -162,7 +162,7 @@ class PhaseRun:
             last_step=self.last_step,
             steps_per_dispatch=self._prepared.steps_per_dispatch,
             checkpoints=self._checkpoints,
-            checkpoint_every=config.checkpoint_every or source.steps_per_epoch,
+            checkpoint_every=config.checkpoint_every or _steps_of_epochs(source.steps_per_epoch),
             evaluate=self._validate if phase.held_out is not None else None,
             evaluate_every=config.evaluate_every or source.steps_per_epoch,
             monitor=config.monitor,
@@ -212,6 +212,15 @@ class PhaseRun:
             auc=self._config.auc,
         )
         return found["metrics"]
+
+
+def _steps_of_epochs(steps_per_epoch: int) -> int:
+    """Steps between checkpoints: whole epochs, and so many steps that saving is a small part.
+
+    Writing a small model costs as much as some 30 of its steps, nearly all of it for files that
+    have to reach the disk.
+    """
+    return steps_per_epoch * -(-200 // steps_per_epoch)
 
 
 @contextlib.contextmanager
