@@ -18,6 +18,7 @@ from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config
 from snm.data.dataset import Dataset
 from snm.data.id_space import IdSpace
+from snm.data.weighting import Weighting
 from snm.distributed.dataset import fit_weighting, load_together
 from snm.distributed.processes import AgreedStop, first, several, wait
 from snm.errors import InputError, StoppedError
@@ -189,13 +190,12 @@ def resolved_training(
             folder.check(config, facts)  # again, now that no other process can write
         with part("weighting"):
             weighting = fit_weighting(config.weighting, dataset.train.features)
-        opening = first_phase(config, dataset)
+        begins = whole = first_phase(config, dataset)
+        setup = _Setup(folder, config, dataset, weighting, start, whole)
         split = memory_split(config, dataset)
-        begins = opening
         if split is not None and not config.validation_fraction:
-            begins = dataclasses.replace(opening, rows=split[0])
-        looks: dict[str, Any] = {"probe": probe, "probe_every": probe_every}
-        phase = PhaseRun(folder, config, dataset, weighting, begins, start, **looks)
+            begins = dataclasses.replace(begins, rows=split[0])
+        phase = setup.phase(begins, 1, probe=probe, probe_every=probe_every)
         if not there and first():
             hold()
             if folder.config.exists():
@@ -219,35 +219,20 @@ def resolved_training(
             begin()
         wait("the folder is open")
 
-        def member(number: int, stop: Stop) -> Generator[Event, None, PhaseRun]:
-            mine = dataclasses.replace(config, seed=member_seed(config.seed, number))
-            train_name, refit_name = phase_names(number)
-            alone: dict[str, Any] = {"member": number}
-            run = phase
-            if number > 1:
-                named = dataclasses.replace(opening, name=train_name)
-                run = PhaseRun(folder, mine, dataset, weighting, named, start, **alone)
-            yield from run.run(profile and number == 1, stop)
-            if config.refit:
-                every = Phase(refit_name)
-                share = run.progress.best_step / run.source.steps_per_epoch
-                run = PhaseRun(folder, mine, dataset, weighting, every, start, share, **alone)
-                yield from run.run(False, stop)
-            return run
-
-        members = [functools.partial(member, n) for n in range(1, config.members + 1)]
+        run_of = functools.partial(setup.member, begun=phase, profile=profile)
+        members = [functools.partial(run_of, n) for n in range(1, config.members + 1)]
         at_once = members_at_once(config, phase.mesh)
         done = yield from in_order(members, at_once, stop)
 
         with part("reading the checkpoints"):
             predictor = assemble(folder, config, facts, weighting, dataset.label_names,
                                  finished=True, mesh=done[0].mesh)  # fmt: skip
-        remembered = {}
+        remembered: dict[str, Any] = {}
         if split is not None:
             with part("memory"):
                 model, state = watched_member(folder, config, facts, predictor.mesh)
-                first_alone = dataclasses.replace(predictor, model=model, state=state)
-                remembered = {"memory": try_memory(folder, config, dataset, first_alone, predictor)}
+                watched = dataclasses.replace(predictor, model=model, state=state)
+                remembered = {"memory": try_memory(folder, config, dataset, watched, predictor)}
             noted = Noted(done[-1].progress.step, summary(remembered["memory"]))
             with open_log(folder.path, "memory", noted.step) as log:
                 log.write(noted)
@@ -258,21 +243,11 @@ def resolved_training(
             on_progress = _stopping(stop, done[-1].progress.step)
             with part("test points"):
                 scored = score_test_points(predictor, config, dataset, on_progress)
-        each = [run.progress.seconds for run in done]
-        seconds = max(max(each), sum(each) / at_once)
-        progress = done[0].progress
         result = {
             **scored,
             **remembered,
             "data": {"name": dataset.name, "source": source_name, "sha256": dataset.sha256},
-            "members": config.members,
-            "steps": progress.step,
-            "skipped_steps": sum(run.progress.skipped for run in done),
-            "epochs": progress.step / done[0].source.steps_per_epoch,
-            "epochs_asked": config.epochs,
-            "best_step": progress.best_step or progress.step,
-            "seconds": seconds,
-            "examples_per_second": sum(run.points for run in done) / seconds,
+            **_figures(config, done, at_once),
             "time": times()._asdict(),
             **surroundings(),
         }
@@ -280,6 +255,68 @@ def resolved_training(
             folder.finish(result, used_checkpoints(folder, config))
         wait("the result is there")
         yield Finished(result)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Setup:
+    """What the phases of a run are made from; `whole` is the first of any member but the first.
+
+    The first member may train on fewer points, if the memory is chosen on the others.
+    """
+
+    folder: RunFolder
+    config: ResolvedConfig
+    dataset: Dataset
+    weighting: Weighting
+    start: WarmStart | None
+    whole: Phase
+
+    def phase(
+        self, phase: Phase, member: int, epochs: float | None = None, **looks: Any
+    ) -> PhaseRun:
+        """A phase of a member, counted from 1; `PhaseRun` explains the other arguments."""
+        mine = dataclasses.replace(self.config, seed=member_seed(self.config.seed, member))
+        return PhaseRun(self.folder, mine, self.dataset, self.weighting, phase, self.start, epochs,
+                        member=member, **looks)  # fmt: skip
+
+    def member(
+        self, number: int, stop: Stop, *, begun: PhaseRun, profile: bool
+    ) -> Generator[Event, None, PhaseRun]:
+        """Trains a member, and again on all points if asked; returns its last phase.
+
+        Args:
+          number: counted from 1.
+          stop: tells whether to end early.
+          begun: the first phase of member 1.
+          profile: whether to trace member 1.
+        """
+        train_name, refit_name = phase_names(number)
+        run = begun
+        if number > 1:
+            run = self.phase(dataclasses.replace(self.whole, name=train_name), number)
+        yield from run.run(profile and number == 1, stop)
+        if self.config.refit:
+            share = run.progress.best_step / run.source.steps_per_epoch
+            run = self.phase(Phase(refit_name), number, share)
+            yield from run.run(False, stop)
+        return run
+
+
+def _figures(config: ResolvedConfig, done: list[PhaseRun], at_once: int) -> dict[str, Any]:
+    """What the result says of the steps and their time; steps are those of the first member."""
+    each = [run.progress.seconds for run in done]
+    seconds = max(max(each), sum(each) / at_once)
+    progress = done[0].progress
+    return {
+        "members": config.members,
+        "steps": progress.step,
+        "skipped_steps": sum(run.progress.skipped for run in done),
+        "epochs": progress.step / done[0].source.steps_per_epoch,
+        "epochs_asked": config.epochs,
+        "best_step": progress.best_step or progress.step,
+        "seconds": seconds,
+        "examples_per_second": sum(run.points for run in done) / seconds,
+    }
 
 
 def _stopping(stop: Callable[[], bool] | None, step: int) -> Callable[[int], None]:
