@@ -68,6 +68,9 @@ class Import:
     default `text`, or those of --like."""
     labels: str = "labels"
     """Field or column that holds the labels."""
+    weight_column: str | None = None
+    """Field or column with the weights of training points, by which training multiplies their
+    losses; 0 leaves a point out of training."""
     label_separator: str | None = None
     """Separator of labels; by default a comma in CSV and white space in raw text."""
     label_file: Path | None = None
@@ -148,6 +151,9 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
     form = command.format
     if form == "auto":
         form = detect(command.source, command.label_file)
+    weight = command.weight_column
+    if weight is not None and not READERS[form].fields:
+        raise InputError("--weight-column", f"points without fields ({form})", "CSV or JSON lines")
     ids = None if command.like is None else _ids_of(command.like)
     if ids is not None and READERS[form].entries:
         raise InputError(str(command.source), f"features ({form})", "texts, for --like")
@@ -166,6 +172,7 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
             labels=command.labels,
             label_separator=command.label_separator,
             label_file=labels,
+            weight=weight if part == "train" else None,
         )
 
     drawn = _Draws(draws, command.test_fraction)
@@ -198,6 +205,7 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
             folder, every, features_of, width, part_of, passing("writing points"),
             known=() if ids is None else ids.names,
             new_labels="drop" if command.new_labels == "drop" else "append",
+            weighted=weight is not None,
         )  # fmt: skip
     if command.new_labels == "refuse" and counts.new_labels:
         new = counts.new_labels
@@ -279,6 +287,7 @@ def _entries(rows: list[Row], base: int, width: int) -> csr_matrix:
 
 
 def _tell(command: Import, counts: Counts, vectorizer: Vectorizer | None) -> None:
+    from snm.data.dataset import summary_of_weights
     from snm.system.terminal import say
 
     train, test = counts.points["train"], counts.points["test"]
@@ -290,6 +299,8 @@ def _tell(command: Import, counts: Counts, vectorizer: Vectorizer | None) -> Non
     for what, count in (("label", counts.without_labels), ("feature", counts.without_features)):
         if count:
             say(f"{counted(count, 'point')} without a {what}")
+    if counts.weights is not None:
+        say(f"weights: {summary_of_weights(counts.weights)}")
     if new := counts.new_labels:
         done = "left out" if command.new_labels == "drop" else "numbered after the others"
         say(f"{counted(len(new), 'label')} that {command.like} lacks, such as {new[0]!r}: {done}")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data.formats.foreign import Row
@@ -40,6 +41,7 @@ class Counts:
       without_labels: number of points without a label.
       without_features: number of points without a feature.
       new_labels: names that were not known before, in order of first occurrence, where some were.
+      weights: float32 [n], of the training points, or None where the rows have none.
     """
 
     points: dict[str, int]
@@ -48,6 +50,7 @@ class Counts:
     without_labels: int
     without_features: int
     new_labels: tuple[str, ...] = ()
+    weights: NDArray[np.float32] | None = None
 
 
 def fit_vectorizer(
@@ -141,6 +144,7 @@ def build(
     *,
     known: Sequence[str] = (),
     new_labels: Literal["append", "drop"] = "append",
+    weighted: bool = False,
 ) -> Counts:
     """Writes `train.txt`, `labels.txt` and, if there are test points, `test.txt`.
 
@@ -155,16 +159,18 @@ def build(
       told: progress callback.
       known: names of labels, in the order of their ids.
       new_labels: whether other labels are appended, or dropped from their points.
+      weighted: whether to write the weights of the training points to `weights.txt`.
 
     Returns:
       the sizes of the written data.
 
     Raises:
-      InputError: no training point, or no label.
+      InputError: no training point, no label, or no weight above 0.
     """
     ids = {name: label for label, name in enumerate(known)}
     new: dict[str, int] = ids if new_labels == "append" else {}
     counts = Counts({"train": 0, "test": 0}, num_features, 0, 0, 0)
+    weights: list[NDArray[np.float32]] = []
     done = 0
     with TextWriter(out / "train.txt") as train, TextWriter(out / "test.txt") as test:
         writers = {"train": train, "test": test}
@@ -179,6 +185,8 @@ def build(
                 for part, chosen in (("train", ~is_test), ("test", is_test)):
                     rows_of_part = np.flatnonzero(chosen)
                     writers[part].append(found[rows_of_part], labels[rows_of_part])
+                of_chunk = np.array([row.weight for _, row in chunk], np.float32)
+                weights.append(of_chunk[~is_test])
                 done += len(chunk)
                 told(done)
         counts.labels = len(ids)
@@ -190,6 +198,12 @@ def build(
         raise InputError("data", "no training point", "at least one")
     if not ids:
         raise InputError("data", "no label", "labels (see --labels and --format)")
+    if weighted:
+        counts.weights = np.concatenate(weights)
+        if not counts.weights.any():
+            raise InputError("weights", "only zeros", "a weight above 0 (see --weight-column)")
+        lines = "".join(f"{weight:.9g}\n" for weight in counts.weights)
+        disk.write(out / "weights.txt", lines.encode())
     if not counts.points["test"]:
         disk.remove(out / "test.txt")
     names = "".join(f"{name}\n" for name in ids)

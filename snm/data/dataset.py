@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.errors import InputError
+from snm.errors import InputError, counted
 
-__all__ = ["Dataset", "Points"]
+__all__ = ["Dataset", "Points", "summary_of_weights"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +98,22 @@ class Points:
         ones = np.ones(items.nnz, np.float32)
         labels = csr_matrix((ones, items.indices, items.indptr), shape=items.shape)
         return Points(items[:, : self.num_features], labels, weights=self.weights)
+
+
+def summary_of_weights(weights: NDArray[np.float32]) -> str:
+    """The weights of points in a few words.
+
+    Example:
+      >>> summary_of_weights(np.array([0, 1, 2.5], np.float32))
+      '0 to 2.5, 1.17 on average; 1 point of weight 0 is left out'
+    """
+    mean = float(np.mean(weights, dtype=np.float64))
+    told = f"{weights.min():.3g} to {weights.max():.3g}, {mean:.3g} on average"
+    if none := int(np.count_nonzero(weights == 0)):
+        told += f"; {counted(none, 'point')} of weight 0 {'is' if none == 1 else 'are'} left out"
+    if not 0.5 <= mean <= 2:
+        told += f"; steps are as long as with {mean:.3g} times the learning rate"
+    return told
 
 
 @dataclass(frozen=True, eq=False)

@@ -51,7 +51,7 @@ def memory_split(
         return None
     share = config.validation_fraction or min(_SHARE, _MOST / dataset.train.num_points)
     kept, held = dataset.rows_of_split(share, config.seed)
-    held = held[np.diff(dataset.train.labels.indptr)[held] > 0]
+    held = dataset.train.labelled(held)
     return (kept, held[:: max(1, -(-len(held) // _MOST))]) if len(held) else None
 
 
@@ -199,6 +199,5 @@ def unit_queries(predictor: Predictor, features: csr_matrix) -> NDArray[np.float
 
 
 def _with_labels(points: Points, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Those of the rows that have a label and a feature."""
-    some = (np.diff(points.labels.indptr) > 0) & (np.diff(points.features.indptr) > 0)
-    return rows[some[rows]]
+    """Those of the rows that have a label and a feature, and do not weigh 0."""
+    return points.labelled(rows[np.diff(points.features.indptr)[rows] > 0])

@@ -142,6 +142,43 @@ def test_a_test_file(tmp_path, capsys):
     assert data.test.features[20].nnz == 0 and data.test.labels[20].indices.tolist() == [3]
 
 
+@pytest.mark.parametrize("form", ["jsonl", "csv"])
+def test_weights_of_points(tmp_path, capsys, form):
+    """Of the training points only: a test file needs no such column."""
+    weights = [0.5, 2, 0, 1e-3, *[1] * 56]
+    source, *options = write(tmp_path / "in", form)
+    lines = source.read_text().splitlines()
+    if form == "csv":
+        pairs = zip(lines[1:], weights, strict=True)
+        told = [lines[0] + ",trust", *(f"{line},{w}" for line, w in pairs)]
+    else:
+        told = [f'{line[:-1]}, "trust": {w}}}' for line, w in zip(lines, weights, strict=True)]
+    weighted = tmp_path / f"weighted.{form}"
+    weighted.write_text("\n".join(told) + "\n")
+    options += ["--weight-column", "trust"]
+    call("data", "import", weighted, "--out", tmp_path / "out", "--test", source, *options)
+    said = capsys.readouterr().out
+    assert "weights: 0 to 2, 0.975 on average; 1 point of weight 0 is left out" in said
+    data = snm.load_data(tmp_path / "out")
+    np.testing.assert_array_equal(data.train.weights, np.array(weights, np.float32))
+    assert data.test.num_points == 60 and data.test.weights is None
+    call("data", "import", weighted, "--out", tmp_path / "split", "--test-fraction=0.3", *options)
+    kept = np.random.default_rng(0).random(1 << 16)[:60] >= 0.3
+    data = snm.load_data(tmp_path / "split")
+    np.testing.assert_array_equal(data.train.weights, np.array(weights, np.float32)[kept])
+
+
+def test_a_file_of_weights_is_part_of_the_data(tmp_path):
+    folder = tiny.write(tmp_path / "data")
+    plain = snm.load_data(folder)
+    assert plain.train.weights is None
+    (folder / "weights.txt").write_text("1\n" * 59 + "2.5\n")
+    data = snm.load_data(folder)
+    assert data.train.weights.tolist() == [1.0] * 59 + [2.5] and data.sha256 != plain.sha256
+    (folder / "weights.txt").write_text("1\n" * 59 + "2\n")
+    assert snm.load_data(folder).sha256 not in (data.sha256, plain.sha256)
+
+
 def test_a_split_by_fraction(tmp_path, monkeypatch):
     texts = [f"word{i:05} shared" for i in range(400)]
     (source,) = write(tmp_path / "in", "jsonl", texts, [[str(i)] for i in range(400)])
@@ -219,6 +256,37 @@ def test_labels_are_kept_by_name(tmp_path):
         ("a.jsonl", "", [], "found no word that occurs in at least 1 of 0 texts"),
         ("a.jsonl", "{}", ["--test-fraction=1"], "--test-fraction: found 1.0"),
         ("a.jsonl", "{}", ["--ngrams", "2", "1"], "--ngrams: found 2 1"),
+        (
+            "a.csv",
+            "text,labels,w\nxx,a,1\nyy,b,-1\n",
+            ["--weight-column=w"],
+            "a.csv:3: found w: '-1', expected a finite number of at least 0",
+        ),
+        (
+            "a.csv",
+            "text,labels\nxx,a\n",
+            ["--weight-column=w"],
+            "a.csv:1: found no column 'w' among text, labels",
+        ),
+        (
+            "a.jsonl",
+            '{"text": "xx", "labels": ["a"], "w": true}\n',
+            ["--weight-column=w"],
+            "a.jsonl:1: found w: True, expected a finite number",
+        ),
+        (
+            "a.jsonl",
+            '{"text": "xx", "labels": ["a"]}\n',
+            ["--weight-column=w"],
+            "found no 'w' among 'text', 'labels', expected a weight in 'w'",
+        ),
+        (
+            "a.jsonl",
+            '{"text": "xx", "labels": ["a"], "w": 0}\n',
+            ["--weight-column=w"],
+            "weights: found only zeros",
+        ),
+        ("a.svm", "1 2:1\n", ["--weight-column=w"], "found points without fields (svmlight)"),
         ("a.jsonl.gz", gzip.compress(b'{"text"' * 99, mtime=0)[:-9], [], "truncated gzip"),
         ("a.jsonl.gz", DAMAGED, [], "damaged gzip data"),
         ("a.jsonl", b'{"text": "\xff"}', [], "a.jsonl:1: found bytes that are not text"),

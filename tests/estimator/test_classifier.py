@@ -158,6 +158,19 @@ def test_weights_that_cannot_be_used(data, weights, said):
         SNMClassifier(**SMALL).fit(data.train.features, data.train.labels, sample_weight=weights)
 
 
+def test_a_file_of_weights_trains_as_sample_weight(data, tmp_path):
+    weights = np.random.default_rng(0).choice([0.25, 1, 3], tiny.POINTS).astype(np.float32)
+    folder = tiny.write(tmp_path / "data")
+    (folder / "weights.txt").write_text("".join(f"{weight}\n" for weight in weights))
+    snm.train(folder, tiny.CONFIG, tmp_path / "run")
+    _, scores = snm.load(tmp_path / "run").predict(data.test.features, k=4)
+    model = SNMClassifier(epochs=3, weighting="tfidf", **SMALL)
+    model.fit(data.train.features, data.train.labels, sample_weight=weights)
+    np.testing.assert_array_equal(model.decision_topk(data.test.features, k=4)[1], scores)
+    log = (tmp_path / "run" / "log.jsonl").read_text()
+    assert "weights of points: 0.25 to 3" in log
+
+
 def test_labels_per_point(fitted, data):
     model = pickle.loads(pickle.dumps(fitted)).set_params(labels_per_point=3)
     assert (np.diff(model.predict(data.test.features).indptr) == 3).all()
