@@ -116,7 +116,7 @@ def find_memory(
             every = np.arange(dataset.train.num_points)
         memory = memory_of(whole, dataset.train, every, settings)
     assert trial.scores is not None and trial.right is not None
-    calibration = Calibration.fit(trial.scores, trial.right)
+    calibration = Calibration.fit(trial.scores, trial.right, dataset.train.take(held).weights)
     found = {
         "used": memory is not None,
         "held_out": len(held),
@@ -141,7 +141,7 @@ def memory_of(
     stored = _stored(predictor, points.take(rows))
     queries = None if settings.feature_share == 1 else unit_queries(predictor, stored.features)
     features = predictor.weighting.apply(stored.features)
-    return Memory(features, stored.labels, queries, rows, settings)
+    return Memory(features, stored.labels, queries, rows, settings, stored.weights)
 
 
 def never_tried(config: Config) -> str | None:
@@ -177,7 +177,10 @@ def _trial(first: Predictor, stored: Points, held: Points) -> Trial:
     cosines = joint_cosines(found.ids, queries, unit_queries(first, stored.features))
     own = held.features if first.model.drop_seen else None
     ks = tuple(k for k in KS if k <= stored.num_labels)
-    return choose(labels, scores, found, cosines, stored.labels, held.labels, own=own, ks=ks)
+    truth, weights = held.labels, stored.weights
+    return choose(
+        labels, scores, found, cosines, stored.labels, truth, weights=weights, own=own, ks=ks
+    )
 
 
 def _stored(predictor: Predictor, points: Points) -> Points:
