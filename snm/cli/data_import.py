@@ -29,7 +29,7 @@ else:
     Format = Literal["auto", *READERS]
 
 _MOST_WORDS, _PLACES = 200_000, 1 << 18
-_OF_VECTORIZER = ("vectorizer", "features", "min_points", "ngrams", "strip_accents")
+_OF_LIKE = ("vectorizer", "features", "min_points", "min_label_count", "ngrams", "strip_accents")
 
 
 @dataclasses.dataclass
@@ -73,6 +73,8 @@ class Import:
     losses; 0 leaves a point out of training."""
     label_separator: str | None = None
     """Separator of labels; by default a comma in CSV and white space in raw text."""
+    min_label_count: int = 1
+    """Minimum number of training points of a label; rarer labels are left out of their points."""
     label_file: Path | None = None
     """Labels of raw text: one line per text."""
     test_label_file: Path | None = None
@@ -126,9 +128,10 @@ def _check(command: Import) -> None:
         raise InputError("--test-fraction", "--test as well", "one of the two")
     if not 0 <= command.test_fraction < 1:
         raise InputError("--test-fraction", f"{command.test_fraction}", "0 to below 1")
-    for flag, value in (("--features", command.features), ("--min-points", command.min_points)):
+    for name in ("features", "min_points", "min_label_count"):
+        value = getattr(command, name)
         if value is not None and value < 1:
-            raise InputError(flag, f"{value}", "1 or more")
+            raise InputError("--" + name.replace("_", "-"), f"{value}", "1 or more")
     first, last = command.ngrams
     if not 1 <= first <= last:
         raise InputError("--ngrams", f"{first} {last}", "the shortest and the longest, from 1")
@@ -137,7 +140,7 @@ def _check(command: Import) -> None:
             raise InputError("--new-labels", "no --like", "the run or data that has the old ones")
         return
     for field in dataclasses.fields(command):
-        if field.name in _OF_VECTORIZER and getattr(command, field.name) != field.default:
+        if field.name in _OF_LIKE and getattr(command, field.name) != field.default:
             flag = "--" + field.name.replace("_", "-")
             raise InputError(flag, f"--like {command.like} as well", "one of the two")
 
@@ -145,7 +148,7 @@ def _check(command: Import) -> None:
 def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
     import numpy as np
 
-    from snm.data.convert import build, index_base
+    from snm.data.convert import build, frequent_labels, index_base
     from snm.data.formats.foreign import detect, read_rows
 
     form = command.format
@@ -180,9 +183,16 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
     def part_of(part: str, number: int) -> str:
         return "test" if part == "test" or drawn.is_test(number) else "train"
 
+    def training() -> Iterator[Row]:
+        return (row for number, row in enumerate(rows("train")) if not drawn.is_test(number))
+
     parts = ["train", *(["test"] if command.test is not None else [])]
-    vectorizer = None
+    vectorizer, least, rare = None, command.min_label_count, 0
     with _bar() as passing:
+        labelled = rows
+        if least > 1:
+            kept, rare = frequent_labels(training(), least, passing("counting labels"))
+            labelled = lambda part: _with_labels(rows(part), kept)  # noqa: E731
         if READERS[form].entries:
             read = (row for part in parts for row in rows(part))
             base, width = index_base(read, passing("reading ids"))
@@ -191,8 +201,7 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
             )
         else:
             if ids is None:
-                training = (row for n, row in enumerate(rows("train")) if not drawn.is_test(n))
-                vectorizer = _vectorizer(command, training, passing("reading words"))
+                vectorizer = _vectorizer(command, training(), passing("reading words"))
                 if READERS[form].fields:
                     vectorizer = dataclasses.replace(vectorizer, columns=text)
             else:
@@ -200,18 +209,25 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
             vectorizer.write(folder / "vectorizer.json")
             width, transform = vectorizer.num_features, vectorizer.transform
             features_of = lambda chunk: transform([row.text or "" for row in chunk])  # noqa: E731
-        every: Iterable[tuple[str, Iterator[Row]]] = ((part, rows(part)) for part in parts)
+        every: Iterable[tuple[str, Iterator[Row]]] = ((part, labelled(part)) for part in parts)
         counts = build(
             folder, every, features_of, width, part_of, passing("writing points"),
             known=() if ids is None else ids.names,
             new_labels="drop" if command.new_labels == "drop" else "append",
             weighted=weight is not None,
         )  # fmt: skip
+    counts.rare_labels = rare
     if command.new_labels == "refuse" and counts.new_labels:
         new = counts.new_labels
         found = f"{counted(len(new), 'label')} that {command.like} lacks, such as {new[0]!r}"
         raise InputError(str(command.source), found, "its labels, or --new-labels append or drop")
     return counts, vectorizer
+
+
+def _with_labels(rows: Iterable[Row], kept: frozenset[str]) -> Iterator[Row]:
+    """The rows without labels other than these."""
+    for row in rows:
+        yield row._replace(labels=tuple(name for name in row.labels if name in kept))
 
 
 class _Ids(NamedTuple):
@@ -299,6 +315,10 @@ def _tell(command: Import, counts: Counts, vectorizer: Vectorizer | None) -> Non
     for what, count in (("label", counts.without_labels), ("feature", counts.without_features)):
         if count:
             say(f"{counted(count, 'point')} without a {what}")
+    if counts.rare_labels:
+        found = counted(counts.rare_labels, "label")
+        points = counted(command.min_label_count, "training point")
+        say(f"{found} of fewer than {points}: left out")
     if counts.weights is not None:
         say(f"weights: {summary_of_weights(counts.weights)}")
     if new := counts.new_labels:

@@ -22,7 +22,7 @@ from snm.data.vectorizer import Kind, Vectorizer
 from snm.errors import InputError
 from snm.system import disk
 
-__all__ = ["Counts", "build", "fit_vectorizer", "index_base"]
+__all__ = ["Counts", "build", "fit_vectorizer", "frequent_labels", "index_base"]
 
 _CHUNK = 2048  # rows in memory at once
 _LARGEST_ID = 2**31 - 1
@@ -42,6 +42,7 @@ class Counts:
       without_features: number of points without a feature.
       new_labels: names that were not known before, in order of first occurrence, where some were.
       weights: float32 [n], of the training points, or None where the rows have none.
+      rare_labels: number of labels that were left out because few training points have them.
     """
 
     points: dict[str, int]
@@ -51,6 +52,7 @@ class Counts:
     without_features: int
     new_labels: tuple[str, ...] = ()
     weights: NDArray[np.float32] | None = None
+    rare_labels: int = 0
 
 
 def fit_vectorizer(
@@ -132,6 +134,29 @@ def index_base(rows: Iterable[Row], told: Told) -> tuple[int, int]:
                 raise InputError(row.where, f"feature {high}", f"an id below {_LARGEST_ID}")
         told(number)
     return low, max(1, high - low + 1)
+
+
+def frequent_labels(rows: Iterable[Row], least: int, told: Told) -> tuple[frozenset[str], int]:
+    """The labels of at least `least` rows, and the number of the others.
+
+    Args:
+      rows: the training rows.
+      least: smallest number of rows of a label that is kept.
+      told: progress callback.
+
+    Raises:
+      InputError: no label is left.
+    """
+    frequency: collections.Counter[str] = collections.Counter()
+    points = 0
+    for points, row in enumerate(rows, 1):
+        frequency.update(row.labels)
+        told(points)
+    kept = frozenset(name for name, count in frequency.items() if count >= least)
+    if not kept:
+        found = f"no label of at least {least} of {points} training points"
+        raise InputError("--min-label-count", found, "a lower number, or labels (see --labels)")
+    return kept, len(frequency) - len(kept)
 
 
 def build(

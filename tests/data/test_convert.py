@@ -168,6 +168,33 @@ def test_weights_of_points(tmp_path, capsys, form):
     np.testing.assert_array_equal(data.train.weights, np.array(weights, np.float32)[kept])
 
 
+def test_rare_labels_are_left_out(tmp_path, capsys):
+    """Counted on training points only; texts and test points stay."""
+    rng = np.random.default_rng(0)
+    names = [sorted(set(rng.choice(list("aabbbcde"), 2))) for _ in range(60)]
+    (source,) = write(tmp_path / "in", "jsonl", TEXTS, names)
+    call("data", "import", source, "--out", tmp_path / "out", "--test-fraction=0.3",
+         "--min-label-count=12")  # fmt: skip
+    kept = np.random.default_rng(0).random(1 << 16)[:60] >= 0.3
+    training = [names[i] for i in np.flatnonzero(kept)]
+    often = {name for name in "abcde" if sum(name in row for row in training) >= 12}
+    assert 0 < len(often) < 5
+    data, rows = read(tmp_path / "out")
+    assert rows == [[name for name in row if name in often] for row in training]
+    test = [
+        {data.label_names[j] for j in data.test.labels[i].indices} for i in range((~kept).sum())
+    ]
+    assert test == [often & set(names[i]) for i in np.flatnonzero(~kept)]
+    said = capsys.readouterr().out
+    assert f"{5 - len(often)} labels of fewer than 12 training points: left out" in said
+    said = refused(capsys, "data", "import", source, "--out", tmp_path / "no",
+                   "--min-label-count=61")  # fmt: skip
+    assert "--min-label-count: found no label of at least 61 of 60 training points" in said
+    said = refused(capsys, "data", "import", source, "--out", tmp_path / "no",
+                   "--min-label-count=2", "--like", tmp_path / "out")  # fmt: skip
+    assert "--min-label-count: found --like" in said
+
+
 def test_a_file_of_weights_is_part_of_the_data(tmp_path):
     folder = tiny.write(tmp_path / "data")
     plain = snm.load_data(folder)
