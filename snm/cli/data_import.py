@@ -29,7 +29,8 @@ else:
     Format = Literal["auto", *READERS]
 
 _MOST_WORDS, _PLACES = 200_000, 1 << 18
-_OF_LIKE = ("vectorizer", "features", "min_points", "min_label_count", "ngrams", "strip_accents")
+_OF_LIKE = ("vectorizer", "features", "min_points", "min_label_count", "ngrams", "strip_accents",
+            "analyzer", "stop_words")  # fmt: skip
 
 
 @dataclasses.dataclass
@@ -47,6 +48,7 @@ class Import:
       snm data import train.csv --test test.csv --out data/mine --text title body --labels tags
       snm data import trn.raw.txt --label-file Y.trn.txt --out data/raw
       snm data import train.fasttext.gz --out data/tags --vectorizer hashing
+      snm data import names.csv --out data/names --analyzer char_wb --ngrams 2 4 --min-points 2
       snm data import train.svm --test test.svm --out data/multi
       snm data import february.csv --out data/february --like runs/articles
     """
@@ -86,8 +88,12 @@ class Import:
     (default 262144)."""
     min_points: int = 1
     """Minimum number of texts that contain a word; rarer words are dropped."""
+    analyzer: Literal["word", "char", "char_wb"] = "word"
+    """What n-grams consist of: words, characters, or characters inside words."""
     ngrams: tuple[int, int] = (1, 1)
-    """Shortest and longest n-gram of words."""
+    """Shortest and longest n-gram."""
+    stop_words: str | None = None
+    """Words to leave out: `english` (scikit-learn's list), or a file with one word per line."""
     strip_accents: bool = False
     """Remove accents from letters."""
     like: str | None = None
@@ -132,6 +138,9 @@ def _check(command: Import) -> None:
         value = getattr(command, name)
         if value is not None and value < 1:
             raise InputError("--" + name.replace("_", "-"), f"{value}", "1 or more")
+    if command.stop_words is not None and command.analyzer != "word":
+        found = f"--analyzer {command.analyzer}"
+        raise InputError("--stop-words", found, "--analyzer word: characters have none")
     first, last = command.ngrams
     if not 1 <= first <= last:
         raise InputError("--ngrams", f"{first} {last}", "the shortest and the longest, from 1")
@@ -287,8 +296,29 @@ def _vectorizer(command: Import, rows: Iterable[Row], told: Told) -> Vectorizer:
         min_points=command.min_points,
         ngrams=command.ngrams,
         strip_accents=command.strip_accents,
+        analyzer=command.analyzer,
+        stop_words=_stop_words(command),
         told=told,
     )
+
+
+def _stop_words(command: Import) -> tuple[str, ...]:
+    """The words to leave out, as the vectorizer cuts them.
+
+    Raises:
+      InputError: a file that cannot be read, or without a word.
+    """
+    from snm.data.formats.dispatch import read_lines
+    from snm.data.vectorizer import english_stop_words, words_of
+
+    asked = command.stop_words
+    if asked is None:
+        return ()
+    lines = english_stop_words() if asked == "english" else read_lines(Path(asked))
+    words = words_of(lines, strip_accents=command.strip_accents)
+    if not words:
+        raise InputError(f"--stop-words {asked}", "no word", "`english`, or a word a line")
+    return words
 
 
 def _entries(rows: list[Row], base: int, width: int) -> csr_matrix:

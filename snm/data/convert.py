@@ -18,7 +18,7 @@ from scipy.sparse import csr_matrix
 
 from snm.data.formats.foreign import Row
 from snm.data.formats.text_writer import TextWriter
-from snm.data.vectorizer import Kind, Vectorizer
+from snm.data.vectorizer import Analyzer, Kind, Vectorizer
 from snm.errors import InputError
 from snm.system import disk
 
@@ -63,6 +63,8 @@ def fit_vectorizer(
     min_points: int,
     ngrams: tuple[int, int],
     strip_accents: bool,
+    analyzer: Analyzer,
+    stop_words: tuple[str, ...],
     told: Told,
 ) -> Vectorizer:
     """Chooses the vocabulary in one pass over the training texts.
@@ -77,18 +79,20 @@ def fit_vectorizer(
       kind: `counts`, `tfidf` or `hashing`.
       most: largest number of words; number of hash buckets for `hashing`.
       min_points: smallest document frequency of a word.
-      ngrams: shortest and longest run of words that is a feature.
+      ngrams: shortest and longest run of words, or of characters, that is a feature.
       strip_accents: whether to remove accents from letters.
+      analyzer: what the features are runs of.
+      stop_words: words that are left out.
       told: progress callback.
 
     Raises:
       InputError: no word is left.
     """
-    blank = Vectorizer(kind="hashing", num_features=most, ngrams=ngrams,
-                       strip_accents=strip_accents)  # fmt: skip
+    blank = Vectorizer(kind="hashing", num_features=most, ngrams=ngrams, analyzer=analyzer,
+                       strip_accents=strip_accents, stop_words=stop_words)  # fmt: skip
     if kind == "hashing":
         return blank
-    words_of = blank.analyzer()
+    words_of = blank.build_analyzer()
     frequency: collections.Counter[str] = collections.Counter()
     points = 0
     for row in rows:
@@ -101,11 +105,10 @@ def fit_vectorizer(
         found = f"no word that occurs in at least {min_points} of {points} texts"
         raise InputError("texts", found, "a non-empty vocabulary")
     counts = np.array([frequency[word] for word in kept], np.float64)
-    return Vectorizer(
+    return dataclasses.replace(
+        blank,
         kind=kind,
         num_features=len(kept),
-        ngrams=ngrams,
-        strip_accents=strip_accents,
         vocabulary=tuple(kept),
         idf=np.log((1 + points) / (1 + counts)) + 1 if kind == "tfidf" else None,
     )

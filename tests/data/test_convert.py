@@ -1,6 +1,7 @@
 """`snm data import`: every format gives the same data, equal to scikit-learn's vectorisers."""
 
 import csv
+import dataclasses
 import gzip
 import json
 
@@ -108,6 +109,68 @@ def test_tfidf_equals_scikit_learn(tmp_path):
     np.testing.assert_allclose(
         train.features.toarray(), wanted.transform(TEXTS).toarray(), rtol=1e-6
     )
+
+
+@pytest.mark.parametrize("vectorizer", ["tfidf", "counts", "hashing"])
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        (
+            ["--analyzer=char_wb", "--ngrams", "2", "4", "--strip-accents"],
+            dict(analyzer="char_wb", ngram_range=(2, 4), strip_accents="unicode"),
+        ),
+        (["--analyzer=char", "--ngrams", "1", "3"], dict(analyzer="char", ngram_range=(1, 3))),
+        (["--stop-words=english", "--ngrams", "1", "2"],
+         dict(stop_words="english", ngram_range=(1, 2))),
+    ],
+)  # fmt: skip
+def test_ngrams_and_stop_words_equal_scikit_learn(tmp_path, vectorizer, options, wanted):
+    texts = [f"{text} and  PLUMS\tof été {n % 7}" for n, text in enumerate(TEXTS)]
+    (source,) = write(tmp_path / "in", "jsonl", texts)
+    least = [] if vectorizer == "hashing" else ["--min-points", "2"]
+    if vectorizer == "hashing":
+        made = HashingVectorizer(n_features=64, alternate_sign=False, norm=None, **wanted)
+        options = [*options, "--features", "64"]
+    else:
+        made = {"tfidf": TfidfVectorizer, "counts": CountVectorizer}[vectorizer](min_df=2, **wanted)
+    call("data", "import", source, "--out", tmp_path / "out", "--vectorizer", vectorizer,
+         *options, *least)  # fmt: skip
+    expected = made.fit_transform(texts)
+    train = snm.load_data(tmp_path / "out").train
+    np.testing.assert_allclose(train.features.toarray(), expected.toarray(), rtol=1e-6)
+    # As it answers later, from the file alone.
+    found, new = Vectorizer.read(tmp_path / "out" / "vectorizer.json"), documents(9, seed=2)[0]
+    np.testing.assert_allclose(
+        found.transform(new).toarray(), made.transform(new).toarray(), rtol=1e-6
+    )
+    if vectorizer != "hashing":
+        assert found.vocabulary == tuple(made.get_feature_names_out())
+
+
+def test_stop_words_of_a_file(tmp_path, capsys):
+    """Cut as texts are: "don't" is the word "don" there."""
+    (source,) = write(tmp_path / "in", "jsonl", ["we don't see THE old sea"] * 2, [["x"]] * 2)
+    words = tmp_path / "words.txt"
+    words.write_text("The\nDon't\n\n")
+    call("data", "import", source, "--out", tmp_path / "out", "--stop-words", words)
+    path = tmp_path / "out" / "vectorizer.json"
+    found = Vectorizer.read(path)
+    assert found.stop_words == ("don", "the")
+    assert found.vocabulary == ("old", "sea", "see", "we")
+    # Who reads the first format only must not answer without stop words.
+    assert json.loads(path.read_text())["format"] == "snm-vectorizer-2"
+    plain = dataclasses.replace(found, stop_words=())
+    assert not found.makes_features_of(plain) and found.makes_features_of(Vectorizer.read(path))
+    words.write_text("\n")
+    for given, said in (
+        ([words], "found no word, expected `english`"),
+        ([tmp_path / "none.txt"], "none.txt: found no such file"),
+        (["english", "--analyzer=char"], "--stop-words: found --analyzer char, expected"),
+    ):
+        message = refused(capsys, "data", "import", source, "--out", tmp_path / "no",
+                          "--stop-words", *given)  # fmt: skip
+        assert said in message, message
+    assert not (tmp_path / "no").exists()
 
 
 def test_hashing_equals_scikit_learn(tmp_path):
@@ -342,10 +405,12 @@ def test_raw_text_and_labels_of_different_lengths(tmp_path, capsys):
 def test_import_train_and_predict_from_texts(tmp_path, capsys):
     """Import, train, and predict from texts: in Python, and on the command line."""
     (source,) = write(tmp_path / "in", "jsonl")
-    call("data", "import", source, "--out", tmp_path / "data", "--test-fraction", "0.2")
+    call("data", "import", source, "--out", tmp_path / "data", "--test-fraction", "0.2",
+         "--stop-words", "english")  # fmt: skip
     flags = [flag for flag in tiny.FLAGS if not flag.startswith(("--sampled", "--mined", "--ep"))]
     call("train", tmp_path / "data", "--run-dir", tmp_path / "run", *flags, "--epochs=20")
     model = snm.load(tmp_path / "run")
+    assert "the" in model.vectorizer.stop_words and "the" not in model.vectorizer.vocabulary
     texts = ["the apple and the fig", "a saw", "la mer"]
     labels, scores = model.predict(texts, k=1)
     assert [model.label_names[label] for label in labels[:, 0]] == ["fruit & nuts", "tools", "ça"]
@@ -454,7 +519,9 @@ def test_texts_to_a_model_of_features(tmp_path):
 @pytest.mark.parametrize(
     "change",
     [{"format": "other"}, {"kind": "best"}, {"vocabulary": ["a"]}, {"idf": [1.0]}, {"ngrams": 1},
-     {"vocabulary": None}],
+     {"vocabulary": None}, {"format": "snm-vectorizer-2"},
+     {"format": "snm-vectorizer-2", "analyzer": "lines", "stop_words": []},
+     {"format": "snm-vectorizer-2", "analyzer": "char", "stop_words": None}],
 )  # fmt: skip
 def test_damaged_vectorizers(tmp_path, change):
     path = tmp_path / "vectorizer.json"
