@@ -182,8 +182,8 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
           y: targets, see the class.
           sample_weight: [n], at least 0: the loss of a point is multiplied by it, and the mean over
             a batch divides by the number of its points. Weights far from 1 on average change the
-            length of the steps like another learning rate. A point of weight 0 is left out.
-            Early stopping counts points alike.
+            length of the steps like another learning rate. A point of weight 0 is left out. Votes
+            of a memory and probabilities follow the weights; early stopping counts points alike.
 
         Raises:
           ValueError: inputs, targets, weights or settings that cannot be used.

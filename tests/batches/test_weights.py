@@ -14,6 +14,7 @@ from snm.batches.build import source_of
 from snm.batches.items import with_splits
 from snm.data.dataset import Points
 from snm.data.weighting import Weighting
+from snm.distributed.mesh import make_mesh
 from snm.errors import InputError
 from snm.model.from_config import head_spec, make_model
 from snm.model.model import init_state
@@ -100,6 +101,29 @@ def test_a_weight_of_2_is_the_point_twice(changes, labels_per_point):
 def test_a_batch_has_weights_over_its_places(data_on, changes, expected):
     """Weights 3, 2, 1 and 1, over 4 places and, for the mean over positives, 2 labels."""
     values = np.asarray(batched(both()[0], data_on=data_on, **changes)[1].terms.values)
+    np.testing.assert_allclose(np.sort(values[values != 0])[::-1], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("data_on", ["host", "device"])
+def test_parts_of_a_batch_have_the_weights_of_their_points(data_on):
+    """On a mesh, where each device has points of its own."""
+    weighted, _ = both()
+    config = config_of(data_on=data_on, batch_size=4)
+    source = source_of(
+        config,
+        head_spec(config, LABELS),
+        weighted,
+        None,
+        Weighting.fit("none", weighted.features),
+        make_mesh("data=2", LABELS, 4),
+    )
+    if data_on == "host":
+        values = source.stack(0, 1).terms.values[0]
+        expected = np.repeat([3, 2, 1, 1], 2) / 4 / 2
+    else:
+        values = source.resident_arrays()[1].values
+        expected = np.repeat([3, 2, 1, 1], 2)
+    assert len(values) == 2 and values.any(axis=1).all()
     np.testing.assert_allclose(np.sort(values[values != 0])[::-1], expected, rtol=1e-6)
 
 

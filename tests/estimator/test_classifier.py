@@ -169,6 +169,10 @@ def test_a_file_of_weights_trains_as_sample_weight(data, tmp_path):
     np.testing.assert_array_equal(model.decision_topk(data.test.features, k=4)[1], scores)
     log = (tmp_path / "run" / "log.jsonl").read_text()
     assert "weights of points: 0.25 to 3" in log
+    # Other weights are other data.
+    (folder / "weights.txt").write_text("2\n" * tiny.POINTS)
+    with pytest.raises(InputError, match="found a run on other data"):
+        snm.train(folder, tiny.CONFIG, tmp_path / "run")
 
 
 def test_labels_per_point(fitted, data):
