@@ -70,7 +70,7 @@ def make_case(
     pad_ids, zeros = np.zeros(padding, np.int32), np.zeros(padding)
     known = csr(np.r_[ids, pad_ids], np.r_[np.ones(len(ids)), zeros], starts)
     if spec.positives == "one":
-        weights = np.r_[np.full(n - 1, 1 / n), 0]  # the last point is padding
+        weights = np.r_[np.linspace(0.5, 2, n - 1) / n, 0]  # the last point is padding
         terms = csr(ids[starts[:-1]], weights, np.arange(n + 1))
     else:
         terms = csr(known.ids, np.r_[rng.random(len(ids)) / n, zeros], starts)

@@ -26,20 +26,9 @@ from snm.system.platform import device_bytes, platform
 from snm.tables.by_row import count_frequent
 from snm.tables.optimizers import ROW_OPTIMIZERS
 
-__all__ = ["PointCounts", "keeps_on_device", "labelled_rows", "make_source", "source_of"]
+__all__ = ["PointCounts", "keeps_on_device", "make_source", "source_of"]
 
 _RESIDENT_FRACTION = 0.3  # of the device's memory that the training set may take
-
-
-def labelled_rows(points: Points, rows: NDArray[np.int64] | None) -> NDArray[np.int64]:
-    """The rows that have a label, int64, in their order.
-
-    Args:
-      points: n points.
-      rows: int64 [m], rows to choose from; None is all.
-    """
-    counts = np.diff(points.labels.indptr)
-    return np.flatnonzero(counts) if rows is None else rows[counts[rows] > 0]
 
 
 def source_of(
@@ -62,7 +51,7 @@ def source_of(
     """
     data_parts = 1 if mesh is None else mesh.shape[DATA]
     here = range(1) if mesh is None else local_data_parts(mesh)
-    labelled = labelled_rows(points, rows)
+    labelled = points.labelled(rows)
     order = Order.of(len(labelled), config.batch_size, config.seed, data_parts)
     width = order.batch_size // data_parts
     own = order.points_at(here.start * width, here.stop * width)
@@ -77,7 +66,7 @@ def source_of(
     return make_source(
         spec,
         weighting.apply(_rows_of(points.features, mine)),
-        _rows_of(points.labels, mine),
+        _weighed_labels(points, mine),
         batch_size=config.batch_size,
         seed=config.seed,
         weight_of_term=config.positive_weights,
@@ -96,6 +85,15 @@ def source_of(
 def _rows_of(matrix: csr_matrix, rows: NDArray[np.int64]) -> csr_matrix:
     """Some rows; the matrix itself if they are all."""
     return matrix if len(rows) == matrix.shape[0] else matrix[rows]
+
+
+def _weighed_labels(points: Points, rows: NDArray[np.int64]) -> csr_matrix:
+    """The labels of some points; the values are the weights of the points."""
+    labels = _rows_of(points.labels, rows)
+    if points.weights is None:
+        return labels
+    weights = np.repeat(points.weights[rows], np.diff(labels.indptr))
+    return csr_matrix((labels.data * weights, labels.indices, labels.indptr), shape=labels.shape)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -174,7 +172,7 @@ def make_source(
     Args:
       spec: the head.
       features: float32 CSR [m, d], weighted; with `counts`, the points of the parts in `own`.
-      labels: CSR [m, K], likewise.
+      labels: CSR [m, K], likewise; the values are the weights of the points.
       batch_size: points a step; at most all of them.
       seed: of order, positives and samples.
       weight_of_term: sum or mean.

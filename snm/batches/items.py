@@ -44,7 +44,8 @@ def with_splits(
     labels = sparse.vstack([points.labels, *(labels for _, labels in made)], "csr")
     if rows is not None:
         rows = np.concatenate([rows + n * points.num_points for n in range(1 + splits)])
-    return Points(features, labels), rows
+    weights = None if points.weights is None else np.tile(points.weights, 1 + splits)
+    return Points(features, labels, weights=weights), rows
 
 
 def _split(points: Points, rng: np.random.Generator) -> tuple[csr_matrix, csr_matrix]:

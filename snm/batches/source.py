@@ -94,11 +94,13 @@ class Source:
       order: of the points with labels, all N of them.
       features: float32 CSR [m, d], weighted: points first .. first + m - 1, those that the parts
         in `own` may have.
-      labels: CSR [m, K] of the same points.
+      labels: float32 CSR [m, K] of the same points; the values are the weights of the points, which
+        are above 0.
       first: the number of the first of them.
       feature_counts: int [N], features of each point.
       label_counts: int [N], labels of each point.
       weight_of_term: sum or mean over the positives of a point.
+      divisor: what the weights of terms are divided by; None is the places of a batch.
       resident: keep the points on the device.
       sampler: draws the negatives; None if all labels are negatives.
       num_frequent: features that a batch takes together (`columns`); None sorts no entries.
@@ -131,6 +133,7 @@ class Source:
     drop_seen: bool = False
     schedule: Schedule = CONSTANT
     sampler_of: Callable[[HeadSpec], Sampler | None] | None = None
+    divisor: int | None = None
     _sizes: dict[int, tuple[int, int, int]] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
@@ -141,9 +144,11 @@ class Source:
         """A source of the same batches, not cut into parts."""
         return dataclasses.replace(self, data_parts=1, own=None, _sizes={})
 
-    def without_dropout(self) -> Source:
-        """A source of the same batches with all features."""
-        return dataclasses.replace(self, input_dropout=0.0, _sizes={})
+    def for_centroids(self) -> Source:
+        """A source of the same batches with all features; a term weighs what its point does."""
+        return dataclasses.replace(
+            self, input_dropout=0.0, weight_of_term="sum", divisor=1, _sizes={}
+        )
 
     def with_head(self, head: HeadSpec) -> Source:
         """A source of the same batches for a head that differs in B, k' or scale alone."""
@@ -308,16 +313,17 @@ class Source:
         """The (point, positive) terms of a batch and their weights, in NumPy or JAX.
 
         Args:
-          known: [n, K] block of the points' labels.
+          known: [n, K] block of the points' labels; the values are the weights of the points.
           points: int [n], of which only -1, an empty place, matters.
           positives: int [n], which of its labels each point draws.
         """
         xp, real = points.__array_namespace__(), points >= 0
+        divisor = np.float32(self.divisor or self.batch_size)
         if self.spec.positives == "one":
             place = xp.where(real, known.starts[:-1] + positives, 0)
-            weights = xp.where(real, np.float32(1.0 / self.batch_size), np.float32(0.0))
+            weights = xp.where(real, known.values[place] / divisor, np.float32(0.0))
             return SparseRows(known.ids[place], weights, xp.arange(len(real) + 1, dtype=np.int32))
-        weights = known.values / np.float32(self.batch_size)
+        weights = known.values / divisor
         if self.weight_of_term == "mean":
             counts = xp.diff(known.starts)
             of_point = xp.maximum(counts, 1).astype(np.float32)

@@ -29,7 +29,8 @@ else:
     Format = Literal["auto", *READERS]
 
 _MOST_WORDS, _PLACES = 200_000, 1 << 18
-_OF_VECTORIZER = ("vectorizer", "features", "min_points", "ngrams", "strip_accents")
+_OF_LIKE = ("vectorizer", "features", "min_points", "min_label_count", "ngrams", "strip_accents",
+            "analyzer", "stop_words")  # fmt: skip
 
 
 @dataclasses.dataclass
@@ -47,6 +48,7 @@ class Import:
       snm data import train.csv --test test.csv --out data/mine --text title body --labels tags
       snm data import trn.raw.txt --label-file Y.trn.txt --out data/raw
       snm data import train.fasttext.gz --out data/tags --vectorizer hashing
+      snm data import names.csv --out data/names --analyzer char_wb --ngrams 2 4 --min-points 2
       snm data import train.svm --test test.svm --out data/multi
       snm data import february.csv --out data/february --like runs/articles
     """
@@ -68,8 +70,13 @@ class Import:
     default `text`, or those of --like."""
     labels: str = "labels"
     """Field or column that holds the labels."""
+    weight_column: str | None = None
+    """Field or column with the weights of training points, by which training multiplies their
+    losses; 0 leaves a point out of training."""
     label_separator: str | None = None
     """Separator of labels; by default a comma in CSV and white space in raw text."""
+    min_label_count: int = 1
+    """Minimum number of training points of a label; rarer labels are left out of their points."""
     label_file: Path | None = None
     """Labels of raw text: one line per text."""
     test_label_file: Path | None = None
@@ -81,8 +88,12 @@ class Import:
     (default 262144)."""
     min_points: int = 1
     """Minimum number of texts that contain a word; rarer words are dropped."""
+    analyzer: Literal["word", "char", "char_wb"] = "word"
+    """What n-grams consist of: words, characters, or characters inside words."""
     ngrams: tuple[int, int] = (1, 1)
-    """Shortest and longest n-gram of words."""
+    """Shortest and longest n-gram."""
+    stop_words: str | None = None
+    """Words to leave out: `english` (scikit-learn's list), or a file with one word per line."""
     strip_accents: bool = False
     """Remove accents from letters."""
     like: str | None = None
@@ -123,9 +134,13 @@ def _check(command: Import) -> None:
         raise InputError("--test-fraction", "--test as well", "one of the two")
     if not 0 <= command.test_fraction < 1:
         raise InputError("--test-fraction", f"{command.test_fraction}", "0 to below 1")
-    for flag, value in (("--features", command.features), ("--min-points", command.min_points)):
+    for name in ("features", "min_points", "min_label_count"):
+        value = getattr(command, name)
         if value is not None and value < 1:
-            raise InputError(flag, f"{value}", "1 or more")
+            raise InputError("--" + name.replace("_", "-"), f"{value}", "1 or more")
+    if command.stop_words is not None and command.analyzer != "word":
+        found = f"--analyzer {command.analyzer}"
+        raise InputError("--stop-words", found, "--analyzer word: characters have none")
     first, last = command.ngrams
     if not 1 <= first <= last:
         raise InputError("--ngrams", f"{first} {last}", "the shortest and the longest, from 1")
@@ -134,7 +149,7 @@ def _check(command: Import) -> None:
             raise InputError("--new-labels", "no --like", "the run or data that has the old ones")
         return
     for field in dataclasses.fields(command):
-        if field.name in _OF_VECTORIZER and getattr(command, field.name) != field.default:
+        if field.name in _OF_LIKE and getattr(command, field.name) != field.default:
             flag = "--" + field.name.replace("_", "-")
             raise InputError(flag, f"--like {command.like} as well", "one of the two")
 
@@ -142,12 +157,15 @@ def _check(command: Import) -> None:
 def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
     import numpy as np
 
-    from snm.data.convert import build, index_base
+    from snm.data.convert import build, frequent_labels, index_base
     from snm.data.formats.foreign import detect, read_rows
 
     form = command.format
     if form == "auto":
         form = detect(command.source, command.label_file)
+    weight = command.weight_column
+    if weight is not None and not READERS[form].fields:
+        raise InputError("--weight-column", f"points without fields ({form})", "CSV or JSON lines")
     ids = None if command.like is None else _ids_of(command.like)
     if ids is not None and READERS[form].entries:
         raise InputError(str(command.source), f"features ({form})", "texts, for --like")
@@ -166,6 +184,7 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
             labels=command.labels,
             label_separator=command.label_separator,
             label_file=labels,
+            weight=weight if part == "train" else None,
         )
 
     drawn = _Draws(draws, command.test_fraction)
@@ -173,9 +192,16 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
     def part_of(part: str, number: int) -> str:
         return "test" if part == "test" or drawn.is_test(number) else "train"
 
+    def training() -> Iterator[Row]:
+        return (row for number, row in enumerate(rows("train")) if not drawn.is_test(number))
+
     parts = ["train", *(["test"] if command.test is not None else [])]
-    vectorizer = None
+    vectorizer, least, rare = None, command.min_label_count, 0
     with _bar() as passing:
+        labelled = rows
+        if least > 1:
+            kept, rare = frequent_labels(training(), least, passing("counting labels"))
+            labelled = lambda part: _with_labels(rows(part), kept)  # noqa: E731
         if READERS[form].entries:
             read = (row for part in parts for row in rows(part))
             base, width = index_base(read, passing("reading ids"))
@@ -184,8 +210,7 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
             )
         else:
             if ids is None:
-                training = (row for n, row in enumerate(rows("train")) if not drawn.is_test(n))
-                vectorizer = _vectorizer(command, training, passing("reading words"))
+                vectorizer = _vectorizer(command, training(), passing("reading words"))
                 if READERS[form].fields:
                     vectorizer = dataclasses.replace(vectorizer, columns=text)
             else:
@@ -193,17 +218,25 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
             vectorizer.write(folder / "vectorizer.json")
             width, transform = vectorizer.num_features, vectorizer.transform
             features_of = lambda chunk: transform([row.text or "" for row in chunk])  # noqa: E731
-        every: Iterable[tuple[str, Iterator[Row]]] = ((part, rows(part)) for part in parts)
+        every: Iterable[tuple[str, Iterator[Row]]] = ((part, labelled(part)) for part in parts)
         counts = build(
             folder, every, features_of, width, part_of, passing("writing points"),
             known=() if ids is None else ids.names,
             new_labels="drop" if command.new_labels == "drop" else "append",
+            weighted=weight is not None,
         )  # fmt: skip
+    counts.rare_labels = rare
     if command.new_labels == "refuse" and counts.new_labels:
         new = counts.new_labels
         found = f"{counted(len(new), 'label')} that {command.like} lacks, such as {new[0]!r}"
         raise InputError(str(command.source), found, "its labels, or --new-labels append or drop")
     return counts, vectorizer
+
+
+def _with_labels(rows: Iterable[Row], kept: frozenset[str]) -> Iterator[Row]:
+    """The rows without labels other than these."""
+    for row in rows:
+        yield row._replace(labels=tuple(name for name in row.labels if name in kept))
 
 
 class _Ids(NamedTuple):
@@ -263,8 +296,29 @@ def _vectorizer(command: Import, rows: Iterable[Row], told: Told) -> Vectorizer:
         min_points=command.min_points,
         ngrams=command.ngrams,
         strip_accents=command.strip_accents,
+        analyzer=command.analyzer,
+        stop_words=_stop_words(command),
         told=told,
     )
+
+
+def _stop_words(command: Import) -> tuple[str, ...]:
+    """The words to leave out, as the vectorizer cuts them.
+
+    Raises:
+      InputError: a file that cannot be read, or without a word.
+    """
+    from snm.data.formats.dispatch import read_lines
+    from snm.data.vectorizer import english_stop_words, words_of
+
+    asked = command.stop_words
+    if asked is None:
+        return ()
+    lines = english_stop_words() if asked == "english" else read_lines(Path(asked))
+    words = words_of(lines, strip_accents=command.strip_accents)
+    if not words:
+        raise InputError(f"--stop-words {asked}", "no word", "`english`, or a word a line")
+    return words
 
 
 def _entries(rows: list[Row], base: int, width: int) -> csr_matrix:
@@ -279,6 +333,7 @@ def _entries(rows: list[Row], base: int, width: int) -> csr_matrix:
 
 
 def _tell(command: Import, counts: Counts, vectorizer: Vectorizer | None) -> None:
+    from snm.data.dataset import summary_of_weights
     from snm.system.terminal import say
 
     train, test = counts.points["train"], counts.points["test"]
@@ -290,6 +345,12 @@ def _tell(command: Import, counts: Counts, vectorizer: Vectorizer | None) -> Non
     for what, count in (("label", counts.without_labels), ("feature", counts.without_features)):
         if count:
             say(f"{counted(count, 'point')} without a {what}")
+    if counts.rare_labels:
+        found = counted(counts.rare_labels, "label")
+        points = counted(command.min_label_count, "training point")
+        say(f"{found} of fewer than {points}: left out")
+    if counts.weights is not None:
+        say(f"weights: {summary_of_weights(counts.weights)}")
     if new := counts.new_labels:
         done = "left out" if command.new_labels == "drop" else "numbered after the others"
         say(f"{counted(len(new), 'label')} that {command.like} lacks, such as {new[0]!r}: {done}")

@@ -44,7 +44,7 @@ class Train:
     """
 
     data: Annotated[Positional[str], arg(metavar="DATA")]
-    """Folder of the data set, or `synthetic`."""
+    """Folder of the data set, or `synthetic`; a `weights.txt` in it weighs the training points."""
     run_dir: Path
     """Folder of the run; refused if it holds a run with other settings or other data."""
     config: Path | None = None

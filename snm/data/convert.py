@@ -13,15 +13,16 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data.formats.foreign import Row
 from snm.data.formats.text_writer import TextWriter
-from snm.data.vectorizer import Kind, Vectorizer
+from snm.data.vectorizer import Analyzer, Kind, Vectorizer
 from snm.errors import InputError
 from snm.system import disk
 
-__all__ = ["Counts", "build", "fit_vectorizer", "index_base"]
+__all__ = ["Counts", "build", "fit_vectorizer", "frequent_labels", "index_base"]
 
 _CHUNK = 2048  # rows in memory at once
 _LARGEST_ID = 2**31 - 1
@@ -40,6 +41,8 @@ class Counts:
       without_labels: number of points without a label.
       without_features: number of points without a feature.
       new_labels: names that were not known before, in order of first occurrence, where some were.
+      weights: float32 [n], of the training points, or None where the rows have none.
+      rare_labels: number of labels that were left out because few training points have them.
     """
 
     points: dict[str, int]
@@ -48,6 +51,8 @@ class Counts:
     without_labels: int
     without_features: int
     new_labels: tuple[str, ...] = ()
+    weights: NDArray[np.float32] | None = None
+    rare_labels: int = 0
 
 
 def fit_vectorizer(
@@ -58,6 +63,8 @@ def fit_vectorizer(
     min_points: int,
     ngrams: tuple[int, int],
     strip_accents: bool,
+    analyzer: Analyzer,
+    stop_words: tuple[str, ...],
     told: Told,
 ) -> Vectorizer:
     """Chooses the vocabulary in one pass over the training texts.
@@ -72,18 +79,20 @@ def fit_vectorizer(
       kind: `counts`, `tfidf` or `hashing`.
       most: largest number of words; number of hash buckets for `hashing`.
       min_points: smallest document frequency of a word.
-      ngrams: shortest and longest run of words that is a feature.
+      ngrams: shortest and longest run of words, or of characters, that is a feature.
       strip_accents: whether to remove accents from letters.
+      analyzer: what the features are runs of.
+      stop_words: words that are left out.
       told: progress callback.
 
     Raises:
       InputError: no word is left.
     """
-    blank = Vectorizer(kind="hashing", num_features=most, ngrams=ngrams,
-                       strip_accents=strip_accents)  # fmt: skip
+    blank = Vectorizer(kind="hashing", num_features=most, ngrams=ngrams, analyzer=analyzer,
+                       strip_accents=strip_accents, stop_words=stop_words)  # fmt: skip
     if kind == "hashing":
         return blank
-    words_of = blank.analyzer()
+    words_of = blank.build_analyzer()
     frequency: collections.Counter[str] = collections.Counter()
     points = 0
     for row in rows:
@@ -96,11 +105,10 @@ def fit_vectorizer(
         found = f"no word that occurs in at least {min_points} of {points} texts"
         raise InputError("texts", found, "a non-empty vocabulary")
     counts = np.array([frequency[word] for word in kept], np.float64)
-    return Vectorizer(
+    return dataclasses.replace(
+        blank,
         kind=kind,
         num_features=len(kept),
-        ngrams=ngrams,
-        strip_accents=strip_accents,
         vocabulary=tuple(kept),
         idf=np.log((1 + points) / (1 + counts)) + 1 if kind == "tfidf" else None,
     )
@@ -131,6 +139,29 @@ def index_base(rows: Iterable[Row], told: Told) -> tuple[int, int]:
     return low, max(1, high - low + 1)
 
 
+def frequent_labels(rows: Iterable[Row], least: int, told: Told) -> tuple[frozenset[str], int]:
+    """The labels of at least `least` rows, and the number of the others.
+
+    Args:
+      rows: the training rows.
+      least: smallest number of rows of a label that is kept.
+      told: progress callback.
+
+    Raises:
+      InputError: no label is left.
+    """
+    frequency: collections.Counter[str] = collections.Counter()
+    points = 0
+    for points, row in enumerate(rows, 1):
+        frequency.update(row.labels)
+        told(points)
+    kept = frozenset(name for name, count in frequency.items() if count >= least)
+    if not kept:
+        found = f"no label of at least {least} of {points} training points"
+        raise InputError("--min-label-count", found, "a lower number, or labels (see --labels)")
+    return kept, len(frequency) - len(kept)
+
+
 def build(
     out: Path,
     parts: Iterable[tuple[str, Iterable[Row]]],
@@ -141,6 +172,7 @@ def build(
     *,
     known: Sequence[str] = (),
     new_labels: Literal["append", "drop"] = "append",
+    weighted: bool = False,
 ) -> Counts:
     """Writes `train.txt`, `labels.txt` and, if there are test points, `test.txt`.
 
@@ -155,16 +187,18 @@ def build(
       told: progress callback.
       known: names of labels, in the order of their ids.
       new_labels: whether other labels are appended, or dropped from their points.
+      weighted: whether to write the weights of the training points to `weights.txt`.
 
     Returns:
       the sizes of the written data.
 
     Raises:
-      InputError: no training point, or no label.
+      InputError: no training point, no label, or no weight above 0.
     """
     ids = {name: label for label, name in enumerate(known)}
     new: dict[str, int] = ids if new_labels == "append" else {}
     counts = Counts({"train": 0, "test": 0}, num_features, 0, 0, 0)
+    weights: list[NDArray[np.float32]] = []
     done = 0
     with TextWriter(out / "train.txt") as train, TextWriter(out / "test.txt") as test:
         writers = {"train": train, "test": test}
@@ -179,6 +213,8 @@ def build(
                 for part, chosen in (("train", ~is_test), ("test", is_test)):
                     rows_of_part = np.flatnonzero(chosen)
                     writers[part].append(found[rows_of_part], labels[rows_of_part])
+                of_chunk = np.array([row.weight for _, row in chunk], np.float32)
+                weights.append(of_chunk[~is_test])
                 done += len(chunk)
                 told(done)
         counts.labels = len(ids)
@@ -190,6 +226,12 @@ def build(
         raise InputError("data", "no training point", "at least one")
     if not ids:
         raise InputError("data", "no label", "labels (see --labels and --format)")
+    if weighted:
+        counts.weights = np.concatenate(weights)
+        if not counts.weights.any():
+            raise InputError("weights", "only zeros", "a weight above 0 (see --weight-column)")
+        lines = "".join(f"{weight:.9g}\n" for weight in counts.weights)
+        disk.write(out / "weights.txt", lines.encode())
     if not counts.points["test"]:
         disk.remove(out / "test.txt")
     names = "".join(f"{name}\n" for name in ids)

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.errors import InputError
+from snm.errors import InputError, counted
 
-__all__ = ["Dataset", "Points"]
+__all__ = ["Dataset", "Points", "summary_of_weights"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,19 +22,34 @@ class Points:
       features: float32 CSR [n, d] with sorted ids.
       labels: float32 CSR [n, K] of ones with sorted ids.
       filter: int64 [pairs, 2] of (row, label) that evaluation leaves out, or None.
+      weights: float32 [n], at least 0, what a training point's loss is multiplied by; None is 1 for
+        all.
 
     Raises:
-      InputError: features and labels have different numbers of rows.
+      InputError: features, labels and weights of different numbers of rows, or a weight that is
+        negative or not finite.
     """
 
     features: csr_matrix
     labels: csr_matrix
     filter: NDArray[np.int64] | None = None
+    weights: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         if self.features.shape[0] != self.labels.shape[0]:
             found = f"{self.features.shape[0]} rows of features, {self.labels.shape[0]} of labels"
             raise InputError("points", found, "equal numbers of rows")
+        weights = self.weights
+        if weights is None:
+            return
+        if weights.shape != (self.num_points,):
+            found = f"shape {weights.shape} for {self.num_points} points"
+            raise InputError("weights of points", found, "one weight a point")
+        wrong = ~(np.isfinite(weights) & (weights >= 0))
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            expected = "a finite number of at least 0"
+            raise InputError("weights of points", f"{weights[row]} of point {row}", expected)
 
     @property
     def num_points(self) -> int:
@@ -59,7 +74,17 @@ class Points:
             new_row[rows] = np.arange(len(rows))
             pairs = np.stack([new_row[pairs[:, 0]], pairs[:, 1]], axis=1)
             pairs = pairs[pairs[:, 0] >= 0]
-        return Points(self.features[rows], self.labels[rows], pairs)
+        weights = None if self.weights is None else self.weights[rows]
+        return Points(self.features[rows], self.labels[rows], pairs, weights)
+
+    def counted(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Those of the rows (int64 [m]) that do not weigh 0."""
+        return rows if self.weights is None else rows[self.weights[rows] > 0]
+
+    def labelled(self, rows: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+        """Those of the rows (int64 [m]; None is all) that have a label and do not weigh 0."""
+        counts = np.diff(self.labels.indptr)
+        return self.counted(np.flatnonzero(counts) if rows is None else rows[counts[rows] > 0])
 
     def baskets(self) -> Points:
         """Each point with all of its items, both as its features and as its labels.
@@ -72,7 +97,23 @@ class Points:
         items = csr_matrix(features + self.labels)
         ones = np.ones(items.nnz, np.float32)
         labels = csr_matrix((ones, items.indices, items.indptr), shape=items.shape)
-        return Points(items[:, : self.num_features], labels)
+        return Points(items[:, : self.num_features], labels, weights=self.weights)
+
+
+def summary_of_weights(weights: NDArray[np.float32]) -> str:
+    """The weights of points in a few words.
+
+    Example:
+      >>> summary_of_weights(np.array([0, 1, 2.5], np.float32))
+      '0 to 2.5, 1.17 on average; 1 point of weight 0 is left out'
+    """
+    mean = float(np.mean(weights, dtype=np.float64))
+    told = f"{weights.min():.3g} to {weights.max():.3g}, {mean:.3g} on average"
+    if none := int(np.count_nonzero(weights == 0)):
+        told += f"; {counted(none, 'point')} of weight 0 {'is' if none == 1 else 'are'} left out"
+    if not 0.5 <= mean <= 2:
+        told += f"; steps are as long as with {mean:.3g} times the learning rate"
+    return told
 
 
 @dataclass(frozen=True, eq=False)

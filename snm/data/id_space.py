@@ -168,4 +168,4 @@ def _renumbered(points: Points, slots: NDArray[np.int64], num_labels: int) -> Po
     if pairs is not None:
         pairs = np.stack([pairs[:, 0], slots[pairs[:, 1]]], axis=1)
         pairs = pairs[pairs[:, 1] >= 0]
-    return Points(points.features, renumbered, pairs)
+    return Points(points.features, renumbered, pairs, points.weights)

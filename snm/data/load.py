@@ -55,6 +55,9 @@ _NAMES = ("labels.txt", "Y.txt")
 _VECTORIZER = "vectorizer.json"
 
 
+_WEIGHTS = "weights.txt"
+
+
 _FILTERS = ("filter_labels_train.txt", "filter_labels_test.txt")
 
 
@@ -70,8 +73,8 @@ def load(source: str | Path, *, cache: Path | Literal["default"] | None = "defau
     - dense features: `X.trn.npy`, `Y.trn.npz`, `X.tst.npy`, `Y.tst.npz`
 
     Optional files: label names (`labels.txt` or `Y.txt`, one a line), label filters
-    (`filter_labels_train.txt`, `filter_labels_test.txt`), and `vectorizer.json` of data that were
-    imported from texts.
+    (`filter_labels_train.txt`, `filter_labels_test.txt`), weights of the training points
+    (`weights.txt`, one a line), and `vectorizer.json` of data that were imported from texts.
 
     Args:
       source: a folder, the name of a fetched set, or `synthetic` for the data set that comes with
@@ -139,6 +142,7 @@ class _Files:
       train: files of the training part, in the order of `_Layout.train`.
       test: files of the test part, or none.
       names: file of the label names, or None.
+      weights: file of the weights of the training points, or None.
       filters: label filter files of train and of test, each or None.
     """
 
@@ -146,11 +150,12 @@ class _Files:
     train: list[Path]
     test: list[Path]
     names: Path | None
+    weights: Path | None
     filters: tuple[Path | None, ...]
 
     @property
     def all(self) -> list[Path]:
-        optional = [file for file in (self.names, *self.filters) if file]
+        optional = [file for file in (self.names, self.weights, *self.filters) if file]
         return [*self.train, *self.test, *optional]
 
 
@@ -161,7 +166,7 @@ def _files_of(source: str | Path) -> _Files:
         raise InputError(str(source), found, "a folder of data, a fetched set, or `synthetic`")
     _, train, test = find_files(folder)
     filters = tuple(_find(folder, name) for name in _FILTERS)
-    return _Files(folder, train, test, find_names(folder), filters)
+    return _Files(folder, train, test, find_names(folder), _find(folder, _WEIGHTS), filters)
 
 
 def find_names(folder: Path) -> Path | None:
@@ -189,7 +194,10 @@ def _assemble(files: _Files, parts: binary_cache.Parts, key: str) -> Dataset:
     points = {}
     for (part, (features, labels)), file in zip(parts.items(), files.filters, strict=False):
         pairs = formats.read_filter(file, *labels.shape) if file else None
-        points[part] = Points(features, labels, pairs)
+        weights = None
+        if part == "train" and files.weights is not None:
+            weights = formats.read_weights(files.weights, labels.shape[0])
+        points[part] = Points(features, labels, pairs, weights)
     num_labels = points["train"].num_labels
     return Dataset(
         name=files.folder.resolve().name,

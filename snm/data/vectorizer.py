@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -19,16 +19,22 @@ from scipy.sparse import csr_matrix
 from snm.errors import InputError
 from snm.system import disk
 
-__all__ = ["Kind", "Vectorizer"]
+__all__ = ["Analyzer", "Kind", "Vectorizer", "english_stop_words", "words_of"]
 
 Kind = Literal["counts", "tfidf", "hashing"]
 
-_FORMAT = "snm-vectorizer-1"
+Analyzer = Literal["word", "char", "char_wb"]
+"""Runs of words; of characters; of characters inside words, which spaces surround."""
+
+_FORMATS = ("snm-vectorizer-1", "snm-vectorizer-2")
+"""The second has an analyzer or stop words, which readers of the first would overlook."""
 
 
 @dataclass(frozen=True, eq=False)
 class Vectorizer:
     """A fitted text vectoriser with scikit-learn's tokens: words of two or more characters.
+
+    The features are runs of words or, by `analyzer`, of characters.
 
     - `counts`: how often each word of the vocabulary occurs (CountVectorizer).
     - `tfidf`: counts times idf, divided by the row's Euclidean length (TfidfVectorizer).
@@ -38,8 +44,10 @@ class Vectorizer:
     Attributes:
       kind: `counts`, `tfidf` or `hashing`.
       num_features: number of features d.
-      ngrams: shortest and longest run of words that is a feature.
+      ngrams: shortest and longest run of words, or of characters, that is a feature.
       strip_accents: whether accents are removed from letters.
+      analyzer: what the features are runs of.
+      stop_words: words that are left out, as `words_of` cuts them; only with `word`.
       vocabulary: d words in the order of their ids; None for `hashing`.
       idf: float64 [d]; None unless `tfidf`.
       columns: names of the columns or fields that the texts came from, or None.
@@ -52,6 +60,8 @@ class Vectorizer:
     vocabulary: tuple[str, ...] | None = None
     idf: NDArray[np.float64] | None = None
     columns: tuple[str, ...] | None = None
+    analyzer: Analyzer = "word"
+    stop_words: tuple[str, ...] = ()
 
     @functools.cached_property
     def _vectorizer(self) -> Any:
@@ -59,6 +69,8 @@ class Vectorizer:
         options: dict[str, Any] = {
             "ngram_range": self.ngrams,
             "strip_accents": "unicode" if self.strip_accents else None,
+            "analyzer": self.analyzer,
+            "stop_words": list(self.stop_words) or None,
             "dtype": np.float32,
         }
         if self.kind == "hashing":
@@ -86,23 +98,26 @@ class Vectorizer:
         found.sort_indices()
         return found
 
-    def analyzer(self) -> Callable[[str], list[str]]:
-        """The function that maps a text to its words and runs of words."""
+    def build_analyzer(self) -> Callable[[str], list[str]]:
+        """The function that maps a text to its runs of words or characters."""
         return self._vectorizer.build_analyzer()
 
     def makes_features_of(self, other: Vectorizer) -> bool:
         """Whether both turn every text into the same features."""
         mine, others = (
-            (v.kind, v.num_features, v.ngrams, v.strip_accents, v.vocabulary) for v in (self, other)
-        )
+            (v.kind, v.num_features, v.ngrams, v.strip_accents, v.analyzer, v.stop_words,
+             v.vocabulary) for v in (self, other)
+        )  # fmt: skip
         if mine != others or self.idf is None or other.idf is None:
             return mine == others
         return np.array_equal(self.idf, other.idf)
 
     def write(self, path: Path) -> None:
         """Writes the vectoriser to `path` as JSON."""
+        cut = {"analyzer": self.analyzer, "stop_words": self.stop_words}
+        plain = self.analyzer == "word" and not self.stop_words
         found = {
-            "format": _FORMAT,
+            "format": _FORMATS[0] if plain else _FORMATS[1],
             "kind": self.kind,
             "num_features": self.num_features,
             "ngrams": list(self.ngrams),
@@ -110,6 +125,7 @@ class Vectorizer:
             "vocabulary": self.vocabulary,
             "idf": None if self.idf is None else self.idf.tolist(),
             "columns": self.columns,
+            **({} if plain else cut),
         }
         disk.write(path, json.dumps(found, ensure_ascii=False).encode())
 
@@ -128,11 +144,15 @@ class Vectorizer:
         except (ValueError, RecursionError) as error:
             raise InputError(str(path), "damaged JSON", expected) from error
         try:
-            if found["format"] != _FORMAT:
+            if found["format"] not in _FORMATS:
                 raise InputError(str(path), f"format {found['format']!r}", expected)
             first, last = found["ngrams"]
             words, idf = found["vocabulary"], found["idf"]
             columns = found.get("columns")  # none in files from before
+            cut: dict[str, Any] = {}
+            if found["format"] == _FORMATS[1]:
+                words_out = tuple(map(str, found["stop_words"]))
+                cut = {"analyzer": found["analyzer"], "stop_words": words_out}
             result = cls(
                 kind=found["kind"],
                 num_features=int(found["num_features"]),
@@ -141,6 +161,7 @@ class Vectorizer:
                 vocabulary=None if words is None else tuple(map(str, words)),
                 idf=None if idf is None else np.asarray(idf, np.float64),
                 columns=None if columns is None else tuple(map(str, columns)),
+                **cut,
             )
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, InputError):
@@ -152,9 +173,26 @@ class Vectorizer:
         } - {None, result.num_features}
         needs = (result.kind != "hashing", result.kind == "tfidf")
         has = (result.vocabulary is not None, result.idf is not None)
-        if result.kind not in get_args(Kind) or sizes or needs != has:
+        known = result.kind in get_args(Kind) and result.analyzer in get_args(Analyzer)
+        if not known or sizes or needs != has:
             raise InputError(str(path), f"inconsistent fields of {result.kind!r}", expected)
         return result
+
+
+def words_of(lines: Iterable[str], *, strip_accents: bool) -> tuple[str, ...]:
+    """The words of some lines as a vectoriser cuts them, sorted, each once.
+
+    Example:
+      >>> words_of(["Don't", "the"], strip_accents=False)
+      ('don', 'the')
+    """
+    cut = Vectorizer("hashing", 1, strip_accents=strip_accents).build_analyzer()
+    return tuple(sorted({word for line in lines for word in cut(line)}))
+
+
+def english_stop_words() -> list[str]:
+    """scikit-learn's English stop words."""
+    return sorted(_text_module().ENGLISH_STOP_WORDS)
 
 
 def _text_module() -> Any:

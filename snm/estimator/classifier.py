@@ -25,7 +25,7 @@ from snm.data.dataset import Dataset, Points
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.estimator.fit import Watch, fit_members, held_out
-from snm.estimator.inputs import canonical, matched, seed_of
+from snm.estimator.inputs import canonical, points_of, seed_of
 from snm.estimator.memory import extended
 from snm.estimator.parameters import SETTINGS, config_of
 from snm.estimator.targets import Targets
@@ -174,23 +174,26 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
 
     # -- training ----------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any) -> SNMClassifier:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SNMClassifier:
         """Trains anew.
 
         Args:
           X: inputs [n, d], dense or sparse.
           y: targets, see the class.
+          sample_weight: [n], at least 0: the loss of a point is multiplied by it, and the mean over
+            a batch divides by the number of its points. Weights far from 1 on average change the
+            length of the steps like another learning rate. A point of weight 0 is left out. Votes
+            of a memory and probabilities follow the weights; early stopping counts points alike.
 
         Raises:
-          ValueError: inputs, targets or settings that cannot be used.
+          ValueError: inputs, targets, weights or settings that cannot be used.
           NonFiniteError: a loss was not finite.
         """
         features = self._inputs(X, y, reset=True)
         targets = Targets.of(y)
-        labels = matched(features, targets.matrix(y))
-        self._begin(features, labels, targets)
-        dataset, watch, config = _dataset(features, labels), None, self.config_
-        points = dataset.train
+        points = points_of(features, targets.matrix(y), sample_weight)
+        self._begin(points, targets)
+        dataset, watch, config = _dataset(points), None, self.config_
         if self.early_stopping:
             points, watch = held_out(
                 dataset,
@@ -215,7 +218,9 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
             self.predictor_ = self._joined(self._states)
         return self
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> SNMClassifier:
+    def partial_fit(
+        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
+    ) -> SNMClassifier:
         """One more pass, over these points, at a constant rate.
 
         The first call (if nothing was fitted before) fits the feature weighting and sets up the
@@ -226,9 +231,10 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
           X: inputs [n, d], dense or sparse.
           y: targets, see the class.
           classes: all classes; needed in the first call, unless y is an indicator.
+          sample_weight: [n], as in `fit`.
 
         Raises:
-          ValueError: inputs or targets that cannot be used.
+          ValueError: inputs, targets or weights that cannot be used.
           NonFiniteError: a loss was not finite.
         """
         if self.early_stopping:
@@ -244,9 +250,9 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
             targets = self._targets
             if classes is not None and not np.array_equal(np.sort(classes), self.classes_):
                 raise InputError("classes", "others than before", "those of the first call")
-        labels = matched(features, targets.matrix(y))
+        points = points_of(features, targets.matrix(y), sample_weight)
         if first:
-            self._begin(features, labels, targets, in_parts=True)
+            self._begin(points, targets, in_parts=True)
         self._parts += 1
         seed = self.config_.seed + _NEXT_PART * self._parts
         config = dataclasses.replace(
@@ -258,28 +264,25 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
             score_scale_start=0.0,
             seed=seed,
         )
-        if labels.nnz:
+        if points.labels.nnz:
             self._calibration = None  # of the model before
-            points = Points(features, labels)
             self._train(points, config)
             if self._memory is not None:
                 self._memory = extended(self._memory, points, self.predictor_)
                 self.predictor_ = self._joined(self._states)
         return self
 
-    def _begin(
-        self, features: csr_matrix, labels: csr_matrix, targets: Targets, *, in_parts: bool = False
-    ) -> None:
+    def _begin(self, points: Points, targets: Targets, *, in_parts: bool = False) -> None:
         if len(targets.classes) < 2:
             found = f"{len(targets.classes)} class"
             raise InputError("y", found, "at least 2 classes: there are no negatives")
-        asked = self._config(features.shape[0])
+        asked = self._config(points.num_points)
         if in_parts:
             if asked.memory == "on":
                 expected = "`auto` or `off`: only fit can hold out the points that choose it"
                 raise InputError("memory", "'on' in the first call of partial_fit", expected)
             asked = dataclasses.replace(asked, memory="off")
-        config = resolve(asked, _dataset(features, labels))
+        config = resolve(asked, _dataset(points))
         # Nothing of an earlier fit is left where this one fails.
         for name in ("_states", "predictor_", "loss_curve_", "validation_scores_"):
             if hasattr(self, name):
@@ -288,8 +291,9 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
         self.config_: ResolvedConfig = config
         self.classes_ = targets.classes
         self._targets = targets
-        self._fitted_weighting = Weighting.fit(config.weighting, features)
-        self._mean_labels = labels.nnz / features.shape[0]
+        self._fitted_weighting = Weighting.fit(config.weighting, points.features)
+        counts = np.diff(points.labels.indptr)
+        self._mean_labels = float(np.average(counts, weights=points.weights))
         self._parts = 0
 
     def _train(
@@ -447,5 +451,5 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
             self.predictor_ = self._joined(self._states)
 
 
-def _dataset(features: csr_matrix, labels: csr_matrix) -> Dataset:
-    return Dataset("fit", Points(features, labels), None, None, "")
+def _dataset(points: Points) -> Dataset:
+    return Dataset("fit", points, None, None, "")

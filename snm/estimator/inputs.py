@@ -7,8 +7,12 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight
 
-__all__ = ["canonical", "matched", "seed_of"]
+from snm.data.dataset import Points
+from snm.errors import InputError
+
+__all__ = ["canonical", "points_of", "seed_of"]
 
 
 def canonical(inputs: Any) -> csr_matrix:
@@ -20,18 +24,32 @@ def canonical(inputs: Any) -> csr_matrix:
     return features
 
 
-def matched(features: csr_matrix, labels: csr_matrix) -> csr_matrix:
-    """The labels.
+def points_of(features: csr_matrix, labels: csr_matrix, sample_weight: Any) -> Points:
+    """The points that do not weigh 0.
+
+    Args:
+      features: float32 CSR [n, d].
+      labels: CSR [n, K] of ones.
+      sample_weight: [n], or None for 1 each.
 
     Raises:
-      ValueError: there are not as many points as in the features; the message is scikit-learn's.
+      ValueError: not as many labels or weights as features (the messages are scikit-learn's), a
+        weight that is negative or not finite, or only zeros.
     """
     if features.shape[0] != labels.shape[0]:
         raise ValueError(
             "Found input variables with inconsistent numbers of samples: "
             f"{[features.shape[0], labels.shape[0]]}"
         )
-    return labels
+    if sample_weight is None:
+        return Points(features, labels)
+    weights = _check_sample_weight(sample_weight, features, dtype=np.float32)
+    if (weights < 0).any():
+        raise InputError("sample_weight", f"{weights.min()}", "numbers of at least 0")
+    if not weights.any():
+        raise InputError("sample_weight", "only zeros", "a weight above 0")
+    points = Points(features, labels, weights=weights)
+    return points if weights.all() else points.take(np.flatnonzero(weights))
 
 
 def seed_of(random_state: Any) -> int:

@@ -19,7 +19,8 @@ def memory_arrays_of(memory: Memory) -> dict[str, np.ndarray]:
       features_data float32, features_indices int32 and features_indptr int64 [n + 1], a CSR matrix
       [n, d] of weighted features; labels_indices int32 and labels_indptr int64 [n + 1], a CSR
       matrix [n, K] of ones; rows int64 [n], the numbers of the points in the training set; queries
-      float16 [n, members * dim] of length 1, if the settings use them.
+      float16 [n, members * dim] of length 1, if the settings use them; weights float32 [n], what
+      the votes of the points are multiplied by, if these are not all 1.
     """
     found = {
         "features_data": memory.features.data.astype(np.float32),
@@ -31,6 +32,8 @@ def memory_arrays_of(memory: Memory) -> dict[str, np.ndarray]:
     }
     if memory.queries is not None:
         found["queries"] = np.ascontiguousarray(memory.queries)
+    if memory.weights is not None:
+        found["weights"] = memory.weights
     return found
 
 
@@ -46,8 +49,8 @@ def votes_of(memory: Memory) -> dict[str, Any]:
             "of queries": "e_i = (z . queries_i) / |z|, where z is multiplier * q of each member, "
             "side by side",
             "similarity": "s_i = feature_share * c_i + (1 - feature_share) * e_i",
-            "weights": "of the `neighbors` kept points of highest s_i: w_i = max(s_i, 0) ** power, "
-            "divided by the sum of these",
+            "weights": "of the `neighbors` kept points of highest s_i: w_i = max(s_i, 0) ** power"
+            f"{'' if memory.weights is None else ' * weights_i'}, divided by the sum of these",
             "score": "score of label l + weight * sqrt(the sum of w_i over points i with label l)",
         },
     }

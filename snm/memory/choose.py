@@ -78,6 +78,7 @@ def choose(
     stored: csr_matrix,
     truth: csr_matrix,
     *,
+    weights: NDArray[np.float32] | None = None,
     own: csr_matrix | None = None,
     ks: tuple[int, ...] = (1, 3, 5),
 ) -> Trial:
@@ -93,6 +94,7 @@ def choose(
       cosines: float [m, count], the cosines of the queries of the same points.
       stored: CSR [n, K] of ones, the labels of the stored points.
       truth: CSR [m, K] of ones.
+      weights: float32 [n], of the stored points' votes; None is 1 for all.
       own: CSR [m, K], labels that are never answers, or None.
       ks: the numbers of answers that precision is measured at.
     """
@@ -104,7 +106,7 @@ def choose(
     def merged_by(voting: _Voting) -> _Merged:
         share, count, power = voting
         joint = Neighbors(found.ids, share * found.cosines + (1 - share) * cosines)
-        voted = votes(joint, stored, count, power)
+        voted = votes(joint, stored, count, power, weights)
         if own is not None:
             voted = csr_matrix(voted - voted.multiply(own))
             voted.eliminate_zeros()

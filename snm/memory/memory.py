@@ -71,6 +71,8 @@ class Memory:
       rows: int64 [n], the numbers of these points in the training set; -1 for those of an earlier
         one (`snm grow`).
       settings: how neighbours vote.
+      weights: float32 [n], above 0, by which the votes of these points are multiplied; None is 1
+        for all.
     """
 
     features: csr_matrix
@@ -78,13 +80,15 @@ class Memory:
     queries: NDArray[np.float16] | None
     rows: NDArray[np.int64]
     settings: MemorySettings
+    weights: NDArray[np.float32] | None = None
 
     @property
     def nbytes(self) -> int:
         """Bytes of the arrays, of which the features are held twice: by point and by feature."""
         matrices = (self.features, self.features, self.labels)
         of_matrices = sum(m.data.nbytes + m.indices.nbytes + m.indptr.nbytes for m in matrices)
-        return of_matrices + self.rows.nbytes + (0 if self.queries is None else self.queries.nbytes)
+        arrays = [array for array in (self.rows, self.queries, self.weights) if array is not None]
+        return of_matrices + sum(array.nbytes for array in arrays)
 
     @functools.cached_property
     def by_feature(self) -> csr_matrix:
@@ -103,7 +107,8 @@ class Memory:
           float32 CSR [m, K].
         """
         found = self._similar(features, queries)
-        votes_of = votes(found, self.labels, self.settings.neighbors, self.settings.power)
+        count, power = self.settings.neighbors, self.settings.power
+        votes_of = votes(found, self.labels, count, power, self.weights)
         votes_of.data = (self.settings.weight * np.sqrt(votes_of.data)).astype(np.float32)
         return votes_of
 
@@ -174,7 +179,13 @@ def joint_cosines(
     return found
 
 
-def votes(found: Neighbors, labels: csr_matrix, count: int, power: float) -> csr_matrix:
+def votes(
+    found: Neighbors,
+    labels: csr_matrix,
+    count: int,
+    power: float,
+    of_points: NDArray[np.float32] | None = None,
+) -> csr_matrix:
     """Each label's share of the votes: float64 CSR [m, K], in [0, 1].
 
     Args:
@@ -182,6 +193,7 @@ def votes(found: Neighbors, labels: csr_matrix, count: int, power: float) -> csr
       labels: CSR [n, K] of ones.
       count: how many of them vote, the most similar.
       power: the weight of a vote is its similarity, if that is positive, to this power.
+      of_points: [n], what the votes of the stored points are multiplied by; None is 1.
     """
     ids, similarities = found
     similarities = np.where(ids >= 0, np.maximum(similarities, 0), 0)
@@ -191,6 +203,8 @@ def votes(found: Neighbors, labels: csr_matrix, count: int, power: float) -> csr
         similarities = np.take_along_axis(similarities, most, axis=1)
     weights = similarities.astype(np.float64) ** power
     weights[similarities == 0] = 0
+    if of_points is not None:
+        weights *= of_points[ids]  # of id -1, too, whose similarity is 0
     sums = weights.sum(axis=1, keepdims=True)
     weights /= np.where(sums > 0, sums, 1)
     keep = weights > 0

@@ -36,13 +36,22 @@ def merged(old: Memory, new: Memory) -> Memory:
     if old.queries is not None:
         assert new.queries is not None
         queries = np.concatenate([old.queries[left], new.queries])
+    weights: NDArray[np.float32] | None = None
+    if old.weights is not None or new.weights is not None:
+        weights = np.concatenate([_weights(old)[left], _weights(new)])
     return Memory(
         csr_matrix(vstack([old.features[left], new.features])),
         csr_matrix(vstack([labels, new.labels])),
         queries,
         np.concatenate([old.rows[left], new.rows]),
         old.settings,
+        weights,
     )
+
+
+def _weights(memory: Memory) -> NDArray[np.float32]:
+    """The weight of each point."""
+    return np.ones(len(memory.rows), np.float32) if memory.weights is None else memory.weights
 
 
 def _entries(features: csr_matrix) -> Iterator[bytes]:

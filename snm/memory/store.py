@@ -27,8 +27,9 @@ def save_memory(path: Path, memory: Memory) -> None:
         arrays |= {f"{name}_data": matrix.data, f"{name}_indices": matrix.indices,
                    f"{name}_indptr": matrix.indptr, f"{name}_shape": matrix.shape}  # fmt: skip
     arrays["rows"] = memory.rows
-    if memory.queries is not None:
-        arrays["queries"] = memory.queries
+    for name, array in (("queries", memory.queries), ("weights", memory.weights)):
+        if array is not None:
+            arrays[name] = array
     with whole_file(path) as partial, partial.open("wb") as out:
         np.savez(out, **arrays)
 
@@ -70,9 +71,12 @@ def load_memory(path: Path, *, num_features: int, num_labels: int) -> Memory:
     points = features.shape[0]
     fits = features.shape[1] == num_features and labels.shape == (points, num_labels)
     fits = fits and rows.shape == (points,) and rows.dtype == np.int64
-    if not fits or (queries is not None and (queries.ndim, len(queries)) != (2, points)):
+    fits = fits and (queries is None or (queries.ndim, len(queries)) == (2, points))
+    weights = arrays.get("weights")
+    fits = fits and (weights is None or (weights.shape, weights.dtype) == ((points,), np.float32))
+    if not fits:
         raise InputError(str(path), "the memory of another model", _EXPECTED)
-    return Memory(features, labels, queries, rows, settings)
+    return Memory(features, labels, queries, rows, settings, weights)
 
 
 def _matrix(arrays: dict[str, Any], name: str) -> csr_matrix:

@@ -52,12 +52,15 @@ class Curve:
     probabilities: tuple[float, ...]
 
     @classmethod
-    def fit(cls, inputs: NDArray, right: NDArray, fold: NDArray, *, alone: bool) -> Curve:
+    def fit(
+        cls, inputs: NDArray, right: NDArray, counts: NDArray, fold: NDArray, *, alone: bool
+    ) -> Curve:
         """The curve of some answers.
 
         Args:
           inputs: float64 [n, 3], what the weights are of.
           right: float64 [n], 1 or 0.
+          counts: float64 [n], above 0, how often each answer counts.
           fold: int [n], the fold of each answer's point.
           alone: whether b and c are 0.
         """
@@ -66,14 +69,15 @@ class Curve:
             own, others = fold == number, fold != number
             if not (own.any() and 0 < right[others].sum() < others.sum()):
                 continue
-            weights, offset = _logistic(inputs[others], right[others], alone=alone)
+            of_others = right[others], counts[others]
+            weights, offset = _logistic(inputs[others], *of_others, alone=alone)
             for name, method in _METHODS.items():
-                knots = method(inputs[others] @ weights, right[others], offset)
+                knots = method(inputs[others] @ weights, *of_others, offset)
                 p = np.interp(inputs[own] @ weights, *knots)
-                losses[name] -= np.log(np.where(right[own] > 0, p, 1 - p)).sum()
+                losses[name] -= counts[own] @ np.log(np.where(right[own] > 0, p, 1 - p))
         best = min(losses, key=lambda name: losses[name])
-        weights, offset = _logistic(inputs, right, alone=alone)
-        knots = _METHODS[best](inputs @ weights, right, offset)
+        weights, offset = _logistic(inputs, right, counts, alone=alone)
+        knots = _METHODS[best](inputs @ weights, right, counts, offset)
         return cls(best, *(tuple(values.tolist()) for values in (weights, *knots)))
 
     def __call__(self, inputs: NDArray) -> NDArray[np.float32]:
@@ -98,21 +102,32 @@ class Calibration:
     alone: Curve
 
     @classmethod
-    def fit(cls, scores: NDArray[np.floating], right: NDArray[np.bool_]) -> Calibration | None:
+    def fit(
+        cls,
+        scores: NDArray[np.floating],
+        right: NDArray[np.bool_],
+        weights: NDArray[np.floating] | None = None,
+    ) -> Calibration | None:
         """The curves of the best answers of some points; None where all are right, or none.
 
         Args:
           scores: float [m, k], of one member, best first; an answer whose score is not finite is
             none.
           right: bool [m, k], whether the label is one of the point.
+          weights: float [m], above 0, of the points; an answer of a point of weight 2 counts twice.
+            None is 1 for all.
         """
         real = np.isfinite(scores)
         fold = np.broadcast_to(np.arange(len(scores))[:, None] % _FOLDS, scores.shape)[real]
         truth = np.asarray(right[real], np.float64)
+        of_points = np.ones(len(scores)) if weights is None else weights.astype(np.float64)
+        counts = np.broadcast_to(of_points[:, None], scores.shape)[real]
         if not 0 < truth.sum() < len(truth):
             return None
         inputs = _inputs(np.where(real, scores, 0))[real]
-        ranked, alone = (Curve.fit(inputs, truth, fold, alone=flag) for flag in (False, True))
+        ranked, alone = (
+            Curve.fit(inputs, truth, counts, fold, alone=flag) for flag in (False, True)
+        )
         return cls(len(truth), ranked, alone)
 
     @classmethod
@@ -147,17 +162,19 @@ def _inputs(scores: NDArray) -> NDArray[np.float64]:
     return np.stack(np.broadcast_arrays(scores, ranks, best), axis=-1).astype(np.float64)
 
 
-def _logistic(inputs: NDArray, right: NDArray, *, alone: bool) -> tuple[NDArray, float]:
+def _logistic(
+    inputs: NDArray, right: NDArray, counts: NDArray, *, alone: bool
+) -> tuple[NDArray, float]:
     """Weights and offset of a logistic regression, with Platt's targets against certainty."""
-    ones = right.sum()
-    targets = np.where(right > 0, (ones + 1) / (ones + 2), 1 / (len(right) - ones + 2))
+    ones = counts @ right
+    targets = np.where(right > 0, (ones + 1) / (ones + 2), 1 / (counts.sum() - ones + 2))
     centre, spread = inputs.mean(axis=0), inputs.std(axis=0)
     x = (inputs - centre) / np.where(spread > 0, spread, 1)
 
     def loss(line: NDArray) -> tuple[float, NDArray]:
         z = x @ line[:3] + line[3]
-        error = 1 / (1 + np.exp(-z)) - targets
-        return (np.logaddexp(0, z) - targets * z).sum(), np.append(error @ x, error.sum())
+        error = counts * (1 / (1 + np.exp(-z)) - targets)
+        return counts @ (np.logaddexp(0, z) - targets * z), np.append(error @ x, error.sum())
 
     other = (0, 0) if alone else (None, None)
     bounds = [(0, None), other if alone else (None, 0), other, (None, None)]
@@ -166,23 +183,24 @@ def _logistic(inputs: NDArray, right: NDArray, *, alone: bool) -> tuple[NDArray,
     return weights, found[3] - weights @ centre
 
 
-def _logistic_knots(z: NDArray, right: NDArray, offset: float) -> _Knots:
+def _logistic_knots(z: NDArray, right: NDArray, counts: NDArray, offset: float) -> _Knots:
     # As far as ranks beyond those that were seen go, and to probabilities near 0 and 1.
     at = np.linspace(min(z.min(), -12 - offset), max(z.max(), 12 - offset), _KNOTS)
     return at, 1 / (1 + np.exp(-(at + offset)))
 
 
-def _isotonic_knots(z: NDArray, right: NDArray, offset: float) -> _Knots:
+def _isotonic_knots(z: NDArray, right: NDArray, counts: NDArray, offset: float) -> _Knots:
     """One knot for each stretch of equal probability, at its mean; never certain."""
     order = np.lexsort((-right, z))  # of equal z the right ones first: they are pooled
-    found = isotonic_regression(right[order])
+    found = isotonic_regression(right[order], weights=counts[order])
     starts = found.blocks[:-1].astype(np.int64)
-    means = np.add.reduceat(z[order], starts) / np.diff(found.blocks)
-    least = 1 / (len(right) + 2)
+    sums = (np.add.reduceat(values[order], starts) for values in (counts * z, counts))
+    means = np.divide(*sums)
+    least = 1 / (counts.sum() + 2)
     return means, np.clip(found.x[starts], least, 1 - least)
 
 
-_METHODS: dict[str, Callable[[NDArray, NDArray, float], _Knots]] = {
+_METHODS: dict[str, Callable[[NDArray, NDArray, NDArray, float], _Knots]] = {
     "logistic": _logistic_knots,
     "isotonic": _isotonic_knots,
 }

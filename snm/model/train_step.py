@@ -129,12 +129,12 @@ def centroid_step(
     data_axis: str | None = None,
     feature_axis: str | None = None,
 ) -> tuple[TrainState, jax.Array]:
-    """Adds the query of each point to the class rows of its positives.
+    """Adds the query of each point, times the weight of its terms, to the rows of its positives.
 
     Args:
       model: the description.
       state: parameters; donate their buffers. Only class rows change.
-      batch: the points; what it draws is not used.
+      batch: the points, from `Source.for_centroids`; what it draws is not used.
       label_axis: as in `train_step`.
       data_axis: as in `train_step`.
       feature_axis: as in `train_step`.
@@ -148,8 +148,7 @@ def centroid_step(
     sums = _row_sums(rows, batch, batch.features, shard, entries)
     queries = apply_tower(model.structure, state.tower, sums)
     classes = Shard.of(table.rows, model.head.num_labels, label_axis, data_axis)
-    real = (batch.terms.values != 0).astype(jnp.float32)
-    positives = classes.of_batch(batch.terms._replace(values=real), table.rows.shape[0])
+    positives = classes.of_batch(batch.terms, table.rows.shape[0])
     ok = classes.all(jnp.all(jnp.isfinite(queries)))
     key = jax.random.fold_in(jax.random.wrap_key_data(batch.key), batch.step)
     summed = update_rows(

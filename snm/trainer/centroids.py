@@ -25,14 +25,14 @@ _SHORT = 1e-3  # length of a random row that gives way to a single query, of len
 def centroids(prepared: Prepared, state: TrainState) -> TrainState:
     """Replaces class rows by the directions of the mean queries of the labels' training points.
 
-    Class rows then start as the classifier of nearest centroids (Rocchio, 1971). A label without
-    points keeps its random row.
+    Class rows then start as the classifier of nearest centroids (Rocchio, 1971). Points count by
+    their weights. A label without points keeps its random row.
 
     Args:
       prepared: the training, whose points are visited once.
       state: new parameters, consumed.
     """
-    source, mesh = prepared.source.without_dropout(), prepared.mesh
+    source, mesh = prepared.source.for_centroids(), prepared.mesh
     resident = source.resident_arrays()
     if mesh is not None:
         resident = spread_points(resident, source.data_parts, mesh)

@@ -51,7 +51,7 @@ def memory_split(
         return None
     share = config.validation_fraction or min(_SHARE, _MOST / dataset.train.num_points)
     kept, held = dataset.rows_of_split(share, config.seed)
-    held = held[np.diff(dataset.train.labels.indptr)[held] > 0]
+    held = dataset.train.labelled(held)
     return (kept, held[:: max(1, -(-len(held) // _MOST))]) if len(held) else None
 
 
@@ -116,7 +116,7 @@ def find_memory(
             every = np.arange(dataset.train.num_points)
         memory = memory_of(whole, dataset.train, every, settings)
     assert trial.scores is not None and trial.right is not None
-    calibration = Calibration.fit(trial.scores, trial.right)
+    calibration = Calibration.fit(trial.scores, trial.right, dataset.train.take(held).weights)
     found = {
         "used": memory is not None,
         "held_out": len(held),
@@ -141,7 +141,7 @@ def memory_of(
     stored = _stored(predictor, points.take(rows))
     queries = None if settings.feature_share == 1 else unit_queries(predictor, stored.features)
     features = predictor.weighting.apply(stored.features)
-    return Memory(features, stored.labels, queries, rows, settings)
+    return Memory(features, stored.labels, queries, rows, settings, stored.weights)
 
 
 def never_tried(config: Config) -> str | None:
@@ -177,7 +177,10 @@ def _trial(first: Predictor, stored: Points, held: Points) -> Trial:
     cosines = joint_cosines(found.ids, queries, unit_queries(first, stored.features))
     own = held.features if first.model.drop_seen else None
     ks = tuple(k for k in KS if k <= stored.num_labels)
-    return choose(labels, scores, found, cosines, stored.labels, held.labels, own=own, ks=ks)
+    truth, weights = held.labels, stored.weights
+    return choose(
+        labels, scores, found, cosines, stored.labels, truth, weights=weights, own=own, ks=ks
+    )
 
 
 def _stored(predictor: Predictor, points: Points) -> Points:
@@ -199,6 +202,5 @@ def unit_queries(predictor: Predictor, features: csr_matrix) -> NDArray[np.float
 
 
 def _with_labels(points: Points, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Those of the rows that have a label and a feature."""
-    some = (np.diff(points.labels.indptr) > 0) & (np.diff(points.features.indptr) > 0)
-    return rows[some[rows]]
+    """Those of the rows that have a label and a feature, and do not weigh 0."""
+    return points.labelled(rows[np.diff(points.features.indptr)[rows] > 0])

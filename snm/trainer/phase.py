@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from snm.config.resolved import ResolvedConfig
-from snm.data.dataset import Dataset, Points
+from snm.data.dataset import Dataset, Points, summary_of_weights
 from snm.data.weighting import Weighting
 from snm.distributed.dataset import label_frequency
 from snm.distributed.processes import first
@@ -131,6 +131,9 @@ class PhaseRun:
         if config.seen == "drop" and note is None and member == 1:
             told = "labels that are among a point's own features are never its answers"
             self._notes.append(f"{told} (--seen keep allows them)")
+        weights = dataset.train.weights
+        if weights is not None and note is None and member == 1:
+            self._notes.append(f"weights of points: {summary_of_weights(weights)}")
         if warm_start is not None and warm_start.note and note is None and member == 1:
             self._notes.append(warm_start.note)
         if self.progress.step > self.last_step:
@@ -255,8 +258,8 @@ def first_phase(config: ResolvedConfig, dataset: Dataset) -> Phase:
         found = f"{config.monitor!r}, no metric"
         raise InputError("--monitor", found, f"for example {near}")
     kept, held = dataset.rows_of_split(config.validation_fraction, config.seed)
-    counts = np.diff(dataset.train.labels.indptr)
-    if not counts[kept].any() or not counts[held].any():
+    held = dataset.train.counted(held)
+    if not len(dataset.train.labelled(kept)) or not len(dataset.train.labelled(held)):
         found = f"{config.validation_fraction} of {dataset.train.num_points} points"
         raise InputError("--validation-fraction", found, "labels in either part")
     return Phase("train", dataset.train.take(held), kept)

@@ -11,7 +11,7 @@ import numpy as np
 from jax.sharding import Mesh
 from numpy.typing import NDArray
 
-from snm.batches.build import labelled_rows, source_of
+from snm.batches.build import source_of
 from snm.batches.items import with_splits
 from snm.batches.schedule import Schedule
 from snm.batches.source import Source
@@ -103,7 +103,7 @@ def prepare(
         stages=head_stages(config, num_labels, total_steps),
         total_steps=total_steps,
         steps_per_dispatch=config.steps_per_dispatch or steps_per_dispatch(),
-        rows=labelled_rows(points, rows) % given,
+        rows=points.labelled(rows) % given,
     )
 
 

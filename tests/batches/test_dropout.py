@@ -157,7 +157,7 @@ def test_seen_has_all_features(points, resident):
 
 
 def test_centroids_and_the_whole_have_all_features(points):
-    plain = source(points).without_dropout()
+    plain = source(points).for_centroids()
     np.testing.assert_array_equal(
         features_of(plain, 0)[0], features_of(source(points, input_dropout=0.0), 0)[0]
     )

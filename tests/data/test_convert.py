@@ -1,6 +1,7 @@
 """`snm data import`: every format gives the same data, equal to scikit-learn's vectorisers."""
 
 import csv
+import dataclasses
 import gzip
 import json
 
@@ -110,6 +111,68 @@ def test_tfidf_equals_scikit_learn(tmp_path):
     )
 
 
+@pytest.mark.parametrize("vectorizer", ["tfidf", "counts", "hashing"])
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        (
+            ["--analyzer=char_wb", "--ngrams", "2", "4", "--strip-accents"],
+            dict(analyzer="char_wb", ngram_range=(2, 4), strip_accents="unicode"),
+        ),
+        (["--analyzer=char", "--ngrams", "1", "3"], dict(analyzer="char", ngram_range=(1, 3))),
+        (["--stop-words=english", "--ngrams", "1", "2"],
+         dict(stop_words="english", ngram_range=(1, 2))),
+    ],
+)  # fmt: skip
+def test_ngrams_and_stop_words_equal_scikit_learn(tmp_path, vectorizer, options, wanted):
+    texts = [f"{text} and  PLUMS\tof été {n % 7}" for n, text in enumerate(TEXTS)]
+    (source,) = write(tmp_path / "in", "jsonl", texts)
+    least = [] if vectorizer == "hashing" else ["--min-points", "2"]
+    if vectorizer == "hashing":
+        made = HashingVectorizer(n_features=64, alternate_sign=False, norm=None, **wanted)
+        options = [*options, "--features", "64"]
+    else:
+        made = {"tfidf": TfidfVectorizer, "counts": CountVectorizer}[vectorizer](min_df=2, **wanted)
+    call("data", "import", source, "--out", tmp_path / "out", "--vectorizer", vectorizer,
+         *options, *least)  # fmt: skip
+    expected = made.fit_transform(texts)
+    train = snm.load_data(tmp_path / "out").train
+    np.testing.assert_allclose(train.features.toarray(), expected.toarray(), rtol=1e-6)
+    # As it answers later, from the file alone.
+    found, new = Vectorizer.read(tmp_path / "out" / "vectorizer.json"), documents(9, seed=2)[0]
+    np.testing.assert_allclose(
+        found.transform(new).toarray(), made.transform(new).toarray(), rtol=1e-6
+    )
+    if vectorizer != "hashing":
+        assert found.vocabulary == tuple(made.get_feature_names_out())
+
+
+def test_stop_words_of_a_file(tmp_path, capsys):
+    """Cut as texts are: "don't" is the word "don" there."""
+    (source,) = write(tmp_path / "in", "jsonl", ["we don't see THE old sea"] * 2, [["x"]] * 2)
+    words = tmp_path / "words.txt"
+    words.write_text("The\nDon't\n\n")
+    call("data", "import", source, "--out", tmp_path / "out", "--stop-words", words)
+    path = tmp_path / "out" / "vectorizer.json"
+    found = Vectorizer.read(path)
+    assert found.stop_words == ("don", "the")
+    assert found.vocabulary == ("old", "sea", "see", "we")
+    # Who reads the first format only must not answer without stop words.
+    assert json.loads(path.read_text())["format"] == "snm-vectorizer-2"
+    plain = dataclasses.replace(found, stop_words=())
+    assert not found.makes_features_of(plain) and found.makes_features_of(Vectorizer.read(path))
+    words.write_text("\n")
+    for given, said in (
+        ([words], "found no word, expected `english`"),
+        ([tmp_path / "none.txt"], "none.txt: found no such file"),
+        (["english", "--analyzer=char"], "--stop-words: found --analyzer char, expected"),
+    ):
+        message = refused(capsys, "data", "import", source, "--out", tmp_path / "no",
+                          "--stop-words", *given)  # fmt: skip
+        assert said in message, message
+    assert not (tmp_path / "no").exists()
+
+
 def test_hashing_equals_scikit_learn(tmp_path):
     (source,) = write(tmp_path / "in", "fasttext")
     call("data", "import", source, "--out", tmp_path / "out", "--vectorizer", "hashing",
@@ -140,6 +203,70 @@ def test_a_test_file(tmp_path, capsys):
     wanted = CountVectorizer().fit(TEXTS).transform([*texts, "unknown words only"])
     np.testing.assert_array_equal(data.test.features.toarray(), wanted.toarray())
     assert data.test.features[20].nnz == 0 and data.test.labels[20].indices.tolist() == [3]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv"])
+def test_weights_of_points(tmp_path, capsys, form):
+    """Of the training points only: a test file needs no such column."""
+    weights = [0.5, 2, 0, 1e-3, *[1] * 56]
+    source, *options = write(tmp_path / "in", form)
+    lines = source.read_text().splitlines()
+    if form == "csv":
+        pairs = zip(lines[1:], weights, strict=True)
+        told = [lines[0] + ",trust", *(f"{line},{w}" for line, w in pairs)]
+    else:
+        told = [f'{line[:-1]}, "trust": {w}}}' for line, w in zip(lines, weights, strict=True)]
+    weighted = tmp_path / f"weighted.{form}"
+    weighted.write_text("\n".join(told) + "\n")
+    options += ["--weight-column", "trust"]
+    call("data", "import", weighted, "--out", tmp_path / "out", "--test", source, *options)
+    said = capsys.readouterr().out
+    assert "weights: 0 to 2, 0.975 on average; 1 point of weight 0 is left out" in said
+    data = snm.load_data(tmp_path / "out")
+    np.testing.assert_array_equal(data.train.weights, np.array(weights, np.float32))
+    assert data.test.num_points == 60 and data.test.weights is None
+    call("data", "import", weighted, "--out", tmp_path / "split", "--test-fraction=0.3", *options)
+    kept = np.random.default_rng(0).random(1 << 16)[:60] >= 0.3
+    data = snm.load_data(tmp_path / "split")
+    np.testing.assert_array_equal(data.train.weights, np.array(weights, np.float32)[kept])
+
+
+def test_rare_labels_are_left_out(tmp_path, capsys):
+    """Counted on training points only; texts and test points stay."""
+    rng = np.random.default_rng(0)
+    names = [sorted(set(rng.choice(list("aabbbcde"), 2))) for _ in range(60)]
+    (source,) = write(tmp_path / "in", "jsonl", TEXTS, names)
+    call("data", "import", source, "--out", tmp_path / "out", "--test-fraction=0.3",
+         "--min-label-count=12")  # fmt: skip
+    kept = np.random.default_rng(0).random(1 << 16)[:60] >= 0.3
+    training = [names[i] for i in np.flatnonzero(kept)]
+    often = {name for name in "abcde" if sum(name in row for row in training) >= 12}
+    assert 0 < len(often) < 5
+    data, rows = read(tmp_path / "out")
+    assert rows == [[name for name in row if name in often] for row in training]
+    test = [
+        {data.label_names[j] for j in data.test.labels[i].indices} for i in range((~kept).sum())
+    ]
+    assert test == [often & set(names[i]) for i in np.flatnonzero(~kept)]
+    said = capsys.readouterr().out
+    assert f"{5 - len(often)} labels of fewer than 12 training points: left out" in said
+    said = refused(capsys, "data", "import", source, "--out", tmp_path / "no",
+                   "--min-label-count=61")  # fmt: skip
+    assert "--min-label-count: found no label of at least 61 of 60 training points" in said
+    said = refused(capsys, "data", "import", source, "--out", tmp_path / "no",
+                   "--min-label-count=2", "--like", tmp_path / "out")  # fmt: skip
+    assert "--min-label-count: found --like" in said
+
+
+def test_a_file_of_weights_is_part_of_the_data(tmp_path):
+    folder = tiny.write(tmp_path / "data")
+    plain = snm.load_data(folder)
+    assert plain.train.weights is None
+    (folder / "weights.txt").write_text("1\n" * 59 + "2.5\n")
+    data = snm.load_data(folder)
+    assert data.train.weights.tolist() == [1.0] * 59 + [2.5] and data.sha256 != plain.sha256
+    (folder / "weights.txt").write_text("1\n" * 59 + "2\n")
+    assert snm.load_data(folder).sha256 not in (data.sha256, plain.sha256)
 
 
 def test_a_split_by_fraction(tmp_path, monkeypatch):
@@ -219,6 +346,37 @@ def test_labels_are_kept_by_name(tmp_path):
         ("a.jsonl", "", [], "found no word that occurs in at least 1 of 0 texts"),
         ("a.jsonl", "{}", ["--test-fraction=1"], "--test-fraction: found 1.0"),
         ("a.jsonl", "{}", ["--ngrams", "2", "1"], "--ngrams: found 2 1"),
+        (
+            "a.csv",
+            "text,labels,w\nxx,a,1\nyy,b,-1\n",
+            ["--weight-column=w"],
+            "a.csv:3: found w: '-1', expected a finite number of at least 0",
+        ),
+        (
+            "a.csv",
+            "text,labels\nxx,a\n",
+            ["--weight-column=w"],
+            "a.csv:1: found no column 'w' among text, labels",
+        ),
+        (
+            "a.jsonl",
+            '{"text": "xx", "labels": ["a"], "w": true}\n',
+            ["--weight-column=w"],
+            "a.jsonl:1: found w: True, expected a finite number",
+        ),
+        (
+            "a.jsonl",
+            '{"text": "xx", "labels": ["a"]}\n',
+            ["--weight-column=w"],
+            "found no 'w' among 'text', 'labels', expected a weight in 'w'",
+        ),
+        (
+            "a.jsonl",
+            '{"text": "xx", "labels": ["a"], "w": 0}\n',
+            ["--weight-column=w"],
+            "weights: found only zeros",
+        ),
+        ("a.svm", "1 2:1\n", ["--weight-column=w"], "found points without fields (svmlight)"),
         ("a.jsonl.gz", gzip.compress(b'{"text"' * 99, mtime=0)[:-9], [], "truncated gzip"),
         ("a.jsonl.gz", DAMAGED, [], "damaged gzip data"),
         ("a.jsonl", b'{"text": "\xff"}', [], "a.jsonl:1: found bytes that are not text"),
@@ -247,10 +405,12 @@ def test_raw_text_and_labels_of_different_lengths(tmp_path, capsys):
 def test_import_train_and_predict_from_texts(tmp_path, capsys):
     """Import, train, and predict from texts: in Python, and on the command line."""
     (source,) = write(tmp_path / "in", "jsonl")
-    call("data", "import", source, "--out", tmp_path / "data", "--test-fraction", "0.2")
+    call("data", "import", source, "--out", tmp_path / "data", "--test-fraction", "0.2",
+         "--stop-words", "english")  # fmt: skip
     flags = [flag for flag in tiny.FLAGS if not flag.startswith(("--sampled", "--mined", "--ep"))]
     call("train", tmp_path / "data", "--run-dir", tmp_path / "run", *flags, "--epochs=20")
     model = snm.load(tmp_path / "run")
+    assert "the" in model.vectorizer.stop_words and "the" not in model.vectorizer.vocabulary
     texts = ["the apple and the fig", "a saw", "la mer"]
     labels, scores = model.predict(texts, k=1)
     assert [model.label_names[label] for label in labels[:, 0]] == ["fruit & nuts", "tools", "ça"]
@@ -359,7 +519,9 @@ def test_texts_to_a_model_of_features(tmp_path):
 @pytest.mark.parametrize(
     "change",
     [{"format": "other"}, {"kind": "best"}, {"vocabulary": ["a"]}, {"idf": [1.0]}, {"ngrams": 1},
-     {"vocabulary": None}],
+     {"vocabulary": None}, {"format": "snm-vectorizer-2"},
+     {"format": "snm-vectorizer-2", "analyzer": "lines", "stop_words": []},
+     {"format": "snm-vectorizer-2", "analyzer": "char", "stop_words": None}],
 )  # fmt: skip
 def test_damaged_vectorizers(tmp_path, change):
     path = tmp_path / "vectorizer.json"

@@ -38,10 +38,21 @@ def fitted(data):
     return model.fit(data.train.features, data.train.labels)
 
 
-# All of scikit-learn's own checks apply; none is expected to fail.
+# A point that is there twice is visited twice, in batches with other samples. In one batch the
+# gradients are equal: tests/batches/test_weights.py.
+REPEATED = {
+    f"check_sample_weight_equivalence_on_{kind}_data": "repeated points are visited one by one"
+    for kind in ("dense", "sparse")
+}
+
+
+# All of scikit-learn's own checks apply; no other is expected to fail.
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@parametrize_with_checks([SNMClassifier(dim=8, members=1, input_dropout=0.0)])
+@parametrize_with_checks(
+    [SNMClassifier(dim=8, members=1, input_dropout=0.0)],
+    expected_failed_checks=lambda estimator: REPEATED,
+)
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
 
@@ -109,6 +120,59 @@ def test_score_is_precision_at_1(fitted, data):
     truth = data.test.labels.toarray()
     hits = [truth[i, best[i, 0]] for i in range(tiny.TEST_POINTS)]
     assert fitted.score(data.test.features, data.test.labels) == np.mean(hits)
+
+
+def test_weights_of_points(fitted, data):
+    """Weights of 1 change no bit, a weight of 0 is no point, and a heavy point is heard."""
+    X, Y = data.train.features, data.train.labels
+    expected = fitted.decision_topk(data.test.features, k=4)[1]
+    ones = clone(fitted).fit(X, Y, sample_weight=np.ones(tiny.POINTS))
+    np.testing.assert_array_equal(ones.decision_topk(data.test.features, k=4)[1], expected)
+    some = np.arange(tiny.POINTS) % 10 < 8
+    absent = clone(fitted).fit(X[some], Y[some])
+    weighted = clone(fitted).fit(X, Y, sample_weight=some.astype(int))
+    scores = [model.decision_topk(data.test.features, k=4)[1] for model in (absent, weighted)]
+    np.testing.assert_array_equal(*scores)
+    alike, y = np.ones((12, 3)), ["a"] * 8 + ["b"] * 4
+    for weight, answer in ((1, "a"), (9, "b")):
+        model = SNMClassifier(dim=8, members=1, epochs=20)
+        model.fit(alike, y, sample_weight=[1] * 8 + [weight] * 4)
+        assert model.predict(alike[:1]) == [answer]
+    model = clone(fitted).partial_fit(X, Y, sample_weight=some)
+    absent = clone(fitted).partial_fit(X[some], Y[some])
+    scores = [one.decision_topk(data.test.features, k=4)[1] for one in (absent, model)]
+    np.testing.assert_array_equal(*scores)
+
+
+@pytest.mark.parametrize(
+    "weights, said",
+    [
+        (np.ones(3), r"sample_weight.shape == \(3,\)"),
+        (-np.ones(tiny.POINTS), "sample_weight: found -1.0, expected numbers of at least 0"),
+        (np.full(tiny.POINTS, np.nan), "NaN"),
+        (np.zeros(tiny.POINTS), "only zeros|non-zero"),  # ours, or that of newer scikit-learn
+    ],
+)
+def test_weights_that_cannot_be_used(data, weights, said):
+    with pytest.raises(ValueError, match=said):
+        SNMClassifier(**SMALL).fit(data.train.features, data.train.labels, sample_weight=weights)
+
+
+def test_a_file_of_weights_trains_as_sample_weight(data, tmp_path):
+    weights = np.random.default_rng(0).choice([0.25, 1, 3], tiny.POINTS).astype(np.float32)
+    folder = tiny.write(tmp_path / "data")
+    (folder / "weights.txt").write_text("".join(f"{weight}\n" for weight in weights))
+    snm.train(folder, tiny.CONFIG, tmp_path / "run")
+    _, scores = snm.load(tmp_path / "run").predict(data.test.features, k=4)
+    model = SNMClassifier(epochs=3, weighting="tfidf", **SMALL)
+    model.fit(data.train.features, data.train.labels, sample_weight=weights)
+    np.testing.assert_array_equal(model.decision_topk(data.test.features, k=4)[1], scores)
+    log = (tmp_path / "run" / "log.jsonl").read_text()
+    assert "weights of points: 0.25 to 3" in log
+    # Other weights are other data.
+    (folder / "weights.txt").write_text("2\n" * tiny.POINTS)
+    with pytest.raises(InputError, match="found a run on other data"):
+        snm.train(folder, tiny.CONFIG, tmp_path / "run")
 
 
 def test_labels_per_point(fitted, data):

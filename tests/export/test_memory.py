@@ -13,6 +13,7 @@ from scipy import sparse
 import snm
 from snm.data.dataset import Dataset, Points
 from snm.export.index import IndexedPredictor
+from snm.export.memory import memory_arrays_of, votes_of
 from snm.runs.load import load
 
 CONFIG = dataclasses.replace(tiny.CONFIG, members=2, epochs=2, sampled=40, memory="on")
@@ -137,3 +138,13 @@ def _exact(predictor, queries, k):
     scores = queries @ np.asarray(head.table.rows).T + np.asarray(head.bias)
     labels = np.argsort(-scores, axis=1, kind="stable")[:, :k].astype(np.int32)
     return labels, np.take_along_axis(scores, labels, axis=1)
+
+
+def test_weights_of_points_are_exported(run):
+    memory = load(run).memory
+    assert "weights" not in memory_arrays_of(memory)
+    assert "weights_i" not in votes_of(memory)["votes"]["weights"]
+    weights = np.arange(1, 601, dtype=np.float32)
+    weighted = dataclasses.replace(memory, weights=weights)
+    np.testing.assert_array_equal(memory_arrays_of(weighted)["weights"], weights)
+    assert "max(s_i, 0) ** power * weights_i, divided" in votes_of(weighted)["votes"]["weights"]

@@ -1,5 +1,7 @@
 """The memory against its definition in dense float64."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
@@ -144,3 +146,22 @@ def test_witnesses_are_the_voters_with_the_label() -> None:
                 some += 1
         assert told[point][2] == []
     assert some > 10
+
+
+def test_a_point_of_weight_2_votes_as_if_it_were_there_twice() -> None:
+    """All stored points vote, so that no repeated one takes the place of another."""
+    settings = MemorySettings(200, 2.0, 0.5, 3.0)
+    parts = problem(6)
+    weights = np.random.default_rng(0).integers(1, 4, STORED)
+    again = {
+        name: np.repeat(parts[name], weights, axis=0)
+        for name in ("stored", "labels", "stored_queries")
+    }
+    memory = dataclasses.replace(memory_of(parts, settings), weights=weights.astype(np.float32))
+    added = memory.additions(csr_matrix(parts["points"]), parts["queries"])
+    wide = dataclasses.replace(settings, neighbors=10**6)
+    expected = by_definition({**parts, **again}, wide, found=10**6)
+    np.testing.assert_allclose(added.toarray(), expected, atol=5e-3 * settings.weight)
+    plain = memory_of(parts, settings).additions(csr_matrix(parts["points"]), parts["queries"])
+    assert np.abs(added - plain).max() > 0.1
+    assert memory.nbytes == memory_of(parts, settings).nbytes + 4 * STORED

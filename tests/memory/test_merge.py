@@ -66,3 +66,12 @@ def test_without_queries():
     old = dataclasses.replace(memory([[1, 2]], [[1, 0]]), **alone)
     found = merged(old, dataclasses.replace(memory([[3, 0]], [[0, 1]]), **alone))
     assert found.queries is None and found.features.toarray().tolist() == [[1, 2], [3, 0]]
+
+
+def test_weights_follow_their_points():
+    old, new = memory([[1, 2], [0, 3]], [[1, 0], [0, 1]]), memory([[1, 2]], [[1, 1]], first_row=7)
+    assert merged(old, new).weights is None
+    weighted = dataclasses.replace(old, weights=np.array([0.5, 2], np.float32))
+    assert merged(weighted, new).weights.tolist() == [2, 1]
+    other = dataclasses.replace(new, weights=np.array([3], np.float32))
+    assert merged(old, other).weights.tolist() == [1, 3]

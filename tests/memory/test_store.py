@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
@@ -29,6 +31,16 @@ def test_reads_what_was_written(queries, tmp_path):
         np.testing.assert_array_equal(after.queries, before.queries)
     else:
         assert after.queries is None
+
+
+def test_weights_are_kept(tmp_path):
+    path, weights = tmp_path / "memory.npz", np.arange(1, 8, dtype=np.float32)
+    save_memory(path, dataclasses.replace(made(True), weights=weights))
+    after = load_memory(path, num_features=5, num_labels=4)
+    np.testing.assert_array_equal(after.weights, weights)
+    save_memory(path, dataclasses.replace(made(True), weights=weights[:3]))
+    with pytest.raises(InputError, match="another model"):
+        load_memory(path, num_features=5, num_labels=4)
 
 
 def test_refuses_a_missing_a_damaged_and_another_models_file(tmp_path):

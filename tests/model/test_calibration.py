@@ -80,3 +80,18 @@ def test_missing_answers_do_not_count():
 def test_it_can_be_written_and_read():
     found = Calibration.fit(*answers(TRUTHS["a step"][1], points=300)[:2])
     assert Calibration.read(json.loads(json.dumps(dataclasses.asdict(found)))) == found
+
+
+@pytest.mark.parametrize("what", TRUTHS)
+def test_a_point_of_weight_2_counts_twice(what):
+    method, truth = TRUTHS[what]
+    scores, right, _ = answers(truth, points=399)
+    # Multiples of 3, so that a point comes again in its own one of three folds.
+    weights = 1 + (np.arange(399) < 198) + (np.arange(399) < 99)
+    again = np.concatenate([np.arange(count) for count in (399, 198, 99)])
+    weighted = Calibration.fit(scores, right, weights.astype(np.float32))
+    repeated = Calibration.fit(scores[again], right[again])
+    assert weighted.ranked.method == repeated.ranked.method == method
+    some = answers(truth, points=50, seed=1)[0]
+    np.testing.assert_allclose(weighted(some), repeated(some), atol=2e-4)
+    assert np.abs(weighted(some) - Calibration.fit(scores, right)(some)).max() > 2e-3

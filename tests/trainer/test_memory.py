@@ -19,10 +19,11 @@ from snm.data.dataset import Dataset, Points
 from snm.data.formats.dispatch import write_text
 from snm.distributed.mesh import make_mesh
 from snm.errors import InputError
+from snm.memory.memory import MemorySettings
 from snm.runs.folder import RunFolder
 from snm.runs.load import assemble, load
 from snm.trainer import memory as memory_module
-from snm.trainer.memory import never_tried
+from snm.trainer.memory import memory_of, memory_split, never_tried
 
 CONFIG = dataclasses.replace(tiny.CONFIG, members=2, epochs=2, sampled=40, memory="on")
 
@@ -364,3 +365,19 @@ def test_runs_without_probabilities_say_so(trained, tmp_path, capsys):
             InputError, match=r"memory\.json: calibration: found .*, expected curves"
         ):
             load(before)
+
+
+def test_points_of_weight_0_neither_choose_nor_vote(trained):
+    """And the others vote with their weights."""
+    data, run, _ = trained
+    loaded = snm.load_data(data)
+    weights = (np.arange(600) % 4 / 2).astype(np.float32)
+    train = dataclasses.replace(loaded.train, weights=weights)
+    config = snm.read_config(run / "config.toml")
+    _, held = memory_split(config, dataclasses.replace(loaded, train=train))
+    _, every = memory_split(config, loaded)
+    np.testing.assert_array_equal(held, every[every % 4 > 0])
+    settings = MemorySettings(10, 1.0, 1.0, 1.0)
+    memory = memory_of(load(run), train, np.arange(600), settings)
+    np.testing.assert_array_equal(memory.rows, np.flatnonzero(weights))
+    np.testing.assert_array_equal(memory.weights, weights[weights > 0])

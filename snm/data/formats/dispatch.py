@@ -6,6 +6,7 @@ repaired silently. The modules `text` and `binary` hold the readers.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +31,7 @@ __all__ = [
     "read_npz",
     "read_pair",
     "read_text",
+    "read_weights",
     "write_text",
 ]
 
@@ -117,6 +119,33 @@ def read_names(path: str | Path, num_labels: int) -> tuple[str, ...]:
         where = f"{path}:{min(len(names), num_labels) + 1}"
         raise InputError(where, f"{len(names)} names", f"{num_labels}, one a label")
     return tuple(names)
+
+
+def read_weights(path: str | Path, num_points: int) -> NDArray[np.float32]:
+    """Reads the weights of points, one a line, in the order of the points: float32 [n].
+
+    Raises:
+      InputError: not exactly `num_points` lines, a line that is no finite float32 number of at
+        least 0, or only zeros.
+    """
+    lines = read_lines(Path(path))
+    weights = np.zeros(len(lines), np.float32)
+    most = float(np.finfo(np.float32).max)
+    for row, line in enumerate(lines):
+        try:
+            weight = float(line)
+        except ValueError:
+            weight = math.nan
+        if not 0 <= weight <= most:
+            found = shown(line.encode())
+            raise InputError(f"{path}:{row + 1}", found, "a finite number of at least 0")
+        weights[row] = weight
+    if len(lines) != num_points:
+        where = f"{path}:{min(len(lines), num_points) + 1}"
+        raise InputError(where, f"{len(lines)} weights", f"{num_points}, one a training point")
+    if not weights.any():
+        raise InputError(str(path), "only zeros", "a weight above 0")
+    return weights
 
 
 def read_filter(path: str | Path, num_rows: int, num_labels: int) -> NDArray[np.int64]:

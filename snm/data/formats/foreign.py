@@ -7,6 +7,7 @@ NumPy until a reader needs it, so that the command line can list the formats che
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ __all__ = [
 ]
 
 _LABEL_PREFIX = "__label__"
+_LARGEST_WEIGHT = 3e38  # below the largest float32
 _ENTRY = re.compile(r"(\d{1,16}):(\S+)")
 
 
@@ -42,12 +44,14 @@ class Row(NamedTuple):
       text: the text, or None if the format holds numbers (`entries`).
       entries: feature ids, int64 [n] ascending, and values, float32 [n]; None for texts.
       labels: label names without repeats.
+      weight: what the loss of the point is multiplied by, at least 0.
     """
 
     where: str
     text: str | None
     entries: tuple[NDArray[np.int64], NDArray[np.float32]] | None
     labels: tuple[str, ...]
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,12 +64,14 @@ class ReadOptions:
       label_separator: separator between labels; None is the format's default, a comma in CSV and
         white space in raw text.
       label_file: file with the labels of raw text, a line a text.
+      weight: name of the field that holds the weight of a point; None is 1 for all.
     """
 
     text: tuple[str, ...] = ("text",)
     labels: str = "labels"
     label_separator: str | None = None
     label_file: Path | None = None
+    weight: str | None = None
 
 
 @dataclass(frozen=True)
@@ -77,7 +83,7 @@ class Reader:
       suffixes: endings of lower-case file names, without `.gz`, that `detect` takes for it.
       matches: whether a first line looks like this format; `detect` asks in the table's order.
       entries: whether rows hold `entries` instead of `text`.
-      fields: whether `ReadOptions.text` names the fields of its texts.
+      fields: whether `ReadOptions.text` and `weight` name fields of its points.
     """
 
     read: Callable[[Path, ReadOptions], Iterator[Row]]
@@ -115,6 +121,7 @@ def read_rows(
     labels: str = "labels",
     label_separator: str | None = None,
     label_file: Path | None = None,
+    weight: str | None = None,
 ) -> Iterator[Row]:
     """Reads a file in bounded memory.
 
@@ -125,12 +132,17 @@ def read_rows(
       labels: see `ReadOptions`.
       label_separator: see `ReadOptions`.
       label_file: see `ReadOptions`.
+      weight: see `ReadOptions`.
 
     Raises:
       InputError: at the first wrong line, naming file and line.
     """
     options = ReadOptions(
-        text=text, labels=labels, label_separator=label_separator, label_file=label_file
+        text=text,
+        labels=labels,
+        label_separator=label_separator,
+        label_file=label_file,
+        weight=weight,
     )
     return READERS[form].read(path, options)
 
@@ -138,6 +150,22 @@ def read_rows(
 def _distinct_names(names: Iterator[str]) -> tuple[str, ...]:
     """Label names in order of first occurrence, white space normalised, empty ones dropped."""
     return tuple(dict.fromkeys(" ".join(name.split()) for name in names if name.strip()))
+
+
+def _weight(where: str, field: str, value: object) -> float:
+    """The weight that a field says.
+
+    Raises:
+      InputError: no finite number of at least 0.
+    """
+    try:
+        number = float(value) if isinstance(value, str | int | float) else math.nan
+    except (ValueError, OverflowError):
+        number = math.nan
+    if isinstance(value, bool) or not 0 <= number <= _LARGEST_WEIGHT:
+        expected = "a finite number of at least 0 (see --weight-column)"
+        raise InputError(where, f"{field}: {ascii(value)[:40]}", expected)
+    return number
 
 
 def _jsonl(path: Path, options: ReadOptions) -> Iterator[Row]:
@@ -155,22 +183,37 @@ def _jsonl(path: Path, options: ReadOptions) -> Iterator[Row]:
             wrong = missing(found, labels) if labels not in found else f"{labels}: {names!r}"
             expected = f"a list of names or numbers in {labels!r} (see --labels)"
             raise InputError(where, wrong[:200], expected)
-        yield Row(where, " ".join(parts), None, _distinct_names(str(name) for name in names))
+        weight = 1.0
+        if options.weight is not None:
+            if options.weight not in found:
+                expected = f"a weight in {options.weight!r} (see --weight-column)"
+                raise InputError(where, missing(found, options.weight)[:200], expected)
+            weight = _weight(where, options.weight, found[options.weight])
+        distinct = _distinct_names(str(name) for name in names)
+        yield Row(where, " ".join(parts), None, distinct, weight)
 
 
 def _csv(path: Path, options: ReadOptions) -> Iterator[Row]:
     separator = options.label_separator or ","
     rows = csv_rows(path, numbered_lines(path))
-    where, header = next(rows)
-    columns = []
-    for field in (*options.text, options.labels):
+    _, header = next(rows)
+    asked = "--text and --labels"
+    if options.weight is not None:
+        asked = "--text, --labels and --weight-column"
+
+    def column(field: str) -> int:
         if field not in header:
             found = f"no column {field!r} among {', '.join(header[:8])}"
-            raise InputError(where, found, "the columns of --text and --labels")
-        columns.append(header.index(field))
+            raise InputError(f"{path}:1", found, f"the columns of {asked}")
+        return header.index(field)
+
+    texts, labels = [column(field) for field in options.text], column(options.labels)
+    weights = None if options.weight is None else column(options.weight)
     for where, row in rows:
-        text = " ".join(row[column] for column in columns[:-1])
-        yield Row(where, text, None, _distinct_names(iter(row[columns[-1]].split(separator))))
+        text = " ".join(row[place] for place in texts)
+        names = _distinct_names(iter(row[labels].split(separator)))
+        weight = 1.0 if weights is None else _weight(where, header[weights], row[weights])
+        yield Row(where, text, None, names, weight)
 
 
 def _raw(path: Path, options: ReadOptions) -> Iterator[Row]:

@@ -391,6 +391,23 @@ def test_names(tmp_path):
         formats.read_names(packed, 2)
 
 
+def test_weights(tmp_path):
+    path = written(tmp_path, "0\n1.5\r\n3e-2\n", "weights.txt")
+    weights = formats.read_weights(path, 3)
+    assert weights.dtype == np.float32
+    np.testing.assert_array_equal(weights, np.array([0, 1.5, 0.03], np.float32))
+    for text, message in [
+        ("1\n-1\n2\n", r"weights\.txt:2: found '-1', expected a finite number of at least 0"),
+        ("1\n2\nnan\n", "txt:3: found 'nan'"),
+        ("1e39\n2\n1\n", "txt:1: found '1e39'"),
+        ("1\n\n1\n", "txt:2: found ''"),
+        ("1\n1\n", r"txt:3: found 2 weights, expected 3, one a training point"),
+        ("0\n0\n0\n", r"weights\.txt: found only zeros"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            formats.read_weights(written(tmp_path, text, path.name), 3)
+
+
 @pytest.mark.parametrize("name", ["delicious", "citeulike-t-14k", "gowalla"])
 def test_real_text_equals_a_brute_force(name):
     path = real_data_folder(name) / "test.txt"

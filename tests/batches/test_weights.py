@@ -1,0 +1,183 @@
+"""Weights of points: a weight of 2 is the point twice in the batch, a weight of 0 is none of it."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tiny
+from head_reference import QUICK
+from scipy import sparse
+
+from snm.batches.build import source_of
+from snm.batches.items import with_splits
+from snm.data.dataset import Points
+from snm.data.weighting import Weighting
+from snm.distributed.mesh import make_mesh
+from snm.errors import InputError
+from snm.model.from_config import head_spec, make_model
+from snm.model.model import init_state
+from snm.model.train_step import train_step
+from snm.trainer.centroids import centroids
+from snm.trainer.prepare import prepare
+
+WEIGHTS = np.array([2, 1, 0, 3, 1], np.float32)
+FEATURES, LABELS = 11, 9
+
+one_step = jax.jit(train_step, static_argnums=0, compiler_options=QUICK)
+
+
+def made(labels_per_point):
+    """Five points of three features."""
+    rng = np.random.default_rng(4)
+    features, labels = np.zeros((5, FEATURES)), np.zeros((5, LABELS))
+    for row in range(5):
+        features[row, rng.choice(FEATURES, 3, replace=False)] = rng.random(3) + 0.5
+        labels[row, rng.choice(LABELS, labels_per_point, replace=False)] = 1
+    return (sparse.csr_matrix(matrix.astype(np.float32)) for matrix in (features, labels))
+
+
+def both(labels_per_point=2):
+    """Points with weights, and the same points repeated instead."""
+    features, labels = made(labels_per_point)
+    again = np.repeat(np.arange(5), WEIGHTS.astype(int))
+    return Points(features, labels, weights=WEIGHTS), Points(features, labels).take(again)
+
+
+def config_of(**changes):
+    every = dict(batch_size=64, sampled=LABELS - 1, mined=3, learning_rate=2.0, encoder="linear",
+                 class_init="random", score_scale=1.5, positives="all", exclude="all")  # fmt: skip
+    return tiny.resolved(dataclasses.replace(tiny.CONFIG, **every | changes))
+
+
+def batched(points, **changes):
+    """Settings, and a batch of all points."""
+    config = config_of(**changes)
+    spec = head_spec(config, LABELS)
+    source = source_of(config, spec, points, None, Weighting.fit("none", points.features))
+    item = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), source.stack(0, 1))
+    return config, source.materialize(source.resident_arrays(), item, source.shape_of_step(0))
+
+
+@pytest.mark.parametrize(
+    "changes, labels_per_point",
+    [
+        (dict(loss="softmax"), 2),
+        pytest.param(
+            dict(loss="powl", positives="one", exclude="positive", data_on="device"),
+            1,
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_a_weight_of_2_is_the_point_twice(changes, labels_per_point):
+    """One batch has 4 places, the other 7, by which the mean divides."""
+    states, losses = [], []
+    for points, places in zip(both(labels_per_point), (4, 7), strict=True):
+        config, batch = batched(points, **changes)
+        summed = batch._replace(terms=batch.terms._replace(values=batch.terms.values * places))
+        model = make_model(config, FEATURES, LABELS)
+        state, metrics = one_step(model, start := init_state(model), summed)
+        assert bool(metrics.ok)
+        states.append((state.features.rows, state.head.table.rows))
+        losses.append(float(metrics.loss))
+        before = start.features.rows, start.head.table.rows
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    for a, b, unmoved in zip(*states, before, strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-6)
+        assert np.abs(a - unmoved).max() > 0.01
+
+
+@pytest.mark.parametrize("data_on", ["host", "device"])
+@pytest.mark.parametrize(
+    "changes, expected",
+    [
+        (dict(), [3 / 8] * 2 + [2 / 8] * 2 + [1 / 8] * 4),
+        (dict(positive_weights="sum"), [3 / 4] * 2 + [2 / 4] * 2 + [1 / 4] * 4),
+        (dict(positives="one", exclude="positive"), [3 / 4, 2 / 4, 1 / 4, 1 / 4]),
+    ],
+)
+def test_a_batch_has_weights_over_its_places(data_on, changes, expected):
+    """Weights 3, 2, 1 and 1, over 4 places and, for the mean over positives, 2 labels."""
+    values = np.asarray(batched(both()[0], data_on=data_on, **changes)[1].terms.values)
+    np.testing.assert_allclose(np.sort(values[values != 0])[::-1], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("data_on", ["host", "device"])
+def test_parts_of_a_batch_have_the_weights_of_their_points(data_on):
+    """On a mesh, where each device has points of its own."""
+    weighted, _ = both()
+    config = config_of(data_on=data_on, batch_size=4)
+    source = source_of(
+        config,
+        head_spec(config, LABELS),
+        weighted,
+        None,
+        Weighting.fit("none", weighted.features),
+        make_mesh("data=2", LABELS, 4),
+    )
+    if data_on == "host":
+        values = source.stack(0, 1).terms.values[0]
+        expected = np.repeat([3, 2, 1, 1], 2) / 4 / 2
+    else:
+        values = source.resident_arrays()[1].values
+        expected = np.repeat([3, 2, 1, 1], 2)
+    assert len(values) == 2 and values.any(axis=1).all()
+    np.testing.assert_allclose(np.sort(values[values != 0])[::-1], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("data_on", ["host", "device"])
+def test_a_weight_of_0_is_no_point(data_on):
+    weighted, _ = both()
+    absent = weighted.take(np.flatnonzero(WEIGHTS))
+    one, two = (batched(points, data_on=data_on)[1] for points in (weighted, absent))
+    for a, b in zip(*map(jax.tree.leaves, (one, two)), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("positives", ["one", "all"])
+def test_weights_of_1_change_no_bit(positives):
+    features, labels = made(2)
+    ones = Points(features, labels, weights=np.ones(5, np.float32))
+    plain = Points(features, labels)
+    changes = dict(positives=positives, exclude="positive", mined=3)
+    one, two = (batched(points, **changes)[1] for points in (plain, ones))
+    for a, b in zip(*map(jax.tree.leaves, (one, two)), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("positives", ["one", "all"])
+def test_centroids_count_points_by_their_weights(positives):
+    """Compared with the repeated points; a thousandth of a random row is left in either."""
+    rows = []
+    for points in both(1):
+        config = config_of(class_init="centroid", positives=positives, exclude="positive")
+        prepared = prepare(config, points, Weighting.fit("none", points.features))
+        state = centroids(prepared, init_state(prepared.model))
+        rows.append(np.asarray(state.head.table.rows)[:LABELS])
+    np.testing.assert_allclose(*rows, atol=1e-6)
+
+
+def test_weights_go_where_points_go():
+    features, labels = made(2)
+    points = Points(features, labels, weights=WEIGHTS)
+    assert points.take(np.array([3, 0])).weights.tolist() == [3, 2]
+    assert points.labelled().tolist() == [0, 1, 3, 4]
+    assert points.labelled(np.array([2, 4])).tolist() == [4]
+    split, _ = with_splits(Points(labels, labels, weights=WEIGHTS), None, 1, seed=0)
+    assert split.weights.tolist() == [*WEIGHTS, *WEIGHTS]
+    assert Points(labels, labels, weights=WEIGHTS).baskets().weights.tolist() == WEIGHTS.tolist()
+
+
+@pytest.mark.parametrize(
+    "weights, said",
+    [
+        (np.ones(4, np.float32), r"shape \(4,\) for 5 points, expected one weight a point"),
+        (np.array([1, 1, -2, 1, 1], np.float32), "-2.0 of point 2, expected a finite number"),
+        (np.array([1, np.inf, 1, 1, 1], np.float32), "inf of point 1, expected a finite number"),
+    ],
+)
+def test_weights_that_cannot_be_used(weights, said):
+    with pytest.raises(InputError, match=said):
+        Points(*made(2), weights=weights)
