@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import lzma
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -22,7 +23,8 @@ _PIECE = 1 << 20  # bytes
 _RATIO, _ROOM = 60, 1 << 28
 _MEMBERS = 100_000
 _DAMAGE = (zipfile.BadZipFile, tarfile.TarError, zlib.error, gzip.BadGzipFile, lzma.LZMAError,
-           EOFError, NotImplementedError, RuntimeError, OSError)  # fmt: skip
+           EOFError, NotImplementedError, RuntimeError, OSError, ValueError, IndexError,
+           struct.error)  # fmt: skip
 
 
 def unpack(archive: Path, wanted: dict[str, str], optional: dict[str, str], out: Path) -> None:
@@ -103,7 +105,8 @@ def _open_archive(archive: Path) -> Iterator[tuple[list[str], Callable[[str], IO
     try:
         if is_zip:
             with zipfile.ZipFile(archive) as packed:
-                names = [info.filename for info in packed.infolist() if not info.is_dir()]
+                names = [info.filename for info in packed.infolist()]
+                names = [name for name in names if name and not name.endswith("/")]
 
                 def from_zip(name: str) -> IO[bytes]:
                     info = packed.getinfo(name)
