@@ -26,7 +26,7 @@ _INSTRUMENTED = ["snm.data", "snm.config.settings", "snm.runs", "snm.checkpoints
                  "snm.memory.store", "snm.system.sealed_json"]  # fmt: skip
 _MOST_BYTES = 4096
 _LIMITS = ["-timeout=10", "-rss_limit_mb=2048", f"-max_len={_MOST_BYTES}"]
-_KEPT = 25  # inputs of a format that are kept as text
+_KEPT = 12  # inputs of a format that are kept as text
 _KEPT_BYTES = 200  # of one of them
 
 
