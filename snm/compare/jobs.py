@@ -22,6 +22,7 @@ from typing import Any
 
 from snm.compare.records import read_record, write_record
 from snm.config.resolved import ResolvedConfig
+from snm.system.files import make_folder
 
 __all__ = ["Job", "Running", "result_of", "run_jobs"]
 
@@ -82,7 +83,7 @@ def run_jobs(data: str, folder: Path, jobs: Sequence[Job], at_once: int) -> Iter
       jobs: the jobs; equal ones run once.
       at_once: number of concurrent processes.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     unique = list({job.name: job for job in jobs}.values())
     waiting = [job for job in unique if _to_run(folder, job)]
     done = len(unique) - len(waiting)

@@ -26,8 +26,8 @@ def test_every_flipped_bit_of_a_result_is_named_or_harmless(tmp_path):
             found = read_record(path)
         except InputError as error:
             named += str(path) in str(error) and "\n" not in str(error)
-        else:  # another white space, or a name other than `crc`
-            assert {key: found.get(key) for key in PLAIN} == PLAIN
+        else:  # another white space
+            assert found == PLAIN
     assert named > 0.8 * 8 * len(raw)
 
 
