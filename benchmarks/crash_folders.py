@@ -84,7 +84,7 @@ def cuts_of_a_comparison(bench: Bench, count: int, place: Path) -> dict[str, Any
         missing = [path for number, path in durable if number <= cut and path not in state]
         assert not missing, f"{missing} was on the disk before call {cut}"
         kind = frozenset(str(path.relative_to(folder)) for path in folder.rglob("*")
-                         if len(path.relative_to(folder).parts) <= 4)  # fmt: skip
+                         if len(path.relative_to(folder).parts) <= 3)  # fmt: skip
         kinds[kind] = kinds.get(kind, 0) + 1
         if kinds[kind] == 1:
             bench.compare(folder / "out")

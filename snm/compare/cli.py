@@ -206,7 +206,9 @@ def _refuse_another(out: Path, plan: dict[str, Any]) -> None:
 
     path = out / "plan.json"
     if not path.exists():
-        strangers = [p.name for p in out.iterdir() if p.name != LOCK]
+        # A command that was stopped while it wrote the plan leaves half of it.
+        ours = (LOCK, path.with_suffix(".partial").name)
+        strangers = [p.name for p in out.iterdir() if p.name not in ours]
         if strangers:
             found = f"{strangers[0]} in a folder that is no comparison"
             raise InputError(f"--out {out}", found, "a new or empty folder")

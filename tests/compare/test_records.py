@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from snm.compare.cli import _refuse_another
 from snm.compare.records import read_record, write_record
 from snm.errors import InputError
 
@@ -37,3 +38,11 @@ def test_results_of_earlier_versions_are_taken(tmp_path):
     (tmp_path / "x.json").write_text("[1]")
     with pytest.raises(InputError, match=r"x\.json: found a damaged or changed file"):
         read_record(tmp_path / "x.json")
+
+
+def test_a_comparison_that_was_stopped_at_its_plan_goes_on(tmp_path):
+    (tmp_path / "plan.partial").write_text('{"da')
+    _refuse_another(tmp_path, {})
+    (tmp_path / "plan.txt").write_text("mine")
+    with pytest.raises(InputError, match="plan.txt in a folder that is no comparison"):
+        _refuse_another(tmp_path, {})
