@@ -44,5 +44,5 @@ def test_a_comparison_that_was_stopped_at_its_plan_goes_on(tmp_path):
     (tmp_path / "plan.partial").write_text('{"da')
     _refuse_another(tmp_path, {})
     (tmp_path / "plan.txt").write_text("mine")
-    with pytest.raises(InputError, match="plan.txt in a folder that is no comparison"):
+    with pytest.raises(InputError, match=r"plan\.txt in a folder that is no comparison"):
         _refuse_another(tmp_path, {})
