@@ -78,20 +78,35 @@ def _copy(
     """Writes a member to `out`; returns its number of bytes, at most `limit`."""
     written = 0
     try:
-        with stream_of(name) as source, out.open("wb") as target:
-            while piece := source.read(_PIECE):
+        with out.open("wb") as target:
+            for piece in _pieces(archive, name, stream_of):
                 written += len(piece)
                 if written > limit:
                     found = f"more than {limit} bytes in {name}"
                     expected = f"at most {_RATIO} times the archive's size (decompression bomb?)"
                     raise InputError(str(archive), found, expected)
                 target.write(piece)
+    except OSError as error:  # of the output: `_pieces` raises none
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(str(out), reason, "a folder to write to") from error
+    return written
+
+
+def _pieces(archive: Path, name: str, stream_of: Callable[[str], IO[bytes]]) -> Iterator[bytes]:
+    """Reads a member in pieces.
+
+    Raises:
+      InputError: it is damaged, or no plain file.
+    """
+    try:
+        with stream_of(name) as source:
+            while piece := source.read(_PIECE):
+                yield piece
     except InputError:
         raise
     except _DAMAGE as error:
         found = f"damage in {name} ({error})"
         raise InputError(str(archive), found, "an intact archive") from error
-    return written
 
 
 @contextlib.contextmanager

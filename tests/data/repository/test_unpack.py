@@ -107,3 +107,11 @@ def test_a_damaged_member_is_an_error(tmp_path):
     archive.write_bytes(bytes(content))
     with pytest.raises(InputError, match=r"damage in Tiny/tiny_train\.txt"):
         unpack(archive, FILES, {}, tmp_path)
+
+
+def test_a_full_disk_is_no_damage_of_the_archive(tmp_path):
+    archive = tmp_path / "x.zip"
+    archive.write_bytes(GOOD)
+    (tmp_path / "train.txt").symlink_to("/dev/full")
+    with pytest.raises(InputError, match=r"train\.txt: found no space left on device"):
+        unpack(archive, FILES, {}, tmp_path)
