@@ -112,7 +112,7 @@ def build_index(predictor: Predictor, library: str, settings: Settings, folder: 
     """Builds an index over the class rows of a model and writes it; returns the file name.
 
     Raises:
-      InputError: the library is not installed, or a setting is out of range.
+      InputError: the library is not installed, a setting is out of range, or the disk refuses.
     """
     settings.check()
     module = _library(library)
@@ -122,13 +122,20 @@ def build_index(predictor: Predictor, library: str, settings: Settings, folder: 
         index = module.IndexHNSWFlat(rows.shape[1], settings.links, module.METRIC_INNER_PRODUCT)
         index.hnsw.efConstruction = settings.build_effort
         index.add(rows)
-        module.write_index(index, str(folder / name))
+        write = functools.partial(module.write_index, index)
     else:
         index = module.Index(space="ip", dim=rows.shape[1])
         index.init_index(len(rows), M=settings.links, ef_construction=settings.build_effort,
                          random_seed=_SEED)  # fmt: skip
         index.add_items(rows, np.arange(len(rows)))
-        index.save_index(str(folder / name))
+        write = index.save_index
+    try:
+        write(str(folder / name))
+    except RuntimeError as error:  # which has no number
+        found = f"{library} could not write it"
+        raise InputError(
+            str(folder / name), found, "a disk that is writable and has room"
+        ) from error
     return name
 
 

@@ -270,3 +270,15 @@ def test_every_changed_byte_of_an_export_is_named(run, tmp_path, library):
         (out / "index.faiss").unlink()
         with pytest.raises(InputError, match=r"index\.faiss: found no such file"):
             IndexedPredictor.open(out, predictor)
+
+
+@pytest.mark.parametrize("library", ["faiss", "hnswlib"])
+def test_a_full_disk(wide, tmp_path, library):
+    for name in ("index.faiss", "index.hnswlib"):
+        (tmp_path / name).symlink_to("/dev/full")
+    try:
+        build_index(wide[0], library, Settings(8, 20, 20), tmp_path)
+    except InputError as error:
+        assert f"index.{library}: found {library} could not write it" in str(error)
+    else:  # hnswlib does not look; its index is found to be damaged when it is opened
+        assert library == "hnswlib"
