@@ -53,6 +53,7 @@ CONFIG = snm.Config(
 DATA = snm.generate(points=POINTS, test_points=20, features=FEATURES, labels=LABELS, seed=1,
                     labels_per_point=2, nonzeros_per_point=4)  # fmt: skip
 CURVE = Curve("logistic", (1.0, -0.5, 0.1), (-5.0, 0.0, 9.0), (0.05, 0.3, 0.95))
+OUTCOMES = ("named", "harmless", "refused, not named", "changed silently")
 SETTINGS = MemorySettings(neighbors=3, power=1.0, feature_share=1.0, weight=2.0)
 
 
@@ -189,7 +190,8 @@ def flipped(thing: str, folder: Path, load: Callable[[], Any], count: int,
         kind = "checkpoints" if "checkpoints" in path.parts else path.name
         kind = "tensorboard" if "tensorboard" in path.parts else kind
         found.setdefault(kind, collections.Counter())[outcome] += 1
-    return {"of": thing, "flips": count, **sum(found.values(), collections.Counter()),
+    total = sum(found.values(), collections.Counter())
+    return {"of": thing, "flips": count, **{what: total[what] for what in OUTCOMES},
             "by file": [{"file": kind, **found[kind]} for kind in sorted(found)]}  # fmt: skip
 
 
@@ -216,10 +218,9 @@ def measured(flips: int, seed: int = 0) -> dict[str, Any]:
                 rows.append(flipped(thing, folder, hold, count, rng))
         finally:
             Checkpoints.load = load  # type: ignore[method-assign]
-    outcomes = ("named", "harmless", "refused, not named", "changed silently")
     return {
         "flips": flips,
-        "all": {what: sum(row.get(what, 0) for row in rows) for what in outcomes},
+        "all": {what: sum(row[what] for row in rows) for what in OUTCOMES},
         "of": rows,
         "seconds": round(time.monotonic() - begun),
     }

@@ -180,9 +180,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="a JSON file to write")
     given = parser.parse_args()
     rows = measured()
+    lines = [row for row in rows if row["bomb"].startswith("a line of")]
     found = {"bombs": rows, "failed": sum(not row["refused"] for row in rows),
-             "most seconds": max(row["seconds"] for row in rows),
-             "most MiB": max(row["MiB"] for row in rows)}  # fmt: skip
+             "long lines": {"tries": len(lines), "seconds": max(row["seconds"] for row in lines),
+                            "MiB": max(row["MiB"] for row in lines)}}  # fmt: skip
     if given.out is not None:
         write_whole(given.out, json.dumps(found, indent=1) + "\n")
 
