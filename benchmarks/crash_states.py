@@ -2,17 +2,18 @@
 
     python -m benchmarks.crash_states --states 10000 --out benchmarks/results/crash-states.json
 
-A training run, an import, an export, a grown run and a file of predictions are recorded. Of each,
-so many states that a power cut may leave are drawn and judged: `out` is complete or absent; a run
-goes on from its newest whole checkpoint, which is not older than the last one that was complete on
-the disk before the cut. Each kind of state of a run is trained to its end, which must have the bits
-of a run that was not cut. Then an error of the disk is injected into each call in turn.
+A training run, an import, a fetch, an export, a grown run, a file of predictions, the cache and a
+comparison are recorded. Of each, so many states that a power cut may leave are drawn and judged:
+`out` is complete or absent; a run goes on from its newest whole checkpoint, which is not older than
+the last one that was complete on the disk before the cut; the cache gives the data of the source; a
+comparison has every result that was on the disk. Each kind of state of a run and of a comparison is
+taken to its end, which must have the bits, or the metrics, of one that was not cut. Then an error
+of the disk is injected into each call in turn.
 """
 
 import argparse
 import contextlib
 import errno
-import io
 import json
 import os
 import shutil
@@ -22,97 +23,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
-
 import snm
+from benchmarks.crash_bench import CONFIG, STEPS, Bench, arrays, same, tree
+from benchmarks.crash_folders import cuts_of_a_comparison, cuts_of_the_cache
 from benchmarks.crash_model import Recorder, written_to
 from snm.checkpoints.store import DamagedError
-from snm.cli.main import main as command_line
-from snm.config.resolve import resolve
-from snm.data.formats.dispatch import write_text
 from snm.errors import InputError
 from snm.runs.events import Saved
 from snm.runs.folder import RunFolder
 from snm.system.files import write_whole
-
-# -- what is recorded ------------------------------------------------------------------------
-
-SIZES = dict(points=60, test_points=20, features=30, labels=20, seed=1, labels_per_point=2,
-             nonzeros_per_point=4)  # fmt: skip
-CONFIG = snm.Config(
-    dim=8, members=2, epochs=3, batch_size=16, sampled=8, mined=3, input_dropout=0.0,
-    class_init="random", schedule="constant", steps_per_dispatch=2, memory="off", seen="keep",
-)  # fmt: skip
-STEPS = 4  # of an epoch
-
-
-class Bench:
-    """A data set, a finished run and texts, and the verbs that write."""
-
-    def __init__(self, place: Path):
-        self.place = place
-        self.data = snm.generate(**SIZES)
-        self.config = resolve(CONFIG, self.data)
-        self.run = place / "whole"
-        self.result = snm.train(self.data, CONFIG, self.run)
-        self.arrays = arrays(self.run)
-        rows = "".join(
-            f'{{"text": "w{n % 7} w{n % 5}", "labels": ["l{n % 3}"]}}\n' for n in range(40)
-        )
-        (place / "rows.jsonl").write_text(rows)
-        (place / "names.txt").write_text("new label\n")
-        write_text(place / "points.txt", self.data.test.features, self.data.test.labels)
-
-    def verbs(self, folder: Path) -> dict[str, tuple[Path, Callable[[], None]]]:
-        """Each verb's output in a folder, and its call."""
-        run, out = self.run, folder / "out"
-        words = {
-            "import": ("data", "import", self.place / "rows.jsonl", "--out", out),
-            "synth": ("data", "synth", out, "--points=60", "--test-points=9", "--features=30",
-                      "--labels=20", "--labels-per-point=2", "--nonzeros-per-point=4"),
-            "export": ("export", run, "--to", "npz", "--output", out),
-            "grow": ("grow", run, "--labels", self.place / "names.txt", "--output", out),
-            "predict": ("predict", run, self.place / "points.txt", "--output", out),
-        }  # fmt: skip
-        return {verb: (out, lambda given=given: said(*given)) for verb, given in words.items()}
-
-    def train(self, folder: Path) -> None:
-        """Trains a run in a folder, or goes on."""
-        snm.train(self.data, CONFIG, folder)
-
-    def trains(self, folder: Path) -> Callable[[], None]:
-        """The call that trains a run in `folder / "out"`."""
-        return lambda: self.train(folder / "out")
-
-
-def said(*words: object) -> None:
-    """Runs a command; its error becomes an InputError of its line."""
-    error = io.StringIO()
-    with contextlib.redirect_stderr(error), contextlib.redirect_stdout(io.StringIO()):
-        try:
-            command_line([str(word) for word in words])
-        except SystemExit as stop:
-            if stop.code:
-                line = error.getvalue()
-                assert line.startswith("snm: error: ") and line.count("\n") == 1, line
-                raise InputError("command", line.strip(), "none") from None
-
-
-def arrays(run: Path) -> list[np.ndarray]:
-    return [np.asarray(leaf) for leaf in jax.tree.leaves(snm.load(run).state)]
-
-
-def same(first: list[np.ndarray], second: list[np.ndarray]) -> bool:
-    return all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
-
-
-def tree(path: Path) -> dict[str, bytes]:
-    """The files of a folder, or a file."""
-    if path.is_file():
-        return {"": path.read_bytes()}
-    return {str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file()}
-
 
 # -- power cuts ------------------------------------------------------------------------------
 
@@ -270,8 +189,10 @@ def measured(states: int, every: int = 1, told: Callable[[Any], None] = print) -
     with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as name:
         place = Path(name)
         bench = Bench(place)
-        rows = [cuts_of_a_verb(bench, verb, states // 10, place) for verb in bench.verbs(place)]
-        rows.append(cuts_of_a_run(bench, states // 4, place))
+        rows = [cuts_of_a_verb(bench, verb, states // 12, place) for verb in bench.verbs(place)]
+        rows.append(cuts_of_the_cache(bench, states // 12, place))
+        rows.append(cuts_of_a_comparison(bench, states // 12, place))
+        rows.append(cuts_of_a_run(bench, states // 6, place))
         told(rows)
         half = place / "half"
         with contextlib.suppress(StopIteration):
@@ -284,7 +205,15 @@ def measured(states: int, every: int = 1, told: Callable[[Any], None] = print) -
         told(rows[-1])
         found = {"states": rows, "errors": errors(bench, place, every)}
     told(found["errors"])
-    return {**found, "an error at every": every, "seconds": round(time.monotonic() - begun)}
+    ends = sum(row.get("trained to the end", row.get("taken to the end", 0)) for row in rows)
+    return {
+        "total": sum(row["states"] for row in rows),
+        "failed": 0,
+        "taken to the end": ends,
+        **found,
+        "an error at every": every,
+        "seconds": round(time.monotonic() - begun),
+    }
 
 
 def main() -> None:

@@ -39,13 +39,17 @@ class InputError(ValueError):
 
     def __init__(self, where: str, found: str, expected: str):
         self.where, self.found, self.expected = where, found, expected
-        self.as_flags = f"{where}: found {found}, expected {expected}"
+        # A name from a file may hold line ends.
+        self.as_flags = _LINE_END.sub(
+            lambda end: ascii(end[0])[1:-1], f"{where}: found {found}, expected {expected}"
+        )
         # A command in backticks stays one.
         parts = self.as_flags.split("`")
         parts[::2] = [_FLAG.sub(_as_argument, part) for part in parts[::2]]
         super().__init__("`".join(parts))
 
 
+_LINE_END = re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _FLAG = re.compile(r"(?<![\w/-])--(no-)?([a-z][a-z-]*[a-z]|[a-z])(?![\w./])")
 
 

@@ -14,7 +14,7 @@ _SPARE = 1 << 16  # bytes of a checkpoint in addition to its arrays
 _DISK = {
     code: os.strerror(code).lower()
     for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS, errno.EPERM,
-                 errno.EIO)
+                 errno.EIO, errno.EINTR)
 }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import logging
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,10 +22,12 @@ into a folder not yet there."""
 
 
 def quiet_tasks() -> None:
-    """Drops what asyncio says of the other arrays of a checkpoint that could not be written.
+    """Drops what asyncio and Python say of the rest of a checkpoint that could not be written.
 
-    Their tasks fail for the same reason, and nobody asks for their errors: SavingError has told it.
+    Other arrays fail for the same reason, and what comes after them is not begun: nobody asks for
+    their errors, as SavingError has told it.
     """
+    warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
     logger = logging.getLogger("asyncio")
     if _of_a_task not in logger.filters:
         logger.addFilter(_of_a_task)

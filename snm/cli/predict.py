@@ -80,6 +80,9 @@ class Predict:
     explain: bool = False
     """Add to each label the training points whose labels spoke for it, with the features that they
     share. The run must use a memory of neighbours, the output be JSON lines."""
+    verify: bool = True
+    """Compare the parameters with their checksums first; --no-verify loads sooner, from a disk that
+    is trusted."""
 
     def __call__(self) -> None:
         """Runs the verb."""
@@ -109,7 +112,7 @@ def _run(command: Predict) -> None:
 
     _check(command)
     output, form = command.output, command.format
-    predictor = load(command.run)
+    predictor = load(command.run, verify=command.verify)
     if command.explain and (predictor.memory is None or form == "sparse"):
         found = "--format sparse" if form == "sparse" else "a run without a memory of neighbours"
         raise InputError("--explain", found, "JSON lines of a run where --memory pays")

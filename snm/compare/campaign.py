@@ -15,11 +15,11 @@ import numpy as np
 
 from snm.compare.arms import Arm, ResolvedArm, grid_of
 from snm.compare.jobs import Job, Running, result_of, run_jobs
+from snm.compare.records import read_record, write_record
 from snm.compare.report.summary import summarized
 from snm.config.resolve import resolve
 from snm.config.settings import Config
 from snm.data.dataset import Dataset
-from snm.runs.folder import read_json, write_json
 
 __all__ = ["WATCH", "Campaign", "Plan"]
 
@@ -181,13 +181,13 @@ class Campaign:
     def _arms_at_equal_time(self, first: Sequence[dict[str, Any]]) -> list[ResolvedArm]:
         """The arms with as many epochs as fit the training time of their baseline."""
         seconds = {arm["name"]: arm["seconds"] for arm in first}
-        decided = read_json(self._decided) if self._decided.exists() else {}
+        decided = read_record(self._decided) if self._decided.exists() else {}
         for arm in self.arms:
             mine, base = seconds[arm.name], seconds[arm.baseline]
             if arm.name not in decided and mine and base:
                 factor = min(base / mine, _MAX_EPOCH_FACTOR)
                 decided[arm.name] = max(1, round(arm.config.epochs * factor))
-        write_json(self._decided, decided)
+        write_record(self._decided, decided)
         return [
             dataclasses.replace(
                 arm, config=dataclasses.replace(arm.config, epochs=decided[arm.name])

@@ -117,6 +117,7 @@ def _run(asked: Compare) -> None:
     from snm.compare.arms import grid_of, plan_arms
     from snm.compare.campaign import Campaign
     from snm.compare.campaign import Plan as CampaignPlan
+    from snm.compare.records import write_record
     from snm.compare.report.tables import sheets
     from snm.compare.report.terminal import laid_out
     from snm.data.load import load
@@ -179,7 +180,7 @@ def _run(asked: Compare) -> None:
     }
     with locked(asked.out / LOCK, f"--out {asked.out}"):
         _refuse_another(asked.out, plan)
-        write_json(asked.out / "plan.json", plan)
+        write_record(asked.out / "plan.json", plan)
         about = _about(asked, dataset, plan)
         found: dict[str, Any] = {}
         with told.bar:
@@ -200,17 +201,19 @@ def _flat(campaign: Campaign) -> dict[str, Any]:
 
 
 def _refuse_another(out: Path, plan: dict[str, Any]) -> None:
-    from snm.runs.folder import read_json
+    from snm.compare.records import read_record
     from snm.system.locks import LOCK
 
     path = out / "plan.json"
     if not path.exists():
-        strangers = [p.name for p in out.iterdir() if p.name != LOCK]
+        # A command that was stopped while it wrote the plan leaves half of it.
+        ours = (LOCK, path.with_suffix(".partial").name)
+        strangers = [p.name for p in out.iterdir() if p.name not in ours]
         if strangers:
             found = f"{strangers[0]} in a folder that is no comparison"
             raise InputError(f"--out {out}", found, "a new or empty folder")
         return
-    before = read_json(path)
+    before = read_record(path)
     for name in _FIXED:
         value = plan[name]
         if before.get(name) != value:

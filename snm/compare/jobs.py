@@ -20,8 +20,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from snm.compare.records import read_record, write_record
 from snm.config.resolved import ResolvedConfig
-from snm.runs.folder import read_json, write_json
+from snm.system.files import make_folder
 
 __all__ = ["Job", "Running", "result_of", "run_jobs"]
 
@@ -70,7 +71,7 @@ class Running:
 def result_of(folder: Path, job: Job) -> dict[str, Any] | None:
     """The result of a finished job (metrics and more, or `error`); None if it is not finished."""
     path = folder / f"{job.name}.json"
-    return read_json(path) if path.exists() else None
+    return read_record(path) if path.exists() else None
 
 
 def run_jobs(data: str, folder: Path, jobs: Sequence[Job], at_once: int) -> Iterator[Running]:
@@ -82,7 +83,7 @@ def run_jobs(data: str, folder: Path, jobs: Sequence[Job], at_once: int) -> Iter
       jobs: the jobs; equal ones run once.
       at_once: number of concurrent processes.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     unique = list({job.name: job for job in jobs}.values())
     waiting = [job for job in unique if _to_run(folder, job)]
     done = len(unique) - len(waiting)
@@ -124,8 +125,8 @@ def _to_run(folder: Path, job: Job) -> bool:
 
 def _start(data: str, folder: Path, job: Job) -> subprocess.Popen[bytes]:
     task = folder / f"{job.name}.task.json"
-    write_json(task, {"data": data, "arm": job.arm, "split": job.split, "probes": job.probes,
-                      "config": dataclasses.asdict(job.config)})  # fmt: skip
+    write_record(task, {"data": data, "arm": job.arm, "split": job.split, "probes": job.probes,
+                        "config": dataclasses.asdict(job.config)})  # fmt: skip
     with (folder / f"{job.name}.stderr").open("wb") as errors:
         return subprocess.Popen(
             [sys.executable, "-m", "snm.compare.worker", str(task)],
@@ -148,7 +149,7 @@ def _note_failure(folder: Path, job: Job, status: int) -> None:
         if status < 0:
             reason = f"ended by {signal.Signals(-status).name}"
             reason += ", often because of too little memory" if status == -signal.SIGKILL else ""
-        write_json(folder / f"{job.name}.json", {"arm": job.arm, "error": reason})
+        write_record(folder / f"{job.name}.json", {"arm": job.arm, "error": reason})
         return
     for suffix in ("stderr", "task.json", "steps", "lock"):
         (folder / f"{job.name}.{suffix}").unlink(missing_ok=True)

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from snm.compare.records import read_record, write_record
 from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset
 from snm.errors import InputError
-from snm.runs.folder import read_json, write_json
 from snm.system.locks import locked
 
 __all__ = ["main", "run_task"]
@@ -44,7 +44,7 @@ def run_task(task: Path) -> dict[str, Any]:
     from snm.runs.events import Finished, Started, Stepped
     from snm.trainer.training import training
 
-    asked = read_json(task)
+    asked = read_record(task)
     name = task.name.removesuffix(".task.json")
     folder = task.parent
     config = ResolvedConfig(**asked["config"])
@@ -71,7 +71,7 @@ def run_task(task: Path) -> dict[str, Any]:
     found["probes"] = _probed(run / "log.jsonl")
     if asked["probes"]:
         found["bounds"] = _bounds(run, dataset, config, result["metrics"])
-    write_json(folder / f"{name}.json", found)
+    write_record(folder / f"{name}.json", found)
     return found
 
 

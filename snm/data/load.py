@@ -230,8 +230,10 @@ def fetched(source: str | Path) -> Path | None:
 
     A local file or folder of the same name takes precedence: then the result is None.
     """
+    if Path(source).exists() or not re.fullmatch(r"[\w.-]+", str(source)):
+        return None
     cache = cache_folder("default")
-    if Path(source).exists() or cache is None or not re.fullmatch(r"[\w.-]+", str(source)):
+    if cache is None:
         return None
     sets = cache / "datasets"
     names = {place.name.lower(): place for place in sets.iterdir()} if sets.is_dir() else {}

@@ -26,6 +26,7 @@ Kind = Literal["counts", "tfidf", "hashing"]
 Analyzer = Literal["word", "char", "char_wb"]
 """Runs of words; of characters; of characters inside words, which spaces surround."""
 
+_MOST_FEATURES = 2**31 - 1  # ids are int32
 _FORMATS = ("snm-vectorizer-1", "snm-vectorizer-2")
 """The second has an analyzer or stop words, which readers of the first would overlook."""
 
@@ -145,7 +146,7 @@ class Vectorizer:
             raise InputError(str(path), "damaged JSON", expected) from error
         try:
             if found["format"] not in _FORMATS:
-                raise InputError(str(path), f"format {found['format']!r}", expected)
+                raise InputError(str(path), f"format {found['format']!r:.40}", expected)
             first, last = found["ngrams"]
             words, idf = found["vocabulary"], found["idf"]
             columns = found.get("columns")  # none in files from before
@@ -163,20 +164,30 @@ class Vectorizer:
                 columns=None if columns is None else tuple(map(str, columns)),
                 **cut,
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             if isinstance(error, InputError):
                 raise
-            raise InputError(str(path), f"no vectoriser ({error})", expected) from error
-        sizes = {
-            None if result.vocabulary is None else len(result.vocabulary),
-            None if result.idf is None else len(result.idf),
-        } - {None, result.num_features}
-        needs = (result.kind != "hashing", result.kind == "tfidf")
-        has = (result.vocabulary is not None, result.idf is not None)
-        known = result.kind in get_args(Kind) and result.analyzer in get_args(Analyzer)
-        if not known or sizes or needs != has:
-            raise InputError(str(path), f"inconsistent fields of {result.kind!r}", expected)
+            raise InputError(str(path), f"no vectoriser ({error!r:.80})", expected) from error
+        if not result._is_consistent():
+            found = f"inconsistent fields of {result.kind!r:.40}"
+            raise InputError(str(path), found, expected)
         return result
+
+    def _is_consistent(self) -> bool:
+        """Whether scikit-learn takes the fields, and they fit each other."""
+        words, idf, (first, last) = self.vocabulary, self.idf, self.ngrams
+        return (
+            self.kind in get_args(Kind)
+            and self.analyzer in get_args(Analyzer)
+            and 1 <= self.num_features <= _MOST_FEATURES
+            and 1 <= first <= last
+            and (words is not None, idf is not None)
+            == (self.kind != "hashing", self.kind == "tfidf")
+            and (words is None or len(words) == len(set(words)) == self.num_features)
+            and (
+                idf is None or (idf.shape == (self.num_features,) and bool(np.isfinite(idf).all()))
+            )
+        )
 
 
 def words_of(lines: Iterable[str], *, strip_accents: bool) -> tuple[str, ...]:

@@ -133,6 +133,8 @@ class Weighting:
                 warnings.simplefilter("ignore")
                 refuse_bomb(Path(path), members.zip)
                 kind, idf = members["kind"].item(), members["idf"]
+                if not isinstance(idf, np.ndarray):  # bytes, where a member is no array
+                    raise TypeError("idf is no array")
         except InputError:
             raise
         except DAMAGE as error:

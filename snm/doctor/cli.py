@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import sys
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
+
+from snm.errors import InputError
 
 if TYPE_CHECKING:
     from snm.doctor.findings import Finding
@@ -45,7 +48,8 @@ class Doctor:
         """Runs the verb."""
         from snm.system.cache_folder import keep_programs
 
-        keep_programs()
+        with contextlib.suppress(InputError):  # which is among the findings
+            keep_programs()
         _run(self.path, as_json=self.json)
 
 

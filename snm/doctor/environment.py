@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from snm.doctor.findings import Finding
+from snm.errors import InputError
 from snm.system.cache_folder import folder as cache_folder
 
 __all__ = ["devices", "examine_environment"]
@@ -115,7 +116,11 @@ def gpus() -> list[str]:
 
 
 def _cache() -> Iterator[Finding]:
-    place = cache_folder("default")
+    try:
+        place = cache_folder("default")
+    except InputError as error:
+        yield Finding("error", "cache", f"{error.where}: {error.found}", error.expected)
+        return
     if place is None:
         advice = "set SNM_CACHE to a folder"
         yield Finding("note", "cache", "no folder: every start parses and compiles again", advice)

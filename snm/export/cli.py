@@ -77,8 +77,9 @@ def _run(command: Export) -> None:
 
     from snm.export.arrays import arrays_of, manifest_of, write_arrays
     from snm.export.index import LIBRARIES
+    from snm.export.manifest import write_manifest
     from snm.export.memory import memory_arrays_of, votes_of
-    from snm.runs.folder import RunFolder, write_json
+    from snm.runs.folder import RunFolder
     from snm.runs.load import load
     from snm.system.files import made_whole
     from snm.system.terminal import console
@@ -109,7 +110,7 @@ def _run(command: Export) -> None:
         for extra in (folder.names, folder.vectorizer, folder.fitted_weighting):
             if folder.has(extra):
                 shutil.copyfile(folder.checked(extra), beside / extra.name)
-        write_json(beside / "manifest.json", manifest)
+        write_manifest(beside, manifest)
     if indexed:
         console.print(_table(manifest["index"]))
         for line in _warnings(manifest["index"]["measured"], command):
@@ -143,8 +144,8 @@ def _index(
     command: Export, predictor: Predictor, points: Any, manifest: dict[str, Any], folder: Path
 ) -> dict[str, Any]:
     from snm.export.index import QUERY, IndexedPredictor, Settings, bias_scale, build_index
+    from snm.export.manifest import write_manifest
     from snm.export.measure import least_recall, measure
-    from snm.runs.folder import write_json
 
     settings = Settings(command.links, command.build_effort, command.search_effort)
     about = {
@@ -156,7 +157,7 @@ def _index(
         "query": QUERY,
         "bias_scale": bias_scale(predictor),
     }
-    write_json(folder / "manifest.json", {**manifest, "index": about})
+    write_manifest(folder, {**manifest, "index": about})
     searched = IndexedPredictor.open(folder, predictor)  # what is measured is what was written
     measured = measure(searched, points)
     k, share = least_recall(measured["recall"])

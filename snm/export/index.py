@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from scipy.sparse import csr_matrix
 from snm.errors import InputError
 from snm.evaluation.filters import kept_first, most_filtered, pairs_of
 from snm.export.arrays import FORMAT, fingerprint
+from snm.export.manifest import read_manifest
 from snm.model.calibration import Calibration
 from snm.model.model import Model
 from snm.model.predictor import Predictor, stacked
@@ -112,7 +112,7 @@ def build_index(predictor: Predictor, library: str, settings: Settings, folder: 
     """Builds an index over the class rows of a model and writes it; returns the file name.
 
     Raises:
-      InputError: the library is not installed, or a setting is out of range.
+      InputError: the library is not installed, a setting is out of range, or the disk refuses.
     """
     settings.check()
     module = _library(library)
@@ -122,13 +122,20 @@ def build_index(predictor: Predictor, library: str, settings: Settings, folder: 
         index = module.IndexHNSWFlat(rows.shape[1], settings.links, module.METRIC_INNER_PRODUCT)
         index.hnsw.efConstruction = settings.build_effort
         index.add(rows)
-        module.write_index(index, str(folder / name))
+        write = functools.partial(module.write_index, index)
     else:
         index = module.Index(space="ip", dim=rows.shape[1])
         index.init_index(len(rows), M=settings.links, ef_construction=settings.build_effort,
                          random_seed=_SEED)  # fmt: skip
         index.add_items(rows, np.arange(len(rows)))
-        index.save_index(str(folder / name))
+        write = index.save_index
+    try:
+        write(str(folder / name))
+    except RuntimeError as error:  # which has no number
+        found = f"{library} could not write it"
+        raise InputError(
+            str(folder / name), found, "a disk that is writable and has room"
+        ) from error
     return name
 
 
@@ -153,17 +160,15 @@ class IndexedPredictor:
         """Opens an index that `snm export` wrote.
 
         Raises:
-          InputError: the folder does not exist, has another format, or belongs to another model.
+          InputError: the folder does not exist, has another format, is damaged, or belongs to
+            another model.
         """
         file = folder / "manifest.json"
+        manifest = read_manifest(folder, LIBRARIES[0])
         try:
-            manifest = json.loads(file.read_text(encoding="utf-8"))
             index = manifest["index"]
             library, name, effort = index["library"], index["file"], int(index["search_effort"])
             known = manifest["format"] == FORMAT and library in LIBRARIES
-        except OSError as error:
-            reason = (error.strerror or "").lower()
-            raise InputError(str(file), reason, "the folder of `snm export --to faiss`") from error
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(str(file), "no index", "one that `snm export` wrote") from error
         if not known or name != _FILES[library]:

@@ -54,6 +54,8 @@ def load_memory(path: Path, *, num_features: int, num_labels: int) -> Memory:
             warnings.simplefilter("ignore")  # NumPy takes a damaged header for one of Python 2
             refuse_bomb(path, members.zip)
             arrays = {name: members[name] for name in members.files}
+            if not all(isinstance(array, np.ndarray) for array in arrays.values()):
+                raise TypeError("a member that is no array")  # NumPy gives its bytes
         matrices = [_matrix(arrays, name) for name in ("features", "labels")]
         rows = arrays["rows"]
         of_settings = {field.name: field.type for field in dataclasses.fields(MemorySettings)}

@@ -40,7 +40,7 @@ from snm.runs.manifest import (
 )
 from snm.runs.schema import FACTS, RESULT, TRIAL, Field, validated
 from snm.sampling.samplers import SAMPLERS
-from snm.system.files import write_whole
+from snm.system.files import make_folder, write_whole
 from snm.system.locks import LOCK
 
 __all__ = ["RunFolder", "member_seed", "phase_names", "read_json", "write_json"]
@@ -257,7 +257,7 @@ class RunFolder:
             contents[self.vectorizer.name] = vectorizer.read_bytes()
         contents[CONFIG] = config_text(config).encode()
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path)
             manifest = read_manifest(self.path)
             if manifest is None and self.result.exists():
                 return  # of an earlier run, which stays as it is until it goes on

@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 
-def load(run: str | Path, *, memory: bool = True) -> Predictor:
+def load(run: str | Path, *, memory: bool = True, verify: bool = True) -> Predictor:
     """Loads a trained model from its run folder.
 
     Of an unfinished run, it loads the first member's best checkpoint so far, without a memory.
@@ -46,6 +46,8 @@ def load(run: str | Path, *, memory: bool = True) -> Predictor:
       run: the run folder.
       memory: also load the run's memory, if it has one, and what makes scores probabilities; False
         is the model alone.
+      verify: compare the files of the checkpoints with their checksums; False loads sooner, from a
+        disk that is trusted. The other files are always compared.
 
     Raises:
       InputError: the folder is not a run, or the run has no checkpoint.
@@ -58,7 +60,7 @@ def load(run: str | Path, *, memory: bool = True) -> Predictor:
         found = f"a weighting {weighting.kind} of {width} features"
         expected = f"{config.weighting} of {facts['num_features']}, as in config.toml and run.json"
         raise InputError(str(folder.fitted_weighting), found, expected)
-    predictor = assemble(folder, config, facts, weighting, names, finished)
+    predictor = assemble(folder, config, facts, weighting, names, finished, verify=verify)
     return with_memory(predictor, folder) if memory and finished else predictor
 
 
@@ -121,7 +123,7 @@ def load_member(run: str | Path, member: int, mesh: Mesh | None = None) -> tuple
 
 def assemble(folder: RunFolder, config: ResolvedConfig, facts: dict[str, Any], weighting: Weighting,
              names: tuple[str, ...] | None, finished: bool,
-             mesh: Mesh | None = None) -> Predictor:  # fmt: skip
+             mesh: Mesh | None = None, verify: bool = True) -> Predictor:  # fmt: skip
     """Builds the predictor of a run from its checkpoints, on one device or on a mesh.
 
     Args:
@@ -132,6 +134,7 @@ def assemble(folder: RunFolder, config: ResolvedConfig, facts: dict[str, Any], w
       names: the names of the labels, or None.
       finished: whether the run is finished; the predictor then uses all members, else the first.
       mesh: the mesh to shard the parameters over, or None.
+      verify: as in `load`.
 
     Raises:
       InputError: a checkpoint is missing.
@@ -144,7 +147,7 @@ def assemble(folder: RunFolder, config: ResolvedConfig, facts: dict[str, Any], w
             expected = f"{model.num_features}, as in run.json"
             raise InputError(str(folder.vectorizer), f"{texts.num_features} features", expected)
     members = config.members if finished else 1
-    states = [_member(folder, config, model, member, finished, mesh)
+    states = [_member(folder, config, model, member, finished, mesh, verify)
               for member in range(1, members + 1)]  # fmt: skip
     model = dataclasses.replace(model, members=members)
     state = join(states) if mesh is None else join_on_mesh(states, mesh)
@@ -204,7 +207,8 @@ def _opened(run: str | Path) -> tuple[RunFolder, ResolvedConfig, dict[str, Any],
 
 
 def _member(folder: RunFolder, config: ResolvedConfig, model: Model, member: int,
-            finished: bool, mesh: Mesh | None = None) -> TrainState:  # fmt: skip
+            finished: bool, mesh: Mesh | None = None,
+            verify: bool = True) -> TrainState:  # fmt: skip
     """Parameters of a member's best checkpoint, or of its last where nothing was watched."""
     phase, checkpoints, step = _best_of(folder, config, member, finished)
     note = checkpoints.read(step)
@@ -225,7 +229,7 @@ def _member(folder: RunFolder, config: ResolvedConfig, model: Model, member: int
             else:
                 where, found = checkpoints.path(step), "another checkpoint"
             raise InputError(str(where), found, expected)
-    return checkpoints.load(step, abstract_on(mesh, model))
+    return checkpoints.load(step, abstract_on(mesh, model), verify=verify)
 
 
 def _best_of(

@@ -42,6 +42,9 @@ class Serve:
     nor --host: those of a proxy, say. '*' allows all."""
     grace: int = 30
     """Seconds that open requests have to finish when the server is stopped."""
+    verify: bool = True
+    """Compare the parameters with their checksums first; --no-verify loads sooner, from a disk that
+    is trusted."""
     limits: OmitArgPrefixes[Limits] = dataclasses.field(default_factory=Limits)
     """Limits of the requests."""
 
@@ -77,7 +80,7 @@ def _run(options: Serve) -> None:
     except ImportError as error:
         found, expected = f"no {error.name}", "pip install 'snm[serve]'"
         raise InputError("snm serve", found, expected) from error
-    predictor: Predictor | IndexedPredictor = load(options.run)
+    predictor: Predictor | IndexedPredictor = load(options.run, verify=options.verify)
     if options.index is not None:
         assert isinstance(predictor, Predictor)
         predictor = IndexedPredictor.open(options.index, predictor)

@@ -1,18 +1,31 @@
-"""Locates the cache folder and enables JAX's persistent compilation cache in it."""
+"""Locates the cache folder and enables JAX's persistent compilation cache in it.
+
+Programs that are loaded from it are run, so it belongs to one user: it is made for its owner alone,
+and refused where others may write.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
 from pathlib import Path
 from typing import Literal
+
+from snm.errors import InputError
 
 __all__ = ["folder", "keep_programs"]
 
 _WORTH_KEEPING = 0.1  # seconds that a program takes to compile; reading one takes about 0.02
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def keep_programs() -> None:
-    """Makes JAX store compiled programs in the cache folder, so that later starts are faster."""
+    """Makes JAX store compiled programs in the cache folder, so that later starts are faster.
+
+    Raises:
+      InputError: as `folder`.
+    """
     import jax  # here, since reading data needs no jax
 
     place = folder("default")
@@ -22,17 +35,55 @@ def keep_programs() -> None:
 
 
 def folder(cache: Path | Literal["default"] | None) -> Path | None:
-    """The cache folder: `cache` itself, or for `default` the user's folder; it need not exist.
+    """The cache folder: `cache` itself, or for `default` the user's folder.
 
-    The default is `$SNM_CACHE`, else `$XDG_CACHE_HOME/snm`, else `~/.cache/snm`, else None.
+    The default is `$SNM_CACHE`, else `$XDG_CACHE_HOME/snm`, else `~/.cache/snm`, else None. It is
+    created for its owner alone if it can be; it need not exist afterwards.
+
+    Raises:
+      InputError: another user owns the folder, or may write to it. The folder `snm` of the user's
+        cache is closed to others instead, where it is the user's own.
     """
-    if cache != "default":
-        return cache
-    if place := os.environ.get("SNM_CACHE"):
-        return Path(place)
-    if place := os.environ.get("XDG_CACHE_HOME"):
-        return Path(place) / "snm"
-    try:
-        return Path.home() / ".cache" / "snm"
-    except RuntimeError:  # the account has no home folder
+    place = cache
+    ours = False
+    if cache == "default":
+        place, ours = _default()
+    if not isinstance(place, Path):
         return None
+    with contextlib.suppress(OSError):  # then nothing is cached
+        if not place.exists():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.mkdir(mode=0o700, exist_ok=True)
+        _check(place, ours)
+    return place
+
+
+def _default() -> tuple[Path | None, bool]:
+    """The default folder, and whether its name is ours and not one that the user chose."""
+    if place := os.environ.get("SNM_CACHE"):
+        return Path(place), False
+    if place := os.environ.get("XDG_CACHE_HOME"):
+        return Path(place) / "snm", True
+    try:
+        return Path.home() / ".cache" / "snm", True
+    except RuntimeError:  # the account has no home folder
+        return None, True
+
+
+def _check(place: Path, ours: bool) -> None:
+    """Refuses a folder to which others may write.
+
+    Raises:
+      InputError: see `folder`.
+      OSError: it cannot be read.
+    """
+    found, user = place.stat(), os.geteuid()
+    if found.st_uid not in (user, 0):
+        expected = "one of your own: set SNM_CACHE to another folder"
+        raise InputError(str(place), f"a cache folder of user {found.st_uid}", expected)
+    if found.st_mode & _OTHERS_WRITE:
+        if ours and found.st_uid == user:  # made under a mask that lets the group write
+            place.chmod(0o700)
+            return
+        expected = f"your own alone: `chmod go-w {place}`, or set SNM_CACHE to another folder"
+        raise InputError(str(place), "a cache folder that others may write to", expected)

@@ -17,7 +17,16 @@ from pathlib import Path
 from snm.errors import InputError
 from snm.system import disk
 
-__all__ = ["made_whole", "sync_tree", "whole_file", "write_whole"]
+__all__ = ["made_whole", "make_folder", "sync_tree", "whole_file", "write_whole"]
+
+
+def make_folder(path: Path) -> None:
+    """Creates a folder and those above it, and waits until their names are on the disk."""
+    made = [one for one in (path, *path.parents) if not one.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for one in reversed(made):
+        with contextlib.suppress(PermissionError):  # one that may be written to, and not read
+            disk.sync(one.parent)
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
@@ -69,7 +78,7 @@ def made_whole(flag: str, out: Path, *, lasting: bool = True) -> Iterator[Path]:
     partial = _partial_name(out)
     try:
         _remove_left(out)
-        out.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(out.parent)
         with _claimed(partial, partial.mkdir):
             yield partial
             if lasting:

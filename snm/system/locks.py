@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from snm.errors import InputError
+from snm.system.files import make_folder
 
 __all__ = ["LOCK", "locked"]
 
@@ -33,7 +34,7 @@ def locked(path: Path, where: str, *, wait: bool = False) -> Iterator[None]:
         written.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         # Mode a+ does not truncate: until this process holds the lock, the file names the holder.
         file = path.open("a+", encoding="utf-8")
     except OSError as error:

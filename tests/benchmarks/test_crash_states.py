@@ -82,8 +82,11 @@ def test_without_syncs_the_same_cuts_lose_data(tmp_path):
 
 @pytest.mark.slow
 def test_flipped_bits_are_named_or_harmless():
-    found = bit_flips.measured(400)
-    assert set(found["all"]) <= {"named", "harmless"}, found
-    read = ("labels.txt", "vectorizer.json", "weighting.npz", "memory.npz", "run.json",
-            "result.json", "memory.json")  # fmt: skip
-    assert all(set(found["by file"][name]) == {"named"} for name in read), found
+    found = bit_flips.measured(600)
+    assert found["all"]["named"] + found["all"]["harmless"] == 600, found["all"]
+    outcomes = {(row["of"], file["file"]): file for row in found["of"] for file in row["by file"]}
+    for name in ("labels.txt", "vectorizer.json", "weighting.npz", "memory.npz", "run.json",
+                 "result.json", "memory.json"):  # fmt: skip
+        assert "harmless" not in outcomes.get(("run", name), {}), name
+    for library in ("faiss", "hnswlib"):
+        assert "harmless" not in outcomes[f"index, {library}", f"index.{library}"]

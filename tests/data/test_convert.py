@@ -519,7 +519,11 @@ def test_texts_to_a_model_of_features(tmp_path):
 @pytest.mark.parametrize(
     "change",
     [{"format": "other"}, {"kind": "best"}, {"vocabulary": ["a"]}, {"idf": [1.0]}, {"ngrams": 1},
-     {"vocabulary": None}, {"format": "snm-vectorizer-2"},
+     {"vocabulary": None}, {"vocabulary": ["aa", "aa"]}, {"ngrams": [2, 1]}, {"ngrams": [0, 0]},
+     {"num_features": float("inf")}, {"num_features": 0, "vocabulary": []},
+     {"kind": "hashing", "vocabulary": None, "num_features": 2**40},
+     {"kind": "tfidf", "idf": 3.0}, {"kind": "tfidf", "idf": [1.0, float("nan")]},
+     {"format": "snm-vectorizer-2"},
      {"format": "snm-vectorizer-2", "analyzer": "lines", "stop_words": []},
      {"format": "snm-vectorizer-2", "analyzer": "char", "stop_words": None}],
 )  # fmt: skip

@@ -15,6 +15,7 @@ PAGES = {
     "docs/results.md": 500,
     "docs/speed.md": 58,
     "docs/theory.md": 0,
+    "docs/trust.md": 100,
     "experiments/README.md": 1100,
 }
 

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import shutil
 import sys
+import zlib
 
 import jax
 import numpy as np
@@ -17,6 +18,7 @@ import snm
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.export.index import IndexedPredictor, Settings, build_index
+from snm.export.manifest import read_manifest, write_manifest
 from snm.export.measure import measure, recall
 from snm.model.from_config import make_model
 from snm.model.model import init_state
@@ -220,15 +222,63 @@ def test_invalid_options(run, tmp_path, capsys, monkeypatch):
         IndexedPredictor.open(out, other)
 
     broken = shutil.copytree(out, tmp_path / "broken")
-    (broken / "index.hnswlib").write_bytes(b"x" * 10)
-    assert "a damaged index" in refused(capsys, "evaluate", run, "--index", broken)
     manifest = json.loads((broken / "manifest.json").read_text())
-    del manifest["index"]["query"]  # as of an earlier version, whose rows had other columns
-    (broken / "manifest.json").write_text(json.dumps(manifest))
-    assert "other columns" in refused(capsys, "evaluate", run, "--index", broken)
     (broken / "manifest.json").write_text("{}")
+    said = refused(capsys, "evaluate", run, "--index", broken)
+    assert "no manifest, or a damaged one" in said
+    (broken / "index.hnswlib").write_bytes(b"x" * 10)
+    write_manifest(broken, manifest)  # which vouches for it
+    assert "a damaged index" in refused(capsys, "evaluate", run, "--index", broken)
+    del manifest["index"]["query"]  # as of an earlier version, whose rows had other columns
+    write_manifest(broken, manifest)
+    assert "other columns" in refused(capsys, "evaluate", run, "--index", broken)
+    write_manifest(broken, {})
     assert "no index" in refused(capsys, "evaluate", run, "--index", broken)
     assert "no such file" in refused(capsys, "evaluate", run, "--index", tmp_path / "none")
     searched = IndexedPredictor.open(out, snm.load(run))
     with pytest.raises(InputError, match="1 to 20 labels"):
         searched.predict(snm.load_data(run.parent / "data").test.features, 21)
+
+
+@pytest.mark.parametrize("library", ["faiss", "npz"])
+def test_every_changed_byte_of_an_export_is_named(run, tmp_path, library):
+    """A changed link or row of an index would give other answers without a word."""
+    out = tmp_path / "out"
+    call("export", run, "--to", library, "--output", out)
+    predictor, rng = snm.load(run), np.random.default_rng(0)
+    manifest = json.loads((out / "manifest.json").read_text())
+    files = sorted(path.name for path in out.iterdir())
+    assert files == sorted([*manifest["files"], "manifest.json"]) and len(files) == 4
+    for name in files:
+        raw = (out / name).read_bytes()
+        size, crc = manifest["files"].get(name, [len(raw), zlib.crc32(raw)])
+        assert (size, crc) == (len(raw), zlib.crc32(raw))
+        for place in rng.integers(0, len(raw), 10):
+            changed = bytearray(raw)
+            changed[place] ^= 1 << rng.integers(8)
+            (out / name).write_bytes(changed)
+            try:
+                found = read_manifest(out, library)
+            except InputError as error:
+                assert f"out/{name}: found" in str(error)
+            else:  # white space of the manifest
+                same = {key: value for key, value in manifest.items() if key != "crc"}
+                assert name == "manifest.json" and found == same
+        (out / name).write_bytes(raw)
+    read_manifest(out, library)
+    if library == "faiss":
+        (out / "index.faiss").unlink()
+        with pytest.raises(InputError, match=r"index\.faiss: found no such file"):
+            IndexedPredictor.open(out, predictor)
+
+
+@pytest.mark.parametrize("library", ["faiss", "hnswlib"])
+def test_a_full_disk(wide, tmp_path, library):
+    for name in ("index.faiss", "index.hnswlib"):
+        (tmp_path / name).symlink_to("/dev/full")
+    try:
+        build_index(wide[0], library, Settings(8, 20, 20), tmp_path)
+    except InputError as error:
+        assert f"index.{library}: found {library} could not write it" in str(error)
+    else:  # hnswlib does not look; its index is found to be damaged when it is opened
+        assert library == "hnswlib"

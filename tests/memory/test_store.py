@@ -1,9 +1,11 @@
 import dataclasses
+import zipfile
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
+from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.memory.memory import Memory, MemorySettings
 from snm.memory.store import load_memory, save_memory
@@ -65,3 +67,22 @@ def test_refuses_a_missing_a_damaged_and_another_models_file(tmp_path):
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(InputError, match="a memory that"):
         load_memory(path, num_features=5, num_labels=4)
+
+
+def test_members_that_are_no_arrays_are_refused(tmp_path):
+    """NumPy gives the bytes of a member without the mark of an array."""
+    save_memory(tmp_path / "memory.npz", made(True))
+    Weighting("tfidf", np.ones(3, np.float32)).save(tmp_path / "weighting.npz")
+
+    def sizes(path):
+        return load_memory(path, num_features=5, num_labels=4)
+
+    for name, read in (("memory.npz", sizes), ("weighting.npz", Weighting.load)):
+        with zipfile.ZipFile(tmp_path / name) as file:
+            members = {one: file.read(one) for one in file.namelist()}
+        for bad in members:
+            with zipfile.ZipFile(tmp_path / name, "w") as file:
+                for one, raw in members.items():
+                    file.writestr(one, b"no array" if one == bad else raw)
+            with pytest.raises(InputError, match="found no "):
+                read(tmp_path / name)

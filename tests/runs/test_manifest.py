@@ -330,3 +330,17 @@ def test_read_json_is_one_line(tmp_path):
             read_json(tmp_path / "a.json")
         except InputError as error:
             assert "\n" not in str(error)
+
+
+def test_checksums_of_parameters_are_compared_unless_asked_not_to(tmp_path, tiny_run):
+    run = shutil.copytree(tiny_run / "run", tmp_path / "run")
+    expected = snm.load(run).state.head.table.rows
+    for stray in [path / "stray" for path in (run / "checkpoints").glob("*/state")]:
+        stray.write_bytes(b"x")
+    with pytest.raises(InputError, match="state/stray should not be there"):
+        snm.load(run)
+    np.testing.assert_array_equal(snm.load(run, verify=False).state.head.table.rows, expected)
+    given = ("predict", run, tiny_run / "data" / "test.txt", "--output", tmp_path / "out.jsonl")
+    call(*given, status=2)
+    call(*given, "--no-verify")
+    assert (tmp_path / "out.jsonl").read_text().count("\n") == tiny.TEST_POINTS

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 import snm
+from benchmarks.crash_model import Recorder
 from snm.errors import InputError
-from snm.system.files import made_whole, whole_file, write_whole
+from snm.system.files import made_whole, make_folder, whole_file, write_whole
 
 HOLDS = """
 import sys, time
@@ -66,6 +67,16 @@ def test_an_error_leaves_nothing(tmp_path):
     with expected, made_whole("--out", tmp_path / "c"):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["c"]
+
+
+def test_names_of_new_folders_are_on_the_disk(tmp_path):
+    """A power cut does not take a folder away whose files were synced."""
+    with Recorder(tmp_path).recording() as record:
+        make_folder(tmp_path / "a" / "b")
+        write_whole(tmp_path / "a" / "b" / "c", b"1")
+    for cut, state in record.states(100):
+        assert cut < len(record.calls) or state["a/b/c"] == b"1"
+    make_folder(tmp_path / "a" / "b")  # which is there
 
 
 def test_write_whole_keeps_line_ends(tmp_path):

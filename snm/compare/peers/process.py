@@ -241,11 +241,11 @@ def run_peer(
     Raises:
       InputError: an unknown name, or an output file that cannot be written.
     """
-    from snm.runs.folder import read_json
+    from snm.compare.records import read_record
 
     reason = check([name])[name]
     asked = _asked(name, data, weighting, seed, threads, validation_fraction, seen)
-    if out.exists() and (found := read_json(out)).get("asked") == asked:
+    if out.exists() and (found := read_record(out)).get("asked") == asked:
         return found
     if reason is not None:
         return {"name": name, "failed": reason}
@@ -269,7 +269,7 @@ def run_peer(
     ]
     try:
         reason = run_tied(command, errors, TMPDIR=str(scratch))
-        return read_json(out) if reason is None else {"name": name, "failed": reason}
+        return read_record(out) if reason is None else {"name": name, "failed": reason}
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -311,9 +311,9 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         _make_parent(out)
         found = measure(**asked)
-        from snm.runs.folder import write_json
+        from snm.compare.records import write_record
 
-        write_json(out, found)
+        write_record(out, found)
     except InputError as error:
         print(f"snm: error: {error.as_flags}", file=sys.stderr)
         return 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import lzma
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -22,7 +23,8 @@ _PIECE = 1 << 20  # bytes
 _RATIO, _ROOM = 60, 1 << 28
 _MEMBERS = 100_000
 _DAMAGE = (zipfile.BadZipFile, tarfile.TarError, zlib.error, gzip.BadGzipFile, lzma.LZMAError,
-           EOFError, NotImplementedError, RuntimeError, OSError)  # fmt: skip
+           EOFError, NotImplementedError, RuntimeError, OSError, ValueError, IndexError,
+           struct.error)  # fmt: skip
 
 
 def unpack(archive: Path, wanted: dict[str, str], optional: dict[str, str], out: Path) -> None:
@@ -76,20 +78,35 @@ def _copy(
     """Writes a member to `out`; returns its number of bytes, at most `limit`."""
     written = 0
     try:
-        with stream_of(name) as source, out.open("wb") as target:
-            while piece := source.read(_PIECE):
+        with out.open("wb") as target:
+            for piece in _pieces(archive, name, stream_of):
                 written += len(piece)
                 if written > limit:
                     found = f"more than {limit} bytes in {name}"
                     expected = f"at most {_RATIO} times the archive's size (decompression bomb?)"
                     raise InputError(str(archive), found, expected)
                 target.write(piece)
+    except OSError as error:  # of the output: `_pieces` raises none
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(str(out), reason, "a folder to write to") from error
+    return written
+
+
+def _pieces(archive: Path, name: str, stream_of: Callable[[str], IO[bytes]]) -> Iterator[bytes]:
+    """Reads a member in pieces.
+
+    Raises:
+      InputError: it is damaged, or no plain file.
+    """
+    try:
+        with stream_of(name) as source:
+            while piece := source.read(_PIECE):
+                yield piece
     except InputError:
         raise
     except _DAMAGE as error:
         found = f"damage in {name} ({error})"
         raise InputError(str(archive), found, "an intact archive") from error
-    return written
 
 
 @contextlib.contextmanager
@@ -103,7 +120,8 @@ def _open_archive(archive: Path) -> Iterator[tuple[list[str], Callable[[str], IO
     try:
         if is_zip:
             with zipfile.ZipFile(archive) as packed:
-                names = [info.filename for info in packed.infolist() if not info.is_dir()]
+                names = [info.filename for info in packed.infolist()]
+                names = [name for name in names if name and not name.endswith("/")]
 
                 def from_zip(name: str) -> IO[bytes]:
                     info = packed.getinfo(name)

@@ -1,4 +1,3 @@
-import json
 import os
 import signal
 import subprocess
@@ -16,6 +15,7 @@ from snm.compare.peers.process import check, main, measure, run_peer
 from snm.compare.peers.protocol import Answers, Peer
 from snm.compare.peers.table import PEERS
 from snm.compare.peers.words import are_counts, as_words
+from snm.compare.records import read_record
 from snm.data.formats.dispatch import write_text
 from snm.data.load import load
 from snm.data.synthetic import generate
@@ -328,7 +328,7 @@ def test_run_peer_reuses_a_result_with_equal_arguments(
     out = tmp_path / "peers" / "fake.json"
     found = run_peer("fake", data, out, weighting="l2", threads=1)
     assert found["metrics"]["P@1"] == 50.0
-    assert json.loads(out.read_text()) == found
+    assert read_record(out) == found
     assert run_peer("fake", data, out, weighting="l2", threads=1) == found
     assert len(started) == 1
     assert run_peer("fake", data, out, weighting="none", threads=1)["asked"]["weighting"] == "none"

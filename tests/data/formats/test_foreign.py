@@ -68,3 +68,11 @@ def test_the_table_needs_no_numpy():
     code = "import sys, snm.data.formats.foreign; print('numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     assert done.stdout == "False\n"
+
+
+def test_a_name_of_several_lines_is_told_in_one(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text('"te\nxt","x\u2028y"\na,b\n')
+    with pytest.raises(InputError, match=r"no column 'text' among te\\nxt, x\\u2028y") as error:
+        list(read_rows(path, "csv"))
+    assert len(str(error.value).splitlines()) == 1 == len(error.value.as_flags.splitlines())

@@ -37,6 +37,17 @@ def a_link_in_a_zip():
     return out.getvalue()
 
 
+def without_a_name():
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr(zipfile.ZipInfo("x"), "1 1 1\n")
+    raw, end = out.getvalue(), out.getvalue().rindex(b"PK\x05\x06")
+    start = raw.index(b"PK\x01\x02")
+    # The directory says that the name has no byte, and that a comment of one follows.
+    entry = raw[start:end][:28] + b"\0\0" + b"\0\0" + b"\1\0" + raw[start:end][34:]
+    return raw[:start] + entry + raw[end:]
+
+
 MALICIOUS = {
     "a path upwards": (zipped({**texts(), "../escaped.txt": "x"}), "'../escaped.txt'"),
     "a path upwards, in Windows' way": (zipped({**texts(), "a\\..\\..\\x": "x"}), "paths inside"),
@@ -53,6 +64,7 @@ MALICIOUS = {
     ),
     "a device in a tar": (tarred(info("Tiny/tiny_train.txt", kind=tarfile.CHRTYPE)), "no plain"),
     "a link in a zip": (a_link_in_a_zip(), "a link, expected a plain file"),
+    "a member without a name": (without_a_name(), "no file tiny_train.txt"),
     "no archive": (b"hello" * 100, "another kind of file, expected a zip or tar archive"),
     "half a zip": (GOOD[: len(GOOD) // 2], "another kind of file"),
     "a missing file": (zipped({"Tiny/tiny_train.txt": "1 1 1\n"}), "no file tiny_test.txt"),
@@ -94,4 +106,12 @@ def test_a_damaged_member_is_an_error(tmp_path):
     archive = tmp_path / "x.zip"
     archive.write_bytes(bytes(content))
     with pytest.raises(InputError, match=r"damage in Tiny/tiny_train\.txt"):
+        unpack(archive, FILES, {}, tmp_path)
+
+
+def test_a_full_disk_is_no_damage_of_the_archive(tmp_path):
+    archive = tmp_path / "x.zip"
+    archive.write_bytes(GOOD)
+    (tmp_path / "train.txt").symlink_to("/dev/full")
+    with pytest.raises(InputError, match=r"train\.txt: found no space left on device"):
         unpack(archive, FILES, {}, tmp_path)

@@ -1,0 +1,75 @@
+"""The readers on inputs that a fuzzer kept, each of which reached other code, and on edits of them.
+
+`fuzz_corpus.txt` is what `python -m benchmarks.fuzz --keep` wrote: a target and an input a line.
+"""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.fuzz_targets import TARGETS, kept, refused, seeds
+from snm.errors import InputError
+
+CORPUS = Path(__file__).with_name("fuzz_corpus.txt")
+SLOW_SECONDS = 60
+FAILED = {  # inputs that failed once
+    "csv": b'x"b",y"x"","\nb",y" ',
+    "vectorizer": b'{"format": "snm-vectorizer-1", "kind": "counts", "num_features": 2, "ngrams": '
+    b'[1, 1], "strip_accents": false, "vocabulary": ["word2", "word2"], "idf": null}',
+}
+
+
+def test_kept_inputs(tmp_path):
+    tried = {name: 0 for name in TARGETS}
+    for name, raw in (*kept(CORPUS), *FAILED.items()):
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        TARGETS[name](folder, raw)
+        tried[name] += 1
+    assert min(tried.values()) >= 1 and sum(tried.values()) > 150, tried
+
+
+def test_a_target_fails_where_a_reader_does(tmp_path):
+    def wrong(path):
+        raise InputError(str(path), "one line", "one") from None
+
+    assert refused(wrong, tmp_path / "x", b"") is None
+
+    def two_lines(path):
+        error = InputError(str(path), "a", "b")
+        error.args = ("a\nb",)
+        raise error
+
+    with pytest.raises(AssertionError, match="more than one line"):
+        refused(two_lines, tmp_path / "x", b"")
+    with pytest.raises(ZeroDivisionError):
+        refused(lambda path: 1 / 0, tmp_path / "x", b"")
+
+
+@pytest.mark.slow
+def test_a_minute_of_edits(tmp_path):
+    """Inputs are spliced from two of the kept ones, and bytes of them changed."""
+    inputs = {name: [raw] for name, raw in seeds().items()}
+    for name, raw in kept(CORPUS):
+        inputs[name].append(raw)
+    rng, tried = np.random.default_rng(), 0
+    end = time.monotonic() + SLOW_SECONDS
+    while time.monotonic() < end:
+        for name, raws in inputs.items():
+            folder = tmp_path / name
+            folder.mkdir(exist_ok=True)
+            first, second = (raws[i] for i in rng.integers(len(raws), size=2))
+            raw = bytearray(first[: rng.integers(len(first) + 1)])
+            raw += second[rng.integers(len(second) + 1) :]
+            for place in rng.integers(len(raw), size=rng.integers(4)) if raw else ():
+                raw[place] = rng.integers(256)
+            try:
+                TARGETS[name](folder, bytes(raw))
+            except BaseException as error:
+                error.add_note(f"{name}: {bytes(raw)!r}")
+                raise
+            tried += 1
+    print(f"{tried} inputs")
+    assert tried > 1000

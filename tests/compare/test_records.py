@@ -1,0 +1,48 @@
+"""What a comparison reads back is what it wrote."""
+
+import json
+
+import numpy as np
+import pytest
+
+from snm.compare.cli import _refuse_another
+from snm.compare.records import read_record, write_record
+from snm.errors import InputError
+
+FOUND = {"arm": "a", "metrics": {"P@1": np.float32(12.5), 3: [1, 2]}, "seconds": 1.25}
+PLAIN = {"arm": "a", "metrics": {"P@1": 12.5, "3": [1, 2]}, "seconds": 1.25}
+
+
+def test_every_flipped_bit_of_a_result_is_named_or_harmless(tmp_path):
+    """A changed digit would stand in the tables as if it had been measured."""
+    path = tmp_path / "x.json"
+    write_record(path, FOUND)
+    assert read_record(path) == PLAIN
+    raw, named = path.read_bytes(), 0
+    for bit in range(8 * len(raw)):
+        flipped = bytearray(raw)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        try:
+            found = read_record(path)
+        except InputError as error:
+            named += str(path) in str(error) and "\n" not in str(error)
+        else:  # another white space
+            assert found == PLAIN
+    assert named > 0.8 * 8 * len(raw)
+
+
+def test_results_of_earlier_versions_are_taken(tmp_path):
+    (tmp_path / "x.json").write_text(json.dumps(PLAIN))
+    assert read_record(tmp_path / "x.json") == PLAIN
+    (tmp_path / "x.json").write_text("[1]")
+    with pytest.raises(InputError, match=r"x\.json: found a damaged or changed file"):
+        read_record(tmp_path / "x.json")
+
+
+def test_a_comparison_that_was_stopped_at_its_plan_goes_on(tmp_path):
+    (tmp_path / "plan.partial").write_text('{"da')
+    _refuse_another(tmp_path, {})
+    (tmp_path / "plan.txt").write_text("mine")
+    with pytest.raises(InputError, match=r"plan\.txt in a folder that is no comparison"):
+        _refuse_another(tmp_path, {})
