@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 
 from experiments.references import ppd_sparse
-from experiments.references.pfastrexml import PfastreXML, l1_separator, ndcg_sides, normalised
+from experiments.references.pfastrexml import PfastreXML, dcg_sides, l1_separator, normalised
 from experiments.references.ppd_sparse import PPDSparse
 from snm.evaluation.metrics import propensities
 
@@ -37,7 +37,7 @@ def test_sides_are_where_neither_rankings_nor_sides_can_be_better() -> None:
         labels = rng.random((8, 4)) < 0.4
         gains = normalised(csr_matrix(labels * (1 + rng.random(4))))
         dense, start = gains.toarray(), rng.random(8) < 0.5
-        right = ndcg_sides(gains, start)
+        right = dcg_sides(gains, start)
         orders = [list(order) for order in itertools.permutations(range(4))]
         values = np.array([[_ndcg(order, point) for order in orders] for point in dense])
 
