@@ -8,7 +8,7 @@ the points ends the training, by the share of a point's labels among as many ans
 the loss asks that all right labels come before all wrong ones, which many data cannot fulfil, and
 its minimum ranks far worse than the first epochs. Not so: the search for the most violating labels
 is exact over dense rows, where the authors sample features or hash sparse rows; the weights of the
-best epoch are kept, without training on after it without the L1 norm. The weights need 12 bytes for
+best epoch are kept, without training on after it without the L1 norm. Training needs 4 bytes for
 each pair of a feature and a label, and a visit of a point reads all labels, so this form is for
 small sets.
 """
@@ -20,11 +20,14 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix, hstack
+from scipy.sparse import csr_matrix, hstack, vstack
 
 from experiments.references.protocol import best_scores
 
 __all__ = ["PDSparse", "nearest_feasible"]
+
+_VALUES = 1 << 22  # of a block of features, shrunk at once
+_POINTS = 256  # held-out points ranked at once
 
 
 @dataclass
@@ -58,23 +61,22 @@ class PDSparse:
         """See `Reference`."""
         rng = np.random.default_rng(self.seed)
         X, (order, held) = _with_constant(X), _parts(X.shape[0], self.held_out, rng)
-        aside, answers = X[held], Y[held].toarray() > 0
+        aside, answers = X[held], Y[held]
         X, Y = X[order], Y[order]
         entering = self.entering or max(1, round(Y.nnz / Y.shape[0]))
-        best, since, kept = -1.0, 0, np.zeros(0, np.float32)
+        best, since = -1.0, 0
         before = np.zeros((X.shape[1], Y.shape[1]), np.float32)  # X' alpha
-        w = np.zeros_like(before)
         curvature = np.asarray(X.multiply(X).sum(axis=1), np.float32).ravel()
         labels = np.diff(Y.indptr)
         (usable,) = np.nonzero((curvature > 0) & (labels > 0) & (labels < Y.shape[1]))
         right = {i: Y.indices[Y.indptr[i] : Y.indptr[i + 1]] for i in usable.tolist()}
         active = {i: (of, np.zeros(len(of), np.float32)) for i, of in right.items()}
-        self.w, self.duals, self.right = w, active, right
+        self.duals, self.right = active, right
         for _ in range(self.epochs):
             for i in rng.permutation(usable).tolist():
                 entries = slice(X.indptr[i], X.indptr[i + 1])
                 features, values = X.indices[entries], X.data[entries]
-                scores = values @ w[features]
+                scores = values @ _shrunk(before[features], self.penalty)
                 ids, alpha = active[i]
                 count = len(right[i])
                 ids, alpha = _with_most_violating(scores, ids, alpha, entering)
@@ -83,34 +85,33 @@ class PDSparse:
                 wanted = alpha - slope / curvature[i]
                 new = nearest_feasible(wanted, count, self.C)
                 (moved,) = np.nonzero(new != alpha)
-                at = np.ix_(features, ids[moved])
-                before[at] += np.outer(values, (new - alpha)[moved])
-                w[at] = _shrunk(before[at], self.penalty)
+                before[np.ix_(features, ids[moved])] += np.outer(values, (new - alpha)[moved])
                 keep = new != 0
                 keep[:count] = True
                 active[i] = ids[keep], new[keep]
             if len(held):
-                share = _right_share(aside @ w, answers)
+                w = _weights(before, self.penalty)
+                share = _right_share(aside, w, answers)
                 since += 1
                 if share > best:
-                    best, since, kept = share, 0, w.copy()
+                    best, since, self.w = share, 0, w
                 if since == self.patience:
                     break
-        self.w = kept if len(held) else w
+        if not len(held):
+            self.w = _weights(before, self.penalty)
         return self
 
     def predict(self, X: csr_matrix, k: int) -> NDArray[np.int64]:
         """See `Reference`."""
-        w = csr_matrix(self.w)
-        points = _with_constant(X)
-        return best_scores(points, k, self.w.shape[1], lambda block: (block @ w).toarray())
+        points, labels = _with_constant(X), self.w.shape[1]
+        return best_scores(points, k, labels, lambda block: (block @ self.w).toarray())
 
     def dual(self) -> float:
         """The negative of the dual objective, which training lowers; a bound of the primal one."""
         wrong = sum(
             float(alpha[len(self.right[i]) :].sum()) for i, (_, alpha) in self.duals.items()
         )
-        return 0.5 * float(np.sum(np.square(self.w, dtype=np.float64))) + wrong
+        return 0.5 * float(np.sum(np.square(self.w.data, dtype=np.float64))) + wrong
 
 
 def _with_constant(X: csr_matrix) -> csr_matrix:
@@ -125,12 +126,17 @@ def _parts(
     return np.flatnonzero(~chosen), np.flatnonzero(chosen)
 
 
-def _right_share(scores: NDArray[np.float32], answers: NDArray[np.bool_]) -> float:
+def _right_share(X: csr_matrix, w: csr_matrix, Y: csr_matrix) -> float:
     """The mean share of right ones among as many best labels as a point has; of points with any."""
-    places = np.argsort(np.argsort(-scores, axis=1, kind="stable"), axis=1)
-    counts = answers.sum(axis=1)
-    right = ((places < counts[:, None]) & answers).sum(axis=1)
-    return float(np.mean(right[counts > 0] / counts[counts > 0]))
+    shares = []
+    for first in range(0, X.shape[0], _POINTS):
+        some = slice(first, first + _POINTS)
+        scores, answers = (X[some] @ w).toarray(), Y[some].toarray() > 0
+        places = np.argsort(np.argsort(-scores, axis=1, kind="stable"), axis=1)
+        counts = answers.sum(axis=1)
+        right = ((places < counts[:, None]) & answers).sum(axis=1)
+        shares.append(right[counts > 0] / counts[counts > 0])
+    return float(np.mean(np.concatenate(shares)))
 
 
 def _with_most_violating(
@@ -187,3 +193,13 @@ def _on_simplex(values: NDArray[np.float32], total: float) -> NDArray[np.float32
 def _shrunk(values: NDArray[np.float32], penalty: float) -> NDArray[np.float32]:
     """Values nearer to 0 by the penalty: the minimiser of half a square and an absolute value."""
     return values - np.clip(values, -np.float32(penalty), np.float32(penalty))
+
+
+def _weights(before: NDArray[np.float32], penalty: float) -> csr_matrix:
+    """The shrunk values that are not 0, CSR [d + 1, K]."""
+    rows = max(1, _VALUES // before.shape[1])
+    blocks = [
+        csr_matrix(_shrunk(before[first : first + rows], penalty))
+        for first in range(0, before.shape[0], rows)
+    ]
+    return vstack(blocks, format="csr")

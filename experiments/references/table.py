@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -30,12 +30,14 @@ class Entry:
       source: the paper.
       tried: settings to choose from.
       chosen: which of them had the highest P@1 on held-out fifths of train, mean over data sets.
+      others: settings by name, which are not to choose from but show what a difference comes from.
     """
 
     system: Callable[..., Reference]
     source: str
     tried: tuple[dict[str, Any], ...] = ({},)
     chosen: int = 0
+    others: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def peer(self, settings: dict[str, Any]) -> Peer:
         """The reference with settings, for `snm compare --peers`."""
@@ -83,7 +85,13 @@ REFERENCES: dict[str, Entry] = {
     "fastxml": Entry(
         partial(PfastreXML, weighted=False, alpha=1.0), "FastXML (Prabhu and Varma, 2014)"
     ),
-    "pfastrexml": Entry(PfastreXML, "PfastreXML (Jain et al., 2016)"),
+    "pfastrexml": Entry(
+        PfastreXML,
+        "PfastreXML (Jain et al., 2016)",
+        tuple({"gamma": gamma} for gamma in (30.0, 10.0, 3.0)),
+        chosen=2,
+        others={"plain": {"gamma": 30.0, "weighted": False}},
+    ),
     "pd-sparse": Entry(
         PDSparse,
         "PD-Sparse (Yen et al., 2016)",
@@ -100,8 +108,10 @@ REFERENCES: dict[str, Entry] = {
 """Name -> reference."""
 
 PEERS: dict[str, Peer] = {}
-"""`NAME`, and `NAME/I` with the I-th settings that are tried -> peer."""
+"""`NAME`, `NAME/I` with the I-th settings that are tried, and `NAME/OTHER` -> peer."""
 for _name, _entry in REFERENCES.items():
     PEERS[_name] = _entry.peer(_entry.tried[_entry.chosen])
     for _number, _settings in enumerate(_entry.tried):
         PEERS[f"{_name}/{_number}"] = _entry.peer(_settings)
+    for _other, _settings in _entry.others.items():
+        PEERS[f"{_name}/{_other}"] = _entry.peer(_settings)

@@ -7,9 +7,10 @@ import pytest
 from reference_problem import problem
 from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
+from sklearn.linear_model import LogisticRegression
 
 from experiments.references import ppd_sparse
-from experiments.references.pfastrexml import PfastreXML, ndcg_sides, normalised
+from experiments.references.pfastrexml import PfastreXML, dcg_sides, l1_separator, normalised
 from experiments.references.ppd_sparse import PPDSparse
 from snm.evaluation.metrics import propensities
 
@@ -36,7 +37,7 @@ def test_sides_are_where_neither_rankings_nor_sides_can_be_better() -> None:
         labels = rng.random((8, 4)) < 0.4
         gains = normalised(csr_matrix(labels * (1 + rng.random(4))))
         dense, start = gains.toarray(), rng.random(8) < 0.5
-        right = ndcg_sides(gains, start)
+        right = dcg_sides(gains, start)
         orders = [list(order) for order in itertools.permutations(range(4))]
         values = np.array([[_ndcg(order, point) for order in orders] for point in dense])
 
@@ -53,6 +54,20 @@ def test_sides_are_where_neither_rankings_nor_sides_can_be_better() -> None:
         assert both[~right, 0].sum() + both[right, 1].sum() == pytest.approx(best(right))
         stays = np.take_along_axis(both, right[:, None].astype(int), axis=1)[:, 0]
         assert (stays >= both.max(axis=1) - 1e-9).all()
+
+
+@pytest.mark.parametrize("points", [12, 150])
+def test_the_separator_is_that_of_scikit_learn(points: int) -> None:
+    x, y = problem(points, 9, 6)
+    right = y.toarray()[:, np.argmax(y.sum(axis=0))] > 0
+    assert right.any() and not right.all()
+    weight = {False: points / np.sum(~right), True: points / np.sum(right)}
+    model = LogisticRegression(l1_ratio=1, solver="liblinear", C=2.0, class_weight=weight,
+                               tol=0.01, random_state=0).fit(x, right)  # fmt: skip
+    weights, constant = l1_separator(x.astype(np.float64), right, 2.0)
+    assert (weights != 0).any()
+    np.testing.assert_array_equal(weights, model.coef_[0])
+    assert constant == model.intercept_[0]
 
 
 def _ndcg_order(sums: np.ndarray) -> list[int]:
