@@ -141,8 +141,8 @@ def measured(every: int, seconds: float | None, told: Callable[[str], None]) -> 
                     outcome = outcome if left in ([], ["out"]) else f"{outcome}; left {left}"
                     shutil.rmtree(folder / "out", ignore_errors=True)
                     (folder / "out").unlink(missing_ok=True)
-                if raised is not None:
-                    work(folder)
+                if raised is not None or content_of is not None:
+                    work(folder)  # a comparison goes on without a job, and then tries it again
                 if content_of is not None and content_of(folder / "out") != expected:
                     outcome = f"{outcome}; other content after it"
                 if outcome not in ("went on", "one line"):
