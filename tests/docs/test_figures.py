@@ -16,6 +16,7 @@ PAGES = {
     "docs/speed.md": 58,
     "docs/theory.md": 0,
     "docs/trust.md": 100,
+    "docs/which-tool.md": 70,
     "experiments/README.md": 1100,
 }
 
