@@ -129,11 +129,13 @@ def wrong(case: Case, scores: np.ndarray, slots: np.ndarray) -> bool:
     return twice or not (close(scores, top) and close(scores, own))
 
 
-def check_cases(form: str, number: int, seed: int) -> Iterator[tuple[Shape, int, int]]:
+def check_cases(
+    form: str, number: int, seed: int, of_shape: int = DRAWS
+) -> Iterator[tuple[Shape, int, int]]:
     """Draws cases of a form, `tpu` or `gpu`, shape by shape: the shape, its cases, those wrong."""
     rng = np.random.default_rng([seed, len(form) + ord(form[0])])
     while number > 0:
-        shape, draws = shape_of(form, rng), min(DRAWS, number)
+        shape, draws = shape_of(form, rng), min(of_shape, number)
 
         @jax.jit
         def run(queries: Any, rows: Any, offsets: Any, masked: Any, shape: Shape = shape) -> Any:
@@ -152,10 +154,10 @@ def check_cases(form: str, number: int, seed: int) -> Iterator[tuple[Shape, int,
         number -= draws
 
 
-def checked(form: str, number: int, seed: int) -> dict[str, Any]:
+def checked(form: str, number: int, seed: int, of_shape: int = DRAWS) -> dict[str, Any]:
     """The sums over all shapes of a form."""
     begun, shapes, cases, failed = time.perf_counter(), [], 0, 0
-    for shape, draws, bad in check_cases(form, number, seed):
+    for shape, draws, bad in check_cases(form, number, seed, of_shape):
         shapes.append(shape)
         cases, failed = cases + draws, failed + bad
         if bad:
@@ -164,6 +166,7 @@ def checked(form: str, number: int, seed: int) -> dict[str, Any]:
         "cases": cases,
         "of_rounded_scores": cases // ROUNDED,
         "shapes": len(shapes),
+        "cases_of_a_shape": of_shape,
         "wrong": failed,
         "counts": [min(s.count for s in shapes), max(s.count for s in shapes)],
         "counts_of_all_slots": sum(s.count == s.slots for s in shapes),
@@ -173,15 +176,17 @@ def checked(form: str, number: int, seed: int) -> dict[str, Any]:
     }
 
 
-def compiled_rows() -> Iterator[tuple[str, dict[str, Any]]]:
+def compiled_rows(only: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     """The searches alone, by kernel and by XLA."""
     from benchmarks.topk_kernel_compiled import SEARCHES
 
     for search in SEARCHES:
+        if only and search.name not in only:
+            continue
         yield search.name, search.row()
 
 
-def step_rows() -> Iterator[tuple[str, dict[str, Any]]]:
+def step_rows(only: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Steps and evaluations of the bench's shapes, with the kernel and without."""
     from benchmarks import targets
 
@@ -189,6 +194,8 @@ def step_rows() -> Iterator[tuple[str, dict[str, Any]]]:
         for kernel in ("auto", "off"):
             head = {"mining_kernel": kernel}
             name = targets.name_of(target, program, shape, mined, head)
+            if only and name not in only:
+                continue
             program_there = targets.compiled(target, program, shape, mined, head)
             yield name, targets.row_of(program_there, target)
 
@@ -197,22 +204,23 @@ def main() -> None:
     """Makes parts of the result."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--cases", type=int, default=0, help="of each form")
+    parser.add_argument("--forms", nargs="+", default=["tpu", "gpu"])
+    parser.add_argument("--of-shape", type=int, default=DRAWS, help="cases that compile once")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--steps", action="store_true")
+    parser.add_argument("--compile", nargs="*", metavar="NAME", help="names of searches, or all")
+    parser.add_argument("--steps", nargs="*", metavar="NAME", help="names of programs, or all")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     kept = json.loads(options.json.read_text()) if options.json and options.json.exists() else {}
-    if options.cases:
-        kept["cases"] = {
-            form: checked(form, options.cases, options.seed) for form in ("tpu", "gpu")
-        }
-        print(json.dumps(kept["cases"]))
+    for form in options.forms if options.cases else ():
+        found = checked(form, options.cases, options.seed, options.of_shape)
+        kept.setdefault("cases", {})[form] = found
+        print(form, json.dumps(found), flush=True)
     for part, wanted, rows in (
         ("compiled", options.compile, compiled_rows),
         ("steps", options.steps, step_rows),
     ):
-        for name, row in rows() if wanted else ():
+        for name, row in () if wanted is None else rows(wanted):
             kept.setdefault(part, {})[name] = row
             print(name, json.dumps(row), flush=True)
             if options.json:

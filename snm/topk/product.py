@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from snm.system.platform import platform
 from snm.topk.bisection import MASKED
 from snm.topk.blocks import Best, Masked
 from snm.topk.search import best_scores
@@ -100,7 +101,8 @@ def _top(
     masked: Masked | None,
 ) -> Best:
     stored = rows
-    if rows.dtype == jnp.bfloat16:
+    # A CPU would convert all rows before it reads a block; a TPU may copy what is called otherwise.
+    if rows.dtype == jnp.bfloat16 and platform() == "cpu":
         stored = lax.bitcast_convert_type(rows, jnp.uint16)
     best = best_scores(
         queries,

@@ -60,7 +60,7 @@ def best_scores(
 
     Args:
       queries: float32 [n, dim].
-      table: [N, dim] rows in the storage type.
+      table: [N, dim] rows in the storage type, or bfloat16.
       ids: int32 [S] ascending, the sampled labels, or None for all rows of the table.
       count: how many to keep.
       masked: pairs that must not be chosen.

@@ -36,9 +36,8 @@ def test_a_dozen_cases_are_the_head_of_a_stable_sort(form, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", TILES)
-def test_hundreds_of_cases(form, monkeypatch):
-    monkeypatch.setattr(topk_kernel, "DRAWS", 20)
-    found = list(check_cases(form, 300, seed=4))
+def test_hundreds_of_cases(form):
+    found = list(check_cases(form, 300, seed=4, of_shape=20))
     assert sum(cases for _, cases, _ in found) == 300
     assert not [shape for shape, _, failed in found if failed]
 
