@@ -27,7 +27,9 @@ class Export:
     """Write a trained model as arrays, or an index of its label embeddings for approximate search.
 
     Creates the folder OUTPUT with the arrays or the index, manifest.json, and the label names and
-    the vectorizer if the run has them. An index (HNSW, built by the library itself) is compared
+    the vectorizer if the run has them. `--to npy` is a model that opens at once: `snm predict`,
+    `snm serve` and `snm.load` take the folder in place of the run, map its arrays into memory and
+    give the same answers. An index (HNSW, built by the library itself) is compared
     with exact search on the test points: recall@k and queries per second are printed and written
     to the manifest. --min-recall refuses an index that finds too little; without it, one below 0.95
     gets a warning, and so does one that is slower than exact search.
@@ -38,6 +40,7 @@ class Export:
 
     For example:
 
+      snm export runs/eurlex --to npy --output out/model
       snm export runs/eurlex --to safetensors --output out/eurlex
       snm export runs/eurlex --to faiss --output out/index
       snm export runs/eurlex --to hnswlib --output out/fast --search-effort 32
@@ -46,8 +49,8 @@ class Export:
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
     """Folder of a run."""
-    to: Literal["npz", "safetensors", "faiss", "hnswlib"]
-    """Format: arrays (npz, safetensors) or an index (faiss, hnswlib)."""
+    to: Literal["npy", "npz", "safetensors", "faiss", "hnswlib"]
+    """Format: arrays (npy, npz, safetensors) or an index (faiss, hnswlib)."""
     output: Path
     """Folder to create; must not exist."""
     data: str | None = None
@@ -78,6 +81,7 @@ def _run(command: Export) -> None:
     from snm.export.arrays import arrays_of, manifest_of, write_arrays
     from snm.export.index import LIBRARIES
     from snm.export.manifest import write_manifest
+    from snm.export.mapped import write_export
     from snm.export.memory import memory_arrays_of, votes_of
     from snm.runs.folder import RunFolder
     from snm.runs.load import load
@@ -87,7 +91,7 @@ def _run(command: Export) -> None:
     out = command.output
     if out.exists():
         raise InputError(f"--output {out}", "a file or folder of that name", "a new folder")
-    indexed = command.to in LIBRARIES
+    indexed, mapped = command.to in LIBRARIES, command.to == "npy"
     if command.min_recall is not None:
         if not indexed:
             raise InputError("--min-recall", f"--to {command.to}", "--to faiss or hnswlib")
@@ -95,18 +99,20 @@ def _run(command: Export) -> None:
             raise InputError("--min-recall", f"{command.min_recall:g}", "0 to 1")
     points = _points(command) if indexed else None
     predictor = load(command.run)
-    memory = predictor.memory
+    memory, folder = predictor.memory, RunFolder(command.run)
     manifest = manifest_of(predictor, command.run)
     with made_whole("--output", out) as beside, console.status(Text(f"writing {out}")):
         if indexed:
             manifest["index"] = _index(command, predictor, points, manifest, beside)
+        elif mapped:
+            names = folder.names if folder.has(folder.names) else None
+            manifest |= write_export(predictor, folder.settings(), names, beside)
         else:
             manifest["file"] = write_arrays(arrays_of(predictor), command.to, beside)
             if memory is not None:
                 arrays = memory_arrays_of(memory)
                 name = write_arrays(arrays, command.to, beside, "memory")
                 manifest["memory"] = {"file": name, **votes_of(memory)}
-        folder = RunFolder(command.run)
         for extra in (folder.names, folder.vectorizer, folder.fitted_weighting):
             if folder.has(extra):
                 shutil.copyfile(folder.checked(extra), beside / extra.name)
@@ -116,10 +122,8 @@ def _run(command: Export) -> None:
         for line in _warnings(manifest["index"]["measured"], command):
             console.print(line, soft_wrap=True)
     if memory is not None:
-        told = (
-            f"{counted(len(memory.rows), 'point')} in memory.{command.to}; "
-            "the manifest says how they vote"
-        )
+        told = f"{counted(len(memory.rows), 'point')} in memory{'-*' if mapped else ''}."
+        told += f"{command.to}; the manifest says how they vote"
         if indexed:
             told = "not in the index, nor in its recall; `snm evaluate` and `serve` add the votes"
         console.print(f"memory of neighbours: {told}", soft_wrap=True)

@@ -30,7 +30,7 @@ class Serve:
     """
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
-    """Folder of a run."""
+    """Folder of a run, or of `snm export --to npy`."""
     index: Path | None = None
     """Index written by `snm export`, used instead of exact search."""
     host: str = "127.0.0.1"
@@ -70,8 +70,8 @@ def _run(options: Serve) -> None:
         package.
     """
     from snm.export.index import IndexedPredictor
+    from snm.export.load import load
     from snm.model.predictor import Predictor
-    from snm.runs.load import load
     from snm.system.terminal import say
 
     try:
