@@ -12,10 +12,9 @@ def answer(listening, ready):
     listening.listen(16)  # bound so far
     ready()
     while True:
-        with contextlib.suppress(OSError):
-            connection, _ = listening.accept()
-            with connection:
-                connection.sendall(str(os.getpid()).encode())
+        connection, _ = listening.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.sendall(str(os.getpid()).encode())
 
 
 def fail(listening, ready):

@@ -35,6 +35,7 @@ from snm.model.model import Model, TrainState
 from snm.model.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.runs.schema import EXPORT, validated
+from snm.tables.int8 import as_bytes, int8_rows, row_type
 from snm.tables.table import RowTable
 
 __all__ = ["is_export", "open_export", "write_export"]
@@ -49,7 +50,12 @@ def is_export(folder: Path) -> bool:
 
 
 def write_export(
-    predictor: Predictor, config: ResolvedConfig, names: Path | None, folder: Path
+    predictor: Predictor,
+    config: ResolvedConfig,
+    names: Path | None,
+    folder: Path,
+    *,
+    rows: str = "float32",
 ) -> dict[str, Any]:
     """Writes the arrays of a model so that they can be mapped.
 
@@ -58,14 +64,19 @@ def write_export(
       config: the settings of its run.
       names: the file of the names of the labels, if they have any.
       folder: to write to; the weighting, names and vectoriser of the run belong to it too.
+      rows: how feature rows and class rows are stored, float32 or int8.
 
     Returns:
       What the manifest says of them.
     """
-    arrays, memory = arrays_of(predictor), predictor.memory
+    arrays: dict[str, NDArray] = {**arrays_of(predictor)}
+    memory = predictor.memory
+    if rows == "int8":
+        arrays |= {name: int8_rows(arrays[name]) for name in ("feature_rows", "class_rows")}
     log_multipliers = np.atleast_1d(np.asarray(predictor.state.head.log_scale))
     about: dict[str, Any] = {
         "file": write_arrays(arrays, "npy", folder),
+        "rows": rows,
         "log_multipliers": log_multipliers.tolist(),  # exactly those of the run
     }
     (folder / _SETTINGS).write_text(config_text(config), encoding="utf-8")
@@ -81,7 +92,7 @@ def write_export(
 
 
 def open_export(folder: Path, *, memory: bool = True, verify: bool = True) -> Predictor:
-    """Opens an export; takes the time of a fraction of a second, but for checksums.
+    """Opens an export without a copy of its arrays, which are read where they are used.
 
     Args:
       folder: of the export. Its files must not change while it is open.
@@ -136,6 +147,12 @@ def _opened(
 def _state(folder: Path, manifest: dict[str, Any], model: Model) -> TrainState:
     width, num_labels = model.dim * model.members, model.head.num_labels
 
+    def table(name: str, count: int) -> RowTable:
+        if manifest["rows"] == "int8":
+            found = _array(folder, f"model-{name}", row_type(width), (count,))
+            return RowTable(_on_device(as_bytes(found)))
+        return RowTable(mapped(name, count, width))
+
     def mapped(name: str, *shape: int) -> Array:
         return _on_device(_array(folder, f"model-{name}", np.float32, shape))
 
@@ -151,11 +168,11 @@ def _state(folder: Path, manifest: dict[str, Any], model: Model) -> TrainState:
         lambda: init_tower(model.dim, model.encoder, "float32", jax.random.key(0))[1]
     )
     head = Head(
-        RowTable(mapped("class_rows", num_labels, width)),
+        table("class_rows", num_labels),
         mapped("bias", num_labels) if model.head.bias else None,
         _on_device(_of_members(multipliers)),
     )
-    features = RowTable(mapped("feature_rows", model.num_features, width))
+    features = table("feature_rows", model.num_features)
     return TrainState(features, jax.tree.map(layer, like), None, head)
 
 

@@ -117,6 +117,7 @@ EXPORT = {
     "num_features": FACTS["num_features"],
     "num_labels": FACTS["num_labels"],
     "members": _whole(1, _MOST),
+    "rows": Field("float32 or int8", lambda x: x in ("float32", "int8")),
     "log_multipliers": _NUMBERS,
     "calibration": TRIAL["calibration"],
 }

@@ -17,7 +17,8 @@ import snm
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.errors import InputError
-from snm.export.arrays import FORMAT, fingerprint
+from snm.export import measure as measures
+from snm.export.arrays import FORMAT, arrays_of, fingerprint
 from snm.export.manifest import read_manifest, write_manifest
 from snm.export.mapped import open_export, write_export
 from snm.export.names import MappedNames, line_starts
@@ -107,6 +108,70 @@ def test_one_member_without_a_tower_names_or_a_bias(tmp_path):
     assert opened.state.head.bias is None and opened.label_names is None
     points = random_array((9, tiny.FEATURES), density=0.3, rng=1, format="csr", dtype=np.float32)
     np.testing.assert_array_equal(opened.predict(points), made.predict(points))
+
+
+def dequantised(array):
+    return array["codes"].astype(np.float64) * array["scale"].astype(np.float64)[:, None]
+
+
+def test_rows_of_int8(run, tmp_path, capsys):
+    """A quarter of the size; the answers are those of the rows that are written, in float64."""
+    out = tmp_path / "out"
+    call("export", run, "--to", "npy", "--rows", "int8", "--output", out)
+    told = capsys.readouterr().out
+    assert "rows of int8: the best 10 of each of 150 points" in told and "recall@10" in told
+    manifest = json.loads((out / "manifest.json").read_text())
+    features, classes = (
+        np.load(out / f"model-{name}.npy") for name in ("feature_rows", "class_rows")
+    )
+    assert manifest["rows"] == "int8" and features.nbytes == 120 * (16 + 4)
+    opened, exact = snm.load(out, memory=False), snm.load(run, memory=False)
+    assert is_mapped(np.asarray(opened.state.head.table.rows), out / "model-class_rows.npy")
+    arrays = arrays_of(exact)
+    for name, stored in (("feature_rows", features), ("class_rows", classes)):
+        most = np.abs(arrays[name]).max(axis=1, keepdims=True)
+        assert (np.abs(dequantised(stored) - arrays[name]) <= most * (0.5 / 127 + 1e-6)).all()
+    test = snm.load_data(run.parent / "data").test.features
+    x = exact.weighting.apply(test).toarray().astype(np.float64)
+    h, scores = x @ dequantised(features), np.tile(arrays["bias"].astype(np.float64), (150, 1))
+    for member in range(2):
+        columns = slice(8 * member, 8 * member + 8)
+        q = h[:, columns] + np.maximum(h[:, columns], 0) @ arrays["tower"][member]
+        q *= arrays["multipliers"][member] / np.linalg.norm(q, axis=1, keepdims=True)
+        scores += q @ dequantised(classes)[:, columns].T
+    labels, found = opened.predict(test, 10)
+    np.testing.assert_allclose(
+        found, np.take_along_axis(scores, labels.astype(int), axis=1), rtol=1e-4, atol=1e-4
+    )
+    np.testing.assert_allclose(found, -np.sort(-scores, axis=1)[:, :10], rtol=1e-4, atol=1e-4)
+    some = opened.predict(test, 2, labels=[3, 7, 50])[1]
+    np.testing.assert_allclose(some[:, 0], scores[:, [3, 7, 50]].max(axis=1), rtol=1e-4, atol=1e-4)
+    best = exact.predict(test, 10)[0]
+    for k in (1, 5, 10):
+        hits = [len(set(a[:k]) & set(b[:k])) for a, b in zip(labels, best, strict=True)]
+        assert manifest["measured"]["recall"][str(k)] == pytest.approx(np.mean(hits) / k)
+    with_votes = snm.load(out)
+    assert with_votes.memory is not None and with_votes.calibration is not None
+    answered = (with_votes.predict(test, 1)[0] == snm.load(run).predict(test, 1)[0]).mean()
+    assert answered > 0.9
+    assert fingerprint(opened) != fingerprint(exact)  # an index of the run is refused
+
+
+def test_rows_of_int8_that_find_too_little(run, tmp_path, capsys, monkeypatch):
+    """Recall is made low: half of the exact labels are said to be others."""
+    real = measures.recall
+    monkeypatch.setattr(measures, "recall", lambda found, exact: real(found, exact) / 2)
+    asked = ("export", run, "--to", "npy", "--rows", "int8", "--output", tmp_path / "out")
+    said = refused(capsys, *asked, "--min-recall", "0.6")
+    assert said.startswith("--min-recall 0.6: found recall@") and "--rows float32 finds all" in said
+    assert list(tmp_path.iterdir()) == []
+    call(*asked)
+    told = " ".join(capsys.readouterr().out.split())
+    assert "so answers get worse; --rows float32 finds all" in told and "slower" not in told
+    said = refused(capsys, "export", run, "--to", "npz", "--rows", "int8", "--output", "x")
+    assert said == "--rows int8: found --to npz, expected --to npy"
+    said = refused(capsys, "export", run, "--to", "npy", "--min-recall", "0.9", "--output", "x")
+    assert said == "--min-recall: found --to npy, expected --to faiss or hnswlib, or --rows int8"
 
 
 def test_weights_of_a_memory(run, tmp_path):

@@ -119,11 +119,13 @@ def test_no_process_outlives_a_service_that_was_killed(tmp_path):
     spawn = multiprocessing.get_context("spawn")
     service = spawn.Process(target=small_work.serve_two, args=(tmp_path / "port",))
     service.start()
-    wait_until(lambda: (tmp_path / "port").exists() and (tmp_path / "port").read_text())
-    port = int((tmp_path / "port").read_text())
-    both = asked_until(port, lambda found: len(found) == 2)
-    service.kill()
-    service.join()
+    try:
+        wait_until(lambda: (tmp_path / "port").exists() and (tmp_path / "port").read_text())
+        port = int((tmp_path / "port").read_text())
+        both = asked_until(port, lambda found: len(found) == 2)
+    finally:
+        service.kill()
+        service.join()
     wait_until(lambda: all(map(gone, both)))
 
 
