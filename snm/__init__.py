@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from snm.data.synthetic import generate
     from snm.errors import InputError
     from snm.estimator.classifier import SNMClassifier
+    from snm.export.load import load
     from snm.head.head import update_head
     from snm.head.spec import HeadSpec
     from snm.head.state import Head, init_head
     from snm.model.predictor import Predictor
-    from snm.runs.load import load
     from snm.tables.table import normalize
     from snm.trainer.evaluate import evaluate
     from snm.trainer.training import train, training
@@ -47,7 +47,7 @@ _HOMES = {
     "Predictor": "model.predictor",
     "SNMClassifier": "estimator.classifier",
     "normalize": "tables.table",
-    "load": "runs.load",
+    "load": "export.load",
     "evaluate": "trainer.evaluate",
     "train": "trainer.training",
     "training": "trainer.training",
@@ -91,7 +91,7 @@ def predict(run: Any, features: Any, k: int | None = None) -> Any:
 
     For many calls load the run once: `snm.load(run).predict(features, k)`.
     """
-    from snm.runs.load import load
+    from snm.export.load import load
 
     return load(run).predict(features, k)
 

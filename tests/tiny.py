@@ -31,6 +31,8 @@ CONFIG: Config = dataclasses.replace(
     steps_per_dispatch=2,
     checkpoint_every=4,
 )
+REMEMBERING = dataclasses.replace(CONFIG, members=2, epochs=2, sampled=40, memory="on")
+"""For `told_by_neighbours`."""
 FLAGS = [
     f"--{name.replace('_', '-')}={getattr(CONFIG, name)}"
     for name in (

@@ -9,7 +9,7 @@ import json
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
@@ -50,7 +50,7 @@ class Predict:
     """
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
-    """Folder of a run."""
+    """Folder of a run, or of `snm export --to npy`."""
     input: Annotated[Positional[Path | None], arg(metavar="INPUT")] = None
     """Points: CSV, JSON lines, text (also .gz); features in the repository's text form, SciPy .npz
     or dense .npy. `-` is standard input."""
@@ -107,7 +107,7 @@ def _run(command: Predict) -> None:
     """
     import numpy as np
 
-    from snm.runs.load import load
+    from snm.export.load import load
     from snm.system.terminal import progress_bar, say
 
     _check(command)
@@ -290,7 +290,7 @@ def _because(predictor: Predictor, features: Any, labels: NDArray[np.int32]) -> 
 def _lines(
     labels: NDArray[np.int32],
     scores: NDArray[np.float32],
-    names: tuple[str, ...] | None,
+    names: Sequence[str] | None,
     form: str,
     unknown: NDArray[np.bool_],
     fields: list[dict[str, Any]] | None = None,

@@ -13,9 +13,10 @@ from snm.errors import InputError
 from snm.model.predictor import Predictor
 from snm.tables.rounding import as_float
 
-__all__ = ["arrays_of", "fingerprint", "manifest_of", "write_arrays"]
+__all__ = ["FORMAT", "arrays_of", "fingerprint", "manifest_of", "write_arrays"]
 
 FORMAT = "snm-export-1"
+
 
 _SCORE = {
     "linear": "h",
@@ -97,19 +98,27 @@ def manifest_of(predictor: Predictor, run: Path) -> dict[str, Any]:
 def write_arrays(
     arrays: dict[str, np.ndarray], form: str, folder: Path, stem: str = "model"
 ) -> str:
-    """Writes arrays as `model.npz` or `model.safetensors`; returns the file name.
+    """Writes arrays as npy, npz or safetensors.
+
+    Returns:
+      The file name, `model.npz` or `model.safetensors`; of npy, which has a file for each array,
+      the pattern of the names, `model-{array}.npy`.
 
     Raises:
       InputError: the package safetensors is not installed.
     """
-    name = f"{stem}.{form}"
+    if form == "npy":
+        for name, array in arrays.items():
+            np.save(folder / f"{stem}-{name}.npy", array, allow_pickle=False)
+        return f"{stem}-{{array}}.npy"
+    file = f"{stem}.{form}"
     if form == "npz":
-        np.savez(folder / name, allow_pickle=False, **arrays)
-        return name
+        np.savez(folder / file, allow_pickle=False, **arrays)
+        return file
     try:
         from safetensors.numpy import save_file
     except ImportError as error:
         expected = "pip install 'snm[export]'"
         raise InputError("--to safetensors", "no safetensors", expected) from error
-    save_file(arrays, folder / name)
-    return name
+    save_file(arrays, folder / file)
+    return file

@@ -27,10 +27,13 @@ class Export:
     """Write a trained model as arrays, or an index of its label embeddings for approximate search.
 
     Creates the folder OUTPUT with the arrays or the index, manifest.json, and the label names and
-    the vectorizer if the run has them. An index (HNSW, built by the library itself) is compared
+    the vectorizer if the run has them. `--to npy` is a model that opens at once: `snm predict`,
+    `snm serve` and `snm.load` take the folder in place of the run, map its arrays into memory and
+    give the same answers. An index (HNSW, built by the library itself) is compared
     with exact search on the test points: recall@k and queries per second are printed and written
     to the manifest. --min-recall refuses an index that finds too little; without it, one below 0.95
-    gets a warning, and so does one that is slower than exact search.
+    gets a warning, and so does one that is slower than exact search. The same is done for
+    `--rows int8`, a quarter of the size.
 
     Where the run uses a memory of neighbours, its points are arrays too, and the manifest says how
     they vote. An index holds the class rows alone; `snm evaluate` and `snm serve` add the votes of
@@ -38,6 +41,7 @@ class Export:
 
     For example:
 
+      snm export runs/eurlex --to npy --output out/model
       snm export runs/eurlex --to safetensors --output out/eurlex
       snm export runs/eurlex --to faiss --output out/index
       snm export runs/eurlex --to hnswlib --output out/fast --search-effort 32
@@ -46,12 +50,15 @@ class Export:
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
     """Folder of a run."""
-    to: Literal["npz", "safetensors", "faiss", "hnswlib"]
-    """Format: arrays (npz, safetensors) or an index (faiss, hnswlib)."""
+    to: Literal["npy", "npz", "safetensors", "faiss", "hnswlib"]
+    """Format: arrays (npy, npz, safetensors) or an index (faiss, hnswlib)."""
     output: Path
     """Folder to create; must not exist."""
+    rows: Literal["float32", "int8"] = "float32"
+    """How `--to npy` stores feature rows and class rows; int8 has a scale for each row."""
     data: str | None = None
-    """Data set to measure an index on; by default the one that the run was trained on."""
+    """Data set to measure an index, or rows of int8, on; by default the one that the run was
+    trained on."""
     links: int = 32
     """Links of each label in an index (M of HNSW)."""
     build_effort: int = 200
@@ -59,7 +66,8 @@ class Export:
     search_effort: int = 128
     """Candidates examined by a search (efSearch)."""
     min_recall: float | None = None
-    """Refuse an index whose recall@1, recall@5 or recall@10 is lower, from 0 to 1."""
+    """Refuse an index, or rows of int8, whose recall@1, recall@5 or recall@10 is lower, from 0 to
+    1."""
 
     def __call__(self) -> None:
         """Runs the verb."""
@@ -78,6 +86,7 @@ def _run(command: Export) -> None:
     from snm.export.arrays import arrays_of, manifest_of, write_arrays
     from snm.export.index import LIBRARIES
     from snm.export.manifest import write_manifest
+    from snm.export.mapped import write_export
     from snm.export.memory import memory_arrays_of, votes_of
     from snm.runs.folder import RunFolder
     from snm.runs.load import load
@@ -87,39 +96,47 @@ def _run(command: Export) -> None:
     out = command.output
     if out.exists():
         raise InputError(f"--output {out}", "a file or folder of that name", "a new folder")
-    indexed = command.to in LIBRARIES
+    indexed, mapped = command.to in LIBRARIES, command.to == "npy"
+    rounded = command.rows != "float32"
+    if rounded and not mapped:
+        raise InputError(f"--rows {command.rows}", f"--to {command.to}", "--to npy")
     if command.min_recall is not None:
-        if not indexed:
-            raise InputError("--min-recall", f"--to {command.to}", "--to faiss or hnswlib")
+        if not indexed and not rounded:
+            expected = "--to faiss or hnswlib, or --rows int8"
+            raise InputError("--min-recall", f"--to {command.to}", expected)
         if not 0 <= command.min_recall <= 1:
             raise InputError("--min-recall", f"{command.min_recall:g}", "0 to 1")
-    points = _points(command) if indexed else None
+    points = _points(command) if indexed or rounded else None
     predictor = load(command.run)
-    memory = predictor.memory
+    memory, folder = predictor.memory, RunFolder(command.run)
     manifest = manifest_of(predictor, command.run)
     with made_whole("--output", out) as beside, console.status(Text(f"writing {out}")):
         if indexed:
             manifest["index"] = _index(command, predictor, points, manifest, beside)
+        elif mapped:
+            names = folder.names if folder.has(folder.names) else None
+            settings, rows = folder.settings(), command.rows
+            manifest |= write_export(predictor, settings, names, beside, rows=rows)
         else:
             manifest["file"] = write_arrays(arrays_of(predictor), command.to, beside)
             if memory is not None:
                 arrays = memory_arrays_of(memory)
                 name = write_arrays(arrays, command.to, beside, "memory")
                 manifest["memory"] = {"file": name, **votes_of(memory)}
-        folder = RunFolder(command.run)
         for extra in (folder.names, folder.vectorizer, folder.fitted_weighting):
             if folder.has(extra):
                 shutil.copyfile(folder.checked(extra), beside / extra.name)
+        if rounded:
+            manifest["measured"] = _rounded(command, predictor, points, manifest, beside)
         write_manifest(beside, manifest)
-    if indexed:
-        console.print(_table(manifest["index"]))
-        for line in _warnings(manifest["index"]["measured"], command):
+    if indexed or rounded:
+        about = manifest["index"] if indexed else manifest
+        console.print(_table(about["measured"], command))
+        for line in _warnings(about["measured"], command):
             console.print(line, soft_wrap=True)
     if memory is not None:
-        told = (
-            f"{counted(len(memory.rows), 'point')} in memory.{command.to}; "
-            "the manifest says how they vote"
-        )
+        told = f"{counted(len(memory.rows), 'point')} in memory{'-*' if mapped else ''}."
+        told += f"{command.to}; the manifest says how they vote"
         if indexed:
             told = "not in the index, nor in its recall; `snm evaluate` and `serve` add the votes"
         console.print(f"memory of neighbours: {told}", soft_wrap=True)
@@ -145,7 +162,7 @@ def _index(
 ) -> dict[str, Any]:
     from snm.export.index import QUERY, IndexedPredictor, Settings, bias_scale, build_index
     from snm.export.manifest import write_manifest
-    from snm.export.measure import least_recall, measure
+    from snm.export.measure import measure
 
     settings = Settings(command.links, command.build_effort, command.search_effort)
     about = {
@@ -160,14 +177,36 @@ def _index(
     write_manifest(folder, {**manifest, "index": about})
     searched = IndexedPredictor.open(folder, predictor)  # what is measured is what was written
     measured = measure(searched, points)
+    _refuse_low(measured, command)
+    return {**about, "measured": measured}
+
+
+def _rounded(
+    command: Export, predictor: Predictor, points: Any, manifest: dict[str, Any], folder: Path
+) -> dict[str, Any]:
+    from snm.export.manifest import write_manifest
+    from snm.export.mapped import open_export
+    from snm.export.measure import measure_rows
+
+    write_manifest(folder, manifest)
+    written = open_export(folder, memory=False)  # what is measured is what was written
+    measured = measure_rows(predictor, written, points)
+    _refuse_low(measured, command)
+    return measured
+
+
+def _refuse_low(measured: dict[str, Any], command: Export) -> None:
+    from snm.export.measure import least_recall
+
     k, share = least_recall(measured["recall"])
     if command.min_recall is not None and share < command.min_recall:
         found, expected = f"recall@{k} {share:.4f}", f"at least that; {_more(command)}"
         raise InputError(f"--min-recall {command.min_recall:g}", found, expected)
-    return {**about, "measured": measured}
 
 
 def _more(command: Export) -> str:
+    if command.to == "npy":
+        return "--rows float32 finds all"
     return f"a higher --search-effort, such as {4 * command.search_effort}, finds more"
 
 
@@ -178,23 +217,27 @@ def _warnings(measured: dict[str, Any], command: Export) -> Iterator[str]:
     k, share = least_recall(measured["recall"])
     if command.min_recall is None and share < _LOW_RECALL:
         yield f"warning: recall@{k} is {share:.4f}, so answers get worse; {_more(command)}"
+    if command.to == "npy":
+        return  # for less memory, at any speed
     if measured["queries_per_second"] < measured["exact_queries_per_second"]:
         yield "warning: the index is slower than exact search here, which needs no index"
 
 
-def _table(index: dict[str, Any]) -> Table:
+def _table(found: dict[str, Any], command: Export) -> Table:
     from rich.table import Table
 
-    found = index["measured"]
+    what, name, other = "rows of int8", "int8", "float32"
+    if command.to != "npy":
+        what, name, other = command.to, "index", "exact"
     most = max(map(int, found["recall"]))
-    title = f"{index['library']}: the best {most} of each of {counted(found['points'], 'point')}"
+    title = f"{what}: the best {most} of each of {counted(found['points'], 'point')}"
     table = Table(title=title, title_justify="left")
     table.add_column("")
     for k in found["recall"]:
         table.add_column(f"recall@{k}", justify="right")
     table.add_column(f"queries/s (k {found['timed_k']})", justify="right")
     shares = (f"{share:.4f}" for share in found["recall"].values())
-    table.add_row("index", *shares, f"{found['queries_per_second']:,.0f}")
+    table.add_row(name, *shares, f"{found['queries_per_second']:,.0f}")
     ones = ("1.0000" for _ in found["recall"])
-    table.add_row("exact", *ones, f"{found['exact_queries_per_second']:,.0f}")
+    table.add_row(other, *ones, f"{found['exact_queries_per_second']:,.0f}")
     return table

@@ -207,7 +207,7 @@ class IndexedPredictor:
         return self.predictor.probabilities(scores, ranked=ranked)
 
     @property
-    def label_names(self) -> tuple[str, ...] | None:
+    def label_names(self) -> Sequence[str] | None:
         """As in the exact predictor."""
         return self.predictor.label_names
 

@@ -33,12 +33,13 @@ def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
     write_json(folder / _NAME, {**whole, "crc": checksum(whole)})
 
 
-def read_manifest(folder: Path, library: str) -> dict[str, Any]:
-    """Reads the manifest of an index, and compares the files with it.
+def read_manifest(folder: Path, form: str, *, verify: bool = True) -> dict[str, Any]:
+    """Reads the manifest of an export, and compares the files with it.
 
     Args:
       folder: of the export.
-      library: what to ask `snm export --to` for, in the message of a folder that is no export.
+      form: what to ask `snm export --to` for, in the message of a folder that is no export.
+      verify: compare all files; False leaves the arrays (`.npy`) out.
 
     Raises:
       InputError: no such folder, an export of an earlier version, or damage; it names the file.
@@ -50,11 +51,13 @@ def read_manifest(folder: Path, library: str) -> dict[str, Any]:
         if not all(str(name).isprintable() and Path(name).name == name for name in files):
             raise ValueError("other names than of files")
     except OSError as error:
-        expected = f"the folder of `snm export --to {library}`"
+        expected = f"the folder of `snm export --to {form}`"
         raise InputError(str(path), (error.strerror or "").lower(), expected) from error
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(str(path), f"no manifest, or a damaged one ({error})", _WROTE) from error
     for name, wanted in files.items():
+        if not verify and name.endswith(".npy"):
+            continue
         try:
             whole = fingerprint(folder / name) == wanted
         except OSError as error:

@@ -1,8 +1,9 @@
-"""Compares the recall and speed of an index with exact search over all labels."""
+"""Compares the recall and speed of an index, or of rounded rows, with exact search."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,8 +13,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.export.index import IndexedPredictor
+from snm.model.predictor import Predictor
 
-__all__ = ["least_recall", "measure", "recall"]
+__all__ = ["least_recall", "measure", "measure_rows", "recall"]
 
 _POINTS = 2048
 _KS = (1, 5, 10, 100)
@@ -46,13 +48,8 @@ def measure(searched: IndexedPredictor, features: csr_matrix) -> dict[str, Any]:
       `exact_queries_per_second`, both without the time to compute the queries.
     """
     features = features[:_POINTS]
-    # Only the search is measured: labels that are features of the point are not dropped, and a
-    # memory does not vote.
-    every = dataclasses.replace(searched.predictor.model, drop_seen=False)
-    predictor = dataclasses.replace(searched.predictor, model=every, memory=None)
-    num_labels = predictor.model.head.num_labels
-    ks = [k for k in _KS if k <= num_labels]
-    timed_k = min(_TIMED_K, num_labels)
+    predictor = _alone(searched.predictor)
+    ks, timed_k = _counts(predictor)
     queries = np.concatenate(list(predictor.queries(features)))
     best, _ = predictor.predict(features, max(ks))
     # A search for more labels examines more of them, so each k has its own.
@@ -68,6 +65,50 @@ def measure(searched: IndexedPredictor, features: csr_matrix) -> dict[str, Any]:
         "queries_per_second": len(queries) / _seconds(lambda: searched.search(queries, timed_k)),
         "exact_queries_per_second": len(queries) / max(exact, 1e-9),
     }
+
+
+def measure_rows(exact: Predictor, rounded: Predictor, features: csr_matrix) -> dict[str, Any]:
+    """Measures recall@k and points per second of rounded rows over the first points of a set.
+
+    Args:
+      exact: the model.
+      rounded: the same with rounded feature rows and class rows.
+      features: CSR [n, d], raw.
+
+    Returns:
+      As `measure`, but `recall`: k -> the fraction of the exact top k that are among the rounded
+      model's; and both rates include the time to compute the queries.
+    """
+    features = features[:_POINTS]
+    exact, rounded = _alone(exact), _alone(rounded)
+    ks, timed_k = _counts(exact)
+    best, found = (one.predict(features, max(ks))[0] for one in (exact, rounded))
+    rates = []
+    for one in (rounded, exact):
+        one.predict(features, timed_k)  # compiles
+        rates.append(
+            features.shape[0] / _seconds(functools.partial(one.predict, features, timed_k))
+        )
+    return {
+        "points": features.shape[0],
+        "memory": False,
+        "recall": {k: recall(found[:, :k], best[:, :k]) for k in ks},
+        "timed_k": timed_k,
+        "queries_per_second": rates[0],
+        "exact_queries_per_second": rates[1],
+    }
+
+
+def _alone(predictor: Predictor) -> Predictor:
+    """The search alone: labels that are features of the point stay, and a memory does not vote."""
+    every = dataclasses.replace(predictor.model, drop_seen=False)
+    return dataclasses.replace(predictor, model=every, memory=None)
+
+
+def _counts(predictor: Predictor) -> tuple[list[int], int]:
+    """The k of recall@k, and the k that is timed."""
+    num_labels = predictor.model.head.num_labels
+    return [k for k in _KS if k <= num_labels], min(_TIMED_K, num_labels)
 
 
 def least_recall(recalls: Mapping[int, float]) -> tuple[int, float]:

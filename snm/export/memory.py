@@ -9,7 +9,7 @@ import numpy as np
 
 from snm.memory.memory import FOUND, Memory
 
-__all__ = ["memory_arrays_of", "votes_of"]
+__all__ = ["by_feature_of", "memory_arrays_of", "votes_of"]
 
 
 def memory_arrays_of(memory: Memory) -> dict[str, np.ndarray]:
@@ -35,6 +35,17 @@ def memory_arrays_of(memory: Memory) -> dict[str, np.ndarray]:
     if memory.weights is not None:
         found["weights"] = memory.weights
     return found
+
+
+def by_feature_of(memory: Memory) -> dict[str, np.ndarray]:
+    """The features of the points by feature, which finds neighbours without a pass over all.
+
+    Returns:
+      by_feature_data float32, by_feature_indices int32 and by_feature_indptr [d + 1], a CSR matrix
+      [d, n]: the transpose of the features, divided by the length of each point.
+    """
+    parts = ("data", "indices", "indptr")
+    return {f"by_feature_{part}": getattr(memory.by_feature, part) for part in parts}
 
 
 def votes_of(memory: Memory) -> dict[str, Any]:

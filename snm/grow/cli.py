@@ -81,7 +81,7 @@ def _run(command: Grow) -> None:
     if not old.finished():
         raise InputError(str(command.run), "a run that is not finished", "a finished one")
     first = predictor.model.head.num_labels
-    before = predictor.label_names or tuple(str(label) for label in range(first))
+    before = tuple(predictor.label_names or map(str, range(first)))
     dataset = None if command.data is None else load_data(command.data)
     of_run = ids_of_run(command.run)
     names = _new_names(command, before, dataset, of_run)

@@ -73,6 +73,7 @@ class Memory:
       settings: how neighbours vote.
       weights: float32 [n], above 0, by which the votes of these points are multiplied; None is 1
         for all.
+      transposed: `by_feature`, where it is known already.
     """
 
     features: csr_matrix
@@ -81,6 +82,7 @@ class Memory:
     rows: NDArray[np.int64]
     settings: MemorySettings
     weights: NDArray[np.float32] | None = None
+    transposed: csr_matrix | None = None
 
     @property
     def nbytes(self) -> int:
@@ -92,7 +94,9 @@ class Memory:
 
     @functools.cached_property
     def by_feature(self) -> csr_matrix:
-        """CSR [d, n]: for each feature, the points that have it."""
+        """CSR [d, n]: for each feature, the points that have it, whose rows have length 1."""
+        if self.transposed is not None:
+            return self.transposed
         return unit_rows(self.features).T.tocsr()
 
     def additions(self, features: csr_matrix, queries: NDArray[np.float32] | None) -> csr_matrix:

@@ -76,7 +76,7 @@ class Predictor:
     model: Model
     state: TrainState
     weighting: Weighting
-    label_names: tuple[str, ...] | None = None
+    label_names: Sequence[str] | None = None
     mesh: Mesh | None = None
     vectorizer: Vectorizer | None = None
     memory: Memory | None = None

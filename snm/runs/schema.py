@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from snm.errors import InputError
 
-__all__ = ["FACTS", "RESULT", "TRIAL", "Field", "validated"]
+__all__ = ["EXPORT", "FACTS", "RESULT", "TRIAL", "Field", "validated"]
 
 _MOST = 2**31 - 1  # ids are int32
 
@@ -112,6 +112,16 @@ TRIAL = {
     "seconds": _NUMBER,
 }
 """`memory.json`."""
+
+EXPORT = {
+    "num_features": FACTS["num_features"],
+    "num_labels": FACTS["num_labels"],
+    "members": _whole(1, _MOST),
+    "rows": Field("float32 or int8", lambda x: x in ("float32", "int8")),
+    "log_multipliers": _NUMBERS,
+    "calibration": TRIAL["calibration"],
+}
+"""`manifest.json` of an export that is opened as a model."""
 
 RESULT = {
     "metrics": _METRICS,

@@ -13,7 +13,6 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse
 from fastapi_offline import FastAPIOffline
-from prometheus_client import generate_latest
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 from scipy.sparse import csr_matrix
 from starlette.exceptions import HTTPException
@@ -129,9 +128,14 @@ def make_app(
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        engine = Engine(predictor, most=most, queue=limits.queue, on_batch=meters.batches.observe)
+        engine = Engine(
+            predictor,
+            most=most,
+            queue=limits.queue,
+            on_batch=meters.batches.observe,
+            on_waiting=meters.waiting.set,
+        )
         await asyncio.to_thread(engine.warm)
-        meters.waiting.set_function(lambda: engine.waiting)
         engine.start()
         app.state.engine = engine
         yield
@@ -199,7 +203,7 @@ def make_app(
 
     @app.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:
-        return Response(generate_latest(meters.registry), media_type="text/plain; version=0.0.4")
+        return Response(meters.text(), media_type="text/plain; version=0.0.4")
 
     @app.get("/", include_in_schema=False)
     async def page() -> FileResponse:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import socket
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from snm.errors import InputError
 from snm.serve.limits import Limits
+
+if TYPE_CHECKING:
+    from snm.export.index import IndexedPredictor
+    from snm.model.predictor import Predictor
 
 __all__ = ["Serve"]
 
@@ -25,12 +32,13 @@ class Serve:
 
       snm serve runs/articles
       snm serve runs/eurlex --port 9000 --index out/index
+      snm serve out/model --workers 4
       curl -d '{"texts": ["some words"], "k": 3}' localhost:8080/predict
       curl -d '{"features": [{"3": 1, "17": 2.5}]}' localhost:8080/predict
     """
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
-    """Folder of a run."""
+    """Folder of a run, or of `snm export --to npy`."""
     index: Path | None = None
     """Index written by `snm export`, used instead of exact search."""
     host: str = "127.0.0.1"
@@ -40,6 +48,8 @@ class Serve:
     allowed_host: tuple[str, ...] = ()
     """Names under which clients reach the server, where that is neither localhost, an IP address
     nor --host: those of a proxy, say. '*' allows all."""
+    workers: int = 1
+    """Processes that answer. More than one need an export as npy, which they share in memory."""
     grace: int = 30
     """Seconds that open requests have to finish when the server is stopped."""
     verify: bool = True
@@ -52,7 +62,7 @@ class Serve:
         """Runs the verb."""
         from snm.system.terminal import say
 
-        for name, value in dataclasses.asdict(self.limits).items():
+        for name, value in {**dataclasses.asdict(self.limits), "workers": self.workers}.items():
             if value < 1:
                 raise InputError("--" + name.replace("_", "-"), str(value), "1 or more")
         say(f"loading {self.run}")  # before the imports, which take a second or two
@@ -66,33 +76,77 @@ def _run(options: Serve) -> None:
     """Listens, compiles, and answers until SIGINT or SIGTERM; then finishes open requests.
 
     Raises:
-      InputError: no run, an index of another run, an address that cannot be used, or a missing
-        package.
+      InputError: no run, an index of another run, an address that cannot be used, several workers
+        of a run, or a missing package.
     """
-    from snm.export.index import IndexedPredictor
-    from snm.model.predictor import Predictor
-    from snm.runs.load import load
+    from snm.export.mapped import is_export
     from snm.system.terminal import say
 
     try:
-        from snm.serve.app import make_app
-        from snm.serve.server import listen, make_server, run
+        from snm.serve.server import listen
+        from snm.serve.workers import supervise
     except ImportError as error:
         found, expected = f"no {error.name}", "pip install 'snm[serve]'"
         raise InputError("snm serve", found, expected) from error
-    predictor: Predictor | IndexedPredictor = load(options.run, verify=options.verify)
-    if options.index is not None:
-        assert isinstance(predictor, Predictor)
-        predictor = IndexedPredictor.open(options.index, predictor)
+    several = options.workers > 1
+    predictor = _load(options)
+    if several and not is_export(options.run):
+        expected = "its export, which they share: snm export RUN --to npy"
+        raise InputError(f"--workers {options.workers}", "a run", expected)
     listening = listen(options.host, options.port)
     host, port = listening.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     say("compiling")
-    server = make_server(
-        make_app(predictor, options.limits, (options.host, *options.allowed_host)),
-        patience=options.limits.patience,
-        grace=options.grace,
-        ready=lambda: say(f"serving {options.run} on http://{shown}:{port} (Ctrl-C stops it)"),
-    )
+
+    def ready() -> None:
+        say(f"serving {options.run} on http://{shown}:{port} (Ctrl-C stops it)")
+
+    def one_more(count: int) -> None:
+        if count == 1:
+            ready()
+        elif count == options.workers:
+            say(f"{count} workers answer")
+
+    def ended(number: int, status: int | None) -> None:
+        say(f"worker {number} ended with status {status}: another one starts")
+
     with listening:
-        run(server, listening)
+        if not several:
+            _serve(options, predictor, listening, ready)
+            return
+        del predictor  # it was opened to say what is wrong; the workers open their own
+        trusted = dataclasses.replace(options, verify=False)
+        work = functools.partial(_work, trusted)
+        grace = options.grace
+        supervise(work, options.workers, listening, grace=grace, on_ready=one_more, on_end=ended)
+
+
+def _work(options: Serve, listening: socket.socket, ready: Callable[[], None]) -> None:
+    """What one of several workers does."""
+    from snm.system.cache_folder import keep_programs
+
+    keep_programs()  # before the first program is compiled, or jax keeps none
+    _serve(options, _load(options), listening, ready)
+
+
+def _load(options: Serve) -> Predictor | IndexedPredictor:
+    from snm.export.index import IndexedPredictor
+    from snm.export.load import load
+
+    predictor = load(options.run, verify=options.verify)
+    return predictor if options.index is None else IndexedPredictor.open(options.index, predictor)
+
+
+def _serve(
+    options: Serve,
+    predictor: Predictor | IndexedPredictor,
+    listening: socket.socket,
+    ready: Callable[[], None],
+) -> None:
+    """Compiles, and answers until it is stopped."""
+    from snm.serve.app import make_app
+    from snm.serve.server import make_server, run
+
+    names = (options.host, *options.allowed_host)
+    app, patience = make_app(predictor, options.limits, names), options.limits.patience
+    run(make_server(app, patience=patience, grace=options.grace, ready=ready), listening)

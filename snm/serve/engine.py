@@ -56,6 +56,7 @@ class Engine:
       most: the largest number of labels that a request may ask for.
       queue: the number of requests that may wait.
       on_batch: called with the number of points of each batch.
+      on_waiting: called with the number of requests in the queue when it changes.
     """
 
     def __init__(
@@ -65,9 +66,10 @@ class Engine:
         most: int,
         queue: int,
         on_batch: Callable[[int], None] = lambda points: None,
+        on_waiting: Callable[[int], None] = lambda waiting: None,
     ):
         self.most = most
-        self._on_batch = on_batch
+        self._on_batch, self._on_waiting = on_batch, on_waiting
         self._sized = {size: _sized(predictor, size) for size in _SIZES}
         self._counts = sorted({min(_SMALL_K, most), most})  # labels that a program finds
         # Programs: points, labels to find, and labels to choose from, padded; 0 is all.
@@ -78,11 +80,6 @@ class Engine:
         self._compiler = concurrent.futures.ThreadPoolExecutor(1, "snm-compiler")
         self._worker: asyncio.Task[None] | None = None
         self._stopping = False
-
-    @property
-    def waiting(self) -> int:
-        """The number of requests in the queue."""
-        return self._waiting.qsize()
 
     def warm(self) -> None:
         """Compiles what answers single points, and reads texts once."""
@@ -163,6 +160,7 @@ class Engine:
             self._waiting.put_nowait(_Waiting(rows, k, labels, future))
         except asyncio.QueueFull as error:
             raise FullError(f"{self._waiting.maxsize} requests wait already") from error
+        self._on_waiting(self._waiting.qsize())
         return await future
 
     async def _work(self) -> None:
@@ -173,6 +171,7 @@ class Engine:
             while points < _SIZES[-1] and not self._waiting.empty():
                 batch.append(self._waiting.get_nowait())
                 points += batch[-1].rows.shape[0]
+            self._on_waiting(self._waiting.qsize())
             try:
                 # Clients that have disconnected need no answer.
                 alive = [item for item in batch if not item.future.cancelled()]

@@ -8,13 +8,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import os
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 from fastapi.responses import JSONResponse
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
 
 __all__ = ["Counted", "HostChecked", "Limited", "Meters", "refusal"]
 
@@ -28,7 +30,10 @@ def refusal(status: int, text: str, headers: Mapping[str, str] | None = None) ->
 
 
 class Meters:
-    """The metrics of `/metrics`, in a separate registry, so that a process can run several apps."""
+    """The metrics of `/metrics`, in a separate registry, so that a process can run several apps.
+
+    Those of several workers are added up, whichever of them is asked.
+    """
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -38,7 +43,17 @@ class Meters:
             "request_seconds", "Seconds to an answer", ["path"], buckets=_SECONDS, **options
         )
         self.batches = Histogram("batch_points", "Points of a batch", buckets=_POINTS, **options)
-        self.waiting = Gauge("waiting_requests", "Requests in the queue", **options)
+        self.waiting = Gauge(
+            "waiting_requests", "Requests in the queue", multiprocess_mode="livesum", **options
+        )
+
+    def text(self) -> bytes:
+        """The metrics in the text format of Prometheus."""
+        registry = self.registry
+        if "PROMETHEUS_MULTIPROC_DIR" in os.environ:  # of this process and its siblings
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)
+        return generate_latest(registry)
 
 
 class Counted:

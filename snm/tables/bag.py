@@ -31,7 +31,8 @@ def embedding_bag(table: jax.Array, block: SparseRows) -> jax.Array:
     """Weighted sums of table rows: out[i] = sum over entries p of row i of value_p * table[id_p].
 
     Args:
-      table: [N, dim] rows in their storage type, float32 or the uint16 bits of bfloat16.
+      table: [N, dim] rows in their storage type: float32 or the uint16 bits of bfloat16; or the
+        uint8 [N, 4 + dim] of `snm.tables.int8`.
       block: sparse [n, N] matrix.
 
     Returns:
@@ -50,7 +51,8 @@ def embedding_bag_loop(table: jax.Array, block: SparseRows) -> jax.Array:
     cases the entries of a row are added in their order.
     """
     ids, values, starts = block
-    n, dim = starts.shape[0] - 1, table.shape[1]
+    n, stored = starts.shape[0] - 1, table.shape[1]
+    dim = jax.eval_shape(as_float, table).shape[1]
     if ids.shape[0] == 0:
         return jnp.zeros((n, dim), values.dtype)
     begin, end = starts[:-1], starts[1:]
@@ -76,7 +78,7 @@ def embedding_bag_loop(table: jax.Array, block: SparseRows) -> jax.Array:
             for u in range(_UNROLL_SUM):
                 entry = jnp.minimum(p + u, end[i] - 1)
                 value = jnp.where(p + u < end[i], values[entry], 0)
-                row = lax.dynamic_slice(table, (ids[entry], 0), (1, dim))
+                row = lax.dynamic_slice(table, (ids[entry], 0), (1, stored))
                 total += value * as_float(row)
             return p + _UNROLL_SUM, total
 

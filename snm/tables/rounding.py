@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from snm.tables.hashing import GOLDEN, mixed
+from snm.tables.int8 import from_int8
 
 __all__ = ["as_float", "noise_of", "rounded_rows", "rounded_steps", "storage", "to_nearest"]
 
@@ -33,7 +34,9 @@ def storage(dtype: str) -> jnp.dtype:
 
 
 def as_float(rows: jax.Array) -> jax.Array:
-    """Converts stored rows to float32, exactly."""
+    """Converts stored rows to float32, exactly; uint8 are those of `snm.tables.int8`."""
+    if rows.dtype == jnp.uint8:
+        return from_int8(rows)
     if rows.dtype != jnp.uint16:
         return rows
     return lax.bitcast_convert_type(rows.astype(jnp.uint32) << 16, jnp.float32)

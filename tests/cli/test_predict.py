@@ -186,7 +186,7 @@ def test_names_of_labels_to_choose_from(run, tmp_path, capsys, monkeypatch):
     def named(*names):
         names += tuple(f"name {label}" for label in range(len(names), tiny.LABELS))
         named = dataclasses.replace(loaded, label_names=names)
-        monkeypatch.setattr("snm.runs.load.load", lambda _, **more: named)
+        monkeypatch.setattr("snm.export.load.load", lambda _, **more: named)
 
     named()
     path.write_text("name 3\n7\n")

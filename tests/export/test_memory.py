@@ -16,17 +16,10 @@ from snm.export.index import IndexedPredictor
 from snm.export.memory import memory_arrays_of, votes_of
 from snm.runs.load import load
 
-CONFIG = dataclasses.replace(tiny.CONFIG, members=2, epochs=2, sampled=40, memory="on")
 
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """A run on 600 points whose labels are well told by their neighbours."""
-    place = tmp_path_factory.mktemp("export")
-    tiny.told_by_neighbours(place / "data")
-    snm.train(place / "data", CONFIG, place / "run")
-    assert load(place / "run").memory is not None
-    return place / "run"
+@pytest.fixture
+def run(remembering):
+    return remembering
 
 
 def votes_by_numpy(arrays, about, x, z, num_labels):
@@ -97,7 +90,9 @@ def test_an_index_says_what_it_lacks_and_gets_the_votes(run, tmp_path, capsys, l
     manifest = json.loads((out / "manifest.json").read_text())
     assert manifest["index"]["measured"]["memory"] is False and "memory" not in manifest
     assert manifest["index"]["measured"]["recall"]["1"] == 1
-    assert sorted(path.stem for path in out.iterdir()) == ["index", "manifest", "weighting"]
+    assert sorted(path.stem for path in out.iterdir()) == [
+        "index", "labels", "manifest", "weighting",
+    ]  # fmt: skip
     test = snm.load_data(run.parent / "data").test
     for memory in (True, False):
         predictor = load(run, memory=memory)
@@ -121,7 +116,11 @@ def test_labels_that_are_dropped_stay_dropped(tmp_path):
     np.put_along_axis(labels, items[:, 4:], 1, axis=1)
     points = Points(sparse.csr_matrix(features), sparse.csr_matrix(labels))
     data = Dataset("tastes", points, points, None, "0" * 64)
-    snm.train(data, dataclasses.replace(CONFIG, seen="drop", learning_rate=1e-6), tmp_path / "run")
+    snm.train(
+        data,
+        dataclasses.replace(tiny.REMEMBERING, seen="drop", learning_rate=1e-6),
+        tmp_path / "run",
+    )
     predictor = load(tmp_path / "run")
     assert predictor.memory is not None
     index = IndexedPredictor(predictor, "exact", None, 0)

@@ -1,0 +1,193 @@
+"""How long a trained model takes to open at the size of Amazon-670K, and what processes share.
+
+    python -m benchmarks.open_time --out benchmarks/results/open-time.json
+
+A run of 670,091 labels, 135,909 words and dim 512 is written, untrained, with names and a
+vectoriser, and exported (`snm export --to npy`). Each figure is of a process of its own that has
+imported `snm` and made jax ready: seconds of `snm.load`, the least of some calls, which other
+programs disturbed least; of the first answer, whose program is in the cache, and of the next one;
+and memory by the kernel's count. The files are in the page cache, or are taken out of it first. The
+run, and files that are not in the cache, are loaded once. The checksums of the parameters are
+compared, or are not. Then several processes hold one export at a time, as those of
+`snm serve --workers` do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import snm
+from benchmarks.checksum_cost import drop
+from snm.bench.shapes import SHAPES
+from snm.config.resolved import RESOLVED, ResolvedConfig, unresolved_values
+from snm.data.vectorizer import Vectorizer
+from snm.data.weighting import Weighting
+from snm.model.from_config import make_model
+from snm.model.model import init_state
+from snm.runs.folder import RunFolder
+from snm.system.cache_folder import keep_programs
+from snm.system.files import write_whole
+from snm.system.versions import machine
+
+_HELD = (2, 4)  # processes at a time
+# Model, whether checksums are compared, and whether its files are in the page cache.
+_CASES = [("export", verify, cached) for cached in (True, False) for verify in (False, True)]
+_CASES += [("run", False, True)]
+
+
+def main() -> None:
+    """Prints what was found, and writes it as JSON."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--calls", type=int, default=5, help="of snm.load, from the page cache")
+    parser.add_argument("--folder", type=Path, help="where the model is, or is written and stays")
+    parser.add_argument("--out", type=Path, help="a JSON file to write")
+    parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--no-verify", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.child is not None:
+        child(given.child, verify=not given.no_verify, calls=given.calls)
+        return
+    found = measured(given.calls, given.folder)
+    print(json.dumps(found, indent=1))
+    if given.out is not None:
+        write_whole(given.out, json.dumps(found, indent=1) + "\n")
+
+
+def write_run(folder: Path, shape: str = "amazon670k") -> RunFolder:
+    """A run that has saved its first checkpoint, of a model that learned nothing."""
+    sizes = SHAPES[shape]
+    config = snm.preset("default")
+    fixed = {"members": 1, "members_at_once": 1, "seen": "keep", "memory": "off", "item_splits": 0,
+             "sampled": sizes.sampled, "mined": 16, "input_dropout": 0.0, "score_scale": 20.0,
+             "learn_score_scale": False, "class_init": "random", "learning_rate": 1.0,
+             "epochs": 1}  # fmt: skip
+    assert set(fixed) == set(RESOLVED)
+    resolved = ResolvedConfig(**unresolved_values(config), **fixed)
+    assert resolved.dim == sizes.dim
+    words = tuple(f"word{number}" for number in range(sizes.num_features))
+    texts = folder / "words.json"
+    Vectorizer("counts", sizes.num_features, vocabulary=words).write(texts)
+    present = np.arange(1, sizes.num_features + 1)[::-1]
+    facts = {"data": "no data", "sha256": "0" * 64, "num_features": sizes.num_features,
+             "num_labels": sizes.num_labels, "warm_start": None}  # fmt: skip
+    run = RunFolder(folder / "run")
+    names = tuple(f"the name of label {number}" for number in range(sizes.num_labels))
+    run.write(resolved, facts, Weighting.of_counts(sizes.num_points, present), names, texts)
+    model = make_model(resolved, sizes.num_features, sizes.num_labels)
+    state = jax.jit(init_state, static_argnums=0)(model)
+    run.checkpoints(1).save(1, state, {"step": 1}, None)
+    return run
+
+
+def child(folder: Path, *, verify: bool, calls: int) -> None:
+    """Opens a model, answers, tells what it took, and holds it until standard input ends."""
+    texts = ["word3 word14 word159 word2653"]
+    Vectorizer("counts", 1, vocabulary=("word",)).transform(["word"])  # imports scikit-learn
+    from snm.export.load import load
+
+    keep_programs()
+    jax.block_until_ready(jax.numpy.zeros(1))
+    before, seconds, model = memory()["Private_Dirty"], [], None
+    for _ in range(calls):
+        del model  # one at a time
+        begun = time.monotonic()
+        model = load(folder, verify=verify)
+        seconds.append(time.monotonic() - begun)
+    assert model is not None
+    model = dataclasses.replace(model, block_rows=1)  # as the server answers one point
+    begun = time.monotonic()
+    labels, _ = model.predict(texts)
+    assert model.label_names is not None and model.label_names[labels[0, 0]]
+    first = time.monotonic()
+    model.predict(texts)
+    after = time.monotonic()
+    told = {"load seconds": min(seconds), "every load": seconds, "first answer": first - begun,
+            "next answer": after - first, "load average": os.getloadavg()[0]}  # fmt: skip
+    print(json.dumps(told), flush=True)
+    sys.stdin.readline()  # once all that are held at a time have answered
+    print(json.dumps(memory() | {"before": before}), flush=True)
+    sys.stdin.readline()
+
+
+def memory() -> dict[str, float]:
+    """MiB of this process: Pss counts a page by the processes that share it, the others whole."""
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()[1:]
+    values = {line.split(":")[0]: int(line.split()[1]) / 1024 for line in lines}
+    return {name: values[name] for name in ("Pss", "Rss", "Private_Dirty")}
+
+
+def held(folder: Path, count: int, *, verify: bool, calls: int) -> list[dict[str, Any]]:
+    """What some processes tell that hold a model at the same time."""
+    command = [sys.executable, "-m", "benchmarks.open_time", "--child", str(folder)]
+    command += ["--calls", str(calls), *([] if verify else ["--no-verify"])]
+    with contextlib.ExitStack() as stack:
+        processes = [
+            stack.enter_context(
+                subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            )
+            for _ in range(count)
+        ]
+        found: list[dict[str, Any]] = [{} for _ in processes]
+        for _ in range(2):  # times, then memory
+            for told, process in zip(found, processes, strict=True):
+                assert process.stdin is not None and process.stdout is not None
+                told |= json.loads(process.stdout.readline())
+            for process in processes:
+                assert process.stdin is not None
+                process.stdin.write("\n")
+                process.stdin.flush()
+        return found
+
+
+def measured(calls: int, folder: Path | None = None) -> dict[str, Any]:
+    """Writes the run and its export, and opens them."""
+    with contextlib.ExitStack() as stack:
+        place = folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        models = {"run": place / "run", "export": place / "export"}
+        if not models["export"].exists():
+            place.mkdir(parents=True, exist_ok=True)
+            write_run(place)
+            export = [sys.executable, "-m", "snm", "export", str(models["run"]), "--to", "npy"]
+            subprocess.run([*export, "--output", str(models["export"])], check=True)
+        opened, shared = [], []
+        for what, verify, cached in _CASES:
+            files = [file for file in models[what].rglob("*") if file.is_file()]
+            for file in files:
+                file.read_bytes()
+            if not cached:
+                drop(models[what])
+            (one,) = held(
+                models[what], 1, verify=verify, calls=calls if cached and what == "export" else 1
+            )
+            size = round(sum(file.stat().st_size for file in files) / 2**20)
+            own = round(one["Private_Dirty"] - one["before"])
+            about = {"model": what, "checksums": verify, "cached": cached, "MiB": size}
+            opened.append({**about, **one, "own MiB": own})
+            print(opened[-1], flush=True)
+        for count in _HELD:
+            pss = [one["Pss"] for one in held(models["export"], count, verify=False, calls=1)]
+            shared.append({"processes": count, "MiB": round(sum(pss)),
+                           "of each": [round(one) for one in pss]})  # fmt: skip
+            print(shared[-1], flush=True)
+    shape = SHAPES["amazon670k"]
+    return {**machine(), "labels": shape.num_labels, "features": shape.num_features,
+            "dim": shape.dim, "calls": calls, "opened": opened, "shared": shared}  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+"""Loads a trained model from the folder of a run, or of an export of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from snm.export.mapped import is_export, open_export
+from snm.model.predictor import Predictor
+from snm.runs import load as runs
+
+__all__ = ["load"]
+
+
+def load(run: str | Path, *, memory: bool = True, verify: bool = True) -> Predictor:
+    """Loads a trained model from its run folder, or from an export of `snm export --to npy`.
+
+    Of an unfinished run, it loads the first member's best checkpoint so far, without a memory. The
+    arrays of an export are mapped into memory, so that it opens at once where `verify` is False.
+
+    Args:
+      run: the run folder, or that of the export, whose files must not change while it is open.
+      memory: also load the run's memory, if it has one, and what makes scores probabilities; False
+        is the model alone.
+      verify: compare the parameters with their checksums; False loads sooner, from a disk that is
+        trusted. The other files are always compared.
+
+    Raises:
+      InputError: the folder is neither, or damaged, or the run has no checkpoint.
+    """
+    if is_export(Path(run)):
+        return open_export(Path(run), memory=memory, verify=verify)
+    return runs.load(run, memory=memory, verify=verify)

@@ -1,0 +1,160 @@
+"""Several processes behind one socket: all answer, one that ends is replaced, none is left."""
+
+import contextlib
+import multiprocessing
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import httpx
+import pytest
+import small_work
+from command_line import call, refused
+
+from snm.errors import InputError
+from snm.serve.server import listen
+from snm.serve.workers import supervise
+
+
+def ask(port):
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        return int(connection.recv(100))
+
+
+def asked_until(port, wanted, seconds=60):
+    """The ids of the processes that answered, once they fit."""
+    end, found = time.monotonic() + seconds, set()
+    while not wanted(found):
+        assert time.monotonic() < end, found
+        with contextlib.suppress(OSError, ValueError):
+            found.add(ask(port))
+        time.sleep(0.01)
+    return found
+
+
+def gone(number):
+    try:
+        os.kill(number, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def wait_until(fits, seconds=60):
+    end = time.monotonic() + seconds
+    while not fits():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def supervised(work, count, client):
+    """Runs `client(port, events)` beside a service that it ends with SIGTERM."""
+    events, failed, over = [], [], threading.Event()
+    with listen("127.0.0.1", 0) as listening:
+        port = listening.getsockname()[1]
+
+        def talk():
+            try:
+                client(port, events)
+            except BaseException as error:
+                failed.append(error)
+            finally:
+                if not over.is_set():
+                    os.kill(os.getpid(), signal.SIGTERM)
+
+        thread = threading.Thread(target=talk)
+        thread.start()
+        try:
+            supervise(work, count, listening, grace=5,
+                      on_ready=lambda number: events.append(("ready", number)),
+                      on_end=lambda number, status: events.append((number, status)))  # fmt: skip
+        finally:
+            over.set()
+        thread.join()
+    assert not failed, failed
+    return events
+
+
+def test_all_answer_and_one_that_ends_is_replaced():
+    before = signal.getsignal(signal.SIGTERM)
+    seen = set()
+
+    def client(port, events):
+        both = asked_until(port, lambda found: len(found) == 2)
+        assert events == [("ready", 1), ("ready", 2)]
+        killed = min(both)
+        os.kill(killed, signal.SIGKILL)
+        wait_until(lambda: ("ready", 2) in events[2:])
+        assert events[2:] == [(killed, -signal.SIGKILL), ("ready", 2)]
+        new = asked_until(port, lambda found: len(found) == 2)
+        assert killed not in new and len(new & both) == 1
+        seen.update(new)
+
+    supervised(small_work.answer, 2, client)
+    assert len(seen) == 2 and all(map(gone, seen))
+    assert signal.getsignal(signal.SIGTERM) == before
+    assert "PROMETHEUS_MULTIPROC_DIR" not in os.environ
+
+
+def test_a_process_that_ends_before_it_answers(capfd):
+    with listen("127.0.0.1", 0) as listening, pytest.raises(InputError, match="status 3"):
+        supervise(small_work.fail, 2, listening, grace=1, on_ready=print, on_end=print)
+
+    def client(port, events):  # the others go on answering, and it is tried again
+        wait_until(lambda: [status for _, status in events].count(2) == 2)
+        assert events[0] == ("ready", 1) and ask(port)
+
+    supervised(small_work.fail_beside_another, 2, client)
+    assert set(capfd.readouterr().err.splitlines()) == {
+        "snm: error: here: found another process, expected none"
+    }
+
+
+def test_no_process_outlives_a_service_that_was_killed(tmp_path):
+    spawn = multiprocessing.get_context("spawn")
+    service = spawn.Process(target=small_work.serve_two, args=(tmp_path / "port",))
+    service.start()
+    try:
+        wait_until(lambda: (tmp_path / "port").exists() and (tmp_path / "port").read_text())
+        port = int((tmp_path / "port").read_text())
+        both = asked_until(port, lambda found: len(found) == 2)
+    finally:
+        service.kill()
+        service.join()
+    wait_until(lambda: all(map(gone, both)))
+
+
+def test_workers_are_of_an_export(tiny_run, capsys):
+    run = tiny_run / "run"
+    assert "--workers: found 0, expected 1 or more" in refused(capsys, "serve", run, "--workers=0")
+    said = refused(capsys, "serve", run, "--workers=2")
+    assert said == (
+        "--workers 2: found a run, expected its export, which they share: snm export RUN --to npy"
+    )
+
+
+@pytest.mark.slow
+def test_the_command(tiny_run, tmp_path):
+    """Two workers answer as the model does; `/metrics` of either has the requests of both."""
+    out = tmp_path / "model"
+    call("export", tiny_run / "run", "--to", "npy", "--output", out)
+    command = [sys.executable, "-m", "snm", "serve", str(out), "--port", "0", "--workers", "2"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == f"loading {out}\n"
+        assert process.stdout.readline() == "compiling\n"
+        address = re.search(r"http://127.0.0.1:\d+", process.stdout.readline())[0]
+        assert httpx.get(f"{address}/health").status_code == 200
+        assert process.stdout.readline() == "2 workers answer\n"
+        answers = [httpx.post(f"{address}/predict", json={"features": [{"3": 1}]}).json()
+                   for _ in range(20)]  # fmt: skip
+        assert all(answer == answers[0] for answer in answers)
+        told = {httpx.get(f"{address}/metrics").text for _ in range(4)}
+        assert all('snm_requests_total{path="/predict",status="200"} 20.0' in one for one in told)
+        assert all("snm_waiting_requests 0.0" in one for one in told)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0

@@ -1,0 +1,43 @@
+"""What the processes of a service do in its tests; it is imported in each of them."""
+
+import contextlib
+import os
+import socket
+
+from snm.errors import InputError
+
+
+def answer(listening, ready):
+    """Tells every connection the id of this process."""
+    listening.listen(16)  # bound so far
+    ready()
+    while True:
+        connection, _ = listening.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.sendall(str(os.getpid()).encode())
+
+
+def fail(listening, ready):
+    """Ends before it answers."""
+    raise SystemExit(3)
+
+
+def fail_beside_another(listening, ready):
+    """The first process answers, and all later ones end."""
+    try:
+        socket.create_connection(listening.getsockname()).close()
+    except ConnectionRefusedError:
+        answer(listening, ready)
+    raise InputError("here", "another process", "none")
+
+
+def serve_two(port_of):
+    """A service of two processes, in a process of its own; tells its port through a file."""
+    from snm.serve.server import listen
+    from snm.serve.workers import supervise
+
+    with listen("127.0.0.1", 0) as listening:
+        port_of.write_text(str(listening.getsockname()[1]))
+        supervise(
+            answer, 2, listening, grace=1, on_ready=lambda count: None, on_end=lambda *_: None
+        )
