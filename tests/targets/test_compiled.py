@@ -5,6 +5,7 @@ Each check has a test of a program made wrong on purpose, which it must find.
 
 import dataclasses
 import functools
+import types
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ from snm.batches.build import make_source
 from snm.bench.shapes import SEED, SHAPES, model_of, points_of
 from snm.distributed.collectives import Shard
 from snm.head import mining
+from snm.sampling import permutation
 from snm.targets.devices import devices_of
 from snm.targets.faults import faults
 from snm.targets.module import Module
@@ -90,6 +92,7 @@ def slow(*case):
 def test_a_step_updates_its_tables_in_place(target, shape, mined, loss, sizes):
     found = step(target, shape, mined, sizes, loss=loss)
     assert not found.faults
+    assert not found.account.unknown_loops
     assert found.aliased >= tables_of(shape, sizes)
     most = 150 if shape == "amazon670k" else 300
     assert found.temporaries <= most * MIB, found.temporaries / MIB
@@ -127,6 +130,17 @@ def test_a_sort_of_one_more_than_16_is_found(monkeypatch):
     """What XLA:GPU makes of the 17 best."""
     monkeypatch.setattr(mining, "_MASKED_FROM", {"cpu": 64})
     assert any("sorts" in fault for fault in step("h100", "amazon670k", 16).faults)
+
+
+def test_a_draw_that_waits_for_the_host_is_found(monkeypatch):
+    """The sample as a CPU draws it: the loop ends when no value is outside of the labels."""
+    walking = {**vars(permutation.lax), "platform_dependent": lambda *, cpu, default: cpu()}
+    monkeypatch.setattr(permutation, "lax", types.SimpleNamespace(**walking))
+    permutation.permuted.clear_cache()
+    try:
+        assert step("h100", "amazon670k", 16).account.unknown_loops == 1
+    finally:
+        permutation.permuted.clear_cache()
 
 
 def test_a_table_copied_is_found():
