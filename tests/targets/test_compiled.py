@@ -10,13 +10,14 @@ import types
 import jax
 import jax.numpy as jnp
 import pytest
+from jax import lax
 from jax.sharding import SingleDeviceSharding
 
 from benchmarks import scaling
 from snm.batches.build import make_source
-from snm.bench.shapes import SEED, SHAPES, model_of, points_of
+from snm.bench.shapes import SEED, SHAPES, model_of, points_of, source_of
 from snm.distributed.collectives import Shard
-from snm.head import mining
+from snm.head import by_threshold, mining
 from snm.sampling import permutation
 from snm.targets.devices import devices_of
 from snm.targets.faults import faults
@@ -132,10 +133,36 @@ def test_a_sort_of_one_more_than_16_is_found(monkeypatch):
     assert any("sorts" in fault for fault in step("h100", "amazon670k", 16).faults)
 
 
+def as_on_a_cpu(monkeypatch, module):
+    """Lets a module choose the forms that it has for CPUs, whatever it is compiled for."""
+    chosen = {**vars(lax), "platform_dependent": lambda *args, cpu, default: cpu(*args)}
+    monkeypatch.setattr(module, "lax", types.SimpleNamespace(**chosen))
+
+
+def test_mining_by_threshold_neither_sorts_nor_waits():
+    found = of_threshold()
+    assert not found.faults
+    assert not found.account.unknown_loops
+
+
+def test_a_threshold_that_waits_for_the_host_is_found(monkeypatch):
+    """Halving an interval until that of each point is closed."""
+    as_on_a_cpu(monkeypatch, by_threshold)
+    assert of_threshold().account.unknown_loops
+
+
+def of_threshold() -> Program:
+    """A step whose scores are few enough to be held, and its mined many."""
+    shape = SHAPES["amazon670k"].but(8192, (256,))
+    model, source = model_of(shape, 256), source_of(shape, 256, STEPS * shape.batch, resident=True)
+    target = TARGETS["h100"]
+    there = devices_of(target, 1)
+    return compile_training("training", model, source, target, there, (1, 1), STEPS, LONGEST_SORT)
+
+
 def test_a_draw_that_waits_for_the_host_is_found(monkeypatch):
     """The sample as a CPU draws it: the loop ends when no value is outside of the labels."""
-    walking = {**vars(permutation.lax), "platform_dependent": lambda *, cpu, default: cpu()}
-    monkeypatch.setattr(permutation, "lax", types.SimpleNamespace(**walking))
+    as_on_a_cpu(monkeypatch, permutation)
     permutation.permuted.clear_cache()
     try:
         assert step("h100", "amazon670k", 16).account.unknown_loops == 1
