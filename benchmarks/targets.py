@@ -128,17 +128,14 @@ def write_plans(options: argparse.Namespace) -> None:
     from snm.targets.table import TARGETS
 
     targets, shapes = options.target or list(TARGETS), options.shape or list(PLANNED)
-    kept = json.loads(options.json.read_text()) if options.json and options.json.exists() else []
+    there = options.json and options.json.exists()
+    kept = json.loads(options.json.read_text())["plans"] if there else []
     for found in plans(targets, shapes):
-        kept = [
-            one
-            for one in kept
-            if (one["shape"], one["target"]) != (found["shape"], found["target"])
-        ]
-        kept.append(found)
-        print(found["shape"], found["target"], json.dumps(found), flush=True)
+        of = found["shape"], found["target"]
+        kept = [one for one in kept if (one["shape"], one["target"]) != of] + [found]
+        print(*of, json.dumps(found), flush=True)
         if options.json:
-            options.json.write_text(json.dumps(kept, indent=1) + "\n")
+            options.json.write_text(json.dumps({"plans": kept}, indent=1) + "\n")
 
 
 def main() -> None:
