@@ -110,7 +110,9 @@ BIG = "amazon670k", "amazon3m"
 def test_a_step_updates_its_tables_in_place(target, shape, mined, loss, sizes):
     found = step(target, shape, mined, sizes, loss=loss)
     assert not found.faults
-    assert not found.account.unknown_loops
+    # By products, a label shard walks over its own part of the sample, whose length a step finds.
+    walks = sizes[1] > 1 and mined != 16
+    assert found.account.unknown_loops <= walks
     assert found.aliased >= tables_of(shape, sizes)
     assert found.temporaries <= most_temporaries(target, shape, mined), found.temporaries / MIB
 
@@ -127,7 +129,9 @@ def test_an_evaluation_makes_nothing_of_the_length_of_the_labels(target, shape, 
     found = scoring(target, shape, sizes)
     assert not found.faults
     assert not found.account.unknown_loops
-    assert found.temporaries <= 0.3 * 1024 * MIB, found.temporaries / MIB
+    # Blocks have as many scores whatever the points: of half the points, twice the rows.
+    most = 0.3 if sizes[0] == 1 else 0.45
+    assert found.temporaries <= most * 1024 * MIB, found.temporaries / MIB
     assert set(found.account.operations) == {"float32"}
 
 
