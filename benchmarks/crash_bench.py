@@ -7,6 +7,7 @@ import io
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import jax
 import numpy as np
@@ -132,12 +133,13 @@ def jobs_here() -> Iterator[None]:
     class Here:
         returncode = 0
 
-        def __init__(self, command: list[str], **_: object):
+        def __init__(self, command: list[str], *, stderr: BinaryIO, **_: object):
             self.stdin = io.BytesIO()
             try:
                 run_task(Path(command[-1]))
-            except OSError:  # the worker's own process would end so
-                self.returncode = 1
+            except (InputError, OSError) as error:  # as a worker in a process of its own
+                stderr.write(f"snm: error: {error}\n".encode())
+                self.returncode = 2 if isinstance(error, InputError) else 1
 
         def poll(self) -> int:
             return self.returncode

@@ -23,7 +23,7 @@ def cuts_of_the_cache(bench: Bench, count: int, place: Path) -> dict[str, Any]:
     folder = place / "cache"
     folder.mkdir()
     with Recorder(folder).recording() as record:
-        whole = _content(snm.load_data(bench.source, cache=folder))
+        whole = content(snm.load_data(bench.source, cache=folder))
     seen, used = set(), 0
     for _, state in record.states(count):
         key = hash(frozenset(state.items()))
@@ -32,17 +32,18 @@ def cuts_of_the_cache(bench: Bench, count: int, place: Path) -> dict[str, Any]:
         seen.add(key)
         written_to(folder, state)
         before = {path: path.stat().st_mtime_ns for path in folder.glob("*/*")}
-        assert _content(snm.load_data(bench.source, cache=folder)) == whole, "other data"
+        assert content(snm.load_data(bench.source, cache=folder)) == whole, "other data"
         after = {path: path.stat().st_mtime_ns for path in folder.glob("*/*")}
         used += bool(before) and before == after  # the entry was whole, and is not made anew
         again = snm.load_data(bench.source, cache=folder)
-        assert _content(again) == whole
+        assert content(again) == whole
     shutil.rmtree(folder)
     return {"what": "cache", "calls": len(record.calls), "states": count, "distinct": len(seen),
             "complete": used, "failed": 0}  # fmt: skip
 
 
-def _content(data: Dataset) -> list[bytes]:
+def content(data: Dataset) -> list[bytes]:
+    """All arrays of a data set."""
     assert data.test is not None
     matrices = [m for part in (data.train, data.test) for m in (part.features, part.labels)]
     arrays = [array for m in matrices for array in (m.data, m.indices, m.indptr)]
@@ -59,7 +60,7 @@ def cuts_of_a_comparison(bench: Bench, count: int, place: Path) -> dict[str, Any
     folder.mkdir()
     with Recorder(folder).recording() as record:
         bench.compare(folder / "out")
-    whole = _metrics(folder / "out")
+    whole = metrics(folder / "out")
     durable: list[tuple[int, str]] = []  # the number of calls after which a result is on the disk
     named: set[str] = set()
     for number, call in enumerate(record.calls, 1):
@@ -88,12 +89,13 @@ def cuts_of_a_comparison(bench: Bench, count: int, place: Path) -> dict[str, Any
         kinds[kind] = kinds.get(kind, 0) + 1
         if kinds[kind] == 1:
             bench.compare(folder / "out")
-            assert _metrics(folder / "out") == whole, f"other metrics after cut {cut}"
+            assert metrics(folder / "out") == whole, f"other metrics after cut {cut}"
     shutil.rmtree(folder)
     return {"what": "comparison", "calls": len(record.calls), "states": count,
             "distinct": len(seen), "taken to the end": len(kinds), "failed": 0}  # fmt: skip
 
 
-def _metrics(out: Path) -> list[Any]:
+def metrics(out: Path) -> list[Any]:
+    """The metrics of a comparison, by arm and seed."""
     arms = read_json(out / "results.json")["arms"]
     return [[seed["metrics"] for seed in arm["seeds"]] for arm in arms]

@@ -19,6 +19,7 @@ import numpy as np
 from scipy import sparse
 
 from snm.checkpoints.store import Checkpoints, DamagedError
+from snm.compare.records import read_record, write_record
 from snm.config.settings import Config, preset, read_config, write_config
 from snm.data import cache
 from snm.data.formats import dispatch as formats
@@ -28,11 +29,14 @@ from snm.data.repository.unpack import unpack
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.errors import InputError
+from snm.export.manifest import read_manifest as read_export
+from snm.export.manifest import write_manifest as write_export
 from snm.memory.memory import Memory, MemorySettings
 from snm.memory.store import load_memory, save_memory
 from snm.runs.folder import read_json
 from snm.runs.manifest import Manifest, read_manifest
 from snm.runs.schema import FACTS, RESULT, TRIAL, validated
+from snm.system.sealed_json import checksum
 
 __all__ = ["TARGETS", "seeds"]
 
@@ -113,6 +117,11 @@ def names(place: Path, raw: bytes) -> None:
     assert found is None or len(found) == LABELS
 
 
+def weights(place: Path, raw: bytes) -> None:
+    found = refused(formats.read_weights, place / "weights.txt", raw, POINTS)
+    assert found is None or (found.shape == (POINTS,) and np.isfinite(found).all())
+
+
 def filters(place: Path, raw: bytes) -> None:
     found = refused(formats.read_filter, place / "filter.txt", raw, FEATURES, LABELS)
     assert found is None or (found.min(initial=0) >= 0 and (found < [FEATURES, LABELS]).all())
@@ -153,6 +162,20 @@ def archive(place: Path, raw: bytes) -> None:
 # -- our own files ---------------------------------------------------------------------------
 
 
+def sealed(raw: bytes, **more: Any) -> bytes:
+    """A JSON object with the checksum that fits it, so that a reader looks further than that."""
+    try:
+        value = json.loads(raw)
+        value |= more
+        return json.dumps({**value, "crc": checksum(_without_crc(value))}).encode()
+    except (ValueError, TypeError, RecursionError):
+        return raw
+
+
+def _without_crc(value: dict[str, Any]) -> dict[str, Any]:
+    return {name: one for name, one in value.items() if name != "crc"}
+
+
 def config(place: Path, raw: bytes) -> None:
     path = place / "config.toml"
     found = refused(read_config, path, raw)
@@ -173,8 +196,31 @@ def objects(place: Path, raw: bytes) -> None:
 
 
 def run_manifest(place: Path, raw: bytes) -> None:
-    found = refused(lambda path: read_manifest(path.parent), place / "manifest.json", raw)
-    assert found is None or isinstance(found, Manifest)
+    (place / "run.json").write_bytes(b"{}")
+
+    def read(path: Path) -> Manifest | None:
+        found = read_manifest(path.parent)
+        assert found is None or isinstance(found, Manifest)
+        for name in ("run.json", "config.toml"):
+            if found is not None:
+                found.check(place / name)
+        return found
+
+    for content in (raw, sealed(raw)):
+        refused(read, place / "manifest.json", content)
+
+
+def export_manifest(place: Path, raw: bytes) -> None:
+    for content in (raw, sealed(raw)):
+        refused(lambda path: read_export(path.parent, "faiss"), place / "manifest.json", content)
+
+
+def record(place: Path, raw: bytes) -> None:
+    """A result of a comparison: with its checksum it is read, with another refused."""
+    path = place / "record.json"
+    refused(read_record, path, raw)
+    found = refused(read_record, path, sealed(raw, format="snm-record-1"))
+    assert found is None or isinstance(found, dict)
 
 
 def weighting(place: Path, raw: bytes) -> None:
@@ -197,11 +243,12 @@ def checkpoint(place: Path, raw: bytes) -> None:
     """The manifest of a checkpoint."""
     folder = place / "checkpoints" / "4"
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "manifest.json").write_bytes(raw)
-    try:
-        Checkpoints(folder.parent).read(4)
-    except DamagedError as error:
-        assert "\n" not in str(error)
+    for content in (raw, sealed(raw)):
+        (folder / "manifest.json").write_bytes(content)
+        try:
+            Checkpoints(folder.parent).verify(4)
+        except DamagedError as error:
+            assert "\n" not in str(error)
 
 
 def cached(place: Path, raw: bytes) -> None:
@@ -219,8 +266,8 @@ def cached(place: Path, raw: bytes) -> None:
 
 TARGETS: dict[str, Target] = {
     **{run.__name__: run for run in (
-        text, packed_text, npz, npy, names, filters, questions, archive, config, objects,
-        run_manifest, weighting, vectorizer, memory, checkpoint, cached)},
+        text, packed_text, npz, npy, names, weights, filters, questions, archive, config, objects,
+        run_manifest, export_manifest, record, weighting, vectorizer, memory, checkpoint, cached)},
     **{form: functools.partial(rows_of, form)
        for form in ("jsonl", "csv", "raw", "fasttext", "svmlight")},
 }  # fmt: skip
@@ -259,6 +306,11 @@ def seeds() -> dict[str, bytes]:
             files.writestr("a/train.txt", "1 1 1\n0 0:1\n")
         write_config(place / "config.toml", preset("default"))
         Manifest({"run.json": [[3, 4]]}, [1]).write(place)
+        exported = place / "exported"
+        exported.mkdir()
+        (exported / "index.faiss").write_bytes(b"...")
+        write_export(exported, {"format": "snm-index-1", "index": {"library": "faiss"}})
+        write_record(place / "record.json", {"data": "x", "metrics": {"P@1": 0.5}})
         Vectorizer("counts", 2, vocabulary=("word1", "word2")).write(place / "vectorizer.json")
         labels = sparse.csr_matrix(np.eye(POINTS, LABELS, dtype=np.float32))
         settings = MemorySettings(neighbors=3, power=1.0, feature_share=1.0, weight=2.0)
@@ -274,6 +326,7 @@ def seeds() -> dict[str, bytes]:
             "npz": out.getvalue(),
             "npy": dense.getvalue(),
             "names": b"".join(b"name %d\n" % label for label in range(LABELS)),
+            "weights": b"".join(b"%d.5\n" % (row % 3) for row in range(POINTS)),
             "filters": b"".join(b"%d %d\n" % (row, row % 20) for row in range(30)),
             "questions": b'{"text": "a", "more": 1}\n{"text": "b"}\n',
             "archive": zipped.getvalue(),
@@ -281,6 +334,8 @@ def seeds() -> dict[str, bytes]:
             "objects": json.dumps({"data": "x", "sha256": "y", "num_features": 30,
                                    "num_labels": 20, "warm_start": None}).encode(),
             "run_manifest": (place / "manifest.json").read_bytes(),
+            "export_manifest": (exported / "manifest.json").read_bytes(),
+            "record": (place / "record.json").read_bytes(),
             "weighting": (place / "weighting.npz").read_bytes(),
             "vectorizer": (place / "vectorizer.json").read_bytes(),
             "memory": (place / "memory.npz").read_bytes(),

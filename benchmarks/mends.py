@@ -4,8 +4,8 @@ python -m benchmarks.mends --json benchmarks/results/mends.json     # half an ho
 python -m benchmarks.mends --mend folds --target h100               # prints one
 
 The programs are the parts of a step or of an evaluation at the sizes of Amazon-670K that the change
-is about, compiled for accelerators that are not there. It needs the extras target-tpu and
-target-cuda. A file keeps what was counted before.
+is about, without the mining kernel, compiled for accelerators that are not there. It needs the
+extras target-tpu and target-cuda. A file keeps what was counted before.
 """
 
 from __future__ import annotations
@@ -61,14 +61,15 @@ _ints = functools.partial(_of, dtype=jnp.int32)
 def evaluation(target: Target, **spec: Any) -> Program:
     """The search for the best labels of 512 points among all."""
     model = model_of(SHAPE, 16)
-    model = dataclasses.replace(model, head=dataclasses.replace(model.head, **spec))
+    of = dataclasses.replace(model.head, **spec, mining_kernel="off")
+    model = dataclasses.replace(model, head=of)
     return compile_scoring("", model, 1, 1 << 16, target, devices_of(target, 1), (1, 1))
 
 
 def head_step(target: Target, *, dim: int = SHAPE.dim, mined: int = 16, **spec: Any) -> Program:
     """A step of the head, from queries to updated class rows."""
     model = dataclasses.replace(model_of(SHAPE, mined), dim=dim)
-    head = dataclasses.replace(model.head, **spec)
+    head = dataclasses.replace(model.head, **spec, mining_kernel="off")
     n, size = SHAPE.batch, head.sampled + 1
     state = abstract_state(dataclasses.replace(model, head=head)).head
     terms = SparseRows(_ints(n), _of(n), _ints(n + 1))

@@ -101,7 +101,7 @@ def dataset_of(shape: str) -> Any:
 
 
 def plans(targets: list[str], shapes: list[str]) -> Iterator[dict[str, Any]]:
-    """What `snm plan DATA --preset paper --target NAME --json` prints, for data of each shape."""
+    """What `snm plan DATA --preset paper --mining-kernel off --target NAME --json` prints."""
     from snm.bench.shapes import SHAPES
     from snm.config.resolve import resolve
     from snm.config.settings import preset
@@ -115,7 +115,11 @@ def plans(targets: list[str], shapes: list[str]) -> Iterator[dict[str, Any]]:
         for name in targets:
             target = TARGETS[name]
             asked = dataclasses.replace(
-                preset("paper"), dim=of.dim, batch_size=of.batch, sampled=of.sampled
+                preset("paper"),
+                dim=of.dim,
+                batch_size=of.batch,
+                sampled=of.sampled,
+                mining_kernel="off",
             )
             with compiling_for(target.backend, target.memory):
                 config = resolve(asked, dataset)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Train", "run_training"]
 
+_TIMED = 2.0  # seconds of steps from which the rest is estimated
+_SHORTEST_ESTIMATE = 10.0  # seconds
 _SHORTEST_PROGRAM = 0.1  # seconds of compiling from which --profile-time names a program
 
 
@@ -139,7 +141,7 @@ def run_training(command: Train) -> None:
             profile=command.profile,
             stop=stop,
         )
-        display = _Display(bar)
+        display = _Display(bar, config.members, config.members_at_once)
         for event in tracked(events, command.log_to if first() else (), command.run_dir):
             display.show(event)
     _print_result(display.result, dataset.name, command.run_dir)
@@ -149,7 +151,8 @@ def run_training(command: Train) -> None:
 class _Display:
     """Shows the events of a run: a progress bar, and lines that stay."""
 
-    def __init__(self, bar: Progress):
+    def __init__(self, bar: Progress, members: int = 1, members_at_once: int = 1):
+        self._members, self._at_once, self._estimated = members, members_at_once, False
         self.result: dict[str, Any] = {}
         self._bar, self._task = bar, bar.add_task("preparing", total=None)
         self._total = self._per_epoch = self._points = 0
@@ -187,6 +190,7 @@ class _Display:
             self._bar.remove_task(self._task)
         self._total, self._per_epoch = event.last_step, event.steps_per_epoch
         self._seconds, self._points, self._compiled = 0.0, 0, False
+        self._steps, self._step_before = 0, event.step
         text = f"{event.phase}: compiling"
         self._task = self._bar.add_task(text, total=self._total, completed=event.step)
         if event.phase != "train":
@@ -199,7 +203,9 @@ class _Display:
         # at once. Those of the first are of compiling.
         if self._compiled:
             self._points, self._seconds = self._points + event.points, self._seconds + event.seconds
-        self._compiled = True
+            self._steps += event.step - self._step_before
+        self._compiled, self._step_before = True, event.step
+        self._estimate(event.step)
         rate = f"{self._points / self._seconds:,.0f}" if self._points else ""
         if not math.isnan(event.loss):  # all of its steps were skipped
             self._losses.append((event.points, event.loss))
@@ -210,9 +216,29 @@ class _Display:
             whole = sum(points for points, _ in self._losses)
             of_points = math.fsum(points * loss for points, loss in self._losses)
             mean = of_points / whole if whole else math.nan
-            told = f"epoch {epoch:>3} of {self._total / self._per_epoch:.0f}   loss {mean:8.4f}"
+            told = f"epoch {epoch:>3} of {self._epochs()}   loss {mean:8.4f}"
             self._print(told + (rate and f"   {rate:>9} examples/s"))
             self._losses.clear()
+
+    def _estimate(self, step: int) -> None:
+        """Says once, when some seconds of steps are timed, what those of all members will take."""
+        if self._estimated or self._seconds < _TIMED:
+            return
+        self._estimated = True
+        rounds = -(-self._members // self._at_once)
+        left = (self._total * rounds - step) * self._seconds / self._steps
+        if left >= _SHORTEST_ESTIMATE:
+            of = f"{counted(self._members, 'member')} of {counted(self._epochs(), 'epoch')}"
+            self._print(f"about {_about(left)} of steps left: {of}")
+
+    def _epochs(self) -> int:
+        return round(self._total / self._per_epoch)
+
+
+def _about(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def _print_result(result: dict[str, Any], name: str, run_dir: Path) -> None:

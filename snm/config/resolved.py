@@ -20,9 +20,9 @@ class ResolvedConfig(Config):
     `snm.config.resolve.resolve` makes them. `sampled` and `mined` may still be `all`, which stands
     for all other labels and for all that are sampled.
 
-    `data_on`, `mesh` and `steps_per_dispatch` are as they were asked for. They describe the
-    machine, not the data: `snm.trainer.prepare.prepare` settles them in each process, since a run
-    may go on on another machine.
+    `data_on`, `mesh`, `steps_per_dispatch` and `mining_kernel` are as they were asked for. They
+    describe the machine, not the data: they are settled in each process (`snm.trainer.prepare`,
+    `snm.topk.kernel.choice`), since a run may go on on another machine.
     """
 
     # `field()` takes the default of `Config` away: each must be given.

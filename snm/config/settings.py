@@ -152,6 +152,9 @@ class Config:
     accelerator multiplies faster; CPUs keep 24."""
     table_dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of feature and class rows; bfloat16 halves their memory, rounded stochastically."""
+    mining_kernel: Literal["auto", "on", "off"] = "auto"
+    """On a TPU or NVIDIA GPU, find the best labels by one kernel that keeps scores on the chip:
+    where that moves less memory (auto), wherever the kernel fits, or nowhere."""
     seed: int = 0
     """Seed of everything that is drawn."""
 

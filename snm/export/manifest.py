@@ -47,6 +47,8 @@ def read_manifest(folder: Path, library: str) -> dict[str, Any]:
     try:
         found = read_json(path)
         files = dict(found["files"])
+        if not all(str(name).isprintable() and Path(name).name == name for name in files):
+            raise ValueError("other names than of files")
     except OSError as error:
         expected = f"the folder of `snm export --to {library}`"
         raise InputError(str(path), (error.strerror or "").lower(), expected) from error
@@ -54,7 +56,7 @@ def read_manifest(folder: Path, library: str) -> dict[str, Any]:
         raise InputError(str(path), f"no manifest, or a damaged one ({error})", _WROTE) from error
     for name, wanted in files.items():
         try:
-            whole = fingerprint(folder / Path(name).name) == wanted
+            whole = fingerprint(folder / name) == wanted
         except OSError as error:
             raise InputError(str(folder / name), (error.strerror or "").lower(), _WROTE) from error
         if not whole:

@@ -71,6 +71,7 @@ def _best(problem: Problem, count: int, ordered: bool) -> Best:
             num_valid=shard.num_valid,
             compute_dtype=problem.compute_dtype,
             ordered=ordered,
+            kernel=problem.mining_kernel,
         )
         return Best(best.scores, best.slots + first_slot)
 

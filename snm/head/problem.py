@@ -41,6 +41,7 @@ class Problem:
       row_optimizer: a name of `snm.tables.optimizers.ROW_OPTIMIZERS`.
       compute_dtype: type of the factors of matrix products.
       noise: uint32 scalar, the seed of stochastic rounding; see `snm.tables.rounding`.
+      mining_kernel: auto, on or off; see `snm.topk.kernel.choice`.
     """
 
     table: RowTable
@@ -60,6 +61,7 @@ class Problem:
     compute_dtype: jnp.dtype
     noise: jax.Array | None = None
     counts: jax.Array | None = None
+    mining_kernel: str = "auto"
 
     def own_slots(self) -> tuple[jax.Array, jax.Array]:
         """The range [first, end) of slots whose labels this shard holds."""
@@ -167,6 +169,7 @@ def make_problem(
         compute_dtype=jnp.dtype(spec.compute_dtype),
         noise=noise,
         counts=counts,
+        mining_kernel=spec.mining_kernel,
     )
 
 

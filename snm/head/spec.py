@@ -47,6 +47,8 @@ class HeadSpec:
       compute_dtype: type of the factors of matrix products; sums are float32.
       matmul_precision: of products of float32 factors, the least: float32 or tensorfloat32.
       table_dtype: of the class rows, float32 or bfloat16.
+      mining_kernel: auto, on or off: whether one kernel of an accelerator mines, which keeps the
+        scores on the chip; see `snm.topk.kernel.choice`.
     """
 
     num_labels: int
@@ -74,6 +76,7 @@ class HeadSpec:
     compute_dtype: str = "float32"
     matmul_precision: str = "float32"
     table_dtype: str = "float32"
+    mining_kernel: str = "auto"
 
     @functools.cached_property
     def head_loss(self) -> HeadLoss:

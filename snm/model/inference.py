@@ -128,6 +128,7 @@ def best_labels(
         first_row=shard.first_row,
         num_valid=shard.num_valid,
         compute_dtype=jnp.dtype(model.head.compute_dtype),
+        kernel=model.head.mining_kernel,
     )
     labels = best.slots + shard.first_row if ids is None else ids[best.slots]
     return shard.merge_topk(Best(best.scores, labels), count)

@@ -56,9 +56,7 @@ class Blocks(NamedTuple):
         Args:
           features: CSR [n, d], not weighted.
         """
-        length = self.parts * self.each
-        edges = np.append(features.indptr[::length], features.nnz)
-        most = max(int(np.diff(edges).max()), self.entries)
+        length, most = self.parts * self.each, self.most_entries(features)
         for first in range(0, features.shape[0], length):
             last = min(first + length, features.shape[0])
             if self.parts > 1:
@@ -66,6 +64,11 @@ class Blocks(NamedTuple):
                 continue
             block = self._block(features, first, last, most)
             yield last - first, block if self.mesh is None else everywhere(block, self.mesh)
+
+    def most_entries(self, features: csr_matrix) -> int:
+        """The room for entries that all blocks of these points have."""
+        edges = np.append(features.indptr[:: self.parts * self.each], features.nnz)
+        return max(int(np.diff(edges).max()), self.entries)
 
     def _block(self, features: csr_matrix, first: int, last: int, entries: int) -> SparseRows:
         weighted = self.weighting.apply(features[first:last], first_row=first)

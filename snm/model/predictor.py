@@ -355,6 +355,10 @@ class Predictor:
     def _queries(self, block: SparseRows, count: int) -> NDArray[np.float32]:
         return np.asarray(compiled_queries(self.model, self.mesh)(self.state, block))[:count]
 
+    def most_entries(self, features: csr_matrix) -> int:
+        """The feature entries of the fullest block of points, CSR [n, d]."""
+        return self._sizes(None).most_entries(features)
+
     def as_rows(self, features: csr_matrix | Sequence[str]) -> csr_matrix:
         """Features or texts as CSR [n, d], not weighted.
 

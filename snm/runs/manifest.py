@@ -146,7 +146,17 @@ def read_manifest(folder: Path) -> Manifest | None:
         raise InputError(str(path), f"a damaged manifest ({reason.lower()})", _AGAIN) from error
     if found.format != _FORMAT:
         raise InputError(str(path), f"format {ascii(found.format)[:40]}", f"{_FORMAT!r}")
+    if not _well_formed(found):
+        raise InputError(str(path), "a damaged manifest (no lists of contents)", _AGAIN)
     return found
+
+
+def _well_formed(found: Manifest) -> bool:
+    by_name: tuple[Any, ...] = (found.files, {} if found.finished is None else found.finished)
+    return isinstance(found.settings, list) and all(
+        isinstance(lists, dict) and all(isinstance(one, list) for one in lists.values())
+        for lists in by_name
+    )
 
 
 def fingerprint(path: Path) -> list[int]:

@@ -18,7 +18,10 @@ _NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)  # file systems that sync 
 
 def write(path: Path, content: bytes) -> None:
     """Writes a file in place; it may be cut off, or not be on the disk, until it is synced."""
-    path.write_bytes(content)
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise _named(error, path) from error
 
 
 def sync(path: Path) -> None:
@@ -28,7 +31,7 @@ def sync(path: Path) -> None:
         os.fsync(number)
     except OSError as error:
         if error.errno not in _NO_SYNC:
-            raise OSError(error.errno, os.strerror(error.errno or 0), str(path)) from error
+            raise _named(error, path) from error
     finally:
         os.close(number)
 
@@ -46,3 +49,8 @@ def remove(path: Path) -> None:
 def remove_tree(path: Path) -> None:
     """Removes a folder and what is in it, as far as the system permits."""
     shutil.rmtree(path, ignore_errors=True)
+
+
+def _named(error: OSError, path: Path) -> OSError:
+    """The error with the path: calls on an open file have none."""
+    return OSError(error.errno, os.strerror(error.errno or 0), str(path))

@@ -15,6 +15,7 @@ import math
 import re
 from collections import Counter
 
+from snm.targets.kernels import kernel_work
 from snm.targets.module import Instruction, Module, Shape
 
 __all__ = ["Account", "Exchange", "account", "update_in_place"]
@@ -125,6 +126,8 @@ def _moved(module: Module, here: dict[str, Instruction], one: Instruction) -> fl
     if _is_free(one):
         return 0.0
     operands = [here[name] for name in one.operands if name in here]
+    if work := kernel_work(one, operands):
+        return work.moved
     if one.opcode == "fusion":
         body = one.called("calls")
         read = sum(
@@ -246,6 +249,9 @@ def _count_operations(
         inner = module.within(one.called("calls"))
         for each in inner.values():
             _count_operations(module, inner, each, into)
+        return
+    if work := kernel_work(one, [here[name] for name in one.operands if name in here]):
+        into[work.factors] += work.operations
         return
     contracted = _contracted(one, here)
     if contracted is not None:

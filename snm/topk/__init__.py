@@ -9,6 +9,7 @@ from snm.topk.blocks import Masked as Masked
 from snm.topk.blocks import block_plan as block_plan
 from snm.topk.blocks import read_block as read_block
 from snm.topk.blocks import score_block as score_block
+from snm.topk.product import product_top_k as product_top_k
 from snm.topk.search import best_scores as best_scores
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "best_scores",
     "block_plan",
     "mined_weights",
+    "product_top_k",
     "read_block",
     "score_block",
 ]

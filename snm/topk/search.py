@@ -1,8 +1,8 @@
 """Finds the exact top-k labels of a batch, over sampled or all labels.
 
-On a CPU the n x S score matrix is never materialised: each block of labels is scored and its top k
-is merged into the running top k. Ties always go to the lowest label id, because blocks come in
-ascending order and `top_k` prefers the earlier entry.
+The n x S score matrix is never whole in memory: each block of labels is scored, and its top k is
+merged into the running top k; on an accelerator a kernel may do this on the chip. Ties always go to
+the lowest label id, because blocks come in ascending order and `top_k` prefers the earlier entry.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from snm.topk.blocks import (
     read_block,
     score_rows,
 )
+from snm.topk.kernel.choice import kernel_forms
 from snm.topk.parallel import parallel_top_k
 from snm.topk.strided_folds import merged_in_order, top_of_strided_folds
 
@@ -51,6 +52,7 @@ def best_scores(
     num_valid: jax.Array | None = None,
     compute_dtype: jnp.dtype = jnp.float32,
     ordered: bool = True,
+    kernel: str = "auto",
 ) -> Best:
     """The exact top `count` of the sampled labels for each query; ties go to the lowest slot.
 
@@ -58,7 +60,7 @@ def best_scores(
 
     Args:
       queries: float32 [n, dim].
-      table: [N, dim] rows in the storage type.
+      table: [N, dim] rows in the storage type, or bfloat16.
       ids: int32 [S] ascending, the sampled labels, or None for all rows of the table.
       count: how many to keep.
       masked: pairs that must not be chosen.
@@ -69,13 +71,14 @@ def best_scores(
       compute_dtype: type of the factors of the matrix product; it accumulates in float32.
       ordered: whether to return scores in descending order. On a CPU, to sort hundreds takes longer
         than to find them.
+      kernel: auto, on or off; see `snm.topk.kernel.choice`.
 
     Returns:
       The top scores and their slots.
     """
+    slots = table.shape[0] if ids is None else ids.shape[0]
 
     def form(longest: int, on_cpu: bool) -> functools.partial[Best]:
-        slots = table.shape[0] if ids is None else ids.shape[0]
         plan = block_plan(slots, longest, UNIT["cpu"] if on_cpu else UNIT["gpu"])
         return functools.partial(
             _search_blocks,
@@ -89,9 +92,18 @@ def best_scores(
     cpu = form(_CPU_BLOCK, on_cpu=True)
     longest = max(_CPU_BLOCK, _ACCELERATOR_SCORES // max(1, queries.shape[0]))
     accelerator = form(longest, on_cpu=False)
-    return lax.platform_dependent(
-        queries, table, ids, masked, added, bias, first_row, num_valid, cpu=cpu, default=accelerator
+    kernels = kernel_forms(
+        kernel,
+        queries,
+        table,
+        slots,
+        count,
+        masked=masked is not None,
+        added=added is not None,
+        compute_dtype=compute_dtype,
     )
+    arguments = queries, table, ids, masked, added, bias, first_row, num_valid
+    return lax.platform_dependent(*arguments, cpu=cpu, default=accelerator, **kernels)
 
 
 def _search_blocks(

@@ -105,6 +105,9 @@ def find_memory(
     begun = time.perf_counter()
     split = memory_split(config, dataset)
     assert split is not None
+    # Room for the fullest block of all points, so that one program serves all blocks here.
+    room = first.most_entries(dataset.train.features)
+    first, whole = (dataclasses.replace(one, block_entries=room) for one in (first, whole))
     kept, held = (_with_labels(dataset.train, rows) for rows in split)
     trial = _trial(first, dataset.train.take(kept), dataset.train.take(held))
     # Scores of the members are added, so that the votes must grow with their number.

@@ -3,6 +3,7 @@
 `fuzz_corpus.txt` is what `python -m benchmarks.fuzz --keep` wrote: a target and an input a line.
 """
 
+import json
 import time
 from pathlib import Path
 
@@ -46,6 +47,36 @@ def test_a_target_fails_where_a_reader_does(tmp_path):
         refused(two_lines, tmp_path / "x", b"")
     with pytest.raises(ZeroDivisionError):
         refused(lambda path: 1 / 0, tmp_path / "x", b"")
+
+
+OTHERS = [None, 3, 1e400, "x", "\n\x1b[31m", True, [], [3], [[3, 4]], {}, {"a": 3}, {"a\0": [1, 2]}]
+
+
+def places(value, place=()):
+    """The keys and numbers that lead to each value within a JSON value."""
+    yield place
+    keys = range(len(value)) if isinstance(value, list) else value
+    for key in keys if isinstance(value, dict | list) else ():
+        yield from places(value[key], (*place, key))
+
+
+def with_other(value, place, other):
+    if not place:
+        return other
+    changed = value.copy()
+    changed[place[0]] = with_other(value[place[0]], place[1:], other)
+    return changed
+
+
+@pytest.mark.parametrize(
+    "name", ["run_manifest", "export_manifest", "record", "checkpoint", "objects", "vectorizer"]
+)
+def test_values_of_other_types(name, tmp_path):
+    """Each value of a JSON file in turn; the checksum that the file carries fits."""
+    whole = json.loads(seeds()[name])
+    for place in places(whole):
+        for other in OTHERS:
+            TARGETS[name](tmp_path, json.dumps(with_other(whole, place, other)).encode())
 
 
 @pytest.mark.slow

@@ -450,6 +450,18 @@ def test_training_prints_the_mean_loss_of_all_points(capsys):
     assert "epoch   1 of 1   loss   2.0000" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("at_once", "left"), [(1, "3 min"), (2, "2 min"), (3, "56 s")])
+def test_training_says_what_its_steps_will_take(at_once, left, capsys):
+    """Steps 2 and 3 of 40 take 3 s: 1.5 s for each of 37 steps, and of 40 for every round more."""
+    display = _Display(progress_bar(), members=3, members_at_once=at_once)
+    display.show(Started("train", 0, 40, 4, 60))
+    for step in range(1, 6):
+        display.show(Stepped(step, 16, 1.0, seconds=9.0 if step == 1 else 1.0 + step % 2))
+    told = capsys.readouterr().out
+    assert told.count("left") == 1
+    assert f"about {left} of steps left: 3 members of 10 epochs" in told
+
+
 def test_evaluate_names_what_a_group_adds_to_the_precision(run, capsys):
     call("evaluate", run)
     told = capsys.readouterr().out.partition("rarest tenth first")[2]

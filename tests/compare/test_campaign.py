@@ -19,6 +19,7 @@ from snm.compare.jobs import Job, result_of, run_jobs
 from snm.compare.probe import Probe
 from snm.compare.report.summary import half_range, interval, summarized
 from snm.compare.report.tables import markdown, sheets
+from snm.compare.report.terminal import laid_out
 from snm.config.resolve import resolve
 from snm.config.settings import read_config
 from snm.losses.sampled import LOSSES
@@ -284,7 +285,8 @@ def test_tables_show_failures():
     arm = {"name": BASELINE, "baseline": BASELINE, "mined": 8, "sampled": 8, "mined_start": 0,
            "seeds": [{"seed": 0, "failed": "ended by SIGKILL"}], "seconds": None,
            "peak_memory_bytes": None, **summarized([], [])}  # fmt: skip
-    found = sheets({"arms": [arm], "plan": {"seeds": 1}})
+    found = sheets({"arms": [arm], "plan": {"seeds": 1}, "equal_seconds": []})
+    assert all(list(laid_out(sheet, 80)) for sheet in found)
     failed = next(sheet for sheet in found if sheet.title == "Failed")
     assert failed.rows == ((BASELINE, "0", "ended by SIGKILL"),)
     assert found[0].rows[0][2:] == ("-",) * 6

@@ -15,7 +15,7 @@ from snm.config.settings import Config, preset, write_config
 from snm.errors import InputError
 
 # Devices decide it, in each process that trains.
-OF_DEVICES = {"data_on"}
+OF_DEVICES = {"data_on", "mining_kernel"}
 
 
 def words(hint):

@@ -12,11 +12,13 @@ PAGES = {
     "docs/after.md": 50,
     "docs/choosing.md": 30,
     "docs/devices.md": 110,
+    "docs/kernel.md": 90,
     "docs/reproducing.md": 11,
     "docs/results.md": 500,
     "docs/speed.md": 58,
     "docs/theory.md": 0,
     "docs/trust.md": 100,
+    "docs/which-tool.md": 70,
     "experiments/README.md": 1100,
 }
 

@@ -310,8 +310,8 @@ def test_the_page_has_the_measured_figures() -> None:
     for run in read_json(ROOT / "experiments/results/references.json")["runs"]:
         if run["split"] == "test" and "metrics" in run:
             figures = [f"{run['metrics'][key]:.2f}" for key in keys]
-            figures.append(f"{run['processor_seconds']:.0f}")
-            figures.append(f"{run['peak_memory_bytes'] / 2**20:.0f}")
+            figures.append(f"{run['processor_seconds']:,.0f}")
+            figures.append(f"{run['peak_memory_bytes'] / 2**20:,.0f}")
             rows = [line for line in page.splitlines() if f" | {' | '.join(figures)} |" in line]
             assert len(rows) == 1 and rows[0].startswith(f"| `{run['data']}` |"), run["name"]
 

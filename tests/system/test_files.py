@@ -12,6 +12,7 @@ import pytest
 import snm
 from benchmarks.crash_model import Recorder
 from snm.errors import InputError
+from snm.system import disk
 from snm.system.files import made_whole, make_folder, whole_file, write_whole
 
 HOLDS = """
@@ -102,3 +103,9 @@ def test_writing_goes_through_few_functions():
                 direct = called in ("rmtree", "fsync", "unlink", "write_text", "write_bytes")
                 direct |= called == "rename" and of != "disk"
                 assert not direct, f"{path}:{node.lineno}: {of}.{called}"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_an_error_of_a_write_names_the_file():
+    with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
+        disk.write(Path("/dev/full"), b"content")

@@ -103,7 +103,8 @@ def sheets(results: dict[str, Any]) -> list[Sheet]:
     if failed:
         note = "Their seeds are missing from the means above; the same command tries them again."
         found.append(Sheet("Failed", note, ("arm", "seed", "reason"), tuple(failed)))
-    return found + _others(results)
+    # Where a baseline failed, no arm has its seconds.
+    return [sheet for sheet in found + _others(results) if sheet.rows]
 
 
 def _spread_in_words(seeds: int, arms: list[dict[str, Any]]) -> str:

@@ -1,0 +1,108 @@
+"""Where the kernel takes the place of the search by blocks, and what it reads there."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from snm.system.platform import platform
+from snm.topk.bisection import MASKED
+from snm.topk.blocks import Added, Best, Masked
+from snm.topk.kernel.numbers import Tiles
+from snm.topk.kernel.plan import saves, tiles_for
+
+__all__ = ["CHOICES", "form_of", "kernel_forms"]
+
+CHOICES = ("auto", "on", "off")
+_NAMES = {"tpu": "tpu", "gpu": "cuda"}  # Triton's code for ROCm was not looked at
+"""By platform with a kernel: its name in `jax.lax.platform_dependent`."""
+
+
+def form_of(name: str) -> Callable[..., Best]:
+    """The kernel of a platform, `tpu` or `gpu`; its compiler is imported on first use."""
+    if name == "tpu":
+        from snm.topk.kernel.on_tpu import top_on_tpu
+
+        return top_on_tpu
+    from snm.topk.kernel.on_gpu import top_on_gpu
+
+    return top_on_gpu
+
+
+def kernel_forms(
+    kernel: str,
+    queries: jax.Array,
+    table: jax.Array,
+    num_slots: int,
+    count: int,
+    *,
+    masked: bool,
+    added: bool,
+    compute_dtype: jnp.dtype,
+) -> dict[str, Callable[..., Best]]:
+    """The forms of `best_scores` by kernel, for `jax.lax.platform_dependent`; none on a CPU.
+
+    Args:
+      kernel: auto takes the kernel where it saves memory traffic; on, wherever it fits; off,
+        nowhere. See `snm.topk.kernel.plan`.
+      queries: float32 [n, dim].
+      table: [N, dim].
+      num_slots: S.
+      count: how many are kept.
+      masked: whether pairs are excluded.
+      added: whether values are added to pairs, which the kernel cannot do.
+      compute_dtype: type of the factors.
+
+    Raises:
+      ValueError: an unknown choice.
+    """
+    if kernel not in CHOICES:
+        raise ValueError(f"kernel is one of {', '.join(CHOICES)}, not {kernel!r}")
+    here = platform()
+    if kernel == "off" or added or here not in _NAMES:
+        return {}
+    sizes = queries.shape[0], num_slots, queries.shape[1], count, table.dtype.itemsize
+    tiles = tiles_for(here, *sizes)
+    if tiles is None:
+        return {}
+    if kernel == "auto" and not saves(tiles, *sizes, masked=masked):
+        return {}
+    return {_NAMES[here]: functools.partial(_search, form_of(here), tiles, count, compute_dtype)}
+
+
+def _search(
+    run: Callable[..., Best],
+    tiles: Tiles,
+    count: int,
+    compute_dtype: jnp.dtype,
+    queries: jax.Array,
+    table: jax.Array,
+    ids: jax.Array | None,
+    masked: Masked | None,
+    added: Added | None,
+    bias: jax.Array | None,
+    first_row: jax.Array | int,
+    num_valid: jax.Array | None,
+) -> Best:
+    """`best_scores`: reads the rows of the slots, and has the kernel search them."""
+    del added  # none, or there would be no kernel
+    rows, offsets, real = table, bias, None
+    num_rows = table.shape[0]
+    valid = num_rows if num_valid is None else num_valid
+    if ids is not None:
+        place = ids - first_row
+        real = (place >= 0) & (place < valid)
+        place = jnp.where(real, place, 0)
+        rows = table.at[place].get(mode="clip")
+        offsets = None if bias is None else bias[place]
+    elif num_valid is not None:
+        real = jnp.arange(num_rows, dtype=jnp.int32) < valid
+    if real is not None:
+        offsets = jnp.where(real, 0.0 if offsets is None else offsets, -jnp.inf)
+    best = run(
+        queries, rows, offsets, masked, count=count, tiles=tiles, compute_dtype=compute_dtype
+    )
+    return Best(jnp.maximum(best.scores, MASKED), best.slots)
