@@ -2,9 +2,10 @@
 
 python -m benchmarks.targets --json benchmarks/results/targets.json      # all cases: an hour
 python -m benchmarks.targets --case "h100, step, amazon670k, k' 16"      # prints one
+python -m benchmarks.targets --plans --json benchmarks/results/target-plans.json  # see plans()
 
 It needs the extras target-tpu and target-cuda. `--label` names the version that is counted; a file
-keeps the rows of other labels.
+keeps the rows of other labels. `--plans` keeps the plans of other targets and shapes.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 STEPS = 4
 CASES = [  # target, program, shape, k', settings of the head
@@ -76,13 +80,80 @@ def row_of(found: Any, target: str) -> dict[str, Any]:
     }
 
 
+# -- plans -------------------------------------------------------------------------------------
+
+PLANNED = ("amazon670k", "amazon3m")
+
+
+def dataset_of(shape: str) -> Any:
+    """A data set of a shape: a few points, each as often as its number of points asks for.
+
+    A compiled program depends on sizes alone: points, features and labels, and the longest batch.
+    """
+    from snm.bench.shapes import SHAPES, points_of
+    from snm.data.dataset import Dataset, Points
+
+    of = SHAPES[shape]
+    some = 16 * of.batch
+    rows = np.arange(of.num_points) % some
+    features, labels = (matrix[rows] for matrix in points_of(of, some))
+    return Dataset(shape, Points(features, labels), None, None, sha256=shape)
+
+
+def plans(targets: list[str], shapes: list[str]) -> Iterator[dict[str, Any]]:
+    """What `snm plan DATA --preset paper --mining-kernel off --target NAME --json` prints."""
+    from snm.bench.shapes import SHAPES
+    from snm.config.resolve import resolve
+    from snm.config.settings import preset
+    from snm.system.platform import compiling_for
+    from snm.targets.programs import compile_run
+    from snm.targets.report import report
+    from snm.targets.table import TARGETS
+
+    for shape in shapes:
+        dataset, of = dataset_of(shape), SHAPES[shape]
+        for name in targets:
+            target = TARGETS[name]
+            asked = dataclasses.replace(
+                preset("paper"),
+                dim=of.dim,
+                batch_size=of.batch,
+                sampled=of.sampled,
+                mining_kernel="off",
+            )
+            with compiling_for(target.backend, target.memory):
+                config = resolve(asked, dataset)
+            programs, steps = compile_run(dataset, config, target)
+            yield {"shape": shape, **report(target, config.mesh, programs, steps, target.usable)}
+
+
+def write_plans(options: argparse.Namespace) -> None:
+    """Prints plans, or writes each into the file as soon as it is made."""
+    from snm.targets.table import TARGETS
+
+    targets, shapes = options.target or list(TARGETS), options.shape or list(PLANNED)
+    there = options.json and options.json.exists()
+    kept = json.loads(options.json.read_text())["plans"] if there else []
+    for found in plans(targets, shapes):
+        of = found["shape"], found["target"]
+        kept = [one for one in kept if (one["shape"], one["target"]) != of] + [found]
+        print(*of, json.dumps(found), flush=True)
+        if options.json:
+            options.json.write_text(json.dumps({"plans": kept}, indent=1) + "\n")
+
+
 def main() -> None:
     """Compiles the cases, and prints or writes their counts."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--json", type=Path)
     parser.add_argument("--case", action="append", help="name of a case; default all")
     parser.add_argument("--label", default="after")
+    parser.add_argument("--plans", action="store_true", help="plans in place of cases")
+    parser.add_argument("--target", action="append", help="of the plans; default all")
+    parser.add_argument("--shape", action="append", help=f"of the plans; default {PLANNED}")
     options = parser.parse_args()
+    if options.plans:
+        return write_plans(options)
     kept = json.loads(options.json.read_text()) if options.json and options.json.exists() else {}
     for case in CASES:
         name = name_of(*case)

@@ -50,9 +50,14 @@ class Plan:
 
     def __call__(self) -> None:
         """Runs the verb."""
-        from snm.system.cache_folder import keep_programs
+        if self.target is None:
+            from snm.system.cache_folder import keep_programs
 
-        keep_programs()
+            keep_programs()
+        else:  # without its device, no program can be read back from a cache
+            from snm.targets.devices import only_compile
+
+            only_compile()
         _run(self)
 
 

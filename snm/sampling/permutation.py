@@ -6,6 +6,9 @@ invertible, so the network permutes the grid for any hash. If K < a * b, values 
 permuted again until they fall below K (cycle walking). The grid is nearly square and at most a - 1
 cells larger than K, so that for large K hardly any value has to walk. A grid of 2^n cells would
 send up to half of the values around, and all of them would wait for the slowest.
+
+An accelerator does not walk: a loop that ends when no value is outside makes a GPU wait for the
+host at each turn. It follows the few cells outside to where each one ends, by pointer doubling.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import math
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 __all__ = ["permuted"]
 
@@ -48,16 +52,42 @@ def permuted(key: jax.Array, num_labels: int, size: int) -> jax.Array:
     def value(halves: _Halves) -> jax.Array:
         return halves[0] * jnp.uint32(low_range) + halves[1]
 
-    def walk(state: tuple[_Halves, jax.Array]) -> tuple[_Halves, jax.Array]:
-        (high, low), outside = state
-        (next_high, next_low), _ = jax.lax.scan(two_rounds, (high, low), round_keys)
-        halves = jnp.where(outside, next_high, high), jnp.where(outside, next_low, low)
-        return halves, value(halves) >= num_labels
+    def once(halves: _Halves) -> _Halves:
+        return lax.scan(two_rounds, halves, round_keys)[0]
 
-    start = jnp.arange(size, dtype=jnp.uint32)
-    first = (start // low_range, start % low_range), jnp.ones(size, bool)
-    halves, _ = jax.lax.while_loop(lambda state: jnp.any(state[1]), walk, first)
-    return value(halves)
+    def cells(first: int, count: int) -> _Halves:
+        numbers = first + jnp.arange(count, dtype=jnp.uint32)
+        return numbers // low_range, numbers % low_range
+
+    def by_walking() -> jax.Array:
+        def walk(state: tuple[_Halves, jax.Array]) -> tuple[_Halves, jax.Array]:
+            (high, low), outside = state
+            next_high, next_low = once((high, low))
+            halves = jnp.where(outside, next_high, high), jnp.where(outside, next_low, low)
+            return halves, value(halves) >= num_labels
+
+        first = cells(0, size), jnp.ones(size, bool)
+        halves, _ = lax.while_loop(lambda state: jnp.any(state[1]), walk, first)
+        return value(halves)
+
+    def by_doubling() -> jax.Array:
+        images = value(once(cells(0, size)))
+        outside = high_range * low_range - num_labels
+        if not outside:
+            return images
+
+        # A walk from a label visits each cell outside at most once. Those that only cells outside
+        # lead to may go around for ever, but no label comes to them.
+        def followed(values: jax.Array, ends: jax.Array) -> jax.Array:
+            inside = values < num_labels
+            return jnp.where(inside, values, ends[jnp.where(inside, 0, values - num_labels)])
+
+        ends = value(once(cells(num_labels, outside)))
+        turns = (outside - 1).bit_length()
+        ends = lax.fori_loop(0, turns, lambda _, ends: followed(ends, ends), ends)
+        return followed(images, ends)
+
+    return lax.platform_dependent(cpu=by_walking, default=by_doubling)
 
 
 def _num_rounds(num_labels: int) -> int:

@@ -60,6 +60,8 @@ class Account:
       operations: multiplications and additions of matrix products, by what their factors are
         rounded to: bfloat16, tensorfloat32, float32, or default.
       exchanges: collectives, each as often as it runs.
+      instructions: those outside of fusions that do something, each as often as it runs: on a GPU
+        about the kernels that are started.
       unknown_loops: loops whose number of turns the text does not tell; they count once.
       cycles: XLA:TPU's own estimate, which has none for gathers, scatters and top-k; 0 on a GPU.
     """
@@ -67,6 +69,7 @@ class Account:
     moved: float = 0.0
     operations: Counter[str] = dataclasses.field(default_factory=Counter)
     exchanges: list[Exchange] = dataclasses.field(default_factory=list)
+    instructions: int = 0
     unknown_loops: int = 0
     cycles: float = 0.0
 
@@ -76,6 +79,7 @@ class Account:
         for dtype, count in other.operations.items():
             self.operations[dtype] += times * count
         self.exchanges += other.exchanges * times
+        self.instructions += times * other.instructions
         self.cycles += times * other.cycles
         self.unknown_loops += other.unknown_loops
 
@@ -103,6 +107,7 @@ def _of(module: Module, name: str) -> Account:
             found.add(_of(module, one.called("to_apply")))
         else:
             found.moved += _moved(module, here, one)
+            found.instructions += not _is_free(one)
             cycles = re.search(r'"estimated_cycles":"(\d+)"', one.rest)
             found.cycles += int(cycles[1]) if cycles else 0
             _count_operations(module, here, one, found.operations)
@@ -111,9 +116,14 @@ def _of(module: Module, name: str) -> Account:
     return found
 
 
+def _is_free(one: Instruction) -> bool:
+    """Whether an instruction only names or passes on what is there."""
+    return one.opcode in _FREE or one.target in _FREE_CALLS
+
+
 def _moved(module: Module, here: dict[str, Instruction], one: Instruction) -> float:
     """Bytes that an instruction outside of fusions reads and writes."""
-    if one.opcode in _FREE or one.target in _FREE_CALLS:
+    if _is_free(one):
         return 0.0
     operands = [here[name] for name in one.operands if name in here]
     if work := kernel_work(one, operands):

@@ -10,7 +10,7 @@ import jax
 from snm.errors import InputError
 from snm.targets.table import MOST_GPUS, Target
 
-__all__ = ["devices_of"]
+__all__ = ["devices_of", "only_compile"]
 
 # What libtpu would otherwise ask a metadata server for, or print.
 _QUIET = {
@@ -20,6 +20,16 @@ _QUIET = {
     "TPU_LOG_DIR": "disabled",
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # nothing is run, so several processes may compile
 }
+
+
+def only_compile() -> None:
+    """Makes JAX start on CPUs alone, before it starts: no accelerator is asked for, if one is here.
+
+    The compilers' packages announce themselves as devices, which JAX would try to start.
+    """
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+    jax.config.update("jax_platforms", "cpu")
 
 
 def devices_of(target: Target, count: int) -> list[Any]:

@@ -35,7 +35,7 @@ from snm.trainer.phase import first_phase
 from snm.trainer.prepare import prepare
 from snm.trainer.programs import compiled_steps
 
-__all__ = ["Program", "compile_run", "compile_scoring", "compile_training"]
+__all__ = ["Program", "compile_run", "compile_scoring", "compile_training", "compiled"]
 
 _ANSWERS = 5  # labels of a point that an evaluation finds
 
@@ -147,7 +147,7 @@ def compile_training(
                 placed(stack, stack_specs(stack, parts)),
             )
         program = _fresh_steps(model, source, mesh)
-        return _compiled(name, steps, program, shapes, tables, longest)
+        return compiled(name, steps, program, shapes, tables, longest)
 
 
 def _fresh_steps(model: Model, source: Source, mesh: Mesh | None) -> Any:
@@ -197,7 +197,7 @@ def compile_scoring(
             spec = PartitionSpec(DATA) if parts > 1 else PartitionSpec()
             specs = jax.tree.map(lambda _: spec, block)
             shapes = shapes_on(together, mesh), placed(block, specs)
-        return _compiled(name, 1, best, shapes, tables, 1 << 14)
+        return compiled(name, 1, best, shapes, tables, 1 << 14)
 
 
 def _block_of_shapes(cut: tuple[int, ...], rows: int, entries: int) -> Any:
@@ -235,7 +235,7 @@ def _tables(state: Any, sizes: tuple[int, int]) -> list[tuple[int, ...]]:
     return [(-(-rows[name].shape[0] // parts[name]), rows[name].shape[1]) for name in rows]
 
 
-def _compiled(
+def compiled(
     name: str,
     steps: int,
     program: Any,
@@ -243,11 +243,21 @@ def _compiled(
     tables: list[tuple[int, ...]],
     longest_sort: int,
 ) -> Program:
+    """Compiles a jitted program for the devices of its arguments, and counts what it does.
+
+    Args:
+      name: of the program.
+      steps: training steps of one call, or 1.
+      program: jitted, not traced before for another platform.
+      shapes: of its arguments, with their places.
+      tables: shapes of the tables that it must not make anew.
+      longest_sort: the most scores of a point that one sort may order.
+    """
     begun = time.perf_counter()
-    compiled = program.lower(*shapes).compile()
+    built = program.lower(*shapes).compile()
     seconds = time.perf_counter() - begun
-    memory = compiled.memory_analysis()
-    module = Module(compiled.as_text())
+    memory = built.memory_analysis()
+    module = Module(built.as_text())
     return Program(
         name=name,
         steps=steps,

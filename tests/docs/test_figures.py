@@ -11,6 +11,7 @@ PAGES = {
     "README.md": 88,
     "docs/after.md": 50,
     "docs/choosing.md": 30,
+    "docs/devices.md": 110,
     "docs/kernel.md": 90,
     "docs/reproducing.md": 11,
     "docs/results.md": 500,

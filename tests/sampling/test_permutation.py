@@ -25,6 +25,21 @@ def test_network_is_a_permutation(num_labels):
         np.testing.assert_array_equal(np.sort(order), np.arange(num_labels))
 
 
+# On the grid of 4 x 4, 13 labels leave 3 cells outside, and some walks visit them all; 4096 leave
+# none on that of 64 x 64.
+@pytest.mark.parametrize(
+    ("num_labels", "keys"), [(1, 1), (5, 9), (13, 2000), (4096, 3), (670_091, 3)]
+)
+def test_accelerators_find_the_same_images_without_walking(num_labels, keys, monkeypatch):
+    size = min(num_labels, 32_769)
+    keys = jax.vmap(jax.random.key)(jnp.arange(keys))
+    walked = jax.vmap(lambda key: permuted(key, num_labels, size))(keys)
+    monkeypatch.setattr(jax.lax, "platform_dependent", lambda *, cpu, default: default())
+    elsewhere = jax.vmap(lambda key: permuted.__wrapped__(key, num_labels, size))
+    np.testing.assert_array_equal(jax.jit(elsewhere)(keys), walked)
+    assert " while[" not in str(jax.make_jaxpr(elsewhere)(keys))
+
+
 def test_network_has_no_duplicates_at_large_k():
     num_labels = 670_091
     ids = np.asarray(uniform_device(0, 1, num_labels, 32_769).ids)

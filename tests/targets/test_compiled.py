@@ -5,21 +5,27 @@ Each check has a test of a program made wrong on purpose, which it must find.
 
 import dataclasses
 import functools
+import itertools
+import json
+import os
+import subprocess
+import sys
+import types
 
 import jax
 import jax.numpy as jnp
 import pytest
+from jax import lax
 from jax.sharding import SingleDeviceSharding
 
 from benchmarks import scaling
 from snm.batches.build import make_source
-from snm.bench.shapes import SEED, SHAPES, model_of, points_of
+from snm.bench.shapes import SEED, SHAPES, model_of, points_of, source_of
 from snm.distributed.collectives import Shard
-from snm.head import mining
+from snm.head import by_threshold, mining
+from snm.sampling import permutation
 from snm.targets.devices import devices_of
-from snm.targets.faults import faults
-from snm.targets.module import Module
-from snm.targets.programs import Program, compile_scoring, compile_training
+from snm.targets.programs import Program, compile_scoring, compile_training, compiled
 from snm.targets.table import TARGETS
 from snm.topk.blocks import Best
 
@@ -41,22 +47,25 @@ def source_for(shape, mined, data_parts):
     )  # fmt: skip
 
 
-def step(target, shape, mined, sizes=(1, 1), longest=LONGEST_SORT, **spec) -> Program:
+def step(target, shape, mined, sizes=(1, 1), **spec) -> Program:
     count = SHAPES[shape].sampled if mined == "all" else mined
     model = model_of(SHAPES[shape], count)
     model = dataclasses.replace(model, head=dataclasses.replace(model.head, **spec))
     source = source_for(shape, count, sizes[0])
     devices = devices_of(TARGETS[target], sizes[0] * sizes[1])
+    # Of 256 mined, folds are sorted: a quarter of the sample or less.
+    longest = SHAPES[shape].sampled // 4 if mined == 256 else LONGEST_SORT
     return compile_training(
         "training", model, source, TARGETS[target], devices, sizes, STEPS, longest
     )
 
 
-def evaluation(target, shape, **spec) -> Program:
+def scoring(target, shape, sizes=(1, 1), **spec) -> Program:
+    """The search for the best labels: that of an evaluation, and on one device of a prediction."""
     model = model_of(SHAPES[shape], 16)
     model = dataclasses.replace(model, head=dataclasses.replace(model.head, **spec))
-    devices = devices_of(TARGETS[target], 1)
-    return compile_scoring("evaluation", model, 1, 1 << 16, TARGETS[target], devices, (1, 1))
+    devices = devices_of(TARGETS[target], sizes[0] * sizes[1])
+    return compile_scoring("evaluation", model, 1, 1 << 16, TARGETS[target], devices, sizes)
 
 
 def tables_of(shape, sizes):
@@ -64,60 +73,101 @@ def tables_of(shape, sizes):
     return 4 * SHAPES[shape].dim * rows
 
 
-def slow(*case):
-    return pytest.param(*case, marks=pytest.mark.slow)
+# MiB of a step with k' 16 or all; TPUs take more than they should, see docs/devices.md.
+MOST = {"amazon670k": 150, "amazon3m": 300}
+MORE = {("v5p", "amazon670k"): 160, ("v5e", "amazon3m"): 320, ("v5p", "amazon3m"): 450}
+
+
+def most_temporaries(target, shape, mined):
+    """Bytes."""
+    most = MORE.get((target, shape), MOST[shape])
+    return (max(most, 300) if mined == 256 else most) * MIB
+
+
+def also(few, every):
+    """The few cases, and marked slow all the others."""
+    rest = [case if isinstance(case, tuple) else (case,) for case in every if case not in few]
+    return few + [pytest.param(*case, marks=pytest.mark.slow) for case in rest]
+
+
+ONE, LABEL, BOTH = MESHES = [(1, 1), (1, 4), (2, 4)]
+PROVEN = "v5e", "v5p", "h100"
+BIG = "amazon670k", "amazon3m"
 
 
 @pytest.mark.parametrize(
     ("target", "shape", "mined", "loss", "sizes"),
-    [
-        ("h100", "amazon670k", 16, "bowl", (1, 1)),
-        ("h100", "amazon670k", "all", "softmax", (1, 1)),
-        ("h100", "amazon670k", 16, "softmax", (1, 4)),
-        ("h100", "amazon3m", 16, "bowl", (2, 4)),
-        ("v5e", "amazon670k", 16, "bowl", (1, 1)),
-        slow("v5e", "amazon670k", "all", "softmax", (1, 1)),
-        *(
-            slow(target, shape, mined, loss, sizes)
-            for target in ("v5e", "v5p", "h100")
-            for shape in ("amazon670k", "amazon3m")
-            for mined in (16, "all")
-            for loss in ("bowl", "softmax")
-            for sizes in ((1, 1), (1, 4), (2, 4))
-        ),
-    ],
+    also(
+        [
+            ("h100", "amazon670k", 16, "bowl", ONE),
+            ("h100", "amazon670k", 256, "softmax", ONE),
+            ("h100", "amazon670k", "all", "softmax", ONE),
+            ("h100", "amazon670k", 16, "softmax", LABEL),
+            ("h100", "amazon3m", "all", "bowl", LABEL),
+            ("h100", "amazon3m", 16, "bowl", BOTH),
+            ("v5e", "amazon670k", 16, "bowl", ONE),
+            ("v5p", "amazon670k", 16, "bowl", ONE),
+        ],
+        itertools.product(PROVEN, BIG, (16, 256, "all"), ("bowl", "softmax"), MESHES),
+    ),
 )
 def test_a_step_updates_its_tables_in_place(target, shape, mined, loss, sizes):
     found = step(target, shape, mined, sizes, loss=loss)
     assert not found.faults
+    # By products, a label shard walks over its own part of the sample, whose length a step finds.
+    walks = sizes[1] > 1 and mined != 16
+    assert found.account.unknown_loops <= walks
     assert found.aliased >= tables_of(shape, sizes)
-    most = 150 if shape == "amazon670k" else 300
-    assert found.temporaries <= most * MIB, found.temporaries / MIB
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("target", ["v5e", "v5p", "h100"])
-@pytest.mark.parametrize("shape", ["amazon670k", "amazon3m"])
-def test_a_step_that_mines_many(target, shape):
-    """Sorts of folds are longer there, but none is of the sample."""
-    found = step(target, shape, 256, longest=SHAPES[shape].sampled // 4)
-    assert not found.faults
-    assert found.temporaries <= 300 * MIB, found.temporaries / MIB
+    assert found.temporaries <= most_temporaries(target, shape, mined), found.temporaries / MIB
 
 
 @pytest.mark.parametrize(
-    ("target", "shape"), [("h100", "amazon3m"), ("v5e", "amazon3m"), slow("v5p", "amazon3m")]
-)
-def test_an_evaluation_makes_nothing_of_the_length_of_the_labels(target, shape):
-    found = evaluation(target, shape)
+    ("target", "shape", "sizes"),
+    also(
+        [("h100", "amazon3m", ONE), ("h100", "amazon3m", BOTH), ("v5e", "amazon3m", ONE),
+         ("v5p", "amazon670k", ONE)],
+        itertools.product(PROVEN, BIG, MESHES),
+    ),
+)  # fmt: skip
+def test_an_evaluation_makes_nothing_of_the_length_of_the_labels(target, shape, sizes):
+    found = scoring(target, shape, sizes)
     assert not found.faults
-    assert found.temporaries <= 0.3 * 1024 * MIB, found.temporaries / MIB
+    assert not found.account.unknown_loops
+    # Blocks have as many scores whatever the points: of half the points, twice the rows.
+    most = 0.3 if sizes[0] == 1 else 0.45
+    assert found.temporaries <= most * 1024 * MIB, found.temporaries / MIB
     assert set(found.account.operations) == {"float32"}
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    also([("b200", "amazon670k")], [("h200", "amazon670k"), ("v6e", "amazon670k")]),
+)
+def test_the_other_targets_compile(name, shape):
+    found = step(name, shape, 16)
+    assert not found.faults
+    assert found.aliased >= tables_of(shape, ONE)
+
+
+@pytest.mark.parametrize("name", also(["h100"], ["v5e", "v6e", "h100-4"]))
+def test_the_verb_needs_no_settings_of_jax(name, tmp_path):
+    """JAX would try to start the devices that the compilers' packages announce."""
+    settings = {"JAX_PLATFORMS", "XLA_FLAGS", "TPU_SKIP_MDS_QUERY", "JAX_ENABLE_CHECKS"}
+    env = {key: value for key, value in os.environ.items() if key not in settings}
+    words = ["snm", "plan", "synthetic", "--preset", "paper", "--target", name, "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", *words], capture_output=True, text=True,
+        env={**env, "SNM_CACHE": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["target"] == name.partition("-")[0] and found["fits"]
+    assert "Error" not in done.stderr and not (tmp_path / "compiled").exists()
 
 
 def test_a_table_rounded_as_a_whole_is_found():
     """What XLA:TPU does where no precision is asked for, and no kernel searches."""
-    found = evaluation("v5e", "amazon670k", matmul_precision="default", mining_kernel="off")
+    found = scoring("v5e", "amazon670k", matmul_precision="default", mining_kernel="off")
     assert any("whole table made by convert" in fault for fault in found.faults)
     assert found.temporaries > 600 * MIB
     assert set(found.account.operations) == {"bfloat16"}
@@ -129,21 +179,88 @@ def test_a_sort_of_one_more_than_16_is_found(monkeypatch):
     assert any("sorts" in fault for fault in step("h100", "amazon670k", 16).faults)
 
 
+def as_on_a_cpu(monkeypatch, module):
+    """Lets a module choose the forms that it has for CPUs, whatever it is compiled for."""
+    chosen = {**vars(lax), "platform_dependent": lambda *args, cpu, default: cpu(*args)}
+    monkeypatch.setattr(module, "lax", types.SimpleNamespace(**chosen))
+
+
+def test_mining_by_threshold_neither_sorts_nor_waits():
+    found = of_threshold()
+    assert not found.faults
+    assert not found.account.unknown_loops
+
+
+def test_a_threshold_that_waits_for_the_host_is_found(monkeypatch):
+    """Halving an interval until that of each point is closed."""
+    as_on_a_cpu(monkeypatch, by_threshold)
+    assert of_threshold().account.unknown_loops
+
+
+def of_threshold() -> Program:
+    """A step whose scores are few enough to be held, and its mined many."""
+    shape = SHAPES["amazon670k"].but(8192, (256,))
+    model, source = model_of(shape, 256), source_of(shape, 256, STEPS * shape.batch, resident=True)
+    target = TARGETS["h100"]
+    there = devices_of(target, 1)
+    return compile_training("training", model, source, target, there, (1, 1), STEPS, LONGEST_SORT)
+
+
+def test_a_draw_that_waits_for_the_host_is_found(monkeypatch):
+    """The sample as a CPU draws it: the loop ends when no value is outside of the labels."""
+    as_on_a_cpu(monkeypatch, permutation)
+    permutation.permuted.clear_cache()
+    try:
+        assert step("h100", "amazon670k", 16).account.unknown_loops == 1
+    finally:
+        permutation.permuted.clear_cache()
+
+
+def small(program, donated=(0,)):
+    """A program of a table and ids, compiled for a GPU."""
+    place = SingleDeviceSharding(devices_of(TARGETS["h100"], 1)[0])
+    rows = jax.ShapeDtypeStruct((100_000, 64), jnp.float32, sharding=place)
+    ids = jax.ShapeDtypeStruct((8,), jnp.int32, sharding=place)
+    jitted = jax.jit(program, donate_argnums=donated)
+    return compiled("small", 1, jitted, (rows, ids), [rows.shape], LONGEST_SORT)
+
+
 def test_a_table_copied_is_found():
     """What is read after the write are the rows from before it."""
-    (device,) = devices_of(TARGETS["h100"], 1)
-    place = SingleDeviceSharding(device)
-    shape = (100_000, 64)
 
     def careless(rows, ids):
         written = rows.at[ids].add(1.0)
         return written, jnp.sum(rows[ids + written[0, 0].astype(jnp.int32)])
 
-    rows = jax.ShapeDtypeStruct(shape, jnp.float32, sharding=place)
-    ids = jax.ShapeDtypeStruct((8,), jnp.int32, sharding=place)
-    compiled = jax.jit(careless, donate_argnums=0).lower(rows, ids).compile()
-    found = faults(Module(compiled.as_text()), [shape], LONGEST_SORT)
-    assert any("whole table made by copy" in fault for fault in found)
+    found = small(careless)
+    assert any("whole table made by copy" in fault for fault in found.faults)
+
+
+def test_a_table_that_is_not_given_up_is_found():
+    def add(rows, ids):
+        return rows.at[ids].add(1.0)
+
+    given, kept = small(add), small(add, donated=())
+    assert (given.aliased, given.faults) == (100_000 * 64 * 4, [])
+    assert kept.aliased == 0
+    assert any("whole table made by copy" in fault for fault in kept.faults)
+
+
+def test_float64_is_found():
+    with jax.enable_x64(True):
+        found = small(lambda rows, ids: jnp.sum(rows[ids], dtype=jnp.float64), donated=())
+    assert any("float64" in fault for fault in found.faults)
+
+
+def test_a_callback_does_not_even_compile():
+    """JAX asks for the device itself; `test_module.py` has the text of one that compiled."""
+
+    def told(rows, ids):
+        jax.debug.callback(print, ids)
+        return rows.at[ids].add(1.0)
+
+    with pytest.raises(RuntimeError, match="Unknown backend"):
+        small(told)
 
 
 def exchanged(labels, features, batch, data, label):
@@ -157,14 +274,14 @@ def exchanged(labels, features, batch, data, label):
 
 
 @pytest.mark.parametrize(
-    "case", [(1_000_000, 100_000, 256, 2, 4), slow((1_000_000, 100_000, 256, 1, 4))]
+    ("labels", "features", "batch", "data", "label"),
+    also([(1_000_000, 100_000, 256, 2, 4)], [(1_000_000, 100_000, 256, 1, 4)]),
 )
-def test_a_step_sends_what_the_formula_says(case):
-    sent, formula = exchanged(*case)
+def test_a_step_sends_what_the_formula_says(labels, features, batch, data, label):
+    sent, formula = exchanged(labels, features, batch, data, label)
     assert sent == pytest.approx(formula, rel=0.05)
 
 
-@pytest.mark.slow
 def test_a_step_that_sends_more_is_found(monkeypatch):
     def twice(self, best, count, merge=Shard.merge_topk):
         scores = jnp.concatenate([best.scores, best.scores - 1e6], axis=1)

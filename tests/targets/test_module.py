@@ -83,7 +83,8 @@ STARTED = """  %z = (s32[], f32[64]{0}) parameter(0)
 
 def test_loops_count_as_often_as_the_text_tells():
     once = 2 * 64 * 4
-    assert account(program(STARTED + "until, body=%body", LOOP)).moved == 7 * once
+    until = account(program(STARTED + "until, body=%body", LOOP))
+    assert (until.moved, until.instructions) == (7 * once, 7)
     known = 'open, body=%body, backend_config={"known_trip_count":{"n":"3"}}'
     assert account(program(STARTED + known, LOOP)).moved == 3 * once
     found = account(program(STARTED + "open, body=%body", LOOP))

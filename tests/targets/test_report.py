@@ -2,6 +2,7 @@
 
 import importlib.util
 
+import pages
 import pytest
 from command_line import refused
 
@@ -12,6 +13,8 @@ from snm.targets.account import Account, Exchange
 from snm.targets.programs import Program
 from snm.targets.report import limits, report, seconds_of, with_devices
 from snm.targets.table import TARGETS, find_target
+
+SOURCES = ("/tpu/docs/v5e)", "/tpu/docs/v5p)", "/tpu/docs/v6e)", ".txtpb`")
 
 
 def program(name="training, k' 16", **changes) -> Program:
@@ -63,6 +66,19 @@ def test_without_the_compiler_one_line_says_how_to_get_it(target, wheel, capsys)
     told = refused(capsys, "plan", "synthetic", "--preset", "paper", "--target", target)
     assert told.startswith(f"--target {target}")
     assert f"pip install 'snm[{TARGETS[target].extra}]'" in told
+
+
+def test_the_page_has_the_peaks_of_each_target():
+    page = (pages.ROOT / "docs/devices.md").read_text()
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")]
+    named = {row[0]: row for row in rows if row[0] in TARGETS and row[-1].endswith(SOURCES)}
+    assert list(named) == list(TARGETS)
+    for name, target in TARGETS.items():
+        rates = [target.rates[kind] / 1e12 for kind in ("bfloat16", "tensorfloat32", "float32")]
+        peaks = [target.memory / 2**30, target.bandwidth / 1e9, *rates, target.link / 1e9]
+        for cell, peak in zip(named[name][1:-1], peaks, strict=True):
+            digits = len(cell.partition(".")[2])
+            assert float(cell.replace(",", "")) == round(peak, digits), (name, cell, peak)
 
 
 def test_the_platform_is_the_one_compiled_for():

@@ -1,0 +1,55 @@
+"""The highest scores by digits: against sorting, and against bisection."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from snm.head.by_digits import mined_by_digits
+from snm.topk.bisection import MASKED, mined_weights
+
+SIZE = 96
+RNG = np.random.default_rng(0)
+ROWS = {
+    "normal": RNG.normal(size=SIZE),
+    "all negative": -RNG.exponential(size=SIZE) - 3,
+    "many ties": RNG.integers(-2, 3, SIZE),
+    "all equal": np.full(SIZE, -0.5),
+    "zeros of both signs": np.where(RNG.random(SIZE) < 0.5, 0.0, -0.0),
+    "tiny and huge": RNG.choice([-1e28, -1.0, -1e-30, 0.0, 1e-30, 3e28], SIZE),
+    "some masked": np.where(RNG.random(SIZE) < 0.5, MASKED, RNG.normal(size=SIZE)),
+    "few left": np.where(np.arange(SIZE) % 32, MASKED, RNG.integers(0, 2, SIZE)),
+    "one left": np.where(np.arange(SIZE), MASKED, -7.0),
+    "neighbours": np.nextafter(np.float32(1), np.float32(2)) - RNG.integers(0, 2, SIZE) * 2**-23,
+}
+SCORES = np.stack([np.asarray(row, np.float32) for row in ROWS.values()])
+
+
+def shares(row, count):
+    """How much of each score is mined: those that tie for the last places share them."""
+    real = row > MASKED / 2
+    if real.sum() <= count:
+        return real.astype(float)
+    last = np.sort(row[real])[-count]
+    above, equal = row > last, row == last
+    return above + equal * (count - above.sum()) / equal.sum()
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 31, 48, 95])
+def test_weights_are_those_of_a_sort(count):
+    expected = np.stack([shares(row, count) for row in SCORES])
+    found = jax.jit(mined_by_digits, static_argnums=1)(SCORES, count)
+    weights = np.asarray(found.weights(jnp.asarray(SCORES)))
+    for name, got, wanted in zip(ROWS, weights, expected, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-6, err_msg=name)
+
+
+def test_weights_are_those_of_bisection():
+    scores = jnp.asarray(SCORES[[name != "tiny and huge" for name in ROWS]])
+    one, other = (find(scores, 31).weights(scores) for find in (mined_by_digits, mined_weights))
+    np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+def test_the_number_of_passes_is_known():
+    program = str(jax.make_jaxpr(lambda scores: mined_by_digits(scores, 7))(SCORES))
+    assert " while[" not in program and "length=8" in program
