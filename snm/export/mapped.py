@@ -35,6 +35,7 @@ from snm.model.model import Model, TrainState
 from snm.model.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.runs.schema import EXPORT, validated
+from snm.system import disk
 from snm.tables.int8 import as_bytes, int8_rows, row_type
 from snm.tables.table import RowTable
 
@@ -79,7 +80,7 @@ def write_export(
         "rows": rows,
         "log_multipliers": log_multipliers.tolist(),  # exactly those of the run
     }
-    (folder / _SETTINGS).write_text(config_text(config), encoding="utf-8")
+    disk.write(folder / _SETTINGS, config_text(config).encode())
     if names is not None:
         write_arrays({"starts": line_starts(names)}, "npy", folder, "labels")
     if predictor.calibration is not None:
