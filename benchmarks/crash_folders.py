@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,9 @@ def cuts_of_the_cache(bench: Bench, count: int, place: Path) -> dict[str, Any]:
     folder.mkdir()
     with Recorder(folder).recording() as record:
         whole = content(snm.load_data(bench.source, cache=folder))
-    seen, used = set(), 0
-    for _, state in record.states(count):
-        key = hash(frozenset(state.items()))
-        if key in seen:
-            continue
-        seen.add(key)
+    distinct = used = 0
+    for _, state in _different(record, count):
+        distinct += 1
         written_to(folder, state)
         before = {path: path.stat().st_mtime_ns for path in folder.glob("*/*")}
         assert content(snm.load_data(bench.source, cache=folder)) == whole, "other data"
@@ -38,8 +36,18 @@ def cuts_of_the_cache(bench: Bench, count: int, place: Path) -> dict[str, Any]:
         again = snm.load_data(bench.source, cache=folder)
         assert content(again) == whole
     shutil.rmtree(folder)
-    return {"what": "cache", "calls": len(record.calls), "states": count, "distinct": len(seen),
+    return {"what": "cache", "calls": len(record.calls), "states": count, "distinct": distinct,
             "complete": used, "failed": 0}  # fmt: skip
+
+
+def _different(record: Recorder, count: int) -> Iterator[tuple[int, Any]]:
+    """The states of `Recorder.states`, each once."""
+    seen = set()
+    for cut, state in record.states(count):
+        key = hash(frozenset(state.items()))
+        if key not in seen:
+            seen.add(key)
+            yield cut, state
 
 
 def content(data: Dataset) -> list[bytes]:
@@ -71,12 +79,9 @@ def cuts_of_a_comparison(bench: Bench, count: int, place: Path) -> dict[str, Any
         if call.what == "sync" and path.name == "runs":
             durable += [(number, one) for one in sorted(named)]
             named.clear()
-    seen, kinds = set(), {}
-    for cut, state in record.states(count):
-        key = hash(frozenset(state.items()))
-        if key in seen:
-            continue
-        seen.add(key)
+    distinct, kinds = 0, {}
+    for cut, state in _different(record, count):
+        distinct += 1
         written_to(folder, state)
         records = [path for path in folder.rglob("*.json") if path.parent.name == "runs"]
         records += [folder / "out" / name for name in _RECORDS if (folder / "out" / name).exists()]
@@ -92,7 +97,7 @@ def cuts_of_a_comparison(bench: Bench, count: int, place: Path) -> dict[str, Any
             assert metrics(folder / "out") == whole, f"other metrics after cut {cut}"
     shutil.rmtree(folder)
     return {"what": "comparison", "calls": len(record.calls), "states": count,
-            "distinct": len(seen), "taken to the end": len(kinds), "failed": 0}  # fmt: skip
+            "distinct": distinct, "taken to the end": len(kinds), "failed": 0}  # fmt: skip
 
 
 def metrics(out: Path) -> list[Any]:

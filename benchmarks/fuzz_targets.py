@@ -165,15 +165,11 @@ def archive(place: Path, raw: bytes) -> None:
 def sealed(raw: bytes, **more: Any) -> bytes:
     """A JSON object with the checksum that fits it, so that a reader looks further than that."""
     try:
-        value = json.loads(raw)
-        value |= more
-        return json.dumps({**value, "crc": checksum(_without_crc(value))}).encode()
+        value = {**json.loads(raw), **more}
+        value.pop("crc", None)
+        return json.dumps({**value, "crc": checksum(value)}).encode()
     except (ValueError, TypeError, RecursionError):
         return raw
-
-
-def _without_crc(value: dict[str, Any]) -> dict[str, Any]:
-    return {name: one for name, one in value.items() if name != "crc"}
 
 
 def config(place: Path, raw: bytes) -> None:

@@ -12,6 +12,7 @@ from snm.head.state import Head, init_head
 from snm.sampling.sample import Sample
 from snm.sampling.uniform import uniform_host
 from snm.tables.table import RowTable, SparseRows
+from snm.topk.bisection import MASKED
 
 LEARNING_RATE, SCALE_RATE = 0.3, 0.1
 QUICK = {"xla_backend_optimization_level": 0}  # compiling is most of what these tests do
@@ -282,3 +283,13 @@ def reference(case: Case, *, ranks=None, project: bool = True) -> Wanted:
             None if head.bias is None else np.asarray(bias - LEARNING_RATE * of_bias),
             float(log_scale - SCALE_RATE * of_log_scale),
         )
+
+
+def by_sorting(row, count):
+    """1 above the count-th highest; the scores equal to it share the remaining ranks equally."""
+    real = row > MASKED / 2
+    if real.sum() <= count:
+        return real.astype(float)
+    last = np.sort(row[real])[-count]
+    above, equal = row > last, row == last
+    return above + equal * (count - above.sum()) / equal.sum()

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from head_reference import by_sorting
 
 from snm.head.by_digits import mined_by_digits
 from snm.topk.bisection import MASKED, mined_weights
@@ -25,19 +26,9 @@ ROWS = {
 SCORES = np.stack([np.asarray(row, np.float32) for row in ROWS.values()])
 
 
-def shares(row, count):
-    """How much of each score is mined: those that tie for the last places share them."""
-    real = row > MASKED / 2
-    if real.sum() <= count:
-        return real.astype(float)
-    last = np.sort(row[real])[-count]
-    above, equal = row > last, row == last
-    return above + equal * (count - above.sum()) / equal.sum()
-
-
 @pytest.mark.parametrize("count", [1, 2, 3, 31, 48, 95])
 def test_weights_are_those_of_a_sort(count):
-    expected = np.stack([shares(row, count) for row in SCORES])
+    expected = np.stack([by_sorting(row, count) for row in SCORES])
     found = jax.jit(mined_by_digits, static_argnums=1)(SCORES, count)
     weights = np.asarray(found.weights(jnp.asarray(SCORES)))
     for name, got, wanted in zip(ROWS, weights, expected, strict=True):

@@ -5,6 +5,7 @@ import functools
 import jax
 import numpy as np
 import pytest
+from head_reference import by_sorting
 
 from snm.topk.bisection import MASKED, collect_above, find_threshold, mined_weights
 
@@ -14,16 +15,6 @@ S = 97
 @functools.cache
 def weights_of(count):
     return jax.jit(lambda scores: mined_weights(scores, count).weights(scores))
-
-
-def by_sorting(row, count):
-    """1 above the count-th highest; the scores equal to it share the remaining ranks equally."""
-    real = row > MASKED / 2
-    if real.sum() <= count:
-        return real.astype(float)
-    last = np.sort(row[real])[-count]
-    above, equal = row > last, row == last
-    return above + equal * (count - above.sum()) / equal.sum()
 
 
 ROWS = {
