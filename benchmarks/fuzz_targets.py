@@ -36,7 +36,7 @@ from snm.memory.store import load_memory, save_memory
 from snm.runs.folder import read_json
 from snm.runs.manifest import Manifest, read_manifest
 from snm.runs.schema import FACTS, RESULT, TRIAL, validated
-from snm.system.sealed_json import checksum
+from snm.system.sealed_json import sealed as with_checksum
 
 __all__ = ["TARGETS", "seeds"]
 
@@ -165,9 +165,7 @@ def archive(place: Path, raw: bytes) -> None:
 def sealed(raw: bytes, **more: Any) -> bytes:
     """A JSON object with the checksum that fits it, so that a reader looks further than that."""
     try:
-        value = {**json.loads(raw), **more}
-        value.pop("crc", None)
-        return json.dumps({**value, "crc": checksum(value)}).encode()
+        return json.dumps(with_checksum({**json.loads(raw), **more})).encode()
     except (ValueError, TypeError, RecursionError):
         return raw
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from snm.errors import InputError
 from snm.runs.folder import read_json, write_json
-from snm.system.sealed_json import checksum
+from snm.system.sealed_json import checksum, sealed
 
 __all__ = ["read_record", "write_record"]
 
@@ -33,6 +32,5 @@ def read_record(path: Path) -> dict[str, Any]:
 
 def write_record(path: Path, value: dict[str, Any]) -> None:
     """Writes a JSON object atomically; arrays and NumPy scalars become lists and numbers."""
-    # As it will be read: the checksum is of texts as keys.
-    plain = json.loads(json.dumps(value, default=lambda x: np.asarray(x).tolist()))
-    write_json(path, {"format": _FORMAT, **plain, "crc": checksum(plain)})
+    plain = sealed(value, default=lambda x: np.asarray(x).tolist())
+    write_json(path, {"format": _FORMAT, **plain})

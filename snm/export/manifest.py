@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from snm.errors import InputError
 from snm.runs.folder import write_json
 from snm.runs.manifest import fingerprint
-from snm.system.sealed_json import checksum, read_json
+from snm.system.sealed_json import read_json, sealed
 
 __all__ = ["read_manifest", "write_manifest"]
 
@@ -27,10 +26,7 @@ def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
     """
     files = {path.name: fingerprint(path) for path in sorted(folder.iterdir())
              if path.is_file() and path.name != _NAME}  # fmt: skip
-    # As it will be read: the keys of an object are texts then, and sorted as such.
-    whole = json.loads(json.dumps({**manifest, "files": files}))
-    whole.pop("crc", None)
-    write_json(folder / _NAME, {**whole, "crc": checksum(whole)})
+    write_json(folder / _NAME, sealed({**manifest, "files": files}))
 
 
 def read_manifest(folder: Path, form: str, *, verify: bool = True) -> dict[str, Any]:

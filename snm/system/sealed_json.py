@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from snm.system.files import write_whole
 
-__all__ = ["checksum", "read_json", "write_json"]
+__all__ = ["checksum", "read_json", "sealed", "write_json"]
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -32,7 +33,19 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
     """Writes a JSON object with its checksum; it appears when it is whole, and is on the disk."""
-    write_whole(path, json.dumps({**value, "crc": checksum(value)}))
+    write_whole(path, json.dumps(sealed(value)))
+
+
+def sealed(value: dict[str, Any], default: Callable[[Any], Any] | None = None) -> dict[str, Any]:
+    """An object as it will be read, with its checksum instead of the one that it may have.
+
+    Args:
+      value: keys become texts.
+      default: makes a JSON value of what is none, as in `json.dumps`.
+    """
+    plain = json.loads(json.dumps(value, default=default))
+    plain.pop("crc", None)
+    return {**plain, "crc": checksum(plain)}
 
 
 def checksum(value: dict[str, Any]) -> int:
