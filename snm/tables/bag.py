@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from snm.tables.access import element_at, row_at, rows_at, with_row
 from snm.tables.rounding import as_float
 from snm.tables.table import SparseRows, entry_rows
 
@@ -51,7 +52,7 @@ def embedding_bag_loop(table: jax.Array, block: SparseRows) -> jax.Array:
     cases the entries of a row are added in their order.
     """
     ids, values, starts = block
-    n, stored = starts.shape[0] - 1, table.shape[1]
+    n, zero = starts.shape[0] - 1, jnp.zeros((), values.dtype)
     dim = jax.eval_shape(as_float, table).shape[1]
     if ids.shape[0] == 0:
         return jnp.zeros((n, dim), values.dtype)
@@ -63,28 +64,29 @@ def embedding_bag_loop(table: jax.Array, block: SparseRows) -> jax.Array:
 
     def all_rows(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         done, out = carry
+        place = done + begin[:, None] + jnp.arange(_VECTOR_ENTRIES)[None]
+        # A row without further entries repeats its last one, which is cached, with value 0.
+        entry = jnp.maximum(jnp.minimum(place, end[:, None] - 1), 0)
+        value = jnp.where(place < end[:, None], rows_at(values, entry), 0)
+        named = rows_at(ids, entry)
         for u in range(_VECTOR_ENTRIES):
-            place = begin + done + u
-            # A row without further entries repeats its last one, which is cached, with value 0.
-            entry = jnp.maximum(jnp.minimum(place, end - 1), 0)
-            value = jnp.where(place < end, values[entry], 0)
-            rows = as_float(table.at[ids[entry]].get(mode="promise_in_bounds"))
-            out += value[:, None] * rows
+            rows = as_float(rows_at(table, lax.index_in_dim(named, u, 1, keepdims=False)))
+            out += lax.slice_in_dim(value, u, u + 1, axis=1) * rows
         return done + _VECTOR_ENTRIES, out
 
     def one_row(i: jax.Array, out: jax.Array) -> jax.Array:
         def some_entries(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             p, total = carry
             for u in range(_UNROLL_SUM):
-                entry = jnp.minimum(p + u, end[i] - 1)
-                value = jnp.where(p + u < end[i], values[entry], 0)
-                row = lax.dynamic_slice(table, (ids[entry], 0), (1, stored))
-                total += value * as_float(row)
+                entry = lax.min(p + u, stop - 1)
+                value = lax.select(p + u < stop, element_at(values, entry), zero)
+                total += value * as_float(row_at(table, element_at(ids, entry)))
             return p + _UNROLL_SUM, total
 
-        start = (begin[i] + done, lax.dynamic_slice(out, (i, 0), (1, dim)))
-        _, total = lax.while_loop(lambda carry: carry[0] < end[i], some_entries, start)
-        return lax.dynamic_update_slice(out, total, (i, 0))
+        stop = element_at(end, i)
+        start = (element_at(begin, i) + done, row_at(out, i))
+        _, total = lax.while_loop(lambda carry: carry[0] < stop, some_entries, start)
+        return with_row(out, total, i)
 
     start = (jnp.int32(0), jnp.zeros((n, dim), values.dtype))
     done, out = lax.while_loop(enough_left, all_rows, start)

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from snm.tables.access import element_at, row_at, with_row
 from snm.tables.bag import embedding_bag_gather, embedding_bag_loop
 from snm.tables.rounding import as_float
 from snm.tables.table import RowTable, SparseRows
@@ -203,30 +204,30 @@ def update_columns(
 def _update_loop(
     rows: jax.Array, columns: Columns, block: SparseRows, steps: jax.Array, ok: jax.Array
 ) -> jax.Array:
-    dim = rows.shape[1]
     if columns.entries.shape[0] == 0:
         return rows
     if width := columns.frequent.shape[0]:
         of_frequent = _matrix(columns, block).T @ steps
 
         def one_frequent(i: jax.Array, rows: jax.Array) -> jax.Array:
-            row = lax.dynamic_slice(rows, (columns.frequent[i], 0), (1, dim))
-            row += lax.dynamic_slice(of_frequent, (i, 0), (1, dim))
-            return lax.dynamic_update_slice(rows, row, (columns.frequent[i], 0))
+            place = element_at(columns.frequent, i)
+            return with_row(rows, row_at(rows, place) + row_at(of_frequent, i), place)
 
         rows = lax.fori_loop(0, jnp.where(ok, width, 0), one_frequent, rows)
 
     values = block.values[columns.entries]
-    points, starts = columns.points, columns.starts
+    points, starts, zero = columns.points, columns.starts, jnp.zeros((), values.dtype)
 
     def one_run(t: jax.Array, rows: jax.Array) -> jax.Array:
-        row = lax.dynamic_slice(rows, (columns.rows[t], 0), (1, dim))
+        place = element_at(columns.rows, t)
+        start, stop = element_at(starts, t), element_at(starts, t + 1)
+        row = row_at(rows, place)
         for p in range(_RUN_LENGTH):
             # A short run repeats its last entry, which is cached, with value 0.
-            entry = jnp.minimum(starts[t] + p, starts[t + 1] - 1)
-            value = jnp.where(starts[t] + p < starts[t + 1], values[entry], 0)
-            row += value * lax.dynamic_slice(steps, (points[entry], 0), (1, dim))
-        return lax.dynamic_update_slice(rows, row, (columns.rows[t], 0))
+            entry = lax.min(start + p, stop - 1)
+            value = lax.select(start + p < stop, element_at(values, entry), zero)
+            row += value * row_at(steps, element_at(points, entry))
+        return with_row(rows, row, place)
 
     return lax.fori_loop(0, jnp.where(ok, columns.count, 0), one_run, rows)
 

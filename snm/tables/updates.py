@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from snm.tables.access import element_at, row_at, with_row
 from snm.tables.optimizers import ROW_OPTIMIZERS, step_rows
 from snm.tables.rounding import rounded_steps
 from snm.tables.table import RowTable, SparseRows, entry_rows, normalize
@@ -100,24 +101,24 @@ def _update_by_entry(
 
 def _add_loop(rows: jax.Array, block: SparseRows, steps: jax.Array, ok: jax.Array) -> jax.Array:
     ids, values, starts = block
-    dim = rows.shape[1]
+    zero = jnp.zeros((), values.dtype)
     if ids.shape[0] == 0:
         return rows
 
     def one_row(i: jax.Array, rows: jax.Array) -> jax.Array:
-        end = starts[i + 1]
-        step = lax.dynamic_slice(steps, (i, 0), (1, dim))
+        end = element_at(starts, i + 1)
+        step = row_at(steps, i)
 
         def some_entries(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             p, rows = carry
             for u in range(_UNROLL_ADD):
-                entry = jnp.minimum(p + u, end - 1)
-                value = jnp.where(p + u < end, values[entry], 0)
-                row = lax.dynamic_slice(rows, (ids[entry], 0), (1, dim)) + value * step
-                rows = lax.dynamic_update_slice(rows, row, (ids[entry], 0))
+                entry = lax.min(p + u, end - 1)
+                value = lax.select(p + u < end, element_at(values, entry), zero)
+                place = element_at(ids, entry)
+                rows = with_row(rows, row_at(rows, place) + value * step, place)
             return p + _UNROLL_ADD, rows
 
-        start = (starts[i], rows)
+        start = (element_at(starts, i), rows)
         return lax.while_loop(lambda carry: carry[0] < end, some_entries, start)[1]
 
     return lax.fori_loop(0, jnp.where(ok, starts.shape[0] - 1, 0), one_row, rows)
@@ -226,25 +227,25 @@ def _segments_loop(
     old = None if accumulator is None else accumulator.at[ids].get(mode="clip")
 
     def same_row(p: jax.Array, row: jax.Array) -> jax.Array:
-        return (p < count) & (ids[jnp.minimum(p, last)] == row)
+        return (p < count) & (element_at(ids, lax.min(p, jnp.int32(last))) == row)
 
     Carry = tuple[jax.Array, jax.Array, jax.Array | None]  # entry index, rows, accumulators
 
     def one_row(carry: Carry) -> Carry:
         first, rows, accumulators = carry
-        row = ids[first]
+        row = element_at(ids, first)
 
         def one_entry(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             p, gradient = carry
-            vector = lax.dynamic_slice(vectors, (places[p], 0), (1, dim))
-            return p + 1, gradient + values[p] * vector
+            vector = row_at(vectors, element_at(places, p))
+            return p + 1, gradient + element_at(values, p) * vector
 
         zero = jnp.zeros((1, dim), vectors.dtype)
         p, gradient = lax.while_loop(lambda c: same_row(c[0], row), one_entry, (first, zero))
-        old_row = lax.dynamic_slice(rows, (row, 0), (1, dim))
+        old_row = row_at(rows, row)
         old_sum = None if old is None else lax.dynamic_slice(old, (first,), (1,))
         new_row, new_sum = step(row[None], old_row, old_sum, gradient)
-        rows = lax.dynamic_update_slice(rows, new_row, (row, 0))
+        rows = with_row(rows, new_row, row)
         if accumulators is not None:
             accumulators = lax.dynamic_update_slice(accumulators, new_sum, (row,))
         return p, rows, accumulators
