@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -34,25 +34,16 @@ from snm.model.candidates import (
 )
 from snm.model.compiled import compiled_order, compiled_pairs, compiled_queries, compiled_top
 from snm.model.model import Model, TrainState
-from snm.model.point_blocks import Blocks
+from snm.model.point_blocks import Blocks, stacked
 from snm.tables.table import SparseRows
 from snm.topk.blocks import Masked
 from snm.topk.search import MASKED
 
-__all__ = ["ROWS", "Predictor", "stacked"]
+__all__ = ["ROWS", "Predictor"]
 
 _K = 5  # labels of an answer, where none are asked for
 ROWS = 512
 """Points scored together; a block of their scores fits into the cache."""
-
-
-def stacked(blocks: Iterable[tuple[NDArray, NDArray]], k: int) -> tuple[NDArray, NDArray]:
-    """Concatenates blocks: int32 [n, k] labels and float32 [n, k] scores; n may be 0."""
-    found = list(blocks)
-    if not found:
-        return np.zeros((0, k), np.int32), np.zeros((0, k), np.float32)
-    labels, scores = zip(*found, strict=True)
-    return np.concatenate(labels), np.concatenate(scores)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -69,7 +60,8 @@ class Predictor:
       memory: adds the labels of a point's nearest training points, in one process; or None.
         `queries` and `pairs_in_order` are of the model alone.
       calibration: what makes its scores probabilities, or None.
-      block_rows: points scored together; the last block is padded, so that one program serves all.
+      block_rows: the most points scored together. The last block is padded, so that one program
+        serves all; calls of at most 64 or 8 points have blocks of that size.
       block_entries: the fewest feature entries of a padded block, for the same reason.
     """
 
@@ -118,8 +110,8 @@ class Predictor:
         ids = None if among is None else padded(among, self.model.head.num_labels)
         score = compiled_top(self.model, k if ids is None else min(k, len(ids)), self.mesh)
         placed = None if ids is None else self._of_parts(ids)
-        size = 0
-        for count, block in self._blocks(rows, self.mesh):
+        sizes, size = self._sizes(self.mesh, rows.shape[0]), 0
+        for count, block in sizes.of(rows):
             added = queries = None
             if self.memory is not None:
                 if self.mesh is None and self.memory.queries is not None:
@@ -127,7 +119,7 @@ class Predictor:
                 points = self._of_memory(self.memory, rows, first, count, block, queries)
                 votes = self.memory.additions(*points)
                 votes = votes if among is None else only(votes, among)
-                added = self._sizes(self.mesh).added(votes, size)
+                added = sizes.added(votes, size)
                 size = added.rows.shape[-1]
             best = score(self.state, block, added, placed, queries)
             first += count
@@ -323,7 +315,7 @@ class Predictor:
         """
         order = compiled_order(self.model, self.mesh)
         num_labels, first = self.model.head.num_labels, 0
-        for count, block in self._blocks(features):
+        for count, block in self._sizes(None).of(self.as_rows(features)):
             rows = np.full(self.block_rows, -1, np.int64)
             rows[:count] = np.arange(first, first + count)
             relevant = block_of(labels, rows, self.block_entries)
@@ -377,10 +369,12 @@ class Predictor:
         self, features: csr_matrix | Sequence[str], mesh: Mesh | None = None
     ) -> Iterator[tuple[int, SparseRows]]:
         """Blocks of weighted points, each with the number of its points."""
-        return self._sizes(mesh).of(self.as_rows(features))
+        rows = self.as_rows(features)
+        return self._sizes(mesh, rows.shape[0]).of(rows)
 
-    def _sizes(self, mesh: Mesh | None) -> Blocks:
-        return Blocks(self.weighting, self.block_rows, self.block_entries, mesh)
+    def _sizes(self, mesh: Mesh | None, num_points: int | None = None) -> Blocks:
+        sizes = Blocks(self.weighting, self.block_rows, self.block_entries, mesh)
+        return sizes if num_points is None else sizes.for_points(num_points)
 
     def _of_texts(self, texts: Sequence[str]) -> csr_matrix:
         if isinstance(texts, str):
