@@ -35,6 +35,7 @@ from snm.model.from_config import make_model
 from snm.model.inference import join
 from snm.model.model import TrainState
 from snm.model.predictor import Predictor
+from snm.model.thresholds import LOOKED_AT
 from snm.trainer.memory import find_memory, memory_split
 
 __all__ = ["SNMClassifier"]
@@ -78,6 +79,9 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
       settings: further fields of `snm.Config`, a mapping from name to value.
       labels_per_point: labels that `predict` gives a point of a multi-label problem; `auto` is
         the rounded mean of the training points, at least 1.
+      threshold: instead of so many, `predict` gives a point of a multi-label problem the labels
+        that are at least so likely: a probability, or `micro-f1`, `macro-f1` or `f1@k`, which `fit`
+        chooses a threshold for, where it tries a memory. It looks at the best 50, or k, of a point.
       early_stopping: whether to hold points out, and to stop a member when its precision at 1 on
         them no longer rises; its best parameters are kept. Not in `partial_fit`.
       validation_fraction: share of the points that is held out then.
@@ -137,6 +141,7 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
         compute_dtype: str | None = None,
         settings: dict[str, Any] | None = None,
         labels_per_point: int | str = "auto",
+        threshold: float | str | None = None,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 3,
@@ -166,6 +171,7 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
         self.compute_dtype = compute_dtype
         self.settings = settings
         self.labels_per_point = labels_per_point
+        self.threshold = threshold
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
@@ -388,8 +394,20 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
         return found, self.predictor_.probabilities(scores, ranked=labels is None)
 
     def predict(self, X: Any) -> Any:
-        """The best class of each point [n], or its best `labels_per_point` labels, as y was."""
+        """The best class of each point [n], or its best `labels_per_point` labels, as y was.
+
+        With a `threshold`, a point of a multi-label problem has the labels that are so likely.
+
+        Raises:
+          ValueError: inputs of another width, a threshold that is none, or that `fit` did not
+            choose.
+        """
         check_is_fitted(self, "predictor_")
+        if self.threshold is not None and self._targets.form != "classes":
+            cut = self.predictor_.threshold(self.threshold)
+            slots, scores = self._best(X, min(cut.most(None) or LOOKED_AT, len(self.classes_)))
+            likely = self.predictor_.probabilities(scores)
+            return self._targets.answers(np.where(cut(slots, likely), slots, -1))
         count = 1 if self._targets.form == "classes" else self._labels_per_point()
         return self._targets.answers(self._best(X, count)[0])
 

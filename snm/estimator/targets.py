@@ -121,13 +121,17 @@ class Targets:
         return place, self.classes[place] == values
 
     def answers(self, slots: NDArray[np.int32]) -> Any:
-        """The best labels of each point, int [n, k] columns, in the form of the targets."""
+        """The best labels of each point in the form of the targets.
+
+        Args:
+          slots: int [n, k] columns; -1 for none, where there are several.
+        """
         if self.form == "classes":
             return self.classes[slots[:, 0]]
         if self.form == "lists":
-            return [list(self.classes[row]) for row in slots]
-        starts = np.arange(0, slots.size + 1, slots.shape[1])
-        found = _ones(slots.ravel(), starts, (len(slots), len(self.classes)))
+            return [list(self.classes[row[row >= 0]]) for row in slots]
+        starts = np.append(0, np.cumsum((slots >= 0).sum(axis=1)))
+        found = _ones(slots[slots >= 0], starts, (len(slots), len(self.classes)))
         found.sort_indices()
         found = found.astype(self.dtype)
         return found.toarray() if self.form == "dense" else found

@@ -32,9 +32,10 @@ from snm.model.candidates import (
     padded,
     values_at,
 )
-from snm.model.compiled import compiled_order, compiled_pairs, compiled_queries, compiled_top
+from snm.model.compiled import compiled_order, compiled_queries, compiled_top, scores_of_pairs
 from snm.model.model import Model, TrainState
 from snm.model.point_blocks import Blocks, stacked
+from snm.model.thresholds import Threshold, threshold_of
 from snm.tables.table import SparseRows
 from snm.topk.blocks import Masked
 from snm.topk.search import MASKED
@@ -150,8 +151,27 @@ class Predictor:
             raise InputError("--probabilities", "a run without any", expected)
         return self.calibration(scores, members=self.model.members, ranked=ranked)
 
+    def threshold(self, asked: str | float) -> Threshold:
+        """From what probability on a label is an answer: a number, or what is to be highest.
+
+        Args:
+          asked: a probability; or `micro-f1`, `macro-f1` or `f1@k`, k from 1 to 10, which the
+            training has chosen a threshold for, on the points that tell the probabilities.
+
+        Raises:
+          InputError: anything else, or the run has no probabilities or no such threshold.
+        """
+        self.probabilities(np.zeros((0, 1)))  # says why there are none
+        assert self.calibration is not None
+        return threshold_of(self.calibration.thresholds, asked)
+
     def predict_proba(
-        self, features: csr_matrix | Sequence[str], k: int | None = None, labels: Any = None
+        self,
+        features: csr_matrix | Sequence[str],
+        k: int | None = None,
+        labels: Any = None,
+        *,
+        threshold: str | float | None = None,
     ) -> tuple[NDArray, NDArray]:
         """As `predict`, with probabilities in place of scores: int32 [n, k] and float32 [n, k].
 
@@ -159,12 +179,20 @@ class Predictor:
         point need not sum to 1. Among `labels` they are those of the score alone, which are less
         exact. Where a label is -1, the probability is 0.
 
+        Args:
+          features: as in `top`.
+          k: as in `top`; None is that of the threshold, where it was chosen on so many.
+          labels: as in `top`.
+          threshold: as in `threshold`: less likely labels are -1. None keeps all.
+
         Raises:
-          InputError: as in `top` and `probabilities`.
+          InputError: as in `top`, `probabilities` and `threshold`.
         """
-        self.probabilities(np.zeros((0, 1)))  # refused before it takes time
-        found, scores = self.predict(features, k, labels)
-        return found, np.where(found < 0, 0, self.probabilities(scores, ranked=labels is None))
+        cut = self.threshold(0.0 if threshold is None else threshold)  # before it takes time
+        found, scores = self.predict(features, cut.most(k), labels)
+        p = self.probabilities(scores, ranked=labels is None)
+        kept = cut(found, p)
+        return np.where(kept, found, -1), np.where(kept, p, 0)
 
     def ids_of(self, labels: Sequence[int | str]) -> NDArray[np.int32]:
         """The ids of labels, int32 [S]: texts are names, whole numbers are ids.
@@ -207,29 +235,12 @@ class Predictor:
                 mask.data = np.where(values_at(own, mask) > 0, 0, 1)
                 mask.eliminate_zeros()
             queries = self._queries(block, count)
-            scores = self._pair_scores(queries, mask)
+            of_model = self.model, self.state, self.mesh
+            scores = scores_of_pairs(*of_model, queries, mask, self.block_rows)
             if self.memory is not None:
                 weighted = self.weighting.apply(features[rows], first_row=rows.start)
                 scores = scores + values_at(self.memory.additions(weighted, queries), mask)
             yield best_of_pairs(mask, scores, k, MASKED)
-
-    def _pair_scores(self, queries: NDArray[np.float32], mask: csr_matrix) -> NDArray[np.float32]:
-        """The model's scores of the entries of CSR [m, K], float32 [entries]."""
-        scored = compiled_pairs(self.model, self.mesh)
-        rows = np.repeat(np.arange(mask.shape[0], dtype=np.int32), np.diff(mask.indptr))
-        found = np.empty(mask.nnz, np.float32)
-        # The rows of a piece take 16 MiB; its length is a power of two, as few are compiled.
-        most = max(256, (1 << 22) // queries.shape[1])
-        queries = np.pad(queries, ((0, self.block_rows - len(queries)), (0, 0)))
-        for first in range(0, mask.nnz, most):
-            piece = slice(first, min(first + most, mask.nnz))
-            count = piece.stop - first
-            size = max(256, 1 << (count - 1).bit_length())
-            row, label = np.zeros(size, np.int32), np.full(size, mask.shape[1], np.int32)
-            row[:count], label[:count] = rows[piece], mask.indices[piece]
-            scores = scored(self.state, *self._placed((queries, row, label)))
-            found[piece] = np.asarray(scores)[:count]
-        return found
 
     def checked_k(self, k: int | None, labels: Any = None, num_points: int = 0) -> int:
         """How many labels to answer with.
@@ -292,10 +303,6 @@ class Predictor:
             return weighted, self._queries(block, count)
         return weighted, np.asarray(queries)[:count]
 
-    def _placed(self, points: Any) -> Any:
-        """Arrays on every device of the mesh, those of other processes too."""
-        return points if self.mesh is None else everywhere(points, self.mesh)
-
     def pairs_in_order(
         self, features: csr_matrix, labels: csr_matrix, left_out: NDArray
     ) -> Iterator[tuple[int, NDArray]]:
@@ -325,7 +332,7 @@ class Predictor:
             row, slot = np.zeros(size, np.int32), np.full(size, num_labels, np.int32)
             row[: len(pairs)], slot[: len(pairs)] = pairs[:, 0] - first, pairs[:, 1]
             points = (block, relevant, Masked(jnp.asarray(row), jnp.asarray(slot)))
-            found = order(self.state, *self._placed(points))
+            found = order(self.state, *(everywhere(points, self.mesh) if self.mesh else points))
             yield count, np.asarray(found)[: int(relevant.starts[-1])]
             first += count
 
