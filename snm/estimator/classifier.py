@@ -86,6 +86,10 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
         them no longer rises; its best parameters are kept. Not in `partial_fit`.
       validation_fraction: share of the points that is held out then.
       n_iter_no_change: epochs without a better score after which to stop.
+      class_weight: what the loss of a class is multiplied by, above 0: a mapping from class to
+        weight, 1 where there is none; one weight for each of `classes_`; or `balanced`, which makes
+        all classes weigh the same together (not in `partial_fit`). Metrics, probabilities and votes
+        of a memory do not follow it.
       random_state: seed; an int gives the same bits again.
       verbose: whether to show a progress bar.
 
@@ -145,6 +149,7 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 3,
+        class_weight: Any = None,
         random_state: Any = 0,
         verbose: bool = False,
     ):
@@ -175,6 +180,7 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
+        self.class_weight = class_weight
         self.random_state = random_state
         self.verbose = verbose
 
@@ -197,7 +203,7 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
         """
         features = self._inputs(X, y, reset=True)
         targets = Targets.of(y)
-        points = points_of(features, targets.matrix(y), sample_weight)
+        points = self._points(features, targets, y, sample_weight)
         self._begin(points, targets)
         dataset, watch, config = _dataset(points), None, self.config_
         if self.early_stopping:
@@ -246,6 +252,9 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
         if self.early_stopping:
             found, expected = "True in partial_fit", "False: who calls it decides when to stop"
             raise InputError("early_stopping", found, expected)
+        if isinstance(self.class_weight, str):
+            found, expected = repr(self.class_weight), "weights: only fit knows all points"
+            raise InputError("class_weight in partial_fit", found, expected)
         first = not hasattr(self, "_states")
         features = self._inputs(X, y, reset=first)
         if first:
@@ -256,7 +265,7 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
             targets = self._targets
             if classes is not None and not np.array_equal(np.sort(classes), self.classes_):
                 raise InputError("classes", "others than before", "those of the first call")
-        points = points_of(features, targets.matrix(y), sample_weight)
+        points = self._points(features, targets, y, sample_weight)
         if first:
             self._begin(points, targets, in_parts=True)
         self._parts += 1
@@ -277,6 +286,11 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
                 self._memory = extended(self._memory, points, self.predictor_)
                 self.predictor_ = self._joined(self._states)
         return self
+
+    def _points(self, X: csr_matrix, targets: Targets, y: Any, sample_weight: Any) -> Points:
+        points = points_of(X, targets.matrix(y), sample_weight)
+        weights = targets.weights(self.class_weight, points.labels)
+        return dataclasses.replace(points, label_weights=weights)
 
     def _begin(self, points: Points, targets: Targets, *, in_parts: bool = False) -> None:
         if len(targets.classes) < 2:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, column_or_1d
 
 from snm.errors import InputError
+from snm.estimator.inputs import weights_of_classes
 
 __all__ = ["Form", "Targets"]
 
@@ -112,6 +114,26 @@ class Targets:
             found = f"the class {values.tolist()[np.argmin(known)]!r}" if len(values) else "none"
             raise InputError("labels", found, "some of the known classes")
         return np.unique(place).astype(np.int32)
+
+    def weights(self, class_weight: Any, labels: sparse.csr_matrix) -> NDArray[np.float32] | None:
+        """The weights of the classes, float32 [K], or None for 1 each.
+
+        Args:
+          class_weight: weights by class, 1 where there is none; or as in `weights_of_classes`.
+          labels: CSR [n, K], of the points.
+
+        Raises:
+          InputError: an unknown class, or as in `weights_of_classes`.
+        """
+        if isinstance(class_weight, Mapping):
+            place, known = self._places(np.asarray(list(class_weight)))
+            if not known.all():
+                found = f"the class {list(class_weight)[np.argmin(known)]!r}"
+                raise InputError("class_weight", found, "some of the classes of y")
+            given = list(class_weight.values())
+            class_weight = np.ones(len(self.classes))
+            class_weight[place] = given
+        return weights_of_classes(class_weight, labels)
 
     def _places(self, values: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """The column of each class, and whether there is one."""
