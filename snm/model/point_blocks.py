@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ from snm.distributed.processes import everywhere
 from snm.tables.table import SparseRows
 from snm.topk.blocks import Added
 
-__all__ = ["Blocks", "stacked"]
+__all__ = ["Blocks", "beside_points", "stacked"]
 
 _LABELS_OF_POINT = 1024  # of a point's neighbours, in the smallest compiled shape
 # Points of a block where there are no more of them, on each part of a mesh; few sizes, for each is
@@ -121,6 +121,16 @@ class Blocks(NamedTuple):
         if self.mesh is None:
             return Added(*map(jnp.asarray, arrays))
         return Added(*spread_points(arrays, self.parts, self.mesh))
+
+
+def beside_points(array: NDArray, mesh: Mesh | None) -> Any:
+    """An array that all points share, placed beside a block of points."""
+    if mesh is None:
+        return jnp.asarray(array)
+    parts = mesh.shape[DATA]
+    if parts > 1:
+        array = np.tile(array, (len(local_data_parts(mesh)), 1))
+    return spread_points(array, parts, mesh)
 
 
 def stacked(blocks: Iterable[tuple[NDArray, NDArray]], k: int) -> tuple[NDArray, NDArray]:

@@ -16,10 +16,8 @@ from scipy import sparse
 from scipy.sparse import csr_matrix
 
 from snm.batches.csr_blocks import block_of
-from snm.batches.device_parts import local_data_parts, spread_points
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
-from snm.distributed.mesh import DATA
 from snm.distributed.processes import everywhere
 from snm.errors import InputError
 from snm.memory.memory import Memory, Witness
@@ -27,6 +25,7 @@ from snm.model.calibration import Calibration
 from snm.model.candidates import (
     best_of_pairs,
     candidates_of,
+    checked_k,
     ids_of_labels,
     only,
     padded,
@@ -34,7 +33,7 @@ from snm.model.candidates import (
 )
 from snm.model.compiled import compiled_order, compiled_queries, compiled_top, scores_of_pairs
 from snm.model.model import Model, TrainState
-from snm.model.point_blocks import Blocks, stacked
+from snm.model.point_blocks import Blocks, beside_points, stacked
 from snm.model.thresholds import Threshold, threshold_of
 from snm.tables.table import SparseRows
 from snm.topk.blocks import Masked
@@ -42,7 +41,6 @@ from snm.topk.search import MASKED
 
 __all__ = ["ROWS", "Predictor"]
 
-_K = 5  # labels of an answer, where none are asked for
 ROWS = 512
 """Points scored together; a block of their scores fits into the cache."""
 
@@ -110,7 +108,7 @@ class Predictor:
             return
         ids = None if among is None else padded(among, self.model.head.num_labels)
         score = compiled_top(self.model, k if ids is None else min(k, len(ids)), self.mesh)
-        placed = None if ids is None else self._of_parts(ids)
+        placed = None if ids is None else beside_points(ids, self.mesh)
         sizes, size = self._sizes(self.mesh, rows.shape[0]), 0
         for count, block in sizes.of(rows):
             added = queries = None
@@ -212,15 +210,6 @@ class Predictor:
             return None
         return candidates_of(labels, num_points, self.model.head.num_labels)
 
-    def _of_parts(self, array: NDArray) -> Any:
-        """An array that all points share, beside a block of points."""
-        if self.mesh is None:
-            return jnp.asarray(array)
-        parts = self.mesh.shape[DATA]
-        if parts > 1:
-            array = np.tile(array, (len(local_data_parts(self.mesh)), 1))
-        return spread_points(array, parts, self.mesh)
-
     def _top_of_pairs(
         self, features: csr_matrix, among: csr_matrix, k: int
     ) -> Iterator[tuple[NDArray, NDArray]]:
@@ -256,12 +245,7 @@ class Predictor:
         return self._checked_k(k, self._among(labels, num_points))
 
     def _checked_k(self, k: int | None, among: NDArray[np.int32] | csr_matrix | None) -> int:
-        num_labels = self.model.head.num_labels
-        if k is None:
-            return min(_K, len(among) if isinstance(among, np.ndarray) else num_labels)
-        if not 1 <= k <= num_labels:
-            raise InputError("k", str(k), f"1 to {num_labels} labels")
-        return k
+        return checked_k(k, among, self.model.head.num_labels)
 
     def witnesses(
         self, features: csr_matrix | Sequence[str], answers: NDArray[np.int32]
