@@ -28,6 +28,7 @@ from snm.tables.optimizers import ROW_OPTIMIZERS
 
 __all__ = ["PointCounts", "keeps_on_device", "make_source", "source_of"]
 
+_TINY = np.finfo(np.float32).tiny
 _RESIDENT_FRACTION = 0.3  # of the device's memory that the training set may take
 
 
@@ -88,12 +89,17 @@ def _rows_of(matrix: csr_matrix, rows: NDArray[np.int64]) -> csr_matrix:
 
 
 def _weighed_labels(points: Points, rows: NDArray[np.int64]) -> csr_matrix:
-    """The labels of some points; the values are the weights of the points."""
+    """The labels of some points; the values are the weights of the points and of the labels."""
     labels = _rows_of(points.labels, rows)
-    if points.weights is None:
+    if points.weights is None and points.label_weights is None:
         return labels
-    weights = np.repeat(points.weights[rows], np.diff(labels.indptr))
-    return csr_matrix((labels.data * weights, labels.indices, labels.indptr), shape=labels.shape)
+    values = labels.data
+    if points.weights is not None:
+        values = values * np.repeat(points.weights[rows], np.diff(labels.indptr))
+    if points.label_weights is not None:
+        # A product that is rounded to 0 would be taken for padding.
+        values = np.maximum(values * points.label_weights[labels.indices], _TINY)
+    return csr_matrix((values, labels.indices, labels.indptr), shape=labels.shape)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -172,7 +178,7 @@ def make_source(
     Args:
       spec: the head.
       features: float32 CSR [m, d], weighted; with `counts`, the points of the parts in `own`.
-      labels: CSR [m, K], likewise; the values are the weights of the points.
+      labels: CSR [m, K], likewise; the values are the weights of the points and of the labels.
       batch_size: points a step; at most all of them.
       seed: of order, positives and samples.
       weight_of_term: sum or mean.

@@ -8,6 +8,8 @@ items of a basket and predicting them is the training of denoising autoencoders 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
@@ -45,7 +47,7 @@ def with_splits(
     if rows is not None:
         rows = np.concatenate([rows + n * points.num_points for n in range(1 + splits)])
     weights = None if points.weights is None else np.tile(points.weights, 1 + splits)
-    return Points(features, labels, weights=weights), rows
+    return replace(points, features=features, labels=labels, filter=None, weights=weights), rows
 
 
 def _split(points: Points, rng: np.random.Generator) -> tuple[csr_matrix, csr_matrix]:

@@ -94,8 +94,8 @@ class Source:
       order: of the points with labels, all N of them.
       features: float32 CSR [m, d], weighted: points first .. first + m - 1, those that the parts
         in `own` may have.
-      labels: float32 CSR [m, K] of the same points; the values are the weights of the points, which
-        are above 0.
+      labels: float32 CSR [m, K] of the same points; the values are the weights of the points,
+        which are above 0, times those of the labels.
       first: the number of the first of them.
       feature_counts: int [N], features of each point.
       label_counts: int [N], labels of each point.

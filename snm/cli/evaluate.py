@@ -27,6 +27,7 @@ class Evaluate:
       snm evaluate runs/eurlex --data path/to/another-split --json
       snm evaluate runs/eurlex --auc
       snm evaluate runs/eurlex --index out/index
+      snm evaluate runs/eurlex --threshold micro-f1 macro-f1 0.5
     """
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
@@ -42,6 +43,9 @@ class Evaluate:
     """Index written by `snm export`, to compare with exact search."""
     auc: bool = False
     """Compute the AUC too: relevant labels against all others. Takes three times as long."""
+    threshold: Annotated[tuple[str, ...], arg(metavar="P|GOAL ...")] = ()
+    """Compute micro-F1, macro-F1 and the F1 of points too, of the labels that are at least so
+    likely: probabilities, or micro-f1, macro-f1 or f1@k, as `snm predict --threshold`."""
 
     def __call__(self) -> None:
         """Runs the verb."""
@@ -69,7 +73,9 @@ def _run(command: Evaluate) -> None:
         # Opened first, so that an index of another run is refused before the long part.
         searched = IndexedPredictor.open(index, load(run))
     with waiting(f"evaluating {run}"):
-        found = evaluate(run, data, same_ids=same_ids, auc=command.auc or None)
+        found = evaluate(
+            run, data, same_ids=same_ids, auc=command.auc or None, thresholds=command.threshold
+        )
     if index is not None:
         with waiting(f"searching {index}"):
             by_index = evaluate(run, data, same_ids=same_ids, wrap=lambda _: searched)
@@ -116,6 +122,8 @@ def print_metrics(found: dict[str, Any], title: str) -> None:
             f"answers, in bins (about {told['ECE_by_chance']:.4f} if they were exact)"
         )
         console.print(_reliability_table(told))
+    if "at_threshold" in found:
+        console.print(_threshold_table(found["at_threshold"]))
     unlabelled = found["metrics"]["points_without_labels"]
     if unlabelled:
         console.print(f"left out: {counted(unlabelled, 'point')} without labels")
@@ -147,6 +155,20 @@ def _reliability_table(told: dict[str, Any]) -> Table:
         bar[round(30 * one["probability"])] = "|"
         table.add_row(f"{one['probability']:.3f}", f"{one['right']:.3f}", f"{one['answers']:,}",
                       "".join(bar[:31]).rstrip())  # fmt: skip
+    return table
+
+
+def _threshold_table(rows: list[dict[str, Any]]) -> Table:
+    """F1 at each threshold."""
+    from rich.table import Table
+
+    table = Table(title="labels that are at least as likely as a threshold", title_justify="left")
+    headings = {"F1": "F1 of points", "answers": "labels a point"}
+    for name in rows[0]:
+        table.add_column(headings.get(name, name), justify="right")
+    for row in rows:
+        told, *values = row.values()
+        table.add_row(told, *(f"{value:.2f}" for value in values))
     return table
 
 

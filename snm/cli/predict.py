@@ -47,6 +47,7 @@ class Predict:
       snm predict runs/articles new.jsonl --output answers.jsonl --explain
       snm predict runs/articles new.csv --labels topics.txt --k 3
       snm predict runs/articles new.csv --k 20 --threshold 0.5
+      snm predict runs/articles new.csv --threshold micro-f1
     """
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
@@ -75,8 +76,10 @@ class Predict:
     probabilities: bool = False
     """Add to each label the probability that it is right; with --format sparse, in place of the
     scores. `snm train` fits them where it tries a memory of neighbours."""
-    threshold: float | None = None
-    """Leave out labels of a lower probability, from 0 to 1."""
+    threshold: Annotated[str | None, arg(metavar="P|GOAL")] = None
+    """Leave out labels of a lower probability than this, from 0 to 1; or than the one that makes
+    micro-f1, macro-f1 or f1@k highest, which `snm train` chooses on the same points. K is then what
+    it was chosen on, by default: up to 50, or k."""
     explain: bool = False
     """Add to each label the training points whose labels spoke for it, with the features that they
     share. The run must use a memory of neighbours, the output be JSON lines."""
@@ -116,9 +119,12 @@ def _run(command: Predict) -> None:
     if command.explain and (predictor.memory is None or form == "sparse"):
         found = "--format sparse" if form == "sparse" else "a run without a memory of neighbours"
         raise InputError("--explain", found, "JSON lines of a run where --memory pays")
-    likely = command.probabilities or command.threshold is not None
+    likely, k, threshold = command.probabilities, command.k, None
     if likely and predictor.calibration is None:
         predictor.probabilities(np.zeros((0, 1)))  # says why there are none
+    if command.threshold is not None:
+        likely, threshold = True, predictor.threshold(command.threshold)
+        k = threshold.most(k)
     names = predictor.label_names if form == "jsonl" else None
     among = None if command.labels is None else _labels_of(command.labels, predictor)
     rows = unknown = 0
@@ -135,11 +141,11 @@ def _run(command: Predict) -> None:
         for block in blocks:
             rows_of = predictor.as_rows(block.points)
             first = 0
-            for labels, scores in predictor.top(rows_of, command.k, among):
+            for labels, scores in predictor.top(rows_of, k, among):
                 chunk = rows_of[first : first + len(labels)]
                 p = predictor.probabilities(scores, ranked=among is None) if likely else None
-                if p is not None and command.threshold is not None:
-                    labels = np.where(p < command.threshold, -1, labels)
+                if p is not None and threshold is not None:
+                    labels = np.where(threshold(labels, p), labels, -1)
                 because = _because(predictor, chunk, labels) if command.explain else None
                 empty = _without_features(chunk)
                 fields = block.fields and block.fields[first : first + len(labels)]
@@ -164,8 +170,6 @@ def _check(command: Predict) -> None:
     if (command.input is None) == (not command.text):
         found = "neither INPUT nor --text" if command.input is None else "INPUT and --text"
         raise InputError("snm predict", found, "one of them (INPUT may be -, standard input)")
-    if command.threshold is not None and not 0 <= command.threshold <= 1:
-        raise InputError("--threshold", str(command.threshold), "a probability, 0 to 1")
     if output is None:
         if command.format == "sparse":
             raise InputError("--format sparse", "no --output", "a file: it begins with a count")

@@ -46,7 +46,8 @@ class Train:
     """
 
     data: Annotated[Positional[str], arg(metavar="DATA")]
-    """Folder of the data set, or `synthetic`; a `weights.txt` in it weighs the training points."""
+    """Folder of the data set, or `synthetic`; a `weights.txt` in it weighs the training points,
+    a `label_weights.txt` the labels."""
     run_dir: Path
     """Folder of the run; refused if it holds a run with other settings or other data."""
     config: Path | None = None

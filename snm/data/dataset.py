@@ -24,32 +24,26 @@ class Points:
       filter: int64 [pairs, 2] of (row, label) that evaluation leaves out, or None.
       weights: float32 [n], at least 0, what a training point's loss is multiplied by; None is 1 for
         all.
+      label_weights: float32 [K], above 0, what the loss of a training point's label is multiplied
+        by as well; None is 1 for all.
 
     Raises:
       InputError: features, labels and weights of different numbers of rows, or a weight that is
-        negative or not finite.
+        negative or not finite, or 0 of a label.
     """
 
     features: csr_matrix
     labels: csr_matrix
     filter: NDArray[np.int64] | None = None
     weights: NDArray[np.float32] | None = None
+    label_weights: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         if self.features.shape[0] != self.labels.shape[0]:
             found = f"{self.features.shape[0]} rows of features, {self.labels.shape[0]} of labels"
             raise InputError("points", found, "equal numbers of rows")
-        weights = self.weights
-        if weights is None:
-            return
-        if weights.shape != (self.num_points,):
-            found = f"shape {weights.shape} for {self.num_points} points"
-            raise InputError("weights of points", found, "one weight a point")
-        wrong = ~(np.isfinite(weights) & (weights >= 0))
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            expected = "a finite number of at least 0"
-            raise InputError("weights of points", f"{weights[row]} of point {row}", expected)
+        _check(self.weights, "point", self.num_points)
+        _check(self.label_weights, "label", self.num_labels)
 
     @property
     def num_points(self) -> int:
@@ -75,7 +69,7 @@ class Points:
             pairs = np.stack([new_row[pairs[:, 0]], pairs[:, 1]], axis=1)
             pairs = pairs[pairs[:, 0] >= 0]
         weights = None if self.weights is None else self.weights[rows]
-        return Points(self.features[rows], self.labels[rows], pairs, weights)
+        return Points(self.features[rows], self.labels[rows], pairs, weights, self.label_weights)
 
     def counted(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Those of the rows (int64 [m]) that do not weigh 0."""
@@ -97,7 +91,22 @@ class Points:
         items = csr_matrix(features + self.labels)
         ones = np.ones(items.nnz, np.float32)
         labels = csr_matrix((ones, items.indices, items.indptr), shape=items.shape)
-        return Points(items[:, : self.num_features], labels, weights=self.weights)
+        return replace(self, features=items[:, : self.num_features], labels=labels, filter=None)
+
+
+def _check(weights: NDArray[np.float32] | None, what: str, count: int) -> None:
+    """Refuses weights of points or labels that cannot be used."""
+    if weights is None:
+        return
+    if weights.shape != (count,):
+        found = f"shape {weights.shape} for {count} {what}s"
+        raise InputError(f"weights of {what}s", found, f"one weight a {what}")
+    # A label of weight 0 would be taken for none of the point, and become one of its negatives.
+    wrong = ~(np.isfinite(weights) & (weights > 0 if what == "label" else weights >= 0))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        expected = f"a finite number {'above' if what == 'label' else 'of at least'} 0"
+        raise InputError(f"weights of {what}s", f"{weights[row]} of {what} {row}", expected)
 
 
 def summary_of_weights(weights: NDArray[np.float32]) -> str:

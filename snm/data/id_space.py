@@ -168,4 +168,8 @@ def _renumbered(points: Points, slots: NDArray[np.int64], num_labels: int) -> Po
     if pairs is not None:
         pairs = np.stack([pairs[:, 0], slots[pairs[:, 1]]], axis=1)
         pairs = pairs[pairs[:, 1] >= 0]
-    return Points(points.features, renumbered, pairs, points.weights)
+    of_labels = None
+    if points.label_weights is not None:
+        of_labels = np.ones(num_labels, np.float32)
+        of_labels[slots[slots >= 0]] = points.label_weights[slots >= 0]
+    return Points(points.features, renumbered, pairs, points.weights, of_labels)

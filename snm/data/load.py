@@ -56,6 +56,7 @@ _VECTORIZER = "vectorizer.json"
 
 
 _WEIGHTS = "weights.txt"
+_LABEL_WEIGHTS = "label_weights.txt"
 
 
 _FILTERS = ("filter_labels_train.txt", "filter_labels_test.txt")
@@ -74,7 +75,8 @@ def load(source: str | Path, *, cache: Path | Literal["default"] | None = "defau
 
     Optional files: label names (`labels.txt` or `Y.txt`, one a line), label filters
     (`filter_labels_train.txt`, `filter_labels_test.txt`), weights of the training points
-    (`weights.txt`, one a line), and `vectorizer.json` of data that were imported from texts.
+    (`weights.txt`, one a line) and of the labels (`label_weights.txt`), and `vectorizer.json` of
+    data that were imported from texts.
 
     Args:
       source: a folder, the name of a fetched set, or `synthetic` for the data set that comes with
@@ -143,6 +145,7 @@ class _Files:
       test: files of the test part, or none.
       names: file of the label names, or None.
       weights: file of the weights of the training points, or None.
+      label_weights: file of the weights of the labels, or None.
       filters: label filter files of train and of test, each or None.
     """
 
@@ -151,12 +154,13 @@ class _Files:
     test: list[Path]
     names: Path | None
     weights: Path | None
+    label_weights: Path | None
     filters: tuple[Path | None, ...]
 
     @property
     def all(self) -> list[Path]:
-        optional = [file for file in (self.names, self.weights, *self.filters) if file]
-        return [*self.train, *self.test, *optional]
+        optional = (self.names, self.weights, *self.filters, self.label_weights)
+        return [*self.train, *self.test, *(file for file in optional if file)]
 
 
 def _files_of(source: str | Path) -> _Files:
@@ -166,7 +170,8 @@ def _files_of(source: str | Path) -> _Files:
         raise InputError(str(source), found, "a folder of data, a fetched set, or `synthetic`")
     _, train, test = find_files(folder)
     filters = tuple(_find(folder, name) for name in _FILTERS)
-    return _Files(folder, train, test, find_names(folder), _find(folder, _WEIGHTS), filters)
+    weights, of_labels = (_find(folder, name) for name in (_WEIGHTS, _LABEL_WEIGHTS))
+    return _Files(folder, train, test, find_names(folder), weights, of_labels, filters)
 
 
 def find_names(folder: Path) -> Path | None:
@@ -194,10 +199,14 @@ def _assemble(files: _Files, parts: binary_cache.Parts, key: str) -> Dataset:
     points = {}
     for (part, (features, labels)), file in zip(parts.items(), files.filters, strict=False):
         pairs = formats.read_filter(file, *labels.shape) if file else None
-        weights = None
+        weights = of_labels = None
         if part == "train" and files.weights is not None:
             weights = formats.read_weights(files.weights, labels.shape[0])
-        points[part] = Points(features, labels, pairs, weights)
+        if part == "train" and files.label_weights is not None:
+            of_labels = formats.read_weights(
+                files.label_weights, labels.shape[1], "label", zero=False
+            )
+        points[part] = Points(features, labels, pairs, weights, of_labels)
     num_labels = points["train"].num_labels
     return Dataset(
         name=files.folder.resolve().name,

@@ -7,12 +7,11 @@ from typing import Any
 
 import jax
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
-    from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+    from sklearn.utils.validation import validate_data
 except ImportError as error:
     raise ImportError(
         "SNMClassifier needs scikit-learn: pip install 'snm[sklearn]'", name="sklearn"
@@ -24,6 +23,7 @@ from snm.config.settings import Config
 from snm.data.dataset import Dataset, Points
 from snm.data.weighting import Weighting
 from snm.errors import InputError
+from snm.estimator.answers import Answers
 from snm.estimator.fit import Watch, fit_members, held_out
 from snm.estimator.inputs import canonical, points_of, seed_of
 from snm.estimator.memory import extended
@@ -42,7 +42,7 @@ __all__ = ["SNMClassifier"]
 _NEXT_PART = 7_368_787  # from the seed of one `partial_fit` to the next
 
 
-class SNMClassifier(ClassifierMixin, BaseEstimator):
+class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
     """Linear or two-layer classifier over many labels, trained with Stochastic Negative Mining.
 
     (Reddi, Kale, Yu, Holtmann-Rice, Chen and Kumar, AISTATS 2019.) X is a NumPy array or a SciPy
@@ -78,10 +78,17 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
       settings: further fields of `snm.Config`, a mapping from name to value.
       labels_per_point: labels that `predict` gives a point of a multi-label problem; `auto` is
         the rounded mean of the training points, at least 1.
+      threshold: instead of so many, `predict` gives a point of a multi-label problem the labels
+        that are at least so likely: a probability, or `micro-f1`, `macro-f1` or `f1@k`, which `fit`
+        chooses a threshold for, where it tries a memory. It looks at the best 50, or k, of a point.
       early_stopping: whether to hold points out, and to stop a member when its precision at 1 on
         them no longer rises; its best parameters are kept. Not in `partial_fit`.
       validation_fraction: share of the points that is held out then.
       n_iter_no_change: epochs without a better score after which to stop.
+      class_weight: what the loss of a class is multiplied by, above 0: a mapping from class to
+        weight, 1 where there is none; one weight for each of `classes_`; or `balanced`, which makes
+        all classes weigh the same together (not in `partial_fit`). Metrics, probabilities and votes
+        of a memory do not follow it.
       random_state: seed; an int gives the same bits again.
       verbose: whether to show a progress bar.
 
@@ -106,7 +113,6 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
     """
 
     memory_: dict[str, Any] | None
-    predictor_: Predictor
     _calibration: Calibration | None = None
     _memory: Memory | None
     _states: list[TrainState]
@@ -137,9 +143,11 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
         compute_dtype: str | None = None,
         settings: dict[str, Any] | None = None,
         labels_per_point: int | str = "auto",
+        threshold: float | str | None = None,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 3,
+        class_weight: Any = None,
         random_state: Any = 0,
         verbose: bool = False,
     ):
@@ -166,9 +174,11 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
         self.compute_dtype = compute_dtype
         self.settings = settings
         self.labels_per_point = labels_per_point
+        self.threshold = threshold
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
+        self.class_weight = class_weight
         self.random_state = random_state
         self.verbose = verbose
 
@@ -191,7 +201,7 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
         """
         features = self._inputs(X, y, reset=True)
         targets = Targets.of(y)
-        points = points_of(features, targets.matrix(y), sample_weight)
+        points = self._points(features, targets, y, sample_weight)
         self._begin(points, targets)
         dataset, watch, config = _dataset(points), None, self.config_
         if self.early_stopping:
@@ -240,6 +250,9 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
         if self.early_stopping:
             found, expected = "True in partial_fit", "False: who calls it decides when to stop"
             raise InputError("early_stopping", found, expected)
+        if isinstance(self.class_weight, str):
+            found, expected = repr(self.class_weight), "weights: only fit knows all points"
+            raise InputError("class_weight in partial_fit", found, expected)
         first = not hasattr(self, "_states")
         features = self._inputs(X, y, reset=first)
         if first:
@@ -250,7 +263,7 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
             targets = self._targets
             if classes is not None and not np.array_equal(np.sort(classes), self.classes_):
                 raise InputError("classes", "others than before", "those of the first call")
-        points = points_of(features, targets.matrix(y), sample_weight)
+        points = self._points(features, targets, y, sample_weight)
         if first:
             self._begin(points, targets, in_parts=True)
         self._parts += 1
@@ -271,6 +284,11 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
                 self._memory = extended(self._memory, points, self.predictor_)
                 self.predictor_ = self._joined(self._states)
         return self
+
+    def _points(self, X: csr_matrix, targets: Targets, y: Any, sample_weight: Any) -> Points:
+        points = points_of(X, targets.matrix(y), sample_weight)
+        weights = targets.weights(self.class_weight, points.labels)
+        return dataclasses.replace(points, label_weights=weights)
 
     def _begin(self, points: Points, targets: Targets, *, in_parts: bool = False) -> None:
         if len(targets.classes) < 2:
@@ -342,88 +360,6 @@ class SNMClassifier(ClassifierMixin, BaseEstimator):
         given = {name: getattr(self, name) for name in SETTINGS}
         seed = seed_of(self.random_state)
         return config_of(self.preset, given, self.settings, num_points=num_points, seed=seed)
-
-    # -- answers -----------------------------------------------------------------------------
-
-    def decision_topk(
-        self, X: Any, k: int | None = None, labels: Any = None
-    ) -> tuple[NDArray[Any], NDArray[np.float32]]:
-        """The k best labels of each point, exactly, ties to the lowest label.
-
-        Args:
-          X: inputs [n, d].
-          k: how many labels, 1 to K, or to the number of `labels`; None is 5, or as many as there
-            are where these are fewer.
-          labels: entries of `classes_` to choose from; None is all. The cost grows with their
-            number, not with K.
-
-        Returns:
-          labels [n, k], entries of `classes_`, best first; their scores, float32 [n, k]: natural
-          logarithms of unnormalised probabilities after a softmax loss, margins otherwise; with
-          what a memory adds, where one is used.
-
-        Raises:
-          ValueError: inputs of another width, a k that is out of range, an unknown label.
-        """
-        check_is_fitted(self, "predictor_")
-        among = None if labels is None else self._targets.columns(labels)
-        if among is not None and k is not None and k > len(among):
-            raise InputError("k", str(k), f"1 to {len(among)}, the number of labels")
-        slots, scores = self._best(X, k, among)
-        return self.classes_[slots], scores
-
-    def proba_topk(
-        self, X: Any, k: int | None = None, labels: Any = None
-    ) -> tuple[NDArray[Any], NDArray[np.float32]]:
-        """`decision_topk` with the probability that each label is right in place of scores.
-
-        `fit` fits them on the points that choose the memory. Those of a point need not sum to 1.
-
-        Raises:
-          ValueError: as `decision_topk`; or `fit` tried no memory, or `partial_fit` came after.
-        """
-        check_is_fitted(self, "predictor_")
-        self.predictor_.probabilities(np.zeros((0, 1)))  # refused before it takes time
-        found, scores = self.decision_topk(X, k, labels)
-        return found, self.predictor_.probabilities(scores, ranked=labels is None)
-
-    def predict(self, X: Any) -> Any:
-        """The best class of each point [n], or its best `labels_per_point` labels, as y was."""
-        check_is_fitted(self, "predictor_")
-        count = 1 if self._targets.form == "classes" else self._labels_per_point()
-        return self._targets.answers(self._best(X, count)[0])
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Mean precision at 1, in [0, 1]: with one class a point this is accuracy.
-
-        Args:
-          X: inputs [n, d].
-          y: true targets.
-          sample_weight: [n], or None for equal weights.
-        """
-        check_is_fitted(self, "predictor_")
-        truth = self._targets.matrix(y, unknown="drop")  # never an answer, always a miss
-        best, _ = self._best(X, 1)
-        if len(best) != truth.shape[0]:
-            raise InputError("y", f"{truth.shape[0]} targets", f"{len(best)}, one a point")
-        hits = np.asarray(truth[np.arange(len(best)), best[:, 0]]).ravel()
-        weights = _check_sample_weight(sample_weight, hits[:, None], dtype=np.float64)
-        return float(np.average(hits, weights=weights))
-
-    def _best(
-        self, X: Any, k: int | None, labels: NDArray[np.int32] | None = None
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        check_is_fitted(self, "predictor_")
-        inputs = validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False)
-        return self.predictor_.predict(canonical(inputs), k, labels)
-
-    def _labels_per_point(self) -> int:
-        count = self.labels_per_point
-        if count == "auto":
-            count = max(1, round(self._mean_labels))
-        if not isinstance(count, int | np.integer) or count < 1:
-            raise InputError("labels_per_point", repr(count), "`auto`, or 1 or more")
-        return min(int(count), len(self.classes_))
 
     # -- what scikit-learn asks --------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight
@@ -12,7 +13,10 @@ from sklearn.utils.validation import _check_sample_weight
 from snm.data.dataset import Points
 from snm.errors import InputError
 
-__all__ = ["canonical", "points_of", "seed_of"]
+__all__ = ["canonical", "points_of", "seed_of", "weights_of_classes"]
+
+
+_CLASS_WEIGHT = "`balanced`, a mapping from class to weight, or one weight a class"
 
 
 def canonical(inputs: Any) -> csr_matrix:
@@ -50,6 +54,41 @@ def points_of(features: csr_matrix, labels: csr_matrix, sample_weight: Any) -> P
         raise InputError("sample_weight", "only zeros", "a weight above 0")
     points = Points(features, labels, weights=weights)
     return points if weights.all() else points.take(np.flatnonzero(weights))
+
+
+def weights_of_classes(class_weight: Any, labels: csr_matrix) -> NDArray[np.float32] | None:
+    """The weights of the labels, float32 [K], or None for 1 each.
+
+    Args:
+      class_weight: None; [K] in the order of the classes; or `balanced`: the number of labels of
+        all points, over K and the points of the label. With one class a point that is
+        scikit-learn's formula.
+      labels: CSR [n, K] of ones.
+
+    Raises:
+      InputError: none of these, or a weight that is not finite and above 0.
+    """
+    num_labels = labels.shape[1]
+    if class_weight is None:
+        return None
+    weights = np.ones(num_labels, np.float32)
+    if isinstance(class_weight, str):
+        if class_weight != "balanced":
+            raise InputError("class_weight", repr(class_weight), _CLASS_WEIGHT)
+        counts = np.bincount(labels.indices, minlength=num_labels)
+        some = counts > 0
+        weights[some] = labels.nnz / (num_labels * counts[some])
+    else:
+        try:
+            weights = np.asarray(class_weight, np.float32)
+        except (TypeError, ValueError) as error:
+            raise InputError("class_weight", repr(class_weight)[:60], _CLASS_WEIGHT) from error
+    if weights.shape != (num_labels,):
+        expected = f"one weight a class, {num_labels} of them"
+        raise InputError("class_weight", f"shape {weights.shape}", expected)
+    if not (np.isfinite(weights) & (weights > 0)).all():
+        raise InputError("class_weight", f"{weights.min()}", "finite numbers above 0")
+    return weights
 
 
 def seed_of(random_state: Any) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, column_or_1d
 
 from snm.errors import InputError
+from snm.estimator.inputs import weights_of_classes
 
 __all__ = ["Form", "Targets"]
 
@@ -113,6 +115,26 @@ class Targets:
             raise InputError("labels", found, "some of the known classes")
         return np.unique(place).astype(np.int32)
 
+    def weights(self, class_weight: Any, labels: sparse.csr_matrix) -> NDArray[np.float32] | None:
+        """The weights of the classes, float32 [K], or None for 1 each.
+
+        Args:
+          class_weight: weights by class, 1 where there is none; or as in `weights_of_classes`.
+          labels: CSR [n, K], of the points.
+
+        Raises:
+          InputError: an unknown class, or as in `weights_of_classes`.
+        """
+        if isinstance(class_weight, Mapping):
+            place, known = self._places(np.asarray(list(class_weight)))
+            if not known.all():
+                found = f"the class {list(class_weight)[np.argmin(known)]!r}"
+                raise InputError("class_weight", found, "some of the classes of y")
+            given = list(class_weight.values())
+            class_weight = np.ones(len(self.classes))
+            class_weight[place] = given
+        return weights_of_classes(class_weight, labels)
+
     def _places(self, values: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """The column of each class, and whether there is one."""
         if not len(values):
@@ -121,13 +143,17 @@ class Targets:
         return place, self.classes[place] == values
 
     def answers(self, slots: NDArray[np.int32]) -> Any:
-        """The best labels of each point, int [n, k] columns, in the form of the targets."""
+        """The best labels of each point in the form of the targets.
+
+        Args:
+          slots: int [n, k] columns; -1 for none, where there are several.
+        """
         if self.form == "classes":
             return self.classes[slots[:, 0]]
         if self.form == "lists":
-            return [list(self.classes[row]) for row in slots]
-        starts = np.arange(0, slots.size + 1, slots.shape[1])
-        found = _ones(slots.ravel(), starts, (len(slots), len(self.classes)))
+            return [list(self.classes[row[row >= 0]]) for row in slots]
+        starts = np.append(0, np.cumsum((slots >= 0).sum(axis=1)))
+        found = _ones(slots[slots >= 0], starts, (len(slots), len(self.classes)))
         found.sort_indices()
         found = found.astype(self.dtype)
         return found.toarray() if self.form == "dense" else found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,15 +11,17 @@ from numpy.typing import NDArray
 from snm.data.dataset import Points
 from snm.errors import InputError
 from snm.evaluation.auc import Areas
+from snm.evaluation.f1 import F1
 from snm.evaluation.filters import apply_filter, kept_first, most_filtered, without_filtered
 from snm.evaluation.metrics import Metrics, frequency_groups, propensities
 from snm.evaluation.reliability import Reliability
 from snm.model.predictor import Predictor
+from snm.model.thresholds import LOOKED_AT
 
 __all__ = ["evaluate_points", "metric_names"]
 
 KS = (1, 3, 5)
-MEASURES = ("P", "R", "nDCG", "PSP", "PSnDCG", "coverage")
+MEASURES = ("P", "R", "F1", "nDCG", "PSP", "PSnDCG", "coverage")
 
 
 def metric_names(num_labels: int, *, auc: bool = False) -> list[str]:
@@ -38,6 +40,7 @@ def evaluate_points(
     propensity_b: float = 1.5,
     duplicates: NDArray[np.bool_] | None = None,
     auc: bool = False,
+    thresholds: Sequence[str | float] = (),
     on_progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Evaluates a model on labelled points.
@@ -53,6 +56,8 @@ def evaluate_points(
       duplicates: bool [n], points whose features are equal to those of a training point. A second
         set of metrics leaves them out.
       auc: whether to compute the AUC as well, which scores all labels twice more.
+      thresholds: to measure F1 at, as in `Predictor.threshold`, each on the answers that it was
+        chosen on; those of a number are 50.
       on_progress: called with the number of points done.
 
     Returns:
@@ -60,10 +65,13 @@ def evaluate_points(
       `by_label_frequency`: one row for each tenth of the labels, rarest first;
       `without_repeats`: `metrics` over the points that are not `duplicates`, if there are any;
       `reliability`: of the probabilities of the best answers of points with labels, as
-      `Reliability.result` says, and their number a point `k`, if the model has probabilities.
+      `Reliability.result` says, and their number a point `k`, if the model has probabilities;
+      `at_threshold`: of each threshold its name as `threshold`, and what `F1.result` says, if any
+      is asked for.
 
     Raises:
-      InputError: the width of features or labels differs from the model's.
+      InputError: the width of features or labels differs from the model's, or a threshold as in
+        `Predictor.threshold`.
     """
     num_labels = predictor.model.head.num_labels
     if points.num_labels != num_labels:
@@ -79,17 +87,25 @@ def evaluate_points(
     pairs = points.filter
     extra = 0 if pairs is None else most_filtered(pairs)
     row, reliability = 0, Reliability.start()
-    for answers, scores in predictor.top(points.features, min(max(ks) + extra, num_labels)):
+    cuts = [predictor.threshold(one) for one in thresholds]
+    of_cuts = [F1.start(num_labels) for _ in cuts]
+    kept = max([max(ks), *(min(cut.k or LOOKED_AT, num_labels) for cut in cuts)])
+    for answers, scores in predictor.top(points.features, min(kept + extra, num_labels)):
         rows = slice(row, row + len(answers))
         truth = points.labels[rows]
         p = None if predictor.calibration is None else predictor.probabilities(scores)
         if pairs is not None:
             here = pairs[(pairs[:, 0] >= row) & (pairs[:, 0] < rows.stop)] - np.array([row, 0])
-            _, places = kept_first(answers, here, num_labels, max(ks))
+            _, places = kept_first(answers, here, num_labels, kept)
             p = None if p is None else np.take_along_axis(p, places, axis=1)
-            answers, truth = apply_filter(answers, truth, pairs, max(ks), first_row=row)
+            answers, truth = apply_filter(answers, truth, pairs, kept, first_row=row)
         every = every.update(answers, truth)
         if p is not None:
+            for number, cut in enumerate(cuts):
+                best = answers[:, : cut.k or LOOKED_AT]
+                left = np.where(cut(best, p[:, : cut.k or LOOKED_AT]), best, -1)
+                of_cuts[number] = of_cuts[number].update(left, truth)
+            answers, p = answers[:, : max(ks)], p[:, : max(ks)]
             told = (answers >= 0) & (np.diff(truth.indptr) > 0)[:, None]
             at = np.repeat(np.arange(len(answers)), told.sum(axis=1)), answers[told]
             right = np.asarray(truth[at]).ravel() > 0
@@ -105,6 +121,9 @@ def evaluate_points(
     }
     if predictor.calibration is not None:
         found["reliability"] = {"k": max(ks), **reliability.result()}
+    if cuts:
+        of_each = zip(thresholds, of_cuts, strict=True)
+        found["at_threshold"] = [{"threshold": str(x), **f1.result()} for x, f1 in of_each]
     repeats = duplicates is not None and bool(duplicates.any())
     if repeats:
         found["without_repeats"] = others.result()

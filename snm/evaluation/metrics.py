@@ -246,6 +246,8 @@ class Metrics:
 
           - `P@k`: hits among the first k predictions, divided by k.
           - `R@k`: hits among the first k predictions, divided by the number of labels of the point.
+          - `F1@k`: 2 hits among the first k predictions, divided by the sum of k and the number of
+            labels of the point: the harmonic mean of its precision and recall at k.
           - `nDCG@k`: the sum of 1 / log2(1 + rank) over the hits, divided by the same sum over
             ranks 1 .. min(k, number of labels of the point) (Jarvelin and Kekalainen, 2002).
           - `PSP@k`, `PSnDCG@k`: P@k and DCG@k with each hit weighted by 1 / propensity. The sum
@@ -278,6 +280,7 @@ class Metrics:
             gains = discount[:k] @ hits[:k] / ideal[np.minimum(size, k) - 1]
             out[f"P@{k}"] = 100.0 * float(by_size.sum()) / (k * points)
             out[f"R@{k}"] = 100.0 * float((by_size / size).sum()) / points
+            out[f"F1@{k}"] = 100.0 * float((2 * by_size / (k + size)).sum()) / points
             out[f"nDCG@{k}"] = 100.0 * float(gains.sum()) / points
             if self.label_class is not None:
                 got, best = self.class_hits[:k], self.class_ideal[:k]

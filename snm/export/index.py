@@ -33,7 +33,8 @@ from snm.export.arrays import FORMAT, fingerprint
 from snm.export.manifest import read_manifest
 from snm.model.calibration import Calibration
 from snm.model.model import Model
-from snm.model.predictor import Predictor, stacked
+from snm.model.point_blocks import stacked
+from snm.model.predictor import Predictor
 from snm.tables.rounding import as_float
 
 __all__ = ["LIBRARIES", "QUERY", "IndexedPredictor", "Settings", "bias_scale", "build_index"]

@@ -33,7 +33,7 @@ _VARIED: tuple[Callable[[_Voting], list[_Voting]], ...] = (
 )
 _WEIGHTS = (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0)  # of the range of a point's scores
 _START = _Voting(0.5, 100, 2.0)
-_ANSWERS = 10  # of a point, that tell what a score means
+_ANSWERS = 50  # of a point, that tell what a score means, and thresholds
 _VOTED = 50  # labels of most votes that are looked at
 
 
@@ -47,9 +47,10 @@ class Trial:
       error: standard error of the gain.
       precision: P@1, P@3 and P@5 with the memory, in percent.
       before: the same without.
-      scores: float64 [m, 10], those of the best answers with the memory if it pays, else without;
-        -inf where there are fewer. None until the settings are chosen.
-      right: bool [m, 10], whether these answers are right.
+      labels: int [m, 50], the best answers with the memory if it pays, else without; -1 where
+        there are fewer. None until the settings are chosen.
+      scores: float64 [m, 50], theirs; -inf for none.
+      right: bool [m, 50], whether these answers are right.
     """
 
     settings: MemorySettings
@@ -57,6 +58,7 @@ class Trial:
     error: float
     precision: tuple[float, ...]
     before: tuple[float, ...]
+    labels: NDArray[np.int64] | None = None
     scores: NDArray[np.float64] | None = None
     right: NDArray[np.bool_] | None = None
 
@@ -134,7 +136,7 @@ def choose(
     else:
         weight = 0.0
     answers = merged.best(weight, min(_ANSWERS, labels.shape[1]))
-    return dataclasses.replace(chosen, scores=answers[0], right=answers[1])
+    return dataclasses.replace(chosen, labels=answers[0], scores=answers[1], right=answers[2])
 
 
 def _trial(
@@ -198,13 +200,18 @@ class _Merged:
 
     def hits(self, weight: float, count: int) -> NDArray[np.bool_]:
         """Whether each of the `count` best labels is true, with this weight; bool [m, count]."""
-        return self.best(weight, count)[1]
+        return self.best(weight, count)[2]
 
-    def best(self, weight: float, count: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Scores of the `count` best labels with this weight, and whether they are true."""
+    def best(
+        self, weight: float, count: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_]]:
+        """The `count` best labels with this weight, their scores, and whether they are true."""
         scores = np.where(self.labels >= 0, self.model + weight * self.roots, -np.inf)
         best = np.argsort(-scores, axis=1, kind="stable")[:, :count]
-        return np.take_along_axis(scores, best, axis=1), np.take_along_axis(self.true, best, axis=1)
+        labels, scores, true = (
+            np.take_along_axis(values, best, axis=1) for values in (self.labels, scores, self.true)
+        )
+        return labels, scores, true
 
 
 def _rows(matrix: csr_matrix) -> Iterator[tuple[int, NDArray, NDArray]]:

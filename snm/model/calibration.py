@@ -27,6 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression, minimize
 
+from snm.model.thresholds import Threshold
+
 __all__ = ["Calibration", "Curve"]
 
 _FOLDS = 3  # that choose the form of a curve
@@ -95,11 +97,13 @@ class Calibration:
       answers: how many it was fitted on.
       ranked: of the best of all labels.
       alone: of any label, by its score alone.
+      thresholds: of the probabilities, by what they make highest; see `thresholds.GOALS`.
     """
 
     answers: int
     ranked: Curve
     alone: Curve
+    thresholds: dict[str, Threshold] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def fit(
@@ -138,7 +142,10 @@ class Calibration:
             name: Curve(value[name]["method"], *(tuple(value[name][part]) for part in lists))
             for name in ("ranked", "alone")
         }
-        return cls(value["answers"], **curves)
+        thresholds = {
+            name: Threshold.read(one) for name, one in value.get("thresholds", {}).items()
+        }
+        return cls(value["answers"], **curves, thresholds=thresholds)
 
     def __call__(
         self, scores: NDArray[np.floating], *, members: int = 1, ranked: bool = True

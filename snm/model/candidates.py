@@ -17,8 +17,17 @@ from scipy.sparse import csr_matrix
 
 from snm.errors import InputError
 
-__all__ = ["best_of_pairs", "candidates_of", "ids_of_labels", "only", "padded", "values_at"]
+__all__ = [
+    "best_of_pairs",
+    "candidates_of",
+    "checked_k",
+    "ids_of_labels",
+    "only",
+    "padded",
+    "values_at",
+]
 
+_K = 5  # labels of an answer, where none are asked for
 _LEAST = 256  # of the padded sizes, so that small sets share a program
 
 
@@ -77,6 +86,19 @@ def _checked(labels: Sequence[int] | NDArray, num_labels: int) -> NDArray[np.int
             "labels", f"label {ids[np.argmax(wrong)]}", f"an id from 0 to {num_labels - 1}"
         )
     return ids.astype(np.int32)
+
+
+def checked_k(k: int | None, among: NDArray[np.int32] | csr_matrix | None, num_labels: int) -> int:
+    """How many labels to answer with: k, or 5 where there are so many to choose from.
+
+    Raises:
+      InputError: k is not from 1 to K.
+    """
+    if k is None:
+        return min(_K, len(among) if isinstance(among, np.ndarray) else num_labels)
+    if not 1 <= k <= num_labels:
+        raise InputError("k", str(k), f"1 to {num_labels} labels")
+    return k
 
 
 def ids_of_labels(

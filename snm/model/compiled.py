@@ -7,16 +7,26 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 from jax.sharding import Mesh, PartitionSpec
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 
 from snm.distributed.mesh import DATA, on_mesh, table_axes
+from snm.distributed.processes import everywhere
 from snm.model.inference import best_labels, labels_in_order, pair_scores, scaled_queries
 from snm.model.model import Model, TrainState
 from snm.model.placement import state_specs
 from snm.tables.table import SparseRows
 from snm.topk.blocks import Added, Best
 
-__all__ = ["compiled_order", "compiled_pairs", "compiled_queries", "compiled_top"]
+__all__ = [
+    "compiled_order",
+    "compiled_pairs",
+    "compiled_queries",
+    "compiled_top",
+    "scores_of_pairs",
+]
 
 
 @functools.lru_cache(maxsize=8)
@@ -79,6 +89,45 @@ def compiled_order(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
 def compiled_pairs(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
     """The compiled `pair_scores`."""
     return _on_whole(functools.partial(pair_scores, model), mesh)
+
+
+def scores_of_pairs(
+    model: Model,
+    state: TrainState,
+    mesh: Mesh | None,
+    queries: NDArray[np.float32],
+    mask: csr_matrix,
+    block_rows: int,
+) -> NDArray[np.float32]:
+    """The model's scores of some (query, label) pairs, some at a time.
+
+    Args:
+      model: the description.
+      state: the parameters.
+      mesh: the devices that hold them, or None for one.
+      queries: float32 [m, members * dim].
+      mask: CSR [m, K], whose entries are the pairs.
+      block_rows: at least m, the rows of queries that a program takes.
+
+    Returns:
+      float32 [entries], in the order of the entries.
+    """
+    scored = compiled_pairs(model, mesh)
+    rows = np.repeat(np.arange(mask.shape[0], dtype=np.int32), np.diff(mask.indptr))
+    found = np.empty(mask.nnz, np.float32)
+    # The rows of a piece take 16 MiB; its length is a power of two, as few are compiled.
+    most = max(256, (1 << 22) // queries.shape[1])
+    queries = np.pad(queries, ((0, max(0, block_rows - len(queries))), (0, 0)))
+    for first in range(0, mask.nnz, most):
+        piece = slice(first, min(first + most, mask.nnz))
+        count = piece.stop - first
+        size = max(256, 1 << (count - 1).bit_length())
+        row, label = np.zeros(size, np.int32), np.full(size, mask.shape[1], np.int32)
+        row[:count], label[:count] = rows[piece], mask.indices[piece]
+        pairs = queries, row, label
+        scores = scored(state, *(pairs if mesh is None else everywhere(pairs, mesh)))
+        found[piece] = np.asarray(scores)[:count]
+    return found
 
 
 def _on_whole(run: Callable[..., Any], mesh: Mesh | None) -> jax.stages.Wrapped:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
+from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.batches.csr_blocks import block_of
@@ -20,9 +21,12 @@ from snm.distributed.processes import everywhere
 from snm.tables.table import SparseRows
 from snm.topk.blocks import Added
 
-__all__ = ["Blocks"]
+__all__ = ["Blocks", "beside_points", "stacked"]
 
 _LABELS_OF_POINT = 1024  # of a point's neighbours, in the smallest compiled shape
+# Points of a block where there are no more of them, on each part of a mesh; few sizes, for each is
+# a program. A point alone would be a product with a vector, which a CPU rounds in another way.
+_FEW = (8, 64)
 
 
 class Blocks(NamedTuple):
@@ -49,6 +53,11 @@ class Blocks(NamedTuple):
     def each(self) -> int:
         """Points of a part."""
         return -(-self.rows // self.parts)
+
+    def for_points(self, count: int) -> Blocks:
+        """Smaller blocks where there are few points: padding costs as much as points do."""
+        sizes = (few * self.parts for few in _FEW if count <= few * self.parts)
+        return self._replace(rows=min(self.rows, next(sizes, self.rows)))
 
     def of(self, features: csr_matrix) -> Iterator[tuple[int, SparseRows]]:
         """Blocks of weighted points, each with the number of its points.
@@ -112,3 +121,22 @@ class Blocks(NamedTuple):
         if self.mesh is None:
             return Added(*map(jnp.asarray, arrays))
         return Added(*spread_points(arrays, self.parts, self.mesh))
+
+
+def beside_points(array: NDArray, mesh: Mesh | None) -> Any:
+    """An array that all points share, placed beside a block of points."""
+    if mesh is None:
+        return jnp.asarray(array)
+    parts = mesh.shape[DATA]
+    if parts > 1:
+        array = np.tile(array, (len(local_data_parts(mesh)), 1))
+    return spread_points(array, parts, mesh)
+
+
+def stacked(blocks: Iterable[tuple[NDArray, NDArray]], k: int) -> tuple[NDArray, NDArray]:
+    """Concatenates blocks: int32 [n, k] labels and float32 [n, k] scores; n may be 0."""
+    found = list(blocks)
+    if not found:
+        return np.zeros((0, k), np.int32), np.zeros((0, k), np.float32)
+    labels, scores = zip(*found, strict=True)
+    return np.concatenate(labels), np.concatenate(scores)

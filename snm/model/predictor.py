@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -16,10 +16,8 @@ from scipy import sparse
 from scipy.sparse import csr_matrix
 
 from snm.batches.csr_blocks import block_of
-from snm.batches.device_parts import local_data_parts, spread_points
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
-from snm.distributed.mesh import DATA
 from snm.distributed.processes import everywhere
 from snm.errors import InputError
 from snm.memory.memory import Memory, Witness
@@ -27,32 +25,24 @@ from snm.model.calibration import Calibration
 from snm.model.candidates import (
     best_of_pairs,
     candidates_of,
+    checked_k,
     ids_of_labels,
     only,
     padded,
     values_at,
 )
-from snm.model.compiled import compiled_order, compiled_pairs, compiled_queries, compiled_top
+from snm.model.compiled import compiled_order, compiled_queries, compiled_top, scores_of_pairs
 from snm.model.model import Model, TrainState
-from snm.model.point_blocks import Blocks
+from snm.model.point_blocks import Blocks, beside_points, stacked
+from snm.model.thresholds import Threshold, threshold_of
 from snm.tables.table import SparseRows
 from snm.topk.blocks import Masked
 from snm.topk.search import MASKED
 
-__all__ = ["ROWS", "Predictor", "stacked"]
+__all__ = ["ROWS", "Predictor"]
 
-_K = 5  # labels of an answer, where none are asked for
 ROWS = 512
 """Points scored together; a block of their scores fits into the cache."""
-
-
-def stacked(blocks: Iterable[tuple[NDArray, NDArray]], k: int) -> tuple[NDArray, NDArray]:
-    """Concatenates blocks: int32 [n, k] labels and float32 [n, k] scores; n may be 0."""
-    found = list(blocks)
-    if not found:
-        return np.zeros((0, k), np.int32), np.zeros((0, k), np.float32)
-    labels, scores = zip(*found, strict=True)
-    return np.concatenate(labels), np.concatenate(scores)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -69,7 +59,8 @@ class Predictor:
       memory: adds the labels of a point's nearest training points, in one process; or None.
         `queries` and `pairs_in_order` are of the model alone.
       calibration: what makes its scores probabilities, or None.
-      block_rows: points scored together; the last block is padded, so that one program serves all.
+      block_rows: the most points scored together. The last block is padded, so that one program
+        serves all; calls of at most 64 or 8 points have blocks of that size.
       block_entries: the fewest feature entries of a padded block, for the same reason.
     """
 
@@ -117,9 +108,9 @@ class Predictor:
             return
         ids = None if among is None else padded(among, self.model.head.num_labels)
         score = compiled_top(self.model, k if ids is None else min(k, len(ids)), self.mesh)
-        placed = None if ids is None else self._of_parts(ids)
-        size = 0
-        for count, block in self._blocks(rows, self.mesh):
+        placed = None if ids is None else beside_points(ids, self.mesh)
+        sizes, size = self._sizes(self.mesh, rows.shape[0]), 0
+        for count, block in sizes.of(rows):
             added = queries = None
             if self.memory is not None:
                 if self.mesh is None and self.memory.queries is not None:
@@ -127,7 +118,7 @@ class Predictor:
                 points = self._of_memory(self.memory, rows, first, count, block, queries)
                 votes = self.memory.additions(*points)
                 votes = votes if among is None else only(votes, among)
-                added = self._sizes(self.mesh).added(votes, size)
+                added = sizes.added(votes, size)
                 size = added.rows.shape[-1]
             best = score(self.state, block, added, placed, queries)
             first += count
@@ -158,8 +149,27 @@ class Predictor:
             raise InputError("--probabilities", "a run without any", expected)
         return self.calibration(scores, members=self.model.members, ranked=ranked)
 
+    def threshold(self, asked: str | float) -> Threshold:
+        """From what probability on a label is an answer: a number, or what is to be highest.
+
+        Args:
+          asked: a probability; or `micro-f1`, `macro-f1` or `f1@k`, k from 1 to 10, which the
+            training has chosen a threshold for, on the points that tell the probabilities.
+
+        Raises:
+          InputError: anything else, or the run has no probabilities or no such threshold.
+        """
+        self.probabilities(np.zeros((0, 1)))  # says why there are none
+        assert self.calibration is not None
+        return threshold_of(self.calibration.thresholds, asked)
+
     def predict_proba(
-        self, features: csr_matrix | Sequence[str], k: int | None = None, labels: Any = None
+        self,
+        features: csr_matrix | Sequence[str],
+        k: int | None = None,
+        labels: Any = None,
+        *,
+        threshold: str | float | None = None,
     ) -> tuple[NDArray, NDArray]:
         """As `predict`, with probabilities in place of scores: int32 [n, k] and float32 [n, k].
 
@@ -167,12 +177,20 @@ class Predictor:
         point need not sum to 1. Among `labels` they are those of the score alone, which are less
         exact. Where a label is -1, the probability is 0.
 
+        Args:
+          features: as in `top`.
+          k: as in `top`; None is that of the threshold, where it was chosen on so many.
+          labels: as in `top`.
+          threshold: as in `threshold`: less likely labels are -1. None keeps all.
+
         Raises:
-          InputError: as in `top` and `probabilities`.
+          InputError: as in `top`, `probabilities` and `threshold`.
         """
-        self.probabilities(np.zeros((0, 1)))  # refused before it takes time
-        found, scores = self.predict(features, k, labels)
-        return found, np.where(found < 0, 0, self.probabilities(scores, ranked=labels is None))
+        cut = self.threshold(0.0 if threshold is None else threshold)  # before it takes time
+        found, scores = self.predict(features, cut.most(k), labels)
+        p = self.probabilities(scores, ranked=labels is None)
+        kept = cut(found, p)
+        return np.where(kept, found, -1), np.where(kept, p, 0)
 
     def ids_of(self, labels: Sequence[int | str]) -> NDArray[np.int32]:
         """The ids of labels, int32 [S]: texts are names, whole numbers are ids.
@@ -192,15 +210,6 @@ class Predictor:
             return None
         return candidates_of(labels, num_points, self.model.head.num_labels)
 
-    def _of_parts(self, array: NDArray) -> Any:
-        """An array that all points share, beside a block of points."""
-        if self.mesh is None:
-            return jnp.asarray(array)
-        parts = self.mesh.shape[DATA]
-        if parts > 1:
-            array = np.tile(array, (len(local_data_parts(self.mesh)), 1))
-        return spread_points(array, parts, self.mesh)
-
     def _top_of_pairs(
         self, features: csr_matrix, among: csr_matrix, k: int
     ) -> Iterator[tuple[NDArray, NDArray]]:
@@ -215,29 +224,12 @@ class Predictor:
                 mask.data = np.where(values_at(own, mask) > 0, 0, 1)
                 mask.eliminate_zeros()
             queries = self._queries(block, count)
-            scores = self._pair_scores(queries, mask)
+            of_model = self.model, self.state, self.mesh
+            scores = scores_of_pairs(*of_model, queries, mask, self.block_rows)
             if self.memory is not None:
                 weighted = self.weighting.apply(features[rows], first_row=rows.start)
                 scores = scores + values_at(self.memory.additions(weighted, queries), mask)
             yield best_of_pairs(mask, scores, k, MASKED)
-
-    def _pair_scores(self, queries: NDArray[np.float32], mask: csr_matrix) -> NDArray[np.float32]:
-        """The model's scores of the entries of CSR [m, K], float32 [entries]."""
-        scored = compiled_pairs(self.model, self.mesh)
-        rows = np.repeat(np.arange(mask.shape[0], dtype=np.int32), np.diff(mask.indptr))
-        found = np.empty(mask.nnz, np.float32)
-        # The rows of a piece take 16 MiB; its length is a power of two, as few are compiled.
-        most = max(256, (1 << 22) // queries.shape[1])
-        queries = np.pad(queries, ((0, self.block_rows - len(queries)), (0, 0)))
-        for first in range(0, mask.nnz, most):
-            piece = slice(first, min(first + most, mask.nnz))
-            count = piece.stop - first
-            size = max(256, 1 << (count - 1).bit_length())
-            row, label = np.zeros(size, np.int32), np.full(size, mask.shape[1], np.int32)
-            row[:count], label[:count] = rows[piece], mask.indices[piece]
-            scores = scored(self.state, *self._placed((queries, row, label)))
-            found[piece] = np.asarray(scores)[:count]
-        return found
 
     def checked_k(self, k: int | None, labels: Any = None, num_points: int = 0) -> int:
         """How many labels to answer with.
@@ -253,12 +245,7 @@ class Predictor:
         return self._checked_k(k, self._among(labels, num_points))
 
     def _checked_k(self, k: int | None, among: NDArray[np.int32] | csr_matrix | None) -> int:
-        num_labels = self.model.head.num_labels
-        if k is None:
-            return min(_K, len(among) if isinstance(among, np.ndarray) else num_labels)
-        if not 1 <= k <= num_labels:
-            raise InputError("k", str(k), f"1 to {num_labels} labels")
-        return k
+        return checked_k(k, among, self.model.head.num_labels)
 
     def witnesses(
         self, features: csr_matrix | Sequence[str], answers: NDArray[np.int32]
@@ -300,10 +287,6 @@ class Predictor:
             return weighted, self._queries(block, count)
         return weighted, np.asarray(queries)[:count]
 
-    def _placed(self, points: Any) -> Any:
-        """Arrays on every device of the mesh, those of other processes too."""
-        return points if self.mesh is None else everywhere(points, self.mesh)
-
     def pairs_in_order(
         self, features: csr_matrix, labels: csr_matrix, left_out: NDArray
     ) -> Iterator[tuple[int, NDArray]]:
@@ -323,7 +306,7 @@ class Predictor:
         """
         order = compiled_order(self.model, self.mesh)
         num_labels, first = self.model.head.num_labels, 0
-        for count, block in self._blocks(features):
+        for count, block in self._sizes(None).of(self.as_rows(features)):
             rows = np.full(self.block_rows, -1, np.int64)
             rows[:count] = np.arange(first, first + count)
             relevant = block_of(labels, rows, self.block_entries)
@@ -333,7 +316,7 @@ class Predictor:
             row, slot = np.zeros(size, np.int32), np.full(size, num_labels, np.int32)
             row[: len(pairs)], slot[: len(pairs)] = pairs[:, 0] - first, pairs[:, 1]
             points = (block, relevant, Masked(jnp.asarray(row), jnp.asarray(slot)))
-            found = order(self.state, *self._placed(points))
+            found = order(self.state, *(everywhere(points, self.mesh) if self.mesh else points))
             yield count, np.asarray(found)[: int(relevant.starts[-1])]
             first += count
 
@@ -377,10 +360,12 @@ class Predictor:
         self, features: csr_matrix | Sequence[str], mesh: Mesh | None = None
     ) -> Iterator[tuple[int, SparseRows]]:
         """Blocks of weighted points, each with the number of its points."""
-        return self._sizes(mesh).of(self.as_rows(features))
+        rows = self.as_rows(features)
+        return self._sizes(mesh, rows.shape[0]).of(rows)
 
-    def _sizes(self, mesh: Mesh | None) -> Blocks:
-        return Blocks(self.weighting, self.block_rows, self.block_entries, mesh)
+    def _sizes(self, mesh: Mesh | None, num_points: int | None = None) -> Blocks:
+        sizes = Blocks(self.weighting, self.block_rows, self.block_entries, mesh)
+        return sizes if num_points is None else sizes.for_points(num_points)
 
     def _of_texts(self, texts: Sequence[str]) -> csr_matrix:
         if isinstance(texts, str):

@@ -88,7 +88,21 @@ def _is_curve(x: Any) -> bool:
 
 def _is_calibration(x: Any) -> bool:
     curves = isinstance(x, dict) and all(_is_curve(x.get(name)) for name in ("ranked", "alone"))
-    return curves and type(x.get("answers")) is int
+    if not curves or type(x.get("answers")) is not int:
+        return False
+    thresholds = x.get("thresholds", {})  # runs of an earlier version have none
+    return isinstance(thresholds, dict) and all(map(_is_threshold, thresholds.values()))
+
+
+def _is_threshold(x: Any) -> bool:
+    if not isinstance(x, dict):
+        return False
+    labels, own = x.get("labels"), x.get("own")
+    if not (isinstance(labels, list) and all(type(one) is int for one in labels)):
+        return False
+    fits = labels == sorted(labels) and _numbers(own) and len(own or ()) == len(labels)
+    fits = fits and type(x.get("k")) is int and x["k"] >= 1 and _is_number(x.get("overall"))
+    return fits and _in_unit([x["overall"], *(own or ())])
 
 
 TRIAL = {

@@ -41,9 +41,15 @@ class Question(BaseModel):
     features: list[dict[int, float]] | None = Field(
         None, description="for each point, feature id -> raw value"
     )
-    k: int = Field(5, description="labels per point", ge=1)
-    threshold: float | None = Field(
-        None, description="leave out labels of a lower probability", ge=0, le=1
+    k: int | None = Field(
+        None,
+        description="labels per point; by default 5, or as many as a threshold by name looks at",
+        ge=1,
+    )
+    threshold: float | str | None = Field(
+        None,
+        description="leave out labels of a lower probability, 0 to 1, or than the one that makes "
+        "micro-f1, macro-f1 or f1@k highest",
     )
     labels: list[StrictInt | StrictStr] | None = Field(
         None, description="names or ids of the labels to choose from; by default all", min_length=1
@@ -160,14 +166,18 @@ def make_app(
 
         The body is JSON, whatever its Content-Type.
         """
-        if question.k > most:
-            raise InputError("k", str(question.k), f"1 to {most}")
+        k, threshold = question.k, None
+        if k is not None and k > most:
+            raise InputError("k", str(k), f"1 to {most}")
         if question.threshold is not None and exact.calibration is None:
-            found, expected = "a run without probabilities", "one that has them (see GET /health)"
-            raise InputError("threshold", found, expected)
+            expected = "one that has them (see GET /health)"
+            raise InputError("threshold", "a run without probabilities", expected)
+        if question.threshold is not None:
+            threshold = exact.threshold(question.threshold)
+            k = threshold.most(k)
         rows = _rows(question, exact, limits.max_points)
         among = None if question.labels is None else exact.ids_of(question.labels)
-        labels, scores = await app.state.engine.answer(rows, question.k, among)
+        labels, scores = await app.state.engine.answer(rows, min(k or 5, most), among)
         blank = ((rows != 0).getnnz(axis=1) == 0).tolist()
         likely = np.full(scores.shape, np.nan)
         if exact.calibration is not None:
@@ -175,8 +185,8 @@ def make_app(
         answers = []
         for row, row_scores, p, unknown in zip(labels, scores, likely, blank, strict=True):
             found = row >= 0  # an index may find fewer, and there may be fewer to choose from
-            if question.threshold is not None:
-                found &= p >= question.threshold
+            if threshold is not None:
+                found = threshold(row, p)
             ids = row[found].tolist()
             names = None
             if predictor.label_names is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ def evaluate(
     *,
     same_ids: bool = False,
     auc: bool | None = None,
+    thresholds: Sequence[str | float] = (),
     on_progress: Callable[[int], None] | None = None,
     wrap: Callable[[Predictor], Any] | None = None,
 ) -> dict[str, Any]:
@@ -44,6 +45,7 @@ def evaluate(
       data: another data set than the run's.
       same_ids: labels without names mean the same in the other data set.
       auc: also the AUC; None is the setting of the run.
+      thresholds: of probabilities, to measure F1 at; as in `Predictor.threshold`.
       on_progress: told the number of points done.
       wrap: replaces the predictor, for example by a search index over its class rows.
 
@@ -62,7 +64,7 @@ def evaluate(
     if wrap is not None:
         # It returns the best labels only, and the AUC needs all scores.
         predictor, config = wrap(predictor), dataclasses.replace(config, auc=False)
-    found = score_test_points(predictor, config, dataset, on_progress)
+    found = score_test_points(predictor, config, dataset, on_progress, thresholds)
     if not dataset.train.num_points:  # nothing is known of the frequencies
         found["by_label_frequency"] = []
         for name in [name for name in found["metrics"] if name.startswith("PS")]:
@@ -132,6 +134,7 @@ def score_test_points(
     config: Config,
     dataset: Dataset,
     on_progress: Callable[[int], None] | None = None,
+    thresholds: Sequence[str | float] = (),
 ) -> dict[str, Any]:
     """Metrics of a model on the test points of a data set that has some.
 
@@ -140,6 +143,7 @@ def score_test_points(
       config: the propensity model, and whether to measure the AUC.
       dataset: with test points; the frequencies of the labels are those of its train.
       on_progress: told the number of points done.
+      thresholds: as in `evaluate`.
 
     Returns:
       As `evaluation.evaluate_points`.
@@ -154,5 +158,6 @@ def score_test_points(
         propensity_b=config.propensity_b,
         duplicates=duplicate_test_rows(dataset),
         auc=config.auc,
+        thresholds=thresholds,
         on_progress=on_progress,
     )

@@ -22,6 +22,7 @@ from snm.memory.neighbors import nearest, unit_rows
 from snm.memory.store import save_memory
 from snm.model.calibration import Calibration
 from snm.model.predictor import Predictor
+from snm.model.thresholds import HeldOut, fit_thresholds
 from snm.runs.folder import RunFolder, write_json
 from snm.system import disk
 
@@ -37,6 +38,7 @@ __all__ = [
 
 _SHARE, _MOST = 0.1, 2000  # of the points, those that choose the memory
 _LABELS = 100  # of the model's best labels, those that the choice looks at
+_TOLD = 10  # of a point's answers, those that curves of probabilities are fitted on
 
 
 def memory_split(
@@ -99,8 +101,8 @@ def find_memory(
       what was found: `used`; `held_out`, how many points chose; `gain` of the mean of P@1, P@3 and
       P@5 and its standard `error`; `before` and `precision`, the three without and with it;
       `settings`; `calibration`, the curve from scores to probabilities that the same points tell,
-      if they can; `points` and `bytes` of the memory, 0 if it is not used; `seconds`. And the
-      memory, if it pays.
+      if they can, with thresholds; `points` and `bytes` of the memory, 0 if it is not used;
+      `seconds`. And the memory, if it pays.
     """
     begun = time.perf_counter()
     split = memory_split(config, dataset)
@@ -118,8 +120,7 @@ def find_memory(
         if config.refit or not config.validation_fraction:
             every = np.arange(dataset.train.num_points)
         memory = memory_of(whole, dataset.train, every, settings)
-    assert trial.scores is not None and trial.right is not None
-    calibration = Calibration.fit(trial.scores, trial.right, dataset.train.take(held).weights)
+    calibration = _calibration(trial, dataset.train.take(held))
     found = {
         "used": memory is not None,
         "held_out": len(held),
@@ -134,6 +135,18 @@ def find_memory(
         "seconds": time.perf_counter() - begun,
     }
     return found, memory
+
+
+def _calibration(trial: Trial, held: Points) -> Calibration | None:
+    """Curves from scores to probabilities, and the thresholds of these."""
+    assert trial.labels is not None and trial.scores is not None and trial.right is not None
+    best = (slice(None), slice(_TOLD))
+    fitted = Calibration.fit(trial.scores[best], trial.right[best], held.weights)
+    if fitted is None:
+        return None
+    likely = fitted(trial.scores)
+    thresholds = fit_thresholds(HeldOut(trial.labels, likely, trial.right, held.labels))
+    return dataclasses.replace(fitted, thresholds=thresholds)
 
 
 def memory_of(

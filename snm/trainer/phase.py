@@ -134,6 +134,9 @@ class PhaseRun:
         weights = dataset.train.weights
         if weights is not None and note is None and member == 1:
             self._notes.append(f"weights of points: {summary_of_weights(weights)}")
+        weights = dataset.train.label_weights
+        if weights is not None and note is None and member == 1:
+            self._notes.append(f"weights of labels: {weights.min():.3g} to {weights.max():.3g}")
         if warm_start is not None and warm_start.note and note is None and member == 1:
             self._notes.append(warm_start.note)
         if self.progress.step > self.last_step:

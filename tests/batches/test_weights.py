@@ -1,4 +1,4 @@
-"""Weights of points: a weight of 2 is the point twice in the batch, a weight of 0 is none of it."""
+"""Weights of points, where 2 is the point twice in the batch and 0 none of it; and of labels."""
 
 import dataclasses
 
@@ -12,10 +12,13 @@ from scipy import sparse
 
 from snm.batches.build import source_of
 from snm.batches.items import with_splits
-from snm.data.dataset import Points
+from snm.data.dataset import Dataset, Points
+from snm.data.id_space import IdSpace, in_ids_of
 from snm.data.weighting import Weighting
 from snm.distributed.mesh import make_mesh
 from snm.errors import InputError
+from snm.head.head import update_head
+from snm.head.state import init_head
 from snm.model.from_config import head_spec, make_model
 from snm.model.model import init_state
 from snm.model.train_step import train_step
@@ -181,3 +184,93 @@ def test_weights_go_where_points_go():
 def test_weights_that_cannot_be_used(weights, said):
     with pytest.raises(InputError, match=said):
         Points(*made(2), weights=weights)
+
+
+# -- of labels -------------------------------------------------------------------------------
+
+OF_LABELS = np.array([0.5, 2, 1, 4, 0.25, 1, 3, 1.5, 2.5], np.float32)
+
+
+def test_the_gradient_has_the_weights_of_labels_and_points():
+    """The softmax loss over all labels, and its gradient, by arithmetic in float64."""
+    features, labels = made(2)
+    points = Points(features, labels, weights=WEIGHTS, label_weights=OF_LABELS)
+    config, batch = batched(points, sampled="all", mined="all")
+    spec = head_spec(config, LABELS)
+    head = init_head(spec, jax.random.key(1), 6)
+    there = np.flatnonzero(WEIGHTS)  # in some order; told by the labels of each place
+    starts = np.asarray(batch.terms.starts)
+    queries = np.random.default_rng(2).normal(size=(len(starts) - 1, 6)).astype(np.float32)
+    rate = jnp.float32(0.1)
+    _, step = update_head(
+        spec, head, jnp.asarray(queries), batch.terms, None, learning_rate=rate, known=batch.known
+    )
+    rows = np.asarray(head.table.rows, np.float64)[:LABELS] * float(np.exp(head.log_scale))
+    bias = 0 if head.bias is None else np.asarray(head.bias, np.float64)[:LABELS]
+    sets = {frozenset(labels[i].indices.tolist()): WEIGHTS[i] for i in there}
+    assert len(sets) == 4  # no two points have the same labels
+    loss, gradient = 0.0, np.zeros(queries.shape)
+    for place, q in enumerate(queries.astype(np.float64)):
+        own = np.asarray(batch.terms.ids)[starts[place] : starts[place + 1]].tolist()
+        others = np.setdiff1d(np.arange(LABELS), own)
+        for label in own:
+            weight = sets[frozenset(own)] * OF_LABELS[label] / (4 * len(own))
+            scores = rows @ q + bias
+            odds = np.exp(scores[others] - scores[label])
+            loss += weight * np.log1p(odds.sum())
+            shares = odds / (1 + odds.sum())
+            gradient[place] += weight * (shares @ (rows[others] - rows[label]))
+    assert float(step.loss) == pytest.approx(loss, rel=1e-5)
+    np.testing.assert_allclose(step.query_gradient, gradient, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("data_on", ["host", "device"])
+def test_a_batch_has_the_weights_of_its_labels(data_on):
+    features, labels = made(2)
+    both_weights = Points(features, labels, weights=WEIGHTS, label_weights=OF_LABELS)
+    values = np.asarray(batched(both_weights, data_on=data_on)[1].terms.values)
+    expected = labels.toarray() * WEIGHTS[:, None] * OF_LABELS / (4 * 2)
+    np.testing.assert_allclose(
+        np.sort(values[values != 0]), np.sort(expected[expected != 0]), rtol=1e-6
+    )
+
+
+def test_labels_of_weight_1_change_no_bit_and_tiny_ones_stay_known():
+    features, labels = made(2)
+    of_points = Points(features, labels, weights=WEIGHTS)
+    ones = dataclasses.replace(of_points, label_weights=np.ones(LABELS, np.float32))
+    one, two = (batched(points)[1] for points in (of_points, ones))
+    for a, b in zip(*map(jax.tree.leaves, (one, two)), strict=True):
+        np.testing.assert_array_equal(a, b)
+    tiny_ones = np.full(LABELS, 1e-30, np.float32)
+    small = Points(features, labels, weights=np.full(5, 1e-30, np.float32), label_weights=tiny_ones)
+    known = batched(small)[1].known
+    # A value of 0 would be padding, and the label a negative of its own point.
+    assert np.count_nonzero(known.values) == labels.nnz
+
+
+def test_weights_of_labels_go_where_labels_go():
+    features, labels = made(2)
+    points = Points(features, labels, label_weights=OF_LABELS)
+    assert points.take(np.array([3])).label_weights is OF_LABELS
+    same = Points(labels, labels, label_weights=OF_LABELS)
+    split, _ = with_splits(same, None, 1, seed=0)
+    assert split.label_weights is same.baskets().label_weights is OF_LABELS
+    names = tuple("abcdefghi")
+    data = Dataset("here", points, None, names, "1" * 64)
+    there = IdSpace("there", FEATURES, 10, ("z", *names[::-1]), "2" * 64, None)
+    mapped, _ = in_ids_of(data, there)
+    assert mapped.train.label_weights.tolist() == [1, *OF_LABELS[::-1].tolist()]
+
+
+@pytest.mark.parametrize(
+    "weights, said",
+    [
+        (np.ones(4, np.float32), r"shape \(4,\) for 9 labels, expected one weight a label"),
+        (np.array([1] * 8 + [0], np.float32), "0.0 of label 8, expected a finite number above 0"),
+        (np.array([np.nan] + [1] * 8, np.float32), "nan of label 0, expected a finite number"),
+    ],
+)
+def test_weights_of_labels_that_cannot_be_used(weights, said):
+    with pytest.raises(InputError, match=said):
+        Points(*made(2), label_weights=weights)

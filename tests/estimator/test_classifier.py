@@ -15,11 +15,13 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics import accuracy_score
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import snm
 from snm import SNMClassifier
 from snm.errors import InputError
+from snm.estimator.targets import Targets
 
 # One shape of program for (nearly) all tests of this file.
 SMALL = dict(dim=8, members=1, batch_size=16, sampled=8, mined=3, input_dropout=0.0,
@@ -341,3 +343,60 @@ def test_scikit_learn_is_imported_when_it_is_used():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "SNMClassifier needs scikit-learn: pip install 'snm[sklearn]'\n"
+
+
+def test_weights_of_classes(fitted, data, tmp_path):
+    """Weights of 1 change no bit, a file is the same, and a heavy class is heard."""
+    X, Y = data.train.features, data.train.labels
+    expected = fitted.decision_topk(data.test.features, k=4)[1]
+    ones = clone(fitted).set_params(class_weight=np.ones(tiny.LABELS)).fit(X, Y)
+    np.testing.assert_array_equal(ones.decision_topk(data.test.features, k=4)[1], expected)
+    weights = np.random.default_rng(0).choice([0.25, 1, 3], tiny.LABELS).astype(np.float32)
+    weighted = clone(fitted).set_params(class_weight=weights).fit(X, Y)
+    folder = tiny.write(tmp_path / "data")
+    (folder / "label_weights.txt").write_text("".join(f"{weight}\n" for weight in weights))
+    snm.train(folder, tiny.CONFIG, tmp_path / "run")
+    _, scores = snm.load(tmp_path / "run").predict(data.test.features, k=4)
+    found = weighted.decision_topk(data.test.features, k=4)[1]
+    np.testing.assert_array_equal(found, scores)
+    assert not np.array_equal(found, expected)
+    assert "weights of labels: 0.25 to 3" in (tmp_path / "run" / "log.jsonl").read_text()
+    alike, y = np.ones((12, 3)), ["a"] * 8 + ["b"] * 4
+    for weight, answer in ((None, "a"), ({"b": 5}, "b"), ([1, 5], "b")):
+        model = SNMClassifier(dim=8, members=1, epochs=20, class_weight=weight).fit(alike, y)
+        assert model.predict(alike[:1]) == [answer]
+    model = SNMClassifier(dim=8, members=1, epochs=1, class_weight={"b": 5})
+    model.partial_fit(alike, y, classes=["a", "b"])
+    with pytest.raises(InputError, match="class_weight in partial_fit: found 'balanced'"):
+        model.set_params(class_weight="balanced").partial_fit(alike, y)
+
+
+def test_balanced_weights_are_those_of_scikit_learn():
+    y = np.array(["b", "a", "c", "a", "a", "c"])
+    targets = Targets.of(y)
+    expected = compute_class_weight("balanced", classes=targets.classes, y=y)
+    labels = targets.matrix(y)
+    np.testing.assert_allclose(targets.weights("balanced", labels), expected, rtol=1e-6)
+    # Several labels a point: each label has the same sum of weights. One without points has 1.
+    lists = Targets.of([["a", "b"], ["a"], ["a", "c"]], classes=["a", "b", "c", "d"])
+    labels = lists.matrix([["a", "b"], ["a"], ["a", "c"]])
+    found = lists.weights("balanced", labels)
+    np.testing.assert_allclose(found, [5 / (4 * 3), 5 / 4, 5 / 4, 1], rtol=1e-6)
+    assert lists.weights({"d": 2, "a": 0.5}, labels).tolist() == [0.5, 1, 1, 2]
+    assert lists.weights(None, labels) is None
+
+
+@pytest.mark.parametrize(
+    ("weights", "said"),
+    [
+        ("even", "found 'even', expected `balanced`, a mapping"),
+        ({"z": 1}, "found the class 'z', expected some of the classes of y"),
+        ([1, 2, 3], r"found shape \(3,\), expected one weight a class, 2 of them"),
+        ({"a": 0}, "found 0.0, expected finite numbers above 0"),
+        (object(), "found <object.*>, expected `balanced`, a mapping"),
+    ],
+)
+def test_weights_of_classes_that_cannot_be_used(weights, said):
+    model = SNMClassifier(**SMALL, class_weight=weights)
+    with pytest.raises(InputError, match=f"class_weight: {said}"):
+        model.fit(np.eye(4), ["a", "b", "a", "b"])

@@ -9,10 +9,12 @@ import pytest
 import tiny
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.metrics import f1_score
 
 import snm
 from snm import SNMClassifier
 from snm.errors import InputError
+from snm.estimator.targets import Targets
 
 # The settings of `tiny.CONFIG`, with a member that sees the points that choose the memory.
 PARAMS = dict(dim=8, members=2, batch_size=16, sampled=40, mined=3, input_dropout=0.0, epochs=2,
@@ -154,3 +156,33 @@ def test_probabilities(data):
     model.partial_fit(data.train.features, data.train.labels)
     with pytest.raises(InputError, match="probabilities: found a run without any"):
         model.proba_topk(data.test.features)
+
+
+def test_a_threshold_in_place_of_labels_per_point(fitted, data):
+    features, truth = data.test.features, data.test.labels.toarray()
+    try:
+        model = fitted.set_params(threshold="micro-f1")
+        found = model.predict(features)
+        labels, _ = model.predictor_.predict_proba(features, threshold="micro-f1")
+        dense = np.zeros((150, 61))
+        np.put_along_axis(dense, np.where(labels < 0, 60, labels), 1, axis=1)
+        np.testing.assert_array_equal(found.toarray(), dense[:, :60])
+        best = f1_score(truth, found.toarray(), average="micro")
+        assert best > f1_score(truth, model.set_params(threshold=0.5).predict(features).toarray(),
+                               average="micro") + 0.02  # fmt: skip
+        with pytest.raises(InputError, match="threshold: found often, expected a probability"):
+            model.set_params(threshold="often").predict(features)
+    finally:
+        fitted.set_params(threshold=None)
+
+
+@pytest.mark.parametrize(
+    ("y", "expected"),
+    [
+        ([["a"], ["b", "c"]], [["c", "a"], []]),
+        (np.array([[1, 0, 0], [0, 1, 1]]), [[1, 0, 1], [0, 0, 0]]),
+    ],
+)
+def test_a_point_may_have_no_answer(y, expected):
+    found = Targets.of(y).answers(np.array([[2, 0, -1], [-1, -1, -1]]))
+    assert [list(row) for row in found] == expected

@@ -27,13 +27,14 @@ def brute_force(answers, truth, num_labels, ks, propensity, groups, num_groups):
     out = {"points": len(used), "points_without_labels": len(truth) - len(used)}
     by_group = {}
     for k in ks:
-        p, r, n, got, best, dgot, dbest = [], [], [], 0.0, 0.0, 0.0, 0.0
+        p, r, f, n, got, best, dgot, dbest = [], [], [], [], 0.0, 0.0, 0.0, 0.0
         found, seen = set(), set()
         hits, total = [0] * num_groups, [0] * num_groups
         for a, t in used:
             right = [x in t for x in a[:k]]
             p.append(sum(right) / k)
             r.append(sum(right) / len(t))
+            f.append(2 * p[-1] * r[-1] / (p[-1] + r[-1]) if any(right) else 0.0)
             dcg = sum(1 / math.log2(i + 2) for i in range(k) if right[i])
             n.append(dcg / sum(1 / math.log2(i + 2) for i in range(min(k, len(t)))))
             worth = sorted((1 / propensity[x] for x in t), reverse=True)[:k]
@@ -50,6 +51,7 @@ def brute_force(answers, truth, num_labels, ks, propensity, groups, num_groups):
             out |= {
                 f"P@{k}": 100 * sum(p) / len(p),
                 f"R@{k}": 100 * sum(r) / len(r),
+                f"F1@{k}": 100 * sum(f) / len(f),
                 f"nDCG@{k}": 100 * sum(n) / len(n),
                 f"PSP@{k}": 100 * got / best,
                 f"PSnDCG@{k}": 100 * dgot / dbest,
@@ -119,6 +121,8 @@ def test_arithmetic_by_hand():
             "P@3": 50.0,  # (2/3 + 1/3) / 2
             "R@1": 25.0,  # (1/2 + 0) / 2
             "R@3": 100.0,
+            "F1@1": 100 / 3,  # (2 / 3 + 0) / 2
+            "F1@3": 65.0,  # (4 / 5 + 2 / 4) / 2
             "nDCG@1": 50.0,
             "nDCG@3": 50.0 * (1.5 / (1 + 1 / math.log2(3)) + 1 / math.log2(3)),
             "PSP@1": 100 * 2 / (4 + 1),  # label 0 is worth 2; best: label 1 worth 4, label 2 1

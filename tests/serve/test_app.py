@@ -16,6 +16,7 @@ from served import WORDS, serving
 import snm
 from snm.model.calibration import Calibration, Curve
 from snm.model.compiled import compiled_top
+from snm.model.thresholds import Threshold
 from snm.serve import engine as engines
 
 
@@ -77,7 +78,8 @@ def test_probabilities(address, served, tiny_run):
     assert answers[0]["probabilities"] is None
     curve = Curve("logistic", (1.0, -0.5, 0.1), (-5.0, 0.0, 9.0), (0.05, 0.3, 0.95))
     alone = dataclasses.replace(curve, weights=(1.0, 0.0, 0.0))
-    likely = dataclasses.replace(served, calibration=Calibration(9, curve, alone))
+    chosen = {"f1@2": Threshold(0.4, 2)}
+    likely = dataclasses.replace(served, calibration=Calibration(9, curve, alone, chosen))
     with serving(likely, max_k=15) as (address, _):
         assert httpx.get(f"{address}/health").json()["probabilities"]
         for labels in (None, [3, 5, 7, 9, 11, 13]):
@@ -93,6 +95,17 @@ def test_probabilities(address, served, tiny_run):
             )
             assert min(p for one in answers for p in one["probabilities"]) >= least - 1e-6
             assert sum(len(one["labels"]) for one in answers) == pytest.approx(40, abs=2)
+        del body["k"]
+        answers = httpx.post(f"{address}/predict", json={**body, "threshold": "f1@2"}).json()
+        two, _ = likely.predict_proba(test, threshold="f1@2")
+        assert [one["labels"] for one in answers["answers"]] == [
+            row[row >= 0].tolist() for row in two
+        ]
+        assert 0 < (two >= 0).sum() < 40
+        for wrong in (1.5, "best"):
+            refused = httpx.post(f"{address}/predict", json={**body, "threshold": wrong})
+            assert refused.status_code == 400
+            assert f"threshold: found {wrong}, expected a prob" in refused.json()["error"]
 
 
 def test_concurrent_requests_get_their_own_answers(address, served, tiny_run):

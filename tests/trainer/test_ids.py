@@ -96,7 +96,7 @@ def test_test_points_alone(place, tmp_path):
     less = snm.evaluate(run, alone)
     assert less["by_label_frequency"] == [] and less["metrics"]["points"] == tiny.TEST_POINTS
     assert {name.split("@")[0] for name in less["metrics"] if "@" in name} == {
-        "P", "R", "nDCG", "coverage",
+        "P", "R", "F1", "nDCG", "coverage",
     }  # fmt: skip
 
 

@@ -331,6 +331,36 @@ def test_probabilities_of_a_run(trained, tmp_path, capsys):
     assert f"ECE@5 {told['ECE']:.4f}" in capsys.readouterr().out
 
 
+def test_thresholds_of_a_run(trained, tmp_path, capsys):
+    """Each makes its own F1 higher on other points than 0.5 does."""
+    data, run, _ = trained
+    model, test = load(run), snm.load_data(data).test
+    at = {one["threshold"]: one for one in snm.evaluate(
+        run, data=data, thresholds=["0.5", "micro-f1", "macro-f1", "f1@5"]
+    )["at_threshold"]}  # fmt: skip
+    half = at["0.5"]
+    assert at["micro-f1"]["micro-F1"] > half["micro-F1"] + 2
+    assert at["macro-f1"]["macro-F1"] > half["macro-F1"] + 2
+    assert at["f1@5"]["F1"] > half["F1"] + 2
+    cut = model.threshold("micro-f1")
+    assert cut.k == 50 and not cut.labels and 0.1 < cut.overall < 0.5
+    labels, p = model.predict_proba(test.features, threshold="micro-f1")
+    every, all_p = model.predict_proba(test.features, 50)
+    np.testing.assert_array_equal(labels, np.where(all_p >= cut.overall, every, -1))
+    np.testing.assert_array_equal(p > 0, labels >= 0)
+    kept = (labels >= 0).sum() / 150
+    assert kept == pytest.approx(at["micro-f1"]["answers"], rel=0.05)  # some points have no label
+
+    write_text(tmp_path / "test.txt", test.features, test.labels)
+    lines = predicted(capsys, run, tmp_path / "test.txt", "--threshold=micro-f1")
+    assert [one["labels"] for one in lines] == [row[row >= 0].tolist() for row in labels]
+    lines = predicted(capsys, run, tmp_path / "test.txt", "--threshold=f1@3", "--k=2")
+    assert max(len(one["labels"]) for one in lines) == 2
+    command_line.call("evaluate", run, "--threshold", "micro-f1", "0.5")
+    told = capsys.readouterr().out
+    assert f"{at['micro-f1']['micro-F1']:.2f}" in told and "labels a point" in told
+
+
 def predicted(capsys, *words):
     command_line.call("predict", *words)
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -357,9 +387,19 @@ def test_runs_without_probabilities_say_so(trained, tmp_path, capsys):
             "--probabilities: found a run without any, expected one trained with --memory on"
         )
     said = command_line.refused(capsys, "predict", run, tmp_path / "test.txt", "--threshold=2")
-    assert said == "--threshold: found 2.0, expected a probability, 0 to 1"
+    assert said.startswith("--threshold: found 2, expected a probability from 0 to 1, micro-f1")
     whole = json.loads((run / "memory.json").read_text())["calibration"]
-    for wrong in (3, {"answers": 5}, {**whole, "alone": {**whole["alone"], "knots": [1]}}):
+    earlier = {name: value for name, value in whole.items() if name != "thresholds"}
+    (before / "memory.json").write_text(json.dumps({**trial, "calibration": earlier}))
+    said = command_line.refused(
+        capsys, "predict", before, tmp_path / "test.txt", "--threshold=macro-f1"
+    )
+    assert said.startswith("--threshold: found macro-f1, which the run has not chosen, expected")
+    wrongs = [3, {"answers": 5}, {**whole, "alone": {**whole["alone"], "knots": [1]}}]
+    one = whole["thresholds"]["macro-f1"]
+    for part in ({"own": [2.0]}, {"labels": [-1.5]}, {"k": 0}, {"overall": "high"}):
+        wrongs.append({**whole, "thresholds": {"macro-f1": one | part}})
+    for wrong in wrongs:
         (before / "memory.json").write_text(json.dumps({**trial, "calibration": wrong}))
         with pytest.raises(
             InputError, match=r"memory\.json: calibration: found .*, expected curves"

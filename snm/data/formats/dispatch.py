@@ -121,12 +121,20 @@ def read_names(path: str | Path, num_labels: int) -> tuple[str, ...]:
     return tuple(names)
 
 
-def read_weights(path: str | Path, num_points: int) -> NDArray[np.float32]:
-    """Reads the weights of points, one a line, in the order of the points: float32 [n].
+def read_weights(
+    path: str | Path, count: int, noun: str = "training point", *, zero: bool = True
+) -> NDArray[np.float32]:
+    """Reads weights, one a line, in the order of the points (or labels): float32 [n].
+
+    Args:
+      path: the file.
+      count: n.
+      noun: what has the weights.
+      zero: whether a weight may be 0.
 
     Raises:
-      InputError: not exactly `num_points` lines, a line that is no finite float32 number of at
-        least 0, or only zeros.
+      InputError: not exactly n lines, a line that is no finite float32 number of at least 0 (or
+        above it), or only zeros.
     """
     lines = read_lines(Path(path))
     weights = np.zeros(len(lines), np.float32)
@@ -136,13 +144,13 @@ def read_weights(path: str | Path, num_points: int) -> NDArray[np.float32]:
             weight = float(line)
         except ValueError:
             weight = math.nan
-        if not 0 <= weight <= most:
-            found = shown(line.encode())
-            raise InputError(f"{path}:{row + 1}", found, "a finite number of at least 0")
-        weights[row] = weight
-    if len(lines) != num_points:
-        where = f"{path}:{min(len(lines), num_points) + 1}"
-        raise InputError(where, f"{len(lines)} weights", f"{num_points}, one a training point")
+        weights[row] = weight if 0 <= weight <= most else math.nan
+        if not (weights[row] >= 0 if zero else weights[row] > 0):
+            expected = f"a finite number {'of at least' if zero else 'above'} 0"
+            raise InputError(f"{path}:{row + 1}", shown(line.encode()), expected)
+    if len(lines) != count:
+        where = f"{path}:{min(len(lines), count) + 1}"
+        raise InputError(where, f"{len(lines)} weights", f"{count}, one a {noun}")
     if not weights.any():
         raise InputError(str(path), "only zeros", "a weight above 0")
     return weights

@@ -406,6 +406,13 @@ def test_weights(tmp_path):
     ]:
         with pytest.raises(InputError, match=message):
             formats.read_weights(written(tmp_path, text, path.name), 3)
+    for text, message in [
+        ("1\n0\n2\n", r"weights\.txt:2: found '0', expected a finite number above 0"),
+        ("1e-60\n2\n1\n", "txt:1: found '1e-60'"),  # 0 as a float32
+        ("1\n1\n", r"txt:3: found 2 weights, expected 3, one a label"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            formats.read_weights(written(tmp_path, text, path.name), 3, "label", zero=False)
 
 
 @pytest.mark.parametrize("name", ["delicious", "citeulike-t-14k", "gowalla"])

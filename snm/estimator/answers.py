@@ -1,0 +1,120 @@
+"""What a fitted estimator answers: the best labels, their scores and probabilities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from snm.errors import InputError
+from snm.estimator.inputs import canonical
+from snm.estimator.targets import Targets
+from snm.model.predictor import Predictor
+from snm.model.thresholds import LOOKED_AT
+
+__all__ = ["Answers"]
+
+
+class Answers:
+    """The answers of `SNMClassifier`, which sets these attributes."""
+
+    labels_per_point: int | str
+    threshold: float | str | None
+    classes_: NDArray[Any]
+    predictor_: Predictor
+    _targets: Targets
+    _mean_labels: float
+
+    def decision_topk(
+        self, X: Any, k: int | None = None, labels: Any = None
+    ) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        """The k best labels of each point, exactly, ties to the lowest label.
+
+        Args:
+          X: inputs [n, d].
+          k: how many labels, 1 to K, or to the number of `labels`; None is 5, or as many as there
+            are where these are fewer.
+          labels: entries of `classes_` to choose from; None is all. The cost grows with their
+            number, not with K.
+
+        Returns:
+          labels [n, k], entries of `classes_`, best first; their scores, float32 [n, k]: natural
+          logarithms of unnormalised probabilities after a softmax loss, margins otherwise; with
+          what a memory adds, where one is used.
+
+        Raises:
+          ValueError: inputs of another width, a k that is out of range, an unknown label.
+        """
+        check_is_fitted(self, "predictor_")
+        among = None if labels is None else self._targets.columns(labels)
+        if among is not None and k is not None and k > len(among):
+            raise InputError("k", str(k), f"1 to {len(among)}, the number of labels")
+        slots, scores = self._best(X, k, among)
+        return self.classes_[slots], scores
+
+    def proba_topk(
+        self, X: Any, k: int | None = None, labels: Any = None
+    ) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        """`decision_topk` with the probability that each label is right in place of scores.
+
+        `fit` fits them on the points that choose the memory. Those of a point need not sum to 1.
+
+        Raises:
+          ValueError: as `decision_topk`; or `fit` tried no memory, or `partial_fit` came after.
+        """
+        check_is_fitted(self, "predictor_")
+        self.predictor_.probabilities(np.zeros((0, 1)))  # refused before it takes time
+        found, scores = self.decision_topk(X, k, labels)
+        return found, self.predictor_.probabilities(scores, ranked=labels is None)
+
+    def predict(self, X: Any) -> Any:
+        """The best class of each point [n], or its best `labels_per_point` labels, as y was.
+
+        With a `threshold`, a point of a multi-label problem has the labels that are so likely.
+
+        Raises:
+          ValueError: inputs of another width, a threshold that is none, or that `fit` did not
+            choose.
+        """
+        check_is_fitted(self, "predictor_")
+        if self.threshold is not None and self._targets.form != "classes":
+            cut = self.predictor_.threshold(self.threshold)
+            slots, scores = self._best(X, min(cut.most(None) or LOOKED_AT, len(self.classes_)))
+            likely = self.predictor_.probabilities(scores)
+            return self._targets.answers(np.where(cut(slots, likely), slots, -1))
+        count = 1 if self._targets.form == "classes" else self._labels_per_point()
+        return self._targets.answers(self._best(X, count)[0])
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Mean precision at 1, in [0, 1]: with one class a point this is accuracy.
+
+        Args:
+          X: inputs [n, d].
+          y: true targets.
+          sample_weight: [n], or None for equal weights.
+        """
+        check_is_fitted(self, "predictor_")
+        truth = self._targets.matrix(y, unknown="drop")  # never an answer, always a miss
+        best, _ = self._best(X, 1)
+        if len(best) != truth.shape[0]:
+            raise InputError("y", f"{truth.shape[0]} targets", f"{len(best)}, one a point")
+        hits = np.asarray(truth[np.arange(len(best)), best[:, 0]]).ravel()
+        weights = _check_sample_weight(sample_weight, hits[:, None], dtype=np.float64)
+        return float(np.average(hits, weights=weights))
+
+    def _best(
+        self, X: Any, k: int | None, labels: NDArray[np.int32] | None = None
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        check_is_fitted(self, "predictor_")
+        inputs = validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False)
+        return self.predictor_.predict(canonical(inputs), k, labels)
+
+    def _labels_per_point(self) -> int:
+        count = self.labels_per_point
+        if count == "auto":
+            count = max(1, round(self._mean_labels))
+        if not isinstance(count, int | np.integer) or count < 1:
+            raise InputError("labels_per_point", repr(count), "`auto`, or 1 or more")
+        return min(int(count), len(self.classes_))

@@ -1,0 +1,95 @@
+"""Blocks of few points: their sizes, and that answers do not depend on them."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+import tiny
+from scipy import sparse
+
+import snm
+from snm.data.weighting import Weighting
+from snm.distributed.mesh import make_mesh
+from snm.memory.memory import Memory, MemorySettings
+from snm.model.from_config import make_model
+from snm.model.model import init_state
+from snm.model.placement import spread
+from snm.model.point_blocks import Blocks
+
+K, D = 700, 90
+
+
+def points(count, seed=0):
+    """CSR [count, D] of counts."""
+    rng = np.random.default_rng(seed)
+    kept = rng.random((count, D)) < 0.1
+    return sparse.csr_matrix((rng.integers(1, 4, (count, D)) * kept).astype(np.float32))
+
+
+@pytest.fixture(scope="module")
+def predictor():
+    """Random parameters, and a memory of random labels."""
+    config = tiny.resolved(dataclasses.replace(tiny.CONFIG, bias=True, score_scale=4.0, dim=48))
+    model, stored = make_model(config, D, K), points(50, 1)
+    weighting = Weighting.fit("tfidf", stored)
+    alone = snm.Predictor(model, init_state(model), weighting)
+    labels = sparse.random(50, K, 0.03, format="csr", dtype=np.float32, random_state=2)
+    queries = np.concatenate(list(alone.queries(stored))).astype(np.float16)
+    settings = MemorySettings(20, 2.0, 0.5, 3.0)
+    memory = Memory(weighting.apply(stored), labels, queries, np.arange(50), settings)
+    return dataclasses.replace(alone, memory=memory)
+
+
+@pytest.mark.parametrize(
+    ("count", "rows", "parts", "expected"),
+    [
+        (1, 512, 1, 8),
+        (8, 512, 1, 8),
+        (9, 512, 1, 64),
+        (65, 512, 1, 512),
+        (1, 1, 1, 1),  # as the server asks for
+        (9, 16, 1, 16),
+        (16, 512, 2, 16),  # 8 points on each of 2 parts
+        (17, 512, 2, 128),
+    ],
+)
+def test_few_points_have_small_blocks(count, rows, parts, expected):
+    mesh = None if parts == 1 else make_mesh(f"data={parts}", K, D)
+    assert (
+        Blocks(Weighting.fit("none", points(2)), rows, 8, mesh).for_points(count).rows == expected
+    )
+
+
+def test_each_call_computes_no_larger_block(predictor):
+    shapes = {}
+    for count in (1, 8, 9, 100):
+        (_, block), *_ = predictor._blocks(points(count))
+        shapes[count] = len(block.starts) - 1
+    assert shapes == {1: 8, 8: 8, 9: 64, 100: 512}
+
+
+@pytest.mark.parametrize("memory", [False, True])
+def test_answers_are_those_of_large_blocks(predictor, memory):
+    predictor = predictor if memory else dataclasses.replace(predictor, memory=None)
+    every = points(100)
+    labels, scores = predictor.predict(every, 7)
+    queries = np.concatenate(list(predictor.queries(every)))
+    for count in (1, 3, 8, 9, 64):
+        found, found_scores = predictor.predict(every[:count], 7)
+        np.testing.assert_array_equal(found, labels[:count])
+        np.testing.assert_allclose(found_scores, scores[:count], rtol=1e-6)
+        of_few = np.concatenate(list(predictor.queries(every[:count])))
+        np.testing.assert_allclose(of_few, queries[:count], rtol=1e-5, atol=1e-6)
+
+
+def test_answers_on_a_mesh_are_those_of_one_device(predictor):
+    alone = dataclasses.replace(predictor, memory=None)
+    mesh = make_mesh("data=2,label=2", K, D)
+    parts = dataclasses.replace(alone, mesh=mesh, state=spread(alone.state, mesh))
+    for count in (1, 9):
+        labels, scores = alone.predict(points(count), 4)
+        found, found_scores = parts.predict(points(count), 4)
+        np.testing.assert_array_equal(found, labels)
+        np.testing.assert_allclose(found_scores, scores, rtol=1e-5)
+    assert jax.device_count() >= 4
