@@ -121,6 +121,10 @@ class Config:
     that pays on training points that the first member does not see; auto does with several members,
     or many points."""
 
+    logit_adjustment: Literal["on", "off"] = "on"
+    """Lower the scores of labels by a multiple of their log frequency, where that pays on the points
+    that choose the memory; without such points, or without biases, it is not tried."""
+
     # -- optimisation
     members: int | Literal["auto"] = "auto"
     """Models trained from other seeds, whose scores are added; auto is 3 where the training points
@@ -233,6 +237,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "seen": "keep",
         "item_splits": 0,
         "memory": "off",
+        "logit_adjustment": "off",
         "epochs": 20,
         "learning_rate": 50.0,
     },

@@ -32,7 +32,7 @@ from snm.estimator.targets import Targets
 from snm.memory.memory import Memory
 from snm.model.calibration import Calibration
 from snm.model.from_config import make_model
-from snm.model.inference import join
+from snm.model.inference import adjusted, join
 from snm.model.model import TrainState
 from snm.model.predictor import Predictor
 from snm.trainer.memory import find_memory, memory_split
@@ -114,6 +114,7 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
 
     memory_: dict[str, Any] | None
     _calibration: Calibration | None = None
+    _shifts: np.ndarray | None = None
     _memory: Memory | None
     _states: list[TrainState]
 
@@ -220,7 +221,7 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
             first = points.take(split[0])
         self._train(points, self.config_, watch, first)
         if split is not None:
-            self.memory_, self._memory = find_memory(
+            self.memory_, self._memory, self._shifts = find_memory(
                 config, dataset, self._joined(self._states[:1]), self.predictor_
             )
             if self.memory_["calibration"] is not None:
@@ -305,7 +306,7 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
         for name in ("_states", "predictor_", "loss_curve_", "validation_scores_"):
             if hasattr(self, name):
                 delattr(self, name)
-        self.memory_ = self._memory = self._calibration = None
+        self.memory_ = self._memory = self._shifts = self._calibration = None
         self.config_: ResolvedConfig = config
         self.classes_ = targets.classes
         self._targets = targets
@@ -341,9 +342,12 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
     def _joined(self, states: list[TrainState]) -> Predictor:
         sizes = self.n_features_in_, len(self.classes_)
         model = dataclasses.replace(make_model(self.config_, *sizes), members=len(states))
+        state = join(states)
+        if self._shifts is not None:
+            state = adjusted(state, self._shifts)
         return Predictor(
             model,
-            join(states),
+            state,
             self._fitted_weighting,
             memory=self._memory,
             calibration=self._calibration,

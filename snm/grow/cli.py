@@ -153,6 +153,7 @@ def _write(
 
     from snm.grow.memory import grown_memory
     from snm.grow.rows import Origins, bias_of, grow_state, new_rows
+    from snm.memory.adjustment import load_shifts, save_shifts
     from snm.memory.store import save_memory
     from snm.model.predictor import Predictor
     from snm.runs.events import Progress
@@ -200,6 +201,10 @@ def _write(
         trial |= {"points": len(memory.rows), "bytes": memory.nbytes}
         write_json(new.memory_trial, trial)
         result["memory"] = trial
+    if old.has(old.adjustment):
+        shifts = load_shifts(old.checked(old.adjustment), num_labels=first)
+        more = bias_of(shifts, frequency, len(names) - first)
+        save_shifts(new.adjustment, np.concatenate([shifts, more]))
     result |= {"metrics": {}, "grown_from": facts["grown_from"]}
     new.finish(result, used_checkpoints(new, config))
     return origins, memory

@@ -6,6 +6,8 @@ Public names, by module:
 - `memory`: `Memory`, `MemorySettings`, `Witness`: stored points, the votes of a point's neighbours,
   and who voted for a label.
 - `choose`: `choose`, `Trial`: settings from held-out points, or none where it does not pay.
+- `adjustment`: `shifts_of`, `save_shifts`, `load_shifts`: lower scores for frequent
+  labels, chosen on the same points.
 - `merge`: `merged`: a memory with further points.
 - `store`: `save_memory`, `load_memory`: one file of a run.
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from snm.memory.adjustment import STRENGTHS, shifts_of
 from snm.memory.memory import MemorySettings, votes
 from snm.memory.neighbors import Neighbors
 
@@ -51,6 +52,9 @@ class Trial:
         there are fewer. None until the settings are chosen.
       scores: float64 [m, 50], theirs; -inf for none.
       right: bool [m, 50], whether these answers are right.
+      strength: of the logit adjustment that these answers have; see `snm.memory.adjustment`.
+      adjusted: P@1, P@3 and P@5 of these answers, in percent.
+      unadjusted: the same at strength 0.
     """
 
     settings: MemorySettings
@@ -61,6 +65,9 @@ class Trial:
     labels: NDArray[np.int64] | None = None
     scores: NDArray[np.float64] | None = None
     right: NDArray[np.bool_] | None = None
+    strength: float = 0.0
+    adjusted: tuple[float, ...] = ()
+    unadjusted: tuple[float, ...] = ()
 
     @property
     def sure_gain(self) -> float:
@@ -82,6 +89,7 @@ def choose(
     *,
     weights: NDArray[np.float32] | None = None,
     own: csr_matrix | None = None,
+    frequency: NDArray[np.int64] | None = None,
     ks: tuple[int, ...] = (1, 3, 5),
 ) -> Trial:
     """Tries settings, and returns those whose gain is most surely the highest.
@@ -98,6 +106,7 @@ def choose(
       truth: CSR [m, K] of ones.
       weights: float32 [n], of the stored points' votes; None is 1 for all.
       own: CSR [m, K], labels that are never answers, or None.
+      frequency: int [K], the training points of each label, to choose a logit adjustment; or None.
       ks: the numbers of answers that precision is measured at.
     """
     lowest = np.where(labels >= 0, scores, np.inf).min(axis=1)
@@ -135,8 +144,29 @@ def choose(
         merged, weight = merged_by(best), chosen.settings.weight
     else:
         weight = 0.0
-    answers = merged.best(weight, min(_ANSWERS, labels.shape[1]))
-    return dataclasses.replace(chosen, labels=answers[0], scores=answers[1], right=answers[2])
+    strength, adjusted = 0.0, merged
+    if frequency is not None:
+        strength, adjusted = _adjusted(merged, weight, frequency, ks)
+    answers = adjusted.best(weight, min(_ANSWERS, labels.shape[1]))
+    return dataclasses.replace(
+        chosen,
+        labels=answers[0],
+        scores=answers[1],
+        right=answers[2],
+        strength=strength,
+        adjusted=adjusted.precision(weight, ks),
+        unadjusted=merged.precision(weight, ks),
+    )
+
+
+def _adjusted(
+    merged: _Merged, weight: float, frequency: NDArray[np.int64], ks: tuple[int, ...]
+) -> tuple[float, _Merged]:
+    """The strength whose mean precision is the highest, 0 unless another one's is higher."""
+    tried = {0.0: merged} | {
+        strength: merged.shifted(shifts_of(frequency, strength)) for strength in STRENGTHS
+    }
+    return max(tried.items(), key=lambda one: float(np.mean(one[1].precision(weight, ks))))
 
 
 def _trial(
@@ -201,6 +231,16 @@ class _Merged:
     def hits(self, weight: float, count: int) -> NDArray[np.bool_]:
         """Whether each of the `count` best labels is true, with this weight; bool [m, count]."""
         return self.best(weight, count)[2]
+
+    def precision(self, weight: float, ks: tuple[int, ...]) -> tuple[float, ...]:
+        """P@k in percent, with this weight."""
+        hits = self.hits(weight, max(ks))
+        return tuple(100 * float(hits[:, :k].mean()) for k in ks)
+
+    def shifted(self, shifts: NDArray[np.float32]) -> _Merged:
+        """The same with float [K] `shifts` added to the scores of the labels."""
+        added = np.where(self.labels >= 0, shifts[self.labels], 0)
+        return dataclasses.replace(self, model=self.model + added)
 
     def best(
         self, weight: float, count: int

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from snm.distributed.collectives import Shard
 from snm.head.spec import in_precision
@@ -19,7 +21,15 @@ from snm.tables.table import RowTable, SparseRows, entry_rows
 from snm.topk.blocks import Added, Best, Masked
 from snm.topk.search import best_scores
 
-__all__ = ["best_labels", "embed", "join", "labels_in_order", "pair_scores", "scaled_queries"]
+__all__ = [
+    "adjusted",
+    "best_labels",
+    "embed",
+    "join",
+    "labels_in_order",
+    "pair_scores",
+    "scaled_queries",
+]
 
 
 def join(states: Sequence[TrainState]) -> TrainState:
@@ -42,6 +52,18 @@ def join(states: Sequence[TrainState]) -> TrainState:
             log_scale=jnp.stack([head.log_scale for head in heads]),
         ),
     )
+
+
+def adjusted(state: TrainState, shifts: np.ndarray) -> TrainState:
+    """The state with float32 [K] `shifts` added to its biases, of which it has some.
+
+    The biases of a sharded table are padded to a multiple of the shards.
+    """
+    head = state.head
+    assert head.bias is not None
+    padded = np.pad(shifts, (0, head.bias.shape[0] - len(shifts)))
+    bias = head.bias + jax.device_put(padded, head.bias.sharding)
+    return dataclasses.replace(state, head=dataclasses.replace(head, bias=bias))
 
 
 @in_precision

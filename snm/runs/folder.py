@@ -117,6 +117,11 @@ class RunFolder:
         """The stored training points, if the memory paid."""
         return self.path / "memory.npz"
 
+    @property
+    def adjustment(self) -> Path:
+        """What is added to the scores of the labels, if a logit adjustment paid."""
+        return self.path / "adjustment.npy"
+
     def has(self, path: Path) -> bool:
         """Whether the run has a file that not every run has, such as label names."""
         manifest = self._manifest_for(path)
@@ -144,7 +149,7 @@ class RunFolder:
 
     @property
     def _of_the_end(self) -> tuple[Path, ...]:
-        return self.result, self.memory_trial, self.memory
+        return self.result, self.memory_trial, self.memory, self.adjustment
 
     def finished(self) -> bool:
         """Whether the run has a result of the checkpoints that it has.
@@ -200,6 +205,8 @@ class RunFolder:
         if SAMPLERS[config.sampler].needs_batch_positives:
             # B is counted, and was counted otherwise.
             config = dataclasses.replace(config, sampled=written.get("sampled", config.sampled))
+        if "logit_adjustment" not in written:
+            config = dataclasses.replace(config, logit_adjustment="off")
         if "memory" not in written:
             config = dataclasses.replace(config, memory="off")
         # With splits or centroids, `--epochs auto` asks for fewer passes.

@@ -15,10 +15,11 @@ from snm.data.id_space import IdSpace
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.errors import InputError
+from snm.memory.adjustment import load_shifts
 from snm.memory.store import load_memory
 from snm.model.calibration import Calibration
 from snm.model.from_config import make_model
-from snm.model.inference import join
+from snm.model.inference import adjusted, join
 from snm.model.model import Model, TrainState
 from snm.model.placement import abstract_on, join_on_mesh
 from snm.model.predictor import Predictor
@@ -44,8 +45,8 @@ def load(run: str | Path, *, memory: bool = True, verify: bool = True) -> Predic
 
     Args:
       run: the run folder.
-      memory: also load the run's memory, if it has one, and what makes scores probabilities; False
-        is the model alone.
+      memory: also load what held-out points chose for the run, where it has that: a memory, a logit
+        adjustment, and what makes scores probabilities; False is the model alone.
       verify: compare the files of the checkpoints with their checksums; False loads sooner, from a
         disk that is trusted. The other files are always compared.
 
@@ -65,11 +66,16 @@ def load(run: str | Path, *, memory: bool = True, verify: bool = True) -> Predic
 
 
 def with_memory(predictor: Predictor, folder: RunFolder) -> Predictor:
-    """The predictor with the memory of its run, if one paid, and the calibration of its scores.
+    """The predictor with what held-out points chose for its run: memory, adjustment, calibration.
 
     Raises:
-      InputError: a file of the memory is missing or damaged.
+      InputError: a file of these is missing or damaged.
     """
+    if folder.has(folder.adjustment):
+        shifts = load_shifts(
+            folder.checked(folder.adjustment), num_labels=predictor.model.head.num_labels
+        )
+        predictor = dataclasses.replace(predictor, state=adjusted(predictor.state, shifts))
     if not folder.has(folder.memory_trial):
         return predictor
     trial = folder.read_trial()

@@ -70,6 +70,13 @@ _SETTINGS = {
 }
 
 
+_ADJUSTMENT = {"strength": _NUMBER, "before": _NUMBERS, "precision": _NUMBERS}
+
+
+def _is_adjustment(x: Any) -> bool:
+    return isinstance(x, dict) and all(_fits(x, n, f) for n, f in _ADJUSTMENT.items())
+
+
 def _ascending(x: Any) -> bool:
     return _numbers(x) and len(x) > 0 and x == sorted(x)
 
@@ -119,6 +126,11 @@ TRIAL = {
     "calibration": Field(
         "curves from scores to probabilities, or null",
         lambda x: x is None or _is_calibration(x),
+        needed=False,
+    ),
+    "adjustment": Field(
+        f"an object with {', '.join(_ADJUSTMENT)}, or null",
+        lambda x: x is None or _is_adjustment(x),
         needed=False,
     ),
     "points": _whole(0),

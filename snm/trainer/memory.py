@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from snm.data.dataset import Dataset, Points
 from snm.distributed.processes import several
 from snm.errors import counted
 from snm.evaluation.evaluate import KS
+from snm.memory.adjustment import save_shifts, shifts_of
 from snm.memory.choose import Trial, choose
 from snm.memory.memory import FOUND, Memory, MemorySettings, joint_cosines
 from snm.memory.neighbors import nearest, unit_rows
@@ -27,10 +29,12 @@ from snm.runs.folder import RunFolder, write_json
 from snm.system import disk
 
 __all__ = [
+    "Remembered",
     "find_memory",
     "memory_of",
     "memory_split",
     "never_tried",
+    "summaries",
     "summary",
     "try_memory",
     "unit_queries",
@@ -67,7 +71,8 @@ def try_memory(
     """Chooses a memory, and writes it to the run folder if it pays.
 
     Args:
-      folder: of the run; gets `memory.json`, and `memory.npz` if the memory pays.
+      folder: of the run; gets `memory.json`, `memory.npz` if the memory pays, and `adjustment.npy`
+        if a logit adjustment does.
       config: as in `find_memory`.
       dataset: as loaded.
       first: as in `find_memory`.
@@ -77,19 +82,37 @@ def try_memory(
       the content of `memory.json`.
     """
     disk.remove(folder.memory_trial)
-    found, memory = find_memory(config, dataset, first, whole)
-    if memory is None:
+    remembered = find_memory(config, dataset, first, whole)
+    if remembered.memory is None:
         disk.remove(folder.memory)
     else:
-        save_memory(folder.memory, memory)
-    write_json(folder.memory_trial, found)
-    return found
+        save_memory(folder.memory, remembered.memory)
+    if remembered.shifts is None:
+        disk.remove(folder.adjustment)
+    else:
+        save_shifts(folder.adjustment, remembered.shifts)
+    write_json(folder.memory_trial, remembered.found)
+    return remembered.found
+
+
+class Remembered(NamedTuple):
+    """What held-out points chose.
+
+    Attributes:
+      found: the content of `memory.json`.
+      memory: or None, if it does not pay.
+      shifts: float32 [K], of the logit adjustment; or None, if none pays.
+    """
+
+    found: dict[str, Any]
+    memory: Memory | None
+    shifts: NDArray[np.float32] | None
 
 
 def find_memory(
     config: ResolvedConfig, dataset: Dataset, first: Predictor, whole: Predictor
-) -> tuple[dict[str, Any], Memory | None]:
-    """Chooses a memory.
+) -> Remembered:
+    """Chooses a memory, and a logit adjustment.
 
     Args:
       config: the settings, with `memory` on.
@@ -98,11 +121,11 @@ def find_memory(
       whole: all members.
 
     Returns:
-      what was found: `used`; `held_out`, how many points chose; `gain` of the mean of P@1, P@3 and
+      `found` is of: `used`; `held_out`, how many points chose; `gain` of the mean of P@1, P@3 and
       P@5 and its standard `error`; `before` and `precision`, the three without and with it;
       `settings`; `calibration`, the curve from scores to probabilities that the same points tell,
-      if they can, with thresholds; `points` and `bytes` of the memory, 0 if it is not used;
-      `seconds`. And the memory, if it pays.
+      if they can, with thresholds; `adjustment`, with its `strength`, `precision` and that
+      `before`, or None; `points` and `bytes` of the memory, 0 if it is not used; `seconds`.
     """
     begun = time.perf_counter()
     split = memory_split(config, dataset)
@@ -111,7 +134,10 @@ def find_memory(
     room = first.most_entries(dataset.train.features)
     first, whole = (dataclasses.replace(one, block_entries=room) for one in (first, whole))
     kept, held = (_with_labels(dataset.train, rows) for rows in split)
-    trial = _trial(first, dataset.train.take(kept), dataset.train.take(held))
+    frequency = None
+    if config.logit_adjustment == "on" and first.state.head.bias is not None:
+        frequency = dataset.label_frequency()
+    trial = _trial(first, dataset.train.take(kept), dataset.train.take(held), frequency)
     # Scores of the members are added, so that the votes must grow with their number.
     settings = dataclasses.replace(trial.settings, weight=trial.settings.weight * config.members)
     memory = None
@@ -121,6 +147,11 @@ def find_memory(
             every = np.arange(dataset.train.num_points)
         memory = memory_of(whole, dataset.train, every, settings)
     calibration = _calibration(trial, dataset.train.take(held))
+    shifts, adjustment = None, None
+    if frequency is not None and trial.strength > 0:
+        strength = trial.strength * config.members  # as the weight
+        shifts = shifts_of(frequency, strength)
+        adjustment = {"strength": strength, "before": trial.unadjusted, "precision": trial.adjusted}
     found = {
         "used": memory is not None,
         "held_out": len(held),
@@ -129,12 +160,13 @@ def find_memory(
         "before": trial.before,
         "precision": trial.precision,
         "settings": dataclasses.asdict(settings),
+        "adjustment": adjustment,
         "calibration": None if calibration is None else dataclasses.asdict(calibration),
         "points": 0 if memory is None else len(memory.rows),
         "bytes": 0 if memory is None else memory.nbytes,
         "seconds": time.perf_counter() - begun,
     }
-    return found, memory
+    return Remembered(found, memory, shifts)
 
 
 def _calibration(trial: Trial, held: Points) -> Calibration | None:
@@ -169,7 +201,7 @@ def never_tried(config: Config) -> str | None:
 
 def summary(found: dict[str, Any]) -> str:
     """What `try_memory` found, in one line."""
-    before, after = (" / ".join(f"{x:.1f}" for x in found[key]) for key in ("before", "precision"))
+    before, after = _shown(found["before"]), _shown(found["precision"])
     what = (
         f"P {before} -> {after} on {counted(found['held_out'], 'point')} that member 1 did not see"
     )
@@ -181,7 +213,25 @@ def summary(found: dict[str, Any]) -> str:
     )
 
 
-def _trial(first: Predictor, stored: Points, held: Points) -> Trial:
+def summaries(found: dict[str, Any]) -> list[str]:
+    """What `try_memory` found, a line each: of the memory, and of an adjustment that is used."""
+    lines = [summary(found)]
+    if (adjustment := found.get("adjustment")) is not None:
+        before, after = _shown(adjustment["before"]), _shown(adjustment["precision"])
+        lines.append(
+            f"logit adjustment: {adjustment['strength']:.2g} log n less for a label of n training "
+            f"points, P {before} -> {after} on the same points"
+        )
+    return lines
+
+
+def _shown(precision: Sequence[float]) -> str:
+    return " / ".join(f"{x:.1f}" for x in precision)
+
+
+def _trial(
+    first: Predictor, stored: Points, held: Points, frequency: NDArray[np.int64] | None
+) -> Trial:
     """Tries memories of `stored` on the points `held`."""
     stored = _stored(first, stored)
     count = min(_LABELS, stored.num_labels)
@@ -195,7 +245,16 @@ def _trial(first: Predictor, stored: Points, held: Points) -> Trial:
     ks = tuple(k for k in KS if k <= stored.num_labels)
     truth, weights = held.labels, stored.weights
     return choose(
-        labels, scores, found, cosines, stored.labels, truth, weights=weights, own=own, ks=ks
+        labels,
+        scores,
+        found,
+        cosines,
+        stored.labels,
+        truth,
+        weights=weights,
+        own=own,
+        frequency=frequency,
+        ks=ks,
     )
 
 

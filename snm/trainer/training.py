@@ -22,6 +22,7 @@ from snm.data.weighting import Weighting
 from snm.distributed.dataset import fit_weighting, load_together
 from snm.distributed.processes import AgreedStop, first, several, wait
 from snm.errors import InputError, StoppedError
+from snm.memory.adjustment import load_shifts
 from snm.memory.store import load_memory
 from snm.model.predictor import Predictor
 from snm.runs.events import Event, Finished, Noted
@@ -38,7 +39,7 @@ from snm.system.locks import LOCK, locked
 from snm.system.timing import part, restart, times
 from snm.system.versions import surroundings
 from snm.trainer.evaluate import score_test_points
-from snm.trainer.memory import memory_split, never_tried, summary, try_memory
+from snm.trainer.memory import memory_split, never_tried, summaries, try_memory
 from snm.trainer.phase import Phase, PhaseRun, first_phase, open_log
 from snm.trainer.prepare import members_at_once
 from snm.trainer.together import Stop, in_order
@@ -233,10 +234,12 @@ def resolved_training(
                 model, state = watched_member(folder, config, facts, predictor.mesh)
                 watched = dataclasses.replace(predictor, model=model, state=state)
                 remembered = {"memory": try_memory(folder, config, dataset, watched, predictor)}
-            noted = Noted(done[-1].progress.step, summary(remembered["memory"]))
-            with open_log(folder.path, "memory", noted.step) as log:
-                log.write(noted)
-            yield noted
+            lines = summaries(remembered["memory"])
+            noted = [Noted(done[-1].progress.step, line) for line in lines]
+            with open_log(folder.path, "memory", noted[0].step) as log:
+                for one in noted:
+                    log.write(one)
+            yield from noted
             predictor = with_memory(predictor, folder)
         scored: dict[str, Any] = {"metrics": {}}
         if dataset.test is not None:
@@ -343,12 +346,14 @@ def _result_stands(folder: RunFolder, config: Config) -> bool:
 
 
 def _memory_stands(folder: RunFolder) -> bool:
-    """Whether the memory that was tried, if it is used, can be read as it was written."""
+    """Whether what held-out points chose can be read as it was written."""
     try:
         used, facts = folder.read_trial()["used"], folder.read_facts()
         shape = {name: facts[name] for name in ("num_features", "num_labels")}
         if used:
             load_memory(folder.checked(folder.memory), **shape)
+        if folder.has(folder.adjustment):
+            load_shifts(folder.checked(folder.adjustment), num_labels=shape["num_labels"])
     except InputError:
         return False
     return True

@@ -1,0 +1,64 @@
+"""Logit adjustment: the scores of frequent labels are lowered, where precision gains by it.
+
+A score is lowered by a multiple of the logarithm of its label's training points (Menon et al.,
+2021, "Long-tail learning via logit adjustment", section 4.1). Rows of rare labels have been updated
+less often than those of frequent ones, and their scores stay too low. The multiple is chosen on the
+held-out points that choose the memory.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from snm.data.formats.binary import DAMAGE
+from snm.errors import InputError
+from snm.system.files import whole_file
+
+__all__ = ["STRENGTHS", "load_shifts", "save_shifts", "shifts_of"]
+
+STRENGTHS = (0.05, 0.1, 0.2, 0.3)
+"""The multiples that are tried, for one member."""
+
+
+def shifts_of(frequency: NDArray[np.integer], strength: float) -> NDArray[np.float32]:
+    """What is added to the score of each label, float32 [K]: -strength * log(frequency).
+
+    A label without points gets as much as one with a single point: nothing.
+
+    Args:
+      frequency: int [K], the training points that have the label.
+      strength: the multiple, at least 0.
+
+    Example:
+      >>> shifts_of(np.array([0, 1, 100]), 0.1).round(2).tolist()
+      [-0.0, -0.0, -0.46]
+    """
+    return (-strength * np.log(np.maximum(frequency, 1))).astype(np.float32)
+
+
+def save_shifts(path: Path, shifts: NDArray[np.float32]) -> None:
+    """Writes float32 [K]; the file appears when it is whole."""
+    with whole_file(path) as partial, partial.open("wb") as out:
+        np.save(out, shifts, allow_pickle=False)
+
+
+def load_shifts(path: Path, *, num_labels: int) -> NDArray[np.float32]:
+    """Reads what `save_shifts` wrote.
+
+    Raises:
+      InputError: no such file, damage, or the shifts of another number of labels.
+    """
+    expected = f"{num_labels} finite numbers that `snm train` wrote"
+    try:
+        shifts = np.load(path, allow_pickle=False)
+    except DAMAGE as error:
+        reason = getattr(error, "strerror", None) or "damaged"
+        raise InputError(str(path), reason.lower(), expected) from error
+    if not isinstance(shifts, np.ndarray) or shifts.dtype != np.float32:
+        raise InputError(str(path), "other content", expected)
+    if shifts.shape != (num_labels,) or not np.isfinite(shifts).all():
+        raise InputError(str(path), f"an array {list(shifts.shape)}", expected)
+    return shifts
