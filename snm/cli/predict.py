@@ -60,7 +60,8 @@ class Predict:
     output: Path | None = None
     """File to write; by default standard output."""
     k: int | None = None
-    """Number of labels for each point; by default 5, or all where there are fewer."""
+    """Number of labels for each point; by default 5, or all where there are fewer, or as many as a
+    threshold by name was chosen on."""
     labels: Path | None = None
     """File of the labels to choose from, names or ids, one a line; by default all. The answers are
     exact, and take time by the number of these labels. A number is an id, unless labels have
@@ -78,8 +79,8 @@ class Predict:
     scores. `snm train` fits them where it tries a memory of neighbours."""
     threshold: Annotated[str | None, arg(metavar="P|GOAL")] = None
     """Leave out labels of a lower probability than this, from 0 to 1; or than the one that makes
-    micro-f1, macro-f1 or f1@k highest, which `snm train` chooses on the same points. K is then what
-    it was chosen on, by default: up to 50, or k."""
+    micro-f1, macro-f1 or f1@k highest, which `snm train` chooses on the points that tell the
+    probabilities: on the best 50 answers of each, or the best k."""
     explain: bool = False
     """Add to each label the training points whose labels spoke for it, with the features that they
     share. The run must use a memory of neighbours, the output be JSON lines."""
@@ -167,6 +168,10 @@ def _run(command: Predict) -> None:
 
 def _check(command: Predict) -> None:
     output = command.output
+    if command.threshold is not None:  # refused before a run is loaded
+        from snm.model.thresholds import GOALS, Threshold, threshold_of
+
+        threshold_of(dict.fromkeys(GOALS, Threshold(0)), command.threshold)
     if (command.input is None) == (not command.text):
         found = "neither INPUT nor --text" if command.input is None else "INPUT and --text"
         raise InputError("snm predict", found, "one of them (INPUT may be -, standard input)")

@@ -105,7 +105,9 @@ def _is_threshold(x: Any) -> bool:
     if not isinstance(x, dict):
         return False
     labels, own = x.get("labels"), x.get("own")
-    if not (isinstance(labels, list) and all(type(one) is int for one in labels)):
+    if not isinstance(labels, list):
+        return False
+    if not all(type(one) is int and 0 <= one <= _MOST for one in labels):
         return False
     fits = labels == sorted(labels) and _numbers(own) and len(own or ()) == len(labels)
     fits = fits and type(x.get("k")) is int and x["k"] >= 1 and _is_number(x.get("overall"))

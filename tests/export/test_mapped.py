@@ -151,7 +151,8 @@ def test_rows_of_int8(run, tmp_path, capsys):
         hits = [len(set(a[:k]) & set(b[:k])) for a, b in zip(labels, best, strict=True)]
         assert manifest["measured"]["recall"][str(k)] == pytest.approx(np.mean(hits) / k)
     with_votes = snm.load(out)
-    assert with_votes.memory is not None and with_votes.calibration is not None
+    assert with_votes.memory is not None and with_votes.calibration == snm.load(run).calibration
+    assert with_votes.threshold("macro-f1").k == 50
     answered = (with_votes.predict(test, 1)[0] == snm.load(run).predict(test, 1)[0]).mean()
     assert answered > 0.9
     assert fingerprint(opened) != fingerprint(exact)  # an index of the run is refused
