@@ -15,6 +15,7 @@ from snm.data import cache as binary_cache
 from snm.data.dataset import Dataset, Points
 from snm.data.formats import dispatch as formats
 from snm.errors import InputError
+from snm.stores.copies import local
 from snm.system.cache_folder import folder as cache_folder
 
 __all__ = ["fetched", "find_files", "find_names", "key_of", "load", "load_mapped"]
@@ -61,6 +62,13 @@ _WEIGHTS = "weights.txt"
 _FILTERS = ("filter_labels_train.txt", "filter_labels_test.txt")
 
 
+_KNOWN = {
+    *(name for layout in _LAYOUTS for name in (*layout.train, *layout.test)),
+    *(_VECTORIZER, _WEIGHTS, *_NAMES, *_FILTERS),
+}
+"""What is copied from a store, plain or gzipped."""
+
+
 def load(source: str | Path, *, cache: Path | Literal["default"] | None = "default") -> Dataset:
     """Loads a data set.
 
@@ -77,8 +85,9 @@ def load(source: str | Path, *, cache: Path | Literal["default"] | None = "defau
     (`weights.txt`, one a line), and `vectorizer.json` of data that were imported from texts.
 
     Args:
-      source: a folder, the name of a fetched set, or `synthetic` for the data set that comes with
-        the package.
+      source: a folder, its address in a store (`gs://`, `s3://`), which is copied once into the
+        cache folder, the name of a fetched set, or `synthetic` for the data set that comes with the
+        package.
       cache: folder of parsed data sets, keyed by the SHA-256 of the source. `default` is
         `$SNM_CACHE`, `$XDG_CACHE_HOME/snm` or `~/.cache/snm`. None disables the cache. A damaged
         or unwritable cache is ignored.
@@ -86,6 +95,7 @@ def load(source: str | Path, *, cache: Path | Literal["default"] | None = "defau
     Raises:
       InputError: no such folder, no training file, train and test of different widths, or a
         damaged file.
+      StoreError: a store gave up.
     """
     if source == SYNTHETIC:
         from snm.data.synthetic import default
@@ -160,7 +170,7 @@ class _Files:
 
 
 def _files_of(source: str | Path) -> _Files:
-    folder = fetched(source) or Path(source)
+    folder = fetched(source) or local(source, lambda name: name.removesuffix(".gz") in _KNOWN)
     if not folder.is_dir():
         found = "a file" if folder.exists() else "no such folder"
         raise InputError(str(source), found, "a folder of data, a fetched set, or `synthetic`")
