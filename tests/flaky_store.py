@@ -5,6 +5,7 @@ import random
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from fsspec import register_implementation
@@ -23,7 +24,7 @@ class FlakyStore(MemoryFileSystem):
 
     protocol = "flaky"
     cachable = False
-    content: dict[str, bytes] = {}
+    content: ClassVar[dict[str, bytes]] = {}
     share = 0.0  # of operations that fail
     broken = ""  # a part of the names whose operations all fail
     rng = random.Random(0)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from scipy.sparse import csr_matrix
 
@@ -15,6 +15,7 @@ from snm.data import cache as binary_cache
 from snm.data.dataset import Dataset, Points
 from snm.data.formats import dispatch as formats
 from snm.errors import InputError
+from snm.stores import entries
 from snm.stores.copies import local
 from snm.system.cache_folder import folder as cache_folder
 
@@ -104,14 +105,23 @@ def load(source: str | Path, *, cache: Path | Literal["default"] | None = "defau
     files = _files_of(source)
     key = _sha256(files.all)
     place = cache_folder(cache)
-    parts = binary_cache.read(place, key) if place else None
+    parts = _cached(place, key)
     if parts is None:
         parts = {"train": _read_part(files.train)}
         if files.test:
             parts["test"] = _read_part(files.test)
         if place:
             binary_cache.write(place, key, parts)
+            entries.send(place, binary_cache.entry(key))
     return _assemble(files, parts, key)
+
+
+def _cached(place: Path | None, key: str, **how: Any) -> binary_cache.Parts | None:
+    """An entry of the cache folder; what it lacks is brought from a cache in a store."""
+    parts = binary_cache.read(place, key, **how) if place else None
+    if parts is None and place and entries.bring(place, binary_cache.entry(key)):
+        parts = binary_cache.read(place, key, **how)
+    return parts
 
 
 def key_of(source: str | Path) -> str:
@@ -139,7 +149,7 @@ def load_mapped(source: str | Path, key: str, checks: Callable[[int], bool]) -> 
     """
     files = _files_of(source)
     place = cache_folder("default")
-    parts = binary_cache.read(place, key, mapped=True, checks=checks) if place else None
+    parts = _cached(place, key, mapped=True, checks=checks)
     return None if parts is None else _assemble(files, parts, key)
 
 

@@ -1,4 +1,4 @@
-"""A run in an object store: whole at every moment, resumed to the bit, and clear when it gives up."""
+"""A run in a store: whole at every moment, resumed to the bit, and clear when it gives up."""
 
 import dataclasses
 import random
