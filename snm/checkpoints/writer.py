@@ -6,7 +6,8 @@ the write instead. The results of the run are the same in both cases.
 
 With several processes, each copies and writes its own shards. The background threads synchronise
 through JAX's coordinator. The main threads exchange the status of the write after every dispatch,
-so that all processes finish a checkpoint, or fail, at the same step.
+so that all processes finish a checkpoint, or fail, at the same step. Where they share no disk,
+process 0 gathers the arrays and writes them alone.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from typing import Any, Protocol
 
 from snm.checkpoints.disk_errors import REASONS, reason_number
 from snm.checkpoints.store import Checkpoints
-from snm.distributed.host_copy import bytes_here, host_copy
-from snm.distributed.processes import Agreed, first_to_say, several
+from snm.distributed.host_copy import bytes_here, gathered_on_first, host_copy
+from snm.distributed.processes import Agreed, first, first_to_say, several
 from snm.system.memory import available_memory
 
-__all__ = ["Store", "TogetherWriter", "Writer", "has_room", "writer_for"]
+__all__ = ["ApartWriter", "Store", "TogetherWriter", "Writer", "has_room", "writer_for"]
 
 _ROOM = 0.25  # the largest part of the free memory that the copy may take
 # The status of a write, exchanged between processes: an index into REASONS if it failed, or
@@ -177,6 +178,22 @@ class TogetherWriter(Writer):
         raise self._checkpoints.failure(step, REASONS[lowest])
 
 
+class ApartWriter(TogetherWriter):
+    """A `TogetherWriter` for processes without a common disk: process 0 gathers, and writes all."""
+
+    def save(self, step: int, state: Any, progress: dict[str, Any], score: float | None) -> None:
+        """As `Writer.save`; when this returns, process 0 has copied the whole state."""
+        self.wait()
+        whole = gathered_on_first(state)
+
+        def write() -> None:
+            if first():
+                self._checkpoints.save(step, whole, progress, score)
+
+        self._writing = step, self._pool.submit(write)
+        self._lowest_status.forget()
+
+
 def writer_for(checkpoints: Store, state: Any, kept: Callable[[Any], Any] | None = None) -> Writer:
     """The writer of a run; writes in the background if every process has memory for a copy.
 
@@ -189,4 +206,4 @@ def writer_for(checkpoints: Store, state: Any, kept: Callable[[Any], Any] | None
     if not several():
         return Writer(checkpoints, aside=aside, kept=kept)
     assert isinstance(checkpoints, Checkpoints)
-    return TogetherWriter(checkpoints, aside=aside)
+    return (ApartWriter if checkpoints.apart else TogetherWriter)(checkpoints, aside=aside)

@@ -146,6 +146,7 @@ def run_training(command: Train) -> None:
             same_ids=command.same_ids,
             profile=command.profile,
             stop=stop,
+            share=place.share,
         )
         display = _Display(bar, config.members, config.members_at_once)
         services = command.log_to if first() else ()

@@ -3,6 +3,9 @@
 The folder is brought from the store at the start. After each checkpoint its files are linked or
 copied beside, which takes milliseconds, and a thread uploads these while training goes on. If the
 next checkpoint comes sooner, the one that still waits is left out. The end of the run waits.
+
+Of several processes, the first writes the run, and each of the others has a copy: brought at the
+start, and again before the trained model is put together.
 """
 
 from __future__ import annotations
@@ -10,22 +13,27 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import shutil
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
+import jax
+
+from snm.distributed.processes import first, several, wait
 from snm.errors import StoppedError
 from snm.runs.events import Event, Finished, Saved
 from snm.stores.address import Address
 from snm.stores.copies import home_of
 from snm.stores.objects import Objects, StoreError
-from snm.stores.uploads import Uploads
+from snm.stores.uploads import RECORD, Uploads, bring
 from snm.system import disk
 from snm.system.locks import LOCK, locked
+from snm.system.sealed_json import write_json
 
 __all__ = ["Place", "place_of"]
 
 _STAGED = ".staged-"
 _CHECKPOINTS, _MANIFEST = "checkpoints", "manifest.json"
+_STORED, _BROUGHT = "the store has the run", "every process has the run"
 _GROWING = ("log.jsonl", "tensorboard", "profile", "wandb")  # written in place
 
 
@@ -38,6 +46,11 @@ class Place:
 
     def __init__(self, folder: Path):
         self.folder = folder
+
+    @property
+    def share(self) -> Callable[[], None] | None:
+        """Copies the folder of process 0 to all; None where all have one folder."""
+        return None
 
     def follow(self, events: Generator[Event]) -> Iterator[Event]:
         """Yields the events of the run unchanged; see `Mirror`."""
@@ -57,11 +70,17 @@ def place_of(run_dir: str | Path) -> Iterator[Place]:
     if address is None:
         yield Place(Path(run_dir))
         return
-    home = home_of(address, "runs")
+    # Several processes on one machine may have one cache folder.
+    home = home_of(address, "runs" if first() else f"runs-of-process-{jax.process_index()}")
     with locked(home / LOCK, f"--run-dir {address}"):
-        uploads = Uploads(Objects(address), home)
+        objects = Objects(address)
+        if not first():
+            yield Replica(home / address.name, objects)
+            return
+        uploads = Uploads(objects, home)
         uploads.begin(home / address.name)
         with contextlib.closing(Mirror(home / address.name, uploads)) as mirror:
+            mirror.begin()
             yield mirror
 
 
@@ -96,11 +115,13 @@ class Mirror(Place):
                         self._push()
                     if isinstance(event, Finished):
                         self._wait()
+                        wait(_STORED)
                     self._look()
                     yield event
         except StoppedError:
             self._push()
             self._wait()
+            wait(_STORED)
             raise
         except (StoreError, GeneratorExit):
             raise
@@ -109,6 +130,22 @@ class Mirror(Place):
                 self._push()
                 self._wait()
             raise
+
+    def begin(self) -> None:
+        """Lets the other processes have the folder as it is here, perhaps newer than the store."""
+        if several():
+            self._share()
+
+    @property
+    def share(self) -> Callable[[], None] | None:
+        """As `Place.share`; all processes must call it at the same point."""
+        return self._share if several() else None
+
+    def _share(self) -> None:
+        self._push()
+        self._wait()
+        wait(_STORED)
+        wait(_BROUGHT)
 
     def close(self) -> None:
         """Ends the thread after the upload that is under way."""
@@ -155,6 +192,43 @@ class Mirror(Place):
             self._uploads.send({path.relative_to(staged).as_posix(): path for path in paths})
         finally:
             disk.remove_tree(staged)
+
+
+class Replica(Place):
+    """A copy of the run for a process that does not write it, on a disk of its own.
+
+    Args:
+      folder: of this process.
+      objects: of the store.
+    """
+
+    def __init__(self, folder: Path, objects: Objects):
+        super().__init__(folder)
+        self._objects = objects
+        self._bring()
+
+    @property
+    def share(self) -> Callable[[], None]:
+        """As `Place.share`."""
+        return self._bring
+
+    def _bring(self) -> None:
+        wait(_STORED)
+        record = self.folder.parent / RECORD
+        if (found := bring(self._objects, self.folder, record)) is not None:
+            write_json(record, {"name": found.name})
+        wait(_BROUGHT)
+
+    def follow(self, events: Generator[Event]) -> Iterator[Event]:
+        """Yields the events, and waits for the last upload of process 0."""
+        try:
+            for event in events:
+                if isinstance(event, Finished):
+                    wait(_STORED)
+                yield event
+        except StoppedError:
+            wait(_STORED)
+            raise
 
 
 def stage(folder: Path, staged: Path) -> None:

@@ -26,9 +26,52 @@ from snm.system import disk
 from snm.system.files import made_whole
 from snm.system.sealed_json import read_json, write_json
 
-__all__ = ["Uploads"]
+__all__ = ["RECORD", "Uploads", "bring"]
 
-_RECORD = "snapshot.json"
+RECORD = "snapshot.json"
+"""The note of the snapshot that a local folder is of."""
+
+_TRIES = 10  # while the store changes
+
+
+def bring(objects: Objects, folder: Path, record: Path) -> Snapshot | None:
+    """Makes a local folder what the newest snapshot has; one that is of this snapshot stays.
+
+    Args:
+      objects: of the store.
+      folder: where the store has no files, it is not there afterwards.
+      record: the note of the snapshot that the folder is of; the caller writes the next one.
+
+    Returns:
+      the newest snapshot, or None.
+
+    Raises:
+      InputError: the local disk refuses.
+      StoreError: the store does.
+    """
+    for _ in range(_TRIES):
+        found = newest(objects)
+        if found is None or not found.files:
+            if found is None or found.name != _recorded(record):
+                disk.remove_tree(folder)
+            return found
+        if found.name == _recorded(record) and folder.exists():
+            return found
+        try:
+            with made_whole(str(objects.address), folder) as beside:
+                download(objects, found, beside, have=folder)
+                disk.remove_tree(folder)
+        except FileNotFoundError:
+            continue  # a newer one took its place
+        return found
+    raise StoreError(f"{objects.address}: another process writes to this folder")
+
+
+def _recorded(record: Path) -> str | None:
+    try:
+        return read_json(record)["name"]
+    except (OSError, ValueError, KeyError):
+        return None
 
 
 class Uploads:
@@ -41,7 +84,7 @@ class Uploads:
     """
 
     def __init__(self, objects: Objects, home: Path):
-        self._objects, self._record = objects, home / _RECORD
+        self._objects, self._record = objects, home / RECORD
         self._writer = secrets.token_hex(4)
         self._last = self._before = Snapshot(0, self._writer, {})
         self._known: set[str] = set()  # snapshots that were there at the beginning, and our own
@@ -60,7 +103,8 @@ class Uploads:
           InputError: the local disk refuses.
           StoreError: the store does.
         """
-        found = self._brought(folder)
+        self._known = set(snapshot_names(self._objects))
+        found = bring(self._objects, folder, self._record)
         # One that was cut off counts too.
         number = max((number_of(name) for name in self._known), default=0)
         files = {} if found is None else found.files
@@ -68,31 +112,6 @@ class Uploads:
         self._commit(files)
         self._there = set(self._objects.listed(FILES))
         self._clear()
-
-    def _brought(self, folder: Path) -> Snapshot | None:
-        for _ in range(10):
-            self._known = set(snapshot_names(self._objects))
-            found = newest(self._objects)
-            there = found is not None and (folder.exists() or not found.files)
-            if there and found is not None and found.name == self._recorded():
-                return found
-            if found is None or not found.files:
-                disk.remove_tree(folder)
-                return found
-            try:
-                with made_whole(str(self._objects.address), folder) as beside:
-                    download(self._objects, found, beside, have=folder)
-                    disk.remove_tree(folder)
-            except FileNotFoundError:
-                continue  # a newer one took its place
-            return found
-        raise StoreError(f"{self._objects.address}: another process writes to this folder")
-
-    def _recorded(self) -> str | None:
-        try:
-            return read_json(self._record)["name"]
-        except (OSError, ValueError, KeyError):
-            return None
 
     def send(self, files: dict[str, Path]) -> None:
         """Uploads files as the new content of the folder; nothing, where it has this content.

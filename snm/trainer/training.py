@@ -150,6 +150,7 @@ def training(
                     probe=probe,
                     probe_every=probe_every,
                     stop=stop,
+                    share=place.share,
                 )
             )
 
@@ -168,10 +169,14 @@ def resolved_training(
     probe: Callable[[Predictor], dict[str, Any]] | None = None,
     probe_every: int = 0,
     stop: Callable[[], bool] | None = None,
+    share: Callable[[], None] | None = None,
 ) -> Generator[Event]:
-    """`training` with settings that were resolved for this data set, and without a bar."""
+    """`training` with settings that were resolved for this data set, and without a bar.
+
+    With `share`, each process has a folder of its own; it copies that of process 0 to all.
+    """
     source_name = dataset.name if source is None else _absolute(source)
-    folder = RunFolder(Path(run_dir))
+    folder = RunFolder(Path(run_dir), apart=share is not None)
     facts = {
         "data": source_name,
         "sha256": dataset.sha256,
@@ -233,6 +238,8 @@ def resolved_training(
         done = yield from in_order(members, at_once, stop)
 
         with part("reading the checkpoints"):
+            if share is not None:
+                share()
             predictor = assemble(folder, config, facts, weighting, dataset.label_names,
                                  finished=True, mesh=done[0].mesh)  # fmt: skip
         remembered: dict[str, Any] = {}
