@@ -2,7 +2,6 @@
 
 import contextlib
 import random
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
@@ -29,7 +28,6 @@ class FlakyStore(MemoryFileSystem):
     broken = ""  # a part of the names whose operations all fail
     rng = random.Random(0)
     before: Callable[[str, str], None] = staticmethod(lambda kind, name: None)
-    lock = threading.RLock()
     failed = 0
 
     @classmethod
@@ -41,16 +39,15 @@ class FlakyStore(MemoryFileSystem):
     def _operation(self, kind, name):
         """Fails before the block, after it, or (of a write) lets it see that it is to be short."""
         name = self._strip_protocol(name)
-        with self.lock:
-            type(self).before(kind, name)
-            if self.broken and self.broken in name:
-                raise ConnectionError("503 the store is down")
-            how = self.rng.choice(["before", "after", "short"]) if self._fails() else ""
-            if how == "before" or (how == "short" and kind != "put"):
-                raise ConnectionError(f"{kind} was refused")
-            yield how == "short"
-            if how:
-                raise TimeoutError(f"no answer to {kind}")
+        type(self).before(kind, name)
+        if self.broken and self.broken in name:
+            raise ConnectionError("503 the store is down")
+        how = self.rng.choice(["before", "after", "short"]) if self._fails() else ""
+        if how == "before" or (how == "short" and kind != "put"):
+            raise ConnectionError(f"{kind} was refused")
+        yield how == "short"
+        if how:
+            raise TimeoutError(f"no answer to {kind}")
 
     def _fails(self):
         fails = self.rng.random() < self.share
@@ -60,8 +57,9 @@ class FlakyStore(MemoryFileSystem):
     def find(self, path, detail=True, **_):
         with self._operation("list", path):
             root = self._strip_protocol(path) + "/"
+            there = {name: raw for name, raw in list(self.content.items()) if name.startswith(root)}
             return {name: {"name": name, "size": len(raw), "type": "file", "etag": hash(raw)}
-                    for name, raw in self.content.items() if name.startswith(root)}  # fmt: skip
+                    for name, raw in there.items()}  # fmt: skip
 
     def pipe_file(self, path, value, **_):
         with self._operation("put", path) as short:
@@ -100,6 +98,8 @@ def flaky(monkeypatch, tmp_path):
     register_implementation("flaky", FlakyStore, clobber=True)
     monkeypatch.setitem(KINDS, "flaky", Kind("fsspec", "none"))
     monkeypatch.setattr(objects.Patience, "pause", lambda self, tried: 0.0)
+    # One operation at a time, so that a seed decides what fails.
+    monkeypatch.setattr(objects, "_AT_ONCE", 1)
     monkeypatch.setenv("SNM_CACHE", str(tmp_path / "cache"))
     FlakyStore.reset()
     yield FlakyStore

@@ -38,12 +38,18 @@ def _of_a_task(record: logging.LogRecord) -> bool:
 
 
 @contextlib.contextmanager
-def asking_no_other() -> Iterator[None]:
+def asking_no_other(apart: bool) -> Iterator[None]:
     """Lets one process of several save alone, while the others do something else.
 
     Orbax 0.12 compares the folder between all processes, also those that are not active, which
     then never answer.
+
+    Args:
+      apart: False does nothing.
     """
+    if not apart:
+        yield
+        return
     from orbax.checkpoint.experimental.v1._src.saving import execution
 
     with ALONE:

@@ -138,11 +138,9 @@ class Checkpoints:
             # Parameters are incompressible; to try takes longer than to write them.
             context.array.saving.use_compression = False
             context.memory.deepcopy_host_arrays = False
-            alone = contextlib.nullcontext()
             if self.apart:
                 context.multiprocessing.active_processes = {0}
-                alone = asking_no_other()
-            with quiet(), alone, context:
+            with quiet(), asking_no_other(self.apart), context:
                 writing = ocp.save_checkpointables_async(
                     str(self.path(step)), dict(state=state), overwrite=True
                 )
@@ -179,11 +177,9 @@ class Checkpoints:
                 require_room(self._folder, sum(leaf.nbytes for leaf in jax.tree.leaves(state)))
             except OSError as error:
                 trouble = error
-        if trouble is not None and self.apart:
-            raise trouble
-        if self.apart:
-            return
-        number = first_to_say(len(REASONS) if trouble is None else reason_number(trouble))
+        number = len(REASONS) if trouble is None else reason_number(trouble)
+        if not self.apart:
+            number = first_to_say(number)
         if trouble is not None:
             raise trouble
         if number < len(REASONS):

@@ -18,6 +18,7 @@ from snm.config.settings import Config, preset, read_config
 from snm.distributed.launch import leave
 from snm.errors import InputError, StoppedError
 from snm.stores.address import Address
+from snm.stores.objects import StoreError
 from snm.system import timing
 from snm.system.escapes import plain
 
@@ -169,7 +170,7 @@ def _guarded(run: Callable[[], None]) -> int:
         return _said(f"{error}; the same command goes on from there", STOPPED)
     except KeyboardInterrupt:
         return _said("interrupted; the same command goes on from the last checkpoint", 130)
-    except ArithmeticError as error:
+    except (ArithmeticError, StoreError) as error:
         return _said(str(error), 1)
     except BrokenPipeError:
         return 1

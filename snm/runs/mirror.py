@@ -126,7 +126,7 @@ class Mirror(Place):
         except (StoreError, GeneratorExit):
             raise
         except Exception:
-            with contextlib.suppress(OSError):  # the other error is the one to tell
+            with contextlib.suppress(OSError, StoreError):  # the other error is the one to tell
                 self._push()
                 self._wait()
             raise

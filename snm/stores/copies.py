@@ -15,7 +15,7 @@ from pathlib import Path
 
 from snm.errors import InputError
 from snm.stores.address import Address
-from snm.stores.objects import Found, Objects, StoreError, at_once, safe
+from snm.stores.objects import Found, GoneError, Objects, StoreError, at_once, safe
 from snm.stores.snapshots import Snapshot, download, newest
 from snm.system import disk
 from snm.system.cache_folder import folder as cache_folder
@@ -62,7 +62,7 @@ def local(source: str | Path, wanted: Callable[[str], bool] = lambda _: True) ->
     objects, home = Objects(address), home_of(address, "copies")
     with locked(home / LOCK, str(address), wait=True):
         for _ in range(_COPIES):
-            with contextlib.suppress(FileNotFoundError):  # it was replaced: look again
+            with contextlib.suppress(GoneError):  # it was replaced: look again
                 found = newest(objects)
                 if found is None:
                     copy = _of_listing(objects, wanted, home)
@@ -111,9 +111,15 @@ def _of_listing(objects: Objects, wanted: Callable[[str], bool], home: Path) -> 
                 path.parent.mkdir(parents=True, exist_ok=True)
                 objects.fetch(name, path, lambda path: _of_size(path, size))
 
-            at_once(one, found)
-            if listed() != found:  # parts of two versions
-                raise FileNotFoundError(str(objects.address))
+            failed: StoreError | None = None
+            try:
+                at_once(one, found)
+            except StoreError as error:
+                failed = error
+            if listed() != found:
+                raise GoneError(f"{objects.address}: another version took its place") from failed
+            if failed is not None:
+                raise failed
     return copy
 
 

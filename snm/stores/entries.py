@@ -12,7 +12,7 @@ from pathlib import Path
 
 from snm.errors import InputError
 from snm.stores.address import Address
-from snm.stores.objects import Objects, Patience, at_once, safe
+from snm.stores.objects import Objects, Patience, StoreError, at_once, safe
 from snm.system import disk
 from snm.system.cache_folder import in_store
 from snm.system.files import made_whole
@@ -36,7 +36,7 @@ def bring(place: Path, name: str) -> bool:
     objects = _objects(name)
     if objects is None:
         return False
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, StoreError):
         found = objects.listed()
         if _MANIFEST not in found:
             return False
@@ -65,7 +65,7 @@ def send(place: Path, name: str) -> None:
     objects = _objects(name)
     if objects is None:
         return
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, StoreError):
         files = [path for path in (place / name).iterdir() if path.name != _MANIFEST]
         at_once(lambda path: objects.send(path, path.name), files)
         objects.send(place / name / _MANIFEST, _MANIFEST)

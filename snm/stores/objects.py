@@ -7,7 +7,9 @@ answer was lost: an object is written as a whole, under a name that says its con
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import dataclasses
+import errno
 import random
 import time
 from collections.abc import Callable, Iterable
@@ -17,19 +19,24 @@ from typing import Any, TypeVar
 from snm.errors import InputError
 from snm.stores.address import Address
 
-__all__ = ["Found", "Objects", "Patience", "StoreError", "at_once"]
+__all__ = ["Found", "GoneError", "Objects", "Patience", "StoreError", "at_once"]
 
 T = TypeVar("T")
 
 _AT_ONCE = 8  # objects that are copied side by side: one of them alone leaves most of a link idle
 # Where waiting does not help; packages of stores name their errors of credentials so.
 _FINAL = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 _OF_ACCESS = ("Credential", "Unauthorized", "Forbidden", "AuthError")
 _VERSIONS = ("generation", "etag", "ETag", "md5Hash", "mtime", "LastModified", "created")
 
 
-class StoreError(OSError):
+class StoreError(Exception):
     """An object store did not do what was asked, after all tries; its text is one line."""
+
+
+class GoneError(StoreError):
+    """There is no such object."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +107,7 @@ class Objects:
         """The content of a small object.
 
         Raises:
-          FileNotFoundError: there is none.
+          GoneError: there is none.
           StoreError: it could not be read.
         """
         return self._tried(name, lambda: bytes(self._files.cat_file(self._path(name))))
@@ -143,7 +150,7 @@ class Objects:
           check: what is wrong with the file, in words, or None.
 
         Raises:
-          FileNotFoundError: there is no such object.
+          GoneError: there is no such object.
           StoreError: it could not be downloaded, or `check` says that it is wrong.
         """
 
@@ -158,10 +165,8 @@ class Objects:
         """Removes objects, as far as the store lets us: nothing depends on it."""
 
         def one(name: str) -> None:
-            try:
+            with contextlib.suppress(StoreError):
                 self._tried(name, lambda: self._files.rm_file(self._path(name)), tries=3)
-            except OSError:
-                return
 
         at_once(one, names)
 
@@ -183,7 +188,7 @@ class Objects:
                 return action()
             except FileNotFoundError as error:
                 if not writing:
-                    raise
+                    raise GoneError(f"{self.address / name}: no such object") from error
                 # The bucket is missing, or what was written cannot be seen yet.
                 last: Exception = error
             except Exception as error:  # stores' packages raise errors of many types
@@ -223,7 +228,9 @@ def at_once(action: Callable[[Any], object], items: Iterable[Any]) -> None:
 
 def _final(error: Exception) -> bool:
     """Whether another try cannot help."""
-    return isinstance(error, _FINAL) or any(one in type(error).__name__ for one in _OF_ACCESS)
+    full = isinstance(error, OSError) and error.errno in _DISK  # of this machine
+    of_access = any(one in type(error).__name__ for one in _OF_ACCESS)
+    return full or of_access or isinstance(error, _FINAL)
 
 
 def _version(info: dict[str, Any]) -> str:

@@ -18,7 +18,7 @@ import re
 from pathlib import Path
 
 from snm.errors import InputError
-from snm.stores.objects import Objects, StoreError, at_once, safe
+from snm.stores.objects import GoneError, Objects, StoreError, at_once, safe
 from snm.system import disk
 from snm.system.sealed_json import checksum, sealed
 
@@ -77,7 +77,7 @@ def newest(objects: Objects) -> Snapshot | None:
         for name in snapshot_names(objects):
             try:
                 found = _parsed(objects, name)
-            except FileNotFoundError:
+            except GoneError:
                 break  # a newer one took its place: list again
             if found is not None:
                 return found
@@ -123,7 +123,7 @@ def download(objects: Objects, snapshot: Snapshot, folder: Path, have: Path | No
       have: a folder that may have some of the files already; these are linked, not downloaded.
 
     Raises:
-      FileNotFoundError: an object is gone, for a newer snapshot took the place of this one.
+      GoneError: an object is gone, for a newer snapshot took the place of this one.
       StoreError: an object could not be downloaded, or is not what was written.
     """
 

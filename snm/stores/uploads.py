@@ -12,7 +12,7 @@ import dataclasses
 import secrets
 from pathlib import Path
 
-from snm.stores.objects import Objects, StoreError, at_once
+from snm.stores.objects import GoneError, Objects, StoreError, at_once
 from snm.stores.snapshots import (
     FILES,
     Snapshot,
@@ -61,7 +61,7 @@ def bring(objects: Objects, folder: Path, record: Path) -> Snapshot | None:
             with made_whole(str(objects.address), folder) as beside:
                 download(objects, found, beside, have=folder)
                 disk.remove_tree(folder)
-        except FileNotFoundError:
+        except GoneError:
             continue  # a newer one took its place
         return found
     raise StoreError(f"{objects.address}: another process writes to this folder")
