@@ -19,8 +19,9 @@ from typing import Any, Protocol
 
 from snm.checkpoints.disk_errors import REASONS, reason_number
 from snm.checkpoints.store import Checkpoints
-from snm.distributed.host_copy import bytes_here, gathered_on_first, host_copy
+from snm.distributed.host_copy import bytes_here, gathered_on_first, host_copy, state_bytes
 from snm.distributed.processes import Agreed, first, first_to_say, several
+from snm.errors import InputError
 from snm.system.memory import available_memory
 
 __all__ = ["ApartWriter", "Store", "TogetherWriter", "Writer", "has_room", "writer_for"]
@@ -194,6 +195,14 @@ class ApartWriter(TogetherWriter):
         self._lowest_status.forget()
 
 
+def _require_memory(state: Any) -> None:
+    """Refuses, in all processes, a state that process 0 has no memory to gather."""
+    size = state_bytes(state)
+    if not first_to_say(int(not first() or size <= available_memory())):
+        found = f"{size / 2**30:.1f} GiB of tables, more than process 0 has free host memory for"
+        raise InputError("--run-dir in a store", found, "a folder that all processes share")
+
+
 def writer_for(checkpoints: Store, state: Any, kept: Callable[[Any], Any] | None = None) -> Writer:
     """The writer of a run; writes in the background if every process has memory for a copy.
 
@@ -201,9 +210,14 @@ def writer_for(checkpoints: Store, state: Any, kept: Callable[[Any], Any] | None
       checkpoints: where to save.
       state: arrays like those that will be saved.
       kept: as for `Writer`; used by runs of one process only.
+
+    Raises:
+      InputError: processes without a common disk, and too little host memory in the first.
     """
     aside = has_room(state)
     if not several():
         return Writer(checkpoints, aside=aside, kept=kept)
     assert isinstance(checkpoints, Checkpoints)
+    if checkpoints.apart:
+        _require_memory(state)
     return (ApartWriter if checkpoints.apart else TogetherWriter)(checkpoints, aside=aside)
