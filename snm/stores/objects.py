@@ -88,6 +88,7 @@ class Objects:
     def listed(self, below: str = "") -> dict[str, Found]:
         """The objects whose names begin with the folder `below`, by name."""
         place = f"{self._root}/{below}".rstrip("/")
+        inside = f"{place}/"  # some stores also list names that only begin alike
 
         def find() -> dict[str, Any]:
             try:
@@ -100,7 +101,7 @@ class Objects:
         return {
             name[len(self._root) + 1 :]: Found(int(info["size"]), _version(info))
             for name, info in names.items()
-            if name.startswith(self._root + "/") and not name.endswith("/")
+            if name.startswith(inside) and not name.endswith("/")
         }
 
     def read(self, name: str) -> bytes:

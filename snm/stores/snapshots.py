@@ -22,11 +22,12 @@ from snm.stores.objects import GoneError, Objects, StoreError, at_once, safe
 from snm.system import disk
 from snm.system.sealed_json import checksum, sealed
 
-__all__ = ["Snapshot", "digest", "download", "newest", "number_of", "snapshot_names"]
+__all__ = ["Snapshot", "digest", "download", "file_names", "newest", "number_of", "snapshot_names"]
 
 FILES, SNAPSHOTS = "files", "snapshots"
 _FORMAT = "snm snapshot 1"
 _NAME = re.compile(rf"{SNAPSHOTS}/(\d{{8}})-([0-9a-f]{{8}})\.json")
+_FILE = re.compile(rf"{FILES}/.+\.[0-9a-f]{{16}}", re.DOTALL)
 _LISTINGS = 10  # while snapshots are replaced as fast as they are read
 
 
@@ -64,6 +65,11 @@ def snapshot_names(objects: Objects) -> list[str]:
     return sorted(
         (name for name in objects.listed(SNAPSHOTS) if _NAME.fullmatch(name)), reverse=True
     )
+
+
+def file_names(objects: Objects) -> set[str]:
+    """The names of all objects that hold a file of some snapshot, past ones too."""
+    return {name for name in objects.listed(FILES) if _FILE.fullmatch(name)}
 
 
 def newest(objects: Objects) -> Snapshot | None:

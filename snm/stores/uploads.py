@@ -12,12 +12,13 @@ import dataclasses
 import secrets
 from pathlib import Path
 
+from snm.errors import InputError
 from snm.stores.objects import GoneError, Objects, StoreError, at_once
 from snm.stores.snapshots import (
-    FILES,
     Snapshot,
     digest,
     download,
+    file_names,
     newest,
     number_of,
     snapshot_names,
@@ -100,18 +101,26 @@ class Uploads:
           folder: the local folder; where the store has no files, it is not there afterwards.
 
         Raises:
-          InputError: the local disk refuses.
+          InputError: the local disk refuses, or the address has something else than a run.
           StoreError: the store does.
         """
         self._known = set(snapshot_names(self._objects))
-        found = bring(self._objects, folder, self._record)
+        self._refuse_what_is_no_run()
+        brought = bring(self._objects, folder, self._record)
         # One that was cut off counts too.
         number = max((number_of(name) for name in self._known), default=0)
-        files = {} if found is None else found.files
-        self._last = dataclasses.replace(found or self._last, number=number)
+        files = {} if brought is None else brought.files
+        self._last = dataclasses.replace(brought or self._last, number=number)
         self._commit(files)
-        self._there = set(self._objects.listed(FILES))
+        self._there = file_names(self._objects)
         self._clear()
+
+    def _refuse_what_is_no_run(self) -> None:
+        others = self._objects.listed().keys() - file_names(self._objects)
+        if others and not self._known:
+            found = f"something that is no run ({ascii(min(others))[:80]})"
+            expected = "a new or empty folder of the store"
+            raise InputError(str(self._objects.address), found, expected)
 
     def send(self, files: dict[str, Path]) -> None:
         """Uploads files as the new content of the folder; nothing, where it has this content.

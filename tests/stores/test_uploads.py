@@ -189,6 +189,22 @@ def test_a_snapshot_that_was_cut_off_does_not_count(flaky, tmp_path):
     assert not any("0123abcd" in name for name in flaky.content)
 
 
+def test_what_is_no_run_stays_as_it_is(flaky, tmp_path):
+    """Nothing is removed but what an upload wrote."""
+    flaky.content[f"{PLACE}/files/thesis.tex"] = b"years of work"
+    told = rf"{PLACE}: found something that is no run \('files/thesis.tex'\), expected a new or"
+    with pytest.raises(InputError, match=told):
+        begun(tmp_path / "home")
+    del flaky.content[f"{PLACE}/files/thesis.tex"]
+    uploads, _ = begun(tmp_path / "home")
+    names = ("files/a", "files-of-mine/x.txt", "snapshots/x")
+    mine = {f"{PLACE}/{name}": b"mine" for name in names}
+    flaky.content |= mine
+    send_all(uploads, 0, tmp_path)
+    begun(tmp_path / "other")
+    assert flaky.content.items() >= mine.items()
+
+
 def test_names_stay_in_the_folder(flaky, tmp_path):
     uploads, _ = begun(tmp_path / "home")
     uploads.send({"../outside": write(tmp_path / "scratch", {"a": b"1"})["a"]})
