@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import logging
 import re
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,9 @@ class Address:
         try:
             import fsspec
 
+            log = logging.getLogger(kind.package)
+            if log.level == logging.NOTSET:  # tracebacks of what is tried again
+                log.setLevel(logging.CRITICAL)
             return fsspec.filesystem(self.scheme, use_listings_cache=False)
         except ImportError as error:
             found = f"no package {kind.package}"
