@@ -22,6 +22,7 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
 import jax
 import tiny
+from flaky_store import flaky as flaky  # a fixture
 
 import snm
 

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["ALONE", "quiet", "quiet_tasks"]
+__all__ = ["ALONE", "asking_no_other", "quiet", "quiet_tasks"]
 
 _LATE_SECONDS = 0.5
 
@@ -35,6 +35,30 @@ def quiet_tasks() -> None:
 
 def _of_a_task(record: logging.LogRecord) -> bool:
     return not record.getMessage().startswith("Task exception was never retrieved")
+
+
+@contextlib.contextmanager
+def asking_no_other(apart: bool) -> Iterator[None]:
+    """Lets one process of several save alone, while the others do something else.
+
+    Orbax 0.12 compares the folder between all processes, also those that are not active, which
+    then never answer.
+
+    Args:
+      apart: False does nothing.
+    """
+    if not apart:
+        yield
+        return
+    from orbax.checkpoint.experimental.v1._src.saving import execution
+
+    with ALONE:
+        asked = execution._check_directory_consistency
+        execution._check_directory_consistency = lambda directory: None
+        try:
+            yield
+        finally:
+            execution._check_directory_consistency = asked
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ import jax
 from orbax.checkpoint import v1 as ocp
 
 from snm.checkpoints.disk_errors import REASONS, disk_trouble, reason_number, require_room
-from snm.checkpoints.orbax_alone import ALONE, quiet, quiet_tasks
+from snm.checkpoints.orbax_alone import ALONE, asking_no_other, quiet, quiet_tasks
 from snm.distributed.processes import first, first_to_say, of_first, several
 from snm.errors import InputError
 from snm.system import disk
@@ -79,12 +79,15 @@ class Checkpoints:
       folder: created when the first checkpoint is saved.
       keep: the number of newest checkpoints to keep.
       about: JSON values that describe the run, saved with each checkpoint.
+      apart: whether each process has a folder of its own; then process 0 alone saves.
     """
 
-    def __init__(self, folder: Path, *, keep: int = 2, about: dict[str, Any] | None = None):
+    def __init__(self, folder: Path, *, keep: int = 2, about: dict[str, Any] | None = None,
+                 apart: bool = False):  # fmt: skip
         self._folder = folder.resolve()
         self._keep = keep
         self._about = about or {}
+        self.apart = apart
 
     def path(self, step: int) -> Path:
         """The folder of a checkpoint."""
@@ -135,7 +138,9 @@ class Checkpoints:
             # Parameters are incompressible; to try takes longer than to write them.
             context.array.saving.use_compression = False
             context.memory.deepcopy_host_arrays = False
-            with quiet(), context:
+            if self.apart:
+                context.multiprocessing.active_processes = {0}
+            with quiet(), asking_no_other(self.apart), context:
                 writing = ocp.save_checkpointables_async(
                     str(self.path(step)), dict(state=state), overwrite=True
                 )
@@ -172,7 +177,9 @@ class Checkpoints:
                 require_room(self._folder, sum(leaf.nbytes for leaf in jax.tree.leaves(state)))
             except OSError as error:
                 trouble = error
-        number = first_to_say(len(REASONS) if trouble is None else reason_number(trouble))
+        number = len(REASONS) if trouble is None else reason_number(trouble)
+        if not self.apart:
+            number = first_to_say(number)
         if trouble is not None:
             raise trouble
         if number < len(REASONS):
@@ -293,6 +300,9 @@ class Checkpoints:
         )
         context = ocp.Context()
         context.array.loading.enable_padding_and_truncation = sharded or note.padded
+        if self.apart:
+            context.multiprocessing.active_processes = {jax.process_index()}
+            context.multiprocessing.primary_host = jax.process_index()
         try:
             with ALONE, context:
                 return ocp.load_checkpointables(str(path), dict(state=abstract))["state"]

@@ -6,7 +6,8 @@ the write instead. The results of the run are the same in both cases.
 
 With several processes, each copies and writes its own shards. The background threads synchronise
 through JAX's coordinator. The main threads exchange the status of the write after every dispatch,
-so that all processes finish a checkpoint, or fail, at the same step.
+so that all processes finish a checkpoint, or fail, at the same step. Where they share no disk,
+process 0 gathers the arrays and writes them alone.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from typing import Any, Protocol
 
 from snm.checkpoints.disk_errors import REASONS, reason_number
 from snm.checkpoints.store import Checkpoints
-from snm.distributed.host_copy import bytes_here, host_copy
-from snm.distributed.processes import Agreed, first_to_say, several
+from snm.distributed.host_copy import bytes_here, gathered_on_first, host_copy, state_bytes
+from snm.distributed.processes import Agreed, first, first_to_say, several
+from snm.errors import InputError
 from snm.system.memory import available_memory
 
-__all__ = ["Store", "TogetherWriter", "Writer", "has_room", "writer_for"]
+__all__ = ["ApartWriter", "Store", "TogetherWriter", "Writer", "has_room", "writer_for"]
 
 _ROOM = 0.25  # the largest part of the free memory that the copy may take
 # The status of a write, exchanged between processes: an index into REASONS if it failed, or
@@ -177,6 +179,30 @@ class TogetherWriter(Writer):
         raise self._checkpoints.failure(step, REASONS[lowest])
 
 
+class ApartWriter(TogetherWriter):
+    """A `TogetherWriter` for processes without a common disk: process 0 gathers, and writes all."""
+
+    def save(self, step: int, state: Any, progress: dict[str, Any], score: float | None) -> None:
+        """As `Writer.save`; when this returns, process 0 has copied the whole state."""
+        self.wait()
+        whole = gathered_on_first(state)
+
+        def write() -> None:
+            if first():
+                self._checkpoints.save(step, whole, progress, score)
+
+        self._writing = step, self._pool.submit(write)
+        self._lowest_status.forget()
+
+
+def _require_memory(state: Any) -> None:
+    """Refuses, in all processes, a state that process 0 has no memory to gather."""
+    size = state_bytes(state)
+    if not first_to_say(int(not first() or size <= available_memory())):
+        found = f"{size / 2**30:.1f} GiB of tables, more than process 0 has free host memory for"
+        raise InputError("--run-dir in a store", found, "a folder that all processes share")
+
+
 def writer_for(checkpoints: Store, state: Any, kept: Callable[[Any], Any] | None = None) -> Writer:
     """The writer of a run; writes in the background if every process has memory for a copy.
 
@@ -184,9 +210,14 @@ def writer_for(checkpoints: Store, state: Any, kept: Callable[[Any], Any] | None
       checkpoints: where to save.
       state: arrays like those that will be saved.
       kept: as for `Writer`; used by runs of one process only.
+
+    Raises:
+      InputError: processes without a common disk, and too little host memory in the first.
     """
     aside = has_room(state)
     if not several():
         return Writer(checkpoints, aside=aside, kept=kept)
     assert isinstance(checkpoints, Checkpoints)
-    return TogetherWriter(checkpoints, aside=aside)
+    if checkpoints.apart:
+        _require_memory(state)
+    return (ApartWriter if checkpoints.apart else TogetherWriter)(checkpoints, aside=aside)

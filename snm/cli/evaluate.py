@@ -31,7 +31,7 @@ class Evaluate:
     """
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
-    """Folder of a run."""
+    """Folder of a run, or its address in a store, such as gs://bucket/runs/a."""
     data: str | None = None
     """Data set with test points, or of test points alone; by default the one that the run was
     trained on. Its labels are mapped to those of the run by name."""

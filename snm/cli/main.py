@@ -17,10 +17,12 @@ from snm.cli import table
 from snm.config.settings import Config, preset, read_config
 from snm.distributed.launch import leave
 from snm.errors import InputError, StoppedError
+from snm.stores.address import Address
+from snm.stores.objects import StoreError
 from snm.system import timing
 from snm.system.escapes import plain
 
-__all__ = ["STOPPED", "base_settings", "main", "parse"]
+__all__ = ["STOPPED", "base_settings", "main", "on_this_machine", "parse"]
 
 STOPPED = 75
 """Exit status after a checkpoint was written on request: EX_TEMPFAIL of sysexits.h, try again."""
@@ -43,7 +45,7 @@ def main(args: Sequence[str] | None = None) -> None:
     if words in (["--help"], ["-h"]):
         print(table.overview())
         sys.exit()
-    status = _guarded(lambda: parse(words)())
+    status = _guarded(lambda: on_this_machine(parse(words))())
     leave(status)
     sys.exit(status)
 
@@ -74,6 +76,32 @@ def parse(words: list[str]) -> Any:
         print(said.getvalue(), end="", file=sys.stderr)  # tyro explains any other error well
         raise
     return command
+
+
+_READ = ("run", "index", "path")  # folders that verbs read
+_OWN = ("run_dir", "warm_start")  # `snm train` knows what to do with addresses
+
+
+def on_this_machine(command: Any) -> Any:
+    """The verb with local copies in place of addresses in stores, where it reads folders.
+
+    Raises:
+      InputError: an address where a path of this machine is wanted, or nothing at an address.
+    """
+    copies = {}
+    for field in dataclasses.fields(command):
+        value = getattr(command, field.name)
+        address = None if field.name in _OWN else Address.of(value)
+        if address is not None and field.name in _READ:
+            from snm.stores.copies import local
+            from snm.system.terminal import waiting
+
+            with waiting(f"copying {address}"):
+                copies[field.name] = type(value)(local(value))
+        elif address is not None and isinstance(value, Path):
+            flag = "--" + field.name.replace("_", "-")
+            raise InputError(flag, f"the address {address}", "a path of this machine")
+    return dataclasses.replace(command, **copies)
 
 
 @dataclasses.dataclass
@@ -142,7 +170,7 @@ def _guarded(run: Callable[[], None]) -> int:
         return _said(f"{error}; the same command goes on from there", STOPPED)
     except KeyboardInterrupt:
         return _said("interrupted; the same command goes on from the last checkpoint", 130)
-    except ArithmeticError as error:
+    except (ArithmeticError, StoreError) as error:
         return _said(str(error), 1)
     except BrokenPipeError:
         return 1

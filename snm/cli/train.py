@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from snm.data.dataset import Dataset
+    from snm.stores.address import Address
 
 __all__ = ["Train", "run_training"]
 
@@ -43,13 +44,16 @@ class Train:
       snm train path/to/eurlex --run-dir runs/stop --validation-fraction 0.1 --patience 3
       snm train path/to/eurlex --run-dir runs/eurlex --log-to wandb mlflow
       srun snm train path/to/amazon3m --run-dir runs/big --mesh data=2,label=8
+      snm train gs://bucket/eurlex --run-dir gs://bucket/runs/eurlex
     """
 
     data: Annotated[Positional[str], arg(metavar="DATA")]
-    """Folder of the data set, or `synthetic`; a `weights.txt` in it weighs the training points,
-    a `label_weights.txt` the labels."""
+    """Folder of the data set, or `synthetic`; a `weights.txt` in it weighs the training points, a
+    `label_weights.txt` the labels. An address such as gs://bucket/eurlex (extra gcs) or s3://...
+    (extra s3) is copied first."""
     run_dir: Path
-    """Folder of the run; refused if it holds a run with other settings or other data."""
+    """Folder of the run; refused if it holds a run with other settings or other data. At an address
+    in a store, each checkpoint and the result appear as a whole."""
     config: Path | None = None
     """TOML file with settings, such as the config.toml of a run."""
     warm_start: Path | None = None
@@ -123,6 +127,8 @@ def run_training(command: Train) -> None:
     with waiting("planning"), part("starting"):
         from snm.config.resolve import resolve
         from snm.planning.fit_check import refuse_what_cannot_fit
+        from snm.runs.mirror import place_of
+        from snm.stores.address import Address
         from snm.trainer.memory import never_tried
         from snm.trainer.training import resolved_training
 
@@ -131,21 +137,23 @@ def run_training(command: Train) -> None:
         refuse_what_cannot_fit(dataset, config, command.device_memory)
     if (note := never_tried(command.settings)) is not None:
         console.print(note)
-    with progress_bar() as bar, _stop_wished() as stop:
+    with place_of(command.run_dir) as place, progress_bar() as bar, _stop_wished() as stop:
         events = resolved_training(
             dataset,
             config,
-            command.run_dir,
+            place.folder,
             source=command.data,  # as typed, so that `evaluate` finds the data again
             warm_start=command.warm_start,
             same_ids=command.same_ids,
             profile=command.profile,
             stop=stop,
+            share=place.share,
         )
         display = _Display(bar, config.members, config.members_at_once)
-        for event in tracked(events, command.log_to if first() else (), command.run_dir):
+        services = command.log_to if first() else ()
+        for event in tracked(place.follow(events), services, place.folder):
             display.show(event)
-    _print_result(display.result, dataset.name, command.run_dir)
+    _print_result(display.result, dataset.name, Address.of(command.run_dir) or command.run_dir)
     _print_times(command.profile_time)
 
 
@@ -242,7 +250,7 @@ def _about(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-def _print_result(result: dict[str, Any], name: str, run_dir: Path) -> None:
+def _print_result(result: dict[str, Any], name: str, run_dir: Path | Address) -> None:
     from snm.cli.evaluate import print_metrics
     from snm.system.terminal import console, say
 

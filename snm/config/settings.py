@@ -122,7 +122,7 @@ class Config:
     or many points."""
 
     logit_adjustment: Literal["on", "off"] = "on"
-    """Lower the scores of labels by a multiple of their log frequency, where that pays on the points
+    """Lower the scores of labels by a multiple of their log frequency, where that pays on points
     that choose the memory; without such points, or without biases, it is not tried."""
 
     # -- optimisation

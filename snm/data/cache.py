@@ -25,7 +25,7 @@ from snm.errors import InputError
 from snm.system import disk
 from snm.system.files import made_whole
 
-__all__ = ["Parts", "read", "write"]
+__all__ = ["Parts", "entry", "read", "write"]
 
 Parts = dict[str, tuple[csr_matrix, csr_matrix]]
 
@@ -33,6 +33,15 @@ _VERSION = "v1"
 _MATRICES = ("features", "labels")
 _PIECE = 1 << 22  # bytes read at once
 _ARRAYS = {"data": np.float32, "indices": np.int32, "indptr": np.int64}
+
+
+def entry(key: str) -> str:
+    """The name of an entry in the cache folder.
+
+    Args:
+      key: SHA-256 of the source.
+    """
+    return f"{_VERSION}-{key}"
 
 
 def read(
@@ -53,16 +62,16 @@ def read(
     Returns:
       `train` (and `test`) -> (features, labels), or None if there is no intact entry.
     """
-    entry = place / f"{_VERSION}-{key}"
+    folder = place / entry(key)
     try:
-        manifest = json.loads((entry / "manifest.json").read_text(encoding="utf-8"))
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
         if manifest["crc"] != _crc_of(manifest["parts"]):
             return None
         parts = {}
         numbers = itertools.count()
         for part, matrices in manifest["parts"].items():
             features, labels = (
-                _load(entry, part, name, matrices[name], mapped, checks, numbers)
+                _load(folder, part, name, matrices[name], mapped, checks, numbers)
                 for name in _MATRICES
             )
             parts[part] = (features, labels)
@@ -72,7 +81,7 @@ def read(
 
 
 def _load(
-    entry: Path,
+    folder: Path,
     part: str,
     name: str,
     recorded: dict[str, Any],
@@ -82,7 +91,7 @@ def _load(
 ) -> csr_matrix:
     arrays = {}
     for array, dtype in _ARRAYS.items():
-        file = entry / f"{part}.{name}.{array}.npy"
+        file = folder / f"{part}.{name}.{array}.npy"
         size, crc = recorded[array]
         with file.open("rb") as stream:
             # Compare first: a damaged header may declare gigabytes, which must not be allocated.
@@ -130,8 +139,8 @@ def _crc_of(parts: dict[str, Any]) -> int:
 
 def write(place: Path, key: str, parts: Parts) -> None:
     """Writes a cache entry; gives up silently on an OSError (disk full, folder not writable)."""
-    entry = place / f"{_VERSION}-{key}"
-    with contextlib.suppress(InputError), made_whole("cache", entry, lasting=False) as temporary:
+    folder = place / entry(key)
+    with contextlib.suppress(InputError), made_whole("cache", folder, lasting=False) as temporary:
         manifest: dict[str, Any] = {"parts": {}}
         for part, matrices in parts.items():
             manifest["parts"][part] = {}
@@ -145,4 +154,4 @@ def write(place: Path, key: str, parts: Parts) -> None:
         manifest["crc"] = _crc_of(manifest["parts"])
         disk.write(temporary / "manifest.json", json.dumps(manifest).encode())
         # Callers write only after `read` failed, so an existing entry is damaged.
-        disk.remove_tree(entry)
+        disk.remove_tree(folder)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from scipy.sparse import csr_matrix
 
@@ -15,6 +15,8 @@ from snm.data import cache as binary_cache
 from snm.data.dataset import Dataset, Points
 from snm.data.formats import dispatch as formats
 from snm.errors import InputError
+from snm.stores import entries
+from snm.stores.copies import local
 from snm.system.cache_folder import folder as cache_folder
 
 __all__ = ["fetched", "find_files", "find_names", "key_of", "load", "load_mapped"]
@@ -62,6 +64,13 @@ _LABEL_WEIGHTS = "label_weights.txt"
 _FILTERS = ("filter_labels_train.txt", "filter_labels_test.txt")
 
 
+_KNOWN = {
+    *(name for layout in _LAYOUTS for name in (*layout.train, *layout.test)),
+    *(_VECTORIZER, _WEIGHTS, *_NAMES, *_FILTERS),
+}
+"""What is copied from a store, plain or gzipped."""
+
+
 def load(source: str | Path, *, cache: Path | Literal["default"] | None = "default") -> Dataset:
     """Loads a data set.
 
@@ -79,8 +88,9 @@ def load(source: str | Path, *, cache: Path | Literal["default"] | None = "defau
     data that were imported from texts.
 
     Args:
-      source: a folder, the name of a fetched set, or `synthetic` for the data set that comes with
-        the package.
+      source: a folder, its address in a store (`gs://`, `s3://`), which is copied once into the
+        cache folder, the name of a fetched set, or `synthetic` for the data set that comes with the
+        package.
       cache: folder of parsed data sets, keyed by the SHA-256 of the source. `default` is
         `$SNM_CACHE`, `$XDG_CACHE_HOME/snm` or `~/.cache/snm`. None disables the cache. A damaged
         or unwritable cache is ignored.
@@ -88,6 +98,7 @@ def load(source: str | Path, *, cache: Path | Literal["default"] | None = "defau
     Raises:
       InputError: no such folder, no training file, train and test of different widths, or a
         damaged file.
+      StoreError: a store gave up.
     """
     if source == SYNTHETIC:
         from snm.data.synthetic import default
@@ -96,14 +107,23 @@ def load(source: str | Path, *, cache: Path | Literal["default"] | None = "defau
     files = _files_of(source)
     key = _sha256(files.all)
     place = cache_folder(cache)
-    parts = binary_cache.read(place, key) if place else None
+    parts = _cached(place, key)
     if parts is None:
         parts = {"train": _read_part(files.train)}
         if files.test:
             parts["test"] = _read_part(files.test)
         if place:
             binary_cache.write(place, key, parts)
+            entries.send(place, binary_cache.entry(key))
     return _assemble(files, parts, key)
+
+
+def _cached(place: Path | None, key: str, **how: Any) -> binary_cache.Parts | None:
+    """An entry of the cache folder; what it lacks is brought from a cache in a store."""
+    parts = binary_cache.read(place, key, **how) if place else None
+    if parts is None and place and entries.bring(place, binary_cache.entry(key)):
+        parts = binary_cache.read(place, key, **how)
+    return parts
 
 
 def key_of(source: str | Path) -> str:
@@ -131,7 +151,7 @@ def load_mapped(source: str | Path, key: str, checks: Callable[[int], bool]) -> 
     """
     files = _files_of(source)
     place = cache_folder("default")
-    parts = binary_cache.read(place, key, mapped=True, checks=checks) if place else None
+    parts = _cached(place, key, mapped=True, checks=checks)
     return None if parts is None else _assemble(files, parts, key)
 
 
@@ -164,7 +184,7 @@ class _Files:
 
 
 def _files_of(source: str | Path) -> _Files:
-    folder = fetched(source) or Path(source)
+    folder = fetched(source) or local(source, lambda name: name.removesuffix(".gz") in _KNOWN)
     if not folder.is_dir():
         found = "a file" if folder.exists() else "no such folder"
         raise InputError(str(source), found, "a folder of data, a fetched set, or `synthetic`")

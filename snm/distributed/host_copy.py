@@ -1,14 +1,20 @@
-"""Copies arrays of a state to host memory, and measures their size."""
+"""Copies arrays of a state to host memory, of one or of all processes; measures their size."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-__all__ = ["bytes_here", "host_copy", "state_bytes"]
+from snm.distributed.processes import first
+
+__all__ = ["bytes_here", "gathered_on_first", "host_copy", "state_bytes"]
+
+_BLOCK = 1 << 26  # bytes of an array that every device receives at once
 
 
 def state_bytes(state: Any) -> int:
@@ -68,3 +74,47 @@ def _parts(leaf: Any) -> Iterator[tuple[Any, np.ndarray]]:
     for shard in leaf.addressable_shards:
         if shard.replica_id == 0:
             yield shard.index or ..., np.asarray(shard.data)
+
+
+def gathered_on_first(state: Any) -> Any:
+    """Copies global arrays to the host memory of process 0; all processes must call this.
+
+    Devices receive a block of rows at a time, so none needs room for a table.
+
+    Args:
+      state: a pytree of arrays of all processes, split over rows or not at all.
+
+    Returns:
+      the same with NumPy arrays in process 0, and with None in the others.
+    """
+    return jax.tree.map(_gathered, state)
+
+
+def _gathered(leaf: Any) -> np.ndarray | None:
+    if not isinstance(leaf, jax.Array) or leaf.is_fully_replicated:
+        whole = leaf.addressable_data(0) if isinstance(leaf, jax.Array) else leaf
+        return np.array(whole) if first() else None
+    rows = len(leaf)
+    count = max(1, min(rows, _BLOCK * rows // leaf.nbytes))
+    found = np.empty(leaf.shape, leaf.dtype) if first() else None
+    assert isinstance(leaf.sharding, NamedSharding)
+    take = _rows(leaf.sharding.mesh, count)
+    for begin in range(0, rows, count):
+        begin = min(begin, rows - count)
+        block = take(leaf, np.int32(begin))
+        if found is not None:
+            found[begin : begin + count] = np.asarray(block.addressable_data(0))
+        else:
+            block.block_until_ready()  # no device holds more than a block
+    return found
+
+
+@functools.cache
+def _rows(mesh: Mesh, count: int) -> Callable[..., jax.Array]:
+    """The program that gives rows of a split array to all devices."""
+    everywhere = NamedSharding(mesh, PartitionSpec())
+
+    def take(whole: jax.Array, begin: jax.Array) -> jax.Array:
+        return jax.lax.dynamic_slice_in_dim(whole, begin, count)
+
+    return jax.jit(take, out_shardings=everywhere)

@@ -49,7 +49,7 @@ class Export:
     """
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
-    """Folder of a run."""
+    """Folder of a run, or its address in a store, such as gs://bucket/runs/a."""
     to: Literal["npy", "npz", "safetensors", "faiss", "hnswlib"]
     """Format: arrays (npy, npz, safetensors) or an index (faiss, hnswlib)."""
     output: Path

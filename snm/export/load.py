@@ -7,6 +7,7 @@ from pathlib import Path
 from snm.export.mapped import is_export, open_export
 from snm.model.predictor import Predictor
 from snm.runs import load as runs
+from snm.stores.copies import local
 
 __all__ = ["load"]
 
@@ -18,7 +19,8 @@ def load(run: str | Path, *, memory: bool = True, verify: bool = True) -> Predic
     arrays of an export are mapped into memory, so that it opens at once where `verify` is False.
 
     Args:
-      run: the run folder, or that of the export, whose files must not change while it is open.
+      run: the run folder, or that of the export, whose files must not change while it is open; or
+        its address in a store (`gs://`, `s3://`), from which it is copied into the cache folder.
       memory: also load the run's memory, if it has one, and what makes scores probabilities; False
         is the model alone.
       verify: compare the parameters with their checksums; False loads sooner, from a disk that is
@@ -27,6 +29,7 @@ def load(run: str | Path, *, memory: bool = True, verify: bool = True) -> Predic
     Raises:
       InputError: the folder is neither, or damaged, or the run has no checkpoint.
     """
-    if is_export(Path(run)):
-        return open_export(Path(run), memory=memory, verify=verify)
-    return runs.load(run, memory=memory, verify=verify)
+    folder = local(run)
+    if is_export(folder):
+        return open_export(folder, memory=memory, verify=verify)
+    return runs.load(folder, memory=memory, verify=verify)

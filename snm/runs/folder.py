@@ -55,9 +55,11 @@ class RunFolder:
 
     Attributes:
       path: the run folder; it need not exist.
+      apart: whether each process has one of its own, of which only that of process 0 grows.
     """
 
     path: Path
+    apart: bool = False
 
     @property
     def config(self) -> Path:
@@ -90,7 +92,8 @@ class RunFolder:
           about: JSON values saved with each checkpoint.
         """
         folder = self.path / "checkpoints"
-        return Checkpoints(folder if phase == "train" else folder / phase, keep=keep, about=about)
+        folder = folder if phase == "train" else folder / phase
+        return Checkpoints(folder, keep=keep, about=about, apart=self.apart)
 
     @property
     def names(self) -> Path:

@@ -25,6 +25,7 @@ from snm.model.placement import abstract_on, join_on_mesh
 from snm.model.predictor import Predictor
 from snm.runs.folder import RunFolder, member_seed, phase_names
 from snm.runs.manifest import manifest_path, read_manifest
+from snm.stores.copies import local
 
 __all__ = [
     "assemble",
@@ -44,7 +45,7 @@ def load(run: str | Path, *, memory: bool = True, verify: bool = True) -> Predic
     Of an unfinished run, it loads the first member's best checkpoint so far, without a memory.
 
     Args:
-      run: the run folder.
+      run: the run folder, or its address in a store.
       memory: also load what held-out points chose for the run, where it has that: a memory, a logit
         adjustment, and what makes scores probabilities; False is the model alone.
       verify: compare the files of the checkpoints with their checksums; False loads sooner, from a
@@ -202,7 +203,7 @@ def used_checkpoints(folder: RunFolder, config: ResolvedConfig) -> dict[str, lis
 
 def _opened(run: str | Path) -> tuple[RunFolder, ResolvedConfig, dict[str, Any], bool]:
     """The folder of a run, its settings, the content of `run.json`, and whether it is finished."""
-    folder = RunFolder(Path(run))
+    folder = RunFolder(local(run))
     if not folder.config.exists():
         raise InputError(str(run), "no config.toml", "the folder of a run (`snm train`)")
     config, facts, finished = folder.settings(), folder.read_facts(), folder.finished()

@@ -14,7 +14,7 @@ from typing import Literal
 
 from snm.errors import InputError
 
-__all__ = ["folder", "keep_programs"]
+__all__ = ["folder", "in_store", "keep_programs"]
 
 _WORTH_KEEPING = 0.1  # seconds that a program takes to compile; reading one takes about 0.02
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -28,17 +28,24 @@ def keep_programs() -> None:
     """
     import jax  # here, since reading data needs no jax
 
-    place = folder("default")
+    place = in_store() or folder("default")
     if place is not None:
-        jax.config.update("jax_compilation_cache_dir", str(place / "compiled"))
+        jax.config.update("jax_compilation_cache_dir", f"{place}/compiled")
         jax.config.update("jax_persistent_cache_min_compile_time_secs", _WORTH_KEEPING)
+
+
+def in_store() -> str | None:
+    """The address of a cache in an object store, which `$SNM_CACHE` may be; None if it is none."""
+    place = os.environ.get("SNM_CACHE", "")
+    return place.rstrip("/") if "://" in place else None
 
 
 def folder(cache: Path | Literal["default"] | None) -> Path | None:
     """The cache folder: `cache` itself, or for `default` the user's folder.
 
     The default is `$SNM_CACHE`, else `$XDG_CACHE_HOME/snm`, else `~/.cache/snm`, else None. It is
-    created for its owner alone if it can be; it need not exist afterwards.
+    created for its owner alone if it can be; it need not exist afterwards. Where `$SNM_CACHE` is an
+    address in a store, the folder is the next of these.
 
     Raises:
       InputError: another user owns the folder, or may write to it. The folder `snm` of the user's
@@ -60,7 +67,7 @@ def folder(cache: Path | Literal["default"] | None) -> Path | None:
 
 def _default() -> tuple[Path | None, bool]:
     """The default folder, and whether its name is ours and not one that the user chose."""
-    if place := os.environ.get("SNM_CACHE"):
+    if (place := os.environ.get("SNM_CACHE")) and not in_store():
         return Path(place), False
     if place := os.environ.get("XDG_CACHE_HOME"):
         return Path(place) / "snm", True

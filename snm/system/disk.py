@@ -11,7 +11,7 @@ import os
 import shutil
 from pathlib import Path
 
-__all__ = ["remove", "remove_tree", "rename", "sync", "write"]
+__all__ = ["link", "remove", "remove_tree", "rename", "sync", "write"]
 
 _NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)  # file systems that sync no folder
 
@@ -39,6 +39,20 @@ def sync(path: Path) -> None:
 def rename(source: Path, target: Path) -> None:
     """Renames atomically; a file takes the place of the one that has the name."""
     source.replace(target)
+
+
+def link(source: Path, target: Path) -> None:
+    """Gives a file a second name; where the file system has no links, copies it.
+
+    Raises:
+      FileNotFoundError: there is no such file.
+    """
+    try:
+        target.hardlink_to(source)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 def remove(path: Path) -> None:

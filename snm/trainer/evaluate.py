@@ -20,6 +20,7 @@ from snm.evaluation.evaluate import evaluate_points
 from snm.model.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.runs.load import ids_of_run, load
+from snm.stores.copies import local
 
 __all__ = ["data_of_run", "evaluate", "score_test_points"]
 
@@ -41,7 +42,7 @@ def evaluate(
     data, if these can still be read.
 
     Args:
-      run: the run's folder.
+      run: the run's folder, or its address in a store.
       data: another data set than the run's.
       same_ids: labels without names mean the same in the other data set.
       auc: also the AUC; None is the setting of the run.
@@ -55,8 +56,8 @@ def evaluate(
     Raises:
       InputError: no run, no test points, or data of other features or labels.
     """
-    folder = RunFolder(Path(run))
-    predictor = load(run)
+    folder = RunFolder(local(run))
+    predictor = load(folder.path)
     dataset, notes = data_of_run(folder, data, same_ids=same_ids)
     config: Config = folder.settings()
     if auc is not None:

@@ -34,7 +34,10 @@ from snm.runs.load import (
     watched_member,
     with_memory,
 )
+from snm.runs.mirror import place_of
 from snm.runs.progress_bar import in_notebook, with_bar
+from snm.stores.address import Address
+from snm.stores.copies import local
 from snm.system.locks import LOCK, locked
 from snm.system.timing import part, restart, times
 from snm.system.versions import surroundings
@@ -99,9 +102,10 @@ def training(
     """Trains a model, and yields events.
 
     Args:
-      data: a folder, `synthetic`, or a data set.
+      data: a folder, its address in a store (`gs://`, `s3://`), `synthetic`, or a data set.
       config: the settings.
-      run_dir: folder of the run; a run with the same settings and data goes on.
+      run_dir: folder of the run, or its address in a store, where each checkpoint and the result
+        appear as a whole; a run with the same settings and data goes on.
       source: path that a `Dataset` passed as `data` can be loaded from again.
       warm_start: folder of another run, whose parameters this one starts from; labels are mapped by
         their names.
@@ -124,6 +128,7 @@ def training(
       InputError: data, settings or folder that cannot be used; another process uses the folder.
       NonFiniteError: a loss was not finite.
       SavingError: a checkpoint could not be written; earlier ones are intact.
+      StoreError: a store gave up; the folder on this machine is whole.
       StoppedError: `stop` returned True.
     """
 
@@ -133,18 +138,22 @@ def training(
             dataset = data if isinstance(data, Dataset) else load_together(data)
         if (note := never_tried(config)) is not None:
             yield Noted(0, note)
-        yield from resolved_training(
-            dataset,
-            resolve(config, dataset),
-            run_dir,
-            source=data if source is None and not isinstance(data, Dataset) else source,
-            warm_start=warm_start,
-            same_ids=same_ids,
-            profile=profile,
-            probe=probe,
-            probe_every=probe_every,
-            stop=stop,
-        )
+        with place_of(run_dir) as place:
+            yield from place.follow(
+                resolved_training(
+                    dataset,
+                    resolve(config, dataset),
+                    place.folder,
+                    source=data if source is None and not isinstance(data, Dataset) else source,
+                    warm_start=warm_start,
+                    same_ids=same_ids,
+                    profile=profile,
+                    probe=probe,
+                    probe_every=probe_every,
+                    stop=stop,
+                    share=place.share,
+                )
+            )
 
     return with_bar(run()) if (in_notebook() if progress is None else progress) else run()
 
@@ -161,10 +170,14 @@ def resolved_training(
     probe: Callable[[Predictor], dict[str, Any]] | None = None,
     probe_every: int = 0,
     stop: Callable[[], bool] | None = None,
-) -> Iterator[Event]:
-    """`training` with settings that were resolved for this data set, and without a bar."""
+    share: Callable[[], None] | None = None,
+) -> Generator[Event]:
+    """`training` with settings that were resolved for this data set, and without a bar.
+
+    With `share`, each process has a folder of its own; it copies that of process 0 to all.
+    """
     source_name = dataset.name if source is None else _absolute(source)
-    folder = RunFolder(Path(run_dir))
+    folder = RunFolder(Path(run_dir), apart=share is not None)
     facts = {
         "data": source_name,
         "sha256": dataset.sha256,
@@ -180,7 +193,7 @@ def resolved_training(
     wait("the folder was looked at")
     start = None
     if warm_start is not None:
-        start = WarmStart(Path(warm_start), IdSpace.of(dataset), same_ids)
+        start = WarmStart(local(warm_start), IdSpace.of(dataset), same_ids)
     with contextlib.ExitStack() as holding:
         hold = functools.partial(
             holding.enter_context, locked(folder.path / LOCK, f"--run-dir {folder.path}")
@@ -226,6 +239,8 @@ def resolved_training(
         done = yield from in_order(members, at_once, stop)
 
         with part("reading the checkpoints"):
+            if share is not None:
+                share()
             predictor = assemble(folder, config, facts, weighting, dataset.label_names,
                                  finished=True, mesh=done[0].mesh)  # fmt: skip
         remembered: dict[str, Any] = {}
@@ -360,5 +375,7 @@ def _memory_stands(folder: RunFolder) -> bool:
 
 
 def _absolute(data: str | Path) -> str:
-    """An absolute path; `synthetic` and the names of fetched data sets stay as they are."""
+    """An absolute path; addresses, `synthetic` and the names of fetched sets stay as they are."""
+    if (address := Address.of(data)) is not None:
+        return str(address)
     return str(Path(data).resolve()) if Path(data).exists() else str(data)

@@ -15,6 +15,7 @@ import yaml
 
 from snm.cli.main import parse
 from snm.distributed.mesh import parse_mesh
+from snm.stores.address import KINDS, Address
 
 PAGE = pages.ROOT / "docs/devices.md"
 
@@ -57,7 +58,7 @@ def test_the_container_file_has_what_a_build_needs():
             assert target == ("./" if len(sources) > 1 else sources[0])
 
 
-@pytest.mark.parametrize("extra", ["cuda12", "cuda13", "tpu", ""])
+@pytest.mark.parametrize("extra", ["cuda12", "cuda13", "tpu", "tpu,gcs", ""])
 def test_the_container_file_installs_the_extra(extra, tmp_path):
     """The line that installs, in a shell whose pip tells what it is asked for."""
     (line,) = (text for name, text in instructions() if name == "RUN")
@@ -72,7 +73,7 @@ def test_the_container_file_installs_the_extra(extra, tmp_path):
     extras = tomllib.loads((pages.ROOT / "pyproject.toml").read_text())["project"][
         "optional-dependencies"
     ]
-    assert not extra or extra in extras
+    assert all(one in extras for one in filter(None, extra.split(",")))
 
 
 # -- SLURM -------------------------------------------------------------------------------------
@@ -146,6 +147,7 @@ JOBSET = {  # fields of a JobSet, jobset.x-k8s.io/v1alpha2, that the page may us
                         "template!": {
                             "spec!": {
                                 "restartPolicy!": TEXT,
+                                "serviceAccountName": TEXT,
                                 "terminationGracePeriodSeconds": COUNT,
                                 "nodeSelector": WORDS,
                                 "containers!": [
@@ -217,11 +219,14 @@ def test_the_jobset_fills_its_slice():
     # One pod that fails ends all, and all begin again from the newest checkpoint.
     assert job["backoffLimit"] == 0 and pod["restartPolicy"] == "Never"
     assert found["spec"]["failurePolicy"]["maxRestarts"] > 0
-    mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
-    assert mounts.keys() == {one["name"] for one in pod["volumes"]}
-    paths = [word for word in container["args"] if word.startswith("/")]
-    paths += [one["value"] for one in container["env"]]
-    assert paths and all(any(path.startswith(m + "/") for m in mounts.values()) for path in paths)
+    # Data, run and cache are in a store, whose package the image has.
+    places = [*container["args"][1:4:2], *(one["value"] for one in container["env"])]
+    assert len(places) == 3 and {Address.of(place).scheme for place in places} == {"gs"}
+    assert "volumes" not in pod and "volumeMounts" not in container
+    built = next(c for c in pages.commands(block("console", "$ docker build")) if "build" in c)
+    extras = built[built.index("--build-arg") + 1].partition("=")[2].split(",")
+    assert built[built.index("--tag") + 1] == container["image"]
+    assert extras == ["tpu", KINDS["gs"].extra]
 
 
 @pytest.mark.parametrize(

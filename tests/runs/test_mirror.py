@@ -1,0 +1,212 @@
+"""A run in a store: whole at every moment, resumed to the bit, and clear when it gives up."""
+
+import dataclasses
+import json
+import random
+import re
+import shutil
+
+import jax
+import numpy as np
+import pytest
+import tiny
+from command_line import call
+from flaky_store import KilledError
+
+import snm
+from snm.errors import InputError, StoppedError
+from snm.runs.folder import RunFolder
+from snm.runs.mirror import place_of, stage
+from snm.stores.address import Address
+from snm.stores.objects import Objects
+from snm.stores.snapshots import download, newest
+from snm.system import disk
+
+RUN = "flaky://bucket/runs/a"
+CONFIG = dataclasses.replace(tiny.CONFIG, epochs=4, seed=3)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return tiny.write(tmp_path_factory.mktemp("data") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(data, tmp_path_factory):
+    run = tmp_path_factory.mktemp("whole") / "run"
+    result = snm.train(data, CONFIG, run)
+    return arrays(run), result["metrics"]
+
+
+def arrays(run):
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(snm.load(run).state)]
+
+
+def same(found, expected):
+    return all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
+def forget(tmp_path):
+    """What a machine loses that is taken away."""
+    shutil.rmtree(tmp_path / "cache", ignore_errors=True)
+
+
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))]
+)
+def test_a_killed_run_goes_on_to_the_same_bits(seed, flaky, data, undisturbed, tmp_path):
+    """Killed at three writes, each time with the local disk lost, 5% of all operations failing."""
+    rng = random.Random(seed)
+    flaky.rng, flaky.share = random.Random(seed), 0.05
+    kills, writes = rng.sample(range(5, 150), 3), [0]
+
+    def kill(kind, name):
+        writes[0] += kind == "put"
+        if kind == "put" and writes[0] in kills:
+            raise KilledError
+
+    flaky.before = staticmethod(kill)
+    met = 0
+    while True:
+        try:
+            snm.train(data, CONFIG, RUN)
+            break
+        except KilledError:
+            met += 1
+            forget(tmp_path)
+    assert met and flaky.failed
+    flaky.before = staticmethod(lambda kind, name: None)
+    forget(tmp_path)
+    expected, metrics = undisturbed
+    assert same(arrays(RUN), expected)
+    assert snm.evaluate(RUN)["metrics"] == metrics
+
+
+def test_a_reader_finds_whole_checkpoints_at_every_moment(flaky, data, tmp_path):
+    """Before each operation: no run, or files that fit their checksums; never an older one."""
+    seen = []
+
+    def look(kind, name):
+        if kind not in ("put", "remove"):
+            return
+        flaky.before, flaky.share = staticmethod(lambda *_: None), 0.0  # for the reader
+        found = newest(objects := Objects(Address.of(RUN)))
+        if found is not None and found.files and (not seen or seen[-1][0] != found.number):
+            place = tmp_path / str(found.number)
+            place.mkdir()
+            download(objects, found, place)
+            run = RunFolder(place)
+            assert run.settings() and run.read_facts() and run.finished() in (False, True)
+            checkpoints = run.checkpoints(2)
+            step = checkpoints.latest()
+            checkpoints.verify(step)
+            checkpoints.verify(checkpoints.best())
+            seen.append((found.number, step, run.finished()))
+        flaky.before, flaky.share = staticmethod(look), 0.05
+
+    flaky.before, flaky.share = staticmethod(look), 0.05
+    settings = dict(validation_fraction=0.2, patience=9, evaluate_every=3)
+    snm.train(data, dataclasses.replace(CONFIG, **settings), RUN)
+    flaky.before = staticmethod(lambda *_: None)
+    assert seen == sorted(seen) and len(seen) >= 3 and flaky.failed
+    assert RunFolder(copy(tmp_path / "last")).finished()
+
+
+def copy(place):
+    objects = Objects(Address.of(RUN))
+    place.mkdir()
+    download(objects, newest(objects), place)
+    return place
+
+
+def test_a_store_that_gives_up_ends_the_run_and_keeps_the_folder(
+    flaky, data, undisturbed, capsys, tmp_path
+):
+    flaky.broken = "/files/checkpoints/8"
+    words = ["train", data, "--run-dir", RUN, *tiny.FLAGS, "--seed=3", "--epochs=4"]
+    call(*words, status=1)
+    (told,) = (line for line in capsys.readouterr().err.splitlines() if "error" in line)
+    folder = tmp_path / "cache" / "runs" / Address.of(RUN).key / "a"
+    assert re.fullmatch(
+        rf"snm: error: {RUN}/files/checkpoints/8/\S+: gave up after 8 tries \(ConnectionError: 503 "
+        rf"the store is down\); the run is whole in {folder}, and the same command goes on",
+        told,
+    )
+    assert RunFolder(folder).checkpoints(2).latest() >= 8
+    assert RunFolder(copy(tmp_path / "stored")).checkpoints(2).latest() == 4
+    flaky.broken = ""
+    call(*words)
+    assert "going on from step" in (said := capsys.readouterr().out) and f"written to {RUN}" in said
+    assert same(arrays(RUN), undisturbed[0])
+    call(*words)  # is finished, and trains nothing
+    assert "going on" not in capsys.readouterr().out
+
+
+def test_a_stopped_run_is_in_the_store(flaky, data, undisturbed, tmp_path):
+    asked = []
+
+    def stop():
+        asked.append(1)
+        return len(asked) >= 5
+
+    with pytest.raises(StoppedError) as stopped:
+        snm.train(data, CONFIG, RUN, stop=stop)
+    forget(tmp_path)
+    assert RunFolder(copy(tmp_path / "stored")).checkpoints(2).latest() == stopped.value.step
+    snm.train(data, CONFIG, RUN)
+    assert same(arrays(RUN), undisturbed[0])
+
+
+def test_one_process_of_a_machine_has_the_run(flaky, data):
+    with (
+        place_of(RUN),
+        pytest.raises(InputError, match=rf"{RUN}: found a folder in use by process"),
+    ):
+        snm.train(data, CONFIG, RUN)
+
+
+def test_other_verbs_take_a_run_from_a_store(flaky, data, tmp_path, capsys):
+    store = "flaky://bucket/data"
+    for path in data.iterdir():
+        flaky.content[f"{store}/{path.name}"] = path.read_bytes()
+    result = snm.train(store, CONFIG, RUN)
+    assert result["data"]["source"] == store
+    forget(tmp_path)
+    call("evaluate", RUN, "--json")
+    found = json.loads(capsys.readouterr().out)
+    assert found["metrics"] == pytest.approx(result["metrics"])
+    call("export", RUN, "--to", "npy", "--output", tmp_path / "export")
+    call("predict", RUN, data / "test.txt", "--output", tmp_path / "from_run")
+    call("predict", tmp_path / "export", data / "test.txt", "--output", tmp_path / "from_export")
+    assert (tmp_path / "from_run").read_bytes() == (tmp_path / "from_export").read_bytes()
+    warm = snm.train(data, CONFIG, tmp_path / "warm", warm_start=RUN)
+    assert warm["steps"] and RunFolder(tmp_path / "warm").read_facts()["warm_start"] == RUN
+
+
+def test_what_is_removed_meanwhile_is_left_out(tmp_path, monkeypatch):
+    """A checkpoint that goes while its files are linked is not staged, and what came instead is."""
+    run = tmp_path / "run"
+    for step in (4, 8):
+        (run / "checkpoints" / str(step) / "state").mkdir(parents=True)
+        (run / "checkpoints" / str(step) / "state" / "rows").write_text(f"{step}")
+        (run / "checkpoints" / str(step) / "manifest.json").touch()
+    (run / "checkpoints" / "12.orbax-checkpoint-tmp").mkdir()
+    (run / "checkpoints" / "12.orbax-checkpoint-tmp" / "manifest.json").touch()
+    (run / "log.jsonl").write_text("a line\n")
+    (run / ".lock").touch()
+    link, linked = disk.link, []
+
+    def link_and_remove(source, target):
+        linked.append(source)
+        if len(linked) == 2:  # the first checkpoint is linked as a whole
+            (run / "checkpoints" / "4").rename(run / "checkpoints" / "4.dropped")
+        link(source, target)
+
+    monkeypatch.setattr(disk, "link", link_and_remove)
+    stage(run, tmp_path / "staged")
+    found = {path.relative_to(tmp_path / "staged").as_posix()
+             for path in (tmp_path / "staged").rglob("*") if path.is_file()}  # fmt: skip
+    assert found == {"checkpoints/8/manifest.json", "checkpoints/8/state/rows", "log.jsonl"}
+    with (run / "log.jsonl").open("a") as log:
+        log.write("another\n")
+    assert (tmp_path / "staged" / "log.jsonl").read_text() == "a line\n"

@@ -1,0 +1,114 @@
+"""Real processes without a common disk, with the run in a store; the tests are slow."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+import tiny
+
+import snm
+from snm.runs.folder import RunFolder
+
+EPOCHS = 12
+HERE = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def data(tmp_path):
+    return tiny.write(tmp_path / "data")
+
+
+def start(data, tmp_path, run):
+    """Two processes of two devices each; each has a cache folder of its own."""
+    with socket.socket() as place:
+        place.bind(("127.0.0.1", 0))
+        port = place.getsockname()[1]
+    found = []
+    for number in range(2):
+        words = ["train", str(data), "--run-dir", str(run), *tiny.FLAGS, f"--epochs={EPOCHS}",
+                 "--mesh=data=2,label=2", "--peer-timeout=10", "--num-processes=2",
+                 f"--coordinator=127.0.0.1:{port}", f"--process-id={number}"]  # fmt: skip
+        environment = {
+            **os.environ,
+            "JAX_NUM_CPU_DEVICES": "2",
+            "PYTHONPATH": os.pathsep.join([str(HERE.parent), str(HERE)]),
+            "FOLDER_STORE": str(tmp_path / "store"),
+            "SNM_CACHE": str(tmp_path / f"disk-{number}"),
+        }
+        found.append(
+            subprocess.Popen(
+                [sys.executable, str(HERE / "folder_store.py"), *words],
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+    return found
+
+
+def ended(processes):
+    try:
+        found = [process.communicate(timeout=200)[1] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    return [process.returncode for process in processes], found
+
+
+def stored(tmp_path):
+    """The steps of the checkpoints in the newest snapshot."""
+    names = sorted((tmp_path / "store" / "bucket" / "run" / "snapshots").glob("*.json"))
+    try:
+        files = json.loads(names[-1].read_text())["files"]
+    except (IndexError, OSError, ValueError):
+        return set()
+    return {name.split("/")[1] for name in files if name.startswith("checkpoints/")}
+
+
+def bring(tmp_path):
+    """The run as a reader has it."""
+    from snm.stores.copies import local
+
+    return local("folder://bucket/run")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_two_hosts_lose_their_disks_and_go_on_to_the_same_bits(how, data, tmp_path, monkeypatch):
+    statuses, said = ended(start(data, tmp_path, tmp_path / "whole"))  # on one disk
+    assert statuses == [0, 0], said
+    processes = start(data, tmp_path, "folder://bucket/run")
+    until = time.monotonic() + 120
+    while not stored(tmp_path) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert stored(tmp_path)
+    processes[1].send_signal(how)
+    statuses, said = ended(processes)
+    assert statuses == ([75, 75] if how == signal.SIGTERM else [69, -signal.SIGKILL]), said
+    for number in range(2):
+        shutil.rmtree(tmp_path / f"disk-{number}")
+    statuses, said = ended(start(data, tmp_path, "folder://bucket/run"))
+    assert statuses == [0, 0], said
+    monkeypatch.setenv("FOLDER_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("SNM_CACHE", str(tmp_path / "reader"))
+    import folder_store  # noqa: F401 (makes the scheme known here)
+
+    found, expected = bring(tmp_path), tmp_path / "whole"
+    for mine, other in zip(arrays(found), arrays(expected), strict=True):
+        np.testing.assert_array_equal(mine, other)
+    results = [RunFolder(run).read_result()["metrics"] for run in (found, expected)]
+    assert results[0] == results[1]
+
+
+def arrays(run):
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(snm.load(run).state)]

@@ -1,0 +1,160 @@
+"""Data and runs are copied once from a store, and anew where the store changes."""
+
+import os
+import random
+import time
+
+import pytest
+import tiny
+from command_line import call, refused
+
+import snm
+from snm.data import load as loading
+from snm.errors import InputError
+from snm.stores.copies import local
+from snm.system import cache_folder
+
+DATA = "flaky://bucket/data/tiny"
+
+
+@pytest.fixture
+def data(tmp_path):
+    return tiny.write(tmp_path / "data", names=True)
+
+
+def put(flaky, folder, address):
+    for path in folder.rglob("*"):
+        if path.is_file():
+            flaky.content[f"{address}/{path.relative_to(folder).as_posix()}"] = path.read_bytes()
+
+
+def copied(flaky):
+    """The names of objects that are downloaded from here on."""
+    names = []
+    flaky.before = staticmethod(lambda kind, name: kind == "get" and names.append(name))
+    return names
+
+
+def test_data_are_copied_once(flaky, data):
+    put(flaky, data, DATA)
+    flaky.content[f"{DATA}/raw.tar"] = b"of no use"
+    names = copied(flaky)
+    expected = snm.load_data(data, cache=None)
+    found = snm.load_data(DATA)
+    assert found.sha256 == expected.sha256 and found.name == "tiny"
+    assert found.label_names == expected.label_names
+    assert sorted(names) == [f"{DATA}/{name}.txt" for name in ("labels", "test", "train")]
+    names.clear()
+    assert snm.load_data(DATA).sha256 == expected.sha256 and not names
+    text = (data / "labels.txt").read_bytes()
+    flaky.content[f"{DATA}/labels.txt"] = text.replace(b"name 0\n", b"name x\n")
+    assert snm.load_data(DATA).label_names[0] == "name x" and len(names) == 3
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_data_from_a_store_that_fails(seed, flaky, data):
+    put(flaky, data, DATA)
+    flaky.rng, flaky.share = random.Random(seed), 0.3
+    assert snm.load_data(DATA).sha256 == snm.load_data(data).sha256
+    assert flaky.failed
+
+
+def test_data_that_change_meanwhile_are_copied_again(flaky, data):
+    """A copy never has files of two versions."""
+    put(flaky, data, DATA)
+    other = (data / "train.txt").read_bytes().replace(b":1", b":2")
+
+    def change(kind, name):
+        if kind == "get" and name.endswith("labels.txt"):
+            flaky.content[f"{DATA}/train.txt"] = other
+            flaky.content[f"{DATA}/labels.txt"] = b"l\n" * tiny.LABELS
+
+    flaky.before = staticmethod(change)
+    place = local(DATA)
+    assert (place / "train.txt").read_bytes() == other
+    assert (place / "labels.txt").read_bytes() == b"l\n" * tiny.LABELS
+
+
+def test_nothing_at_an_address_is_one_line(flaky, capsys):
+    told = "flaky://bucket/none: found nothing there, expected a folder of the store"
+    assert refused(capsys, "data", "stats", "flaky://bucket/none") == told
+    assert refused(capsys, "evaluate", "flaky://bucket/none") == told
+    out = "flaky://bucket/out"
+    assert refused(capsys, "data", "synth", out).startswith(
+        f"--out: found the address {out}, expected a path of this machine"
+    )
+
+
+def test_a_store_that_gives_up_is_one_line(flaky, data, capsys):
+    put(flaky, data, DATA)
+    flaky.broken = "train.txt"
+    call("data", "stats", DATA, status=1)
+    told = f"{DATA}/train.txt: gave up after 8 tries (ConnectionError: 503 the store is down)"
+    assert capsys.readouterr().err == f"snm: error: {told}\n"
+
+
+def test_a_run_that_somebody_copied_there(flaky, tiny_run, capsys):
+    run = "flaky://bucket/runs/copied"
+    put(flaky, tiny_run / "run", run)
+    assert snm.evaluate(run)["metrics"] == snm.evaluate(tiny_run / "run")["metrics"]
+    call("evaluate", run, "--json")
+    call("doctor", run)
+
+
+def test_copies_that_nobody_uses_are_removed(flaky, data):
+    put(flaky, data, DATA)
+    old = local(DATA)
+    flaky.content[f"{DATA}/test.txt"] += b"\n"
+    assert local(DATA) != old and old.exists()  # it may be read at this moment
+    yesterday = time.time() - 100_000
+    os.utime(old.parent, (yesterday, yesterday))
+    local(DATA)
+    assert not old.exists()
+
+
+# -- a cache in a store ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cache_in_store(flaky, tmp_path, monkeypatch):
+    monkeypatch.setenv("SNM_CACHE", "flaky://bucket/cache")
+
+    def machine(name):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / name))
+
+    machine("first")
+    return machine
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05])
+def test_parsed_data_are_brought_from_a_cache_in_a_store(share, cache_in_store, flaky, data,
+                                                         monkeypatch):  # fmt: skip
+    flaky.share = share
+    expected = snm.load_data(data)
+    assert cache_folder.folder("default").name == "snm"
+    cache_in_store("second")
+    with monkeypatch.context() as patch:
+        patch.delattr(loading, "_read_part")  # nothing is parsed
+        found = snm.load_data(data)
+    for name in ("features", "labels"):
+        mine, other = getattr(found.train, name), getattr(expected.train, name)
+        assert (mine != other).nnz == 0 and mine.shape == other.shape
+
+
+@pytest.mark.parametrize("change", [lambda raw: raw[:-1] + b"?", lambda raw: raw[:-1]])
+def test_a_damaged_or_absent_cache_costs_time_only(change, cache_in_store, flaky, data):
+    expected = snm.load_data(data).sha256
+    for name in flaky.content:
+        flaky.content[name] = change(flaky.content[name])
+    cache_in_store("second")
+    assert snm.load_data(data).sha256 == expected  # parsed, and written there anew
+    flaky.broken = "cache"
+    cache_in_store("third")
+    assert snm.load_data(data).sha256 == expected
+
+
+def test_a_cache_of_an_unknown_kind_is_one_line(data, monkeypatch, tmp_path):
+    monkeypatch.setenv("SNM_CACHE", "ftp://bucket/cache")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(InputError, match="SNM_CACHE: found ftp://bucket/cache, expected a folder"):
+        snm.load_data(data)
