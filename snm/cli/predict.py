@@ -50,7 +50,8 @@ class Predict:
     """
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
-    """Folder of a run, or of `snm export --to npy`."""
+    """Folder of a run, or of `snm export --to npy` or `--to hub`; or hf://owner/name, a model
+    on the Hugging Face Hub."""
     input: Annotated[Positional[Path | None], arg(metavar="INPUT")] = None
     """Points: CSV, JSON lines, text (also .gz); features in the repository's text form, SciPy .npz
     or dense .npy. `-` is standard input."""

@@ -38,7 +38,8 @@ class Serve:
     """
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
-    """Folder of a run, or of `snm export --to npy`."""
+    """Folder of a run, or of `snm export --to npy` or `--to hub`; or hf://owner/name, a model
+    on the Hugging Face Hub."""
     index: Path | None = None
     """Index written by `snm export`, used instead of exact search."""
     host: str = "127.0.0.1"
