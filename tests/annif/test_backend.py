@@ -1,6 +1,7 @@
 """The backend in Annif's own command line, library and registry; skipped where Annif is missing."""
 
 import importlib.util
+import itertools
 import json
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 import snm.annif
 from snm.errors import InputError
 
+NOISE = tuple(f"noise{number}" for number in range(9))
 WORDS = ("apple", "bread", "chair", "drill", "eagle", "fjord")
 NEEDS_ANNIF = pytest.mark.skipif(
     importlib.util.find_spec("annif") is None, reason="Annif is not installed (extra annif)"
@@ -29,7 +31,7 @@ def documents(count, subjects, seed=0):
     rng, found = np.random.default_rng(seed), []
     for _ in range(count):
         own = sorted(rng.choice(subjects, 2, replace=False).tolist())
-        words = [WORDS[number] for number in own] + [f"noise{rng.integers(9)}"]
+        words = [WORDS[number] for number in own] + [NOISE[rng.integers(9)]]
         found.append((" ".join(words), own))
     return found
 
@@ -193,8 +195,9 @@ def test_annifs_command_line(tmp_path, sentences, monkeypatch):
     monkeypatch.chdir(tmp_path)
     vocabulary = "".join(f"<http://example.org/{n}>\t{word}\n" for n, word in enumerate(WORDS))
     (tmp_path / "vocab.tsv").write_text(vocabulary)
+    more = [(" ".join(three), [5]) for three in itertools.combinations(NOISE, 3)]
     for name, rows in (("train", documents(600, 5)), ("test", documents(40, 5, seed=1)),
-                       ("more", [("fjord apple", [5])] * 4)):  # fmt: skip
+                       ("more", more)):  # fmt: skip
         lines = (
             f"{text}\t{' '.join(f'<http://example.org/{n}>' for n in own)}\n" for text, own in rows
         )
@@ -217,7 +220,8 @@ def test_annifs_command_line(tmp_path, sentences, monkeypatch):
     annif("eval", "--jobs", "2", "-M", "again.json", "wood", "test.tsv")
     assert json.loads((tmp_path / "again.json").read_text()) == told
     annif("learn", "wood", "more.tsv")
-    assert "http://example.org/5" in annif("suggest", "-l", "2", "wood", text="apple")
+    votes = snm.load(tmp_path / "data" / "projects" / "wood" / "snm-run").memory.labels
+    assert votes[:, 5].sum() == len(more) == 84
 
 
 def test_without_annif(monkeypatch, capsys):
