@@ -130,13 +130,13 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def running():
-    """A `Hub`, and the address that it answers at."""
+    """A server, whose `hub` is the `Hub` that it answers from, and its address."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    server.daemon_threads, server.hub = True, Hub()
+    server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        yield server.hub, f"http://127.0.0.1:{server.server_port}"
+        yield server, f"http://127.0.0.1:{server.server_port}"
     finally:
         server.shutdown()
         thread.join()

@@ -16,22 +16,28 @@ from snm.export.hub.folder import FILES
 from snm.export.hub.transfer import Address, pull, push
 
 
-@pytest.fixture
-def hub(tmp_path, monkeypatch):
-    """The stand-in, which the client takes for the Hub."""
+@pytest.fixture(scope="module")
+def served():
+    """One address for all tests: some versions of the client keep the first that they see."""
     pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed (extra hub)")
     from huggingface_hub import constants
 
-    with hub_stand_in.running() as (hub, address):
-        monkeypatch.setattr(constants, "ENDPOINT", address)
-        monkeypatch.setattr(
-            constants,
-            "HUGGINGFACE_CO_URL_TEMPLATE",
-            address + "/{repo_id}/resolve/{revision}/{filename}",
-        )
-        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-        monkeypatch.setenv("HF_TOKEN", "hf_of_nobody")
-        yield hub
+    with hub_stand_in.running() as (server, address), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(constants, "ENDPOINT", address)
+        template = address + "/{repo_id}/resolve/{revision}/{filename}"
+        patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        patch.setenv("HF_TOKEN", "hf_of_nobody")
+        yield server
+
+
+@pytest.fixture
+def hub(served, tmp_path, monkeypatch):
+    """The stand-in, which the client takes for the Hub; it is empty, and so is the cache."""
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    served.hub = hub_stand_in.Hub()
+    return served.hub
 
 
 def test_a_model_goes_to_the_hub_and_back(remembering, hub, tmp_path, capsys):
