@@ -3,10 +3,10 @@
 The sets are bags of words without texts. So a document is made of invented words, one for each
 feature, as often as its value says; all backends get the same documents, with Annif's analyzer
 `simple`. Each is trained by `annif train` and evaluated by `annif eval` on the test documents, with
-the first 10 suggestions, as Annif does by default. The settings of omikuji are those of Annif's wiki.
-Those of fastText are its first example with dim 500 in place of 100 and 30 passes in place of 5:
-with the example, fastText ends with NaN on enron. Seconds are of the whole command, the start of
-Python included, beside other programs.
+the first 10 suggestions, as Annif does by default. omikuji has the settings of Annif's wiki, and
+fastText its first example with dim 500 in place of 100 and 30 passes in place of 5: with the
+example, fastText ends with NaN on enron. Seconds are of the whole command, the start of Python
+included, beside other programs.
 
     python -m experiments.annif_backends DATA ... --out experiments/results/annif-backends.json
 """
