@@ -18,14 +18,15 @@ from snm.export.hub.transfer import Address, pull, push
 
 @pytest.fixture(scope="module")
 def served():
-    """One address for all tests: some versions of the client keep the first that they see."""
+    """One address for all tests, which the client keeps."""
     pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed (extra hub)")
-    from huggingface_hub import constants
+    from huggingface_hub import constants, file_download
 
     with hub_stand_in.running() as (server, address), pytest.MonkeyPatch.context() as patch:
         patch.setattr(constants, "ENDPOINT", address)
         template = address + "/{repo_id}/resolve/{revision}/{filename}"
-        patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        for module in (constants, file_download):  # one of them, by version
+            patch.setattr(module, "HUGGINGFACE_CO_URL_TEMPLATE", template, raising=False)
         patch.setenv("HF_TOKEN", "hf_of_nobody")
         yield server
 
