@@ -18,6 +18,13 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from benchmarks.fuzz_exports import (
+    hub_arrays,
+    hub_config,
+    mapped_array,
+    mapped_manifest,
+    seeds_of_exports,
+)
 from snm.checkpoints.store import Checkpoints, DamagedError
 from snm.compare.records import read_record, write_record
 from snm.config.settings import Config, preset, read_config, write_config
@@ -261,7 +268,8 @@ def cached(place: Path, raw: bytes) -> None:
 TARGETS: dict[str, Target] = {
     **{run.__name__: run for run in (
         text, packed_text, npz, npy, names, weights, filters, questions, archive, config, objects,
-        run_manifest, export_manifest, record, weighting, vectorizer, memory, checkpoint, cached)},
+        run_manifest, export_manifest, record, weighting, vectorizer, memory, checkpoint, cached,
+        hub_config, hub_arrays, mapped_manifest, mapped_array)},
     **{form: functools.partial(rows_of, form)
        for form in ("jsonl", "csv", "raw", "fasttext", "svmlight")},
 }  # fmt: skip
@@ -340,6 +348,7 @@ def seeds() -> dict[str, bytes]:
             "raw": b"a b\nc d\n",
             "fasttext": b"__label__a __label__b some words\n",
             "svmlight": b"1,2 3:0.5 7:1 # note\n",
+            **seeds_of_exports(),
         }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from snm.config.settings import Config, read_config
 from snm.errors import InputError
 
-__all__ = ["RESOLVED", "ResolvedConfig", "read_resolved", "unresolved_values"]
+__all__ = ["RESOLVED", "ResolvedConfig", "read_resolved", "resolved_of", "unresolved_values"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -64,11 +64,19 @@ def read_resolved(path: str | Path) -> ResolvedConfig:
     Raises:
       InputError: as `read_config`; or an `auto` in a setting that every run has a value of.
     """
-    config = read_config(path)
+    return resolved_of(read_config(path), str(path))
+
+
+def resolved_of(config: Config, where: str) -> ResolvedConfig:
+    """The settings of a run, as it wrote them; see `read_resolved`.
+
+    Raises:
+      InputError: an `auto` in a setting that every run has a value of; it begins with `where`.
+    """
     values = {name: getattr(config, name) for name in RESOLVED}
     for name, value in values.items():
         if value == "auto":
             if name not in _BEFORE:
-                raise InputError(f"{path}: {name}", "auto", "a value, as `snm train` writes it")
+                raise InputError(f"{where}: {name}", "auto", "a value, as `snm train` writes it")
             values[name] = _BEFORE[name]
     return ResolvedConfig(**unresolved_values(config), **values)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self, get_type_hints
 
@@ -16,6 +17,7 @@ __all__ = [
     "PRESETS",
     "Config",
     "check_name",
+    "config_of",
     "config_text",
     "preset",
     "read_config",
@@ -265,17 +267,26 @@ def read_config(path: str | Path, *, base: Config | None = None) -> Config:
     except (ValueError, RecursionError) as error:
         # Also numbers of thousands of digits and brackets of thousands of levels.
         raise InputError(str(path), f"no TOML: {error}", "lines `key = value`") from error
-    hints = get_type_hints(Config)
+    return config_of(values, str(path), base=base)
+
+
+def config_of(values: Mapping[str, Any], where: str, *, base: Config | None = None) -> Config:
+    """Settings of a mapping from names to values, over those of its `preset` (or of `base`).
+
+    Raises:
+      InputError: an unknown key (the nearest is named), a wrong type; it begins with `where`.
+    """
+    hints, found = get_type_hints(Config), dict(values)
     for key, value in values.items():
         if key not in hints:
             near = difflib.get_close_matches(key, hints, n=1, cutoff=0.0)
-            raise InputError(f"{path}: {key}", "an unknown key", f"for example {near[0]}")
-        values[key] = checked(f"{path}: {key}", value, hints[key])
+            raise InputError(f"{where}: {key}", "an unknown key", f"for example {near[0]}")
+        found[key] = checked(f"{where}: {key}", value, hints[key])
         if key in TABLES:
-            check_name(f"{path}: {key}", key, value)
+            check_name(f"{where}: {key}", key, found[key])
     if base is None:
-        base = preset(values.get("preset", "default"))
-    return dataclasses.replace(base, **values).check()
+        base = preset(found.get("preset", "default"))
+    return dataclasses.replace(base, **found).check()
 
 
 def write_config(path: Path, config: Config) -> None:

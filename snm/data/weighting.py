@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -22,6 +23,8 @@ from snm.system import disk
 __all__ = ["Kind", "Weighting", "document_counts"]
 
 Kind = Literal["none", "l2", "tfidf"]
+
+_ENTRIES = 1 << 20  # weighted at once: some 40 MiB in float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,26 +85,34 @@ class Weighting:
         Raises:
           InputError: a width other than the fitted one, or a negative value with `tfidf`.
         """
-        # In float32, squares of values near 1e20 overflow, and those near 1e-23 underflow.
-        values = features.data.astype(np.float64)
         if self.idf is not None:
             if features.shape[1] != self.idf.size:
                 raise InputError("features", f"{features.shape[1]} columns", f"{self.idf.size}")
             _refuse_negative(features, first_row)
-            values = np.where(values < 1, values, 1 + np.log(np.maximum(values, 1)))
-            values *= self.idf[features.indices]
-        if self.kind != "none":
-            counts = np.diff(features.indptr)
-            row = np.repeat(np.arange(features.shape[0]), counts)
-            length = np.sqrt(np.bincount(row, values * values, minlength=features.shape[0]))
-            length[length == 0] = 1
-            values /= length[row]
+        values = np.zeros(len(features.data), np.float32)
+        for starts in _blocks_of_rows(features.indptr):
+            there = slice(starts[0], starts[-1])
+            values[there] = self._of_rows(features.data[there], features.indices[there], starts)
         result = csr_matrix(
-            (values.astype(np.float32), features.indices.copy(), features.indptr.copy()),
-            shape=features.shape,
+            (values, features.indices.copy(), features.indptr.copy()), shape=features.shape
         )
         result.has_sorted_indices = features.has_sorted_indices
         return result
+
+    def _of_rows(self, data: NDArray, indices: NDArray, starts: NDArray) -> NDArray[np.float64]:
+        """The weighted values of some rows, which start at `starts` less the first of these."""
+        # In float32, squares of values near 1e20 overflow, and those near 1e-23 underflow.
+        values = data.astype(np.float64)
+        if self.idf is not None:
+            values = np.where(values < 1, values, 1 + np.log(np.maximum(values, 1)))
+            values *= self.idf[indices]
+        if self.kind != "none":
+            rows = len(starts) - 1
+            row = np.repeat(np.arange(rows), np.diff(starts))
+            length = np.sqrt(np.bincount(row, values * values, minlength=rows))
+            length[length == 0] = 1
+            values /= length[row]
+        return values
 
     def save(self, path: str | Path) -> None:
         """Writes kind and idf to exactly `path`, as `.npz` without pickle."""
@@ -154,7 +165,25 @@ def document_counts(features: csr_matrix, *, first_row: int = 0) -> NDArray[np.i
       InputError: a negative value; the message counts rows from `first_row`.
     """
     _refuse_negative(features, first_row)
-    return np.bincount(features.indices[features.data > 0], minlength=features.shape[1])
+    counts = np.zeros(features.shape[1], np.int64)
+    for starts in _blocks_of_rows(features.indptr):
+        there = slice(starts[0], starts[-1])
+        present = features.indices[there][features.data[there] > 0]
+        counts += np.bincount(present, minlength=features.shape[1])
+    return counts
+
+
+def _blocks_of_rows(starts: NDArray) -> Iterator[NDArray]:
+    """The starts of the rows of CSR, with the end of the last, some rows at a time.
+
+    What is computed from a block takes several times its memory, and is given back before the next.
+    """
+    first, rows = 0, len(starts) - 1
+    while first < rows:
+        last = int(np.searchsorted(starts, int(starts[first]) + _ENTRIES, side="right")) - 1
+        last = min(max(last, first + 1), rows)
+        yield starts[first : last + 1]
+        first = last
 
 
 def _refuse_negative(features: csr_matrix, first_row: int = 0) -> None:

@@ -39,10 +39,16 @@ class Export:
     they vote. An index holds the class rows alone; `snm evaluate` and `snm serve` add the votes of
     the run's memory to what they find with it.
 
+    `--to hub` is a folder as on the Hugging Face Hub (extra `hub`): safetensors, config.json, and a
+    model card with the data, the metrics and the settings. It is opened like `--to npy`, but
+    copied into memory. --push sends it to the Hub, from where `hf://owner/name` in place of a
+    folder opens it.
+
     For example:
 
       snm export runs/eurlex --to npy --output out/model
       snm export runs/eurlex --to safetensors --output out/eurlex
+      snm export runs/eurlex --to hub --license cc-by-4.0 --output out/hub
       snm export runs/eurlex --to faiss --output out/index
       snm export runs/eurlex --to hnswlib --output out/fast --search-effort 32
       snm evaluate runs/eurlex --index out/index
@@ -50,8 +56,9 @@ class Export:
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
     """Folder of a run, or its address in a store, such as gs://bucket/runs/a."""
-    to: Literal["npy", "npz", "safetensors", "faiss", "hnswlib"]
-    """Format: arrays (npy, npz, safetensors) or an index (faiss, hnswlib)."""
+    to: Literal["npy", "npz", "safetensors", "hub", "faiss", "hnswlib"]
+    """Format: arrays (npy, npz, safetensors), a folder for the Hugging Face Hub (hub) or an index
+    (faiss, hnswlib)."""
     output: Path
     """Folder to create; must not exist."""
     rows: Literal["float32", "int8"] = "float32"
@@ -68,6 +75,15 @@ class Export:
     min_recall: float | None = None
     """Refuse an index, or rows of int8, whose recall@1, recall@5 or recall@10 is lower, from 0 to
     1."""
+    license: str | None = None
+    """Licence that the model card of `--to hub` names, as the Hub spells it, such as cc-by-4.0; by
+    default unknown."""
+    datasets: tuple[str, ...] = ()
+    """Data sets on the Hub, owner/name, that the model card of `--to hub` links to."""
+    push: str | None = None
+    """Repository, owner/name, that `--to hub` is sent to; it is made if there is none."""
+    private: bool = False
+    """Make a new repository of --push one that its owner alone can read."""
 
     def __call__(self) -> None:
         """Runs the verb."""
@@ -100,6 +116,7 @@ def _run(command: Export) -> None:
     rounded = command.rows != "float32"
     if rounded and not mapped:
         raise InputError(f"--rows {command.rows}", f"--to {command.to}", "--to npy")
+    _check_hub(command)
     if command.min_recall is not None:
         if not indexed and not rounded:
             expected = "--to faiss or hnswlib, or --rows int8"
@@ -108,6 +125,9 @@ def _run(command: Export) -> None:
             raise InputError("--min-recall", f"{command.min_recall:g}", "0 to 1")
     points = _points(command) if indexed or rounded else None
     predictor = load(command.run)
+    if command.to == "hub":
+        _hub(command, predictor)
+        return
     memory, folder = predictor.memory, RunFolder(command.run)
     manifest = manifest_of(predictor, command.run)
     with made_whole("--output", out) as beside, console.status(Text(f"writing {out}")):
@@ -140,6 +160,57 @@ def _run(command: Export) -> None:
         if indexed:
             told = "not in the index, nor in its recall; `snm evaluate` and `serve` add the votes"
         console.print(f"memory of neighbours: {told}", soft_wrap=True)
+    _say_size(out)
+
+
+def _check_hub(command: Export) -> None:
+    """Refuses what would be refused after the work."""
+    from snm.export.hub.transfer import check_client
+
+    asked = {"--license": command.license, "--datasets": command.datasets,
+             "--push": command.push, "--private": command.private}  # fmt: skip
+    for flag, value in asked.items():
+        if value and command.to != "hub":
+            raise InputError(flag, f"--to {command.to}", "--to hub")
+    if command.push is not None:
+        check_client("--push", command.push)
+    elif command.private:
+        raise InputError("--private", "no --push", "a repository to send the model to")
+
+
+def _hub(command: Export, predictor: Predictor) -> None:
+    """Writes a hub folder, and sends it."""
+    from rich.text import Text
+
+    from snm.export.hub.folder import write_hub
+    from snm.export.hub.transfer import push
+    from snm.system.files import made_whole
+    from snm.system.terminal import console, say
+
+    out = command.output
+    with made_whole("--output", out) as beside, console.status(Text(f"writing {out}")):
+        write_hub(
+            predictor,
+            command.run,
+            beside,
+            license=command.license,
+            datasets=command.datasets,
+            repository=command.push,
+        )
+    stored = predictor.memory
+    if stored is not None:
+        what = counted(len(stored.rows), "training point")
+        say(f"memory.safetensors has {what}: share it only where the data may be shared")
+    _say_size(out)
+    if command.push is not None:
+        with console.status(Text(f"sending {out}")):
+            told = push(out, command.push, private=command.private)
+        say(f"sent to {told}")
+
+
+def _say_size(out: Path) -> None:
+    from snm.system.terminal import console
+
     size = sum(file.stat().st_size for file in out.iterdir())
     console.print(f"{size / 2**20:,.1f} MiB in {out}", soft_wrap=True)
 

@@ -1,9 +1,11 @@
-"""Loads a trained model from the folder of a run, or of an export of it."""
+"""Loads a trained model from the folder of a run, or of an export of it, or from the Hub."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from snm.export.hub.folder import is_hub, open_hub
+from snm.export.hub.transfer import Address, pull
 from snm.export.mapped import is_export, open_export
 from snm.model.predictor import Predictor
 from snm.runs import load as runs
@@ -13,23 +15,29 @@ __all__ = ["load"]
 
 
 def load(run: str | Path, *, memory: bool = True, verify: bool = True) -> Predictor:
-    """Loads a trained model from its run folder, or from an export of `snm export --to npy`.
+    """Loads a trained model from its run folder, or from an export of it.
 
     Of an unfinished run, it loads the first member's best checkpoint so far, without a memory. The
-    arrays of an export are mapped into memory, so that it opens at once where `verify` is False.
+    arrays of `snm export --to npy` are mapped into memory, so that it opens at once where `verify`
+    is False.
 
     Args:
-      run: the run folder, or that of the export, whose files must not change while it is open; or
-        its address in a store (`gs://`, `s3://`), from which it is copied into the cache folder.
+      run: the run folder; the folder of an export `--to npy`, whose files must not change while it
+        is open, or `--to hub`; the address of one of these in a store (`gs://`, `s3://`), from
+        which it is copied into the cache folder; or `hf://owner/name`, a model on the Hugging Face
+        Hub, with `@revision` for a branch, tag or commit (extra `hub`).
       memory: also load the run's memory, if it has one, and what makes scores probabilities; False
         is the model alone.
       verify: compare the parameters with their checksums; False loads sooner, from a disk that is
         trusted. The other files are always compared.
 
     Raises:
-      InputError: the folder is neither, or damaged, or the run has no checkpoint.
+      InputError: the folder is none of these, or damaged, or the run has no checkpoint.
     """
-    folder = local(run)
+    address = Address.of(str(run))
+    folder = local(run) if address is None else pull(address)
+    if is_hub(folder):
+        return open_hub(folder, memory=memory, verify=verify)
     if is_export(folder):
         return open_export(folder, memory=memory, verify=verify)
     return runs.load(folder, memory=memory, verify=verify)

@@ -1,4 +1,5 @@
 """`snm grow`: adds labels to a trained model.
 
-Public names: `rows.new_rows`, `rows.bias_of`, `rows.grow_state`, `memory.grown_memory`.
+Public names: `rows.new_rows`, `rows.bias_of`, `rows.grow_state`, `memory.grown_memory`;
+`run.write_grown`.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
@@ -13,10 +13,6 @@ from snm.errors import InputError, counted
 if TYPE_CHECKING:
     from snm.data.dataset import Dataset
     from snm.data.id_space import IdSpace
-    from snm.grow.rows import Origins
-    from snm.memory.memory import Memory
-    from snm.model.predictor import Predictor
-    from snm.runs.folder import RunFolder
 
 __all__ = ["Grow"]
 
@@ -68,6 +64,7 @@ def _run(command: Grow) -> None:
 
     from snm.data.id_space import in_ids_of
     from snm.data.load import load as load_data
+    from snm.grow.run import write_grown
     from snm.runs.folder import RunFolder
     from snm.runs.load import ids_of_run, load
     from snm.system.files import made_whole
@@ -101,8 +98,8 @@ def _run(command: Grow) -> None:
         if mapped is not None:
             console.print(mapped, soft_wrap=True)
     with made_whole("--output", out) as beside, console.status(Text(f"growing {command.run}")):
-        origins, memory = _write(
-            old, RunFolder(beside), predictor, before + names, dataset, command
+        origins, memory = write_grown(
+            old, RunFolder(beside), predictor, before + names, dataset, command.data
         )
     of_labels = f"no new label beside the {first:,} of {command.run}"
     if names:
@@ -139,72 +136,3 @@ def _new_names(
             raise InputError(f"{path}:{number}", found, "a new name on each line")
         seen.add(name)
     return tuple(names)
-
-
-def _write(
-    old: RunFolder,
-    new: RunFolder,
-    predictor: Predictor,
-    names: tuple[str, ...],
-    dataset: Dataset | None,
-    command: Grow,
-) -> tuple[Origins, Memory | None]:
-    import numpy as np
-
-    from snm.grow.memory import grown_memory
-    from snm.grow.rows import Origins, bias_of, grow_state, new_rows
-    from snm.memory.adjustment import load_shifts, save_shifts
-    from snm.memory.store import save_memory
-    from snm.model.predictor import Predictor
-    from snm.runs.events import Progress
-    from snm.runs.folder import member_seed, phase_names, write_json
-    from snm.runs.load import load_member, used_checkpoints
-    from snm.system.versions import versions
-
-    config = old.settings()
-    if predictor.memory is None:  # where it did not pay, none is made
-        config = dataclasses.replace(config, memory="off")
-    facts: dict[str, Any] = {**old.read_facts(), "num_labels": len(names)}
-    facts["grown_from"] = str(old.path.resolve())
-    if dataset is not None:
-        source = Path(str(command.data))
-        facts["data"] = str(source.resolve()) if source.exists() else str(command.data)
-        facts["sha256"] = dataset.sha256
-    vectorizer = old.checked(old.vectorizer) if old.has(old.vectorizer) else None
-    new.write(config, facts, predictor.weighting, names, vectorizer)
-    first, members = predictor.model.head.num_labels, predictor.model.members
-    frequency = None if dataset is None else dataset.label_frequency()
-    origins = Origins(0, 0, 0)
-    for member in range(1, members + 1):
-        model, state = load_member(old.path, member)
-        alone = Predictor(model, state, predictor.weighting, vectorizer=predictor.vectorizer)
-        seed = member_seed(config.seed, member)
-        rows, origins = new_rows(alone, names[first:], dataset, seed)
-        bias = None
-        if state.head.bias is not None:
-            bias = bias_of(np.asarray(state.head.bias), frequency, len(names) - first)
-        name, _ = phase_names(member)
-        step = old.checkpoints(config.keep_checkpoints, name).latest() or 0
-        progress = dataclasses.asdict(Progress(step=step))
-        about = {"data_sha256": facts["sha256"], "seed": seed, "versions": versions(),
-                 "manifest": True}  # fmt: skip
-        store = new.checkpoints(config.keep_checkpoints, name, about)
-        store.save(step, grow_state(state, rows, bias), progress, None)
-    result = old.read_result()
-    for measured in ("by_label_frequency", "without_repeats", "reliability", "memory"):
-        result.pop(measured, None)
-    memory = None
-    if predictor.memory is not None:
-        memory = grown_memory(predictor.memory, predictor, dataset, len(names))
-        save_memory(new.memory, memory)
-        trial = old.read_trial()
-        trial |= {"points": len(memory.rows), "bytes": memory.nbytes}
-        write_json(new.memory_trial, trial)
-        result["memory"] = trial
-    if old.has(old.adjustment):
-        shifts = load_shifts(old.checked(old.adjustment), num_labels=first)
-        more = bias_of(shifts, frequency, len(names) - first)
-        save_shifts(new.adjustment, np.concatenate([shifts, more]))
-    result |= {"metrics": {}, "grown_from": facts["grown_from"]}
-    new.finish(result, used_checkpoints(new, config))
-    return origins, memory

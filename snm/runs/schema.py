@@ -141,6 +141,12 @@ TRIAL = {
 }
 """`memory.json`."""
 
+_STORED = {
+    **_SETTINGS,
+    "points": _whole(0, _MOST),
+    "arrays": Field("names", lambda x: isinstance(x, list) and all(type(n) is str for n in x)),
+}
+
 EXPORT = {
     "num_features": FACTS["num_features"],
     "num_labels": FACTS["num_labels"],
@@ -148,6 +154,11 @@ EXPORT = {
     "rows": Field("float32 or int8", lambda x: x in ("float32", "int8")),
     "log_multipliers": _NUMBERS,
     "calibration": TRIAL["calibration"],
+    "memory": Field(
+        f"an object with points, arrays, {', '.join(_SETTINGS)}",
+        lambda x: isinstance(x, dict) and all(_fits(x, n, f) for n, f in _STORED.items()),
+        needed=False,
+    ),
 }
 """`manifest.json` of an export that is opened as a model."""
 

@@ -264,7 +264,12 @@ def resolved_training(
         result = {
             **scored,
             **remembered,
-            "data": {"name": dataset.name, "source": source_name, "sha256": dataset.sha256},
+            "data": {
+                "name": dataset.name,
+                "source": source_name,
+                "sha256": dataset.sha256,
+                "points": dataset.train.features.shape[0],
+            },
             **_figures(config, done, at_once),
             "time": times()._asdict(),
             **surroundings(),

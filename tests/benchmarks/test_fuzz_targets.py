@@ -69,7 +69,17 @@ def with_other(value, place, other):
 
 
 @pytest.mark.parametrize(
-    "name", ["run_manifest", "export_manifest", "record", "checkpoint", "objects", "vectorizer"]
+    "name",
+    [
+        "run_manifest",
+        "export_manifest",
+        "record",
+        "checkpoint",
+        "objects",
+        "vectorizer",
+        "hub_config",
+        "mapped_manifest",
+    ],
 )
 def test_values_of_other_types(name, tmp_path):
     """Each value of a JSON file in turn; the checksum that the file carries fits."""

@@ -5,7 +5,9 @@ import math
 import numpy as np
 import pytest
 from scipy import sparse
+from scipy.sparse import csr_matrix
 
+from snm.data import weighting
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 
@@ -76,6 +78,36 @@ def test_stored_zero_rows_stay_zero():
     features = sparse.csr_matrix((np.zeros(2, np.float32), [0, 1], [0, 2]), shape=(1, 2))
     for kind in ("none", "l2", "tfidf"):
         assert Weighting.fit(kind, features).apply(features).toarray().tolist() == [[0, 0]]
+
+
+@pytest.mark.parametrize("entries", [1, 7, 40, 10**6])
+@pytest.mark.parametrize("kind", ["none", "l2", "tfidf"])
+def test_some_rows_at_a_time(kind, entries, monkeypatch):
+    """As row by row in Python, to the last bit; a row may be longer than what is done at once."""
+    monkeypatch.setattr(weighting, "_ENTRIES", entries)
+    rng = np.random.default_rng(0)
+    lengths = [0, 3, 0, 0, 30, 1, 9, 0]
+    ids = np.concatenate([np.sort(rng.choice(40, n, replace=False)) for n in lengths])
+    data = rng.integers(0, 5, len(ids)).astype(np.float32)
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    features = csr_matrix((data, ids, starts), shape=(8, 40))
+    fitted = Weighting.fit(kind, features)
+    present = [sum(data[ids == j] > 0) for j in range(40)]
+    np.testing.assert_array_equal(weighting.document_counts(features), present)
+    found = fitted.apply(features)
+    for row in range(8):
+        here = slice(starts[row], starts[row + 1])
+        values = data[here].astype(np.float64)
+        if kind == "tfidf":
+            values = np.where(values < 1, values, 1 + np.log(np.maximum(values, 1)))
+            values *= fitted.idf[ids[here]]
+        length = 0.0
+        for value in values:
+            length += value * value
+        if kind != "none" and length:
+            values = values / np.sqrt(length)
+        np.testing.assert_array_equal(found.data[here], values.astype(np.float32))
+    np.testing.assert_array_equal(found.indices, ids)
 
 
 def test_save_and_load(tmp_path):

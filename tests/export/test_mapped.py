@@ -275,6 +275,7 @@ def test_arrays_that_do_not_fit_are_refused(out, tmp_path):
         {"num_labels": 61}, {"num_features": "120"}, {"members": 3}, {"members": None},
         {"log_multipliers": [0]}, {"format": "snm-export-9"}, {"calibration": {"answers": 3}},
         {"memory": {}}, {"memory": {**kept["memory"], "points": 3}},
+        {"memory": {**kept["memory"], "neighbors": "5"}},
     ):  # fmt: skip
         write_manifest(folder, {**kept, **change})
         with pytest.raises(InputError, match="expected"):

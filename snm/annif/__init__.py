@@ -1,0 +1,56 @@
+"""Annif's command line with `snm` among its backends: `python -m snm.annif`.
+
+Annif keeps its backends in a table of its own and asks no package for more. So this package puts
+one into that table and calls Annif; `backend` is imported only where Annif asks for it.
+
+Public names: `register`, `create_app`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from snm.errors import InputError
+
+__all__ = ["create_app", "main", "register"]
+
+
+def register() -> None:
+    """Puts the backend `snm` into Annif's table.
+
+    Raises:
+      InputError: Annif is not installed.
+    """
+    try:
+        from annif.backend import _backend_fns
+    except ImportError as error:
+        raise InputError("snm.annif", f"no {error.name}", "pip install 'snm[annif]'") from error
+    _backend_fns["snm"] = _load
+
+
+def create_app() -> Any:
+    """Annif's web application with the backend, for an ASGI server: `snm.annif:create_app`."""
+    register()
+    import annif
+
+    return annif.create_app()
+
+
+def main() -> None:
+    """Annif's command line."""
+    import sys
+
+    try:
+        register()
+    except InputError as error:
+        print(f"snm: error: {error.as_flags}", file=sys.stderr)
+        sys.exit(2)
+    from annif.cli import cli
+
+    cli()
+
+
+def _load() -> Any:
+    from snm.annif.backend import SnmBackend
+
+    return SnmBackend

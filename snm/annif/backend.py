@@ -1,0 +1,244 @@
+"""A backend of Annif that trains a model of this package.
+
+Words are cut by the project's analyzer, as for Annif's own backends; counts of words are the
+features, and the subjects of the vocabulary the labels.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import tomllib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from annif.backend.backend import AnnifLearningBackend
+from annif.backend.mixins import TfidfVectorizerMixin
+from annif.exception import (
+    ConfigurationException,
+    NotInitializedException,
+    NotSupportedException,
+    OperationFailedException,
+)
+from annif.suggestion import SubjectSuggestion, SuggestionBatch
+from scipy.sparse import csr_matrix, vstack
+
+from snm.config.settings import Config, config_of
+from snm.data.dataset import Dataset, Points
+from snm.errors import InputError
+from snm.export.load import load
+from snm.grow.run import write_grown
+from snm.model.predictor import Predictor
+from snm.runs.folder import RunFolder
+from snm.system import disk
+from snm.system.cache_folder import keep_programs
+from snm.trainer.training import train
+
+__all__ = ["SnmBackend"]
+
+_TOGETHER = 32  # documents that Annif asks for at once
+_CHUNK = 2048  # documents whose texts are in memory at once
+
+
+class SnmBackend(TfidfVectorizerMixin, AnnifLearningBackend):
+    """Trains, suggests and learns.
+
+    In the project's section of `projects.cfg`, `min_df` and `ngram` are as for Annif's backend
+    omikuji. Every setting of `snm train` is a parameter too, such as `preset`, `epochs` or `dim`.
+
+    A score is the probability that the subject is right; where no points were held out that tell
+    it (`memory=off`), the logistic function of the model's score.
+
+    To learn from more documents is `snm grow`: the memory of neighbours stores them, so that
+    their subjects, new ones too, are suggested at once. No step of training is made.
+    """
+
+    name = "snm"
+    DEFAULT_PARAMETERS = {"limit": 100, "min_df": 1, "ngram": 1}  # noqa: RUF012 (Annif's own way)
+
+    _RUN = "snm-run"
+    _NEW = "tmp-snm-run"  # Annif does not take files of such names for a model
+    _OLD = "tmp-snm-before"
+    _predictor: Predictor | None = None
+
+    def initialize(self, parallel: bool = False) -> None:
+        """Loads the vectoriser and the model; with `parallel`, each process does so for itself.
+
+        Raises:
+          NotInitializedException: there is none yet.
+        """
+        self.initialize_vectorizer()
+        # A process that forks after jax has started its threads may hang.
+        if not parallel and self._predictor is None:
+            keep_programs()
+            run = self._path(self._RUN)
+            if not run.exists():
+                self._put_back()
+            if not run.exists():
+                raise NotInitializedException(f"no model {run}", backend_id=self.backend_id)
+            with self._told():
+                self._predictor = dataclasses.replace(load(run), block_rows=_TOGETHER)
+
+    def _train(self, corpus: Any, params: dict[str, Any], jobs: int = 0) -> None:
+        if corpus == "cached":
+            raise NotSupportedException("cached training data", backend_id=self.backend_id)
+        if corpus.is_empty():
+            raise NotSupportedException("no documents to train on", backend_id=self.backend_id)
+        keep_programs()
+        with self._told(ConfigurationException):
+            config = self._settings(params)
+        counts = self.create_vectorizer(
+            (document.text for document in corpus.documents),
+            {
+                "min_df": int(params["min_df"]),
+                "ngram_range": (1, int(params["ngram"])),
+                "tokenizer": self.project.analyzer.tokenize_words,
+                "use_idf": False,
+                "norm": None,  # counts, which the model weighs itself
+            },
+        )
+        dataset = self._dataset(counts, (one.subject_set for one in corpus.documents))
+        self.info(f"training on {dataset.train.num_points} documents")
+        disk.remove_tree(self._path(self._NEW))
+        with self._told():
+            train(dataset, config, self._path(self._NEW), progress=False)
+        self._exchange()
+
+    def _learn(self, corpus: Any, params: dict[str, Any]) -> None:
+        self.initialize()
+        assert self._predictor is not None
+        rows, subjects = [], []
+        for texts, sets in _chunks(corpus.documents):
+            rows.append(self._counts(texts))
+            subjects += sets
+        if not rows:
+            return
+        dataset = self._dataset(vstack(rows, format="csr"), subjects)
+        names, known = dataset.label_names, self._predictor.model.head.num_labels
+        assert names is not None
+        if self._predictor.memory is None and len(names) == known:
+            found = "no new subject, and no memory of neighbours to store documents: train again"
+            raise NotSupportedException(found, backend_id=self.backend_id)
+        new = self._path(self._NEW)
+        disk.remove_tree(new)
+        with self._told():
+            write_grown(
+                RunFolder(self._path(self._RUN)), RunFolder(new), self._predictor, names, dataset,
+                None,
+            )  # fmt: skip
+        self._exchange()
+
+    def _suggest_batch(self, documents: list[Any], params: dict[str, Any]) -> SuggestionBatch:
+        if self._predictor is None:  # in one of several processes
+            self.initialize()
+        predictor, limit = self._predictor, int(params["limit"])
+        assert predictor is not None
+        counts = self._counts([document.text for document in documents])
+        limit = min(limit, predictor.model.head.num_labels)
+        if limit < 1:
+            return SuggestionBatch.from_sequence([[]] * len(documents), self.project.subjects)
+        with self._told():
+            labels, scores = predictor.predict(counts, limit)
+        likely = 1 / (1 + np.exp(-scores.astype(np.float64)))
+        if predictor.calibration is not None:
+            likely = predictor.probabilities(scores).astype(np.float64)
+        # The answer to a text without a known word would be the same for all such texts.
+        known = np.diff(counts.indptr) > 0
+        return SuggestionBatch.from_sequence(
+            [
+                [
+                    SubjectSuggestion(subject_id=label, score=score)
+                    for label, score in zip(ids, of_ids, strict=True)
+                    if label >= 0 and some
+                ]
+                for ids, of_ids, some in zip(labels.tolist(), likely.tolist(), known, strict=True)
+            ],
+            self.project.subjects,
+        )
+
+    def _settings(self, params: dict[str, Any]) -> Config:
+        """The parameters that are settings of this package."""
+        fields = {field.name for field in dataclasses.fields(Config)}
+        found = {name: _value(text) for name, text in params.items() if name in fields}
+        return config_of(found, str(self.project.project_id))
+
+    def _counts(self, texts: list[str]) -> csr_matrix:
+        found = csr_matrix(self.vectorizer.transform(texts), dtype=np.float32)
+        found.sort_indices()
+        return found
+
+    def _dataset(self, counts: Any, subject_sets: Iterable[Iterable[int]]) -> Dataset:
+        """The documents that have a word and a subject."""
+        subjects = self.project.subjects
+        features = csr_matrix(counts, dtype=np.float32)
+        features.sort_indices()
+        ids, starts = [], [0]
+        for of_one in subject_sets:
+            ids += sorted(of_one)
+            starts.append(len(ids))
+        ones = np.ones(len(ids), np.float32)
+        labels = csr_matrix((ones, np.asarray(ids, np.int32), starts),
+                            shape=(features.shape[0], len(subjects)))  # fmt: skip
+        kept = np.flatnonzero((np.diff(features.indptr) > 0) & (np.diff(labels.indptr) > 0))
+        if not len(kept):
+            found = "no document with both a known word and a subject"
+            raise NotSupportedException(found, backend_id=self.backend_id)
+        points = Points(features[kept], labels[kept])
+        digest = hashlib.sha256(repr((features.shape, labels.shape)).encode())
+        for matrix in (points.features, points.labels):
+            for array in (matrix.data, matrix.indices, matrix.indptr.astype(np.int64)):
+                digest.update(np.ascontiguousarray(array).data)
+        # Labels of names are words in one of several languages; these tell them apart.
+        names = tuple(str(subjects[number].uri) for number in range(len(subjects)))
+        return Dataset(self.project.project_id, points, None, names, digest.hexdigest())
+
+    def _path(self, name: str) -> Path:
+        return Path(self.datadir) / name
+
+    def _exchange(self) -> None:
+        """Puts the new run into the place of the one that is there."""
+        run, old = self._path(self._RUN), self._path(self._OLD)
+        disk.remove_tree(old)
+        if run.exists():
+            disk.rename(run, old)
+        disk.rename(self._path(self._NEW), run)
+        disk.remove_tree(old)
+        self._predictor = None
+
+    def _put_back(self) -> None:
+        """Undoes an exchange that was interrupted half way."""
+        if self._path(self._OLD).exists():
+            disk.rename(self._path(self._OLD), self._path(self._RUN))
+
+    @contextlib.contextmanager
+    def _told(self, kind: type[Exception] = OperationFailedException) -> Iterator[None]:
+        """Turns refusals into errors that Annif shows in one line."""
+        try:
+            yield
+        except InputError as error:
+            raise kind(str(error), backend_id=self.backend_id) from error  # type: ignore[call-arg]
+
+
+def _value(text: Any) -> Any:
+    """A parameter of a configuration file, or of `--backend-param`, as a value of TOML."""
+    try:
+        return tomllib.loads(f"it = {text}")["it"]
+    except ValueError:
+        return str(text)
+
+
+def _chunks(documents: Iterable[Any]) -> Iterator[tuple[list[str], list[Any]]]:
+    """Texts and subjects of some documents at a time."""
+    texts: list[str] = []
+    sets: list[Any] = []
+    for document in documents:
+        texts.append(document.text)
+        sets.append(document.subject_set)
+        if len(texts) == _CHUNK:
+            yield texts, sets
+            texts, sets = [], []
+    if texts:
+        yield texts, sets

@@ -1,0 +1,184 @@
+"""The model card of a hub folder: YAML that the Hub reads, and a text for people.
+
+The keys of the YAML are those of the Hub's model cards (huggingface.co/docs/hub/model-cards), with
+the metrics as a `model-index`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+from collections.abc import Iterator
+
+from snm.config.resolved import ResolvedConfig
+from snm.config.settings import config_text
+from snm.errors import counted
+
+__all__ = ["Card", "model_card"]
+
+_METRIC = re.compile(r"(\w+)@(\d+)")
+_HERE = "path/to/this/folder"
+
+
+@dataclasses.dataclass(frozen=True)
+class Card:
+    """What a model card tells.
+
+    Attributes:
+      name: of the model.
+      data: the name of the data set.
+      counts: what the data are -> how many.
+      metrics: name -> value on the test points; empty if there were none.
+      settings: of the run.
+      reads_texts: whether the model takes texts; else only features.
+      stored: training points that are part of the model.
+      license: its id on the Hub, or None if nobody said.
+      datasets: ids of data sets on the Hub.
+      repository: `owner/name` on the Hub, or None if it is not there.
+    """
+
+    name: str
+    data: str
+    counts: dict[str, int]
+    metrics: dict[str, float]
+    settings: ResolvedConfig
+    reads_texts: bool
+    stored: int = 0
+    license: str | None = None
+    datasets: tuple[str, ...] = ()
+    repository: str | None = None
+
+
+def model_card(card: Card) -> str:
+    """The content of `README.md`.
+
+    Example:
+      >>> from snm.config.resolved import resolved_of
+      >>> from snm.config.settings import preset
+      >>> import dataclasses
+      >>> config = dataclasses.replace(
+      ...     preset("default"), **dict.fromkeys(("sampled", "mined", "epochs", "input_dropout",
+      ...     "score_scale", "learning_rate"), 1))
+      >>> card = Card("wood", "tools", {}, {}, resolved_of(config, "here"), reads_texts=True)
+      >>> model_card(card).splitlines()[:3]
+      ['---', 'library_name: "snm"', 'license: "unknown"']
+    """
+    return "\n".join(["---", *_front(card), "---", "", *_body(card)]) + "\n"
+
+
+def _front(card: Card) -> Iterator[str]:
+    yield 'library_name: "snm"'
+    yield f"license: {_quoted(card.license or 'unknown')}"
+    if card.reads_texts:
+        yield 'pipeline_tag: "text-classification"'
+    yield "tags:"
+    for tag in ("extreme-classification", "multi-label-classification", "jax", "snm"):
+        yield f'- "{tag}"'
+    if card.datasets:
+        yield "datasets:"
+        yield from (f"- {_quoted(one)}" for one in card.datasets)
+    metrics = _of_lists(card.metrics)
+    if not metrics:
+        return
+    yield "model-index:"
+    yield f"- name: {_quoted(card.name)}"
+    yield "  results:"
+    yield "  - task:"
+    yield f'      type: "{"text-classification" if card.reads_texts else "other"}"'
+    yield '      name: "Extreme multi-label classification"'
+    yield "    dataset:"
+    yield f"      type: {_quoted(card.datasets[0] if card.datasets else card.data)}"
+    yield f"      name: {_quoted(card.data)}"
+    yield '      split: "test"'
+    yield "    metrics:"
+    for name, value in metrics.items():
+        yield f"    - type: {_quoted(name)}"
+        yield f"      name: {_quoted(name)}"
+        yield f"      value: {json.dumps(value)}"
+
+
+def _body(card: Card) -> Iterator[str]:
+    config = card.settings
+    yield f"# {_plain(card.name)}"
+    yield ""
+    taken = "texts" if card.reads_texts else "sparse features"
+    yield (
+        f"An extreme classification model of `snm`, which takes {taken} and answers with the exact "
+        f"best labels. It was trained with Stochastic Negative Mining: loss {config.loss}, dim "
+        f"{config.dim}, {counted(config.members, 'member')}."
+    )
+    yield from ("", "## Use", "", "```python", "import snm", "")
+    where = _HERE if card.repository is None else f"hf://{card.repository}"
+    yield f'model = snm.load("{where}")'
+    if card.reads_texts:
+        yield 'labels, scores = model.predict(["some text"], k=5)'
+    else:
+        yield "labels, scores = model.predict(features, k=5)  # SciPy CSR [points, features]"
+    yield "```"
+    yield ""
+    yield f"`snm predict {where} INPUT` and `snm serve {where}` take it too. The files hold arrays"
+    yield "and JSON; nothing in them is run."
+    yield from ("", "## Data", "")
+    yield f"`{_plain(card.data)}`: {', '.join(counted(*one) for one in _counts(card))}."
+    if card.stored:
+        yield ""
+        yield (
+            f"**This model holds {counted(card.stored, 'training point')}**, whose labels vote for "
+            "those of their neighbours: features and labels of each are in `memory.safetensors`. "
+            "Share it only where the data may be shared."
+        )
+    yield from ("", "## Results", "")
+    yield from _results(card.metrics)
+    yield from ("", "## Licence", "")
+    yield _plain(card.license) if card.license else "Unknown: ask whoever trained the model."
+    yield from ("", "## Settings", "", "```toml", config_text(config).rstrip("\n"), "```")
+
+
+def _results(metrics: dict[str, float]) -> Iterator[str]:
+    """A table of metrics by k."""
+    found = _of_lists(metrics)
+    if not found:
+        yield "None: the data had no test points."
+        return
+    places = {name: _METRIC.fullmatch(name) for name in found}
+    cells = {(m[1], int(m[2])): found[name] for name, m in places.items() if m}
+    ks, stems = sorted({k for _, k in cells}), list(dict.fromkeys(stem for stem, _ in cells))
+    yield f"On the test points, {int(metrics.get('points', 0)):,} of them, in percent:"
+    yield ""
+    yield f"| | {' | '.join(f'@{k}' for k in ks)} |"
+    yield "|---" * (len(ks) + 1) + "|"
+    for stem in stems:
+        values = (cells.get((stem, k)) for k in ks)
+        shown = " | ".join("" if value is None else f"{value:.2f}" for value in values)
+        yield f"| {stem} | {shown} |"
+
+
+def _of_lists(metrics: dict[str, float]) -> dict[str, float]:
+    """The metrics of the best k labels, which are percentages."""
+    return {
+        name: value
+        for name, value in metrics.items()
+        if _METRIC.fullmatch(name) and math.isfinite(value)
+    }
+
+
+def _counts(card: Card) -> Iterator[tuple[int, str]]:
+    return ((count, what) for what, count in card.counts.items())
+
+
+def _plain(text: str) -> str:
+    """A text without what Markdown, or a terminal, would take for more."""
+    return "".join(c for c in text if c.isprintable() and c not in "`<>[]|*")
+
+
+def _quoted(text: str) -> str:
+    r"""A YAML text, in ASCII.
+
+    Example:
+      >>> print(_quoted('a "b": é'))
+      "a \"b\": \U000000e9"
+    """
+    plain = (c if c.isascii() and c.isprintable() else f"\\U{ord(c):08x}" for c in text)
+    return '"' + "".join("\\" + c if c in '"\\' and len(c) == 1 else c for c in plain) + '"'

@@ -1,0 +1,191 @@
+"""Writes and opens a hub folder: safetensors, `config.json` and a model card.
+
+- `model.safetensors`: the arrays of `arrays_of`
+- `memory.safetensors`: those of `memory_arrays_of`, if the run has a memory
+- `config.json`: sizes, settings, the formula of a score, and checksums of the other files
+- `README.md`: the model card, which anybody may edit: it has no checksum
+- `weighting.npz`, and `labels.txt` and `vectorizer.json` if the run has them
+
+Nothing that is read can run code: arrays come without pickle, and the rest is text.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from snm.config.resolved import ResolvedConfig, resolved_of
+from snm.config.settings import config_of
+from snm.data.formats.dispatch import read_names
+from snm.errors import InputError
+from snm.export.arrays import arrays_of, manifest_of, write_arrays
+from snm.export.from_arrays import Wanted, fits, predictor_of
+from snm.export.hub.card import Card, model_card
+from snm.export.manifest import read_manifest, write_manifest
+from snm.export.memory import memory_arrays_of, votes_of
+from snm.model.predictor import Predictor
+from snm.runs.folder import RunFolder
+from snm.runs.schema import EXPORT, Field
+from snm.system import disk
+
+__all__ = ["CONFIG", "FILES", "is_hub", "open_hub", "write_hub"]
+
+CONFIG = "config.json"
+FILES = (CONFIG, "README.md", "model.safetensors", "memory.safetensors", "weighting.npz",
+         "labels.txt", "vectorizer.json")  # fmt: skip
+"""All that a hub folder may hold for `snm`; other files in it are not looked at."""
+
+_FORMAT = "snm-hub-1"
+_EXPECTED = "what `snm export --to hub` wrote"
+_FIELDS = {
+    **EXPORT,
+    "rows": Field("float32", lambda x: x == "float32"),
+    "settings": Field("an object", lambda x: isinstance(x, dict)),
+}
+
+
+def is_hub(folder: Path) -> bool:
+    """Whether a folder looks like one of the Hub."""
+    return (folder / CONFIG).is_file()
+
+
+def write_hub(
+    predictor: Predictor,
+    run: Path,
+    folder: Path,
+    *,
+    license: str | None = None,
+    datasets: tuple[str, ...] = (),
+    repository: str | None = None,
+) -> None:
+    """Writes a hub folder.
+
+    Args:
+      predictor: the model, with its memory.
+      run: the folder of its run.
+      folder: to write to; it exists.
+      license: its id on the Hub; None if it is unknown.
+      datasets: ids of data sets on the Hub that the model was trained on.
+      repository: `owner/name`, if it will be on the Hub.
+
+    Raises:
+      InputError: the package safetensors is not installed.
+    """
+    source, memory = RunFolder(run), predictor.memory
+    settings, facts = source.settings(), source.read_facts()
+    result = source.read_result() if source.finished() else {"metrics": {}}
+    name = repository.split("/")[-1] if repository else run.resolve().name
+    data = {"name": Path(facts["data"]).name, "sha256": facts["sha256"]}  # no path of a machine
+    about: dict[str, Any] = {
+        **manifest_of(predictor, run),
+        "format": _FORMAT,
+        "model_type": "snm",
+        "library_name": "snm",
+        "run": name,
+        "data": data,
+        "file": write_arrays(arrays_of(predictor), "safetensors", folder),
+        "rows": "float32",
+        "log_multipliers": np.atleast_1d(np.asarray(predictor.state.head.log_scale)).tolist(),
+        "settings": dataclasses.asdict(settings),
+    }
+    if predictor.calibration is not None:
+        about["calibration"] = dataclasses.asdict(predictor.calibration)
+    if memory is not None:
+        stored = memory_arrays_of(memory)
+        file = write_arrays(stored, "safetensors", folder, "memory")
+        about["memory"] = {"file": file, "arrays": sorted(stored), **votes_of(memory)}
+    for extra in (source.names, source.vectorizer, source.fitted_weighting):
+        if source.has(extra):
+            shutil.copyfile(source.checked(extra), folder / extra.name)
+    write_manifest(folder, about, CONFIG)
+    points = result.get("data", {}).get("points")
+    card = Card(
+        name=name,
+        data=data["name"],
+        counts={
+            **({} if points is None else {"training point": points}),
+            "label": about["num_labels"],
+            "feature": about["num_features"],
+        },
+        metrics=result["metrics"],
+        settings=settings,
+        reads_texts=predictor.vectorizer is not None,
+        stored=0 if memory is None else len(memory.rows),
+        license=license,
+        datasets=datasets,
+        repository=repository,
+    )
+    disk.write(folder / "README.md", model_card(card).encode())
+
+
+def open_hub(folder: Path, *, memory: bool = True, verify: bool = True) -> Predictor:
+    """Opens a hub folder; its arrays are copied into memory.
+
+    Args:
+      folder: of the export, or a copy of it from the Hub.
+      memory: as in `runs.load.load`.
+      verify: compare the arrays with their checksums; other files are always compared.
+
+    Raises:
+      InputError: no such folder, damage, or the package safetensors is not installed.
+    """
+    manifest = read_manifest(folder, "hub", verify=verify, name=CONFIG)
+    where = folder / CONFIG
+    return predictor_of(
+        folder,
+        where,
+        manifest,
+        _settings(where, manifest),
+        functools.partial(_array, folder),
+        read_names,
+        Wanted(_FORMAT, _FIELDS, _EXPECTED),
+        memory=memory,
+        full_check=True,
+    )
+
+
+def _settings(where: Path, manifest: dict[str, Any]) -> ResolvedConfig:
+    found = manifest.get("settings")
+    if not isinstance(found, dict):
+        raise InputError(f"{where}: settings", "no object", _EXPECTED)
+    try:
+        return resolved_of(config_of(found, f"{where}: settings"), f"{where}: settings")
+    except InputError:
+        raise
+    except (TypeError, ValueError, OverflowError) as error:  # such as a list for a name
+        raise InputError(f"{where}: settings", f"{error!r:.80}", _EXPECTED) from error
+
+
+def _array(
+    folder: Path, stem: str, name: str, dtype: DTypeLike | None, shape: tuple[int, ...]
+) -> NDArray:
+    """An array of a safetensors file; see `from_arrays.ReadArray`."""
+    try:
+        from safetensors import SafetensorError, safe_open
+    except ImportError as error:
+        raise InputError(str(folder), "no safetensors", "pip install 'snm[hub]'") from error
+    path = folder / f"{stem}.safetensors"
+    try:
+        with safe_open(path, framework="np") as arrays:
+            there = tuple(arrays.get_slice(name).get_shape())
+            if not fits(there, shape):
+                found = f"{name} {there}"
+                raise InputError(str(path), found, f"{shape}, as config.json says")
+            array = arrays.get_tensor(name)
+    except InputError:
+        raise
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(str(path), reason, _EXPECTED) from error
+    except (SafetensorError, KeyError, TypeError, ValueError, AttributeError) as error:
+        # The last two: a type that NumPy lacks, such as bfloat16.
+        raise InputError(str(path), f"{str(error)[:80]}", _EXPECTED) from error
+    if dtype not in (None, array.dtype):
+        raise InputError(str(path), f"{name} of {array.dtype}", f"{np.dtype(dtype)}")
+    return array

@@ -1,0 +1,131 @@
+"""Sends a hub folder to the Hugging Face Hub, and fetches one, through `huggingface_hub`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+from snm.errors import InputError
+from snm.export.hub.folder import FILES
+
+__all__ = ["Address", "check_client", "pull", "push"]
+
+_PART = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9])?"
+_REPOSITORY = re.compile(rf"{_PART}/{_PART}")
+# A `Path` writes two slashes as one.
+_URL = re.compile(rf"hf:/{{1,2}}({_PART}/{_PART})(?:@([\w./-]+))?", re.ASCII)
+
+
+class Address(NamedTuple):
+    """A model on the Hub.
+
+    Attributes:
+      repository: `owner/name`.
+      revision: branch, tag or commit; None is the main branch.
+    """
+
+    repository: str
+    revision: str | None = None
+
+    @classmethod
+    def of(cls, text: str) -> Address | None:
+        """The address that a text is, `hf://owner/name` or `hf://owner/name@revision`.
+
+        None is returned for another text, such as that of a folder.
+
+        Raises:
+          InputError: it begins with `hf://`, and goes on otherwise.
+
+        Example:
+          >>> Address.of("hf://owner/name@v1"), Address.of("runs/a")
+          (Address(repository='owner/name', revision='v1'), None)
+        """
+        if not text.startswith("hf:/"):
+            return None
+        if (found := _URL.fullmatch(text)) is None:
+            raise InputError(ascii(text)[1:-1], "no address", "hf://owner/name, or with @revision")
+        return cls(found[1], found[2])
+
+
+def check_client(where: str, repository: str) -> None:
+    """Refuses what could not be sent, before there is anything to send.
+
+    Raises:
+      InputError: no `owner/name`, or no huggingface_hub.
+    """
+    if _REPOSITORY.fullmatch(repository) is None:
+        raise InputError(where, ascii(repository)[1:-1], "owner/name")
+    _client(where)
+
+
+def push(folder: Path, repository: str, *, private: bool = False) -> str:
+    """Sends a hub folder in one commit; the repository is made if there is none.
+
+    The token is that of `hf auth login`, or of `HF_TOKEN`.
+
+    Args:
+      folder: that `write_hub` wrote.
+      repository: `owner/name`.
+      private: whether a new repository can be read by its owner alone.
+
+    Returns:
+      the address of the commit.
+
+    Raises:
+      InputError: the Hub refuses, or cannot be reached.
+    """
+    where = f"--push {repository}"
+    hub = _client(where)
+    try:
+        api = hub.HfApi(library_name="snm")
+        api.create_repo(repository, private=private, exist_ok=True)
+        told = api.upload_folder(
+            repo_id=repository,
+            folder_path=folder,
+            allow_patterns=list(FILES),
+            delete_patterns=list(FILES),  # of an earlier model, such as its memory
+            commit_message="A model of snm",
+        )
+    except Exception as error:
+        again = f"an answer of the Hub; the model is in {folder}: `hf upload {repository} {folder}`"
+        _refuse(where, error, again)
+    return str(told)
+
+
+def pull(address: Address) -> Path:
+    """Fetches a model, or what the cache of `huggingface_hub` lacks of it.
+
+    Only the files of `FILES` are fetched.
+
+    Raises:
+      InputError: no such model, or the Hub cannot be reached.
+    """
+    where = f"hf://{address.repository}" + (f"@{address.revision}" if address.revision else "")
+    hub = _client(where)
+    try:
+        return Path(
+            hub.snapshot_download(
+                address.repository,
+                revision=address.revision,
+                allow_patterns=list(FILES),
+                library_name="snm",
+            )
+        )
+    except Exception as error:
+        _refuse(where, error, "a model on the Hub that can be read")
+
+
+def _client(where: str) -> Any:
+    try:
+        import huggingface_hub
+    except ImportError as error:
+        raise InputError(where, "no huggingface_hub", "pip install 'snm[hub]'") from error
+    return huggingface_hub
+
+
+def _refuse(where: str, error: Exception, expected: str) -> NoReturn:
+    # The client raises errors of its own, of its HTTP library and of the system; all are news of
+    # the Hub, and none is one of this program.
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    raise InputError(where, lines[0][:200].rstrip("."), expected) from error

@@ -1,0 +1,94 @@
+"""Writes a grown run: checkpoints, memory and result of another one, with more labels."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from snm.data.dataset import Dataset
+from snm.grow.memory import grown_memory
+from snm.grow.rows import Origins, bias_of, grow_state, new_rows
+from snm.memory.adjustment import load_shifts, save_shifts
+from snm.memory.memory import Memory
+from snm.memory.store import save_memory
+from snm.model.predictor import Predictor
+from snm.runs.events import Progress
+from snm.runs.folder import RunFolder, member_seed, phase_names, write_json
+from snm.runs.load import load_member, used_checkpoints
+from snm.system.versions import versions
+
+__all__ = ["write_grown"]
+
+
+def write_grown(
+    old: RunFolder,
+    new: RunFolder,
+    predictor: Predictor,
+    names: tuple[str, ...],
+    dataset: Dataset | None,
+    source: str | None,
+) -> tuple[Origins, Memory | None]:
+    """Writes the run that a finished one grows to.
+
+    Args:
+      old: the finished run.
+      new: the folder to write to.
+      predictor: the model of the old run, with its memory.
+      names: of all labels, the old ones first.
+      dataset: data with all labels, or None.
+      source: where the data are, a path or a name; None if they are nowhere.
+
+    Returns:
+      where the rows of the new labels start, and the memory of the new run.
+    """
+    config = old.settings()
+    if predictor.memory is None:  # where it did not pay, none is made
+        config = dataclasses.replace(config, memory="off")
+    facts: dict[str, Any] = {**old.read_facts(), "num_labels": len(names)}
+    facts["grown_from"] = str(old.path.resolve())
+    if dataset is not None:
+        facts["data"] = dataset.name
+        if source is not None:
+            facts["data"] = str(Path(source).resolve()) if Path(source).exists() else source
+        facts["sha256"] = dataset.sha256
+    vectorizer = old.checked(old.vectorizer) if old.has(old.vectorizer) else None
+    new.write(config, facts, predictor.weighting, names, vectorizer)
+    first, members = predictor.model.head.num_labels, predictor.model.members
+    frequency = None if dataset is None else dataset.label_frequency()
+    origins = Origins(0, 0, 0)
+    for member in range(1, members + 1):
+        model, state = load_member(old.path, member)
+        alone = Predictor(model, state, predictor.weighting, vectorizer=predictor.vectorizer)
+        seed = member_seed(config.seed, member)
+        rows, origins = new_rows(alone, names[first:], dataset, seed)
+        bias = None
+        if state.head.bias is not None:
+            bias = bias_of(np.asarray(state.head.bias), frequency, len(names) - first)
+        name, _ = phase_names(member)
+        step = old.checkpoints(config.keep_checkpoints, name).latest() or 0
+        progress = dataclasses.asdict(Progress(step=step))
+        about = {"data_sha256": facts["sha256"], "seed": seed, "versions": versions(),
+                 "manifest": True}  # fmt: skip
+        store = new.checkpoints(config.keep_checkpoints, name, about)
+        store.save(step, grow_state(state, rows, bias), progress, None)
+    result = old.read_result()
+    for measured in ("by_label_frequency", "without_repeats", "reliability", "memory"):
+        result.pop(measured, None)
+    memory = None
+    if predictor.memory is not None:
+        memory = grown_memory(predictor.memory, predictor, dataset, len(names))
+        save_memory(new.memory, memory)
+        trial = old.read_trial()
+        trial |= {"points": len(memory.rows), "bytes": memory.nbytes}
+        write_json(new.memory_trial, trial)
+        result["memory"] = trial
+    if old.has(old.adjustment):
+        shifts = load_shifts(old.checked(old.adjustment), num_labels=first)
+        more = bias_of(shifts, frequency, len(names) - first)
+        save_shifts(new.adjustment, np.concatenate([shifts, more]))
+    result |= {"metrics": {}, "grown_from": facts["grown_from"]}
+    new.finish(result, used_checkpoints(new, config))
+    return origins, memory
