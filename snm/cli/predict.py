@@ -51,8 +51,8 @@ class Predict:
     """
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
-    """Folder of a run, or of `snm export --to npy` or `--to hub`; or an address: of these in a store
-    (gs://bucket/runs/a), or hf://owner/name on the Hugging Face Hub."""
+    """Folder of a run, or of `snm export --to npy` or `--to hub`; or an address of one in a store
+    (gs://bucket/runs/a) or on the Hugging Face Hub (hf://owner/name)."""
     input: Annotated[Positional[Path | None], arg(metavar="INPUT")] = None
     """Points: CSV, JSON lines, text (also .gz); features in the repository's text form, SciPy .npz
     or dense .npy. `-` is standard input."""

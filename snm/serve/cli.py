@@ -38,8 +38,8 @@ class Serve:
     """
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
-    """Folder of a run, or of `snm export --to npy` or `--to hub`; or an address: of these in a store
-    (gs://bucket/runs/a), or hf://owner/name on the Hugging Face Hub."""
+    """Folder of a run, or of `snm export --to npy` or `--to hub`; or an address of one in a store
+    (gs://bucket/runs/a) or on the Hugging Face Hub (hf://owner/name)."""
     index: Path | None = None
     """Index written by `snm export`, used instead of exact search."""
     host: str = "127.0.0.1"
