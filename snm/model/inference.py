@@ -61,8 +61,9 @@ def adjusted(state: TrainState, shifts: np.ndarray) -> TrainState:
     """
     head = state.head
     assert head.bias is not None
-    padded = np.pad(shifts, (0, head.bias.shape[0] - len(shifts)))
-    bias = head.bias + jax.device_put(padded, head.bias.sharding)
+    bias = jnp.asarray(head.bias)
+    padded = np.pad(shifts, (0, len(bias) - len(shifts)))
+    bias = bias + jax.device_put(padded, bias.sharding)
     return dataclasses.replace(state, head=dataclasses.replace(head, bias=bias))
 
 

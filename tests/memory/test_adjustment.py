@@ -1,0 +1,95 @@
+"""Logit adjustment: the choice of its strength by brute force, and its file."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from snm.errors import InputError
+from snm.memory.adjustment import STRENGTHS, load_shifts, save_shifts, shifts_of
+from snm.memory.choose import choose
+from snm.memory.neighbors import Neighbors
+
+POINTS, LABELS = 200, 30
+
+
+def chosen(scores, truth, frequency):
+    """The choice where nobody votes: one stored point without a label is everybody's neighbour."""
+    order = np.argsort(-scores, axis=1, kind="stable")
+    nobody = Neighbors(np.zeros((POINTS, 1), np.int32), np.zeros((POINTS, 1), np.float32))
+    return choose(
+        order.astype(np.int32),
+        np.take_along_axis(scores, order, axis=1),
+        nobody,
+        nobody.cosines,
+        csr_matrix((1, LABELS), dtype=np.float32),
+        csr_matrix(truth),
+        frequency=frequency,
+    )
+
+
+def precision(scores, truth):
+    hits = np.take_along_axis(truth, np.argsort(-scores, axis=1, kind="stable"), axis=1)
+    return [100 * float(hits[:, :k].mean()) for k in (1, 3, 5)]
+
+
+@pytest.mark.parametrize("raised", [0.0, 0.07, 0.12, 0.35])
+def test_the_strength_of_the_highest_mean_precision(raised):
+    """Scores whose frequent labels are `raised` log n too high, and true labels by frequency."""
+    rng = np.random.default_rng(3)
+    frequency = np.round(1000 / np.arange(1, LABELS + 1) ** 1.5).astype(np.int64)
+    truth = np.zeros((POINTS, LABELS), np.float32)
+    truth[np.arange(POINTS), rng.integers(LABELS, size=POINTS)] = 1
+    right = rng.normal(size=(POINTS, LABELS)) + 2 * truth
+    scores = (right + raised * np.log(frequency)).astype(np.float32)
+
+    trial = chosen(scores, truth, frequency)
+    means = {
+        strength: np.mean(precision(scores - strength * np.log(frequency), truth))
+        for strength in (0.0, *STRENGTHS)
+    }
+    assert trial.strength == max(means, key=means.get)
+    lowered = scores - trial.strength * np.log(frequency)
+    assert trial.adjusted == pytest.approx(precision(lowered, truth))
+    assert trial.unadjusted == pytest.approx(precision(scores, truth))
+    np.testing.assert_allclose(trial.scores[:, 0], lowered.max(axis=1), rtol=1e-5)
+    assert trial.strength > 0.1 or raised < 0.3  # some of these are adjusted
+    assert chosen(scores, truth, None).strength == 0
+
+
+def test_labels_without_points_stay_where_they_are():
+    shifts = shifts_of(np.array([0, 1, 2, 1000]), 0.3)
+    np.testing.assert_allclose(shifts, [0, 0, -0.3 * np.log(2), -0.3 * np.log(1000)], rtol=1e-6)
+    assert shifts.dtype == np.float32
+
+
+def test_the_file(tmp_path):
+    path = tmp_path / "adjustment.npy"
+    save_shifts(path, shifts_of(np.arange(7), 0.1))
+    np.testing.assert_array_equal(load_shifts(path, num_labels=7), shifts_of(np.arange(7), 0.1))
+    with pytest.raises(InputError, match=r"adjustment\.npy: found an array \[7\], expected 8"):
+        load_shifts(path, num_labels=8)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-3])
+    with pytest.raises(InputError, match=r"adjustment\.npy"):
+        load_shifts(path, num_labels=7)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        np.zeros(3),
+        np.array([1, np.nan, 0], np.float32),
+        np.array([{}, None, "x"], object),
+        np.zeros((3, 1), np.float32),
+    ],
+)
+def test_other_content_is_one_line(tmp_path, content):
+    path = tmp_path / "adjustment.npy"
+    np.save(path, content, allow_pickle=True)
+    with pytest.raises(InputError, match=r"adjustment\.npy: found .*, expected 3 finite numbers"):
+        load_shifts(path, num_labels=3)
+
+
+def test_a_missing_file_is_one_line(tmp_path):
+    with pytest.raises(InputError, match=r"none\.npy: found no such file"):
+        load_shifts(tmp_path / "none.npy", num_labels=3)

@@ -1,0 +1,123 @@
+"""A run with a logit adjustment: its file, its scores, growing, and what is refused."""
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tiny
+from command_line import call
+
+import snm
+from snm import SNMClassifier
+from snm.errors import InputError
+from snm.memory import choose as choose_module
+from snm.memory.adjustment import shifts_of
+from snm.runs.folder import RunFolder
+from snm.runs.load import load
+
+CONFIG = dataclasses.replace(tiny.CONFIG, members=2, epochs=2, sampled=40, memory="on")
+STRENGTH = 0.2
+
+
+def adjusted(merged, weight, frequency, ks):
+    """In place of the choice, which would find on so few points what chance wants."""
+    return STRENGTH, merged.shifted(shifts_of(frequency, STRENGTH))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    place = tmp_path_factory.mktemp("adjustment")
+    data = tiny.told_by_neighbours(place / "data")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(choose_module, "_adjusted", adjusted)
+        events = list(snm.training(data, CONFIG, place / "run"))
+    return data, place / "run", events
+
+
+def test_scores_are_lowered_by_the_logarithm_of_the_frequency(trained):
+    data, run, events = trained
+    dataset = snm.load_data(data)
+    whole, alone = load(run), load(run, memory=False)
+    frequency = np.asarray((dataset.train.labels != 0).sum(axis=0)).ravel()
+    expected = -2 * STRENGTH * np.log(np.maximum(frequency, 1))  # of two members
+    assert np.ptp(expected) > 0.1
+    difference = np.asarray(whole.state.head.bias) - np.asarray(alone.state.head.bias)
+    np.testing.assert_allclose(difference, expected, atol=1e-5)
+
+    trial = json.loads((run / "memory.json").read_text())
+    assert trial["adjustment"]["strength"] == pytest.approx(2 * STRENGTH)
+    (told,) = [e.text for e in events if getattr(e, "text", "").startswith("logit")]
+    assert told.startswith("logit adjustment: 0.4 log n less for a label of n training points, P ")
+    metrics = json.loads((run / "result.json").read_text())["metrics"]
+    assert snm.evaluate(run, data=data)["metrics"] == metrics
+
+
+def test_off_adjusts_nothing(trained, tmp_path, monkeypatch):
+    data, _, _ = trained
+    monkeypatch.setattr(choose_module, "_adjusted", adjusted)
+    config = dataclasses.replace(CONFIG, logit_adjustment="off", members=1)
+    result = snm.train(data, config, tmp_path / "run")
+    assert result["memory"]["adjustment"] is None
+    assert not (tmp_path / "run" / "adjustment.npy").exists()
+
+
+def test_without_biases_none_is_tried(trained, tmp_path, monkeypatch):
+    data, _, _ = trained
+    monkeypatch.setattr(choose_module, "_adjusted", adjusted)
+    config = dataclasses.replace(CONFIG, bias=False, members=1)
+    assert snm.train(data, config, tmp_path / "run")["memory"]["adjustment"] is None
+
+
+def test_a_damaged_file_is_named_and_made_again(trained, tmp_path, monkeypatch):
+    data, run, _ = trained
+    copy = shutil.copytree(run, tmp_path / "run")
+    path = copy / "adjustment.npy"
+    before = path.read_bytes()
+    path.write_bytes(before[:-1] + bytes([before[-1] ^ 1]))
+    with pytest.raises(InputError, match=r"adjustment\.npy"):
+        load(copy)
+    path.unlink()
+    with pytest.raises(InputError, match=r"adjustment\.npy: found no such file"):
+        load(copy)
+    monkeypatch.setattr(choose_module, "_adjusted", adjusted)
+    list(snm.training(data, CONFIG, copy))
+    assert path.read_bytes() == before
+
+
+def test_a_run_from_before_the_setting_goes_on_without(trained, tmp_path):
+    _, run, _ = trained
+    copy = shutil.copytree(run, tmp_path / "run")
+    lines = (copy / "config.toml").read_text().splitlines(keepends=True)
+    (copy / "config.toml").write_text("".join(x for x in lines if "logit" not in x))
+    (copy / "manifest.json").unlink()
+    folder = RunFolder(copy)
+    assert folder.as_begun(folder.settings()).logit_adjustment == "off"
+
+
+def test_a_grown_run_keeps_it_and_new_labels_get_theirs(trained, tmp_path):
+    _, run, _ = trained
+    old = load(run).model.head.num_labels
+    names = tmp_path / "names.txt"
+    names.write_text(f"{old}\n")
+    grown = tmp_path / "grown"
+    call("grow", run, "--labels", names, "--output", grown)
+    difference = [
+        np.asarray(load(one).state.head.bias) - np.asarray(load(one, memory=False).state.head.bias)
+        for one in (run, grown)
+    ]
+    np.testing.assert_allclose(difference[1][:old], difference[0], atol=1e-5)
+    # Without data, its frequency is not known: it gets the median.
+    assert difference[1][old] == pytest.approx(np.median(difference[0]), abs=1e-5)
+
+
+def test_the_estimator_has_it(trained, monkeypatch):
+    data, _, _ = trained
+    dataset = snm.load_data(data)
+    monkeypatch.setattr(choose_module, "_adjusted", adjusted)
+    model = SNMClassifier(dim=8, members=1, memory="on", sampled=40, epochs=1, random_state=0)
+    model.fit(dataset.train.features, dataset.train.labels)
+    own = model.predictor_.state.head.bias - model._states[0].head.bias
+    frequency = np.asarray((dataset.train.labels != 0).sum(axis=0)).ravel()
+    np.testing.assert_allclose(own, shifts_of(frequency, STRENGTH), atol=1e-5)
