@@ -28,25 +28,34 @@ class FlakyStore(MemoryFileSystem):
     broken = ""  # a part of the names whose operations all fail
     rng = random.Random(0)
     before: Callable[[str, str], None] = staticmethod(lambda kind, name: None)
+    cut: ClassVar[list[str]] = []  # parts of names: the first write of each is cut off
     failed = 0
+    wrong: ClassVar[list[Exception]] = []
 
     @classmethod
     def reset(cls) -> None:
-        cls.content, cls.share, cls.broken, cls.failed = {}, 0.0, "", 0
+        cls.content, cls.share, cls.broken, cls.failed, cls.wrong = {}, 0.0, "", 0, []
+        cls.cut = []
         cls.before = staticmethod(lambda kind, name: None)
 
     @contextlib.contextmanager
     def _operation(self, kind, name):
         """Fails before the block, after it, or (of a write) lets it see that it is to be short."""
         name = self._strip_protocol(name)
-        type(self).before(kind, name)
+        try:
+            type(self).before(kind, name)
+        except OSError:
+            raise
+        except Exception as error:  # what a reader finds wrong: the writer tries again
+            self.wrong.append(error)
+            raise
         if self.broken and self.broken in name:
             raise ConnectionError("503 the store is down")
         how = self.rng.choice(["before", "after", "short"]) if self._fails() else ""
         if how == "before" or (how == "short" and kind != "put"):
             raise ConnectionError(f"{kind} was refused")
         yield how == "short"
-        if how:
+        if how == "after":  # a short write looks like any other
             raise TimeoutError(f"no answer to {kind}")
 
     def _fails(self):
@@ -63,7 +72,10 @@ class FlakyStore(MemoryFileSystem):
 
     def pipe_file(self, path, value, **_):
         with self._operation("put", path) as short:
-            raw = bytes(value)
+            raw, name = bytes(value), self._strip_protocol(path)
+            for part in [part for part in self.cut if part in name]:
+                self.cut.remove(part)
+                short = True
             self.content[self._strip_protocol(path)] = raw[: len(raw) // 2] if short else raw
 
     def put_file(self, lpath, rpath, **_):
@@ -103,4 +115,6 @@ def flaky(monkeypatch, tmp_path):
     monkeypatch.setenv("SNM_CACHE", str(tmp_path / "cache"))
     FlakyStore.reset()
     yield FlakyStore
+    wrong = FlakyStore.wrong
     FlakyStore.reset()
+    assert not wrong, wrong

@@ -152,6 +152,13 @@ def test_it_gives_up_in_one_line(flaky, tmp_path):
     assert read(tmp_path / "reader") == STATES[0]
 
 
+def test_a_write_that_was_cut_off_is_done_again(flaky, tmp_path):
+    flaky.cut = ["/snapshots/00000001", "/files/d/b", "/snapshots/00000002"]
+    uploads, _ = begun(tmp_path / "home")
+    uploads.send(write(tmp_path / "scratch", STATES[0]))
+    assert not flaky.cut and read(tmp_path / "reader") == STATES[0]
+
+
 def test_where_access_is_refused_waiting_does_not_help(flaky, tmp_path, monkeypatch):
     def refuse(*_):
         raise PermissionError("no access to bucket")
