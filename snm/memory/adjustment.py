@@ -1,9 +1,9 @@
 """Logit adjustment: the scores of frequent labels are lowered, where precision gains by it.
 
-A score is lowered by a multiple of the logarithm of its label's training points (Menon et al.,
-2021, "Long-tail learning via logit adjustment", section 4.1). Rows of rare labels have been updated
-less often than those of frequent ones, and their scores stay too low. The multiple is chosen on the
-held-out points that choose the memory.
+A score is lowered by a multiple of the logarithm of its label's training points, after training
+(Menon et al., "Long-tail learning via logit adjustment", ICLR 2021). Rows of rare labels are
+updated less often than those of frequent ones, and their scores stay too low. The multiple is
+chosen on the held-out points that choose the memory.
 """
 
 from __future__ import annotations
