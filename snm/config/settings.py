@@ -125,7 +125,7 @@ class Config:
 
     logit_adjustment: Literal["on", "off"] = "on"
     """Lower the scores of labels by a multiple of their log frequency, where that pays on points
-    that choose the memory; without such points, or without biases, it is not tried."""
+    that choose the memory; with fewer than 500 of these, or without biases, it is not tried."""
 
     # -- optimisation
     members: int | Literal["auto"] = "auto"

@@ -162,11 +162,18 @@ def choose(
 def _adjusted(
     merged: _Merged, weight: float, frequency: NDArray[np.int64], ks: tuple[int, ...]
 ) -> tuple[float, _Merged]:
-    """The strength whose mean precision is the highest, 0 unless another one's is higher."""
-    tried = {0.0: merged} | {
-        strength: merged.shifted(shifts_of(frequency, strength)) for strength in STRENGTHS
-    }
-    return max(tried.items(), key=lambda one: float(np.mean(one[1].precision(weight, ks))))
+    """The largest strength that keeps half of the highest gain of mean precision; 0 if none gains.
+
+    Rare labels gain more by a larger one, and the mean is flat about its highest place.
+    """
+    tried = {s: merged.shifted(shifts_of(frequency, s)) for s in STRENGTHS}
+    base = np.mean(merged.precision(weight, ks))
+    gains = {s: np.mean(one.precision(weight, ks)) - base for s, one in tried.items()}
+    highest = max(gains.values())
+    if highest <= 0:
+        return 0.0, merged
+    strength = max(s for s, gain in gains.items() if gain >= highest / 2)
+    return strength, tried[strength]
 
 
 def _trial(

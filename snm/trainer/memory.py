@@ -41,6 +41,7 @@ __all__ = [
 ]
 
 _SHARE, _MOST = 0.1, 2000  # of the points, those that choose the memory
+_LEAST_ADJUSTED = 500  # of those points, below which their choice of an adjustment is chance
 _LABELS = 100  # of the model's best labels, those that the choice looks at
 _TOLD = 10  # of a point's answers, those that curves of probabilities are fitted on
 
@@ -135,7 +136,8 @@ def find_memory(
     first, whole = (dataclasses.replace(one, block_entries=room) for one in (first, whole))
     kept, held = (_with_labels(dataset.train, rows) for rows in split)
     frequency = None
-    if config.logit_adjustment == "on" and first.state.head.bias is not None:
+    enough = len(held) >= _LEAST_ADJUSTED and first.state.head.bias is not None
+    if config.logit_adjustment == "on" and enough:
         frequency = dataset.label_frequency()
     trial = _trial(first, dataset.train.take(kept), dataset.train.take(held), frequency)
     # Scores of the members are added, so that the votes must grow with their number.

@@ -16,6 +16,7 @@ from snm.memory import choose as choose_module
 from snm.memory.adjustment import shifts_of
 from snm.runs.folder import RunFolder
 from snm.runs.load import load
+from snm.trainer import memory as memory_module
 
 CONFIG = dataclasses.replace(tiny.CONFIG, members=2, epochs=2, sampled=40, memory="on")
 STRENGTH = 0.2
@@ -26,12 +27,17 @@ def adjusted(merged, weight, frequency, ks):
     return STRENGTH, merged.shifted(shifts_of(frequency, STRENGTH))
 
 
+def choosing(patch):
+    patch.setattr(choose_module, "_adjusted", adjusted)
+    patch.setattr(memory_module, "_LEAST_ADJUSTED", 1)
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     place = tmp_path_factory.mktemp("adjustment")
     data = tiny.told_by_neighbours(place / "data")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(choose_module, "_adjusted", adjusted)
+        choosing(patch)
         events = list(snm.training(data, CONFIG, place / "run"))
     return data, place / "run", events
 
@@ -56,16 +62,23 @@ def test_scores_are_lowered_by_the_logarithm_of_the_frequency(trained):
 
 def test_off_adjusts_nothing(trained, tmp_path, monkeypatch):
     data, _, _ = trained
-    monkeypatch.setattr(choose_module, "_adjusted", adjusted)
+    choosing(monkeypatch)
     config = dataclasses.replace(CONFIG, logit_adjustment="off", members=1)
     result = snm.train(data, config, tmp_path / "run")
     assert result["memory"]["adjustment"] is None
     assert not (tmp_path / "run" / "adjustment.npy").exists()
 
 
-def test_without_biases_none_is_tried(trained, tmp_path, monkeypatch):
+def test_few_points_choose_none(trained, tmp_path, monkeypatch):
     data, _, _ = trained
     monkeypatch.setattr(choose_module, "_adjusted", adjusted)
+    result = snm.train(data, dataclasses.replace(CONFIG, members=1), tmp_path / "run")
+    assert result["memory"]["held_out"] < 500 and result["memory"]["adjustment"] is None
+
+
+def test_without_biases_none_is_tried(trained, tmp_path, monkeypatch):
+    data, _, _ = trained
+    choosing(monkeypatch)
     config = dataclasses.replace(CONFIG, bias=False, members=1)
     assert snm.train(data, config, tmp_path / "run")["memory"]["adjustment"] is None
 
@@ -81,7 +94,7 @@ def test_a_damaged_file_is_named_and_made_again(trained, tmp_path, monkeypatch):
     path.unlink()
     with pytest.raises(InputError, match=r"adjustment\.npy: found no such file"):
         load(copy)
-    monkeypatch.setattr(choose_module, "_adjusted", adjusted)
+    choosing(monkeypatch)
     list(snm.training(data, CONFIG, copy))
     assert path.read_bytes() == before
 
@@ -115,7 +128,7 @@ def test_a_grown_run_keeps_it_and_new_labels_get_theirs(trained, tmp_path):
 def test_the_estimator_has_it(trained, monkeypatch):
     data, _, _ = trained
     dataset = snm.load_data(data)
-    monkeypatch.setattr(choose_module, "_adjusted", adjusted)
+    choosing(monkeypatch)
     model = SNMClassifier(dim=8, members=1, memory="on", sampled=40, epochs=1, random_state=0)
     model.fit(dataset.train.features, dataset.train.labels)
     own = model.predictor_.state.head.bias - model._states[0].head.bias
