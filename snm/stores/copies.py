@@ -15,7 +15,7 @@ from pathlib import Path
 
 from snm.errors import InputError
 from snm.stores.address import Address
-from snm.stores.objects import Found, GoneError, Objects, StoreError, at_once, safe
+from snm.stores.objects import Found, GoneError, Objects, StoreError, safe
 from snm.stores.snapshots import Snapshot, download, newest
 from snm.system import disk
 from snm.system.cache_folder import folder as cache_folder
@@ -113,7 +113,7 @@ def _of_listing(objects: Objects, wanted: Callable[[str], bool], home: Path) -> 
 
             failed: StoreError | None = None
             try:
-                at_once(one, found)
+                objects.at_once(one, found)
             except StoreError as error:
                 failed = error
             if listed() != found:

@@ -18,7 +18,7 @@ import re
 from pathlib import Path
 
 from snm.errors import InputError
-from snm.stores.objects import GoneError, Objects, StoreError, at_once, safe
+from snm.stores.objects import GoneError, Objects, StoreError, safe
 from snm.system import disk
 from snm.system.sealed_json import checksum, sealed
 
@@ -143,7 +143,7 @@ def download(objects: Objects, snapshot: Snapshot, folder: Path, have: Path | No
         else:
             objects.fetch(name, target, check)
 
-    at_once(one, snapshot.objects.items())
+    objects.at_once(one, snapshot.objects.items())
 
 
 def _difference(path: Path, size: int, sha: str) -> str | None:

@@ -13,7 +13,7 @@ import secrets
 from pathlib import Path
 
 from snm.errors import InputError
-from snm.stores.objects import GoneError, Objects, StoreError, at_once
+from snm.stores.objects import GoneError, Objects, StoreError
 from snm.stores.snapshots import (
     Snapshot,
     digest,
@@ -142,7 +142,7 @@ class Uploads:
             self._objects.send(files[path], names[path])
             self._there.add(names[path])
 
-        at_once(one, absent)
+        self._objects.at_once(one, absent)
         self._commit(prints)
         self._clear()
 

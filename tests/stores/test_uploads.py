@@ -164,7 +164,7 @@ def test_where_access_is_refused_waiting_does_not_help(flaky, tmp_path, monkeypa
         raise PermissionError("no access to bucket")
 
     flaky.before = staticmethod(refuse)
-    with pytest.raises(StoreError, match=r"after 2 tries \(PermissionError: no access"):
+    with pytest.raises(StoreError, match=r"after 1 try \(PermissionError: no access"):
         begun(tmp_path / "home")
 
 
