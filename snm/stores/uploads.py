@@ -111,8 +111,9 @@ class Uploads:
         number = max((number_of(name) for name in self._known), default=0)
         files = {} if brought is None else brought.files
         self._last = dataclasses.replace(brought or self._last, number=number)
-        self._commit(files)
+        # Before the claim: who begins after it may upload at once, and that is not ours to remove.
         self._there = file_names(self._objects)
+        self._commit(files)
         self._clear()
 
     def _refuse_what_is_no_run(self) -> None:
@@ -174,8 +175,9 @@ class Uploads:
         """Removes objects and snapshots that readers of the last two snapshots do not need."""
         two = (self._last, self._before)
         kept = {name for one in two for name in one.objects.values()}
-        old = [name for name in snapshot_names(self._objects)
-               if name not in (one.name for one in two)]  # fmt: skip
+        # One that is not known is the claim of a process that begins at this moment.
+        old = self._known.intersection(snapshot_names(self._objects))
+        old -= {one.name for one in two}
         self._objects.remove(old)  # first: a snapshot never lists what is not there
         self._objects.remove(gone := self._there - kept)
         self._there -= gone

@@ -139,6 +139,38 @@ def test_the_newer_of_two_processes_takes_over(flaky, tmp_path):
     assert read(tmp_path / "reader") == STATES[2]
 
 
+def test_the_claim_of_a_process_that_begins_meanwhile_stays(flaky, tmp_path, monkeypatch):
+    """The older one has looked for others, and removes what is old."""
+    old, _ = begun(tmp_path / "old")
+    clear, begins = old._clear, []
+
+    def late():
+        begins.append(begun(tmp_path / "new")[0])
+        clear()
+
+    monkeypatch.setattr(old, "_clear", late)
+    old.send(write(tmp_path / "scratch", STATES[0]))
+    with pytest.raises(StoreError, match="written by another process, which has taken over"):
+        old.send(write(tmp_path / "scratch", STATES[1]))
+    begins[0].send(write(tmp_path / "scratch", STATES[2]))
+    assert read(tmp_path / "reader") == STATES[2]
+
+
+def test_objects_of_a_process_that_begins_meanwhile_stay(flaky, tmp_path, monkeypatch):
+    """The older one stood still for long after its claim."""
+    commit, met = Uploads._commit, []
+
+    def late(self, files):
+        commit(self, files)
+        if not met:
+            met.append(self)
+            begun(tmp_path / "new")[0].send(write(tmp_path / "scratch", STATES[1]))
+
+    monkeypatch.setattr(Uploads, "_commit", late)
+    begun(tmp_path / "old")
+    assert read(tmp_path / "reader") == STATES[1]
+
+
 def test_it_gives_up_in_one_line(flaky, tmp_path):
     uploads, _ = begun(tmp_path / "home")
     flaky.broken = "/files/d/b"
