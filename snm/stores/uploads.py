@@ -50,6 +50,7 @@ def bring(objects: Objects, folder: Path, record: Path) -> Snapshot | None:
       InputError: the local disk refuses.
       StoreError: the store does.
     """
+    gone: GoneError | None = None
     for _ in range(_TRIES):
         found = newest(objects)
         if found is None or not found.files:
@@ -62,10 +63,11 @@ def bring(objects: Objects, folder: Path, record: Path) -> Snapshot | None:
             with made_whole(str(objects.address), folder) as beside:
                 download(objects, found, beside, have=folder)
                 disk.remove_tree(folder)
-        except GoneError:
-            continue  # a newer one took its place
+        except GoneError as error:
+            gone = error  # a newer one took its place
+            continue
         return found
-    raise StoreError(f"{objects.address}: another process writes to this folder")
+    raise StoreError(f"{gone}, but listed: removed by hand, or by a process that writes there")
 
 
 def _recorded(record: Path) -> str | None:
@@ -132,7 +134,8 @@ class Uploads:
         Raises:
           StoreError: the store gave up, or another process writes there; it has what it had.
         """
-        prints = {path: [file.stat().st_size, self._digest(path, file)]
+        known, self._digests = self._digests, {}  # of files that are no more, none is kept
+        prints = {path: [file.stat().st_size, self._digest(path, file, known)]
                   for path, file in files.items()}  # fmt: skip
         if prints == self._last.files:
             return
@@ -147,12 +150,11 @@ class Uploads:
         self._commit(prints)
         self._clear()
 
-    def _digest(self, path: str, file: Path) -> str:
+    def _digest(self, path: str, file: Path, known: dict[tuple, str]) -> str:
         """The SHA-256 of a file; of one that did not change, from the last time."""
         about = file.stat()
         key = (path, about.st_ino, about.st_size, about.st_mtime_ns)
-        if key not in self._digests:
-            self._digests[key] = digest(file)
+        self._digests[key] = known[key] if key in known else digest(file)
         return self._digests[key]
 
     def _commit(self, files: dict[str, list]) -> None:
