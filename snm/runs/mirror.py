@@ -13,6 +13,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import shutil
+import warnings
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
@@ -81,7 +82,11 @@ def place_of(run_dir: str | Path) -> Iterator[Place]:
         uploads.begin(home / address.name)
         with contextlib.closing(Mirror(home / address.name, uploads)) as mirror:
             mirror.begin()
-            yield mirror
+            try:
+                yield mirror
+            except KeyboardInterrupt:
+                objects.end()
+                raise
 
 
 class Mirror(Place):
@@ -148,10 +153,14 @@ class Mirror(Place):
         wait(_BROUGHT)
 
     def close(self) -> None:
-        """Ends the thread after the upload that is under way."""
+        """Ends the thread after the upload under way; warns if that fails and nobody waited."""
         self._pool.shutdown()
         if self._next is not None:
             disk.remove_tree(self._next)
+        if self._sending is not None:  # the caller left the events before their end
+            error = self._sending.exception()
+            if error is not None:
+                warnings.warn(f"{error}; {self._whole_here}", stacklevel=2)
 
     def _push(self) -> None:
         """Stages the folder as it is now, in place of what waits."""
@@ -159,9 +168,15 @@ class Mirror(Place):
             return
         if self._next is not None:
             disk.remove_tree(self._next)
+            self._next = None
         self._count += 1
-        self._next = self.folder.parent / f"{_STAGED}{self._count}"
-        stage(self.folder, self._next)
+        staged = self.folder.parent / f"{_STAGED}{self._count}"
+        try:
+            stage(self.folder, staged)
+        except BaseException:  # a part of a run is never uploaded
+            disk.remove_tree(staged)
+            raise
+        self._next = staged
         self._look()
 
     def _look(self) -> None:
@@ -183,8 +198,11 @@ class Mirror(Place):
         try:
             sending.result()
         except StoreError as error:
-            told = f"{error}; the run is whole in {self.folder}, and the same command goes on"
-            raise StoreError(told) from error
+            raise StoreError(f"{error}; {self._whole_here}") from error
+
+    @property
+    def _whole_here(self) -> str:
+        return f"the run is whole in {self.folder}, and the same command goes on"
 
     def _send(self, staged: Path) -> None:
         try:

@@ -11,7 +11,7 @@ from typing import Any
 
 from snm.errors import InputError
 
-__all__ = ["KINDS", "Address", "Kind"]
+__all__ = ["KINDS", "Address", "Kind", "in_words", "without_secrets"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +32,30 @@ KINDS = {"gs": Kind("gcsfs", "gcs"), "s3": Kind("s3fs", "s3")}
 
 # `Path` makes one slash of two, and command lines make paths of what they read.
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+):/{1,2}(?!/)(.*)", re.DOTALL)
+_LONGEST = 300  # characters of an error of a store that are told
+# Names of values that nobody else may see, in addresses and in the errors of stores' packages.
+_SECRET = re.compile(
+    r"""((?:key|token|secret|password|signature|credential|upload_?id)[\w-]*["']?\s*[=:]\s*["']?)"""
+    r"""[^\s&"',;)]+""",
+    re.IGNORECASE,
+)
+_USER = re.compile(r"(:/{1,2})[^/\s@]*@")
+
+
+def without_secrets(text: str) -> str:
+    """A text without users and passwords of addresses, and values that are named as secret.
+
+    Example:
+      >>> without_secrets("https://me:pw@host/a?token=x&n=1")
+      'https://***@host/a?token=***&n=1'
+    """
+    return _SECRET.sub(r"\1***", _USER.sub(r"\1***@", text))
+
+
+def in_words(error: Exception) -> str:
+    """An error of a store's package in one line, without secrets."""
+    text = " ".join(without_secrets(str(error)).split())[:_LONGEST]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,14 +79,19 @@ class Address:
         """The address that a text or path is; None if it is a path of this machine.
 
         Raises:
-          InputError: an address without a bucket or without a folder in it.
+          InputError: an address without a bucket or without a folder in it, or with a user, a
+            password or a query: it is written to the run, where others read it.
         """
         found = _ADDRESS.fullmatch(str(place)) if isinstance(place, str | Path) else None
         if found is None or found[1] not in KINDS:
             return None
-        parts = [part for part in found[2].split("/") if part]
+        parts = [part for part in found[2].split("/") if part not in ("", ".")]  # as `Path` does
+        expected = f"{found[1]}://BUCKET/FOLDER"
+        if parts and ("@" in parts[0] or ":" in parts[0] or "?" in found[2]):
+            wrong = "a user, password or query in an address"
+            expected += ", with credentials as the package of the store reads them"
+            raise InputError(f"{found[1]}://", wrong, expected)
         if len(parts) < 2 or ".." in parts:
-            expected = f"{found[1]}://BUCKET/FOLDER"
             raise InputError(str(place), "no folder in a bucket", expected)
         return cls(found[1], "/".join(parts))
 
@@ -86,7 +115,7 @@ class Address:
         """What fsspec has for this kind of store, without a cache of listings.
 
         Raises:
-          InputError: a package is not installed.
+          InputError: a package is not installed, or refuses the credentials that it finds.
         """
         kind = KINDS[self.scheme]
         try:
@@ -99,3 +128,6 @@ class Address:
         except ImportError as error:
             found = f"no package {kind.package}"
             raise InputError(str(self), found, f"pip install 'snm[{kind.extra}]'") from error
+        except Exception as error:  # a file of credentials that is not there, say
+            expected = f"settings that {kind.package} takes"
+            raise InputError(str(self), in_words(error), expected) from error

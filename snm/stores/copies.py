@@ -15,7 +15,7 @@ from pathlib import Path
 
 from snm.errors import InputError
 from snm.stores.address import Address
-from snm.stores.objects import Found, GoneError, Objects, StoreError, at_once, safe
+from snm.stores.objects import Found, GoneError, Objects, StoreError, safe
 from snm.stores.snapshots import Snapshot, download, newest
 from snm.system import disk
 from snm.system.cache_folder import folder as cache_folder
@@ -60,9 +60,10 @@ def local(source: str | Path, wanted: Callable[[str], bool] = lambda _: True) ->
     if address is None:
         return Path(source)
     objects, home = Objects(address), home_of(address, "copies")
+    gone: GoneError | None = None
     with locked(home / LOCK, str(address), wait=True):
         for _ in range(_COPIES):
-            with contextlib.suppress(GoneError):  # it was replaced: look again
+            try:
                 found = newest(objects)
                 if found is None:
                     copy = _of_listing(objects, wanted, home)
@@ -74,7 +75,9 @@ def local(source: str | Path, wanted: Callable[[str], bool] = lambda _: True) ->
                     )
                 _forget_others(copy.parent)
                 return copy
-    raise StoreError(f"{address}: it changes faster than it can be copied")
+            except GoneError as error:  # it was replaced: look again
+                gone = error
+    raise StoreError(f"{gone}, but listed: removed by hand, or changed faster than it is copied")
 
 
 def _of_snapshot(objects: Objects, snapshot: Snapshot, home: Path) -> Path:
@@ -104,7 +107,8 @@ def _of_listing(objects: Objects, wanted: Callable[[str], bool], home: Path) -> 
     place = home / hashlib.sha256(text.encode()).hexdigest()[:16]
     copy = place / objects.address.name
     if not place.exists():
-        with made_whole(str(objects.address), place, lasting=False) as beside:
+        # Synced: unlike a run, data have no checksums that would tell of a power cut.
+        with made_whole(str(objects.address), place) as beside:
 
             def one(name: str) -> None:
                 path, size = beside / copy.name / name, found[name].size
@@ -113,7 +117,7 @@ def _of_listing(objects: Objects, wanted: Callable[[str], bool], home: Path) -> 
 
             failed: StoreError | None = None
             try:
-                at_once(one, found)
+                objects.at_once(one, found)
             except StoreError as error:
                 failed = error
             if listed() != found:

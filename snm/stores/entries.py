@@ -11,8 +11,8 @@ import contextlib
 from pathlib import Path
 
 from snm.errors import InputError
-from snm.stores.address import Address
-from snm.stores.objects import Objects, Patience, StoreError, at_once, safe
+from snm.stores.address import Address, without_secrets
+from snm.stores.objects import Objects, Patience, StoreError, safe
 from snm.system import disk
 from snm.system.cache_folder import in_store
 from snm.system.files import made_whole
@@ -50,7 +50,7 @@ def bring(place: Path, name: str) -> bool:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 objects.fetch(file, path, lambda path: None)  # its checksum is in the manifest
 
-            at_once(one, found)
+            objects.at_once(one, found)
             disk.remove_tree(place / name)  # asked for only where it is missing or damaged
         return True
     return False
@@ -67,7 +67,7 @@ def send(place: Path, name: str) -> None:
         return
     with contextlib.suppress(OSError, StoreError):
         files = [path for path in (place / name).iterdir() if path.name != _MANIFEST]
-        at_once(lambda path: objects.send(path, path.name), files)
+        objects.at_once(lambda path: objects.send(path, path.name), files)
         objects.send(place / name / _MANIFEST, _MANIFEST)
 
 
@@ -77,5 +77,9 @@ def _objects(name: str) -> Objects | None:
         return None
     address = Address.of(store)
     if address is None:
-        raise InputError("SNM_CACHE", store, "a folder, or an address such as gs://BUCKET/FOLDER")
+        raise InputError(
+            "SNM_CACHE",
+            without_secrets(store),
+            "a folder, or an address such as gs://BUCKET/FOLDER",
+        )
     return Objects(address / name, _PATIENCE)

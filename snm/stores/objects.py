@@ -11,23 +11,31 @@ import contextlib
 import dataclasses
 import errno
 import random
-import time
-from collections.abc import Callable, Iterable
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
+from time import monotonic
 from typing import Any, TypeVar
 
 from snm.errors import InputError
-from snm.stores.address import Address
+from snm.stores.address import Address, in_words
+from snm.system.escapes import plain
 
-__all__ = ["Found", "GoneError", "Objects", "Patience", "StoreError", "at_once"]
+__all__ = ["Found", "GoneError", "Objects", "Patience", "StoreError", "safe"]
 
 T = TypeVar("T")
 
 _AT_ONCE = 8  # objects that are copied side by side: one of them alone leaves most of a link idle
-# Where waiting does not help; packages of stores name their errors of credentials so.
-_FINAL = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
+_SILENT = 10.0  # seconds after which what is tried again is told
+# Where waiting does not help: errors by type, of this machine's disk, and as s3fs and gcsfs have
+# them; gcsfs has `OSError("Forbidden: ...")` for status 403.
+_FINAL = (PermissionError, IsADirectoryError, NotADirectoryError)
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
-_OF_ACCESS = ("Credential", "Unauthorized", "Forbidden", "AuthError")
+_FINAL_NAMES = ("Credential", "Unauthorized", "Forbidden", "AuthError", "ParamValidation")
+_FINAL_TEXTS = ("Forbidden", "Bad Request")
+_FINAL_CODES = (401, 403, "401", "403")
+_PASSING = ("rate limit", "invalid credentials")  # the second: a token ran out, and is renewed
 _VERSIONS = ("generation", "etag", "ETag", "md5Hash", "mtime", "LastModified", "created")
 
 
@@ -84,6 +92,7 @@ class Objects:
         self.address, self._patience = address, patience or Patience()
         self._files = address.filesystem()
         self._root = str(self._files._strip_protocol(str(address))).rstrip("/")
+        self._ended = threading.Event()
 
     def listed(self, below: str = "") -> dict[str, Found]:
         """The objects whose names begin with the folder `below`, by name."""
@@ -122,7 +131,9 @@ class Objects:
 
         def put() -> None:
             self._files.pipe_file(self._path(name), content)
-            if self._files.cat_file(self._path(name)) != content:
+            with _seen():
+                there = self._files.cat_file(self._path(name))
+            if there != content:
                 raise OSError("the store has other bytes than were sent")
 
         self._tried(name, put, writing=True)
@@ -137,7 +148,9 @@ class Objects:
 
         def put() -> None:
             self._files.put_file(str(path), self._path(name))
-            if (there := int(self._files.info(self._path(name))["size"])) != size:
+            with _seen():
+                there = int(self._files.info(self._path(name))["size"])
+            if there != size:
                 raise OSError(f"the store has {there} of {size} bytes")
 
         self._tried(name, put, writing=True)
@@ -169,7 +182,25 @@ class Objects:
             with contextlib.suppress(StoreError):
                 self._tried(name, lambda: self._files.rm_file(self._path(name)), tries=3)
 
-        at_once(one, names)
+        self.at_once(one, names)
+
+    def at_once(self, action: Callable[[Any], object], items: Iterable[Any]) -> None:
+        """Calls a function with each item, several at a time; raises the first error."""
+        with concurrent.futures.ThreadPoolExecutor(_AT_ONCE, "store") as pool:
+            futures = [pool.submit(action, item) for item in items]
+            try:
+                for future in futures:
+                    future.result()
+            except BaseException as error:
+                for future in futures:
+                    future.cancel()
+                if not isinstance(error, Exception):  # Ctrl-C
+                    self.end()
+                raise
+
+    def end(self) -> None:
+        """Makes all threads give up what they would try again, for good."""
+        self._ended.set()
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
@@ -182,7 +213,7 @@ class Objects:
         writing: bool = False,
         tries: int | None = None,
     ) -> T:
-        most, tried = tries or self._patience.tries, 0
+        most, tried, begun = tries or self._patience.tries, 0, monotonic()
         while True:
             tried += 1
             try:
@@ -190,16 +221,38 @@ class Objects:
             except FileNotFoundError as error:
                 if not writing:
                     raise GoneError(f"{self.address / name}: no such object") from error
-                # The bucket is missing, or what was written cannot be seen yet.
                 last: Exception = error
             except Exception as error:  # stores' packages raise errors of many types
                 last = error
-            if tried == most or (tried > 1 and _final(last)):
-                raise StoreError(
-                    f"{self.address / name}: gave up after {tried} "
-                    f"{'try' if tried == 1 else 'tries'} ({_in_words(last)})"
-                ) from last
-            time.sleep(self._patience.pause(tried))
+            told = in_words(last)
+            if tried == most or _final(last) or self._ended.is_set():
+                count = "1 try" if tried == 1 else f"{tried} tries"
+                raise StoreError(f"{self.address / name}: gave up after {count} ({told})") from last
+            pause = self._patience.pause(tried)
+            if monotonic() + pause - begun > _SILENT:
+                _tell(f"{self.address / name}: trying again ({tried + 1} of {most}): {told}")
+            self._ended.wait(pause)
+
+
+@contextlib.contextmanager
+def _seen() -> Iterator[None]:
+    """What was written just now may not be seen yet: another error than that of no bucket."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise OSError("the store does not have what was sent") from error
+
+
+_telling = threading.Lock()
+_told_at: list[float] = []  # when the last line was told, by any thread
+
+
+def _tell(line: str) -> None:
+    """Prints a line on stderr; one in ten seconds, for many objects may fail side by side."""
+    with _telling:
+        if not _told_at or monotonic() - _told_at[0] >= _SILENT:
+            _told_at[:] = [monotonic()]
+            print(f"snm: {plain(line)}", file=sys.stderr, flush=True)
 
 
 def safe(name: str, where: str) -> str:
@@ -214,31 +267,20 @@ def safe(name: str, where: str) -> str:
     return name
 
 
-def at_once(action: Callable[[Any], object], items: Iterable[Any]) -> None:
-    """Calls a function with each item, several at a time; raises the first error."""
-    with concurrent.futures.ThreadPoolExecutor(_AT_ONCE, "store") as pool:
-        futures = [pool.submit(action, item) for item in items]
-        try:
-            for future in futures:
-                future.result()
-        except BaseException:
-            for future in futures:
-                future.cancel()
-            raise
-
-
 def _final(error: Exception) -> bool:
     """Whether another try cannot help."""
+    text = str(error)
+    if any(one in text.lower() for one in _PASSING):
+        return False
+    if isinstance(error, FileNotFoundError):  # no bucket; or parts of a large object ran out
+        return "specified upload" not in text
     full = isinstance(error, OSError) and error.errno in _DISK  # of this machine
-    of_access = any(one in type(error).__name__ for one in _OF_ACCESS)
-    return full or of_access or isinstance(error, _FINAL)
+    named = any(one in type(error).__name__ for one in _FINAL_NAMES)
+    code = getattr(error, "code", None) or getattr(error, "status", None)
+    of_access = code in _FINAL_CODES or text.startswith(_FINAL_TEXTS)
+    return full or named or of_access or isinstance(error, _FINAL)
 
 
 def _version(info: dict[str, Any]) -> str:
     told = [str(info[name]) for name in _VERSIONS if info.get(name) is not None]
     return told[0] if told else ""
-
-
-def _in_words(error: Exception) -> str:
-    text = (str(error).strip().splitlines() or [""])[0][:200]
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -16,9 +16,10 @@ import hashlib
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 from snm.errors import InputError
-from snm.stores.objects import GoneError, Objects, StoreError, at_once, safe
+from snm.stores.objects import GoneError, Objects, StoreError, safe
 from snm.system import disk
 from snm.system.sealed_json import checksum, sealed
 
@@ -28,6 +29,7 @@ FILES, SNAPSHOTS = "files", "snapshots"
 _FORMAT = "snm snapshot 1"
 _NAME = re.compile(rf"{SNAPSHOTS}/(\d{{8}})-([0-9a-f]{{8}})\.json")
 _FILE = re.compile(rf"{FILES}/.+\.[0-9a-f]{{16}}", re.DOTALL)
+_SHA = re.compile("[0-9a-f]{64}")
 _LISTINGS = 10  # while snapshots are replaced as fast as they are read
 
 
@@ -103,9 +105,18 @@ def _parsed(objects: Objects, name: str) -> Snapshot | None:
     where = str(objects.address / name)
     if kind != _FORMAT:
         raise InputError(where, f"format {ascii(kind)[:40]}", repr(_FORMAT))
+    if type(files) is not dict or not all(_is_entry(entry) for entry in files.values()):
+        raise InputError(where, "a list of files of another form", "size and SHA-256 of each file")
     for path in files:
         safe(path, where)
     return Snapshot(number_of(name), _parts(name)[1], files)
+
+
+def _is_entry(value: Any) -> bool:
+    if type(value) is not list or len(value) != 2:
+        return False
+    size, sha = value
+    return type(size) is int and type(sha) is str and _SHA.fullmatch(sha) is not None
 
 
 def number_of(name: str) -> int:
@@ -143,7 +154,7 @@ def download(objects: Objects, snapshot: Snapshot, folder: Path, have: Path | No
         else:
             objects.fetch(name, target, check)
 
-    at_once(one, snapshot.objects.items())
+    objects.at_once(one, snapshot.objects.items())
 
 
 def _difference(path: Path, size: int, sha: str) -> str | None:

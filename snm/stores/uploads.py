@@ -13,7 +13,7 @@ import secrets
 from pathlib import Path
 
 from snm.errors import InputError
-from snm.stores.objects import GoneError, Objects, StoreError, at_once
+from snm.stores.objects import GoneError, Objects, StoreError
 from snm.stores.snapshots import (
     Snapshot,
     digest,
@@ -50,6 +50,7 @@ def bring(objects: Objects, folder: Path, record: Path) -> Snapshot | None:
       InputError: the local disk refuses.
       StoreError: the store does.
     """
+    gone: GoneError | None = None
     for _ in range(_TRIES):
         found = newest(objects)
         if found is None or not found.files:
@@ -62,10 +63,11 @@ def bring(objects: Objects, folder: Path, record: Path) -> Snapshot | None:
             with made_whole(str(objects.address), folder) as beside:
                 download(objects, found, beside, have=folder)
                 disk.remove_tree(folder)
-        except GoneError:
-            continue  # a newer one took its place
+        except GoneError as error:
+            gone = error  # a newer one took its place
+            continue
         return found
-    raise StoreError(f"{objects.address}: another process writes to this folder")
+    raise StoreError(f"{gone}, but listed: removed by hand, or by a process that writes there")
 
 
 def _recorded(record: Path) -> str | None:
@@ -111,8 +113,9 @@ class Uploads:
         number = max((number_of(name) for name in self._known), default=0)
         files = {} if brought is None else brought.files
         self._last = dataclasses.replace(brought or self._last, number=number)
-        self._commit(files)
+        # Before the claim: who begins after it may upload at once, and that is not ours to remove.
         self._there = file_names(self._objects)
+        self._commit(files)
         self._clear()
 
     def _refuse_what_is_no_run(self) -> None:
@@ -131,7 +134,8 @@ class Uploads:
         Raises:
           StoreError: the store gave up, or another process writes there; it has what it had.
         """
-        prints = {path: [file.stat().st_size, self._digest(path, file)]
+        known, self._digests = self._digests, {}  # of files that are no more, none is kept
+        prints = {path: [file.stat().st_size, self._digest(path, file, known)]
                   for path, file in files.items()}  # fmt: skip
         if prints == self._last.files:
             return
@@ -142,16 +146,15 @@ class Uploads:
             self._objects.send(files[path], names[path])
             self._there.add(names[path])
 
-        at_once(one, absent)
+        self._objects.at_once(one, absent)
         self._commit(prints)
         self._clear()
 
-    def _digest(self, path: str, file: Path) -> str:
+    def _digest(self, path: str, file: Path, known: dict[tuple, str]) -> str:
         """The SHA-256 of a file; of one that did not change, from the last time."""
         about = file.stat()
         key = (path, about.st_ino, about.st_size, about.st_mtime_ns)
-        if key not in self._digests:
-            self._digests[key] = digest(file)
+        self._digests[key] = known[key] if key in known else digest(file)
         return self._digests[key]
 
     def _commit(self, files: dict[str, list]) -> None:
@@ -174,8 +177,9 @@ class Uploads:
         """Removes objects and snapshots that readers of the last two snapshots do not need."""
         two = (self._last, self._before)
         kept = {name for one in two for name in one.objects.values()}
-        old = [name for name in snapshot_names(self._objects)
-               if name not in (one.name for one in two)]  # fmt: skip
+        # One that is not known is the claim of a process that begins at this moment.
+        old = self._known.intersection(snapshot_names(self._objects))
+        old -= {one.name for one in two}
         self._objects.remove(old)  # first: a snapshot never lists what is not there
         self._objects.remove(gone := self._there - kept)
         self._there -= gone

@@ -1,6 +1,7 @@
 """A run in a store: whole at every moment, resumed to the bit, and clear when it gives up."""
 
 import dataclasses
+import errno
 import json
 import random
 import re
@@ -15,6 +16,7 @@ from flaky_store import KilledError
 
 import snm
 from snm.errors import InputError, StoppedError
+from snm.runs.events import Saved
 from snm.runs.folder import RunFolder
 from snm.runs.mirror import place_of, stage
 from snm.stores.address import Address
@@ -155,6 +157,39 @@ def test_a_stopped_run_is_in_the_store(flaky, data, undisturbed, tmp_path):
     assert RunFolder(copy(tmp_path / "stored")).checkpoints(2).latest() == stopped.value.step
     snm.train(data, CONFIG, RUN)
     assert same(arrays(RUN), undisturbed[0])
+
+
+def test_a_failed_upload_that_nobody_waits_for_is_told(flaky):
+    """Whoever leaves the events early asks for no upload's end."""
+    with pytest.warns(UserWarning, match="503 the store is down.; the run is whole in"):  # noqa: SIM117
+        with place_of(RUN) as place:
+            place.folder.mkdir()
+            (place.folder / "config.toml").write_text("a")
+            flaky.broken = "/files/"
+            events = place.follow(event for event in [Saved(1)])
+            next(events)
+            events.close()
+
+
+def test_a_folder_that_cannot_be_staged_is_not_uploaded_in_part(flaky, monkeypatch):
+    link = disk.link
+
+    def full(source, target):
+        if source.name == "b":
+            raise OSError(errno.ENOSPC, "no space left on device", str(target))
+        link(source, target)
+
+    monkeypatch.setattr(disk, "link", full)
+    with place_of(RUN) as place:
+        place.folder.mkdir()
+        for name in "ab":
+            (place.folder / name).write_text(name)
+        with pytest.raises(OSError, match="no space left"):
+            list(place.follow(event for event in [Saved(1)]))
+        place._look()  # as at the next event
+        place._wait()
+        assert not list(place.folder.parent.glob(".staged-*"))
+    assert not any("/files/" in name for name in flaky.content)
 
 
 def test_one_process_of_a_machine_has_the_run(flaky, data):

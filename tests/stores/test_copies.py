@@ -12,7 +12,7 @@ import snm
 from snm.data import load as loading
 from snm.errors import InputError
 from snm.stores.copies import local
-from snm.system import cache_folder
+from snm.system import cache_folder, disk
 
 DATA = "flaky://bucket/data/tiny"
 
@@ -73,6 +73,15 @@ def test_data_that_change_meanwhile_are_copied_again(flaky, data):
     place = local(DATA)
     assert (place / "train.txt").read_bytes() == other
     assert (place / "labels.txt").read_bytes() == b"l\n" * tiny.LABELS
+
+
+def test_copied_data_survive_a_power_cut(flaky, data, monkeypatch):
+    """Nothing else would tell that a file lost its content."""
+    put(flaky, data, DATA)
+    synced, sync = set(), disk.sync
+    monkeypatch.setattr(disk, "sync", lambda path: (synced.add(path.name), sync(path)))
+    local(DATA)
+    assert {"train.txt", "test.txt", "labels.txt"} <= synced
 
 
 def test_nothing_at_an_address_is_one_line(flaky, capsys):

@@ -9,9 +9,11 @@ from flaky_store import KilledError
 
 from snm.errors import InputError
 from snm.stores.address import Address
+from snm.stores.copies import local
 from snm.stores.objects import Objects, Patience, StoreError
 from snm.stores.snapshots import download, newest
 from snm.stores.uploads import Uploads
+from snm.system.sealed_json import sealed
 
 PLACE = "flaky://bucket/runs/a"
 # Files change, come and go; two have the same content.
@@ -139,6 +141,38 @@ def test_the_newer_of_two_processes_takes_over(flaky, tmp_path):
     assert read(tmp_path / "reader") == STATES[2]
 
 
+def test_the_claim_of_a_process_that_begins_meanwhile_stays(flaky, tmp_path, monkeypatch):
+    """The older one has looked for others, and removes what is old."""
+    old, _ = begun(tmp_path / "old")
+    clear, begins = old._clear, []
+
+    def late():
+        begins.append(begun(tmp_path / "new")[0])
+        clear()
+
+    monkeypatch.setattr(old, "_clear", late)
+    old.send(write(tmp_path / "scratch", STATES[0]))
+    with pytest.raises(StoreError, match="written by another process, which has taken over"):
+        old.send(write(tmp_path / "scratch", STATES[1]))
+    begins[0].send(write(tmp_path / "scratch", STATES[2]))
+    assert read(tmp_path / "reader") == STATES[2]
+
+
+def test_objects_of_a_process_that_begins_meanwhile_stay(flaky, tmp_path, monkeypatch):
+    """The older one stood still for long after its claim."""
+    commit, met = Uploads._commit, []
+
+    def late(self, files):
+        commit(self, files)
+        if not met:
+            met.append(self)
+            begun(tmp_path / "new")[0].send(write(tmp_path / "scratch", STATES[1]))
+
+    monkeypatch.setattr(Uploads, "_commit", late)
+    begun(tmp_path / "old")
+    assert read(tmp_path / "reader") == STATES[1]
+
+
 def test_it_gives_up_in_one_line(flaky, tmp_path):
     uploads, _ = begun(tmp_path / "home")
     flaky.broken = "/files/d/b"
@@ -164,7 +198,7 @@ def test_where_access_is_refused_waiting_does_not_help(flaky, tmp_path, monkeypa
         raise PermissionError("no access to bucket")
 
     flaky.before = staticmethod(refuse)
-    with pytest.raises(StoreError, match=r"after 2 tries \(PermissionError: no access"):
+    with pytest.raises(StoreError, match=r"after 1 try \(PermissionError: no access"):
         begun(tmp_path / "home")
 
 
@@ -217,6 +251,36 @@ def test_names_stay_in_the_folder(flaky, tmp_path):
     uploads.send({"../outside": write(tmp_path / "scratch", {"a": b"1"})["a"]})
     with pytest.raises(InputError, match=r"found an object named '\.\./outside', expected names"):
         read(tmp_path / "reader")
+
+
+@pytest.mark.parametrize(
+    "files", [["a"], {"a": 1}, {"a": [1]}, {"a": ["1", "0" * 64]}, {"a": [1, "../../other"]}]
+)
+def test_a_snapshot_of_another_form_is_one_line(files, flaky, tmp_path):
+    text = sealed({"format": "snm snapshot 1", "files": files})
+    flaky.content[f"{PLACE}/snapshots/00000001-0123abcd.json"] = json.dumps(text).encode()
+    with pytest.raises(InputError, match=r"0123abcd\.json: found a list of files of another form"):
+        read(tmp_path / "reader")
+
+
+def test_an_object_that_was_removed_by_hand_is_named(flaky, tmp_path):
+    uploads, _ = begun(tmp_path / "home")
+    uploads.send(write(tmp_path / "scratch", STATES[0]))
+    (name,) = (name for name in flaky.content if "/files/d/b" in name)
+    del flaky.content[name]
+    told = rf"{name}: no such object, but listed: removed by hand"
+    with pytest.raises(StoreError, match=told):
+        begun(tmp_path / "other")
+    with pytest.raises(StoreError, match=told):
+        local(PLACE)
+
+
+def test_checksums_of_files_that_are_no_more_are_forgotten(flaky, tmp_path):
+    """A long run has many checkpoints."""
+    uploads, _ = begun(tmp_path / "home")
+    for number in range(5):
+        uploads.send(write(tmp_path / str(number), {str(number): b"1", "log": b"1" * number}))
+    assert len(uploads._digests) == 2
 
 
 def test_an_address_without_its_package_says_what_to_install():
