@@ -24,6 +24,7 @@ _MANY = 0.01  # fraction of rows above which a note becomes a warning
 # A and B of Jain, Prabhu and Varma (KDD 2016), by a word in the name of the data set.
 _PROPENSITIES = (("amazon", 0.6, 2.6), ("wiki", 0.5, 0.4))
 _FILES_LISTED = 6
+_WEIGHTS = ("weights.txt", "label_weights.txt")
 
 
 def examine_data(source: str) -> tuple[list[Finding], dict[str, Any]]:
@@ -76,7 +77,8 @@ def _sizes(facts: dict[str, Any]) -> str:
 def _advice(folder: Path, error: InputError) -> str:
     """Advice for data that cannot be read."""
     path = Path(error.where.split(":")[0])
-    if path.is_file() and path.suffix in (".txt", ".gz"):
+    # Files of weights have no header.
+    if path.suffix in (".txt", ".gz") and path.is_file() and path.name not in _WEIGHTS:
         seen = scan(path)
         if seen is not None and (advice := _advice_on_text(path, seen)):
             return advice

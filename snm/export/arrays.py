@@ -120,5 +120,10 @@ def write_arrays(
     except ImportError as error:
         expected = "pip install 'snm[export]'"
         raise InputError("--to safetensors", "no safetensors", expected) from error
-    save_file(arrays, folder / file)
+    # It writes a private file and renames it; a model is to be read by those who may read the rest.
+    path = folder / file
+    path.touch()
+    mode = path.stat().st_mode
+    save_file(arrays, path)
+    path.chmod(mode)
     return file

@@ -208,7 +208,7 @@ def summary(found: dict[str, Any]) -> str:
         f"P {before} -> {after} on {counted(found['held_out'], 'point')} that member 1 did not see"
     )
     if not found["used"]:
-        return f"memory: off, it does not surely pay ({what} at best)"
+        return f"memory: off, it does not surely pay (at best {what})"
     return (
         f"memory: {found['settings']['neighbors']} nearest of {found['points']:,} training points, "
         f"{what}; {found['bytes'] / 2**20:,.0f} MiB, {found['seconds']:.1f} s"
@@ -221,8 +221,8 @@ def summaries(found: dict[str, Any]) -> list[str]:
     if (adjustment := found.get("adjustment")) is not None:
         before, after = _shown(adjustment["before"]), _shown(adjustment["precision"])
         lines.append(
-            f"logit adjustment: {adjustment['strength']:.2g} log n less for a label of n training "
-            f"points, P {before} -> {after} on the same points"
+            f"logit adjustment: the score of a label with n training points is lowered by "
+            f"{adjustment['strength']:.2g} log n, P {before} -> {after} on the same points"
         )
     return lines
 

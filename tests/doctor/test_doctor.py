@@ -121,6 +121,14 @@ def test_a_header_with_wrong_numbers(folder):
     assert "header" in found(folder, "error")["reading"].found
 
 
+@pytest.mark.parametrize(("name", "count"), [("weights.txt", 60), ("label_weights.txt", 20)])
+def test_a_file_of_weights_needs_no_header(folder, name, count):
+    (folder / name).write_text("1\n" * (count - 1))
+    said = found(folder, "error")["reading"]
+    assert f"{name}:{count}: found {count - 1} weights, expected {count}" in said.found
+    assert said.advice.startswith(f"correct it, so that it has {count}")
+
+
 @pytest.mark.parametrize(
     ("name", "text", "advice"),
     [

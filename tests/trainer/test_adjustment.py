@@ -55,7 +55,8 @@ def test_scores_are_lowered_by_the_logarithm_of_the_frequency(trained):
     trial = json.loads((run / "memory.json").read_text())
     assert trial["adjustment"]["strength"] == pytest.approx(2 * STRENGTH)
     (told,) = [e.text for e in events if getattr(e, "text", "").startswith("logit")]
-    assert told.startswith("logit adjustment: 0.4 log n less for a label of n training points, P ")
+    lowered = "the score of a label with n training points is lowered by 0.4 log n"
+    assert told.startswith(f"logit adjustment: {lowered}, P ")
     metrics = json.loads((run / "result.json").read_text())["metrics"]
     assert snm.evaluate(run, data=data)["metrics"] == metrics
 

@@ -72,6 +72,8 @@ def test_what_is_in_it(remembering, out):
     about = json.loads((out / CONFIG).read_text())
     assert about["settings"] == dataclasses.asdict(RunFolder(remembering).settings())
     assert set(about["files"]) == names - {CONFIG, "README.md"}
+    # Whoever may read one file may read all.
+    assert len({(out / name).stat().st_mode for name in names}) == 1
     # A path tells how somebody's machine is laid out.
     assert all(str(remembering.parent).encode() not in (out / name).read_bytes() for name in names)
 
