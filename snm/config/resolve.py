@@ -70,11 +70,13 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
         dropout = rules.auto_input_dropout(
             points_of_label, evidence_lost(dataset.train, ones_of_rows)
         )
+    memory = _memory(config, dataset, members)
     resolved = ResolvedConfig(
         **unresolved_values(config),
         seen=seen,
         item_splits=splits,
-        memory=_memory(config, dataset, members),
+        memory=memory,
+        logit_adjustment=_logit_adjustment(config, memory),
         sampled=sampled,
         mined=mined,
         input_dropout=dropout,
@@ -214,6 +216,15 @@ def _memory(config: Config, dataset: Dataset, members: int) -> Literal["on", "of
     points = dataset.train.num_points
     entries = counts @ counts / points
     return "on" if rules.auto_memory(points, members, entries, wanted=wanted) else "off"
+
+
+def _logit_adjustment(config: Config, memory: str) -> Literal["on", "off"]:
+    """Whether a logit adjustment is tried: where points choose a memory, and biases can hold it."""
+    possible = memory == "on" and config.bias
+    if config.logit_adjustment == "on" and not possible:
+        found = "no bias" if memory == "on" else "no memory, whose points would choose it"
+        raise InputError("--logit-adjustment on", found, "--memory on and --bias")
+    return "on" if possible and config.logit_adjustment != "off" else "off"
 
 
 def _seen(config: Config, dataset: Dataset) -> Literal["keep", "drop"]:

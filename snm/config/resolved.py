@@ -35,6 +35,7 @@ class ResolvedConfig(Config):
     seen: Literal["keep", "drop"] = field()
     item_splits: int = field()
     memory: Literal["on", "off"] = field()
+    logit_adjustment: Literal["on", "off"] = field()
     members: int = field()
     members_at_once: int = field()
     epochs: int = field()
@@ -46,8 +47,8 @@ RESOLVED = tuple(ResolvedConfig.__annotations__)
 
 # What runs did that are older than these settings.
 _BEFORE: dict[str, Any] = {"learn_score_scale": False, "members": 1, "seen": "keep",
-                           "memory": "off", "item_splits": 0, "class_init": "random",
-                           "members_at_once": 1}  # fmt: skip
+                           "memory": "off", "logit_adjustment": "off", "item_splits": 0,
+                           "class_init": "random", "members_at_once": 1}  # fmt: skip
 
 
 def unresolved_values(config: Config) -> dict[str, Any]:

@@ -123,7 +123,7 @@ class Config:
     that pays on training points that the first member does not see; auto does with several members,
     or many points."""
 
-    logit_adjustment: Literal["on", "off"] = "on"
+    logit_adjustment: Literal["auto", "on", "off"] = "auto"
     """Lower the scores of labels by a multiple of their log frequency, where that pays on points
     that choose the memory; with fewer than 500 of these, or without biases, it is not tried."""
 

@@ -33,7 +33,7 @@ def shifts_of(frequency: NDArray[np.integer], strength: float) -> NDArray[np.flo
       strength: the multiple, at least 0.
 
     Example:
-      >>> shifts_of(np.array([0, 1, 100]), 0.1).round(2).tolist()
+      >>> [round(shift, 2) for shift in shifts_of(np.array([0, 1, 100]), 0.1).tolist()]
       [-0.0, -0.0, -0.46]
     """
     return (-strength * np.log(np.maximum(frequency, 1))).astype(np.float32)

@@ -136,8 +136,7 @@ def find_memory(
     first, whole = (dataclasses.replace(one, block_entries=room) for one in (first, whole))
     kept, held = (_with_labels(dataset.train, rows) for rows in split)
     frequency = None
-    enough = len(held) >= _LEAST_ADJUSTED and first.state.head.bias is not None
-    if config.logit_adjustment == "on" and enough:
+    if config.logit_adjustment == "on" and len(held) >= _LEAST_ADJUSTED:
         frequency = dataset.label_frequency()
     trial = _trial(first, dataset.train.take(kept), dataset.train.take(held), frequency)
     # Scores of the members are added, so that the votes must grow with their number.

@@ -11,6 +11,7 @@ from command_line import call
 
 import snm
 from snm import SNMClassifier
+from snm.config.resolve import resolve
 from snm.errors import InputError
 from snm.memory import choose as choose_module
 from snm.memory.adjustment import shifts_of
@@ -68,6 +69,18 @@ def test_off_adjusts_nothing(trained, tmp_path, monkeypatch):
     result = snm.train(data, config, tmp_path / "run")
     assert result["memory"]["adjustment"] is None
     assert not (tmp_path / "run" / "adjustment.npy").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [({"memory": "off"}, "no memory, whose points would choose it"), ({"bias": False}, "no bias")],
+)
+def test_on_is_refused_where_none_can_be(trained, change, found):
+    dataset = snm.load_data(trained[0])
+    assert resolve(CONFIG, dataset).logit_adjustment == "on"
+    change = {**change, "logit_adjustment": "on"}
+    with pytest.raises(InputError, match=f"logit_adjustment on: found {found}, expected memory"):
+        resolve(dataclasses.replace(CONFIG, **change), dataset)
 
 
 def test_few_points_choose_none(trained, tmp_path, monkeypatch):
