@@ -157,7 +157,7 @@ def _check(command: Import) -> None:
 def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
     import numpy as np
 
-    from snm.data.convert import build, frequent_labels, index_base
+    from snm.data.convert import build, entries_of, frequent_labels, index_base
     from snm.data.formats.foreign import detect, read_rows
 
     form = command.format
@@ -205,7 +205,7 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
         if READERS[form].entries:
             read = (row for part in parts for row in rows(part))
             base, width = index_base(read, passing("reading ids"))
-            features_of: Callable[[list[Row]], csr_matrix] = lambda chunk: _entries(  # noqa: E731
+            features_of: Callable[[list[Row]], csr_matrix] = lambda chunk: entries_of(  # noqa: E731
                 chunk, base, width
             )
         else:
@@ -226,6 +226,8 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
             weighted=weight is not None,
         )  # fmt: skip
     counts.rare_labels = rare
+    if not READERS[form].separated or command.label_separator is not None:
+        counts.joined_by = None
     if command.new_labels == "refuse" and counts.new_labels:
         new = counts.new_labels
         found = f"{counted(len(new), 'label')} that {command.like} lacks, such as {new[0]!r}"
@@ -321,17 +323,6 @@ def _stop_words(command: Import) -> tuple[str, ...]:
     return words
 
 
-def _entries(rows: list[Row], base: int, width: int) -> csr_matrix:
-    import numpy as np
-    from scipy.sparse import csr_matrix
-
-    pairs = [row.entries for row in rows if row.entries is not None]
-    starts = np.concatenate([[0], np.cumsum([len(ids) for ids, _ in pairs])]).astype(np.int64)
-    ids = np.concatenate([ids for ids, _ in pairs]) - base
-    values = np.concatenate([values for _, values in pairs])
-    return csr_matrix((values, ids.astype(np.int32), starts), shape=(len(rows), width))
-
-
 def _tell(command: Import, counts: Counts, vectorizer: Vectorizer | None) -> None:
     from snm.data.dataset import summary_of_weights
     from snm.system.terminal import say
@@ -345,6 +336,8 @@ def _tell(command: Import, counts: Counts, vectorizer: Vectorizer | None) -> Non
     for what, count in (("label", counts.without_labels), ("feature", counts.without_features)):
         if count:
             say(f"{counted(count, 'point')} without a {what}")
+    if (mark := counts.joined_by) is not None:
+        say(f"most labels hold {mark!r}: if it separates labels, --label-separator {mark!r}")
     if counts.rare_labels:
         found = counted(counts.rare_labels, "label")
         points = counted(command.min_label_count, "training point")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from snm.errors import counted
+from snm.errors import InputError, counted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -43,7 +43,7 @@ class Evaluate:
     """Index written by `snm export`, to compare with exact search."""
     auc: bool = False
     """Compute the AUC too: relevant labels against all others. Takes three times as long."""
-    threshold: Annotated[tuple[str, ...], arg(metavar="P|GOAL ...")] = ()
+    threshold: Annotated[tuple[str, ...] | None, arg(metavar="P|GOAL ...")] = None
     """Compute micro-F1, macro-F1 and the F1 of points too, of the labels that are at least so
     likely: probabilities, or micro-f1, macro-f1 or f1@k, as `snm predict --threshold`."""
 
@@ -64,6 +64,8 @@ def _run(command: Evaluate) -> None:
     from snm.system.terminal import console, waiting
     from snm.trainer.evaluate import evaluate
 
+    if command.threshold == ():
+        raise InputError("--threshold", "nothing", "probabilities, micro-f1, macro-f1 or f1@k")
     run, data, index = command.run, command.data, command.index
     same_ids = command.same_ids
     if index is not None:
@@ -74,7 +76,11 @@ def _run(command: Evaluate) -> None:
         searched = IndexedPredictor.open(index, load(run))
     with waiting(f"evaluating {run}"):
         found = evaluate(
-            run, data, same_ids=same_ids, auc=command.auc or None, thresholds=command.threshold
+            run,
+            data,
+            same_ids=same_ids,
+            auc=command.auc or None,
+            thresholds=command.threshold or (),
         )
     if index is not None:
         with waiting(f"searching {index}"):

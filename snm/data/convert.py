@@ -8,7 +8,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -22,7 +22,7 @@ from snm.data.vectorizer import Analyzer, Kind, Vectorizer
 from snm.errors import InputError
 from snm.system import disk
 
-__all__ = ["Counts", "build", "fit_vectorizer", "frequent_labels", "index_base"]
+__all__ = ["Counts", "build", "entries_of", "fit_vectorizer", "frequent_labels", "index_base"]
 
 _CHUNK = 2048  # rows in memory at once
 _LARGEST_ID = 2**31 - 1
@@ -43,6 +43,7 @@ class Counts:
       new_labels: names that were not known before, in order of first occurrence, where some were.
       weights: float32 [n], of the training points, or None where the rows have none.
       rare_labels: number of labels that were left out because few training points have them.
+      joined_by: a usual separator that most label names hold, or None.
     """
 
     points: dict[str, int]
@@ -53,6 +54,7 @@ class Counts:
     new_labels: tuple[str, ...] = ()
     weights: NDArray[np.float32] | None = None
     rare_labels: int = 0
+    joined_by: str | None = None
 
 
 def fit_vectorizer(
@@ -218,6 +220,7 @@ def build(
                 done += len(chunk)
                 told(done)
         counts.labels = len(ids)
+        counts.joined_by = _joined_by(ids)
         counts.new_labels = tuple(new)[len(known) if new is ids else 0 :] if known else ()
         for part, writer in writers.items():
             counts.points[part] = writer.rows
@@ -237,6 +240,21 @@ def build(
     names = "".join(f"{name}\n" for name in ids)
     disk.write(out / "labels.txt", names.encode())
     return counts
+
+
+def _joined_by(names: Collection[str]) -> str | None:
+    """The usual separator that more than half of the names hold, if there is one."""
+    holding = ((mark, sum(mark in name for name in names)) for mark in ";|,")
+    return next((mark for mark, count in holding if 2 * count > len(names)), None)
+
+
+def entries_of(rows: list[Row], base: int, width: int) -> csr_matrix:
+    """The features of rows that hold numbers: float32 CSR [rows, width], of ids from `base` on."""
+    pairs = [row.entries for row in rows if row.entries is not None]
+    starts = np.concatenate([[0], np.cumsum([len(ids) for ids, _ in pairs])]).astype(np.int64)
+    ids = np.concatenate([ids for ids, _ in pairs]) - base
+    values = np.concatenate([values for _, values in pairs])
+    return csr_matrix((values, ids.astype(np.int32), starts), shape=(len(rows), width))
 
 
 def _chunks(rows: Iterator[tuple[int, Row]]) -> Iterator[list[tuple[int, Row]]]:

@@ -24,6 +24,7 @@ _MANY = 0.01  # fraction of rows above which a note becomes a warning
 # A and B of Jain, Prabhu and Varma (KDD 2016), by a word in the name of the data set.
 _PROPENSITIES = (("amazon", 0.6, 2.6), ("wiki", 0.5, 0.4))
 _FILES_LISTED = 6
+_OF_EXPORTS = ("model.safetensors", "model.npz", "settings.toml")
 _WEIGHTS = ("weights.txt", "label_weights.txt")
 
 
@@ -43,6 +44,9 @@ def examine_data(source: str) -> tuple[list[Finding], dict[str, Any]]:
     source = str(fetched(source) or source)
     if source != SYNTHETIC and not Path(source).is_dir():
         found = "a file" if Path(source).exists() else "no such folder"
+        raise InputError(source, found, "the folder of a data set or of a run")
+    if any((Path(source) / name).is_file() for name in _OF_EXPORTS):
+        found = "files of `snm export`"
         raise InputError(source, found, "the folder of a data set or of a run")
     findings: list[Finding] = []
     try:

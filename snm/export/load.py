@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from snm.errors import InputError
 from snm.export.hub.folder import is_hub, open_hub
 from snm.export.hub.transfer import Address, pull
 from snm.export.mapped import is_export, open_export
@@ -40,4 +41,7 @@ def load(run: str | Path, *, memory: bool = True, verify: bool = True) -> Predic
         return open_hub(folder, memory=memory, verify=verify)
     if is_export(folder):
         return open_export(folder, memory=memory, verify=verify)
+    if any((folder / f"model.{form}").is_file() for form in ("safetensors", "npz")):
+        found, expected = "arrays that do not open alone", "a whole export as hub or npy, or a run"
+        raise InputError(str(run), found, expected)
     return runs.load(folder, memory=memory, verify=verify)

@@ -201,11 +201,17 @@ def used_checkpoints(folder: RunFolder, config: ResolvedConfig) -> dict[str, lis
     return found
 
 
+_OF_EXPORTS = ("model.safetensors", "model.npz", "settings.toml")
+
+
 def _opened(run: str | Path) -> tuple[RunFolder, ResolvedConfig, dict[str, Any], bool]:
     """The folder of a run, its settings, the content of `run.json`, and whether it is finished."""
     folder = RunFolder(local(run))
     if not folder.config.exists():
-        raise InputError(str(run), "no config.toml", "the folder of a run (`snm train`)")
+        found = "no config.toml"
+        if any((folder.config.parent / name).is_file() for name in _OF_EXPORTS):
+            found += ", but files of `snm export`"
+        raise InputError(str(run), found, "the folder of a run (`snm train`)")
     config, facts, finished = folder.settings(), folder.read_facts(), folder.finished()
     if finished and folder.read_result().get("members", config.members) != config.members:
         found, expected = f"members = {config.members}", "as many as in result.json"

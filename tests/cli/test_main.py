@@ -254,6 +254,8 @@ def test_bad_predictions(data, run, tmp_path, capsys):
 
 
 def test_bad_evaluations(data, run, tmp_path, capsys):
+    said = refused(capsys, "evaluate", run, "--threshold")
+    assert said == "--threshold: found nothing, expected probabilities, micro-f1, macro-f1 or f1@k"
     assert "found no config.toml" in refused(capsys, "evaluate", data)
     assert "found no config.toml" in refused(capsys, "evaluate", tmp_path / "nowhere")
     alone = tiny.write(tmp_path / "alone", test=False)

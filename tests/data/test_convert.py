@@ -509,6 +509,26 @@ def test_import_says_how_to_get_test_points(tmp_path, capsys):
     assert "no test points to evaluate on: --test-fraction 0.2" in capsys.readouterr().out
 
 
+def test_import_asks_about_labels_that_hold_a_separator(tmp_path, capsys):
+    """Joined names are labels of their own, of which next to nothing can be learned."""
+    labels = [f"{a};{b}" for a in "abcde" for b in "fghij"] + ["a", "b"]
+    source = tmp_path / "docs.csv"
+    source.write_text("text,labels\n" + "".join(f"some words,{names}\n" for names in labels))
+    call("data", "import", source, "--out", tmp_path / "joined")
+    asked = "most labels hold ';': if it separates labels, --label-separator ';'"
+    assert asked in " ".join(capsys.readouterr().out.split())
+    for name, separator in (("apart", ";"), ("meant", "/")):
+        out = tmp_path / name
+        call("data", "import", source, "--out", out, "--label-separator", separator)
+        assert "most labels" not in capsys.readouterr().out
+    assert len((tmp_path / "apart" / "labels.txt").read_text().split()) == 10
+    listed = tmp_path / "docs.jsonl"  # its labels are a list: no separator
+    rows = ({"text": "words", "labels": [names]} for names in labels)
+    listed.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    call("data", "import", listed, "--out", tmp_path / "listed")
+    assert "most labels" not in capsys.readouterr().out
+
+
 def test_texts_to_a_model_of_features(tmp_path):
     folder = tiny.write(tmp_path / "data")
     snm.train(folder, tiny.CONFIG, tmp_path / "run")

@@ -121,6 +121,14 @@ def test_a_header_with_wrong_numbers(folder):
     assert "header" in found(folder, "error")["reading"].found
 
 
+def test_an_export_is_no_data(tmp_path, capsys):
+    """Its config.json was taken for JSON lines to import."""
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    (tmp_path / "config.json").write_text("{}\n")
+    said = refused(capsys, "doctor", tmp_path)
+    assert said.endswith("files of `snm export`, expected the folder of a data set or of a run")
+
+
 @pytest.mark.parametrize(("name", "count"), [("weights.txt", 60), ("label_weights.txt", 20)])
 def test_a_file_of_weights_needs_no_header(folder, name, count):
     (folder / name).write_text("1\n" * (count - 1))

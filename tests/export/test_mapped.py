@@ -205,7 +205,8 @@ def test_commands_take_it_in_place_of_the_run(run, out, tmp_path, capsys):
     np.testing.assert_allclose(answer["scores"], scores[0], atol=1e-6)
     # So that an index of the run is one of the export.
     assert fingerprint(snm.load(out)) == fingerprint(snm.load(run))
-    assert "no config.toml" in refused(capsys, "evaluate", out)
+    said = "found no config.toml, but files of `snm export`, expected the folder of a run"
+    assert said in refused(capsys, "evaluate", out)
 
 
 def test_names_are_read_one_by_one(out, tmp_path):

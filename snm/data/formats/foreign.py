@@ -84,6 +84,7 @@ class Reader:
       matches: whether a first line looks like this format; `detect` asks in the table's order.
       entries: whether rows hold `entries` instead of `text`.
       fields: whether `ReadOptions.text` and `weight` name fields of its points.
+      separated: whether `ReadOptions.label_separator` separates its labels.
     """
 
     read: Callable[[Path, ReadOptions], Iterator[Row]]
@@ -91,6 +92,7 @@ class Reader:
     matches: Callable[[str], bool] = lambda line: False
     entries: bool = False
     fields: bool = False
+    separated: bool = False
 
 
 def detect(path: Path, label_file: Path | None) -> str:
@@ -285,8 +287,8 @@ READERS: dict[str, Reader] = {
         matches=lambda line: line.lstrip().startswith("{") and _LABEL_PREFIX not in line,
         fields=True,
     ),
-    "csv": Reader(_csv, suffixes=(".csv", ".tsv"), fields=True),
-    "raw": Reader(_raw),
+    "csv": Reader(_csv, suffixes=(".csv", ".tsv"), fields=True, separated=True),
+    "raw": Reader(_raw, separated=True),
     "fasttext": Reader(_fasttext, matches=lambda line: _LABEL_PREFIX in line),
     "svmlight": Reader(
         _svmlight,

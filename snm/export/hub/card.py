@@ -109,7 +109,8 @@ def _body(card: Card) -> Iterator[str]:
         f"best labels. It was trained with Stochastic Negative Mining: loss {config.loss}, dim "
         f"{config.dim}, {counted(config.members, 'member')}."
     )
-    yield from ("", "## Use", "", "```python", "import snm", "")
+    yield from ("", "## Use", "", "It needs `snm` with its extra `hub`.", "")
+    yield from ("```python", "import snm", "")
     where = _HERE if card.repository is None else f"hf://{card.repository}"
     yield f'model = snm.load("{where}")'
     if card.reads_texts:
@@ -133,7 +134,12 @@ def _body(card: Card) -> Iterator[str]:
     yield from _results(card.metrics)
     yield from ("", "## Licence", "")
     yield _plain(card.license) if card.license else "Unknown: ask whoever trained the model."
-    yield from ("", "## Settings", "", "```toml", config_text(config).rstrip("\n"), "```")
+    yield from ("", "## Settings", "")
+    yield (
+        "Of the training. `memory` and `logit_adjustment` say what was tried; each is part of the "
+        "model only where it paid."
+    )
+    yield from ("", "```toml", config_text(config).rstrip("\n"), "```")
 
 
 def _results(metrics: dict[str, float]) -> Iterator[str]:
@@ -153,6 +159,11 @@ def _results(metrics: dict[str, float]) -> Iterator[str]:
         values = (cells.get((stem, k)) for k in ks)
         shown = " | ".join("" if value is None else f"{value:.2f}" for value in values)
         yield f"| {stem} | {shown} |"
+    yield ""
+    yield (
+        "P is precision, R recall; PSP and PSnDCG count rare labels more (Jain et al., 2016); "
+        "coverage is the share of the test points' labels that are right for at least one point."
+    )
 
 
 def _of_lists(metrics: dict[str, float]) -> dict[str, float]:

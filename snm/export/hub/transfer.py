@@ -128,4 +128,5 @@ def _refuse(where: str, error: Exception, expected: str) -> NoReturn:
     # The client raises errors of its own, of its HTTP library and of the system; all are news of
     # the Hub, and none is one of this program.
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    raise InputError(where, lines[0][:200].rstrip("."), expected) from error
+    said = lines[0].removeprefix("Got: ")  # how the client quotes an error of the connection
+    raise InputError(where, said[:200].rstrip("."), expected) from error

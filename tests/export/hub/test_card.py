@@ -82,6 +82,8 @@ def test_the_body():
     assert "This model holds 7,000 training points" in text
     assert "| P | 41.50 | 20.25 |\n| PSP | 19.00 |  |\n" in text and "1,500 of them" in text
     assert "\n## Licence\n\ncc-by-4.0\n" in text
+    assert "with its extra `hub`" in text and "PSnDCG count rare labels more" in text
+    assert "`memory` and `logit_adjustment` say what was tried" in text
     settings = tomllib.loads(re.search("```toml\n(.*?)```", text, re.DOTALL)[1])
     assert settings == dataclasses.asdict(CARD.settings)
     other = dataclasses.replace(CARD, reads_texts=False, stored=0, license=None, repository=None)

@@ -94,6 +94,17 @@ def test_commands_take_it_in_place_of_the_run(remembering, out, tmp_path, capsys
     assert said.startswith("--workers 2: found a run, expected its export")
 
 
+def test_arrays_do_not_open_alone(out, tmp_path, capsys):
+    part = shutil.copytree(out, tmp_path / "part")
+    (part / CONFIG).unlink()
+    said = refused(capsys, "predict", part, "--text", "a")
+    assert said == (
+        f"{part}: found arrays that do not open alone, expected a whole export as hub or npy, "
+        "or a run"
+    )
+    assert "files of `snm export`" in refused(capsys, "evaluate", part)
+
+
 def test_every_changed_byte_is_named(out, tmp_path):
     folder, rng = shutil.copytree(out, tmp_path / "out"), np.random.default_rng(0)
     for name in sorted({path.name for path in folder.iterdir()} - {"README.md"}):

@@ -84,6 +84,15 @@ def test_an_earlier_model_leaves_nothing(tmp_path, hub):
 def test_refusals_are_one_line(hub, tmp_path):
     with pytest.raises(InputError, match=r"^hf://me/none: found .*, expected a model on the Hub"):
         snm.load("hf://me/none")
+    with pytest.MonkeyPatch.context() as patch:
+        import huggingface_hub
+
+        def unreachable(*_, **__):
+            raise ConnectionError("Got: ConnectError: no such host.\nMore about it.")
+
+        patch.setattr(huggingface_hub, "snapshot_download", unreachable)
+        with pytest.raises(InputError, match=r"^hf://me/none: found ConnectError: no such host, "):
+            snm.load("hf://me/none")
     hub.down = True
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(InputError, match=r"^push me/wood: found ") as error:
