@@ -211,7 +211,7 @@ class RunFolder:
         if "logit_adjustment" not in written:
             config = dataclasses.replace(config, logit_adjustment="off")
         if "memory" not in written:
-            config = dataclasses.replace(config, memory="off")
+            config = dataclasses.replace(config, memory="off", logit_adjustment="off")
         # With splits or centroids, `--epochs auto` asks for fewer passes.
         epochs = max(config.epochs, written.get("epochs", 0))
         if "item_splits" not in written and config.item_splits:
