@@ -48,6 +48,7 @@ def resolved(config: Config) -> ResolvedConfig:
     for name, value in (
         ("seen", "keep"),
         ("memory", "off"),
+        ("logit_adjustment", "off"),
         ("item_splits", 0),
         ("members_at_once", 1),
         ("learn_score_scale", False),
