@@ -14,6 +14,7 @@ from typing import Any
 import tyro
 
 from snm.cli import table
+from snm.cli.setting_groups import joined
 from snm.config.settings import Config, preset, read_config
 from snm.distributed.launch import leave
 from snm.errors import InputError, StoppedError
@@ -75,6 +76,8 @@ def parse(words: list[str]) -> Any:
             _refuse_unknown(words)
         print(said.getvalue(), end="", file=sys.stderr)  # tyro explains any other error well
         raise
+    if (verb := table.find(words)) is not None and verb.takes_settings:
+        return joined(command, verb.kind)
     return command
 
 

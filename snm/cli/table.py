@@ -21,6 +21,7 @@ from snm.cli.data_import import Import
 from snm.cli.evaluate import Evaluate
 from snm.cli.plan import Plan
 from snm.cli.predict import Predict
+from snm.cli.setting_groups import in_groups, with_groups
 from snm.cli.train import Train
 from snm.compare.cli import Compare
 from snm.config.settings import Config
@@ -127,8 +128,9 @@ def _member(verb: Verb, name: str, settings: Config, brief: bool) -> Any:
         for field in dataclasses.fields(verb.kind)
         if field.default is field.default_factory is dataclasses.MISSING
     }
-    default = verb.kind(**required, settings=settings)
-    return Annotated[verb.kind, subcommand(name, default=default, description=about)]
+    kind = with_groups(verb.kind)
+    default = kind(**required, settings=in_groups(settings))
+    return Annotated[kind, subcommand(name, default=default, description=about)]
 
 
 def _union(kinds: list[Any]) -> Any:

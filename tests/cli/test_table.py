@@ -11,7 +11,7 @@ from tyro.conf import Positional
 from snm.cli import table
 from snm.cli.main import main, parse
 from snm.cli.table import VERBS, Verb, find, options, overview
-from snm.config.settings import preset
+from snm.config.settings import Config, preset
 
 
 def help_of(words, capsys):
@@ -77,3 +77,16 @@ def test_a_new_verb_is_one_entry(monkeypatch, capsys):
     assert "snm greet NAME" in help_of("", capsys) and "Greet somebody." in help_of("greet", capsys)
     assert refused(capsys, "gret", "you").endswith("for example greet")
     assert refused(capsys, "greet", "you", "--loud").endswith("for example --loudly")
+
+
+@pytest.mark.parametrize("words", ["train", "plan"])
+def test_settings_are_in_groups_and_none_is_lost(words, capsys):
+    shown = help_of(words, capsys)
+    names = "start", "input", "model", "loss", "answer", "optimization", "evaluation", "run"
+    places = [shown.index(f"settings.{name} options") for name in names]
+    assert places == sorted(places)
+    for option in options(Config):
+        assert re.search(rf"(?<![\w-]){option}(?![\w-])", shown), option
+    required = ["--run-dir", "runs/a"] if words == "train" else []
+    command = parse([words, "data/a", *required, "--preset", "paper", "--mined", "64", "--no-auc"])
+    assert command.settings == dataclasses.replace(preset("paper"), mined=64)

@@ -1,0 +1,219 @@
+"""The fields of the settings, by what they are about: the groups of `snm train --help`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+__all__ = [
+    "AnswerSettings",
+    "EvaluationSettings",
+    "InputSettings",
+    "LossSettings",
+    "ModelSettings",
+    "OptimizationSettings",
+    "RunSettings",
+    "StartSettings",
+]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StartSettings:
+    """Where the settings start."""
+
+    preset: Literal["default", "fast", "paper"] = "default"
+    """Where the other settings start: `default` aims at precision on any data, `fast` at a model
+    within seconds, `paper` is the set-up of Reddi et al. (2019), section 5."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InputSettings:
+    """What the model sees of the features."""
+
+    weighting: Literal["tfidf", "l2", "none"] = "tfidf"
+    """Feature weighting, fitted on train and kept with the model."""
+    input_dropout: float | Literal["auto"] = "auto"
+    """Share of an example's features left out at each visit, in [0, 1); auto suits the points that
+    a label has, and what is lost with half the features."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelSettings:
+    """Embeddings, and how scores are made of them."""
+
+    dim: int = 512
+    """Dimension of embeddings and class rows."""
+    encoder: Literal["relu", "linear", "residual"] = "residual"
+    """Layers over the feature embedding: ReLU and linear (the paper's), none, or both added."""
+    feature_init: float = 1.0
+    """Length of a feature row at the start."""
+    score_scale: float | Literal["auto"] = "auto"
+    """Multiplier of the inner products, at the start where it is learned; auto is 1 + ln K for
+    losses that take exponentials of scores (softmax, listwise), 1 otherwise."""
+    learn_score_scale: bool | Literal["auto"] = "auto"
+    """Learn the multiplier of the scores; auto does where a label has a hundred points and
+    score_scale is auto."""
+    class_init: Literal["auto", "centroid", "random"] = "auto"
+    """Class rows at the start: the mean query of a label's training points, or random; auto is
+    centroid, but random with item splits or where most labels have one or two points."""
+    bias: bool = True
+    """Add a learned bias a label to its score: unit rows cannot tell how frequent a label is."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LossSettings:
+    """The loss, and how its negatives are drawn and mined."""
+
+    loss: str = "softmax"
+    """bowl or powl (binary or pairwise ordered weighted loss), softmax (sampled cross-entropy), or
+    a listwise loss on a point's positives and mined negatives: listnet, listmle, rankcosine,
+    smoothed-dcg, ranksvm."""
+    transformation: Literal["exponential", "linear", "sigmoid"] = "exponential"
+    """What listnet, listmle and rankcosine do to scores; linear needs --no-bias."""
+    temperature: float = 1.0
+    """Divides the scores in listnet, listmle, rankcosine and smoothed-dcg."""
+    phi: str = "hinge"
+    """Surrogate of bowl and powl: hinge, logistic, squared_hinge, exponential or ramp."""
+    ramp_rho: float = 1.0
+    """Margin of the ramp surrogate."""
+    sampled: int | Literal["all", "auto"] = "auto"
+    """B, the negatives drawn for each batch: a number, all other labels, or a size that suits K;
+    in-batch has as many as the batch."""
+    mined: int | Literal["all", "auto"] = "auto"
+    """k', how many of them, the highest scoring, enter the loss: a number, all, which is negative
+    sampling, or one that suits K."""
+    sampled_start: int | Literal["all"] = 0
+    """Let B go from this to `sampled` over the run, by halves or doubles; 0 keeps it constant."""
+    mined_start: int | Literal["all"] = 0
+    """Let k' go from this to `mined` over the run, likewise; 0 keeps it constant."""
+    score_scale_start: float = 0.0
+    """Let the multiplier go from this to `score_scale`, likewise; 0 keeps it constant."""
+    exclude: Literal["positive", "all"] = "all"
+    """Labels of a point that are no negatives: the term's positive (the paper's), or all known."""
+    positives: Literal["one", "all"] = "all"
+    """Positives of a point at each visit: one drawn uniformly (the paper's), or all of them."""
+    positive_weights: Literal["sum", "mean"] = "mean"
+    """With all positives, whether the terms of a point are added or averaged."""
+    vartheta: str = "top"
+    """Weights over the ranks of the mined negatives (bowl and powl): top, power-law, epsilon-tail
+    or subsample."""
+    weight_scale: Literal["mean", "surrogate"] = "mean"
+    """Weight of a mined negative: 1/k', or (K-1)/(kB), which bounds the retrieval loss and needs
+    k' of at least k, and exclude positive."""
+    retrieval_k: int = 1
+    """k of the retrieval loss, used by the surrogate scale only."""
+    power_alpha: float = 1.0
+    """Exponent of the power-law weights."""
+    tail_epsilon: float = 0.01
+    """Weight of a negative that was not mined over that of a mined one (epsilon-tail)."""
+    subsample_draws: int = 4
+    """Negatives drawn from the mined ones in proportion to their weights (subsample)."""
+    negative_weight: float = 1.0
+    """Multiplies the weight of every negative (bowl and powl)."""
+    sampler: str = "uniform"
+    """How negatives are drawn: uniform, frequency or in-batch; the latter two correct a softmax by
+    log Q. Frequency draws with replacement, and so not for bowl, powl and ranksvm."""
+    frequency_power: float = 0.75
+    """The frequency sampler draws in proportion to frequency to this power."""
+    seen: Literal["auto", "keep", "drop"] = "auto"
+    """Labels with the numbers of a point's own features, where both are a recommender's items: drop
+    never answers with them; auto drops them where no training point has one."""
+    item_splits: int | Literal["auto"] = "auto"
+    """Further splits of each training point, in which half of its features are labels, where both
+    are a recommender's items; auto is 1 where --seen drops, else 0."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AnswerSettings:
+    """What is chosen after training, on points that the first member does not see."""
+
+    memory: Literal["auto", "on", "off"] = "auto"
+    """Keep the training points, and add the labels of a point's nearest ones to the scores, where
+    that pays on training points that the first member does not see; auto does with several members,
+    or many points."""
+
+    logit_adjustment: Literal["auto", "on", "off"] = "auto"
+    """Lower the scores of labels by a multiple of their log frequency, where that pays on points
+    that choose the memory; with fewer than 500 of these, or without biases, it is not tried."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OptimizationSettings:
+    """Members, passes, rates and number types."""
+
+    members: int | Literal["auto"] = "auto"
+    """Models trained from other seeds, whose scores are added; auto is 3 where the training points
+    are few, else 1."""
+    members_at_once: int | Literal["auto"] = "auto"
+    """Members that train side by side in threads, on one CPU; auto is all of them where their
+    tables are small. It changes time and memory, never the result."""
+    epochs: int | Literal["auto", "few"] = "auto"
+    """Passes over the training points, may be raised on a finished run; auto suits their number;
+    few is one pass, or up to 4 where points are few."""
+    batch_size: int = 256
+    """Points a step."""
+    learning_rate: float | Literal["auto"] = "auto"
+    """Rate of feature and class rows, on the mean loss of a batch; auto suits the loss."""
+    schedule: Literal["constant", "linear", "cosine"] = "linear"
+    """How the rates fall over the run."""
+    row_optimizer: str = "sgd"
+    """Optimiser of feature and class rows: sgd, or adagrad with one accumulator a row."""
+    tower_learning_rate: float = 0.1
+    """Rate of the dense layer, trained by SGD with momentum."""
+    tower_momentum: float = 0.9
+    """Momentum of the dense layer."""
+    scale_learning_rate: float = 0.01
+    """Rate of the logarithm of a learned score_scale."""
+    compute_dtype: Literal["float32", "bfloat16"] = "float32"
+    """Type of the factors of matrix products; sums are float32."""
+    matmul_precision: Literal["float32", "tensorfloat32"] = "float32"
+    """Least precision of products of float32 factors, on any device: all 24 bits, or 11, which an
+    accelerator multiplies faster; CPUs keep 24."""
+    table_dtype: Literal["float32", "bfloat16"] = "float32"
+    """Type of feature and class rows; bfloat16 halves their memory, rounded stochastically."""
+    mining_kernel: Literal["auto", "on", "off"] = "auto"
+    """On a TPU or NVIDIA GPU, find the best labels by one kernel that keeps scores on the chip:
+    where that moves less memory (auto), wherever the kernel fits, or nowhere."""
+    seed: int = 0
+    """Seed of everything that is drawn."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvaluationSettings:
+    """Validation while training, and what is measured."""
+
+    validation_fraction: float = 0.0
+    """Share of train held out to watch; 0 watches nothing."""
+    evaluate_every: int = 0
+    """Steps between evaluations on the held-out part; 0 is once an epoch."""
+    patience: int = 0
+    """Stop after this many evaluations without a better score, and keep the best; 0 never stops."""
+    monitor: str = "P@1"
+    """The metric that early stopping and the best checkpoint watch."""
+    refit: bool = False
+    """After early stopping, train again on all of train for the number of steps that were best."""
+    propensity_a: float = 0.55
+    """A of the propensity model of Jain et al. (2016)."""
+    propensity_b: float = 1.5
+    """B of the propensity model."""
+    auc: bool = False
+    """Also the AUC of each evaluation, relevant labels against all others; it takes three times as
+    long."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """Checkpoints, devices and dispatches."""
+
+    checkpoint_every: int = 0
+    """Steps between checkpoints; 0 is once an epoch, or once in the epochs that make 200 steps."""
+    keep_checkpoints: int = 2
+    """Newest checkpoints kept, beside the best."""
+    on_nonfinite: Literal["stop", "skip"] = "stop"
+    """Where a loss or gradient is not finite: stop, or leave that step out and count it."""
+    data_on: Literal["auto", "host", "device"] = "auto"
+    """Where the training set lives: streamed from the host, or on the device; auto suits it."""
+    mesh: str = ""
+    """Devices to train on, such as data=2,label=4: parts of a batch, parts of the tables' rows."""
+    steps_per_dispatch: int = 0
+    """Steps that the device runs between two exchanges with the host; 0 suits the device."""
