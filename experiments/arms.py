@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import snm
@@ -24,6 +25,25 @@ class Arm:
     def but(self, **changes: Any) -> Arm:
         """A copy of the arm with some settings changed."""
         return Arm(self.name, dataclasses.replace(self.config, **changes))
+
+
+def trained_and_measured(
+    data: Iterable[str], runs: Path, measured: Callable[[Path, Dataset], dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """What `measured` finds of a run of the default preset on each data set, seed 0.
+
+    Args:
+      data: folders of data sets.
+      runs: folder of the runs; a finished one is not trained again.
+      measured: takes the folder of a run and its data set.
+    """
+    rows = []
+    for folder in data:
+        dataset = snm.load_data(folder)
+        run = runs / dataset.name
+        snm.train(dataset, snm.preset("default"), run)
+        rows.append({"data": dataset.name, "seed": 0, **measured(run, dataset)})
+    return rows
 
 
 def scored(dataset: Dataset, config: snm.Config, keys: Iterable[str] = KEYS) -> dict[str, Any]:

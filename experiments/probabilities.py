@@ -19,6 +19,7 @@ import numpy as np
 import tyro
 
 import snm
+from experiments.arms import trained_and_measured
 from experiments.figures import COLOURS, DASHES, keep, panels
 from snm.evaluation.reliability import Reliability
 from snm.runs.folder import RunFolder
@@ -34,12 +35,7 @@ def main(data: tyro.conf.Positional[list[str]], runs: Path) -> None:
       data: folders of data sets.
       runs: folder of the runs.
     """
-    rows: list[dict[str, Any]] = []
-    for folder in data:
-        dataset = snm.load_data(folder)
-        run = runs / dataset.name
-        snm.train(dataset, snm.preset("default"), run)
-        rows.append({"data": dataset.name, "seed": 0, **measured(run, dataset)})
+    rows = trained_and_measured(data, runs, measured)
     figure, (panel,) = panels(1)
     panel.plot([0, 1], [0, 1], color="#999999", linewidth=0.8)
     for row, colour, dash in zip(rows, COLOURS, DASHES, strict=False):

@@ -20,6 +20,7 @@ import numpy as np
 import tyro
 
 import snm
+from experiments.arms import trained_and_measured
 from snm.evaluation.f1 import F1
 from snm.runs.folder import RunFolder, write_json
 from snm.system.versions import machine
@@ -36,12 +37,7 @@ def main(data: tyro.conf.Positional[list[str]], runs: Path, out: Path | None = N
       runs: folder of the runs.
       out: a JSON file to write.
     """
-    rows: list[dict[str, Any]] = []
-    for folder in data:
-        dataset = snm.load_data(folder)
-        run = runs / dataset.name
-        snm.train(dataset, snm.preset("default"), run)
-        rows.append({"data": dataset.name, "seed": 0, **measured(run, dataset)})
+    rows = trained_and_measured(data, runs, measured)
     found = {"preset": "default", **machine(), "rows": rows}
     print(json.dumps(found, indent=1))
     if out is not None:

@@ -17,6 +17,7 @@ from snm.doctor.environment import devices
 from snm.doctor.findings import Finding
 from snm.doctor.text_scan import Scan, scan, sniff
 from snm.errors import InputError, counted
+from snm.runs.load import is_exported
 
 __all__ = ["examine_data"]
 
@@ -24,7 +25,6 @@ _MANY = 0.01  # fraction of rows above which a note becomes a warning
 # A and B of Jain, Prabhu and Varma (KDD 2016), by a word in the name of the data set.
 _PROPENSITIES = (("amazon", 0.6, 2.6), ("wiki", 0.5, 0.4))
 _FILES_LISTED = 6
-_OF_EXPORTS = ("model.safetensors", "model.npz", "settings.toml")
 _WEIGHTS = ("weights.txt", "label_weights.txt")
 
 
@@ -45,7 +45,7 @@ def examine_data(source: str) -> tuple[list[Finding], dict[str, Any]]:
     if source != SYNTHETIC and not Path(source).is_dir():
         found = "a file" if Path(source).exists() else "no such folder"
         raise InputError(source, found, "the folder of a data set or of a run")
-    if any((Path(source) / name).is_file() for name in _OF_EXPORTS):
+    if is_exported(Path(source)):
         found = "files of `snm export`"
         raise InputError(source, found, "the folder of a data set or of a run")
     findings: list[Finding] = []

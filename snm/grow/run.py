@@ -11,7 +11,7 @@ import numpy as np
 from snm.data.dataset import Dataset
 from snm.grow.memory import grown_memory
 from snm.grow.rows import Origins, bias_of, grow_state, new_rows
-from snm.memory.adjustment import load_shifts, save_shifts
+from snm.memory.adjustment import save_shifts
 from snm.memory.memory import Memory
 from snm.memory.store import save_memory
 from snm.model.predictor import Predictor
@@ -85,8 +85,8 @@ def write_grown(
         trial |= {"points": len(memory.rows), "bytes": memory.nbytes}
         write_json(new.memory_trial, trial)
         result["memory"] = trial
-    if old.has(old.adjustment):
-        shifts = load_shifts(old.checked(old.adjustment), num_labels=first)
+    shifts = old.read_adjustment(first)
+    if shifts is not None:
         more = bias_of(shifts, frequency, len(names) - first)
         save_shifts(new.adjustment, np.concatenate([shifts, more]))
     result |= {"metrics": {}, "grown_from": facts["grown_from"]}

@@ -24,12 +24,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from snm.checkpoints.store import Checkpoints
 from snm.config.resolved import ResolvedConfig, read_resolved
 from snm.config.settings import Config, config_text
 from snm.data.weighting import Weighting
 from snm.errors import InputError
+from snm.memory.adjustment import load_shifts
 from snm.runs.manifest import (
     CONFIG,
     MAY_CHANGE,
@@ -195,6 +197,16 @@ class RunFolder:
     def read_trial(self) -> dict[str, Any]:
         """The content of `memory.json`; see `read_facts`."""
         return self._json(self.memory_trial, TRIAL)
+
+    def read_adjustment(self, num_labels: int) -> NDArray[np.float32] | None:
+        """What a logit adjustment adds to the score of each label, if the run has one.
+
+        Raises:
+          InputError: the file is missing or damaged, or it is of another number of labels.
+        """
+        if not self.has(self.adjustment):
+            return None
+        return load_shifts(self.checked(self.adjustment), num_labels=num_labels)
 
     def _json(self, path: Path, fields: dict[str, Field]) -> dict[str, Any]:
         return validated(path, read_json(self.checked(path)), fields)

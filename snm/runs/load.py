@@ -15,7 +15,6 @@ from snm.data.id_space import IdSpace
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.errors import InputError
-from snm.memory.adjustment import load_shifts
 from snm.memory.store import load_memory
 from snm.model.calibration import Calibration
 from snm.model.from_config import make_model
@@ -31,6 +30,7 @@ __all__ = [
     "assemble",
     "checkpoints_intact",
     "ids_of_run",
+    "is_exported",
     "load",
     "load_member",
     "used_checkpoints",
@@ -72,10 +72,8 @@ def with_memory(predictor: Predictor, folder: RunFolder) -> Predictor:
     Raises:
       InputError: a file of these is missing or damaged.
     """
-    if folder.has(folder.adjustment):
-        shifts = load_shifts(
-            folder.checked(folder.adjustment), num_labels=predictor.model.head.num_labels
-        )
+    shifts = folder.read_adjustment(predictor.model.head.num_labels)
+    if shifts is not None:
         predictor = dataclasses.replace(predictor, state=adjusted(predictor.state, shifts))
     if not folder.has(folder.memory_trial):
         return predictor
@@ -201,7 +199,10 @@ def used_checkpoints(folder: RunFolder, config: ResolvedConfig) -> dict[str, lis
     return found
 
 
-_OF_EXPORTS = ("model.safetensors", "model.npz", "settings.toml")
+def is_exported(folder: Path) -> bool:
+    """Whether a folder has files that `snm export` writes, and a run or a data set does not."""
+    names = ("model.safetensors", "model.npz", "settings.toml")
+    return any((folder / name).is_file() for name in names)
 
 
 def _opened(run: str | Path) -> tuple[RunFolder, ResolvedConfig, dict[str, Any], bool]:
@@ -209,7 +210,7 @@ def _opened(run: str | Path) -> tuple[RunFolder, ResolvedConfig, dict[str, Any],
     folder = RunFolder(local(run))
     if not folder.config.exists():
         found = "no config.toml"
-        if any((folder.config.parent / name).is_file() for name in _OF_EXPORTS):
+        if is_exported(folder.path):
             found += ", but files of `snm export`"
         raise InputError(str(run), found, "the folder of a run (`snm train`)")
     config, facts, finished = folder.settings(), folder.read_facts(), folder.finished()

@@ -35,7 +35,6 @@ __all__ = [
     "memory_split",
     "never_tried",
     "summaries",
-    "summary",
     "try_memory",
     "unit_queries",
 ]
@@ -200,8 +199,7 @@ def never_tried(config: Config) -> str | None:
     return None
 
 
-def summary(found: dict[str, Any]) -> str:
-    """What `try_memory` found, in one line."""
+def _of_memory(found: dict[str, Any]) -> str:
     before, after = _shown(found["before"]), _shown(found["precision"])
     what = (
         f"P {before} -> {after} on {counted(found['held_out'], 'point')} that member 1 did not see"
@@ -216,7 +214,7 @@ def summary(found: dict[str, Any]) -> str:
 
 def summaries(found: dict[str, Any]) -> list[str]:
     """What `try_memory` found, a line each: of the memory, and of an adjustment that is used."""
-    lines = [summary(found)]
+    lines = [_of_memory(found)]
     if (adjustment := found.get("adjustment")) is not None:
         before, after = _shown(adjustment["before"]), _shown(adjustment["precision"])
         lines.append(

@@ -22,7 +22,6 @@ from snm.data.weighting import Weighting
 from snm.distributed.dataset import fit_weighting, load_together
 from snm.distributed.processes import AgreedStop, first, several, wait
 from snm.errors import InputError, StoppedError
-from snm.memory.adjustment import load_shifts
 from snm.memory.store import load_memory
 from snm.model.predictor import Predictor
 from snm.runs.events import Event, Finished, Noted
@@ -372,8 +371,7 @@ def _memory_stands(folder: RunFolder) -> bool:
         shape = {name: facts[name] for name in ("num_features", "num_labels")}
         if used:
             load_memory(folder.checked(folder.memory), **shape)
-        if folder.has(folder.adjustment):
-            load_shifts(folder.checked(folder.adjustment), num_labels=shape["num_labels"])
+        folder.read_adjustment(shape["num_labels"])
     except InputError:
         return False
     return True

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 import tiny
+from answers import assert_answer_alike
 from command_line import call, refused
 from scipy.sparse import random_array
 
@@ -43,15 +44,7 @@ def out(run, tmp_path_factory):
 def test_answers_are_those_of_the_run(run, out):
     here, there = snm.load(run), snm.load(out)
     points = snm.load_data(run.parent / "data").test.features
-    for options in ({}, {"labels": [3, 7, 50]}):
-        for mine, theirs in zip(there.predict(points, 2, **options),
-                                here.predict(points, 2, **options), strict=True):  # fmt: skip
-            np.testing.assert_array_equal(mine, theirs)
-    np.testing.assert_array_equal(
-        there.predict_proba(points, 2)[1], here.predict_proba(points, 2)[1]
-    )
-    answers = here.predict(points[:9], 2)[0]
-    assert there.witnesses(points[:9], answers) == here.witnesses(points[:9], answers)
+    assert_answer_alike(there, here, points)
     unchecked = snm.load(out, verify=False)
     np.testing.assert_array_equal(unchecked.predict(points, 2), here.predict(points, 2))
     alone = snm.load(out, memory=False)

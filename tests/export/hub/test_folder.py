@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 import tiny
+from answers import assert_answer_alike
 from command_line import call, refused
 from safetensors.numpy import load_file, save_file
 
@@ -35,15 +36,7 @@ def points(remembering):
 
 def test_answers_are_those_of_the_run(remembering, out, points):
     here, there = snm.load(remembering), snm.load(out)
-    for options in ({}, {"labels": [3, 7, 50]}):
-        for mine, theirs in zip(there.predict(points, 2, **options),
-                                here.predict(points, 2, **options), strict=True):  # fmt: skip
-            np.testing.assert_array_equal(mine, theirs)
-    np.testing.assert_array_equal(
-        there.predict_proba(points, 2)[1], here.predict_proba(points, 2)[1]
-    )
-    answers = here.predict(points[:9], 2)[0]
-    assert there.witnesses(points[:9], answers) == here.witnesses(points[:9], answers)
+    assert_answer_alike(there, here, points)
     assert there.label_names == here.label_names and there.label_names[3] == "näme 3"
     alone = snm.load(out, memory=False, verify=False)
     assert alone.memory is None and alone.calibration is None
