@@ -63,7 +63,7 @@ STAGES = ("start", "training", "loading", "evaluation")
 # Bytes that a process keeps after a program was compiled (or read from the cache) and has run:
 # machine code, stacks and arenas of threads. Measured on a CPU, between a first and a second start.
 _STARTED = 45 << 20
-_TRAINED = 240 << 20  # the step, and the checkpoint writer
+_TRAINED = 195 << 20  # the step, and the checkpoint writer
 _MEMBER = 35 << 20  # each further member
 _SCORED = 60 << 20
 _AHEAD = 3  # stacks of batches: one in use, one ready, one being made
