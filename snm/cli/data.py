@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from snm.errors import InputError
+from snm.errors import InputError, counted
+
+if TYPE_CHECKING:
+    from snm.data.dataset import Dataset
 
 __all__ = ["Stats", "Synth"]
 
@@ -40,22 +43,27 @@ class Synth:
     For example:
 
       snm data synth /data/made-up --points 100000 --features 50000 --labels 20000
+      snm data synth /data/larger --like /data/mine --points 400000 --labels 100000
     """
 
     out: Annotated[Positional[Path], arg(metavar="OUT")]
     """Folder to write train.txt and test.txt to; must not exist."""
+    like: Annotated[str | None, arg(metavar="DATA")] = None
+    """Make the points out of those of this data set, so that its words and labels keep their
+    frequencies and what they tell about each other. The other sizes are then: about so many labels,
+    and features enough for each copy of a rare word unless --features says how many."""
     points: int = 8000
     """Number of training points."""
     test_points: int = 2000
     """Number of test points."""
-    features: int = 8000
-    """Number of features."""
+    features: int | None = None
+    """Number of features; without --like 8000."""
     labels: int = 4000
     """Number of labels."""
-    labels_per_point: float = 9.3
-    """Mean number of labels of a point."""
-    nonzeros_per_point: float = 18.9
-    """Mean number of nonzero features of a point."""
+    labels_per_point: float | None = None
+    """Mean number of labels of a point; 9.3, and with --like that of its points."""
+    nonzeros_per_point: float | None = None
+    """Mean number of nonzero features of a point; 18.9, and with --like that of its points."""
     seed: int = 0
     """Random seed; the same seed gives the same data."""
 
@@ -91,19 +99,51 @@ def _write_synthetic(command: Synth) -> None:
       InputError: sizes that do not fit together, or a folder that exists or cannot be created.
     """
     from snm.data.formats.dispatch import write_text
-    from snm.data.synthetic import generate
     from snm.system.files import made_whole
     from snm.system.terminal import say, waiting
 
-    options = dataclasses.asdict(command)
-    out: Path = options.pop("out")
+    out = command.out
     if out.exists():
         raise InputError(str(out), "a file or folder of that name", "a new folder")
-    with waiting("generating"):
-        dataset = generate(**options)
+    dataset = _made_of_another(command) if command.like else _generated(command)
     with made_whole("OUT", out) as beside:
         for name, part in (("train.txt", dataset.train), ("test.txt", dataset.test)):
             if part is not None:
                 with waiting(f"writing {out / name}"):
                     write_text(beside / name, part.features, part.labels)
-    say(f"{command.points} training and {command.test_points} test points in {out}")
+    points, labels = counted(command.points, "training point"), dataset.train.num_labels
+    tests = counted(command.test_points, "test point")
+    say(f"{points}, {tests} and {counted(labels, 'label')} in {out}")
+
+
+def _generated(command: Synth) -> Dataset:
+    from snm.data.synthetic import generate
+    from snm.system.terminal import waiting
+
+    options = {
+        key: value for key, value in dataclasses.asdict(command).items() if value is not None
+    }
+    del options["out"]
+    with waiting("generating"):
+        return generate(**{"features": 8000} | options)
+
+
+def _made_of_another(command: Synth) -> Dataset:
+    """The data set of `--like`, enlarged.
+
+    Raises:
+      InputError: options that do not go with it, or what `snm.data.enlarged.enlarge` refuses.
+    """
+    from snm.data.enlarged import enlarge
+    from snm.data.load import load
+    from snm.system.terminal import waiting
+
+    for name in ("labels_per_point", "nonzeros_per_point"):
+        if (value := getattr(command, name)) is not None:
+            flag = f"--{name.replace('_', '-')}"
+            raise InputError(flag, f"{value} beside --like", "one of the two")
+    with waiting(f"enlarging {command.like}"):
+        return enlarge(
+            load(str(command.like)), points=command.points, test_points=command.test_points,
+            features=command.features, labels=command.labels, seed=command.seed,
+        )  # fmt: skip

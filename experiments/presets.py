@@ -1,10 +1,11 @@
-"""The fast preset beside another package: test metrics, and seconds from the command to the model.
+"""Presets beside other packages: test metrics, seconds to the model and of answers, memory.
 
-    python -m experiments.fast_preset DATA ... --out FILE [--seeds 0 1 2] [--peer omikuji]
+    python -m experiments.presets DATA ... --out FILE [--seeds 0 1 2] [--presets fast default]
+        [--peers omikuji bonsai]
 
-Both train in turns, each in a process of its own. Ours compiles all of its programs: its cache is
+All train in turns, each in a process of its own. Ours compiles all of its programs: its cache is
 empty. Its seconds are those of the whole command but the evaluation of the test points; those of
-the package are of its own calls, which read its file and train. If the output file exists, its runs
+a package are of its own calls, which read its file and train. If the output file exists, its runs
 are not repeated. Let nothing else run meanwhile.
 """
 
@@ -33,21 +34,24 @@ def main(
     data: tyro.conf.Positional[list[Path]],
     out: Path,
     seeds: tuple[int, ...] = (0, 1, 2),
-    peer: str = "omikuji",
+    presets: tuple[str, ...] = ("fast",),
+    peers: tuple[str, ...] = ("omikuji",),
 ) -> None:
-    """Runs both on every data set with every seed, and writes JSON after each run.
+    """Runs all on every data set with every seed, and writes JSON after each run.
 
     Args:
       data: folders of data sets.
       out: JSON file to write or to continue.
-      seeds: of both.
-      peer: a package of `snm compare --peers`.
+      seeds: of presets and packages.
+      presets: of `snm train --preset`.
+      peers: packages of `snm compare --peers`.
     """
     runs: list[dict[str, Any]] = read_json(out)["runs"] if out.exists() else []
+    arms = [(name, _ours) for name in presets] + [(name, _theirs) for name in peers]
     done = {(run["data"], run["seed"], run["name"]) for run in runs}
     for seed in seeds:
         for folder in data:
-            for name, run in (("fast", _ours), (peer, _theirs)):
+            for name, run in arms:
                 if (folder.name, seed, name) in done:
                     continue
                 with tempfile.TemporaryDirectory() as place:
@@ -56,19 +60,20 @@ def main(
                 runs.append({"data": folder.name, "seed": seed, "name": name, **found})
                 write_json(out, {**machine(), "split": "test", "unit": "seconds", "runs": runs})
                 shown = " / ".join(f"{found['metrics'][key]:.2f}" for key in KEYS)
-                print(f"{folder.name:<18} {name:<8} seed {seed}  {shown}  "
+                print(f"{folder.name:<18} {name:<11} seed {seed}  {shown}  "
                       f"{found['seconds']:.1f} s", flush=True)  # fmt: skip
     show(runs)
 
 
 def _ours(folder: Path, seed: int, place: Path, name: str) -> dict[str, Any]:
-    """`snm train --preset fast` in a process with an empty cache."""
+    """`snm train --preset NAME` in a process with an empty cache."""
     words = [str(folder), "--run-dir", str(place / "run"), "--preset", name, "--seed", str(seed)]
     result = trained(words, place)
     time = result["time"]
     return {
         "metrics": result["metrics"],
         "seconds": time["whole"] - time["parts"]["test points"],
+        "predict_seconds": time["parts"]["test points"],
         "parts": time["parts"],
         "peak_memory_bytes": result["peak_memory_bytes"],
         "memory": result.get("memory", {}).get("used", False),
@@ -79,7 +84,7 @@ def _theirs(folder: Path, seed: int, place: Path, name: str) -> dict[str, Any]:
     """The package on the same files, with the same labels left out of its answers."""
     seen = resolve(snm.preset("fast"), snm.load_data(folder)).seen
     found = run_peer(name, str(folder), place / "peer.json", seed=seed, seen=seen)
-    names = ("metrics", "seconds", "version", "peak_memory_bytes")
+    names = ("metrics", "seconds", "predict_seconds", "version", "peak_memory_bytes")
     return {name: found[name] for name in names}
 
 
