@@ -54,7 +54,6 @@ class Trial:
       right: bool [m, 50], whether these answers are right.
       strength: of the logit adjustment that these answers have; see `snm.memory.adjustment`.
       adjusted: P@1, P@3 and P@5 of these answers, in percent.
-      unadjusted: the same at strength 0.
     """
 
     settings: MemorySettings
@@ -67,7 +66,6 @@ class Trial:
     right: NDArray[np.bool_] | None = None
     strength: float = 0.0
     adjusted: tuple[float, ...] = ()
-    unadjusted: tuple[float, ...] = ()
 
     @property
     def sure_gain(self) -> float:
@@ -77,6 +75,11 @@ class Trial:
         that by chance.
         """
         return self.gain - 2 * self.error
+
+    @property
+    def unadjusted(self) -> tuple[float, ...]:
+        """P@1, P@3 and P@5 of the answers at strength 0, in percent."""
+        return self.precision if self.sure_gain > 0 else self.before
 
 
 def choose(
@@ -155,7 +158,6 @@ def choose(
         right=answers[2],
         strength=strength,
         adjusted=adjusted.precision(weight, ks),
-        unadjusted=merged.precision(weight, ks),
     )
 
 
