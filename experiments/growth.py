@@ -2,8 +2,8 @@
 
     python -m experiments.growth FOLDER [--presets fast default] [--peers omikuji bonsai]
 
-One of the numbers of points, labels and features a point changes at a time; the others stay at those
-of `BASE`. The data sets are generated (`snm data synth`, seed 0) into FOLDER, where those that are
+One of the numbers of points, labels and features a point changes at a time; the others stay as in
+`BASE`. The data sets are generated (`snm data synth`, seed 0) into FOLDER, where those that are
 there already stay. Every run is a process of its own as in `experiments.presets`; runs that the
 result has are not repeated. Let nothing else run meanwhile.
 """

@@ -21,7 +21,7 @@ import jax
 
 from snm.distributed.processes import first, several, wait
 from snm.errors import StoppedError
-from snm.runs.events import Event, Finished, Saved
+from snm.runs.events import Event, Finished, Noted, Saved
 from snm.stores.address import Address
 from snm.stores.copies import home_of
 from snm.stores.objects import Objects, StoreError
@@ -113,12 +113,16 @@ class Mirror(Place):
         Raises:
           StoreError: the store gave up; the folder is whole.
         """
+        step = 0
         try:
             with contextlib.closing(events):
                 for event in events:
+                    step = getattr(event, "step", step)
                     if isinstance(event, Saved | Finished):
                         self._push()
                     if isinstance(event, Finished):
+                        if not self._sent():
+                            yield Noted(step, f"uploading what is left to {self._uploads.address}")
                         self._wait()
                         wait(_STORED)
                     self._look()
@@ -187,6 +191,13 @@ class Mirror(Place):
         if self._sending is None and self._next is not None:
             staged, self._next = self._next, None
             self._sending = self._pool.submit(self._send, staged)
+
+    def _sent(self) -> bool:
+        """Whether all is in the store, or is there after a moment."""
+        if self._sending is not None:
+            concurrent.futures.wait([self._sending], timeout=1)
+        self._look()
+        return self._sending is None
 
     def _wait(self) -> None:
         self._look()

@@ -13,6 +13,7 @@ import secrets
 from pathlib import Path
 
 from snm.errors import InputError
+from snm.stores.address import Address
 from snm.stores.objects import GoneError, Objects, StoreError
 from snm.stores.snapshots import (
     Snapshot,
@@ -93,6 +94,11 @@ class Uploads:
         self._known: set[str] = set()  # snapshots that were there at the beginning, and our own
         self._there: set[str] = set()  # objects
         self._digests: dict[tuple, str] = {}
+
+    @property
+    def address(self) -> Address:
+        """Of the folder."""
+        return self._objects.address
 
     def begin(self, folder: Path) -> None:
         """Makes a local folder what the newest snapshot has, and claims the store.

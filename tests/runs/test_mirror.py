@@ -6,6 +6,7 @@ import json
 import random
 import re
 import shutil
+import time
 
 import jax
 import numpy as np
@@ -16,12 +17,13 @@ from flaky_store import KilledError
 
 import snm
 from snm.errors import InputError, StoppedError
-from snm.runs.events import Saved
+from snm.runs.events import Finished, Noted, Saved
 from snm.runs.folder import RunFolder
 from snm.runs.mirror import place_of, stage
 from snm.stores.address import Address
 from snm.stores.objects import Objects
 from snm.stores.snapshots import download, newest
+from snm.stores.uploads import Uploads
 from snm.system import disk
 
 RUN = "flaky://bucket/runs/a"
@@ -190,6 +192,21 @@ def test_a_folder_that_cannot_be_staged_is_not_uploaded_in_part(flaky, monkeypat
         place._wait()
         assert not list(place.folder.parent.glob(".staged-*"))
     assert not any("/files/" in name for name in flaky.content)
+
+
+def test_a_long_last_upload_is_told(flaky, monkeypatch):
+    send = Uploads.send
+
+    def slowly(self, files):
+        time.sleep(1.5)
+        send(self, files)
+
+    monkeypatch.setattr(Uploads, "send", slowly)
+    with place_of(RUN) as place:
+        place.folder.mkdir()
+        (place.folder / "config.toml").write_text("a")
+        seen = list(place.follow(event for event in [Saved(7), Finished({})]))
+    assert seen == [Saved(7), Noted(7, f"uploading what is left to {RUN}"), Finished({})]
 
 
 def test_one_process_of_a_machine_has_the_run(flaky, data):
