@@ -5,7 +5,7 @@ and for ListMLE against RankCosine, the experiment counts over a grid of a, BM, 
 the condition agrees with the factors that it is derived from (printed N of the sigmoid), and with
 the factors for the exact largest slope a/4.
 
-    python -m experiments.listwise_tables
+    python -m experiments.theory.listwise_tables
 
 Takes a few seconds.
 """

@@ -1,6 +1,6 @@
 """Measures how well the probabilities of the default preset's answers fit, on test points.
 
-    python -m experiments.probabilities DATA ... --runs FOLDER
+    python -m experiments.answers.probabilities DATA ... --runs FOLDER
 
 Each data set is trained on once, into a folder of its name; a finished run is not repeated. The
 probabilities are fitted by the training itself, on training points that member 1 leaves out, so

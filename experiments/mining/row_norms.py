@@ -9,7 +9,7 @@ Both variants are trained with automatic differentiation over whole tables and p
 learning rates, with negative sampling and with mining, and scored on a held-out fifth of train. The
 code shares only data, sampling and metrics with the trainer, so it also serves as a reference.
 
-    python -m experiments.row_norms DATA --out experiments/results/row-norms-NAME.json
+    python -m experiments.mining.row_norms DATA --out experiments/results/row-norms-NAME.json
 
 Takes about 15 minutes on 2 cores.
 """

@@ -1,11 +1,11 @@
 """How cost grows: seconds of training, peak memory and time of an answer, against the data's size.
 
-    python -m experiments.growth FOLDER [--presets fast default] [--peers omikuji bonsai]
+    python -m experiments.defaults.growth FOLDER [--presets fast default] [--peers omikuji bonsai]
 
-One of the numbers of points, labels and features a point changes at a time; the others stay at those
-of `BASE`. The data sets are generated (`snm data synth`, seed 0) into FOLDER, where those that are
-there already stay. Every run is a process of its own as in `experiments.presets`; runs that the
-result has are not repeated. Let nothing else run meanwhile.
+One of the numbers of points, labels and features a point changes at a time; the others stay at
+those of `BASE`. The data sets are generated (`snm data synth`, seed 0) into FOLDER, where those
+that are there already stay. Every run is a process of its own as in `experiments.defaults.presets`;
+runs that the result has are not repeated. Let nothing else run meanwhile.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import tyro
 
-from experiments import presets as runs_beside
+from experiments.defaults import presets as runs_beside
 from experiments.figures import COLOURS, DASHES, RESULTS, keep, panels
 from snm.cli.data import Synth
 from snm.runs.folder import read_json

@@ -6,7 +6,7 @@ Chapelle and Wu grows with sqrt(m), and the constant of RankSVM is O(m^2). The e
 measures the excess loss of one pass of online gradient descent, with the step of Theorem 5, on
 generated lists.
 
-    python -m experiments.document_length
+    python -m experiments.theory.document_length
 
 Takes about 30 seconds on 2 cores.
 """

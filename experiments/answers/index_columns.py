@@ -7,7 +7,8 @@ the links of the graph. Another column may make all rows equally long (Bachrach 
 Each set is trained for 3 epochs with dim 64 and 2 members, and without a memory. Recall is against
 exact search, of the first 2,048 test points. Seconds are not compared: they depend on the machine.
 
-    python -m experiments.index_columns DATA ... --out experiments/results/index-columns.json
+    python -m experiments.answers.index_columns DATA ...
+        --out experiments/results/index-columns.json
 
 Takes 5 minutes a set on 2 cores.
 """

@@ -1,12 +1,12 @@
 """Whether the rule of `--input-dropout auto` carries to data sets that it was not chosen on.
 
-    python -m experiments.leave_one_set_out DATA ... [--runs FILE] [--out FILE]
+    python -m experiments.defaults.leave_one_set_out DATA ... [--runs FILE] [--out FILE]
 
 For each data set, the two thresholds of the rule are chosen on all sets, and on all others. A set's
-score at a share of dropout is read off the runs of `experiments.default_preset` at 0, 0.2, 0.35 and
-0.5, in straight lines between them: the mean of P@1, P@3, P@5 and PSP@5 on a held-out fifth, as a
-share of the set's best. The generated sets of `experiments.default_preset` choose nothing; the file
-has what the rule says of them too. Prints Markdown.
+score at a share of dropout is read off the runs of `experiments.defaults.default_preset` at 0, 0.2,
+0.35 and 0.5, in straight lines between them: the mean of P@1, P@3, P@5 and PSP@5 on a held-out
+fifth, as a share of the set's best. The generated sets of `experiments.defaults.default_preset`
+choose nothing; the file has what the rule says of them too. Prints Markdown.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 import tyro
 
-from experiments.default_preset import GENERATED, dataset_of
+from experiments.defaults.default_preset import GENERATED, dataset_of
 from snm.config.auto import auto_input_dropout
 from snm.data.evidence import evidence_lost
 from snm.runs.folder import read_json, write_json
 
-RUNS = Path(__file__).parent / "results" / "input-dropout.json"
+RUNS = Path(__file__).parents[1] / "results" / "input-dropout.json"
 KEYS = ("P@1", "P@3", "P@5", "PSP@5")
 LOW = (0.01, 0.02, 0.03, 0.04, 0.05, 0.06)
 HIGH = (0.08, 0.12, 0.16, 0.2, 0.25)
@@ -37,7 +37,7 @@ def main(data: tyro.conf.Positional[list[str]], runs: Path = RUNS, out: Path | N
 
     Args:
       data: folders of data sets that `runs` has, and names of generated ones.
-      runs: JSON file of `experiments.default_preset`.
+      runs: JSON file of `experiments.defaults.default_preset`.
       out: JSON file to write.
     """
     cells = read_json(runs)["cells"]

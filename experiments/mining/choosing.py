@@ -5,8 +5,8 @@ preset. A run takes under a minute, so the shape of the curves is visible quickl
 loss uses the better of two learning rates, because the norms of their gradients differ. Test points
 are not used. If the output file exists, its runs are not repeated.
 
-    python -m experiments.choosing DATA [DATA ...] --out FILE
-    python -m experiments.doc_plots         # draws the plots of the documentation
+    python -m experiments.mining.choosing DATA [DATA ...] --out FILE
+    python -m experiments.mining.doc_plots         # draws the plots of the documentation
 
 Takes half a minute to a minute per run on 2 busy cores, with about 25 runs per data set and seed.
 """

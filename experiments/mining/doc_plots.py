@@ -1,11 +1,11 @@
 """Draws the plots of the documentation from committed results; it measures nothing.
 
-    python -m experiments.doc_plots         # writes docs/plots, takes a few seconds
+    python -m experiments.mining.doc_plots         # writes docs/plots, takes a few seconds
 
 | plot | from |
 |---|---|
-| `mined.svg` | `results/compare-*.json` (`snm compare`) |
-| `sizes.svg`, `losses.svg` | `results/choosing.json` (`experiments.choosing`) |
+| `mined.svg` | `experiments/results/compare-*.json` (`snm compare`) |
+| `sizes.svg`, `losses.svg` | `experiments/results/choosing.json` (`experiments.mining.choosing`) |
 | `steps.svg` | `benchmarks/results/cpu.json` (`snm bench`) |
 """
 
@@ -21,7 +21,7 @@ from matplotlib.ticker import NullLocator
 
 from experiments.figures import COLOURS, DASHES, RESULTS, panels
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PLOTS = ROOT / "docs" / "plots"
 MARKS = ("o", "s", "^", "D", "v", "P")
 SHAPES = {
@@ -171,7 +171,7 @@ def loss_of(cell: dict[str, Any]) -> str:
 
 
 def of(question: str) -> list[dict[str, Any]]:
-    """The runs of `experiments.choosing` that belong to a question."""
+    """The runs of `experiments.mining.choosing` that belong to a question."""
     cells = read(RESULTS / "choosing.json")["cells"]
     return [cell for cell in cells if cell["question"] == question]
 

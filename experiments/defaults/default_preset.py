@@ -4,7 +4,8 @@ Each idea changes some settings. It is trained on four fifths of the training po
 the rest, with several seeds of the model and one split. Test points are not used. If the output
 file exists, its runs are not repeated.
 
-    python -m experiments.default_preset DATA ... --out FILE [--ideas NAME ...] [--table FILE]
+    python -m experiments.defaults.default_preset DATA ... --out FILE [--ideas NAME ...]
+        [--table FILE]
 
 An idea is a key of `IDEAS`, which changes `START` (one small member of the default preset), or
 settings in JSON, which change the default preset itself: '{"mined": 32}'. A data set is a folder,
@@ -76,7 +77,7 @@ GENERATED: dict[str, dict[str, int]] = {
 
 _HEAD = """# One idea at a time, against `start`
 
-`python -m experiments.default_preset DATA ... --out FILE --table FILE`, from
+`python -m experiments.defaults.default_preset DATA ... --out FILE --table FILE`, from
 `default-preset-ideas.json`: differences to `start` with the same seed on a held-out fifth of train,
 the mean of the seeds (the worst to the best). Seconds are medians of runs on two cores and of runs
 on one core beside another run: only their order of magnitude is meaningful.

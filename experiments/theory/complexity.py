@@ -8,7 +8,7 @@ lower bound from gradient ascent and an upper bound. The plot shows both branche
 without the factors that O~ hides, against the number B of sampled labels, for top-k SNM and
 negative sampling.
 
-    python -m experiments.complexity ../shared/data/delicious ../shared/data/citeulike-t-14k
+    python -m experiments.theory.complexity ../shared/data/delicious ../shared/data/citeulike-t-14k
 
 Takes a few seconds per data set.
 """

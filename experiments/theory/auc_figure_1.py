@@ -5,7 +5,7 @@ coefficients (r = 3) is compared with that of Freund et al. (2003) with shatter 
 (s(2m) = 8m + 1). The paper claims that the new bound is tighter wherever it is meaningful (below
 0.5).
 
-    python -m experiments.auc_figure_1
+    python -m experiments.theory.auc_figure_1
 
 Takes one or two seconds.
 """

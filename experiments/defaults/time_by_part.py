@@ -1,6 +1,6 @@
 """Where the time of `snm train DATA` goes, from the command to the result, by part.
 
-    python -m experiments.time_by_part DATA ... --out FILE [--seeds 0] [--again] [--turns]
+    python -m experiments.defaults.time_by_part DATA ... --out FILE [--seeds 0] [--again] [--turns]
 
 Each run is a process of its own with an empty cache, so that all programs are compiled. `--again`
 also measures a second run, which finds the programs of the first, and `--turns` one more whose

@@ -1,6 +1,6 @@
 """Trains the default preset on all of train, and scores it on test, with and without its memory.
 
-    python -m experiments.default_on_test DATA ... --out FILE [--seeds 0 1 2]
+    python -m experiments.defaults.default_on_test DATA ... --out FILE [--seeds 0 1 2]
 
 This looks at test points: it reports a preset, and chooses nothing. If the output file exists, its
 runs are not repeated.

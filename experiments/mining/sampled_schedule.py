@@ -9,7 +9,8 @@ preset's learning rate, and at the one of three that has the highest R@1 on a he
 train. The JSON file also has what the theory says of each stage: theta, the bound of Lemma 2, the
 variance of the gradient, and the branches of Theorem 5.
 
-    python -m experiments.sampled_schedule DATA ... --out experiments/results/sampled-schedule.json
+    python -m experiments.mining.sampled_schedule DATA ...
+        --out experiments/results/sampled-schedule.json
 
 Takes about 15 minutes per data set on 2 cores. The file is written after every run, and a second
 call goes on where the first ended.

@@ -6,7 +6,7 @@ fifth of train. The chosen settings are then trained on all of train and scored 
 once. One more arm is not in the paper: negative sampling with a tuned surrogate, score scale and
 weight of the negatives.
 
-    python -m experiments.paper_claim DATA --out experiments/results/NAME.json
+    python -m experiments.mining.paper_claim DATA --out experiments/results/NAME.json
 
 Takes about 40 minutes on 2 cores and 1.5 GB of memory for 21,000 points and 14,000 labels.
 """

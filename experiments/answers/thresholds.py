@@ -1,6 +1,6 @@
 """Compares F1 on test points at a threshold of one half and at the thresholds that a run chooses.
 
-    python -m experiments.thresholds DATA ... --runs FOLDER --out thresholds.json
+    python -m experiments.answers.thresholds DATA ... --runs FOLDER --out thresholds.json
 
 Each data set is trained on once with the default preset, into a folder of its name; a finished run
 is not repeated. The thresholds are chosen by the training itself, on training points that member 1

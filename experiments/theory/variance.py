@@ -6,7 +6,7 @@ and its gradient in the scores many times. It compares their variances with `snm
 the bound k' (1 - B/N) (vartheta_1 spread)^2 for the loss, and, for the hinge without clipping, the
 exact value ||vartheta||_2^2 - ||theta||_2^2 for the gradient.
 
-    python -m experiments.variance
+    python -m experiments.theory.variance
 
 Takes about 20 seconds on 2 cores.
 """

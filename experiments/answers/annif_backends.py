@@ -8,7 +8,8 @@ fastText its first example with dim 500 in place of 100 and 30 passes in place o
 example, fastText ends with NaN on enron. Seconds are of the whole command, the start of Python
 included, beside other programs.
 
-    python -m experiments.annif_backends DATA ... --out experiments/results/annif-backends.json
+    python -m experiments.answers.annif_backends DATA ...
+        --out experiments/results/annif-backends.json
 """
 
 from __future__ import annotations

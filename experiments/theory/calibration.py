@@ -11,7 +11,7 @@ calibrated nevertheless.
 The plot increases M, the rank up to which the weights are 1/k. The gap becomes positive at the M
 that condition (3) requires, not before.
 
-    python -m experiments.calibration
+    python -m experiments.theory.calibration
 
 Takes about 25 seconds on 2 cores.
 """

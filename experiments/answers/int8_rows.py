@@ -5,7 +5,7 @@ against float32, of the first 2,048 test points; precision is of all test points
 a memory where the run has one, by either export. Seconds are not compared: they depend on the
 machine.
 
-    python -m experiments.int8_rows DATA ... --out experiments/results/int8-rows.json
+    python -m experiments.answers.int8_rows DATA ... --out experiments/results/int8-rows.json
 """
 
 from __future__ import annotations

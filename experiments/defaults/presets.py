@@ -1,7 +1,7 @@
 """Presets beside other packages: test metrics, seconds to the model and of answers, memory.
 
-    python -m experiments.presets DATA ... --out FILE [--seeds 0 1 2] [--presets fast default]
-        [--peers omikuji bonsai]
+    python -m experiments.defaults.presets DATA ... --out FILE [--seeds 0 1 2]
+        [--presets fast default] [--peers omikuji bonsai]
 
 All train in turns, each in a process of its own. Ours compiles all of its programs: its cache is
 empty. Its seconds are those of the whole command but the evaluation of the test points; those of
@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 import snm
-from experiments.time_by_part import trained
+from experiments.defaults.time_by_part import trained
 from snm.compare.peers.process import run_peer
 from snm.config.resolve import resolve
 from snm.runs.folder import read_json, write_json
