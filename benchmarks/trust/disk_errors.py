@@ -1,6 +1,6 @@
 """Errors of the disk at every call of every library that writes: NumPy, orbax, FAISS and ours.
 
-    python -m benchmarks.disk_errors --every 5 --out benchmarks/results/disk-errors.json
+    python -m benchmarks.trust.disk_errors --every 5 --out benchmarks/results/disk-errors.json
 
 `disk_errors.c`, built by the system's C compiler and preloaded, makes one call fail: a write, sync,
 rename, truncation or new folder within the output's folder, whichever library makes it. Each call
@@ -41,8 +41,8 @@ def preloaded(words: list[str]) -> int:
         source = Path(__file__).with_suffix(".c")
         subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", shim, source, "-ldl"], check=True)
         env = {**os.environ, "LD_PRELOAD": str(shim), _SHIM: str(shim)}
-        return subprocess.run([sys.executable, "-m", "benchmarks.disk_errors", *words], env=env,
-                              check=False).returncode  # fmt: skip
+        again = [sys.executable, "-m", "benchmarks.trust.disk_errors", *words]
+        return subprocess.run(again, env=env, check=False).returncode
 
 
 class Shim:
@@ -81,8 +81,8 @@ def judged(raised: BaseException | None, folder: Path, error: int) -> str:
 def measured(every: int, seconds: float | None, told: Callable[[str], None]) -> dict[str, Any]:
     """Lets every so-many-th call fail, of each command in turn."""
     import snm
-    from benchmarks.crash_bench import Bench, arrays, said, tree
-    from benchmarks.crash_folders import content, metrics
+    from benchmarks.trust.crash_bench import Bench, arrays, said, tree
+    from benchmarks.trust.crash_folders import content, metrics
 
     def tops(out: Path) -> set[str]:
         """Names of an output; those within checkpoints are drawn."""

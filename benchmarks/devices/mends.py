@@ -1,7 +1,7 @@
 """What each change for accelerators is worth: programs with it, and with it alone undone.
 
-python -m benchmarks.mends --json benchmarks/results/mends.json     # half an hour
-python -m benchmarks.mends --mend folds --target h100               # prints one
+python -m benchmarks.devices.mends --json benchmarks/results/mends.json     # half an hour
+python -m benchmarks.devices.mends --mend folds --target h100               # prints one
 
 The programs are the parts of a step or of an evaluation at the sizes of Amazon-670K that the change
 is about, without the mining kernel, compiled for accelerators that are not there. It needs the

@@ -1,6 +1,6 @@
 """What the checksums of a checkpoint cost when it is loaded, at the size of Amazon-670K.
 
-    python -m benchmarks.checksum_cost --out benchmarks/results/checksum-cost.json
+    python -m benchmarks.trust.checksum_cost --out benchmarks/results/checksum-cost.json
 
 An untrained model of 670,091 labels, 135,909 features and dim 512, as `snm bench` makes it, is
 saved once and loaded in turns with and without the comparison of its checksums

@@ -1,6 +1,6 @@
 """Fuzzes the readers of files with coverage guidance, by atheris (`pip install atheris`).
 
-    python -m benchmarks.fuzz --inputs 1000000 --out benchmarks/results/fuzz.json
+    python -m benchmarks.trust.fuzz --inputs 1000000 --out benchmarks/results/fuzz.json
 
 Each input must be refused with an error of one line or be read correctly (`fuzz_targets`), within
 10 seconds and 2 GiB of memory. Otherwise the fuzzer stops, the input is saved and named. Each
@@ -35,7 +35,7 @@ def fuzz_one(name: str, options: list[str]) -> None:
     import atheris
 
     with atheris.instrument_imports(include=_INSTRUMENTED):
-        from benchmarks.fuzz_targets import TARGETS
+        from benchmarks.trust.fuzz_targets import TARGETS
 
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as place:
@@ -50,7 +50,7 @@ def fuzzed(name: str, inputs: int, corpus: Path) -> dict[str, Any]:
     Returns:
       the number of inputs and of failures, seconds, and the input of a failure as hexadecimal.
     """
-    from benchmarks.fuzz_targets import seeds
+    from benchmarks.trust.fuzz_targets import seeds
 
     folder = corpus / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -58,7 +58,7 @@ def fuzzed(name: str, inputs: int, corpus: Path) -> dict[str, Any]:
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as place:
         found = subprocess.run(
-            [sys.executable, "-m", "benchmarks.fuzz", "--only", name, str(folder), *_LIMITS,
+            [sys.executable, "-m", "benchmarks.trust.fuzz", "--only", name, str(folder), *_LIMITS,
              f"-runs={inputs}", f"-artifact_prefix={place}/"],
             capture_output=True, text=True, errors="replace",
         )  # fmt: skip
@@ -89,7 +89,7 @@ def main() -> None:
     if sys.argv[1:2] == ["--only"]:  # the process of one target
         fuzz_one(sys.argv[2], sys.argv[3:])
         return
-    from benchmarks.fuzz_targets import TARGETS
+    from benchmarks.trust.fuzz_targets import TARGETS
 
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

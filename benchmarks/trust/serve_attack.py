@@ -1,6 +1,7 @@
 """Sends `snm serve` many requests, half of them bad, from 64 clients, and then ends it under load.
 
-    python -m benchmarks.serve_attack --requests 100000 --out benchmarks/results/serve-attack.json
+    python -m benchmarks.trust.serve_attack --requests 100000
+        --out benchmarks/results/serve-attack.json
 
 The server of a small model runs in a process of its own. Every good request must get the answer of
 its own points, every bad one its status and one line. Meanwhile 16 slow clients send half a request

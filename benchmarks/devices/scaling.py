@@ -1,10 +1,10 @@
 """Measures the communication of a step on many devices, and estimates its time on many GPUs.
 
-python -m benchmarks.scaling count           # compiles steps and counts their collectives: minutes
-python -m benchmarks.scaling time            # steps on a mesh against one device: minutes
-python -m benchmarks.scaling plan            # an estimate from the assumptions in `Machine`
+python -m benchmarks.devices.scaling count    # compiles steps and counts their collectives: minutes
+python -m benchmarks.devices.scaling time     # steps on a mesh against one device: minutes
+python -m benchmarks.devices.scaling plan     # an estimate from the assumptions in `Machine`
 
-Each prints tables of `benchmarks/SCALING.md`.
+Each prints tables of `benchmarks/devices/SCALING.md`.
 """
 
 from __future__ import annotations

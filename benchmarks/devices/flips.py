@@ -1,7 +1,7 @@
 """Counts how often a mesh mines other labels than one device does (flips at near ties).
 
-python -m benchmarks.flips                                      # generated data: ten minutes
-python -m benchmarks.flips generated path/to/data --out FILE    # with a data set of your own
+python -m benchmarks.devices.flips                                   # generated data: ten minutes
+python -m benchmarks.devices.flips generated path/to/data --out FILE # with a data set of your own
 
 The benchmark takes the same steps on one device and on meshes of simulated CPU devices. Scores are
 float32 sums, and a mesh changes the order of summation. If two labels have nearly equal scores,

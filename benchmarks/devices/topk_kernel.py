@@ -1,8 +1,8 @@
 """The kernel of `snm.topk` against `lax.top_k`, and compiled for accelerators that are not there.
 
-python -m benchmarks.topk_kernel --cases 10000 --json benchmarks/results/topk-kernel.json
-python -m benchmarks.topk_kernel --compile --json benchmarks/results/topk-kernel.json
-python -m benchmarks.topk_kernel --steps --json benchmarks/results/topk-kernel.json
+python -m benchmarks.devices.topk_kernel --cases 10000 --json benchmarks/results/topk-kernel.json
+python -m benchmarks.devices.topk_kernel --compile --json benchmarks/results/topk-kernel.json
+python -m benchmarks.devices.topk_kernel --steps --json benchmarks/results/topk-kernel.json
 
 The first draws cases and runs both forms of the kernel by Pallas' interpreter. The others need the
 extras target-tpu and target-cuda: the kernel alone, and training steps and evaluations with and
@@ -178,7 +178,7 @@ def checked(form: str, number: int, seed: int, of_shape: int = DRAWS) -> dict[st
 
 def compiled_rows(only: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     """The searches alone, by kernel and by XLA."""
-    from benchmarks.topk_kernel_compiled import SEARCHES
+    from benchmarks.devices.topk_kernel_compiled import SEARCHES
 
     for search in SEARCHES:
         if only and search.name not in only:
@@ -188,7 +188,7 @@ def compiled_rows(only: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def step_rows(only: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Steps and evaluations of the bench's shapes, with the kernel and without."""
-    from benchmarks import targets
+    from benchmarks.devices import targets
 
     for target, program, shape, mined in STEPS:
         for kernel in ("auto", "off"):

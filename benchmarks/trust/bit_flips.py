@@ -1,6 +1,6 @@
 """Flips single bits in every file that `snm` reads back: each is named, or changes nothing.
 
-    python -m benchmarks.bit_flips --flips 10000 --out benchmarks/results/bit-flips.json
+    python -m benchmarks.trust.bit_flips --flips 10000 --out benchmarks/results/bit-flips.json
 
 Half of the flips are in a finished run with every file that a run may have: names of labels, a
 vectorizer, a memory, a calibration, two members. The rest is shared by its exports (arrays in two

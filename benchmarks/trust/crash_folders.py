@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 import snm
-from benchmarks.crash_bench import Bench
-from benchmarks.crash_model import Recorder, written_to
+from benchmarks.trust.crash_bench import Bench
+from benchmarks.trust.crash_model import Recorder, written_to
 from snm.compare.records import read_record
 from snm.data.dataset import Dataset
 from snm.runs.folder import read_json

@@ -1,6 +1,7 @@
 """Power cuts and disk errors at every call: what a file system may leave, and what comes of it.
 
-    python -m benchmarks.crash_states --states 10000 --out benchmarks/results/crash-states.json
+    python -m benchmarks.trust.crash_states --states 10000
+        --out benchmarks/results/crash-states.json
 
 A training run, an import, a fetch, an export, a grown run, a file of predictions, the cache and a
 comparison are recorded. Of each, so many states that a power cut may leave are drawn and judged:
@@ -24,9 +25,9 @@ from pathlib import Path
 from typing import Any
 
 import snm
-from benchmarks.crash_bench import CONFIG, STEPS, Bench, arrays, same, tree
-from benchmarks.crash_folders import cuts_of_a_comparison, cuts_of_the_cache
-from benchmarks.crash_model import Recorder, written_to
+from benchmarks.trust.crash_bench import CONFIG, STEPS, Bench, arrays, same, tree
+from benchmarks.trust.crash_folders import cuts_of_a_comparison, cuts_of_the_cache
+from benchmarks.trust.crash_model import Recorder, written_to
 from snm.checkpoints.store import DamagedError
 from snm.errors import InputError
 from snm.runs.events import Saved

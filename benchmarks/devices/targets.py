@@ -1,8 +1,8 @@
 """Counts what steps and evaluations do on accelerators that are not there, from compiled programs.
 
-python -m benchmarks.targets --json benchmarks/results/targets.json      # all cases: an hour
-python -m benchmarks.targets --case "h100, step, amazon670k, k' 16"      # prints one
-python -m benchmarks.targets --plans --json benchmarks/results/target-plans.json  # see plans()
+python -m benchmarks.devices.targets --json benchmarks/results/targets.json    # all cases: an hour
+python -m benchmarks.devices.targets --case "h100, step, amazon670k, k' 16"    # prints one
+python -m benchmarks.devices.targets --plans --json benchmarks/results/target-plans.json # plans()
 
 It needs the extras target-tpu and target-cuda. `--label` names the version that is counted; a file
 keeps the rows of other labels. `--plans` keeps the plans of other targets and shapes.

@@ -1,6 +1,6 @@
 """Files that claim more than they hold, or unpack to far more: what it takes to refuse them.
 
-    python -m benchmarks.bombs --out benchmarks/results/bombs.json
+    python -m benchmarks.trust.bombs --out benchmarks/results/bombs.json
 
 Each is read in a process of its own. The memory is what the process needed at its peak beyond what
 it had before the reading.
@@ -162,7 +162,7 @@ def measured() -> list[dict[str, Any]]:
             path = Path(folder) / file
             path.write_bytes(content())
             size = path.stat().st_size
-            words = [sys.executable, "-m", "benchmarks.bombs", "--only", name, str(path)]
+            words = [sys.executable, "-m", "benchmarks.trust.bombs", "--only", name, str(path)]
             found = subprocess.run(words, capture_output=True, text=True, check=True)
         rows.append({"bomb": name, "bytes": size, **json.loads(found.stdout)})
         print(json.dumps(rows[-1]), flush=True)

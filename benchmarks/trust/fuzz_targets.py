@@ -1,6 +1,7 @@
 """The readers of files and requests, as functions of some bytes: refused in one line, or right.
 
-`benchmarks.fuzz` calls them with inputs that atheris makes; a test calls them with the kept ones.
+`benchmarks.trust.fuzz` calls them with inputs that atheris makes; a test calls them with the kept
+ones.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from benchmarks.fuzz_exports import (
+from benchmarks.trust.fuzz_exports import (
     hub_arrays,
     hub_config,
     mapped_array,
@@ -353,7 +354,7 @@ def seeds() -> dict[str, bytes]:
 
 
 def kept(file: Path) -> Iterator[tuple[str, bytes]]:
-    """The inputs of a file that `benchmarks.fuzz --keep` wrote: target and bytes."""
+    """The inputs of a file that `benchmarks.trust.fuzz --keep` wrote: target and bytes."""
     for line in file.read_text(encoding="ascii").splitlines():
         name, _, raw = line.partition(" ")
         yield name, bytes.fromhex(raw)
