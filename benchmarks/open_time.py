@@ -30,7 +30,7 @@ import jax
 import numpy as np
 
 import snm
-from benchmarks.checksum_cost import drop
+from benchmarks.trust.checksum_cost import drop
 from snm.bench.shapes import SHAPES
 from snm.config.resolved import RESOLVED, ResolvedConfig, unresolved_values
 from snm.data.vectorizer import Vectorizer

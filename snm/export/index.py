@@ -6,7 +6,7 @@ links rows by their own inner products, where a bias of 4 beside a row of length
 while a query is ten times as long as its row. So c is half the length of a query
 (`bias_scale`). Rows then differ in length by their biases alone. A column that made all of them
 equally long (Bachrach et al., 2014) is left out, as fewer labels were found with it
-(`experiments/index_columns.py`).
+(`experiments/answers/index_columns.py`).
 
 References:
   Malkov and Yashunin, Efficient and robust approximate nearest neighbor search using HNSW graphs,

@@ -181,7 +181,7 @@ def sampling_l1_norms(
     B without. The bounds of Theorem 5 grow with this norm. As the paper notes, this compares upper
     bounds only. It also compares losses of different scale: both bound the same retrieval loss, but
     the range of each loss grows with its norm, too. Relative to the range, the bound of negative
-    sampling is no larger (`experiments.complexity`).
+    sampling is no larger (`experiments.theory.complexity`).
 
     Args:
       sampled: B, int [...], from k to K - 1.

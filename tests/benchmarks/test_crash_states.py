@@ -4,8 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from benchmarks import bit_flips, crash_states
-from benchmarks.crash_model import Call, Recorder, written_to
+from benchmarks.trust import bit_flips, crash_states
+from benchmarks.trust.crash_model import Call, Recorder, written_to
 from snm.system import disk, files
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import snm
-from benchmarks import flips
+from benchmarks.devices import flips
 
 
 def mined(slots, scores=None, every=None, loss=1.0):

@@ -1,6 +1,7 @@
 """The readers on inputs that a fuzzer kept, each of which reached other code, and on edits of them.
 
-`fuzz_corpus.txt` is what `python -m benchmarks.fuzz --keep` wrote: a target and an input a line.
+`fuzz_corpus.txt` is what `python -m benchmarks.trust.fuzz --keep` wrote: a target and an input a
+line.
 """
 
 import json
@@ -10,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.fuzz_targets import TARGETS, kept, refused, seeds
+from benchmarks.trust.fuzz_targets import TARGETS, kept, refused, seeds
 from snm.errors import InputError
 
 CORPUS = Path(__file__).with_name("fuzz_corpus.txt")

@@ -3,7 +3,7 @@
 import pytest
 
 import snm
-from benchmarks import scaling
+from benchmarks.devices import scaling
 from snm.distributed.mesh import parse_mesh
 
 MODULE = """

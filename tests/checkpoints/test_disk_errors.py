@@ -29,7 +29,7 @@ def test_reasons(code):
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 def test_some_errors_within_every_library():
     """Also of NumPy, orbax, FAISS and hnswlib: one line with a path, and then the same end."""
-    words = ["benchmarks.disk_errors", "--every", "17", "--seconds", "180"]
+    words = ["benchmarks.trust.disk_errors", "--every", "17", "--seconds", "180"]
     found = subprocess.run(
         [sys.executable, "-m", *words], capture_output=True, text=True, check=False
     )

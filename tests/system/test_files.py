@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import snm
-from benchmarks.crash_model import Recorder
+from benchmarks.trust.crash_model import Recorder
 from snm.errors import InputError
 from snm.system import disk
 from snm.system.files import made_whole, make_folder, whole_file, write_whole

@@ -18,7 +18,7 @@ import pytest
 from jax import lax
 from jax.sharding import SingleDeviceSharding
 
-from benchmarks import scaling
+from benchmarks.devices import scaling
 from snm.batches.build import make_source
 from snm.bench.shapes import SEED, SHAPES, model_of, points_of, source_of
 from snm.distributed.collectives import Shard

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
-from benchmarks.topk_kernel_compiled import QUERIES, SLOTS, Search, smaller_gpu
+from benchmarks.devices.topk_kernel_compiled import QUERIES, SLOTS, Search, smaller_gpu
 from snm.system.platform import compiling_for
 from snm.targets.devices import devices_of
 from snm.targets.module import Module

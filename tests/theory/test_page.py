@@ -94,7 +94,7 @@ def snm_theta(sampled, k, num_labels):
 
 
 def test_of_the_heavy_tail_only_the_smallest_sample_is_calibrated():
-    """The example of `experiments.calibration`, K 12 and k 2, by fractions.
+    """The example of `experiments.theory.calibration`, K 12 and k 2, by fractions.
 
     At B = 4 and m = 9 the sides of condition (3) are equal; in float64 they differed by a rounding.
     """

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks import topk_kernel
-from benchmarks.topk_kernel import Shape, case_of, check_cases, scores_of, wrong
+from benchmarks.devices import topk_kernel
+from benchmarks.devices.topk_kernel import Shape, case_of, check_cases, scores_of, wrong
 from snm.topk import MASKED, Masked, best_scores
 from snm.topk.kernel.choice import _search, form_of
 from snm.topk.kernel.excluded import excluded_bits

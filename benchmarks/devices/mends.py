@@ -1,0 +1,214 @@
+"""What each change for accelerators is worth: programs with it, and with it alone undone.
+
+python -m benchmarks.devices.mends --json benchmarks/results/mends.json     # half an hour
+python -m benchmarks.devices.mends --mend folds --target h100               # prints one
+
+The programs are the parts of a step or of an evaluation at the sizes of Amazon-670K that the change
+is about, without the mining kernel, compiled for accelerators that are not there. It needs the
+extras target-tpu and target-cuda. A file keeps what was counted before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import functools
+import json
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.sharding import SingleDeviceSharding
+
+from snm.bench.shapes import SHAPES, model_of
+from snm.head import by_pairs, by_threshold, mining
+from snm.head.head import update_head
+from snm.model.model import abstract_state
+from snm.sampling import permutation, sample
+from snm.sampling.sample import Sample
+from snm.system.platform import compiling_for
+from snm.tables.table import SparseRows
+from snm.targets.devices import devices_of
+from snm.targets.programs import Program, compile_scoring, compiled
+from snm.targets.table import TARGETS, Target
+from snm.topk import blocks, search
+
+SHAPE = SHAPES["amazon670k"]
+LONGEST_SORT = 1024
+
+
+# -- programs ----------------------------------------------------------------------------------
+
+
+def _placed(target: Target, tree: Any) -> Any:
+    place = SingleDeviceSharding(devices_of(target, 1)[0])
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), tree)
+
+
+def _of(*sizes: int, dtype: Any = jnp.float32) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(sizes, dtype)
+
+
+_ints = functools.partial(_of, dtype=jnp.int32)
+
+
+def evaluation(target: Target, **spec: Any) -> Program:
+    """The search for the best labels of 512 points among all."""
+    model = model_of(SHAPE, 16)
+    of = dataclasses.replace(model.head, **spec, mining_kernel="off")
+    model = dataclasses.replace(model, head=of)
+    return compile_scoring("", model, 1, 1 << 16, target, devices_of(target, 1), (1, 1))
+
+
+def head_step(target: Target, *, dim: int = SHAPE.dim, mined: int = 16, **spec: Any) -> Program:
+    """A step of the head, from queries to updated class rows."""
+    model = dataclasses.replace(model_of(SHAPE, mined), dim=dim)
+    head = dataclasses.replace(model.head, **spec, mining_kernel="off")
+    n, size = SHAPE.batch, head.sampled + 1
+    state = abstract_state(dataclasses.replace(model, head=head)).head
+    terms = SparseRows(_ints(n), _of(n), _ints(n + 1))
+    shapes = _placed(target, (state, _of(n, dim), terms, Sample(_ints(size), _ints())))
+
+    def step(*arrays: Any) -> Any:
+        return update_head(head, *arrays, learning_rate=0.1)
+
+    jitted = jax.jit(step, donate_argnums=0)
+    return compiled("", 1, jitted, shapes, [state.table.rows.shape], LONGEST_SORT)
+
+
+def draw(target: Target) -> Program:
+    """The draw of a sample."""
+    key = jax.eval_shape(lambda: jax.random.key_data(jax.random.key(0)))
+
+    def drawn(data: jax.Array) -> jax.Array:
+        key = jax.random.wrap_key_data(data)
+        return permutation.permuted(key, SHAPE.num_labels, SHAPE.sampled + 1)
+
+    permutation.permuted.clear_cache()
+    return compiled("", 1, jax.jit(drawn), _placed(target, (key,)), [], SHAPE.num_labels)
+
+
+# -- changes -----------------------------------------------------------------------------------
+
+
+def _on_cpu(module: Any) -> Any:
+    """A module with the forms that it has for CPUs."""
+    forms = {**vars(lax), "platform_dependent": lambda *args, cpu, default: cpu(*args)}
+    return mock.patch.object(module, "lax", types.SimpleNamespace(**forms))
+
+
+def _neighbouring(scores: jax.Array, begin: jax.Array, count: int) -> tuple[Any, jax.Array]:
+    """The best of a block by folds of neighbouring slots."""
+    n = scores.shape[0]
+    none = jnp.full((n, count), blocks.MASKED), jnp.full((n, count, blocks.WIDTH), blocks.MASKED)
+    folds = search._Folds(*none, jnp.zeros((n, count), jnp.int32))
+    return search._merge_folds(folds, scores, begin).unfolded(), jnp.bool_(True)
+
+
+@dataclasses.dataclass(frozen=True)
+class Mend:
+    """A change: the program that shows it, and how to undo it.
+
+    Attributes:
+      point: its number in the table of docs/devices.md.
+      program: function of a target, and of keywords.
+      undone: keywords of the program that undo it.
+      patches: makes the contexts that undo it.
+      targets: those that it concerns.
+      keywords: of the program, both ways.
+    """
+
+    point: int
+    program: Callable[..., Program]
+    undone: dict[str, Any] = dataclasses.field(default_factory=dict)
+    patches: Callable[[], list[Any]] = list
+    targets: tuple[str, ...] = ("h100", "v5e", "v5p")
+    keywords: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+MENDS = {
+    "precision": Mend(1, evaluation, undone={"matmul_precision": "default"}),
+    "dim": Mend(3, head_step, undone={"dim": 64}, targets=("v5e", "v5p")),
+    "folds": Mend(
+        4, head_step,
+        patches=lambda: [mock.patch.object(search, "top_of_strided_folds", _neighbouring)],
+    ),
+    "mask": Mend(
+        5, head_step, targets=("h100",),
+        patches=lambda: [mock.patch.dict(mining._MASKED_FROM, {"gpu": 64})],
+    ),
+    "pairs": Mend(
+        6, head_step, keywords={"mined": 256}, targets=("v5e", "v5p"),
+        patches=lambda: [mock.patch.dict(by_pairs.PAIRS_LIMIT, {"tpu": 64})],
+    ),
+    "threshold": Mend(
+        6, head_step, keywords={"mined": 256, "sampled": 8192}, targets=("h100",),
+        patches=lambda: [
+            _on_cpu(by_threshold),
+            mock.patch.dict(by_threshold._CACHED, {"gpu": 1 << 18, "tpu": 1 << 18}),
+        ],
+    ),
+    "search": Mend(7, head_step, targets=("h100",), patches=lambda: [_on_cpu(sample)]),
+    "draw": Mend(7, draw, targets=("h100",), patches=lambda: [_on_cpu(permutation)]),
+    "blocks": Mend(
+        7, head_step, keywords={"mined": SHAPE.sampled, "loss": "softmax"}, targets=("h100",),
+        patches=lambda: [mock.patch.dict(blocks.UNIT, {"gpu": blocks.WIDTH})],
+    ),
+}  # fmt: skip
+
+
+def counted(name: str, target: Target, *, undone: bool) -> dict[str, Any]:
+    """What the program of a change does with it, or without."""
+    mend = MENDS[name]
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(compiling_for(target.backend, target.memory))
+        for patch in mend.patches() if undone else []:
+            stack.enter_context(patch)
+        found = mend.program(target, **{**mend.keywords, **(mend.undone if undone else {})})
+    account = found.account
+    return {
+        "temporary_mib": round(found.temporaries / 2**20, 1),
+        "moved_mib": round(account.moved / 2**20, 1),
+        "gflop": {kind: round(n / 1e9, 1) for kind, n in account.operations.items()},
+        "kilocycles_by_xla": round(account.cycles / 1e3),
+        "waits": account.unknown_loops,
+        "instructions": account.instructions,
+        "faults": found.faults,
+        "compile_seconds": round(found.seconds),
+    }
+
+
+def rows(mends: list[str], targets: list[str]) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
+    """The counts of each change and target, undone first."""
+    for target in targets:
+        for name in mends:
+            if target in MENDS[name].targets:
+                for key in ("undone", "now"):
+                    row = counted(name, TARGETS[target], undone=key == "undone")
+                    yield name, target, key, row
+
+
+def main() -> None:
+    """Compiles the programs, and prints or writes their counts."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--mend", action="append", choices=MENDS)
+    parser.add_argument("--target", action="append", choices=("h100", "v5e", "v5p"))
+    options = parser.parse_args()
+    kept = json.loads(options.json.read_text()) if options.json and options.json.exists() else {}
+    every = options.mend or list(MENDS), options.target or ["h100", "v5e", "v5p"]
+    for name, target, key, row in rows(*every):
+        kept.setdefault(name, {}).setdefault(target, {})[key] = row
+        print(name, target, key, json.dumps(row), flush=True)
+        if options.json:
+            options.json.write_text(json.dumps(kept, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

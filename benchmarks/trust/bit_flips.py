@@ -1,0 +1,244 @@
+"""Flips single bits in every file that `snm` reads back: each is named, or changes nothing.
+
+    python -m benchmarks.trust.bit_flips --flips 10000 --out benchmarks/results/bit-flips.json
+
+Half of the flips are in a finished run with every file that a run may have: names of labels, a
+vectorizer, a memory, a calibration, two members. The rest is shared by its exports (arrays in two
+formats, indexes of two libraries), the cache of a data set, and the records of a comparison. Of
+these flips, half are in a file drawn at random, half at a byte drawn from all. After each flip the
+folder is loaded. Either that is refused in one line that names the file, or everything that was
+loaded is compared with what was there before: settings, names, words, weighting, memory,
+parameters, answers. Parameters come from files whose checksums are compared; the arrays are those
+of the first load. A damaged cache is parsed anew, which is harmless.
+"""
+
+import argparse
+import collections
+import contextlib
+import dataclasses
+import io
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import snm
+from snm.checkpoints.store import Checkpoints
+from snm.compare.records import read_record, write_record
+from snm.config.settings import read_config
+from snm.data.formats.dispatch import write_text
+from snm.data.vectorizer import Vectorizer
+from snm.errors import InputError
+from snm.export.cli import Export
+from snm.export.index import IndexedPredictor
+from snm.export.manifest import read_manifest
+from snm.memory.memory import Memory, MemorySettings
+from snm.memory.store import save_memory
+from snm.model.calibration import Calibration, Curve
+from snm.runs.folder import RunFolder, write_json
+from snm.runs.load import used_checkpoints
+from snm.runs.manifest import MAY_CHANGE
+from snm.system.files import write_whole
+
+POINTS, FEATURES, LABELS = 60, 30, 20
+CONFIG = snm.Config(
+    dim=8, members=2, epochs=2, batch_size=16, sampled=8, mined=3, input_dropout=0.0,
+    class_init="random", schedule="constant", steps_per_dispatch=2, memory="off", seen="keep",
+)  # fmt: skip
+DATA = snm.generate(points=POINTS, test_points=20, features=FEATURES, labels=LABELS, seed=1,
+                    labels_per_point=2, nonzeros_per_point=4)  # fmt: skip
+CURVE = Curve("logistic", (1.0, -0.5, 0.1), (-5.0, 0.0, 9.0), (0.05, 0.3, 0.95))
+OUTCOMES = ("named", "harmless", "refused, not named", "changed silently")
+SETTINGS = MemorySettings(neighbors=3, power=1.0, feature_share=1.0, weight=2.0)
+
+
+def made(place: Path) -> Path:
+    """A finished run with every file that a run may have."""
+    words = tuple(f"word{number:02}" for number in range(FEATURES))
+    Vectorizer("counts", FEATURES, vocabulary=words).write(place / "vectorizer.json")
+    names = tuple(f"label {number}" for number in range(LABELS))
+    data = dataclasses.replace(DATA, label_names=names, vectorizer=place / "vectorizer.json")
+    snm.train(data, CONFIG, place / "run")
+    # So few points choose no memory: this puts one in as the end of a run does.
+    folder = RunFolder(place / "run")
+    result = folder.read_result()
+    folder.reopen()
+    rows = np.arange(POINTS)
+    save_memory(folder.memory, Memory(data.train.features, data.train.labels, None, rows, SETTINGS))
+    trial = {"used": True, "held_out": 6, "gain": 1.0, "error": 0.5, "before": [1.0],
+             "precision": [2.0], "settings": dataclasses.asdict(SETTINGS), "points": POINTS,
+             "bytes": 100, "seconds": 0.1,
+             "calibration": dataclasses.asdict(Calibration(9, CURVE, CURVE))}  # fmt: skip
+    write_json(folder.memory_trial, trial)
+    folder.finish({**result, "memory": trial}, used_checkpoints(folder, folder.settings()))
+    return folder.path
+
+
+def held(run: Path) -> list[Any]:
+    """Everything that a loaded run answers from, in a form that can be compared."""
+    predictor, folder = snm.load(run), RunFolder(run)
+    assert predictor.memory is not None and predictor.calibration is not None
+    assert predictor.vectorizer is not None
+    matrices = (predictor.memory.features, predictor.memory.labels)
+    arrays = [
+        predictor.weighting.idf,
+        predictor.memory.rows,
+        *(array for m in matrices for array in (m.data, m.indices, m.indptr)),
+        *jax.tree.leaves(predictor.state),
+    ]
+    settings = dataclasses.asdict(read_config(run / "config.toml"))
+    return [
+        {name: value for name, value in settings.items() if name not in MAY_CHANGE},
+        folder.read_facts(),
+        folder.read_result(),
+        predictor.memory.settings,
+        predictor.calibration,
+        predictor.label_names,
+        predictor.vectorizer.vocabulary,
+        predictor.weighting.kind,
+        predictor.model,
+        *(np.asarray(array).tobytes() for array in arrays),
+    ]
+
+
+def exported(place: Path, run: Path, form: str) -> Path:
+    """An export of the run in a format."""
+    out = place / form
+    with contextlib.redirect_stdout(io.StringIO()):
+        Export(run, form, out, data=str(place / "data"))()  # type: ignore[arg-type]
+    return out
+
+
+def things(place: Path) -> dict[str, tuple[Path, Callable[[], Any]]]:
+    """What is attacked: name -> the folder, and a function that loads it to be compared."""
+    data = place / "data"
+    data.mkdir()
+    write_dataset(data)
+    run = made(place)
+    predictor = snm.load(run)
+    points = snm.load_data(data, cache=place / "cache").test
+    assert points is not None
+
+    def arrays(out: Path) -> Callable[[], Any]:
+        return lambda: read_manifest(out, "npz")
+
+    def index(out: Path) -> Callable[[], Any]:
+        def load() -> Any:
+            opened = IndexedPredictor.open(out, predictor)
+            return read_manifest(out, "faiss"), *map(
+                np.ndarray.tobytes, opened.predict(points.features, 9)
+            )
+
+        return load
+
+    def cached() -> Any:
+        found = snm.load_data(data, cache=place / "cache")
+        matrices = [m for part in (found.train, found.test) for m in (part.features, part.labels)]
+        return [array.tobytes() for m in matrices for array in (m.data, m.indices, m.indptr)]
+
+    compared = place / "comparison"
+    compared.mkdir()
+    records = {"plan.json": {"data": "x", "seeds": 3}, "decided.json": {"top-16": 7},
+               "test-0.json": RunFolder(run).read_result()}  # fmt: skip
+    for name, value in records.items():
+        write_record(compared / name, value)
+    return {
+        "run": (run, lambda: held(run)),
+        **{f"export, {form}": (out := exported(place, run, form), arrays(out))
+           for form in ("npz", "safetensors")},
+        **{f"index, {form}": (out := exported(place, run, form), index(out))
+           for form in ("faiss", "hnswlib")},
+        "cache": (place / "cache", cached),
+        "comparison": (compared, lambda: [read_record(compared / name) for name in records]),
+    }  # fmt: skip
+
+
+def write_dataset(folder: Path) -> None:
+    """The points of the run as files."""
+    for name, points in (("train", DATA.train), ("test", DATA.test)):
+        assert points is not None
+        write_text(folder / f"{name}.txt", points.features, points.labels)
+
+
+def flipped(thing: str, folder: Path, load: Callable[[], Any], count: int,
+            rng: np.random.Generator) -> dict[str, Any]:  # fmt: skip
+    """Flips so many bits in the files of a folder, one at a time, and counts what came of it."""
+    before = load()
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.stat().st_size]
+    share = np.array([path.stat().st_size for path in files], np.float64)
+    found: dict[str, collections.Counter[str]] = {}
+    for number in range(count):
+        path = files[rng.choice(len(files), p=share / share.sum() if number % 2 else None)]
+        raw = path.read_bytes()
+        changed = bytearray(raw)
+        changed[rng.integers(len(raw))] ^= 1 << int(rng.integers(8))
+        path.write_bytes(changed)
+        try:
+            outcome = "harmless" if load() == before else "changed silently"
+        except InputError as error:
+            line = str(error)
+            place = path.relative_to(folder).parts
+            known = path.name in line or "/".join(place[:-1]).split("/state")[0] in line
+            outcome = "named" if known and "\n" not in line else "refused, not named"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(raw)
+        kind = "checkpoints" if "checkpoints" in path.parts else path.name
+        kind = "tensorboard" if "tensorboard" in path.parts else kind
+        found.setdefault(kind, collections.Counter())[outcome] += 1
+    total = sum(found.values(), collections.Counter())
+    return {"of": thing, "flips": count, **{what: total[what] for what in OUTCOMES},
+            "by file": [{"file": kind, **found[kind]} for kind in sorted(found)]}  # fmt: skip
+
+
+def measured(flips: int, seed: int = 0) -> dict[str, Any]:
+    """Flips so many bits; counts what came of each by kind of file."""
+    begun, rng = time.monotonic(), np.random.default_rng(seed)
+    load, loaded = Checkpoints.load, {}
+
+    def verified(self: Checkpoints, step: int, like: Any, **more: Any) -> Any:
+        self.verify(step)
+        path = self.path(step)
+        if path not in loaded:
+            loaded[path] = load(self, step, like)
+        return loaded[path]
+
+    with tempfile.TemporaryDirectory() as name:
+        attacked = things(Path(name))
+        Checkpoints.load = verified  # type: ignore[method-assign, assignment]
+        try:
+            rows = []
+            for number, (thing, (folder, hold)) in enumerate(attacked.items()):
+                rest = -(-flips // 2 // (len(attacked) - 1))
+                count = flips - rest * (len(attacked) - 1) if number == 0 else rest
+                rows.append(flipped(thing, folder, hold, count, rng))
+        finally:
+            Checkpoints.load = load  # type: ignore[method-assign]
+    return {
+        "flips": flips,
+        "all": {what: sum(row[what] for row in rows) for what in OUTCOMES},
+        "of": rows,
+        "seconds": round(time.monotonic() - begun),
+    }
+
+
+def main() -> None:
+    """Prints what was found, and writes it as JSON."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--flips", type=int, default=10_000)
+    parser.add_argument("--out", type=Path, help="a JSON file to write")
+    given = parser.parse_args()
+    found = measured(given.flips)
+    print(json.dumps(found, indent=1))
+    if given.out is not None:
+        write_whole(given.out, json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+"""Sends `snm serve` many requests, half of them bad, from 64 clients, and then ends it under load.
+
+    python -m benchmarks.trust.serve_attack --requests 100000
+        --out benchmarks/results/serve-attack.json
+
+The server of a small model runs in a process of its own. Every good request must get the answer of
+its own points, every bad one its status and one line. Meanwhile 16 slow clients send half a request
+and wait, and are dropped. The server's memory is read at each tenth of the requests. At the end it
+gets SIGTERM while all clients ask: an answer that has begun must come whole, and the exit status
+must be 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import collections
+import json
+import re
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import snm
+from snm.system.files import write_whole
+
+CLIENTS, SLOW, PATIENCE = 64, 16, 5
+CONFIG = snm.Config(
+    dim=8, members=1, epochs=1, batch_size=16, sampled=8, mined=3, input_dropout=0.0,
+    class_init="random", memory="off", seen="keep",
+)  # fmt: skip
+BAD: tuple[tuple[bytes, bytes, bytes, int], ...] = (  # method and path, host, body, status
+    (b"POST /predict", b"localhost", b"{", 400),
+    (b"POST /predict", b"localhost", b"[" * 5000, 400),
+    (b"POST /predict", b"localhost", b'{"features": [{"-1": 1}]}', 400),
+    (b"POST /predict", b"localhost", b'{"features": [{"3": 1e999}]}', 400),
+    (b"POST /predict", b"localhost", b'{"features": [{"3": 1}], "k": 1000000}', 400),
+    (b"POST /predict", b"localhost", b'{"texts": ["a"]}', 400),
+    (b"POST /predict", b"evil.example", b'{"features": [{"3": 1}]}', 421),
+    (b"POST /predict", b"localhost", b" " * ((1 << 20) + 1), 413),
+    (b"GET /no/such/path?a=%00", b"localhost", b"", 404),
+    (b"DELETE /predict", b"localhost", b"", 405),
+)
+
+
+class Counts:
+    """What the clients saw."""
+
+    def __init__(self) -> None:
+        self.by_status: collections.Counter[int] = collections.Counter()
+        self.wrong = self.cut = self.sent = 0
+        self.slow_dropped = 0
+
+
+async def one(reader: Any, writer: Any, line: bytes, host: bytes, body: bytes) -> tuple[int, bytes]:
+    """Sends a request and takes its answer: status and body."""
+    head = b"%s HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n" % (line, host, len(body))
+    writer.write(head + body)
+    answer = await reader.readuntil(b"\r\n\r\n")
+    length = int(re.search(rb"(?i)content-length: (\d+)", answer)[1])  # type: ignore[index]
+    return int(answer.split(b" ", 2)[1]), await reader.readexactly(length)
+
+
+async def attacked(
+    port: int, bodies: list[bytes], labels: np.ndarray, requests: int, server: Any
+) -> tuple[Counts, list[float], float]:
+    """The load; returns what was seen, the server's memory in MiB by tenths, and seconds."""
+    counts, memory = Counts(), [used(server.pid)]
+    begun = time.monotonic()
+    ending = False
+
+    async def client(number: int) -> None:
+        rng = np.random.default_rng(number)
+        reader = writer = None
+        while counts.sent < requests or ending:
+            counts.sent += 1
+            if counts.sent % (requests // 10) == 0 and counts.sent <= requests:
+                memory.append(used(server.pid))
+            good = rng.random() < 0.5
+            point = int(rng.integers(len(bodies)))
+            line, host, body, status = BAD[int(rng.integers(len(BAD)))]
+            if good:
+                line, host, body, status = b"POST /predict", b"localhost", bodies[point], 200
+            try:
+                if writer is None or writer.is_closing():
+                    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                found, content = await one(reader, writer, line, host, body)
+            except asyncio.IncompleteReadError as error:
+                writer = None
+                counts.cut += bool(error.partial)
+                if not ending and status != 413:
+                    counts.wrong += 1
+                if ending:
+                    return
+                continue
+            except OSError:
+                # A body that is refused before it has come may end in a reset.
+                writer = None
+                if ending:
+                    return
+                counts.wrong += status != 413
+                continue
+            counts.by_status[found] += 1
+            answer = json.loads(content)
+            if found == 200 == status:
+                counts.wrong += answer["answers"][0]["labels"] != labels[point].tolist()
+            elif not (ending and found == 503):
+                counts.wrong += found != status or "\n" in str(answer)
+            if status == 413 and writer is not None:
+                writer.close()
+                writer = None
+
+    async def slow() -> None:
+        half = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\n{"
+        while not ending and counts.sent < requests:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(half)
+            answer = await reader.read()  # until the server closes
+            counts.slow_dropped += answer.startswith(b"HTTP/1.1 408")
+            writer.close()
+
+    waiting = [asyncio.create_task(slow()) for _ in range(SLOW)]
+    await asyncio.gather(*(client(number) for number in range(CLIENTS)))
+    seconds = time.monotonic() - begun
+    memory.append(used(server.pid))
+    await asyncio.gather(*waiting)
+    ending = True
+    last = [asyncio.create_task(client(number)) for number in range(CLIENTS)]
+    await asyncio.sleep(1)
+    server.send_signal(signal.SIGTERM)
+    await asyncio.wait_for(asyncio.gather(*last), 120)
+    return counts, memory, seconds
+
+
+def used(process: int) -> float:
+    """Resident memory of a process in MiB."""
+    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    return round(pages * resource.getpagesize() / 2**20, 1)
+
+
+def measured(requests: int) -> dict[str, Any]:
+    """Trains a small model, serves it, and attacks the server."""
+    data = snm.generate(points=200, test_points=100, features=30, labels=20, seed=1,
+                        labels_per_point=2, nonzeros_per_point=4)  # fmt: skip
+    assert data.test is not None
+    with tempfile.TemporaryDirectory() as name:
+        run = Path(name) / "run"
+        snm.train(data, CONFIG, run)
+        labels, _ = snm.load(run).predict(data.test.features, k=5)
+        bodies = [
+            json.dumps(
+                {"features": [dict(zip(row.indices.tolist(), row.data.tolist(), strict=True))]}
+            ).encode()
+            for row in data.test.features
+        ]
+        command = [sys.executable, "-m", "snm", "serve", str(run), "--port=0"]
+        command += [f"--patience={PATIENCE}"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+            assert server.stdout is not None
+            try:
+                line = next(line for line in server.stdout if "http://" in line)
+                port = int(re.search(r":(\d+)", line.partition("//")[2])[1])  # type: ignore[index]
+                found = asyncio.run(attacked(port, bodies, labels, requests, server))
+                status = server.wait(60)
+            finally:
+                server.kill()
+    counts, memory, seconds = found
+    return {
+        "requests": requests,
+        "clients": CLIENTS,
+        "requests per second": round(requests / seconds),
+        "seconds": round(seconds),
+        "by status": {str(code): n for code, n in sorted(counts.by_status.items())},
+        "wrong or lost": counts.wrong,
+        "cut off": counts.cut,
+        "slow clients dropped": counts.slow_dropped,
+        "memory MiB": memory,
+        "exit status": status,
+    }
+
+
+def main() -> None:
+    """Prints what was found, and writes it as JSON."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--requests", type=int, default=100_000)
+    parser.add_argument("--out", type=Path, help="a JSON file to write")
+    given = parser.parse_args()
+    found = measured(given.requests)
+    print(json.dumps(found, indent=1))
+    if given.out is not None:
+        write_whole(given.out, json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""What rows of int8 lose: `snm export --to npy --rows int8` beside float32.
+
+Each set is trained with `--preset fast`. Recall is of the class rows and feature rows alone,
+against float32, of the first 2,048 test points; precision is of all test points, with the votes of
+a memory where the run has one, by either export. Seconds are not compared: they depend on the
+machine.
+
+    python -m experiments.answers.int8_rows DATA ... --out experiments/results/int8-rows.json
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+import snm
+from snm.config.settings import Config, preset
+from snm.data.dataset import Dataset
+from snm.export.cli import Export
+from snm.export.manifest import read_manifest
+from snm.runs.folder import write_json
+from snm.trainer.evaluate import score_test_points
+
+METRICS = ("P@1", "P@3", "P@5")
+
+
+def measured(run: Path, config: Config, dataset: Dataset, place: Path) -> dict[str, Any]:
+    """Recall of int8 rows; precision and size of both exports of a run."""
+    found: dict[str, Any] = {}
+    for rows in ("float32", "int8"):
+        out = place / rows
+        Export(run, to="npy", output=out, rows=rows)()
+        model = snm.load(out)
+        metrics = score_test_points(model, config, dataset)["metrics"]
+        files = [out / f"model-{table}.npy" for table in ("feature_rows", "class_rows")]
+        size = sum(file.stat().st_size for file in files)
+        found[rows] = {"MiB": size / 2**20, **{name: metrics[name] for name in METRICS}}
+    found["memory"] = model.memory is not None
+    found["recall"] = read_manifest(out, "npy")["measured"]["recall"]
+    return found
+
+
+def main(data: tyro.conf.Positional[tuple[Path, ...]], out: Path) -> None:
+    """Trains on each set, and writes what was found."""
+    config, sets = preset("fast"), []
+    for folder in data:
+        dataset = snm.load_data(folder)
+        assert dataset.test is not None, f"{folder} has no test points"
+        with tempfile.TemporaryDirectory() as name:
+            place = Path(name)
+            snm.train(folder, config, place / "run")
+            labels = dataset.train.num_labels
+            about = {"data": dataset.name, "labels": labels, "test points": dataset.test.num_points}
+            sets.append(about | measured(place / "run", config, dataset, place))
+        print(sets[-1], flush=True)
+        write_json(out, {"preset": "fast", "sets": sets})
+
+
+if __name__ == "__main__":
+    tyro.cli(main)

@@ -1,0 +1,124 @@
+"""How cost grows: seconds of training, peak memory and time of an answer, against the data's size.
+
+    python -m experiments.defaults.growth FOLDER [--presets fast default] [--peers omikuji bonsai]
+
+One of the numbers of points, labels and features a point changes at a time; the others stay as
+in `BASE`. The data sets are generated (`snm data synth`, seed 0) into FOLDER, where those
+that are there already stay. Every run is a process of its own as in `experiments.defaults.presets`;
+runs that the result has are not repeated. Let nothing else run meanwhile.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+
+from experiments.defaults import presets as runs_beside
+from experiments.figures import COLOURS, DASHES, RESULTS, keep, panels
+from snm.cli.data import Synth
+from snm.runs.folder import read_json
+
+BASE = {"points": 40_000, "labels": 20_000, "nonzeros_per_point": 20}
+AXES = {
+    "points": (10_000, 40_000, 160_000, 490_000),
+    "labels": (1_000, 20_000, 200_000, 1_000_000),
+    "nonzeros_per_point": (5, 20, 80, 320),
+}
+TITLES = {"points": "training points", "labels": "labels", "nonzeros_per_point": "features a point"}
+FIXED = {"test_points": 5000, "features": 50_000, "labels_per_point": 3.0}
+QUANTITIES = {
+    "seconds": "seconds of training",
+    "mebibytes": "peak memory, MiB",
+    "milliseconds": "milliseconds an answer",
+}
+
+
+def main(
+    folder: tyro.conf.Positional[Path],
+    presets: tuple[str, ...] = ("fast", "default"),
+    peers: tuple[str, ...] = ("omikuji",),
+) -> None:
+    """Generates the data sets, runs all on each, and draws the plots.
+
+    Args:
+      folder: for the data sets.
+      presets: of `snm train --preset`.
+      peers: packages of `snm compare --peers`.
+    """
+    sets = {name_of(sizes): sizes for axis in AXES for sizes in along(axis)}
+    for name, sizes in sets.items():
+        if not (folder / name).exists():
+            Synth(out=folder / name, **FIXED | sizes)()
+    out = RESULTS / "growth-runs.json"
+    runs_beside.main([folder / name for name in sets], out, (0,), presets, peers)
+    rows = [row_of(run, sets[run["data"]]) for run in read_json(out)["runs"]]
+    draw(rows)
+
+
+def along(axis: str) -> list[dict[str, Any]]:
+    """The sizes of the data sets of an axis, ascending."""
+    return [BASE | {axis: value} for value in AXES[axis]]
+
+
+def name_of(sizes: dict[str, Any]) -> str:
+    """The folder of the data set with these sizes."""
+    return "-".join(f"{value}" for value in sizes.values())
+
+
+def row_of(run: dict[str, Any], sizes: dict[str, Any]) -> dict[str, Any]:
+    """What a run took, with the sizes of its data."""
+    return {
+        "name": run["name"], **sizes,
+        "seconds": run["seconds"],
+        "mebibytes": run["peak_memory_bytes"] / 2**20,
+        "milliseconds": 1000 * run["predict_seconds"] / FIXED["test_points"],
+        "P@1": run["metrics"]["P@1"],
+    }  # fmt: skip
+
+
+def draw(rows: list[dict[str, Any]]) -> None:
+    """A row of panels for each quantity, one panel an axis, and a line a program."""
+    names = list(dict.fromkeys(row["name"] for row in rows))
+    figure, _ = panels(1, width=11, height=8.5)
+    figure.clear()
+    axes = figure.subplots(len(QUANTITIES), len(AXES), sharey="row", sharex="col")
+    slopes = []
+    for line, (quantity, of_quantity) in enumerate(QUANTITIES.items()):
+        for column, axis in enumerate(AXES):
+            panel = axes[line, column]
+            for number, name in enumerate(names):
+                at, values = points_of(rows, name, axis, quantity)
+                panel.plot(at, values, marker="o", markersize=3, color=COLOURS[number],
+                           linestyle=DASHES[number], label=name)  # fmt: skip
+                slopes.append({"quantity": quantity, "axis": axis, "name": name,
+                               "slope": slope(at, values)})  # fmt: skip
+            panel.set(xscale="log", yscale="log")
+            if line == len(QUANTITIES) - 1:
+                panel.set_xlabel(TITLES[axis])
+        axes[line, 0].set_ylabel(of_quantity)
+    axes[0, 0].legend()
+    keep("growth", "What a size costs", rows, figure, base=BASE | FIXED, slopes=slopes)
+
+
+def points_of(
+    rows: list[dict[str, Any]], name: str, axis: str, quantity: str
+) -> tuple[list[float], list[float]]:
+    """The line of a program: the sizes along an axis, and what was measured there."""
+    others = [key for key in BASE if key != axis]
+    mine = [row for row in rows if row["name"] == name and all(row[k] == BASE[k] for k in others)]
+    mine.sort(key=lambda row: row[axis])
+    return [row[axis] for row in mine], [row[quantity] for row in mine]
+
+
+def slope(at: list[float], values: list[float]) -> float | None:
+    """The power by which the last doubling or so grew: the slope of the last two points in logs."""
+    if len(at) < 2:
+        return None
+    return float(np.diff(np.log(values[-2:]))[0] / np.diff(np.log(at[-2:]))[0])
+
+
+if __name__ == "__main__":
+    tyro.cli(main)

@@ -1,0 +1,104 @@
+"""Presets beside other packages: test metrics, seconds to the model and of answers, memory.
+
+    python -m experiments.defaults.presets DATA ... --out FILE [--seeds 0 1 2]
+        [--presets fast default] [--peers omikuji bonsai]
+
+All train in turns, each in a process of its own. Ours compiles all of its programs: its cache is
+empty. Its seconds are those of the whole command but the evaluation of the test points; those of
+a package are of its own calls, which read its file and train. If the output file exists, its runs
+are not repeated. Let nothing else run meanwhile.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+import snm
+from experiments.defaults.time_by_part import trained
+from snm.compare.peers.process import run_peer
+from snm.config.resolve import resolve
+from snm.runs.folder import read_json, write_json
+from snm.system.versions import machine
+
+KEYS = ("P@1", "P@3", "P@5", "PSP@5")
+
+
+def main(
+    data: tyro.conf.Positional[list[Path]],
+    out: Path,
+    seeds: tuple[int, ...] = (0, 1, 2),
+    presets: tuple[str, ...] = ("fast",),
+    peers: tuple[str, ...] = ("omikuji",),
+) -> None:
+    """Runs all on every data set with every seed, and writes JSON after each run.
+
+    Args:
+      data: folders of data sets.
+      out: JSON file to write or to continue.
+      seeds: of presets and packages.
+      presets: of `snm train --preset`.
+      peers: packages of `snm compare --peers`.
+    """
+    runs: list[dict[str, Any]] = read_json(out)["runs"] if out.exists() else []
+    arms = [(name, _ours) for name in presets] + [(name, _theirs) for name in peers]
+    done = {(run["data"], run["seed"], run["name"]) for run in runs}
+    for seed in seeds:
+        for folder in data:
+            for name, run in arms:
+                if (folder.name, seed, name) in done:
+                    continue
+                with tempfile.TemporaryDirectory() as place:
+                    found = run(folder, seed, Path(place), name)
+                found["metrics"] = {key: found["metrics"][key] for key in KEYS}
+                runs.append({"data": folder.name, "seed": seed, "name": name, **found})
+                write_json(out, {**machine(), "split": "test", "unit": "seconds", "runs": runs})
+                shown = " / ".join(f"{found['metrics'][key]:.2f}" for key in KEYS)
+                print(f"{folder.name:<18} {name:<11} seed {seed}  {shown}  "
+                      f"{found['seconds']:.1f} s", flush=True)  # fmt: skip
+    show(runs)
+
+
+def _ours(folder: Path, seed: int, place: Path, name: str) -> dict[str, Any]:
+    """`snm train --preset NAME` in a process with an empty cache."""
+    words = [str(folder), "--run-dir", str(place / "run"), "--preset", name, "--seed", str(seed)]
+    result = trained(words, place)
+    time = result["time"]
+    return {
+        "metrics": result["metrics"],
+        "seconds": time["whole"] - time["parts"]["test points"],
+        "predict_seconds": time["parts"]["test points"],
+        "parts": time["parts"],
+        "peak_memory_bytes": result["peak_memory_bytes"],
+        "memory": result.get("memory", {}).get("used", False),
+    }
+
+
+def _theirs(folder: Path, seed: int, place: Path, name: str) -> dict[str, Any]:
+    """The package on the same files, with the same labels left out of its answers."""
+    seen = resolve(snm.preset("fast"), snm.load_data(folder)).seen
+    found = run_peer(name, str(folder), place / "peer.json", seed=seed, seen=seen)
+    names = ("metrics", "seconds", "predict_seconds", "version", "peak_memory_bytes")
+    return {name: found[name] for name in names}
+
+
+def show(runs: list[dict[str, Any]]) -> None:
+    """Prints means over the seeds, and medians of the seconds."""
+    table = Table(title="test points, means of the seeds; medians of seconds", title_justify="left")
+    for column in ("data", "", *KEYS, "seconds"):
+        table.add_column(column, justify="left" if column in ("data", "") else "right")
+    for data, name in dict.fromkeys((run["data"], run["name"]) for run in runs):
+        of = [run for run in runs if (run["data"], run["name"]) == (data, name)]
+        means = [f"{np.mean([run['metrics'][key] for run in of]):.2f}" for key in KEYS]
+        table.add_row(data, name, *means, f"{np.median([run['seconds'] for run in of]):.1f}")
+    Console(width=90).print(table)
+
+
+if __name__ == "__main__":
+    tyro.cli(main)

@@ -1,0 +1,84 @@
+"""Where the time of `snm train DATA` goes, from the command to the result, by part.
+
+    python -m experiments.defaults.time_by_part DATA ... --out FILE [--seeds 0] [--again] [--turns]
+
+Each run is a process of its own with an empty cache, so that all programs are compiled. `--again`
+also measures a second run, which finds the programs of the first, and `--turns` one more whose
+members train one after the other. Runs of other data in FILE are kept. Let nothing else run
+meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from snm.runs.folder import read_json, write_json
+from snm.system.versions import machine
+
+KEPT = ("P@1", "P@3", "P@5", "PSP@5")
+
+
+def main(
+    data: tyro.conf.Positional[list[Path]],
+    out: Path,
+    seeds: tuple[int, ...] = (0,),
+    again: bool = False,
+    turns: bool = False,
+    flags: tuple[str, ...] = (),
+) -> None:
+    """Runs every data set, and writes JSON after each run.
+
+    Args:
+      data: folders of data sets.
+      out: JSON file to write.
+      seeds: seeds of the model.
+      again: measure a second run too, which finds its programs in the cache.
+      turns: measure a run too whose members take turns, with the programs of the cache.
+      flags: of `snm train`, for every run.
+    """
+    names = {folder.name for folder in data}
+    before = read_json(out)["runs"] if out.exists() else []
+    runs: list[dict[str, Any]] = [run for run in before if run["data"] not in names]
+    kinds: list[tuple[str, tuple[str, ...]]] = [("first", ())]
+    kinds += [("later", ())] * again + [("turns", ("--members-at-once", "1"))] * turns
+    for seed in seeds:
+        for folder in data:
+            with tempfile.TemporaryDirectory() as place:
+                for kind, more in kinds:
+                    run = Path(place) / kind
+                    given = [str(folder), "--run-dir", str(run), "--seed", str(seed)]
+                    given += [*flags, *more]
+                    result = trained(given, Path(place))
+                    runs.append({
+                        "data": folder.name, "seed": seed, "run": kind, **result["time"],
+                        "peak_memory_bytes": result["peak_memory_bytes"],
+                        "metrics": {key: result["metrics"][key] for key in KEPT},
+                    })  # fmt: skip
+                    write_json(out, {
+                        **machine(), "command": " ".join(["snm train DATA --run-dir RUN", *flags]),
+                        "unit": "seconds", "runs": runs,
+                    })  # fmt: skip
+                    parts = sorted(runs[-1]["parts"].items(), key=lambda part: -part[1])
+                    told = ", ".join(f"{name} {seconds:.1f}" for name, seconds in parts[:5])
+                    print(
+                        f"{folder.name:<18} {kind} {runs[-1]['whole']:6.1f} s: {told}", flush=True
+                    )
+
+
+def trained(given: list[str], cache: Path) -> dict[str, Any]:
+    """The result of `snm train` with these words, in a process whose cache is within a folder."""
+    words = [sys.executable, "-m", "snm", "train", *given]
+    environment = os.environ | {"SNM_CACHE": str(cache / "cache")}
+    subprocess.run(words, check=True, env=environment, stdout=subprocess.DEVNULL)
+    return read_json(Path(given[2]) / "result.json")
+
+
+if __name__ == "__main__":
+    tyro.cli(main)

@@ -1,0 +1,1 @@
+"""What the theorems and the tables of the papers say, worked out."""
