@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from snm.head.head import update_head
     from snm.head.spec import HeadSpec
     from snm.head.state import Head, init_head
-    from snm.model.predictor import Predictor
+    from snm.prediction.predictor import Predictor
     from snm.tables.table import normalize
     from snm.trainer.evaluate import evaluate
     from snm.trainer.training import train, training

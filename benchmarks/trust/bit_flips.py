@@ -39,7 +39,7 @@ from snm.export.index import IndexedPredictor
 from snm.export.manifest import read_manifest
 from snm.memory.memory import Memory, MemorySettings
 from snm.memory.store import save_memory
-from snm.model.calibration import Calibration, Curve
+from snm.prediction.calibration import Calibration, Curve
 from snm.runs.folder import RunFolder, write_json
 from snm.runs.load import used_checkpoints
 from snm.runs.manifest import MAY_CHANGE

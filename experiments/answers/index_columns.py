@@ -32,7 +32,7 @@ from snm.export.arrays import arrays_of
 from snm.export.cli import Export
 from snm.export.index import bias_scale
 from snm.export.measure import recall
-from snm.model.predictor import Predictor
+from snm.prediction.predictor import Predictor
 from snm.runs.folder import write_json
 
 SETTINGS = {"epochs": 3, "dim": 64, "members": 2, "memory": "off"}

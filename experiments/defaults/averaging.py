@@ -27,7 +27,7 @@ from experiments.defaults.default_preset import START, dataset_of
 from snm.data.dataset import Dataset
 from snm.distributed.dataset import label_frequency
 from snm.evaluation.evaluate import evaluate_points
-from snm.model.predictor import Predictor
+from snm.prediction.predictor import Predictor
 from snm.runs.folder import write_json
 from snm.system.versions import machine
 from snm.tables.table import normalize

@@ -31,7 +31,7 @@ from snm.data.dataset import Dataset, Points
 from snm.errors import InputError
 from snm.export.load import load
 from snm.grow.run import write_grown
-from snm.model.predictor import Predictor
+from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.system import disk
 from snm.system.cache_folder import keep_programs

@@ -14,7 +14,7 @@ from snm.bench.contest import Contest, Ours
 from snm.bench.machine import Machine, Work
 from snm.bench.shapes import Shape, model_of, points_of, queries_of, state_of
 from snm.data.weighting import Weighting
-from snm.model.predictor import Predictor
+from snm.prediction.predictor import Predictor
 from snm.topk.search import best_scores
 
 __all__ = ["predict_contest", "retrieval_contest"]

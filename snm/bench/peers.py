@@ -22,7 +22,7 @@ from scipy.sparse import csr_matrix, load_npz, save_npz
 
 from snm.bench.contest import Contestant, Missing
 from snm.bench.shapes import SEED, Shape
-from snm.model.predictor import Predictor
+from snm.prediction.predictor import Predictor
 from snm.sampling.sample import excluded_slots
 
 __all__ = ["array_files", "bags", "draws", "prediction", "readers", "retrieval", "scores", "steps"]

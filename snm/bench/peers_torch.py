@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional
 
 from snm.bench.shapes import SEED, Shape
-from snm.model.predictor import Predictor
+from snm.prediction.predictor import Predictor
 
 __all__ = ["TorchBag", "TorchStep", "best_of_sample", "embedder"]
 

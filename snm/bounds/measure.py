@@ -28,7 +28,7 @@ from snm.losses.rank_weights import RankWeights, theta_norms
 from snm.losses.sampled.ordered import Bowl
 from snm.model.inference import best_labels, embed
 from snm.model.model import Model, TrainState
-from snm.model.predictor import Predictor
+from snm.prediction.predictor import Predictor
 from snm.tables.rounding import as_float
 from snm.tables.table import SparseRows
 from snm.theory.complexity import linear_closed_form

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
     from snm.data.formats.questions import Question
-    from snm.model.predictor import Predictor
+    from snm.prediction.predictor import Predictor
 
 __all__ = ["Predict"]
 
@@ -170,7 +170,7 @@ def _run(command: Predict) -> None:
 def _check(command: Predict) -> None:
     output = command.output
     if command.threshold is not None:  # refused before a run is loaded
-        from snm.model.thresholds import GOALS, Threshold, threshold_of
+        from snm.prediction.thresholds import GOALS, Threshold, threshold_of
 
         threshold_of(dict.fromkeys(GOALS, Threshold(0)), command.threshold)
     if (command.input is None) == (not command.text):

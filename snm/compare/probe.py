@@ -26,7 +26,7 @@ from snm.head.head import update_head
 from snm.head.spec import HeadSpec
 from snm.model.from_config import head_spec
 from snm.model.inference import embed
-from snm.model.predictor import Predictor
+from snm.prediction.predictor import Predictor
 from snm.sampling.uniform import uniform_host
 from snm.tables.rounding import as_float
 from snm.tables.table import SparseRows

@@ -11,8 +11,8 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from snm.errors import InputError
 from snm.estimator.inputs import canonical
 from snm.estimator.targets import Targets
-from snm.model.predictor import Predictor
-from snm.model.thresholds import LOOKED_AT
+from snm.prediction.predictor import Predictor
+from snm.prediction.thresholds import LOOKED_AT
 
 __all__ = ["Answers"]
 

@@ -30,11 +30,11 @@ from snm.estimator.memory import extended
 from snm.estimator.parameters import SETTINGS, config_of
 from snm.estimator.targets import Targets
 from snm.memory.memory import Memory
-from snm.model.calibration import Calibration
 from snm.model.from_config import make_model
 from snm.model.inference import adjusted, join
 from snm.model.model import TrainState
-from snm.model.predictor import Predictor
+from snm.prediction.calibration import Calibration
+from snm.prediction.predictor import Predictor
 from snm.trainer.memory import find_memory, memory_split
 
 __all__ = ["SNMClassifier"]

@@ -21,7 +21,7 @@ from snm.data.dataset import Dataset, Points
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.model.model import Model, TrainState
-from snm.model.predictor import Predictor
+from snm.prediction.predictor import Predictor
 from snm.runs.events import Evaluated, Progress, Saved, Stepped
 from snm.runs.folder import member_seed
 from snm.trainer.loop import run_steps

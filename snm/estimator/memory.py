@@ -10,7 +10,7 @@ from snm.data.dataset import Points
 from snm.data.weighting import Weighting
 from snm.memory.memory import Memory
 from snm.memory.merge import merged
-from snm.model.predictor import Predictor
+from snm.prediction.predictor import Predictor
 from snm.trainer.memory import memory_of, unit_queries
 
 __all__ = ["extended"]

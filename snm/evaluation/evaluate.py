@@ -15,8 +15,8 @@ from snm.evaluation.f1 import F1
 from snm.evaluation.filters import apply_filter, kept_first, most_filtered, without_filtered
 from snm.evaluation.metrics import Metrics, frequency_groups, propensities
 from snm.evaluation.reliability import Reliability
-from snm.model.predictor import Predictor
-from snm.model.thresholds import LOOKED_AT
+from snm.prediction.predictor import Predictor
+from snm.prediction.thresholds import LOOKED_AT
 
 __all__ = ["evaluate_points", "metric_names"]
 

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from snm.errors import InputError
-from snm.model.predictor import Predictor
+from snm.prediction.predictor import Predictor
 from snm.tables.rounding import as_float
 
 __all__ = ["FORMAT", "arrays_of", "fingerprint", "manifest_of", "write_arrays"]

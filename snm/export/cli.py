@@ -15,7 +15,7 @@ from snm.errors import InputError, counted
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from snm.model.predictor import Predictor
+    from snm.prediction.predictor import Predictor
 
 __all__ = ["Export"]
 

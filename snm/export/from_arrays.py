@@ -19,11 +19,11 @@ from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.head.state import Head
 from snm.memory.memory import Memory, MemorySettings
-from snm.model.calibration import Calibration
 from snm.model.encoder import init_tower
 from snm.model.from_config import make_model
 from snm.model.model import Model, TrainState
-from snm.model.predictor import Predictor
+from snm.prediction.calibration import Calibration
+from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.runs.schema import Field, validated
 from snm.tables.int8 import as_bytes, row_type

@@ -31,10 +31,10 @@ from snm.errors import InputError
 from snm.evaluation.filters import kept_first, most_filtered, pairs_of
 from snm.export.arrays import FORMAT, fingerprint
 from snm.export.manifest import read_manifest
-from snm.model.calibration import Calibration
 from snm.model.model import Model
-from snm.model.point_blocks import stacked
-from snm.model.predictor import Predictor
+from snm.prediction.calibration import Calibration
+from snm.prediction.point_blocks import stacked
+from snm.prediction.predictor import Predictor
 from snm.tables.rounding import as_float
 
 __all__ = ["LIBRARIES", "QUERY", "IndexedPredictor", "Settings", "bias_scale", "build_index"]

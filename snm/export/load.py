@@ -8,7 +8,7 @@ from snm.errors import InputError
 from snm.export.hub.folder import is_hub, open_hub
 from snm.export.hub.transfer import Address, pull
 from snm.export.mapped import is_export, open_export
-from snm.model.predictor import Predictor
+from snm.prediction.predictor import Predictor
 from snm.runs import load as runs
 from snm.stores.copies import local
 

@@ -23,7 +23,7 @@ from snm.export.from_arrays import Wanted, fits, predictor_of
 from snm.export.manifest import read_manifest
 from snm.export.memory import by_feature_of, memory_arrays_of, votes_of
 from snm.export.names import MappedNames, line_starts
-from snm.model.predictor import Predictor
+from snm.prediction.predictor import Predictor
 from snm.runs.schema import EXPORT
 from snm.system import disk
 from snm.tables.int8 import int8_rows

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.export.index import IndexedPredictor
-from snm.model.predictor import Predictor
+from snm.prediction.predictor import Predictor
 
 __all__ = ["least_recall", "measure", "measure_rows", "recall"]
 

@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 from snm.data.dataset import Dataset
 from snm.memory.memory import Memory
 from snm.memory.merge import merged
-from snm.model.predictor import Predictor
+from snm.prediction.predictor import Predictor
 from snm.trainer.memory import memory_of
 
 __all__ = ["grown_memory"]

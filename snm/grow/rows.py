@@ -13,7 +13,7 @@ from scipy.sparse import csr_matrix
 
 from snm.data.dataset import Dataset
 from snm.model.model import TrainState
-from snm.model.predictor import Predictor
+from snm.prediction.predictor import Predictor
 from snm.tables.rounding import to_nearest
 from snm.tables.table import RowTable, random_rows
 

@@ -14,7 +14,7 @@ from snm.grow.rows import Origins, bias_of, grow_state, new_rows
 from snm.memory.adjustment import save_shifts
 from snm.memory.memory import Memory
 from snm.memory.store import save_memory
-from snm.model.predictor import Predictor
+from snm.prediction.predictor import Predictor
 from snm.runs.events import Progress
 from snm.runs.folder import RunFolder, member_seed, phase_names, write_json
 from snm.runs.load import load_member, used_checkpoints

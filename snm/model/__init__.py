@@ -1,5 +1,5 @@
-"""The two-layer model: encoder and head, its training step, and inference.
+"""The two-layer model: encoder and head, its training step, and the best labels of queries.
 
 Public names: `model.Model`, `model.TrainState`, `model.init_state`; `train_step.train_step`;
-`inference.best_labels`; `predictor.Predictor`; `from_config.make_model`; `placement` on a mesh.
+`inference.best_labels`; `from_config.make_model`; `placement` on a mesh.
 """

@@ -35,12 +35,12 @@ from snm.data.weighting import Weighting
 from snm.distributed.host_copy import state_bytes
 from snm.distributed.mesh import DATA
 from snm.errors import InputError
-from snm.model.compiled import compiled_top
 from snm.model.inference import join
 from snm.model.model import Model, abstract_state, init_state
 from snm.model.placement import initial, shapes_on
-from snm.model.predictor import ROWS
 from snm.planning.programs import Programs, StageProgram
+from snm.prediction.compiled import compiled_top
+from snm.prediction.predictor import ROWS
 from snm.system.memory import available_memory, resident_memory
 from snm.trainer.phase import first_phase
 from snm.trainer.prepare import members_at_once, prepare

@@ -16,12 +16,12 @@ from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.memory.store import load_memory
-from snm.model.calibration import Calibration
 from snm.model.from_config import make_model
 from snm.model.inference import adjusted, join
 from snm.model.model import Model, TrainState
 from snm.model.placement import abstract_on, join_on_mesh
-from snm.model.predictor import Predictor
+from snm.prediction.calibration import Calibration
+from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder, member_seed, phase_names
 from snm.runs.manifest import manifest_path, read_manifest
 from snm.stores.copies import local

@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 from snm import __version__
 from snm.errors import InputError, counted
 from snm.export.index import IndexedPredictor
-from snm.model.predictor import Predictor
+from snm.prediction.predictor import Predictor
 from snm.serve.engine import Engine, FullError
 from snm.serve.guards import Counted, HostChecked, Limited, Meters, refusal
 from snm.serve.limits import Limits

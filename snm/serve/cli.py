@@ -16,7 +16,7 @@ from snm.serve.limits import Limits
 
 if TYPE_CHECKING:
     from snm.export.index import IndexedPredictor
-    from snm.model.predictor import Predictor
+    from snm.prediction.predictor import Predictor
 
 __all__ = ["Serve"]
 

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
 from snm.export.index import IndexedPredictor
-from snm.model.candidates import padded
-from snm.model.predictor import Predictor
+from snm.prediction.candidates import padded
+from snm.prediction.predictor import Predictor
 
 __all__ = ["Engine", "FullError"]
 

@@ -18,12 +18,12 @@ from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset
 from snm.data.weighting import Weighting
 from snm.distributed.mesh import DATA, LABEL, parse_mesh
-from snm.model.compiled import compiled_top
 from snm.model.inference import join
 from snm.model.model import Model, abstract_state
 from snm.model.placement import shapes_on
-from snm.model.predictor import ROWS
 from snm.model.train_step import train_steps
+from snm.prediction.compiled import compiled_top
+from snm.prediction.predictor import ROWS
 from snm.system.platform import compiling_for
 from snm.tables.table import SparseRows
 from snm.targets.account import Account, account

@@ -17,7 +17,7 @@ from snm.data.load import load as load_dataset
 from snm.distributed.dataset import duplicate_test_rows, label_frequency
 from snm.errors import InputError
 from snm.evaluation.evaluate import evaluate_points
-from snm.model.predictor import Predictor
+from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.runs.load import ids_of_run, load
 from snm.stores.copies import local

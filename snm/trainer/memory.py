@@ -22,9 +22,9 @@ from snm.memory.choose import Trial, choose
 from snm.memory.memory import FOUND, Memory, MemorySettings, joint_cosines
 from snm.memory.neighbors import nearest, unit_rows
 from snm.memory.store import save_memory
-from snm.model.calibration import Calibration
-from snm.model.predictor import Predictor
-from snm.model.thresholds import HeldOut, fit_thresholds
+from snm.prediction.calibration import Calibration
+from snm.prediction.predictor import Predictor
+from snm.prediction.thresholds import HeldOut, fit_thresholds
 from snm.runs.folder import RunFolder, write_json
 from snm.system import disk
 

@@ -25,7 +25,7 @@ from snm.errors import InputError
 from snm.evaluation.evaluate import evaluate_points, metric_names
 from snm.model.model import TrainState
 from snm.model.placement import abstract_on
-from snm.model.predictor import Predictor
+from snm.prediction.predictor import Predictor
 from snm.runs.event_log import EventLog
 from snm.runs.events import Event, NonFiniteError, Noted, Progress, Started
 from snm.runs.folder import RunFolder

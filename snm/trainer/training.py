@@ -23,7 +23,7 @@ from snm.distributed.dataset import fit_weighting, load_together
 from snm.distributed.processes import AgreedStop, first, several, wait
 from snm.errors import InputError, StoppedError
 from snm.memory.store import load_memory
-from snm.model.predictor import Predictor
+from snm.prediction.predictor import Predictor
 from snm.runs.events import Event, Finished, Noted
 from snm.runs.folder import RunFolder, member_seed, phase_names
 from snm.runs.load import (

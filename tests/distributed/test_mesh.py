@@ -18,10 +18,10 @@ from snm.distributed.collectives import Shard
 from snm.distributed.mesh import DATA as OVER_DATA
 from snm.distributed.mesh import LABEL, feature_axis, make_mesh, on_mesh, parse_mesh, table_axes
 from snm.errors import InputError
-from snm.model.compiled import compiled_top
 from snm.model.from_config import make_model
 from snm.model.model import init_state
 from snm.model.placement import abstract_on, initial, spread
+from snm.prediction.compiled import compiled_top
 from snm.runs.events import NonFiniteError, Started, Stepped
 from snm.tables import table as rows_module
 from snm.tables.table import SparseRows

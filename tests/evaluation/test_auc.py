@@ -61,7 +61,7 @@ def score(predictor, points, **options):
 
 @pytest.mark.parametrize("block", [4096, 16], ids=["one block", "blocks, the last overlapping"])
 def test_auc_is_the_mean_over_points(predictor, block, monkeypatch):
-    from snm.model.compiled import compiled_order
+    from snm.prediction.compiled import compiled_order
 
     monkeypatch.setattr(pair_counts, "_BLOCK", block)
     compiled_order.cache_clear()
@@ -76,7 +76,7 @@ def test_auc_is_the_mean_over_points(predictor, block, monkeypatch):
 
 
 def test_filtered_pairs_are_neither_relevant_nor_irrelevant(predictor):
-    from snm.model.compiled import compiled_order
+    from snm.prediction.compiled import compiled_order
 
     compiled_order.cache_clear()
     points, truth = made()

@@ -10,8 +10,8 @@ from sklearn.metrics import f1_score
 import snm
 from snm.evaluation.evaluate import evaluate_points
 from snm.evaluation.f1 import F1
-from snm.model.calibration import Calibration, Curve
-from snm.model.thresholds import Threshold
+from snm.prediction.calibration import Calibration, Curve
+from snm.prediction.thresholds import Threshold
 
 
 def dense_of(answers, num_labels):

@@ -8,7 +8,7 @@ import pytest
 import snm
 from snm.evaluation.evaluate import evaluate_points
 from snm.evaluation.reliability import Reliability
-from snm.model.calibration import Calibration, Curve
+from snm.prediction.calibration import Calibration, Curve
 
 
 def test_by_hand():

@@ -20,7 +20,7 @@ from snm.evaluation.evaluate import evaluate_points
 from snm.export.index import IndexedPredictor, Settings, build_index
 from snm.export.measure import measure
 from snm.model import pair_counts
-from snm.model.compiled import compiled_order, compiled_top
+from snm.prediction.compiled import compiled_order, compiled_top
 from snm.runs.events import Stepped
 from snm.runs.load import load
 from snm.theory.auc import empirical_auc

@@ -22,7 +22,7 @@ from snm.export.manifest import read_manifest, write_manifest
 from snm.export.measure import measure, recall
 from snm.model.from_config import make_model
 from snm.model.model import init_state
-from snm.model.predictor import Predictor
+from snm.prediction.predictor import Predictor
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from snm.export.mapped import open_export, write_export
 from snm.export.names import MappedNames, line_starts
 from snm.model.from_config import make_model
 from snm.model.model import init_state
-from snm.model.predictor import Predictor
+from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
 
 

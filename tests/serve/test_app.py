@@ -14,9 +14,9 @@ from command_line import call
 from served import WORDS, serving
 
 import snm
-from snm.model.calibration import Calibration, Curve
-from snm.model.compiled import compiled_top
-from snm.model.thresholds import Threshold
+from snm.prediction.calibration import Calibration, Curve
+from snm.prediction.compiled import compiled_top
+from snm.prediction.thresholds import Threshold
 from snm.serve import engine as engines
 
 

@@ -12,7 +12,7 @@ from snm.config.resolve import resolve
 from snm.data.dataset import Points
 from snm.data.weighting import Weighting
 from snm.model.model import init_state
-from snm.model.predictor import Predictor
+from snm.prediction.predictor import Predictor
 from snm.tables.rounding import as_float
 from snm.trainer.prepare import prepare
 from snm.trainer.warm_start import initial_state

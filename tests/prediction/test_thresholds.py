@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from snm.errors import InputError
-from snm.model.calibration import Calibration, Curve
-from snm.model.thresholds import GOALS, HeldOut, Threshold, fit_thresholds, threshold_of
+from snm.prediction.calibration import Calibration, Curve
+from snm.prediction.thresholds import GOALS, HeldOut, Threshold, fit_thresholds, threshold_of
 
 K = 6
 

@@ -21,8 +21,9 @@ from snm.data.weighting import Weighting
 from snm.distributed.processes import everywhere
 from snm.errors import InputError
 from snm.memory.memory import Memory, Witness
-from snm.model.calibration import Calibration
-from snm.model.candidates import (
+from snm.model.model import Model, TrainState
+from snm.prediction.calibration import Calibration
+from snm.prediction.candidates import (
     best_of_pairs,
     candidates_of,
     checked_k,
@@ -31,10 +32,9 @@ from snm.model.candidates import (
     padded,
     values_at,
 )
-from snm.model.compiled import compiled_order, compiled_queries, compiled_top, scores_of_pairs
-from snm.model.model import Model, TrainState
-from snm.model.point_blocks import Blocks, beside_points, stacked
-from snm.model.thresholds import Threshold, threshold_of
+from snm.prediction.compiled import compiled_order, compiled_queries, compiled_top, scores_of_pairs
+from snm.prediction.point_blocks import Blocks, beside_points, stacked
+from snm.prediction.thresholds import Threshold, threshold_of
 from snm.tables.table import SparseRows
 from snm.topk.blocks import Masked
 from snm.topk.search import MASKED

@@ -14,11 +14,11 @@ from snm.data.weighting import Weighting
 from snm.distributed.mesh import make_mesh
 from snm.errors import InputError
 from snm.memory.memory import Memory, MemorySettings
-from snm.model.compiled import compiled_pairs, compiled_top
 from snm.model.from_config import make_model
 from snm.model.inference import join
 from snm.model.model import init_state
 from snm.model.placement import join_on_mesh, spread
+from snm.prediction.compiled import compiled_pairs, compiled_top
 
 K, D, POINTS = 600, 600, 30
 

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from snm.model.calibration import Calibration
+from snm.prediction.calibration import Calibration
 
 
 def sigmoid(z):

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression, minimize
 
-from snm.model.thresholds import Threshold
+from snm.prediction.thresholds import Threshold
 
 __all__ = ["Calibration", "Curve"]
 

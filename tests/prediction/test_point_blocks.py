@@ -15,7 +15,7 @@ from snm.memory.memory import Memory, MemorySettings
 from snm.model.from_config import make_model
 from snm.model.model import init_state
 from snm.model.placement import spread
-from snm.model.point_blocks import Blocks
+from snm.prediction.point_blocks import Blocks
 
 K, D = 700, 90
 

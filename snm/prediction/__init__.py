@@ -1,0 +1,5 @@
+"""Answers of a trained model: blocks of points, their best labels, probabilities and thresholds.
+
+Public names: `predictor.Predictor`; `candidates`, to answer from some labels only;
+`calibration` and `thresholds`, chosen on held-out points; `compiled`, the programs.
+"""
