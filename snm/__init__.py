@@ -44,7 +44,7 @@ _HOMES = {
     "HeadSpec": "head.spec",
     "init_head": "head.state",
     "update_head": "head.head",
-    "Predictor": "model.predictor",
+    "Predictor": "prediction.predictor",
     "SNMClassifier": "estimator.classifier",
     "normalize": "tables.table",
     "load": "export.load",
