@@ -245,8 +245,10 @@ def resolved_training(
         remembered: dict[str, Any] = {}
         if split is not None:
             with part("memory"):
-                model, state = watched_member(folder, config, facts, predictor.mesh)
-                watched = dataclasses.replace(predictor, model=model, state=state)
+                watched = predictor
+                if config.members > 1 or config.refit:  # else a second copy of the same tables
+                    model, state = watched_member(folder, config, facts, predictor.mesh)
+                    watched = dataclasses.replace(predictor, model=model, state=state)
                 remembered = {"memory": try_memory(folder, config, dataset, watched, predictor)}
             lines = summaries(remembered["memory"])
             noted = [Noted(done[-1].progress.step, line) for line in lines]
