@@ -262,9 +262,10 @@ def auto_size(num_labels: int, *, members: int = 1) -> int:
     """The number of negatives B for `--sampled auto`.
 
     For several members it is 2048, or K - 1 where that is less: the members draw different samples.
-    For one member it is K - 1 up to K = 4097; above that the smallest power of two that is at least
-    K / 8, from 4096 to 32768. Reddi et al. (2019) sample 1024 of 13 thousand labels, and 32768 from
-    325 thousand labels on. A larger B is better in their experiments, so a small K gets more here.
+    For one member it is K - 1 up to K = 4097, above that 4096, and 8192 from K = 32769 on. Reddi et
+    al. (2019) sample 1024 of 13 thousand labels, and 32768 from 325 thousand labels on. With many
+    labels a step's time is nearly that of scoring B of them, and 32768 took twice the time of 8192
+    for half a point of PSP@5 (`experiments/results/sampled-large.json`).
 
     Args:
       num_labels: K, at least 2.
@@ -278,7 +279,7 @@ def auto_size(num_labels: int, *, members: int = 1) -> int:
 
     Example:
       >>> [auto_size(k) for k in (2, 3_993, 13_330, 205_443, 670_091)]
-      [1, 3992, 4096, 32768, 32768]
+      [1, 3992, 4096, 8192, 8192]
       >>> [auto_size(k, members=3) for k in (983, 40_981)]
       [982, 2048]
     """
@@ -286,5 +287,4 @@ def auto_size(num_labels: int, *, members: int = 1) -> int:
         raise ValueError(f"sampling needs at least 2 labels, found {num_labels}")
     if members > 1:
         return min(num_labels - 1, 2048)
-    power = 1 << (-(-num_labels // 8) - 1).bit_length()
-    return min(num_labels - 1, max(4096, min(power, 32768)))
+    return min(num_labels - 1, 4096 if num_labels <= 32_768 else 8192)
