@@ -49,20 +49,19 @@ class Synth:
     out: Annotated[Positional[Path], arg(metavar="OUT")]
     """Folder to write train.txt and test.txt to; must not exist."""
     like: Annotated[str | None, arg(metavar="DATA")] = None
-    """Make the points out of those of this data set, so that its words and labels keep their
-    frequencies and what they tell about each other. The other sizes are then: about so many labels,
-    and features enough for each copy of a rare word unless --features says how many."""
+    """Make the points out of those of this data set: words and labels stay as frequent, and tell
+    as much about each other. There are then about --labels labels."""
     points: int = 8000
     """Number of training points."""
     test_points: int = 2000
     """Number of test points."""
-    features: int | None = None
-    """Number of features; without --like 8000."""
+    features: Annotated[int | None, arg(metavar="INT")] = None
+    """Number of features; 8000, or with --like enough for each domain's own rare words."""
     labels: int = 4000
     """Number of labels."""
-    labels_per_point: float | None = None
+    labels_per_point: Annotated[float | None, arg(metavar="FLOAT")] = None
     """Mean number of labels of a point; 9.3, and with --like that of its points."""
-    nonzeros_per_point: float | None = None
+    nonzeros_per_point: Annotated[float | None, arg(metavar="FLOAT")] = None
     """Mean number of nonzero features of a point; 18.9, and with --like that of its points."""
     seed: int = 0
     """Random seed; the same seed gives the same data."""

@@ -21,6 +21,7 @@ from scipy.sparse import block_diag, csr_matrix, vstack
 
 from snm.data.dataset import Dataset, Points
 from snm.errors import InputError
+from snm.system.memory import available_memory
 
 __all__ = ["enlarge"]
 
@@ -44,7 +45,7 @@ def enlarge(
     Args:
       original: with a test set.
       points: number of training points.
-      test_points: number of test points.
+      test_points: number of test points; 0 leaves `test` None.
       labels: number of labels, which decides the number of domains. The result has about as many,
         all with training points.
       features: number of features; None gives each domain ids of its own for all of its words.
@@ -54,11 +55,17 @@ def enlarge(
       the data set; its labels and features have no names.
 
     Raises:
-      InputError: no test set, fewer features than the original's, more labels than so many points
-        have, or more test points than the domains have.
+      InputError: no test set, a size out of range or for which there is no memory, fewer features
+        than the original's, more labels than so many points have, or more test points than the
+        domains have.
     """
     if original.test is None:
         raise InputError("--like", f"{original.name} without test points", "a data set with both")
+    for name, value, least in (("points", points, 1), ("test_points", test_points, 0),
+                               ("labels", labels, 1), ("seed", seed, 0)):  # fmt: skip
+        if value < least:
+            raise InputError(name, f"{value}", f"{least} or more")
+    _refuse_too_large(original.train, points + test_points)
     rng = np.random.default_rng(seed)
     sizes = _domains(original, points, labels)
     tests = _cut(test_points, len(sizes), original.test.num_points)
@@ -90,7 +97,8 @@ def _domains(original: Dataset, points: int, labels: int) -> NDArray[np.int64]:
 
     def occurring(sizes: NDArray[np.int64]) -> float:
         # A label of f points is among a share p of all points with probability 1 - (1 - p)^f.
-        return float(((1 - (1 - sizes[:, None] / most) ** times) @ having).sum())
+        left = 1 - sizes / most
+        return float(sum(h * (1 - left**f).sum() for f, h in zip(times, having, strict=True)))
 
     count = -(-points // most)
     while occurring(sizes := _cut(points, count, most)) < labels:
@@ -99,6 +107,16 @@ def _domains(original: Dataset, points: int, labels: int) -> NDArray[np.int64]:
             raise InputError("labels", f"{labels}", expected)
         count += 1 + count // 50
     return sizes
+
+
+def _refuse_too_large(points: Points, count: int) -> None:
+    """Refuses a number of points for which there is no memory."""
+    entries = (points.features.nnz + points.labels.nnz) / points.num_points
+    # Ids, values and row ends: of the domains, joined, and shuffled.
+    needed, free = 3 * count * (8 * entries + 16), available_memory()
+    if needed > free:
+        found = f"a size that needs {needed / 2**30:,.1f} GiB of memory"
+        raise InputError("points", found, f"one for the {free / 2**30:,.1f} GiB that are free")
 
 
 def _cut(total: int, count: int, most: int) -> NDArray[np.int64]:
@@ -138,11 +156,11 @@ def _part(
 
 
 def _joined(
-    name: str, rng: np.random.Generator, train: list[Points], test: list[Points]
+    name: str, rng: np.random.Generator, train: list[Points], tests: list[Points]
 ) -> Dataset:
     """The domains as one data set; a label without training points is left out, points shuffled."""
     both = []
-    for parts in (train, test):
+    for parts in (train, tests):
         x = vstack([part.features for part in parts], format="csr")
         y = block_diag([part.labels for part in parts], format="csr")
         rows = rng.permutation(x.shape[0])
@@ -156,4 +174,5 @@ def _joined(
             for array in (matrix.data, matrix.indices, matrix.indptr.astype(np.int64)):
                 digest.update(array.data)
         found.append(points)
-    return Dataset(name, found[0], found[1], None, digest.hexdigest())
+    test = found[1] if found[1].num_points else None
+    return Dataset(name, found[0], test, None, digest.hexdigest())

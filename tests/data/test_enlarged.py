@@ -61,6 +61,10 @@ def test_more_labels_need_more_domains_of_fewer_points(original):
         assert part.features.dtype == part.labels.dtype == np.float32
 
 
+def test_no_test_points_are_no_test_set(original):
+    assert enlarge(original, points=400, test_points=0, labels=90).test is None
+
+
 def test_a_seed_determines_the_data_set(original):
     sizes = {"points": 400, "test_points": 100, "labels": 150}
     one, same, other = (enlarge(original, **sizes, seed=seed) for seed in (0, 0, 1))
@@ -72,6 +76,10 @@ def test_a_seed_determines_the_data_set(original):
     [
         ({"features": 150}, "features: found 150, expected at least the 200"),
         ({"labels": 10**6}, "labels: found 1000000, expected at most "),
+        ({"points": 0}, "points: found 0, expected 1 or more"),
+        ({"test_points": -1}, "test_points: found -1, expected 0 or more"),
+        ({"labels": 0}, "labels: found 0, expected 1 or more"),
+        ({"points": 10**12}, "points: found a size that needs "),
         ({"test_points": 10**6}, "test_points: found 1000000, expected at most "),
     ],
 )
