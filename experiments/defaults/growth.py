@@ -114,7 +114,7 @@ def points_of(
 
 
 def slope(at: list[float], values: list[float]) -> float | None:
-    """The power by which the last doubling or so grew: the slope of the last two points in logs."""
+    """The power of the size between its two largest values; None with fewer than two."""
     if len(at) < 2:
         return None
     return float(np.diff(np.log(values[-2:]))[0] / np.diff(np.log(at[-2:]))[0])
