@@ -36,6 +36,7 @@ _WEIGHTS = (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0)  # of the range of a point'
 _START = _Voting(0.5, 100, 2.0)
 _ANSWERS = 50  # of a point, that tell what a score means, and thresholds
 _VOTED = 50  # labels of most votes that are looked at
+_FEW = 10  # answers that are found one by one; sorting a point's labels takes several times as long
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,17 +216,16 @@ class _Merged:
         dense = np.zeros((points, width))
         new = np.full((points, _VOTED), -1, np.int64)
         new_votes = np.zeros((points, _VOTED))
+        of_label = np.zeros(voted.shape[1] + 1)  # the votes of one point; the last is of label -1
         for row, ids, values in _rows(voted):
-            order = np.argsort(ids)
-            place = np.searchsorted(ids, labels[row], sorter=order)
-            place = order[np.minimum(place, len(ids) - 1)]
-            both = ids[place] == labels[row]
-            dense[row, both] = values[place[both]]
-            left = np.ones(len(ids), bool)
-            left[place[both]] = False
-            ids, values = ids[left], values[left]
-            most = np.argsort(-values, kind="stable")[:_VOTED]
-            new[row, : len(most)], new_votes[row, : len(most)] = ids[most], values[most]
+            of_label[ids] = values
+            dense[row] = of_label[labels[row]]
+            of_label[labels[row]] = 0
+            left = of_label[ids]  # 0 for the model's
+            of_label[ids] = 0
+            most = np.argpartition(left, -_VOTED)[-_VOTED:] if len(left) > _VOTED else slice(None)
+            new[row, : len(ids)], new_votes[row, : len(ids)] = ids[most], left[most]
+        new[new_votes == 0] = -1
         last = np.where(labels >= 0, scores, np.inf).min(axis=1, keepdims=True)
         every = np.concatenate([labels, new], axis=1)
         rows = np.repeat(np.arange(points), every.shape[1])
@@ -256,11 +256,23 @@ class _Merged:
     ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_]]:
         """The `count` best labels with this weight, their scores, and whether they are true."""
         scores = np.where(self.labels >= 0, self.model + weight * self.roots, -np.inf)
-        best = np.argsort(-scores, axis=1, kind="stable")[:, :count]
+        best = _highest(scores, count)
         labels, scores, true = (
             np.take_along_axis(values, best, axis=1) for values in (self.labels, scores, self.true)
         )
         return labels, scores, true
+
+
+def _highest(scores: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+    """Where the `count` highest of each row are, highest first; ties go to the lowest place."""
+    if count > _FEW:
+        return np.argsort(-scores, axis=1, kind="stable")[:, :count]
+    left, rows = np.maximum(scores, np.finfo(np.float64).min), np.arange(len(scores))
+    best = np.empty((len(scores), count), np.int64)
+    for place in range(count):
+        best[:, place] = np.argmax(left, axis=1)
+        left[rows, best[:, place]] = -np.inf
+    return best
 
 
 def _rows(matrix: csr_matrix) -> Iterator[tuple[int, NDArray, NDArray]]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from snm.memory.choose import Trial, choose
+from snm.memory.choose import Trial, _Merged, choose
 from snm.memory.memory import FOUND, Memory
 from snm.memory.neighbors import nearest, unit_rows
 
@@ -16,12 +16,12 @@ POINTS, STORED, FEATURES, LABELS = 300, 400, 40, 25
 class Problem:
     """Points whose labels are those of a nearby stored point, and a model that knows some."""
 
-    def __init__(self, knows: float, copies: float, seed: int = 0):
+    def __init__(self, knows: float, copies: float, seed: int = 0, num_labels: int = LABELS):
         rng = np.random.default_rng(seed)
         kept = rng.random((STORED, FEATURES)) < 0.15
         self.stored = csr_matrix((rng.random((STORED, FEATURES)) * kept).astype(np.float32))
-        labels = np.zeros((STORED, LABELS), np.float32)
-        labels[np.arange(STORED), rng.integers(LABELS, size=STORED)] = 1
+        labels = np.zeros((STORED, num_labels), np.float32)
+        labels[np.arange(STORED), rng.integers(num_labels, size=STORED)] = 1
         self.labels = csr_matrix(labels)
         source = rng.integers(STORED, size=POINTS)
         noise = rng.random((POINTS, FEATURES)) * (rng.random((POINTS, FEATURES)) < 0.03)
@@ -30,10 +30,10 @@ class Problem:
         other = rng.random(POINTS) >= copies
         truth[other] = np.roll(truth[other], 1, axis=1)
         self.truth = csr_matrix(truth)
-        self.scores = (rng.normal(size=(POINTS, LABELS)) + knows * truth).astype(np.float32)
+        self.scores = (rng.normal(size=truth.shape) + knows * truth).astype(np.float32)
 
-    def trial(self, **options: csr_matrix) -> Trial:
-        order = np.argsort(-self.scores, axis=1, kind="stable")
+    def trial(self, told: int | None = None, **options: csr_matrix) -> Trial:
+        order = np.argsort(-self.scores, axis=1, kind="stable")[:, :told]
         best = np.take_along_axis(self.scores, order, axis=1)
         found = nearest(unit_rows(self.features), unit_rows(self.stored).T.tocsr(), FOUND)
         return choose(
@@ -59,6 +59,28 @@ def test_precision_is_that_of_the_added_scores() -> None:
     assert trial.precision == pytest.approx(made.precision(made.scores + added))
     assert trial.gain == pytest.approx(np.mean(trial.precision) - np.mean(trial.before))
     assert trial.sure_gain > 5
+
+
+def test_labels_beyond_those_that_the_model_tells_count_as_its_last() -> None:
+    """Neighbours name more labels than the choice looks at, most beyond the model's 8."""
+    made = Problem(knows=1.5, copies=0.8, num_labels=150)
+    trial = made.trial(told=8)
+    added = made.memory(trial).additions(made.features, None)
+    assert np.median(np.diff(added.indptr)) > 60
+    scores = np.maximum(made.scores, np.sort(made.scores, axis=1)[:, -8:][:, :1])
+    assert trial.precision == pytest.approx(made.precision(scores + added.toarray()))
+    assert trial.sure_gain > 5
+
+
+def test_few_answers_are_the_first_of_many() -> None:
+    """Few are found one by one, many by sorting; also with ties, and where labels are few."""
+    rng = np.random.default_rng(0)
+    labels = np.where(rng.random((40, 12)) < 0.5, np.arange(12), -1)
+    scores = rng.integers(3, size=labels.shape).astype(np.float64)
+    merged = _Merged(labels, scores, np.zeros_like(scores), labels >= 0)
+    for few, many in zip(merged.best(1.0, 5), merged.best(1.0, 12), strict=True):
+        np.testing.assert_array_equal(few, many[:, :5])
+    assert (np.sum(labels >= 0, axis=1) < 5).any()
 
 
 def test_the_error_is_that_of_the_mean_gain_of_a_point() -> None:
