@@ -16,10 +16,11 @@ from snm.topk import product_top_k
 from snm.topk.kernel.numbers import VMEM, Tiles
 from snm.topk.kernel.on_gpu import top_on_gpu
 from snm.topk.kernel.on_tpu import top_on_tpu
-from snm.topk.kernel.plan import kernel_bytes, tiles_for
+from snm.topk.kernel.plan import Sizes, kernel_bytes, tiles_for
 
 pytestmark = pytest.mark.accelerators
 
+SIZES = Sizes(QUERIES, SLOTS, dim=512, count=16, row_bytes=4)
 SHARED_MEMORY = 232_448  # bytes that a block of an H100 may have
 
 
@@ -41,12 +42,12 @@ def test_it_compiles_and_writes_no_scores(target, count, dtype):
     # The best of each part of the sample and the bits of the excluded, but no scores.
     assert found["temporary_mib"] < 32
     size = jnp.dtype(dtype).itemsize
-    sizes = QUERIES, SLOTS, 512, count, size
-    tiles = tiles_for(TARGETS[target].backend, *sizes)
+    sizes = Sizes(QUERIES, SLOTS, 512, count, size)
+    tiles = tiles_for(TARGETS[target].backend, sizes)
     # On a TPU the small operands may stay on the chip, or the bits of the excluded be written more
     # than once; a GPU sorts the best of all parts. Scores would be 128 MiB.
     least = SLOTS * 512 * size * -(-QUERIES // tiles.queries)
-    most = kernel_bytes(tiles, *sizes, masked=True) + 48 * count * QUERIES * tiles.parts
+    most = kernel_bytes(tiles, sizes, masked=True) + 48 * count * QUERIES * tiles.parts
     assert least <= found["moved_mib"] * 2**20 <= most + 12 * 2**20
 
 
@@ -69,13 +70,13 @@ def test_too_much_shared_memory_is_refused():
     run = functools.partial(top_on_gpu, tiles=Tiles(128, 128, parts=4, depth=512, warps=4))
     with pytest.raises(jax.errors.JaxRuntimeError, match="Shared memory size limit exceeded"):
         compiled("h100", run)
-    fits = functools.partial(top_on_gpu, tiles=tiles_for("gpu", QUERIES, SLOTS, 512, 16, 4))
+    fits = functools.partial(top_on_gpu, tiles=tiles_for("gpu", SIZES))
     with smaller_gpu(16 << 10), pytest.raises(jax.errors.JaxRuntimeError, match="Shared memory"):
         compiled("h100", fits)
 
 
 def test_too_much_vmem_is_refused():
-    tiles = tiles_for("tpu", QUERIES, SLOTS, 512, 16, 4)
+    tiles = tiles_for("tpu", SIZES)
     run = functools.partial(top_on_tpu, tiles=tiles, vmem=4 << 20)
     with pytest.raises(jax.errors.JaxRuntimeError, match=r"(?i)vmem"):
         compiled("v5e", run)
@@ -83,7 +84,7 @@ def test_too_much_vmem_is_refused():
 
 @pytest.mark.parametrize("dim", [64, 200, 2048])
 def test_rows_of_other_lengths_compile(dim):
-    tiles = tiles_for("tpu", 100, SLOTS, dim, 16, 4)
+    tiles = tiles_for("tpu", Sizes(100, SLOTS, dim, 16, 4))
     compiled("v5e", functools.partial(top_on_tpu, tiles=tiles), queries=100, dim=dim)
 
 

@@ -12,7 +12,7 @@ from snm.system.platform import platform
 from snm.topk.bisection import MASKED
 from snm.topk.blocks import Added, Best, Masked
 from snm.topk.kernel.numbers import Tiles
-from snm.topk.kernel.plan import saves, tiles_for
+from snm.topk.kernel.plan import Sizes, saves, tiles_for
 
 __all__ = ["CHOICES", "form_of", "kernel_forms"]
 
@@ -64,11 +64,11 @@ def kernel_forms(
     here = platform()
     if kernel == "off" or added or here not in _NAMES:
         return {}
-    sizes = queries.shape[0], num_slots, queries.shape[1], count, table.dtype.itemsize
-    tiles = tiles_for(here, *sizes)
+    sizes = Sizes(queries.shape[0], num_slots, queries.shape[1], count, table.dtype.itemsize)
+    tiles = tiles_for(here, sizes)
     if tiles is None:
         return {}
-    if kernel == "auto" and not saves(tiles, *sizes, masked=masked):
+    if kernel == "auto" and not saves(tiles, sizes, masked=masked):
         return {}
     return {_NAMES[here]: functools.partial(_search, form_of(here), tiles, count, compute_dtype)}
 

@@ -8,35 +8,35 @@ from snm.system.platform import compiling_for
 from snm.topk import Masked, best_scores
 from snm.topk.kernel.choice import kernel_forms
 from snm.topk.kernel.numbers import VMEM, Tiles
-from snm.topk.kernel.plan import kernel_bytes, product_bytes, tiles_for
+from snm.topk.kernel.plan import Sizes, kernel_bytes, product_bytes, tiles_for
 
 MIB = 1 << 20
 
 
 def test_bytes_add_up():
     """512 queries, 32,768 rows of 512 float32 (64 MiB): one block of queries reads them once."""
-    sizes = 512, 32768, 512, 16, 4
+    sizes = Sizes(queries=512, num_slots=32768, dim=512, count=16, row_bytes=4)
     tiles = Tiles(512, 512)
     best = 2 * 2 * 4 * 512 * 16
-    assert kernel_bytes(tiles, *sizes) == 64 * MIB + 1 * MIB + best
+    assert kernel_bytes(tiles, sizes) == 64 * MIB + 1 * MIB + best
     # A bit for each score, made and read.
-    excluded = kernel_bytes(tiles, *sizes, masked=True) - kernel_bytes(tiles, *sizes)
+    excluded = kernel_bytes(tiles, sizes, masked=True) - kernel_bytes(tiles, sizes)
     assert excluded == 2 * 512 * 32768 // 8
     # 64 MiB of scores, written and read.
-    assert product_bytes(*sizes) == (64 + 1 + 2 * 64) * MIB + best // 2
-    eight = kernel_bytes(Tiles(64, 64, parts=16), *sizes)
+    assert product_bytes(sizes) == (64 + 1 + 2 * 64) * MIB + best // 2
+    eight = kernel_bytes(Tiles(64, 64, parts=16), sizes)
     assert eight == (8 * 64 + 16) * MIB + 16 * best
 
 
 @pytest.mark.parametrize("dim", [64, 128, 512, 768, 1024, 2048, 4096, 16384])
 @pytest.mark.parametrize("count", [1, 256])
 def test_tiles_fit(dim, count):
-    tiles = tiles_for("tpu", 512, 32768, dim, count, 4)
+    tiles = tiles_for("tpu", Sizes(512, 32768, dim, count, 4))
     assert tiles is None if dim == 16384 else tiles.queries in (128, 256, 512)
     if tiles is not None:  # its operands alone, twice
         held = 2 * 4 * dim * (tiles.queries + tiles.slots) + 4 * tiles.queries * tiles.slots
         assert held <= VMEM
-    of_gpu = tiles_for("gpu", 512, 32768, dim, count, 4)
+    of_gpu = tiles_for("gpu", Sizes(512, 32768, dim, count, 4))
     assert of_gpu.parts * -(-512 // of_gpu.queries) == 128
 
 
@@ -44,7 +44,8 @@ def test_tiles_fit(dim, count):
     ("platform", "count"), [("tpu", 257), ("gpu", 257), ("tpu", 101), ("cpu", 5)]
 )
 def test_where_there_is_none(platform, count):
-    assert tiles_for(platform, 512, 100 if count == 101 else 4096, 64, count, 4) is None
+    slots = 100 if count == 101 else 4096
+    assert tiles_for(platform, Sizes(512, slots, 64, count, 4)) is None
 
 
 def forms(platform, kernel="auto", queries=512, dim=512, slots=32768, **given):
