@@ -33,7 +33,8 @@ from snm.config.resolve import resolve
 from snm.config.stages import Sizes, SizeSchedule
 from snm.data.dataset import Dataset
 from snm.data.weighting import Weighting
-from snm.losses.rank_weights import lemma2_bound, theta_norms, top
+from snm.losses.rank_weights import top
+from snm.losses.theta import lemma2_bound, theta_norms
 from snm.runs.folder import read_json, write_json
 from snm.system.cache_folder import keep_programs
 from snm.system.versions import machine

@@ -21,7 +21,8 @@ from __future__ import annotations
 import numpy as np
 
 from experiments.figures import COLOURS, DASHES, keep, panels
-from snm.losses.rank_weights import theta_from_vartheta, top
+from snm.losses.rank_weights import top
+from snm.losses.theta import theta_from_vartheta
 from snm.theory.calibration import condition_3, recommended_theta, relevant_labels, smallest_m
 from snm.theory.calibration_gap import calibration_gap
 from snm.theory.retrieval import bayes_compatible

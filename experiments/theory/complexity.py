@@ -23,7 +23,8 @@ import tyro
 import snm
 from experiments.figures import COLOURS, keep, panels
 from snm.data.weighting import Weighting
-from snm.losses.rank_weights import negative_sampling, theta_norms, top
+from snm.losses.rank_weights import negative_sampling, top
+from snm.losses.theta import theta_norms
 from snm.theory.complexity import linear_complexity, two_layer_complexity
 from snm.theory.constants import lemma_7, phi_largest
 from snm.theory.generalization import Complexity, theorem_5

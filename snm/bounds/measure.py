@@ -24,8 +24,9 @@ from snm.batches.csr_blocks import block_of
 from snm.data.dataset import Points
 from snm.errors import InputError
 from snm.head.spec import HeadSpec
-from snm.losses.rank_weights import RankWeights, theta_norms
 from snm.losses.sampled.ordered import Bowl
+from snm.losses.sampled.ranks import RankWeights
+from snm.losses.theta import theta_norms
 from snm.model.inference import best_labels, embed
 from snm.model.model import Model, TrainState
 from snm.prediction.predictor import Predictor

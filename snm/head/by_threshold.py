@@ -1,10 +1,10 @@
 """Mining without sorting: the loss of the highest scores of each point, found by a threshold.
 
 Where each mined negative has the same weight, the loss needs to know which scores are among the k'
-highest, not their order. A threshold a point tells. Halving an interval finds it in about fifteen
-passes that only compare and count. For k' = 256 of 4096 that takes a seventh of the time of a
-partial sort on a CPU, and the gradient comes out as a matrix, with nothing to scatter. On an
-accelerator `snm.head.by_digits` finds it in eight passes, whatever the scores are.
+highest, not their order. One threshold per point separates them. Halving an interval finds it in
+about fifteen passes that only compare and count. For k' = 256 of 4096 that takes a seventh of the
+time of a partial sort on a CPU, and the gradient comes out as a matrix, with nothing to scatter. On
+an accelerator `snm.head.by_digits` finds it in eight passes, whatever the scores are.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class HeadSpec:
       loss: a name of `losses.sampled.LOSSES`, or a loss object of your own.
       phi: surrogate of the ordered weighted losses, a name of `surrogates.SURROGATES`.
       ramp_rho: margin of the ramp surrogate.
-      vartheta: shape of the weights over ranks, a name of `rank_weights.RANK_SHAPES`.
+      vartheta: shape of the weights over ranks, a name of `ranks.RANK_SHAPES`.
       weight_scale: mean (the mined negatives weigh 1 together) or surrogate ((K-1)/(kB) each).
       retrieval_k: k of the retrieval loss, which only the surrogate scale needs.
       power_alpha: exponent of power-law.

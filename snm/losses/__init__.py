@@ -6,8 +6,8 @@ Public names, by module:
 - `softmax`: `softmax`, `sampled_softmax`, `decoupled_softmax`.
 - `listwise`: `listnet`, `listmle`, `rankcosine`, `smoothed_dcg`, `ranksvm`.
 - `surrogates`: `SURROGATES`, the functions phi by name.
-- `rank_weights`: `top`, `power_law`, `epsilon_tail`, `RankWeights`; `theta`: the weights of the
-  full loss that a sampled one estimates.
+- `rank_weights`: `top`, `power_law`, `epsilon_tail`; `theta`: the weights of the full loss that a
+  sampled one estimates.
 - `sampled`: the same losses as objects that the head trains, in the table `LOSSES`.
 - `reductions`: masking, ranking and reducing, shared by all.
 

@@ -7,7 +7,7 @@ The sampled losses are the general ones: a loss on a full score vector is the sa
 labels with the positive masked. Two things follow from Reddi et al. (2019) and one does not:
 
 * With weights `vartheta` on a uniform sample of B labels, the expected loss is the full loss with
-  the weights of `rank_weights.theta_from_vartheta`, and its gradient is unbiased (Lemma 2).
+  the weights of `theta.theta_from_vartheta`, and its gradient is unbiased (Lemma 2).
 * The loss is convex in the scores for a convex `phi` and non-increasing weights (Theorem 2). It is
   proved calibrated only where `phi` is differentiable with a negative slope on (-inf, 0] (the hinge
   is not differentiable), theta_j = 1/k for j <= k and theta_j <= 1/k beyond, every vartheta_j > 0

@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from snm.errors import InputError
-from snm.losses.rank_weights import check_vartheta, theta_norms
+from snm.losses.theta import check_vartheta, theta_norms
 from snm.theory.constants import Kind
 
 __all__ = ["gradient_variance_bound", "linear_gradient_variance", "value_variance_bound"]

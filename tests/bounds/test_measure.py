@@ -14,7 +14,8 @@ from snm.bounds.cli import verdicts
 from snm.bounds.measure import bounds_of_run, measure, sampled_vartheta
 from snm.cli.main import main
 from snm.head.spec import HeadSpec
-from snm.losses.rank_weights import epsilon_tail, lemma2_bound, top
+from snm.losses.rank_weights import epsilon_tail, top
+from snm.losses.theta import lemma2_bound
 from snm.runs.load import load
 from snm.theory.complexity import linear_complexity
 from snm.theory.retrieval import margins

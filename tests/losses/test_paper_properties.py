@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from snm.losses import ordered as losses
-from snm.losses.rank_weights import power_law, theta_from_vartheta, top
+from snm.losses.rank_weights import power_law, top
+from snm.losses.theta import theta_from_vartheta
 
 K, B = 7, 3
 SUBSETS = np.array(list(itertools.combinations(range(1, K), B)))  # of the labels other than 0

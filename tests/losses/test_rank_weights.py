@@ -11,6 +11,13 @@ import pytest
 
 from snm.errors import InputError
 from snm.losses import rank_weights as weights
+from snm.losses.sampled.ranks import RANK_SHAPES, RankWeights
+from snm.losses.theta import (
+    check_vartheta,
+    lemma2_bound,
+    theta_from_vartheta,
+    theta_norms,
+)
 
 SURROGATE = {"scale": "surrogate", "num_labels": 101, "retrieval_k": 5}
 
@@ -64,13 +71,13 @@ def test_weight_vectors_by_hand():
 SETTINGS = dict(num_mined=3, sampled=8, num_labels=20, retrieval_k=2, alpha=2.0, epsilon=0.1)
 
 
-@pytest.mark.parametrize("shape", weights.RANK_SHAPES)
+@pytest.mark.parametrize("shape", RANK_SHAPES)
 @pytest.mark.parametrize("scale", ["mean", "surrogate"])
 def test_every_shape_gives_the_weights_of_a_whole_sample(shape, scale):
-    found = weights.RankWeights(shape=shape, scale=scale, **SETTINGS)
+    found = RankWeights(shape=shape, scale=scale, **SETTINGS)
     vector = found.of_sample()
     assert vector.dtype == np.float64
-    assert weights.check_vartheta(vector, 8, 20) is not None
+    assert check_vartheta(vector, 8, 20) is not None
     first = 1 / 3 if scale == "mean" else 19 / (2 * 8)
     by_hand = {
         "top": [first] * 3 + [0] * 5,
@@ -85,11 +92,11 @@ def test_every_shape_gives_the_weights_of_a_whole_sample(shape, scale):
 def test_negative_sampling_is_all_tail():
     """k' = B: every sampled negative has one weight, which needs no ranks; 1/8 or 19 / (2 * 8)."""
     for shape in ("top", "epsilon-tail"):
-        found = weights.RankWeights(shape=shape, **SETTINGS | dict(num_mined=8, factor=2.0))
+        found = RankWeights(shape=shape, **SETTINGS | dict(num_mined=8, factor=2.0))
         assert found.equal_sampled and found.mined.shape == (0,)
         assert found.tail == pytest.approx(2 / 8)
         assert found.of_sample() == pytest.approx(2 * weights.negative_sampling(8))
-    assert not weights.RankWeights(shape="power-law", **SETTINGS | dict(num_mined=8)).equal_sampled
+    assert not RankWeights(shape="power-law", **SETTINGS | dict(num_mined=8)).equal_sampled
 
 
 @pytest.mark.parametrize(
@@ -106,13 +113,13 @@ def test_negative_sampling_is_all_tail():
         (lambda: weights.power_law(2, math.nan), "finite"),
         (lambda: weights.epsilon_tail(4, 2, 1.5), "from 0 to 1"),
         (lambda: weights.epsilon_tail(4, 5, 0.1), "at most the 4 sampled"),
-        (lambda: weights.theta_from_vartheta([1.0], 4, 4), "from 1 to 3 of 4"),
-        (lambda: weights.theta_from_vartheta([1.0], 0, 4), "from 1 to 3 of 4"),
-        (lambda: weights.theta_from_vartheta([1.0] * 3, 2, 4), "at most the 2 sampled"),
-        (lambda: weights.theta_from_vartheta([-1.0], 2, 4), "finite weights >= 0"),
-        (lambda: weights.theta_from_vartheta([math.inf], 2, 4), "finite weights >= 0"),
-        (lambda: weights.theta_from_vartheta([0.5, 1.0], 2, 4), "non-increasing"),
-        (lambda: weights.lemma2_bound([[1.0]], 2, 4), "a vector"),
+        (lambda: theta_from_vartheta([1.0], 4, 4), "from 1 to 3 of 4"),
+        (lambda: theta_from_vartheta([1.0], 0, 4), "from 1 to 3 of 4"),
+        (lambda: theta_from_vartheta([1.0] * 3, 2, 4), "at most the 2 sampled"),
+        (lambda: theta_from_vartheta([-1.0], 2, 4), "finite weights >= 0"),
+        (lambda: theta_from_vartheta([math.inf], 2, 4), "finite weights >= 0"),
+        (lambda: theta_from_vartheta([0.5, 1.0], 2, 4), "non-increasing"),
+        (lambda: lemma2_bound([[1.0]], 2, 4), "a vector"),
         (lambda: weights.subsample(jax.random.key(0), [0.0], 2), "above 0"),
         (lambda: weights.subsample(jax.random.key(0), [1.0], 0), "at least 1"),
     ],
@@ -134,7 +141,7 @@ def test_theta_equals_enumeration(num_labels):
             np.ones(0),
         ):
             np.testing.assert_allclose(
-                weights.theta_from_vartheta(vartheta, sampled, num_labels),
+                theta_from_vartheta(vartheta, sampled, num_labels),
                 enumerated_theta(vartheta, sampled, num_labels),
                 rtol=1e-13,
                 atol=1e-300,
@@ -146,7 +153,7 @@ def test_theta_equals_the_binomial_formula_at_every_rank(sampled):
     # 400 labels are enough for the intervals to be interpolated; jagged weights make it hard.
     jagged = np.sort(np.random.default_rng(0).random(sampled) ** 8)[::-1]
     for vartheta in (np.ones(min(7, sampled)), jagged):
-        theta = weights.theta_from_vartheta(vartheta, sampled, 400)
+        theta = theta_from_vartheta(vartheta, sampled, 400)
         for j in range(1, 400, 1 if sampled == 40 else 19):
             exact = float(binomial_theta(vartheta, sampled, 400, j))
             assert theta[j - 1] == pytest.approx(exact, rel=1e-10, abs=1e-290)
@@ -165,12 +172,12 @@ def test_theta_equals_the_binomial_formula_at_every_rank(sampled):
 )
 def test_theta_at_three_million_labels(vartheta):
     num_labels, sampled = 3_000_000, 32_768
-    theta = weights.theta_from_vartheta(vartheta, sampled, num_labels)
+    theta = theta_from_vartheta(vartheta, sampled, num_labels)
     for j in (1, 16, 1_000, 20_011, 60_000, 1_500_000):
         exact = float(decimal_theta(vartheta, sampled, num_labels, j))
         assert theta[j - 1] == pytest.approx(exact, rel=1e-10, abs=1e-290), j
     assert theta.sum() == pytest.approx(vartheta.sum(), rel=1e-11)
-    assert np.linalg.norm(theta) <= weights.lemma2_bound(vartheta, sampled, num_labels) * (1 + 1e-9)
+    assert np.linalg.norm(theta) <= lemma2_bound(vartheta, sampled, num_labels) * (1 + 1e-9)
 
 
 def test_lemma_2():
@@ -180,20 +187,20 @@ def test_lemma_2():
         vartheta = weights.top(
             mined, scale="surrogate", sampled=sampled, num_labels=num_labels, retrieval_k=k
         )
-        theta = weights.theta_from_vartheta(vartheta, sampled, num_labels)
+        theta = theta_from_vartheta(vartheta, sampled, num_labels)
         np.testing.assert_allclose(theta[:mined], 1 / k, rtol=1e-13)
         assert (np.diff(theta) <= 0).all()
-        one, two = weights.theta_norms(vartheta, sampled, num_labels)
+        one, two = theta_norms(vartheta, sampled, num_labels)
         assert one == pytest.approx(vartheta.sum(), rel=1e-12)
-        assert two <= weights.lemma2_bound(vartheta, sampled, num_labels) * (1 + 1e-12)
+        assert two <= lemma2_bound(vartheta, sampled, num_labels) * (1 + 1e-12)
     # Every vartheta_j > 0 makes every theta_j > 0; top-k' alone does not.
     tail = weights.epsilon_tail(sampled, 3, 1e-3)
-    assert (weights.theta_from_vartheta(tail, sampled, num_labels) > 0).all()
-    assert (weights.theta_from_vartheta(tail[:3], sampled, num_labels) == 0).any()
+    assert (theta_from_vartheta(tail, sampled, num_labels) > 0).all()
+    assert (theta_from_vartheta(tail[:3], sampled, num_labels) == 0).any()
     # Negative sampling meets the bound with equality: all theta_j are the same.
     same = weights.negative_sampling(sampled)
-    assert weights.theta_norms(same, sampled, num_labels)[1] == pytest.approx(
-        weights.lemma2_bound(same, sampled, num_labels)
+    assert theta_norms(same, sampled, num_labels)[1] == pytest.approx(
+        lemma2_bound(same, sampled, num_labels)
     )
 
 

@@ -13,13 +13,8 @@ from scipy import sparse, special
 from snm.data.load import load
 from snm.data.weighting import Weighting
 from snm.errors import InputError
-from snm.losses.rank_weights import (
-    negative_sampling,
-    power_law,
-    theta_from_vartheta,
-    theta_norms,
-    top,
-)
+from snm.losses.rank_weights import negative_sampling, power_law, top
+from snm.losses.theta import theta_from_vartheta, theta_norms
 from snm.theory import complexity
 from snm.theory.complexity import (
     expected_norm,

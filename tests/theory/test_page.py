@@ -10,7 +10,9 @@ from scipy import special
 
 from snm.losses.listwise import ranksvm
 from snm.losses.ordered import powl
-from snm.losses.rank_weights import RankWeights, theta_from_vartheta, top
+from snm.losses.rank_weights import top
+from snm.losses.sampled.ranks import RankWeights
+from snm.losses.theta import theta_from_vartheta
 from snm.theory.auc import corollary_1, empirical_auc, rank_shatter_bound
 from snm.theory.calibration import condition_3, recommended_theta, smallest_m
 from snm.theory.constants import sampling_l1_norms

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from snm.losses.ordered import sampled_bowl, sampled_powl
-from snm.losses.rank_weights import RankWeights, subsample
+from snm.losses.rank_weights import subsample
 from snm.losses.reductions import weighed
 from snm.losses.sampled.protocol import (
     BlockScores,
@@ -22,6 +22,7 @@ from snm.losses.sampled.protocol import (
     TermScores,
     ThresholdForm,
 )
+from snm.losses.sampled.ranks import RankWeights
 from snm.losses.surrogates import Surrogate, hinge, surrogate_of
 
 __all__ = ["Bowl", "Powl", "RankSVM"]

@@ -193,7 +193,7 @@ class HeadLoss(abc.ABC):
         return self
 
     def takes_exponentials(self, transformation: str) -> bool:
-        """Whether exponentials of scores are taken, so that their multiplier is a sharpness."""
+        """Whether it takes exponentials of scores: the scale is then an inverse temperature."""
         return False
 
     def learning_rate(self, transformation: str) -> float:

@@ -26,7 +26,7 @@ __all__ = ["Softmax"]
 
 @dataclasses.dataclass(frozen=True)
 class Softmax(HeadLoss):
-    """Softmax cross-entropy of each term against its negatives; see `losses.sampled_softmax`.
+    """Softmax cross-entropy of each term against its negatives, `losses.softmax.sampled_softmax`.
 
     Attributes:
       mines_all: whether all sampled negatives enter the loss.
@@ -41,7 +41,7 @@ class Softmax(HeadLoss):
         return Softmax(mines_all=settings.mined == settings.sampled)
 
     def takes_exponentials(self, transformation: str) -> bool:
-        """It does."""
+        """Always: it is a softmax."""
         return True
 
     def learning_rate(self, transformation: str) -> float:
