@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from snm.batches.source import OF_POINTS
+from snm.batches.batch import OF_POINTS
 from snm.distributed.mesh import DATA
 from snm.distributed.processes import everywhere, on_devices
 

@@ -25,7 +25,7 @@ def keys_of_points(seed: int, epoch: int, points: np.ndarray) -> np.ndarray:
 
     Args:
       seed: of the run's member.
-      epoch: the number of the pass.
+      epoch: counted from 0.
       points: int [...], numbers of points.
 
     Returns:

@@ -16,13 +16,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from snm.batches.batch import OF_POINTS, Batch, Rows
 from snm.batches.csr_blocks import Csr, csr_of, likely_most, padded, repeat, slice_of, take
 from snm.batches.dropout import (
     entries_left,
@@ -35,54 +36,10 @@ from snm.batches.schedule import CONSTANT, Schedule
 from snm.head.spec import HeadSpec
 from snm.sampling.protocol import Sampler
 from snm.sampling.sample import Sample
-from snm.tables.by_row import Columns, columns_of
+from snm.tables.by_row import columns_of
 from snm.tables.table import SparseRows
 
-__all__ = ["OF_POINTS", "Batch", "Source"]
-
-OF_POINTS = ("features", "terms", "known", "seen", "points", "positives", "dropout")
-"""The fields of what the host sends that belong to points: a mesh cuts them over `data`."""
-
-
-class Batch(NamedTuple):
-    """What a step trains on.
-
-    Attributes:
-      features: [n, d] block, after dropout.
-      terms: [n, K] block of the positives; values are the weights of the terms.
-      known: [n, K] block of all known labels, or None if the head does not need them.
-      sample: the labels drawn, or None if all labels are negatives.
-      step: int32 scalar, counted from 0 over the whole run.
-      key: uint32 [2], key data of the run's seed; as data, so that other seeds share the program.
-      columns: the entries of `features` by feature, or None if the device does not use them.
-      seen: [n, d] block of all features, or None if they are no labels to leave out.
-      decay: float32 scalar, the factor of the learning rates.
-    """
-
-    features: SparseRows
-    terms: SparseRows
-    known: SparseRows | None
-    sample: Sample | None
-    step: jax.Array
-    key: jax.Array
-    decay: jax.Array
-    columns: Columns | None = None
-    seen: SparseRows | None = None
-
-
-class _Rows(NamedTuple):
-    """A step of a resident source: numbers of points (-1 pads), places of drawn positives.
-
-    `dropout` has the keys of `snm.batches.dropout`, or is None.
-    """
-
-    points: Any
-    positives: Any
-    dropout: Any
-    sample: Any
-    step: Any
-    key: Any
-    decay: Any
+__all__ = ["Source"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -180,30 +137,30 @@ class Source:
         """Steps of one pass; the last is shorter if the batch size does not divide N."""
         return self.order.steps
 
-    def shape(self, number: int) -> tuple[int, int]:
+    def shape(self, epoch: int) -> tuple[int, int]:
         """Entries of features and of labels that hold any batch of an epoch, rounded up."""
-        return self._sizes_of(number)[:2]
+        return self._sizes_of(epoch)[:2]
 
-    def _sizes_of(self, number: int) -> tuple[int, int, int]:
+    def _sizes_of(self, epoch: int) -> tuple[int, int, int]:
         """`shape`, and the entries of features before dropout."""
-        if number not in self._sizes:
-            left = whole = self._padded(number, self.feature_counts)
+        if epoch not in self._sizes:
+            left = whole = self._padded(epoch, self.feature_counts)
             if self.input_dropout and not self.resident:
-                keys = keys_of_points(self.seed, number, np.arange(self.num_points))
+                keys = keys_of_points(self.seed, epoch, np.arange(self.num_points))
                 counts = entries_left(keys, self.feature_counts, self.input_dropout)
                 likely = likely_most(self.feature_counts, self._width, 1 - self.input_dropout)
-                left = self._padded(number, counts, likely)
-            self._sizes[number] = left, self._padded(number, self.label_counts), whole
-        return self._sizes[number]
+                left = self._padded(epoch, counts, likely)
+            self._sizes[epoch] = left, self._padded(epoch, self.label_counts), whole
+        return self._sizes[epoch]
 
     @property
     def _width(self) -> int:
         """Points of a part of a batch."""
         return self.batch_size // self.data_parts
 
-    def _padded(self, number: int, counts: np.ndarray, likely: int | None = None) -> int:
+    def _padded(self, epoch: int, counts: np.ndarray, likely: int | None = None) -> int:
         """Entries that hold any part of a batch of an epoch, as a rule also of other epochs."""
-        order = self.order.epoch(number)[0].reshape(-1, self._width)
+        order = self.order.epoch(epoch)[0].reshape(-1, self._width)
         most = int(np.append(counts, 0)[order].sum(axis=1).max())
         return padded(max(most, likely_most(counts, self._width) if likely is None else likely))
 
@@ -213,8 +170,7 @@ class Source:
 
     def points_of_part(self, part: int) -> range:
         """The points that a part of any batch may have."""
-        width = self.batch_size // self.data_parts
-        return self.order.points_at(part * width, (part + 1) * width)
+        return self.order.points_at(part * self._width, (part + 1) * self._width)
 
     def resident_arrays(self) -> Any:
         """What stays on the device: the training set, or nothing.
@@ -249,12 +205,12 @@ class Source:
 
     def stack(self, first: int, count: int) -> Any:
         """What the host sends for steps first .. first + count - 1 of one epoch, stacked."""
-        number = first // self.steps_per_epoch
-        items = [self._item(number, step) for step in range(first, first + count)]
+        epoch = first // self.steps_per_epoch
+        items = [self._item(epoch, step) for step in range(first, first + count)]
         return jax.tree.map(lambda *leaves: np.stack(leaves), *items)
 
-    def _item(self, number: int, step: int) -> Any:
-        order, draw = self.order.epoch(number)
+    def _item(self, epoch: int, step: int) -> Any:
+        order, draw = self.order.epoch(epoch)
         points = order[step % self.steps_per_epoch]
         real = points >= 0
         common: dict[str, Any] = {
@@ -262,20 +218,20 @@ class Source:
         }  # fmt: skip
         counts = self.label_counts[points]
         positives = np.where(real, (draw[points] * counts).astype(np.int64), 0)
-        shape = self.shape(number)
+        shape = self.shape(epoch)
         if self.resident:
             rows = self._numbers_on_device(points), self._owned(positives).astype(np.int32)
-            keys = keys_of_points(self.seed, number, points) if self.input_dropout else None
+            keys = keys_of_points(self.seed, epoch, points) if self.input_dropout else None
             sample = self._host_sample(step, points, positives, shape[1])
             dropout = None if keys is None else self._owned(keys)
-            return _Rows(*rows, dropout, sample, **common)
+            return Rows(*rows, dropout, sample, **common)
         if self.data_parts == 1:
-            features, terms, known, seen = self._blocks(number, points, positives, shape)
+            features, terms, known, seen = self._blocks(epoch, points, positives, shape)
             sample = self._host_sample(step, points, positives, shape[1], terms)
             columns = None if self.num_frequent is None else columns_of(features, self.num_frequent)
             return Batch(features, terms, known, sample, columns=columns, seen=seen, **common)
         cut = zip(self._owned(points), self._owned(positives), strict=True)
-        parts = [self._blocks(number, *part, shape) for part in cut]
+        parts = [self._blocks(epoch, *part, shape) for part in cut]
         features, terms, known, seen = jax.tree.map(lambda *leaves: np.stack(leaves), *parts)
         sample = self._host_sample(step, points, positives, shape[1])
         return Batch(features, terms, known, sample, seen=seen, **common)
@@ -296,13 +252,13 @@ class Source:
         return self._owned(np.where(every >= 0, every - begin[:, None], -1)).astype(np.int32)
 
     def _blocks(
-        self, number: int, points: np.ndarray, positives: np.ndarray, shape: tuple[int, int]
+        self, epoch: int, points: np.ndarray, positives: np.ndarray, shape: tuple[int, int]
     ) -> tuple[SparseRows, SparseRows, SparseRows | None, SparseRows | None]:
         """Features, terms and, where they are needed, known labels and all features of points."""
         here = np.where(points >= 0, points - self.first, -1)
-        features = seen = take(csr_of(self.features), here, self._sizes_of(number)[2])
+        features = seen = take(csr_of(self.features), here, self._sizes_of(epoch)[2])
         if self.input_dropout:
-            keys = keys_of_points(self.seed, number, points)
+            keys = keys_of_points(self.seed, epoch, points)
             features = without_dropped(seen, keys, self.input_dropout, shape[0])
         known = take(csr_of(self.labels), here, shape[1])
         terms = self._terms(known, points, positives)

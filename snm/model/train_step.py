@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from snm.batches.source import Batch
+from snm.batches.batch import Batch
 from snm.distributed.collectives import Shard
 from snm.head.head import update_head
 from snm.head.spec import in_precision
@@ -31,10 +31,12 @@ Step = Callable[..., tuple[TrainState, Any]]
 
 
 class StepMetrics(NamedTuple):
-    """Losses of a step's points over the batch size, float32, and whether the step was taken.
+    """What a step found.
 
-    It is taken if it was finite. A batch with empty places is divided by its full size, so that
-    each point of an epoch weighs the same.
+    Attributes:
+      loss: float32 scalar, the sum of the points' losses over the batch size. A batch with empty
+        places is divided by its full size, so that each point of an epoch weighs the same.
+      ok: bool scalar, whether the step was taken: all values were finite.
     """
 
     loss: jax.Array

@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from snm.batches.source import Batch, Source
+from snm.batches.batch import Batch
+from snm.batches.source import Source
 from snm.checkpoints.writer import has_room
 from snm.distributed.processes import several
 from snm.head.head import update_head

@@ -1,0 +1,64 @@
+"""What a step trains on, and what the host sends for it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+
+from snm.sampling.sample import Sample
+from snm.tables.by_row import Columns
+from snm.tables.table import SparseRows
+
+__all__ = ["OF_POINTS", "Batch", "Rows"]
+
+OF_POINTS = ("features", "terms", "known", "seen", "points", "positives", "dropout")
+"""The fields of what the host sends that belong to points: a mesh cuts them over `data`."""
+
+
+class Batch(NamedTuple):
+    """What a step trains on.
+
+    Attributes:
+      features: [n, d] block, after dropout.
+      terms: [n, K] block of the positives; values are the weights of the terms.
+      known: [n, K] block of all known labels, or None if the head does not need them.
+      sample: the labels drawn, or None if all labels are negatives.
+      step: int32 scalar, counted from 0 over the whole run.
+      key: uint32 [2], key data of the run's seed; as data, so that other seeds share the program.
+      columns: the entries of `features` by feature, or None if the device does not use them.
+      seen: [n, d] block of all features, or None if they are no labels to leave out.
+      decay: float32 scalar, the factor of the learning rates.
+    """
+
+    features: SparseRows
+    terms: SparseRows
+    known: SparseRows | None
+    sample: Sample | None
+    step: jax.Array
+    key: jax.Array
+    decay: jax.Array
+    columns: Columns | None = None
+    seen: SparseRows | None = None
+
+
+class Rows(NamedTuple):
+    """What the host sends for a step where the device has the points.
+
+    Attributes:
+      points: int32 [n], rows of the resident arrays; -1 pads.
+      positives: int32 [n], which of its labels each point draws.
+      dropout: the keys of `snm.batches.dropout`, or None.
+      sample: as in `Batch`, or None if the device draws.
+      step: as in `Batch`.
+      key: as in `Batch`.
+      decay: as in `Batch`.
+    """
+
+    points: Any
+    positives: Any
+    dropout: Any
+    sample: Any
+    step: Any
+    key: Any
+    decay: Any
