@@ -13,8 +13,11 @@ short writes) end well.
 from __future__ import annotations
 
 import argparse
+import collections
 import ctypes
+import dataclasses
 import errno
+import itertools
 import json
 import logging
 import os
@@ -25,13 +28,16 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from snm.errors import InputError
 from snm.system.files import write_whole
+
+if TYPE_CHECKING:
+    from benchmarks.trust.crash_bench import Bench
 
 ERRORS = {"EIO": errno.EIO, "ENOSPC": errno.ENOSPC, "EINTR": errno.EINTR, "short write": 0}
 _SHIM = "SNM_DISK_ERRORS"
-_OF_A_COMPARISON = 5  # fewer errors there than elsewhere
 
 
 def preloaded(words: list[str]) -> int:
@@ -64,10 +70,66 @@ class Shim:
         return raised, name.value.decode()
 
 
-def judged(raised: BaseException | None, folder: Path, error: int) -> str:
-    """`went on`, `one line`, or what is wrong."""
-    from snm.errors import InputError
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """A command that writes.
 
+    Attributes:
+      name: of the command.
+      work: writes `out` in a folder.
+      content: what an output holds, where an error may leave a part of it and the same command ends
+        it; None where it is absent or whole.
+      every: this times as many calls lie between two errors as elsewhere.
+    """
+
+    name: str
+    work: Callable[[Path], Any]
+    content: Callable[[Path], Any] | None = None
+    every: int = 1
+
+    def found(self, folder: Path) -> Any:
+        """What there is of the output: its content, or the names in it but those of parts."""
+        from benchmarks.trust.crash_bench import tree
+
+        out = folder / "out"
+        if self.content is not None:
+            return self.content(out)
+        return {name.partition("/")[0] for name in tree(out)}  # within checkpoints they are drawn
+
+
+def commands_of(bench: Bench) -> list[Command]:
+    """All commands that write, an export by each of its formats."""
+    import snm
+    from benchmarks.trust.crash_bench import arrays, said
+    from benchmarks.trust.crash_folders import content, metrics
+
+    def verb(name: str) -> Command:
+        return Command(name, lambda folder: bench.verbs(folder)[name][1]())
+
+    def export(form: str) -> Command:
+        words = ("export", bench.run, "--to", form, "--data", bench.source, "--output")
+        return Command(f"export {form}", lambda folder: said(*words, folder / "out"))
+
+    return [
+        *(verb(name) for name in bench.verbs(bench.place) if name != "export"),
+        *(export(form) for form in ("npz", "safetensors", "faiss", "hnswlib")),
+        Command(
+            "cache",
+            lambda folder: snm.load_data(bench.source, cache=folder / "out"),
+            lambda out: content(snm.load_data(bench.source, cache=out)),
+        ),
+        Command(
+            "train",
+            lambda folder: bench.train(folder / "out"),
+            lambda out: [array.tobytes() for array in arrays(out)],
+        ),
+        # Most of its calls are those of the trainings within it.
+        Command("comparison", lambda folder: bench.compare(folder / "out"), metrics, every=5),
+    ]
+
+
+def judged(raised: BaseException | None, folder: Path) -> str:
+    """`went on`, `one line`, or what is wrong."""
     if raised is None:
         return "went on"
     line = str(raised)
@@ -78,84 +140,92 @@ def judged(raised: BaseException | None, folder: Path, error: int) -> str:
     return "one line" if str(folder) in line else f"without a path: {line[:200]}"
 
 
+def one_error(
+    command: Command, shim: Shim, folder: Path, at: int, error: int, whole: Any
+) -> tuple[str, str]:
+    """Lets one call of a command fail, and runs the command again where it failed.
+
+    Args:
+      command: the command.
+      shim: makes the call fail.
+      folder: emptied first.
+      at: the number of the call.
+      error: one of `ERRORS`.
+      whole: what `command.found` is without errors.
+
+    Returns:
+      the call, empty where there are fewer, and the outcome: as `judged`, or what is wrong.
+    """
+    shutil.rmtree(folder)
+    folder.mkdir()
+    raised, call = shim.tried(lambda: command.work(folder), folder, at, error)
+    if not call:
+        return "", ""
+    outcome = judged(raised, folder)
+    if command.content is None:
+        if raised is None:
+            there = command.found(folder) == whole
+            return call, outcome if there else "went on, with parts missing"
+        left = sorted(path.name for path in folder.iterdir())
+        outcome = outcome if left in ([], ["out"]) else f"{outcome}; left {left}"
+        shutil.rmtree(folder / "out", ignore_errors=True)
+        (folder / "out").unlink(missing_ok=True)
+        command.work(folder)
+        return call, outcome
+    command.work(folder)  # a comparison goes on without a job, and then tries it again
+    same = command.found(folder) == whole
+    return call, outcome if same else f"{outcome}; other content after it"
+
+
+def errors_of(
+    command: Command,
+    folder: Path,
+    every: int,
+    late: Callable[[], bool],
+    told: Callable[[str], None],
+) -> dict[str, Any]:
+    """Lets every so-many-th call of a command fail, until it has no more or it is late."""
+    shim, step = Shim(), every * command.every
+    folder.mkdir()
+    command.work(folder)
+    whole = command.found(folder)
+    outcomes = collections.Counter({"went on": 0, "one line": 0})
+    calls: collections.Counter[str] = collections.Counter()
+    wrong: list[dict[str, Any]] = []
+    for number, kind in enumerate(itertools.cycle(ERRORS)):
+        at = number * step
+        if late():
+            break
+        call, outcome = one_error(command, shim, folder, at, ERRORS[kind], whole)
+        if not call:
+            break
+        if outcome not in ("went on", "one line"):
+            wrong.append({"call": call, "number": at, "error": kind, "found": outcome})
+            told(f"{command.name}: {wrong[-1]}")
+        outcomes[outcome.partition(":")[0]] += 1
+        calls[call] += 1
+    shutil.rmtree(folder)
+    return {"what": command.name, "an error at every": step, "errors": outcomes.total(), **outcomes,
+            "failed": len(wrong), "calls": dict(calls), "wrong": wrong}  # fmt: skip
+
+
 def measured(every: int, seconds: float | None, told: Callable[[str], None]) -> dict[str, Any]:
     """Lets every so-many-th call fail, of each command in turn."""
-    import snm
-    from benchmarks.trust.crash_bench import Bench, arrays, said, tree
-    from benchmarks.trust.crash_folders import content, metrics
+    from benchmarks.trust.crash_bench import Bench
 
-    def tops(out: Path) -> set[str]:
-        """Names of an output; those within checkpoints are drawn."""
-        return {name.partition("/")[0] for name in tree(out)}
+    begun = time.monotonic()
 
-    begun, shim = time.monotonic(), Shim()
+    def late() -> bool:
+        return seconds is not None and time.monotonic() - begun >= seconds
+
     logging.disable(logging.CRITICAL)
     rows = []
     with tempfile.TemporaryDirectory() as name:
         place = Path(name).resolve()
-        bench = Bench(place)
-        verbs = {
-            verb: (lambda folder, verb=verb: bench.verbs(folder)[verb][1]())
-            for verb in bench.verbs(place)
-            if verb != "export"
-        }
-        for form in ("npz", "safetensors", "faiss", "hnswlib"):
-            verbs[f"export {form}"] = lambda folder, form=form: said(
-                "export", bench.run, "--to", form, "--output", folder / "out",
-                "--data", bench.source)  # fmt: skip
-        resumed: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any]]] = {
-            "cache": (lambda out: snm.load_data(bench.source, cache=out), lambda out: content(
-                snm.load_data(bench.source, cache=out))),
-            "train": (bench.train, lambda out: [array.tobytes() for array in arrays(out)]),
-            "comparison": (bench.compare, metrics),
-        }  # fmt: skip
-        for verb, (go, _) in resumed.items():
-            verbs[verb] = lambda folder, go=go: go(folder / "out")
-        for verb, work in verbs.items():
-            # Most calls of a comparison are those of the trainings within it.
-            step = every * _OF_A_COMPARISON if verb == "comparison" else every
-            folder = place / f"of-{verb.replace(' ', '-')}"
-            folder.mkdir()
-            work(folder)
-            names = tops(folder / "out")
-            content_of = resumed[verb][1] if verb in resumed else None
-            expected = content_of and content_of(folder / "out")
-            outcomes: dict[str, int] = {}
-            calls: dict[str, int] = {}
-            wrong, at = [], 0
-            while seconds is None or time.monotonic() - begun < seconds:
-                kind = list(ERRORS)[(at // step) % len(ERRORS)]
-                shutil.rmtree(folder)
-                folder.mkdir()
-                raised, call = shim.tried(
-                    lambda work=work, folder=folder: work(folder), folder, at, ERRORS[kind]
-                )
-                if not call:
-                    break
-                outcome = judged(raised, folder, ERRORS[kind])
-                if content_of is None and outcome == "went on":
-                    whole = tops(folder / "out") == names
-                    outcome = outcome if whole else "went on, with parts missing"
-                elif content_of is None:
-                    left = sorted(path.name for path in folder.iterdir())
-                    outcome = outcome if left in ([], ["out"]) else f"{outcome}; left {left}"
-                    shutil.rmtree(folder / "out", ignore_errors=True)
-                    (folder / "out").unlink(missing_ok=True)
-                if raised is not None or content_of is not None:
-                    work(folder)  # a comparison goes on without a job, and then tries it again
-                if content_of is not None and content_of(folder / "out") != expected:
-                    outcome = f"{outcome}; other content after it"
-                if outcome not in ("went on", "one line"):
-                    wrong.append({"call": call, "number": at, "error": kind, "found": outcome})
-                    told(f"{verb}: {wrong[-1]}")
-                outcomes[outcome.partition(":")[0]] = outcomes.get(outcome.partition(":")[0], 0) + 1
-                calls[call] = calls.get(call, 0) + 1
-                at += step
-            rows.append({"what": verb, "an error at every": step, "errors": sum(outcomes.values()),
-                         **{"went on": 0, "one line": 0, **outcomes},
-                         "failed": len(wrong), "calls": calls, "wrong": wrong})  # fmt: skip
+        for command in commands_of(Bench(place)):
+            folder = place / f"of-{command.name.replace(' ', '-')}"
+            rows.append(errors_of(command, folder, every, late, told))
             told(json.dumps(rows[-1]))
-            shutil.rmtree(folder)
     return {"errors": sum(row["errors"] for row in rows),
             "failed": sum(row["failed"] for row in rows), "of": rows,
             "seconds": round(time.monotonic() - begun)}  # fmt: skip
