@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from tyro.conf import Positional, arg
 
-from snm.errors import InputError, counted
+from snm.errors import InputError, counted, reason_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -122,8 +122,8 @@ def _run(command: Predict) -> None:
         found = "--format sparse" if form == "sparse" else "a run without a memory of neighbours"
         raise InputError("--explain", found, "JSON lines of a run where --memory pays")
     likely, k, threshold = command.probabilities, command.k, None
-    if likely and predictor.calibration is None:
-        predictor.probabilities(np.zeros((0, 1)))  # says why there are none
+    if likely:
+        predictor.fitted_calibration()  # refused before it takes time
     if command.threshold is not None:
         likely, threshold = True, predictor.threshold(command.threshold)
         k = threshold.most(k)
@@ -218,7 +218,7 @@ def _written(output: Path | None) -> Iterator[Any]:
         with whole_file(output) as beside, beside.open("w", encoding="utf-8") as lines:
             yield lines
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = reason_of(error)
         raise InputError(f"--output {output}", reason, "a file that can be written") from error
 
 

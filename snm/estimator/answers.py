@@ -65,7 +65,7 @@ class Answers:
           ValueError: as `decision_topk`; or `fit` tried no memory, or `partial_fit` came after.
         """
         check_is_fitted(self, "predictor_")
-        self.predictor_.probabilities(np.zeros((0, 1)))  # refused before it takes time
+        self.predictor_.fitted_calibration()  # refused before it takes time
         found, scores = self.decision_topk(X, k, labels)
         return found, self.predictor_.probabilities(scores, ranked=labels is None)
 

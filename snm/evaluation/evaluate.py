@@ -12,9 +12,10 @@ from snm.data.dataset import Points
 from snm.errors import InputError
 from snm.evaluation.auc import Areas
 from snm.evaluation.f1 import F1
-from snm.evaluation.filters import apply_filter, kept_first, most_filtered, without_filtered
+from snm.evaluation.filters import kept_first, most_filtered, without_filtered
 from snm.evaluation.metrics import Metrics, frequency_groups, propensities
 from snm.evaluation.reliability import Reliability
+from snm.prediction.order import pairs_in_order
 from snm.prediction.predictor import Predictor
 from snm.prediction.thresholds import LOOKED_AT
 
@@ -96,9 +97,9 @@ def evaluate_points(
         p = None if predictor.calibration is None else predictor.probabilities(scores)
         if pairs is not None:
             here = pairs[(pairs[:, 0] >= row) & (pairs[:, 0] < rows.stop)] - np.array([row, 0])
-            _, places = kept_first(answers, here, num_labels, kept)
+            answers, places = kept_first(answers, here, num_labels, kept)
+            truth = without_filtered(truth, here)
             p = None if p is None else np.take_along_axis(p, places, axis=1)
-            answers, truth = apply_filter(answers, truth, pairs, kept, first_row=row)
         every = every.update(answers, truth)
         if p is not None:
             for number, cut in enumerate(cuts):
@@ -107,9 +108,9 @@ def evaluate_points(
                 of_cuts[number] = of_cuts[number].update(left, truth)
             answers, p = answers[:, : max(ks)], p[:, : max(ks)]
             told = (answers >= 0) & (np.diff(truth.indptr) > 0)[:, None]
-            at = np.repeat(np.arange(len(answers)), told.sum(axis=1)), answers[told]
-            right = np.asarray(truth[at]).ravel() > 0
-            reliability = reliability.update(p[told], right)
+            if told.any():  # SciPy selects no entry as a matrix, and some as an array
+                right = np.asarray(truth[np.nonzero(told)[0], answers[told]]).ravel() > 0
+                reliability = reliability.update(p[told], right)
         if duplicates is not None:
             others = others.update(answers, truth, leave_out=duplicates[rows])
         row = rows.stop
@@ -148,7 +149,7 @@ def _areas(
     labels = without_filtered(points.labels, pairs)
     filtered = np.bincount(pairs[:, 0], minlength=labels.shape[0])
     every, others, row = Areas(), Areas(), 0
-    for count, twice in predictor.pairs_in_order(points.features, labels, pairs):
+    for count, twice in pairs_in_order(predictor, points.features, labels, pairs):
         rows = slice(row, row + count)
         every = every.update(twice, labels[rows], filtered[rows])
         if duplicates is not None:

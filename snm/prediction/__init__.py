@@ -1,5 +1,6 @@
 """Answers of a trained model: blocks of points, their best labels, probabilities and thresholds.
 
 Public names: `predictor.Predictor`; `candidates`, to answer from some labels only;
-`calibration` and `thresholds`, chosen on held-out points; `compiled`, the programs.
+`calibration` and `thresholds`, chosen on held-out points; `order`, for the AUC; `compiled`, the
+programs.
 """

@@ -60,7 +60,7 @@ class Curve:
         """The curve of some answers.
 
         Args:
-          inputs: float64 [n, 3], what the weights are of.
+          inputs: float64 [n, 3]: score, log(1 + rank), best score of the point.
           right: float64 [n], 1 or 0.
           counts: float64 [n], above 0, how often each answer counts.
           fold: int [n], the fold of each answer's point.

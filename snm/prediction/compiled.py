@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -29,7 +30,27 @@ __all__ = [
 ]
 
 
-@functools.lru_cache(maxsize=8)
+class _Kept:
+    """Makes programs, and keeps them by model. Its seed plays no part in them: members share one.
+
+    Args:
+      fresh: makes a program of a model and what else it depends on.
+    """
+
+    def __init__(self, fresh: Callable[..., jax.stages.Wrapped]):
+        self.fresh = fresh
+        self._kept = functools.lru_cache(maxsize=8)(fresh)
+        functools.update_wrapper(self, fresh)
+
+    def __call__(self, model: Model, *rest: Any) -> jax.stages.Wrapped:
+        return self._kept(dataclasses.replace(model, seed=0), *rest)
+
+    def cache_clear(self) -> None:
+        """Forgets all programs."""
+        self._kept.cache_clear()
+
+
+@_Kept
 def compiled_top(model: Model, count: int, mesh: Mesh | None) -> jax.stages.Wrapped:
     """The compiled search for the best labels of a block of points, on one device or a mesh.
 
@@ -52,7 +73,7 @@ def compiled_top(model: Model, count: int, mesh: Mesh | None) -> jax.stages.Wrap
     return jax.jit(best) if mesh is None else _on_points(mesh, best, **table_axes(mesh))
 
 
-@functools.lru_cache(maxsize=8)
+@_Kept
 def compiled_queries(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
     """The compiled `scaled_queries`."""
     queries = functools.partial(scaled_queries, model)
@@ -79,13 +100,13 @@ def _on_points(mesh: Mesh, run: Callable[..., Any], **axes: str) -> jax.stages.W
     return jax.jit(on_all)
 
 
-@functools.lru_cache(maxsize=8)
+@_Kept
 def compiled_order(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
     """The compiled `labels_in_order`."""
     return _on_whole(functools.partial(labels_in_order, model), mesh)
 
 
-@functools.lru_cache(maxsize=8)
+@_Kept
 def compiled_pairs(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
     """The compiled `pair_scores`."""
     return _on_whole(functools.partial(pair_scores, model), mesh)

@@ -69,14 +69,14 @@ class Blocks(NamedTuple):
         for first in range(0, features.shape[0], length):
             last = min(first + length, features.shape[0])
             if self.parts > 1:
-                yield last - first, self._sharded(features, first, last)
+                yield last - first, self._sharded(features, first, last, most)
                 continue
             block = self._block(features, first, last, most)
             yield last - first, block if self.mesh is None else everywhere(block, self.mesh)
 
     def most_entries(self, features: csr_matrix) -> int:
-        """The room for entries that all blocks of these points have."""
-        edges = np.append(features.indptr[:: self.parts * self.each], features.nnz)
+        """The room for entries that each part of a block of these points has."""
+        edges = np.append(features.indptr[:: self.each], features.nnz)
         return max(int(np.diff(edges).max()), self.entries)
 
     def _block(self, features: csr_matrix, first: int, last: int, entries: int) -> SparseRows:
@@ -85,11 +85,10 @@ class Blocks(NamedTuple):
         padded[: last - first] = np.arange(last - first)
         return block_of(weighted, padded, entries)
 
-    def _sharded(self, features: csr_matrix, first: int, last: int) -> SparseRows:
+    def _sharded(self, features: csr_matrix, first: int, last: int, most: int) -> SparseRows:
         """A block in equally long parts; made for this process's devices."""
         assert self.mesh is not None
         edges = np.minimum(np.arange(self.parts + 1) * self.each + first, last)
-        most = max(int(np.diff(features.indptr[edges]).max()), self.entries)
         ranges = [(int(edges[part]), int(edges[part + 1])) for part in local_data_parts(self.mesh)]
         blocks = [self._block(features, *ends, most) for ends in ranges]
         parts = jax.tree.map(lambda *leaves: np.stack(leaves), *blocks)

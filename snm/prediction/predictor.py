@@ -8,17 +8,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csr_matrix
 
-from snm.batches.csr_blocks import block_of
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
-from snm.distributed.processes import everywhere
 from snm.errors import InputError
 from snm.memory.memory import Memory, Witness
 from snm.model.model import Model, TrainState
@@ -32,11 +29,10 @@ from snm.prediction.candidates import (
     padded,
     values_at,
 )
-from snm.prediction.compiled import compiled_order, compiled_queries, compiled_top, scores_of_pairs
+from snm.prediction.compiled import compiled_queries, compiled_top, scores_of_pairs
 from snm.prediction.point_blocks import Blocks, beside_points, stacked
 from snm.prediction.thresholds import Threshold, threshold_of
 from snm.tables.table import SparseRows
-from snm.topk.blocks import Masked
 from snm.topk.search import MASKED
 
 __all__ = ["ROWS", "Predictor"]
@@ -57,7 +53,7 @@ class Predictor:
       mesh: the devices that hold the parameters, or None for one.
       vectorizer: turns texts into features, where the model was trained on texts.
       memory: adds the labels of a point's nearest training points, in one process; or None.
-        `queries` and `pairs_in_order` are of the model alone.
+        `queries` are of the model alone.
       calibration: what makes its scores probabilities, or None.
       block_rows: the most points scored together. The last block is padded, so that one program
         serves all; calls of at most 64 or 8 points have blocks of that size.
@@ -91,26 +87,39 @@ class Predictor:
             sequence of ids, or CSR [n, K] whose non-zero entries they are. None is all K. The cost
             grows with their number, not with K. `ids_of` has the ids of names.
 
-        Yields:
-          int32 [m, k] labels and float32 [m, k] scores, in the order of the points. A label is -1
-          where a point is left fewer than k labels, by `labels` or by `Model.drop_seen`.
+        Returns:
+          an iterator of int32 [m, k] labels and float32 [m, k] scores, in the order of the points.
+          A label is -1 where a point is left fewer than k labels, by `labels` or by
+          `Model.drop_seen`.
 
         Raises:
           InputError: another number of features, k not from 1 to K, `labels` that are not ids, or
             none, or of another number of points, or texts for a model that was not trained on
             texts.
         """
-        rows, first = self.as_rows(features), 0
+        return self._top(*self._asked(features, k, labels))
+
+    def _asked(
+        self, features: csr_matrix | Sequence[str], k: int | None, labels: Any
+    ) -> tuple[csr_matrix, int, NDArray[np.int32] | csr_matrix | None]:
+        """The points, how many labels, and those to choose from, checked."""
+        rows = self.as_rows(features)
         among = self._among(labels, rows.shape[0])
-        k = self._checked_k(k, among)
+        return rows, self._checked_k(k, among), among
+
+    def _top(
+        self, rows: csr_matrix, k: int, among: NDArray[np.int32] | csr_matrix | None
+    ) -> Iterator[tuple[NDArray, NDArray]]:
+        """`top` of checked arguments."""
         if sparse.issparse(among):
             yield from self._top_of_pairs(rows, among, k)
             return
+        first = 0
         ids = None if among is None else padded(among, self.model.head.num_labels)
         score = compiled_top(self.model, k if ids is None else min(k, len(ids)), self.mesh)
         placed = None if ids is None else beside_points(ids, self.mesh)
-        sizes, size = self._sizes(self.mesh, rows.shape[0]), 0
-        for count, block in sizes.of(rows):
+        blocks, room = self._blocking(self.mesh, rows.shape[0]), 0
+        for count, block in blocks.of(rows):
             added = queries = None
             if self.memory is not None:
                 if self.mesh is None and self.memory.queries is not None:
@@ -118,8 +127,8 @@ class Predictor:
                 points = self._of_memory(self.memory, rows, first, count, block, queries)
                 votes = self.memory.additions(*points)
                 votes = votes if among is None else only(votes, among)
-                added = sizes.added(votes, size)
-                size = added.rows.shape[-1]
+                added = blocks.added(votes, room)
+                room = added.rows.shape[-1]
             best = score(self.state, block, added, placed, queries)
             first += count
             found, scores = np.asarray(best.slots)[:count], np.asarray(best.scores)[:count]
@@ -142,12 +151,20 @@ class Predictor:
             from some labels.
 
         Raises:
-          InputError: nothing was held out that could tell them.
+          InputError: the model has no calibration.
+        """
+        return self.fitted_calibration()(scores, members=self.model.members, ranked=ranked)
+
+    def fitted_calibration(self) -> Calibration:
+        """The calibration.
+
+        Raises:
+          InputError: the model has none.
         """
         if self.calibration is None:
-            expected = "one trained with --memory on, which holds points out that tell them"
+            expected = "one trained with --memory on, which holds out points to fit them on"
             raise InputError("--probabilities", "a run without any", expected)
-        return self.calibration(scores, members=self.model.members, ranked=ranked)
+        return self.calibration
 
     def threshold(self, asked: str | float) -> Threshold:
         """From what probability on a label is an answer: a number, or what is to be highest.
@@ -159,9 +176,7 @@ class Predictor:
         Raises:
           InputError: anything else, or the run has no probabilities or no such threshold.
         """
-        self.probabilities(np.zeros((0, 1)))  # says why there are none
-        assert self.calibration is not None
-        return threshold_of(self.calibration.thresholds, asked)
+        return threshold_of(self.fitted_calibration().thresholds, asked)
 
     def predict_proba(
         self,
@@ -287,39 +302,6 @@ class Predictor:
             return weighted, self._queries(block, count)
         return weighted, np.asarray(queries)[:count]
 
-    def pairs_in_order(
-        self, features: csr_matrix, labels: csr_matrix, left_out: NDArray
-    ) -> Iterator[tuple[int, NDArray]]:
-        """For each relevant label, twice the number of irrelevant labels with a lower score.
-
-        Args:
-          features: as in `top`.
-          labels: CSR [n, K], the relevant ones, canonical.
-          left_out: int [f, 2], pairs (row, label) that are neither relevant nor irrelevant.
-
-        Yields:
-          The number of points of a block, and the counts of the entries of their rows of `labels`,
-          int32 [entries]. A tie counts once.
-
-        Raises:
-          InputError: as in `top`.
-        """
-        order = compiled_order(self.model, self.mesh)
-        num_labels, first = self.model.head.num_labels, 0
-        for count, block in self._sizes(None).of(self.as_rows(features)):
-            rows = np.full(self.block_rows, -1, np.int64)
-            rows[:count] = np.arange(first, first + count)
-            relevant = block_of(labels, rows, self.block_entries)
-            pairs = left_out[(left_out[:, 0] >= first) & (left_out[:, 0] < first + count)]
-            # Padded to a power of two with slots of no label, so that few lengths are compiled.
-            size = 1 << len(pairs).bit_length()
-            row, slot = np.zeros(size, np.int32), np.full(size, num_labels, np.int32)
-            row[: len(pairs)], slot[: len(pairs)] = pairs[:, 0] - first, pairs[:, 1]
-            points = (block, relevant, Masked(jnp.asarray(row), jnp.asarray(slot)))
-            found = order(self.state, *(everywhere(points, self.mesh) if self.mesh else points))
-            yield count, np.asarray(found)[: int(relevant.starts[-1])]
-            first += count
-
     def queries(self, features: csr_matrix | Sequence[str]) -> Iterator[NDArray[np.float32]]:
         """Queries, whose inner products with the class rows are the scores without the biases.
 
@@ -340,7 +322,7 @@ class Predictor:
 
     def most_entries(self, features: csr_matrix) -> int:
         """The feature entries of the fullest block of points, CSR [n, d]."""
-        return self._sizes(None).most_entries(features)
+        return self._blocking(None).most_entries(features)
 
     def as_rows(self, features: csr_matrix | Sequence[str]) -> csr_matrix:
         """Features or texts as CSR [n, d], not weighted.
@@ -361,11 +343,11 @@ class Predictor:
     ) -> Iterator[tuple[int, SparseRows]]:
         """Blocks of weighted points, each with the number of its points."""
         rows = self.as_rows(features)
-        return self._sizes(mesh, rows.shape[0]).of(rows)
+        return self._blocking(mesh, rows.shape[0]).of(rows)
 
-    def _sizes(self, mesh: Mesh | None, num_points: int | None = None) -> Blocks:
-        sizes = Blocks(self.weighting, self.block_rows, self.block_entries, mesh)
-        return sizes if num_points is None else sizes.for_points(num_points)
+    def _blocking(self, mesh: Mesh | None, num_points: int | None = None) -> Blocks:
+        blocks = Blocks(self.weighting, self.block_rows, self.block_entries, mesh)
+        return blocks if num_points is None else blocks.for_points(num_points)
 
     def _of_texts(self, texts: Sequence[str]) -> csr_matrix:
         if isinstance(texts, str):
@@ -390,6 +372,5 @@ class Predictor:
         Raises:
           InputError: as in `top`.
         """
-        rows = self.as_rows(features)
-        k = self.checked_k(k, labels, rows.shape[0])
-        return stacked(self.top(rows, k, labels), k)
+        rows, k, among = self._asked(features, k, labels)
+        return stacked(self._top(rows, k, among), k)

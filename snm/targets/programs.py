@@ -190,7 +190,7 @@ def compile_scoring(
         together = jax.eval_shape(lambda state: join([state] * members), one)
         tables = _tables(together, sizes)
         count = min(_ANSWERS, model.head.num_labels)
-        best = compiled_top.__wrapped__(dataclasses.replace(model, members=members), count, mesh)
+        best = compiled_top.fresh(dataclasses.replace(model, members=members), count, mesh)
         if mesh is None:
             shapes = placed(together), placed(block)
         else:

@@ -22,6 +22,7 @@ from snm.model.from_config import make_model
 from snm.model.model import init_state
 from snm.model.placement import abstract_on, initial, spread
 from snm.prediction.compiled import compiled_top
+from snm.prediction.order import pairs_in_order
 from snm.runs.events import NonFiniteError, Started, Stepped
 from snm.tables import table as rows_module
 from snm.tables.table import SparseRows
@@ -353,7 +354,7 @@ def test_pairs_in_order_are_those_of_one_device(mesh):
     one = snm.Predictor(model, state, weighting, block_rows=50)
     many = snm.Predictor(model, spread(state, devices), weighting, mesh=devices, block_rows=50)
     for (m, found), (n, expected) in zip(
-        many.pairs_in_order(*points), one.pairs_in_order(*points), strict=True
+        pairs_in_order(many, *points), pairs_in_order(one, *points), strict=True
     ):
         assert m == n
         np.testing.assert_array_equal(found, expected)

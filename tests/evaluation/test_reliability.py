@@ -62,3 +62,17 @@ def test_of_an_evaluation(tiny_run, filtered):
     assert found["reliability"]["ECE"] == pytest.approx(expected["ECE"], abs=1e-6)
     without = evaluate_points(dataclasses.replace(model, calibration=None), test, frequency, 60)
     assert "reliability" not in without and without["metrics"] == found["metrics"]
+
+
+def test_a_block_of_points_without_labels_tells_nothing(tiny_run):
+    curve = Curve("logistic", (1.0, 0.0, 0.0), (-5.0, 9.0), (0.1, 0.9))
+    model = dataclasses.replace(
+        snm.load(tiny_run / "run"), block_rows=8, calibration=Calibration(9, curve, curve)
+    )
+    test, frequency = snm.load_data(tiny_run / "data").test, np.ones(20, np.int64)
+    labels = test.labels.tolil()
+    labels[16:] = 0  # the last block of three
+    last = dataclasses.replace(test, labels=labels.tocsr())
+    found = evaluate_points(model, last, frequency, 60)["reliability"]
+    assert found == evaluate_points(model, test.take(np.arange(16)), frequency, 60)["reliability"]
+    assert found["answers"] > 0

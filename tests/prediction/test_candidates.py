@@ -112,6 +112,8 @@ def test_the_best_of_labels_for_all_points(case):
         allowed[:, labels] = True
         twice = np.concatenate([labels, labels[:2]])  # in any order, and more than once
         check(predictor, predictor.predict(features, k, twice), features, allowed, k)
+    twice = predictor.predict(features, 2, iter([5, 9, 2]))  # which can be read once
+    np.testing.assert_array_equal(twice, predictor.predict(features, 2, [2, 5, 9]))
     assert predictor.checked_k(None, [5, 9]) == 2 and predictor.checked_k(None, [[5], [9]], 2) == 5
 
 

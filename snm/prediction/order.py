@@ -1,0 +1,55 @@
+"""How many irrelevant labels score lower than each relevant one, over all labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from snm.batches.csr_blocks import block_of
+from snm.distributed.processes import everywhere
+from snm.prediction.compiled import compiled_order
+from snm.prediction.point_blocks import Blocks
+from snm.prediction.predictor import Predictor
+from snm.topk.blocks import Masked
+
+__all__ = ["pairs_in_order"]
+
+
+def pairs_in_order(
+    predictor: Predictor, features: csr_matrix, labels: csr_matrix, left_out: NDArray
+) -> Iterator[tuple[int, NDArray[np.int32]]]:
+    """For each relevant label, twice the number of irrelevant labels with a lower score.
+
+    Args:
+      predictor: whose model scores, without its memory.
+      features: CSR [n, d], not weighted.
+      labels: CSR [n, K], the relevant ones, canonical.
+      left_out: int [f, 2], pairs (row, label) that are neither relevant nor irrelevant.
+
+    Yields:
+      The number of points of a block, and the counts of the entries of their rows of `labels`,
+      int32 [entries]. A tie counts once.
+
+    Raises:
+      InputError: another number of features.
+    """
+    mesh, num_labels = predictor.mesh, predictor.model.head.num_labels
+    order, first = compiled_order(predictor.model, mesh), 0
+    blocks = Blocks(predictor.weighting, predictor.block_rows, predictor.block_entries)
+    for count, block in blocks.of(predictor.as_rows(features)):
+        rows = np.full(predictor.block_rows, -1, np.int64)
+        rows[:count] = np.arange(first, first + count)
+        relevant = block_of(labels, rows, predictor.block_entries)
+        pairs = left_out[(left_out[:, 0] >= first) & (left_out[:, 0] < first + count)]
+        # Padded to a power of two with slots of no label, so that few lengths are compiled.
+        size = 1 << len(pairs).bit_length()
+        row, slot = np.zeros(size, np.int32), np.full(size, num_labels, np.int32)
+        row[: len(pairs)], slot[: len(pairs)] = pairs[:, 0] - first, pairs[:, 1]
+        points = (block, relevant, Masked(jnp.asarray(row), jnp.asarray(slot)))
+        found = order(predictor.state, *(points if mesh is None else everywhere(points, mesh)))
+        yield count, np.asarray(found)[: int(relevant.starts[-1])]
+        first += count
