@@ -34,7 +34,6 @@ _VARIED: tuple[Callable[[_Voting], list[_Voting]], ...] = (
 )
 _WEIGHTS = (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0)  # of the range of a point's scores
 _START = _Voting(0.5, 100, 2.0)
-_ANSWERS = 50  # of a point, that tell what a score means, and thresholds
 _VOTED = 50  # labels of most votes that are looked at
 _FEW = 10  # answers that are found one by one; sorting a point's labels takes several times as long
 
@@ -49,10 +48,10 @@ class Trial:
       error: standard error of the gain.
       precision: P@1, P@3 and P@5 with the memory, in percent.
       before: the same without.
-      labels: int [m, 50], the best answers with the memory if it pays, else without; -1 where
-        there are fewer. None until the settings are chosen.
-      scores: float64 [m, 50], theirs; -inf for none.
-      right: bool [m, 50], whether these answers are right.
+      labels: int [m, answers], the best answers with the memory if it pays, else without; -1
+        where there are fewer. None until the settings are chosen.
+      scores: float64 [m, answers], theirs; -inf for none.
+      right: bool [m, answers], whether these answers are right.
       strength: of the logit adjustment that these answers have; see `snm.memory.adjustment`.
       adjusted: P@1, P@3 and P@5 of these answers, in percent.
     """
@@ -95,6 +94,7 @@ def choose(
     own: csr_matrix | None = None,
     frequency: NDArray[np.int64] | None = None,
     ks: tuple[int, ...] = (1, 3, 5),
+    answers: int = 50,
 ) -> Trial:
     """Tries settings, and returns those whose gain is most surely the highest.
 
@@ -109,12 +109,16 @@ def choose(
       stored: CSR [n, K] of ones, the labels of the stored points.
       truth: CSR [m, K] of ones.
       weights: float32 [n], of the stored points' votes; None is 1 for all.
-      own: CSR [m, K], labels that are never answers, or None.
+      own: CSR [m, K], whose entries of any value are labels that are never answers; or None.
       frequency: int [K], the training points of each label, to choose a logit adjustment; or None.
       ks: the numbers of answers that precision is measured at.
+      answers: of a point, how many `Trial.labels` has at most.
     """
     lowest = np.where(labels >= 0, scores, np.inf).min(axis=1)
     span = float(np.mean(scores[:, 0] - np.minimum(lowest, scores[:, 0])))
+    never = None
+    if own is not None:  # features are counts or ratings, and any of them is one's own
+        never = csr_matrix((np.ones_like(own.data), own.indices, own.indptr), shape=own.shape)
     merged = _Merged.of(labels, scores, csr_matrix(truth.shape), truth)
     base = merged.hits(0.0, max(ks))
 
@@ -122,8 +126,8 @@ def choose(
         share, count, power = voting
         joint = Neighbors(found.ids, share * found.cosines + (1 - share) * cosines)
         voted = votes(joint, stored, count, power, weights)
-        if own is not None:
-            voted = csr_matrix(voted - voted.multiply(own))
+        if never is not None:
+            voted = csr_matrix(voted - voted.multiply(never))
             voted.eliminate_zeros()
         return _Merged.of(labels, scores, voted, truth)
 
@@ -151,12 +155,12 @@ def choose(
     strength, adjusted = 0.0, merged
     if frequency is not None:
         strength, adjusted = _adjusted(merged, weight, frequency, ks)
-    answers = adjusted.best(weight, min(_ANSWERS, labels.shape[1]))
+    best_of = adjusted.best(weight, min(answers, labels.shape[1]))
     return dataclasses.replace(
         chosen,
-        labels=answers[0],
-        scores=answers[1],
-        right=answers[2],
+        labels=best_of[0],
+        scores=best_of[1],
+        right=best_of[2],
         strength=strength,
         adjusted=adjusted.precision(weight, ks),
     )

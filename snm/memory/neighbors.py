@@ -19,7 +19,8 @@ class Neighbors(NamedTuple):
 
     Attributes:
       ids: int32 [m, count], rows of the stored points; -1 where fewer share a feature.
-      cosines: float32 [m, count]; 0 for padding.
+      cosines: float32 [m, count]; 0 for padding. `Memory` and `choose` hold other similarities
+        here too, in no order.
     """
 
     ids: NDArray[np.int32]

@@ -58,10 +58,11 @@ def load_memory(path: Path, *, num_features: int, num_labels: int) -> Memory:
                 raise TypeError("a member that is no array")  # NumPy gives its bytes
         matrices = [_matrix(arrays, name) for name in ("features", "labels")]
         rows = arrays["rows"]
-        of_settings = {field.name: field.type for field in dataclasses.fields(MemorySettings)}
-        kinds = {"int": int, "float": float}
         settings = MemorySettings(
-            **{name: kinds[str(kind)](arrays[name]) for name, kind in of_settings.items()}
+            neighbors=int(arrays["neighbors"]),
+            power=float(arrays["power"]),
+            feature_share=float(arrays["feature_share"]),
+            weight=float(arrays["weight"]),
         )
     except InputError:
         raise

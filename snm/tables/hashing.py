@@ -15,7 +15,7 @@ GOLDEN = np.uint32(0x9E3779B9)
 def mixed(x: Any) -> Any:
     """A bijection of uint32, of NumPy or JAX, whose output bits each depend on all input bits.
 
-    Two rounds of xor-shift and multiply, as in the finalizers of Wang's hash and MurmurHash3.
+    Xor-shifts and multiplications: `lowbias32` of Wellons (hash-prospector, 2018).
     """
     x = (x ^ (x >> np.uint32(16))) * np.uint32(0x7FEB352D)
     x = (x ^ (x >> np.uint32(15))) * np.uint32(0x846CA68B)

@@ -97,7 +97,7 @@ def rounded_steps(
     Args:
       rows: [m, dim] before the step, in the storage type.
       stepped: float32 [m, dim] after it.
-      steps: float32 [m, dim], what was added to the rows, before any scaling.
+      steps: float32 [m, dim], zero exactly where a row has no gradient; nothing else of it is read.
       ids: as in `rounded_rows`.
       noise: as in `rounded_rows`.
 

@@ -11,6 +11,7 @@ import collections
 import concurrent.futures
 import dataclasses
 import functools
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -99,7 +100,7 @@ def run_steps(
         goes on from there takes the same path as one that was never stopped.
 
     Yields:
-      Events; those of a dispatch come one dispatch later, so that the host never waits.
+      Events; those of a dispatch come one dispatch later, so that the device has work meanwhile.
 
     Raises:
       NonFiniteError: a loss or gradient was not finite.
@@ -252,11 +253,8 @@ def ahead(
         return stack if mesh is None else spread_stack(stack, source.data_parts, mesh)
 
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        futures: collections.deque[concurrent.futures.Future] = collections.deque()
         rest = iter(plan)
-        for first, count in [next(rest, (0, 0)), next(rest, (0, 0))]:
-            if count:
-                futures.append(pool.submit(made, first, count))
+        futures = collections.deque(pool.submit(made, *one) for one in itertools.islice(rest, 2))
         for first, count in plan:
             with part("waiting for batches"):
                 stack = futures.popleft().result()

@@ -24,7 +24,7 @@ from snm.memory.neighbors import nearest, unit_rows
 from snm.memory.store import save_memory
 from snm.prediction.calibration import Calibration
 from snm.prediction.predictor import Predictor
-from snm.prediction.thresholds import HeldOut, fit_thresholds
+from snm.prediction.thresholds import LOOKED_AT, HeldOut, fit_thresholds
 from snm.runs.folder import RunFolder, write_json
 from snm.system import disk
 
@@ -51,13 +51,13 @@ def memory_split(
     """The rows of train that the first member trains on, and those that choose the memory.
 
     The latter are the validation points where there are some, else a tenth of all points, at most
-    2000. None where no memory is tried, or none of those points has a label.
+    2000. None where no memory is tried, or none of those points has a label and a feature.
     """
     if config.memory == "off":
         return None
     share = config.validation_fraction or min(_SHARE, _MOST / dataset.train.num_points)
     kept, held = dataset.rows_of_split(share, config.seed)
-    held = dataset.train.labelled(held)
+    held = _with_labels(dataset.train, held)
     return (kept, held[:: max(1, -(-len(held) // _MOST))]) if len(held) else None
 
 
@@ -133,7 +133,7 @@ def find_memory(
     # Room for the fullest block of all points, so that one program serves all blocks here.
     room = first.most_entries(dataset.train.features)
     first, whole = (dataclasses.replace(one, block_entries=room) for one in (first, whole))
-    kept, held = (_with_labels(dataset.train, rows) for rows in split)
+    kept, held = _with_labels(dataset.train, split[0]), split[1]
     frequency = None
     if config.logit_adjustment == "on" and len(held) >= _LEAST_ADJUSTED:
         frequency = dataset.label_frequency()
@@ -254,6 +254,7 @@ def _trial(
         own=own,
         frequency=frequency,
         ks=ks,
+        answers=LOOKED_AT,
     )
 
 

@@ -124,21 +124,12 @@ class PhaseRun:
         on = "beginning again" if note is None else "going on from the one before it"
         self._notes = [f"{error}; {on}" for error in damaged]
         before = about["versions"] if note is None else note.about["versions"]
-        changed = sorted(name for name, now in versions().items() if before.get(name) != now)
+        changed = sorted(name for name, now in about["versions"].items() if before.get(name) != now)
         if changed:
             told = ", ".join(f"{name} {before.get(name)}" for name in changed)
             self._notes.append(f"this run began with {told}: its bits may differ from here on")
-        if config.seen == "drop" and note is None and member == 1:
-            told = "labels that are among a point's own features are never its answers"
-            self._notes.append(f"{told} (--seen keep allows them)")
-        weights = dataset.train.weights
-        if weights is not None and note is None and member == 1:
-            self._notes.append(f"weights of points: {summary_of_weights(weights)}")
-        weights = dataset.train.label_weights
-        if weights is not None and note is None and member == 1:
-            self._notes.append(f"weights of labels: {weights.min():.3g} to {weights.max():.3g}")
-        if warm_start is not None and warm_start.note and note is None and member == 1:
-            self._notes.append(warm_start.note)
+        if note is None and member == 1:
+            self._notes += _about_the_data(config, dataset, warm_start)
         if self.progress.step > self.last_step:
             found = f"{self.progress.step} steps done"
             raise InputError("--epochs", found, f"no fewer than these ({self.last_step} asked)")
@@ -200,16 +191,18 @@ class PhaseRun:
         """Points visited so far, counted once a visit."""
         return self.progress.step / self.source.steps_per_epoch * self.source.num_points
 
+    def _predictor(self, state: TrainState) -> Predictor:
+        return Predictor(self.model, state, self._weighting, mesh=self.mesh)
+
     def _look(self, state: TrainState) -> dict[str, Any]:
         assert self._probe is not None
-        return self._probe(Predictor(self.model, state, self._weighting, mesh=self.mesh))
+        return self._probe(self._predictor(state))
 
     def _validate(self, state: TrainState) -> dict[str, float]:
         assert self._phase.held_out is not None
-        predictor = Predictor(self.model, state, self._weighting, mesh=self.mesh)
         frequency = label_frequency(self._dataset)
         found = evaluate_points(
-            predictor,
+            self._predictor(state),
             self._phase.held_out,
             frequency,
             self._dataset.train.num_points,
@@ -218,6 +211,23 @@ class PhaseRun:
             auc=self._config.auc,
         )
         return found["metrics"]
+
+
+def _about_the_data(
+    config: ResolvedConfig, dataset: Dataset, warm_start: WarmStart | None
+) -> list[str]:
+    """What a new run says of its data and of where it starts, a line each."""
+    notes = []
+    if config.seen == "drop":
+        told = "labels that are among a point's own features are never its answers"
+        notes.append(f"{told} (--seen keep allows them)")
+    if (weights := dataset.train.weights) is not None:
+        notes.append(f"weights of points: {summary_of_weights(weights)}")
+    if (weights := dataset.train.label_weights) is not None:
+        notes.append(f"weights of labels: {weights.min():.3g} to {weights.max():.3g}")
+    if warm_start is not None and warm_start.note:
+        notes.append(warm_start.note)
+    return notes
 
 
 def _steps_of_epochs(steps_per_epoch: int) -> int:

@@ -102,9 +102,10 @@ def test_does_not_pay_where_neighbours_know_nothing() -> None:
         assert Problem(knows=3.0, copies=0.0, seed=seed).trial().sure_gain <= 0
 
 
-def test_labels_of_ones_own_are_never_answers() -> None:
+@pytest.mark.parametrize("value", [0.5, 1.0, 3.0])
+def test_labels_of_ones_own_are_never_answers(value: float) -> None:
     made = Problem(knows=1.5, copies=0.8)
-    everything = csr_matrix(np.ones((POINTS, LABELS), np.float32))
+    everything = csr_matrix(np.full((POINTS, LABELS), value, np.float32))
     trial = made.trial(own=everything)  # nothing is left for the memory to say
     assert trial.gain == 0 and trial.precision == trial.before
 
