@@ -1,10 +1,13 @@
-"""Bad input raises one error: where, what was found, what was expected. A stop raises another."""
+"""Bad input raises one error: where, what was found, what was expected. A stop raises another.
+
+And the words for numbers in such lines.
+"""
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["InputError", "StoppedError", "counted"]
+__all__ = ["InputError", "StoppedError", "counted", "duration", "reason_of"]
 
 
 def counted(count: int, noun: str) -> str:
@@ -15,6 +18,31 @@ def counted(count: int, noun: str) -> str:
       ('1 test point', '1,200 labels')
     """
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def duration(seconds: float) -> str:
+    """A time to two digits, in seconds, minutes or hours.
+
+    Example:
+      >>> duration(0.0123), duration(95), duration(110), duration(1320), duration(9000)
+      ('0.012 s', '95 s', '1.8 min', '22 min', '2.5 h')
+    """
+    unit, size = next((u, s) for u, s, most in _UNITS if seconds < most)
+    value = seconds / size
+    return f"{value:,.0f} {unit}" if value >= 10 else f"{value:.2g} {unit}"
+
+
+_UNITS = (("s", 1, 100), ("min", 60, 6000), ("h", 3600, float("inf")))  # and below what seconds
+
+
+def reason_of(error: Exception) -> str:
+    """Why the system refused, in a few words.
+
+    Example:
+      >>> reason_of(PermissionError(13, "Permission denied", "a.txt")), reason_of(OSError("No"))
+      ('permission denied', 'no')
+    """
+    return (getattr(error, "strerror", None) or str(error)).lower()
 
 
 class InputError(ValueError):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from snm.errors import InputError
+from snm.errors import InputError, reason_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -173,7 +173,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
         for row in rows:
             _key(row), row["median_s"], row["quartiles_s"][1], row["ratio_to_floor"]
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = reason_of(error)
         raise InputError(f"--vs {path}", reason, "a file written by --json") from error
     except (ValueError, TypeError, KeyError, IndexError) as error:
         raise InputError(

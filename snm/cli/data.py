@@ -14,6 +14,8 @@ from snm.errors import InputError, counted
 if TYPE_CHECKING:
     from snm.data.dataset import Dataset
 
+_MOSTLY = 0.5  # of the entries, from which on it is said that domains share them
+
 __all__ = ["Stats", "Synth"]
 
 
@@ -49,8 +51,9 @@ class Synth:
     out: Annotated[Positional[Path], arg(metavar="OUT")]
     """Folder to write train.txt and test.txt to; must not exist."""
     like: Annotated[str | None, arg(metavar="DATA")] = None
-    """Make the points out of those of this data set: words and labels stay as frequent, and tell
-    as much about each other. There are then about --labels labels."""
+    """Make the points out of those of this data set: words and labels stay as frequent, and rare
+    words tell as much of the labels. There are then about --labels labels, or as many more as the
+    points bring."""
     points: int = 8000
     """Number of training points."""
     test_points: int = 2000
@@ -104,7 +107,7 @@ def _write_synthetic(command: Synth) -> None:
     out = command.out
     if out.exists():
         raise InputError(str(out), "a file or folder of that name", "a new folder")
-    dataset = _made_of_another(command) if command.like else _generated(command)
+    dataset = _generated(command) if command.like is None else _made_of_another(command)
     with made_whole("OUT", out) as beside:
         for name, part in (("train.txt", dataset.train), ("test.txt", dataset.test)):
             if part is not None:
@@ -133,16 +136,23 @@ def _made_of_another(command: Synth) -> Dataset:
     Raises:
       InputError: options that do not go with it, or what `snm.data.enlarged.enlarge` refuses.
     """
-    from snm.data.enlarged import enlarge
+    from snm.data.enlarged import enlarge, frequent_share
     from snm.data.load import load
-    from snm.system.terminal import waiting
+    from snm.system.terminal import say, waiting
 
     for name in ("labels_per_point", "nonzeros_per_point"):
         if (value := getattr(command, name)) is not None:
             flag = f"--{name.replace('_', '-')}"
             raise InputError(flag, f"{value} beside --like", "one of the two")
     with waiting(f"enlarging {command.like}"):
-        return enlarge(
-            load(str(command.like)), points=command.points, test_points=command.test_points,
+        original = load(str(command.like))
+        dataset = enlarge(
+            original, points=command.points, test_points=command.test_points,
             features=command.features, labels=command.labels, seed=command.seed,
         )  # fmt: skip
+    if (share := frequent_share(original)) > _MOSTLY:
+        say(
+            f"note: {share:.0%} of the entries are of features of 1% of the points or more, which "
+            f"all domains have in common: labels are harder to tell here than in {command.like}"
+        )
+    return dataset

@@ -119,10 +119,13 @@ def _run_fetch(command: Fetch) -> None:
     """
     from snm.data.repository.fetch import OtherSizesError, fetch, place_of
     from snm.data.repository.registry import find
+    from snm.errors import InputError
 
     entry = find(command.name)
     out = command.out or place_of(entry)
     console = _console()
+    if command.out is not None and out.exists():
+        raise InputError(f"--out {out}", "a file or folder of that name", "a new folder")
     if out.exists():
         console.print(f"{entry.name} is already in {out}", soft_wrap=True)
         return

@@ -29,6 +29,7 @@ else:
     Format = Literal["auto", *READERS]
 
 _MOST_WORDS, _PLACES = 200_000, 1 << 18
+_MOST_FEATURES = 2**31 - 1  # ids are int32
 _OF_LIKE = ("vectorizer", "features", "min_points", "min_label_count", "ngrams", "strip_accents",
             "analyzer", "stop_words")  # fmt: skip
 
@@ -138,6 +139,14 @@ def _check(command: Import) -> None:
         value = getattr(command, name)
         if value is not None and value < 1:
             raise InputError("--" + name.replace("_", "-"), f"{value}", "1 or more")
+    if (command.features or 0) > _MOST_FEATURES:
+        raise InputError("--features", f"{command.features}", f"at most {_MOST_FEATURES}")
+    if command.seed < 0:
+        raise InputError("--seed", f"{command.seed}", "0 or more")
+    if command.label_separator == "":
+        raise InputError("--label-separator", "an empty text", "one character or more")
+    if command.test_label_file is not None and command.test is None:
+        raise InputError("--test-label-file", "no --test", "the test points that it labels")
     if command.stop_words is not None and command.analyzer != "word":
         found = f"--analyzer {command.analyzer}"
         raise InputError("--stop-words", found, "--analyzer word: characters have none")
@@ -163,6 +172,9 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
     form = command.format
     if form == "auto":
         form = detect(command.source, command.label_file)
+    if form == "raw" and command.test is not None and command.test_label_file is None:
+        expected = "a file with the labels of --test, one line a text"
+        raise InputError("--test-label-file", "none", expected)
     weight = command.weight_column
     if weight is not None and not READERS[form].fields:
         raise InputError("--weight-column", f"points without fields ({form})", "CSV or JSON lines")
@@ -257,8 +269,9 @@ def _ids_of(like: str) -> _Ids:
     from snm.data.formats.dispatch import read_lines
     from snm.data.load import fetched, find_names
     from snm.data.vectorizer import Vectorizer
+    from snm.stores.copies import local
 
-    folder = fetched(like) or Path(like)
+    folder = fetched(like) or local(like)
     vectorizer, names = folder / "vectorizer.json", find_names(folder)
     if not vectorizer.is_file() or names is None:
         found = "no such folder"

@@ -6,8 +6,9 @@ import contextlib
 import dataclasses
 import difflib
 import io
+import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,17 +39,20 @@ def main(args: Sequence[str] | None = None) -> None:
     """
     words = list(sys.argv[1:] if args is None else args)
     timing.restart(timing.process_started() if args is None else None, "starting")
+    status = _guarded(words)
+    leave(status)
+    sys.exit(status)
+
+
+def _run(words: list[str]) -> None:
     if words in (["--version"], ["-V"]):
         from snm.cli.version import version_lines
 
         print("\n".join(version_lines()))
-        return
-    if words in (["--help"], ["-h"]):
+    elif words in (["--help"], ["-h"]):
         print(table.overview())
-        sys.exit()
-    status = _guarded(lambda: on_this_machine(parse(words))())
-    leave(status)
-    sys.exit(status)
+    else:
+        on_this_machine(parse(words))()
 
 
 # -- parsing ---------------------------------------------------------------------------------
@@ -103,7 +107,10 @@ def on_this_machine(command: Any) -> Any:
                 copies[field.name] = type(value)(local(value))
         elif address is not None and isinstance(value, Path):
             flag = "--" + field.name.replace("_", "-")
-            raise InputError(flag, f"the address {address}", "a path of this machine")
+            where, found = flag, f"the address {address}"
+            if flag not in table.options(type(command)):
+                where, found = str(address), "an address of a store"
+            raise InputError(where, found, "a path of this machine")
     return dataclasses.replace(command, **copies)
 
 
@@ -163,19 +170,33 @@ def _unknown(word: str, noun: str, known: Iterable[str]) -> InputError:
 # -- errors ----------------------------------------------------------------------------------
 
 
-def _guarded(run: Callable[[], None]) -> int:
-    """Runs a verb; an error becomes one line on stderr and an exit status."""
+_AGAIN = {
+    "train": "goes on from the last checkpoint",
+    "compare": "keeps what is done, and goes on",
+    "data fetch": "goes on with the download",
+}
+"""What the same command does after it was interrupted, of the verbs that do not begin again."""
+
+
+def _guarded(words: list[str]) -> int:
+    """Runs a command; an error becomes one line on stderr and an exit status."""
     try:
-        run()
+        _run(words)
+        sys.stdout.flush()
     except InputError as error:
         return _said(error.as_flags, 2)
     except StoppedError as error:
         return _said(f"{error}; the same command goes on from there", STOPPED)
     except KeyboardInterrupt:
-        return _said("interrupted; the same command goes on from the last checkpoint", 130)
+        verb = table.find(words)
+        again = None if verb is None else _AGAIN.get(verb.words)
+        return _said("interrupted" + (f"; the same command {again}" if again else ""), 130)
     except (ArithmeticError, StoreError) as error:
         return _said(str(error), 1)
-    except BrokenPipeError:
+    except MemoryError as error:
+        return _said(f"out of memory: {error}" if str(error) else "out of memory", 1)
+    except BrokenPipeError:  # nobody reads on; Python would write what is left at its exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:  # a full disk, say
         if error.filename is None or error.strerror is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from snm.config.settings import Config
-from snm.errors import counted
+from snm.errors import counted, duration
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -128,9 +128,9 @@ def _run(command: Plan) -> None:
         each = f" of {beside} members at once" if beside > 1 else ""
         console.print(
             f"{seconds:.3g} s a step{each}, {counted(steps, 'step')} an epoch: "
-            f"{_duration(seconds * steps)} an epoch, "
-            f"the first after {programs.compile_seconds:.2g} s of compiling;\n"
-            f"{_duration(seconds * every)} of training in total "
+            f"{duration(seconds * steps)} an epoch, "
+            f"the first after {duration(programs.compile_seconds)} of compiling;\n"
+            f"{duration(seconds * every)} of training in total "
             f"(epochs {config.epochs}, members {config.members}), without evaluation",
             soft_wrap=True,
         )
@@ -160,9 +160,3 @@ def _table(title: str, account: Bytes) -> Table:
 
 def _mebibytes(size: int) -> str:
     return f"{size / 2**20:,.1f}" if size else ""
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.3g} s"
-    return f"{seconds / 60:.3g} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from snm.config.settings import Config
-from snm.errors import counted
+from snm.errors import counted, duration
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -238,16 +238,10 @@ class _Display:
         left = (self._total * rounds - step) * self._seconds / self._steps
         if left >= _SHORTEST_ESTIMATE:
             of = f"{counted(self._members, 'member')} of {counted(self._epochs(), 'epoch')}"
-            self._print(f"about {_about(left)} of steps left: {of}")
+            self._print(f"about {duration(left)} of steps left: {of}")
 
     def _epochs(self) -> int:
         return round(self._total / self._per_epoch)
-
-
-def _about(seconds: float) -> str:
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def _print_result(result: dict[str, Any], name: str, run_dir: Path | Address) -> None:
@@ -331,8 +325,9 @@ def _print_settings(dataset: Dataset, config: Config) -> None:
     parameters *= resolved.members
     held = round(dataset.train.num_points * config.validation_fraction)
     steps = -(-(dataset.train.num_points - held) // config.batch_size)
+    every = steps * resolved.epochs * resolved.members
     console.print(
         f"{parameters:,} parameters, {parameters * 4 / 2**20:,.0f} MiB; about "
-        f"{counted(steps, 'step')} an epoch, {steps * resolved.epochs * resolved.members} in all. "
+        f"{counted(steps, 'step')} an epoch, {every:,} in all. "
         "Nothing was trained (--dry-run)."
     )

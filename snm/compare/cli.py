@@ -73,9 +73,9 @@ class Compare:
     """Run each arm a second time, with as many epochs as fit the time of negative sampling."""
     peers: tuple[str, ...] = ()
     """Other packages and methods to run on the same split: omikuji, bonsai, neighbors,
-    fasttext, napkinxc (`pip install snm[peers]`); xr-linear, xr-linear-3 (libpecos, in a Python of
-    its own that SNM_PECOS_PYTHON names); MODULE:NAME of a module on PYTHONPATH with a table PEERS,
-    such as experiments.references:leml."""
+    fasttext, napkinxc (`pip install 'snm[peers]'`); xr-linear, xr-linear-3 (libpecos, in a Python
+    of its own that SNM_PECOS_PYTHON names); MODULE:NAME of a module on PYTHONPATH with a table
+    PEERS, such as experiments.references:leml."""
     preset: Literal["paper", "default", "fast"] = "paper"
     """Preset that the settings of all arms start from."""
     config: Path | None = None
@@ -123,7 +123,7 @@ def _run(asked: Compare) -> None:
     from snm.data.load import load
     from snm.runs.folder import write_json
     from snm.system.locks import LOCK, locked
-    from snm.system.terminal import console
+    from snm.system.terminal import console, say
 
     for flag, value in (
         ("--seeds", asked.seeds),
@@ -135,7 +135,9 @@ def _run(asked: Compare) -> None:
     if asked.peers:
         from snm.compare.peers.process import check
 
-        check(asked.peers)
+        for name, reason in check(asked.peers).items():
+            if reason is not None:
+                say(f"note: --peers {name}: {reason}; the report will have no figures of it")
     base = asked.base().check()
     losses = asked.losses or (base.loss,)
     for loss in losses:

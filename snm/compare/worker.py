@@ -20,6 +20,7 @@ from snm.compare.records import read_record, write_record
 from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset
 from snm.errors import InputError
+from snm.stores.objects import StoreError
 from snm.system.locks import locked
 
 __all__ = ["main", "run_task"]
@@ -133,7 +134,7 @@ def main() -> int:
     try:
         with locked(lock, str(lock), wait=True):
             run_task(task)
-    except (InputError, ArithmeticError, OSError) as error:
+    except (InputError, StoreError, ArithmeticError, OSError) as error:
         print(f"snm: error: {getattr(error, 'as_flags', error)}", file=sys.stderr)
         return 2 if isinstance(error, InputError) else 1
     return 0

@@ -20,7 +20,7 @@ from snm.config.fields import (
     RunSettings,
     StartSettings,
 )
-from snm.errors import InputError
+from snm.errors import InputError, reason_of
 from snm.system.files import write_whole
 
 __all__ = [
@@ -114,7 +114,7 @@ def read_config(path: str | Path, *, base: Config | None = None) -> Config:
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(str(path), (error.strerror or "").lower(), "a TOML file") from error
+        raise InputError(str(path), reason_of(error), "a TOML file") from error
     except (ValueError, RecursionError) as error:
         # Also numbers of thousands of digits and brackets of thousands of levels.
         raise InputError(str(path), f"no TOML: {error}", "lines `key = value`") from error

@@ -166,7 +166,9 @@ class Dataset:
         points = self.train.num_points
         if not 0 < fraction < 1 or not 0 < (held := round(fraction * points)) < points:
             found = f"{fraction} of {points} points"
-            raise InputError("validation fraction", found, "two parts with at least one point each")
+            raise InputError(
+                "--validation-fraction", found, "two parts with at least one point each"
+            )
         order = np.random.default_rng(seed).permutation(self.train.num_points)
         return np.sort(order[held:]), np.sort(order[:held])
 

@@ -7,8 +7,9 @@ other word each domain has its own, which may have the id of another domain's wo
 has fewer features than there are words. Domains differ in size: that of rank g has a share
 proportional to $(g + 1)^{-1/2}$, but no more points than the original.
 
-Scores on the result are close to those on the original where domains are as large as the original.
-They are lower where domains are smaller, because labels then have fewer training points.
+Scores on the result are close to those on the original where domains are as large as the original,
+and rare words tell the labels. They are lower where domains are smaller, because labels then have
+fewer training points, and where most entries are frequent words, which say nothing of the domain.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from snm.data.dataset import Dataset, Points
 from snm.errors import InputError
 from snm.system.memory import available_memory
 
-__all__ = ["enlarge"]
+__all__ = ["enlarge", "frequent_share"]
 
 _FREQUENT = 0.01  # share of the points from which on a word means the same in all domains
 _SLOPE = 0.5  # of the sizes of domains
@@ -47,7 +48,7 @@ def enlarge(
       points: number of training points.
       test_points: number of test points; 0 leaves `test` None.
       labels: number of labels, which decides the number of domains. The result has about as many,
-        all with training points.
+        all with training points; or more, as many as its points bring.
       features: number of features; None gives each domain ids of its own for all of its words.
       seed: random seed.
 
@@ -55,28 +56,30 @@ def enlarge(
       the data set; its labels and features have no names.
 
     Raises:
-      InputError: no test set, a size out of range or for which there is no memory, fewer features
-        than the original's, more labels than so many points have, or more test points than the
-        domains have.
+      InputError: no test set, weights, a size out of range or for which there is no memory, fewer
+        features than the original's, more labels than so many points have, or more test points than
+        the domains have.
     """
     if original.test is None:
         raise InputError("--like", f"{original.name} without test points", "a data set with both")
+    if original.train.weights is not None or original.train.label_weights is not None:
+        raise InputError("--like", f"{original.name} with weights", "a data set without them")
     for name, value, least in (("points", points, 1), ("test_points", test_points, 0),
                                ("labels", labels, 1), ("seed", seed, 0)):  # fmt: skip
         if value < least:
-            raise InputError(name, f"{value}", f"{least} or more")
+            raise InputError(f"--{name.replace('_', '-')}", f"{value}", f"{least} or more")
     _refuse_too_large(original.train, points + test_points)
     rng = np.random.default_rng(seed)
     sizes = _domains(original, points, labels)
     tests = _cut(test_points, len(sizes), original.test.num_points)
     if tests.sum() < test_points:
         expected = f"at most {len(sizes) * original.test.num_points} for {len(sizes)} domains"
-        raise InputError("test_points", f"{test_points}", expected)
+        raise InputError("--test-points", f"{test_points}", expected)
     shared, rare = _words(original.train.features)
     width = len(shared) + len(sizes) * len(rare) if features is None else features
     if width < original.train.num_features:
         expected = f"at least the {original.train.num_features} of {original.name}"
-        raise InputError("features", f"{width}", expected)
+        raise InputError("--features", f"{width}", expected)
     train, test = [], []
     for domain, (size, of_test) in enumerate(zip(sizes, tests, strict=True)):
         if features is None:
@@ -103,8 +106,8 @@ def _domains(original: Dataset, points: int, labels: int) -> NDArray[np.int64]:
     count = -(-points // most)
     while occurring(sizes := _cut(points, count, most)) < labels:
         if sizes[-1] == 1:
-            expected = f"at most {occurring(sizes):,.0f} for {points} points"
-            raise InputError("labels", f"{labels}", expected)
+            expected = f"at most {int(occurring(sizes)):,} for {points} points"
+            raise InputError("--labels", f"{labels}", expected)
         count += 1 + count // 50
     return sizes
 
@@ -116,7 +119,7 @@ def _refuse_too_large(points: Points, count: int) -> None:
     needed, free = 3 * count * (8 * entries + 16), available_memory()
     if needed > free:
         found = f"a size that needs {needed / 2**30:,.1f} GiB of memory"
-        raise InputError("points", found, f"one for the {free / 2**30:,.1f} GiB that are free")
+        raise InputError("--points", found, f"one for the {free / 2**30:,.1f} GiB that are free")
 
 
 def _cut(total: int, count: int, most: int) -> NDArray[np.int64]:
@@ -135,6 +138,12 @@ def _cut(total: int, count: int, most: int) -> NDArray[np.int64]:
             break
     ends = np.rint(np.cumsum(sizes)).astype(np.int64)
     return np.diff(ends, prepend=0)
+
+
+def frequent_share(original: Dataset) -> float:
+    """The share of the entries of features that are of frequent words, which all domains have."""
+    shared, _ = _words(original.train.features)
+    return float(np.isin(original.train.features.indices, shared).mean())
 
 
 def _words(features: csr_matrix) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -14,7 +14,7 @@ from scipy.sparse import csr_matrix
 from snm.data import cache as binary_cache
 from snm.data.dataset import Dataset, Points
 from snm.data.formats import dispatch as formats
-from snm.errors import InputError
+from snm.errors import InputError, reason_of
 from snm.stores import entries
 from snm.stores.copies import local
 from snm.system.cache_folder import folder as cache_folder
@@ -66,7 +66,7 @@ _FILTERS = ("filter_labels_train.txt", "filter_labels_test.txt")
 
 _KNOWN = {
     *(name for layout in _LAYOUTS for name in (*layout.train, *layout.test)),
-    *(_VECTORIZER, _WEIGHTS, *_NAMES, *_FILTERS),
+    *(_VECTORIZER, _WEIGHTS, _LABEL_WEIGHTS, *_NAMES, *_FILTERS),
 }
 """What is copied from a store, plain or gzipped."""
 
@@ -332,8 +332,6 @@ def _sha256(files: list[Path]) -> str:
             with file.open("rb") as stream:
                 content = hashlib.file_digest(stream, "sha256").hexdigest()
         except OSError as error:
-            raise InputError(
-                str(file), (error.strerror or "").lower(), "a readable file"
-            ) from error
+            raise InputError(str(file), reason_of(error), "a readable file") from error
         total.update(f"{file.name} {content}\n".encode())
     return total.hexdigest()

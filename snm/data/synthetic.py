@@ -256,7 +256,8 @@ def generate(
     }
     for argument, (value, least, most) in limits.items():
         if not least <= value <= most:
-            raise InputError(argument, f"{value}", f"a number from {least} to {most}")
+            expected = f"{least} or more" if most == np.inf else f"a number from {least} to {most}"
+            raise InputError(f"--{argument.replace('_', '-')}", f"{value}", expected)
     topics = topics or max(2, labels // _LABELS_PER_TOPIC)
     _refuse_too_large(
         (points + test_points) * (labels_per_point + nonzeros_per_point), features, labels, topics

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.errors import InputError
+from snm.errors import InputError, reason_of
 from snm.system import disk
 
 __all__ = ["Analyzer", "Kind", "Vectorizer", "english_stop_words", "words_of"]
@@ -141,7 +141,7 @@ class Vectorizer:
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
-            raise InputError(str(path), (error.strerror or "").lower(), expected) from error
+            raise InputError(str(path), reason_of(error), expected) from error
         except (ValueError, RecursionError) as error:
             raise InputError(str(path), "damaged JSON", expected) from error
         try:

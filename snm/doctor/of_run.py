@@ -15,6 +15,7 @@ from snm.doctor.findings import Finding
 from snm.errors import InputError, counted
 from snm.runs.folder import RunFolder, phase_names
 from snm.runs.load import load
+from snm.stores.objects import StoreError
 
 __all__ = ["examine_run"]
 
@@ -111,9 +112,10 @@ def _data(facts: dict[str, Any]) -> Iterator[Finding]:
     source = facts["data"]
     try:
         dataset = load_dataset(source)
-    except InputError as error:
+    except (InputError, StoreError) as error:
+        found = getattr(error, "as_flags", str(error))
         yield Finding(
-            "warning", "data", error.as_flags, "`snm evaluate RUN --data DATA` takes another place"
+            "warning", "data", found, "`snm evaluate RUN --data DATA` takes another place"
         )
         return
     if dataset.sha256 != facts["sha256"]:

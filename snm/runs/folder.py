@@ -27,10 +27,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from snm.checkpoints.store import Checkpoints
+from snm.config.auto import auto_size
 from snm.config.resolved import ResolvedConfig, read_resolved
 from snm.config.settings import Config, config_text
 from snm.data.weighting import Weighting
-from snm.errors import InputError
+from snm.errors import InputError, reason_of
 from snm.memory.adjustment import load_shifts
 from snm.runs.manifest import (
     CONFIG,
@@ -48,6 +49,7 @@ from snm.system.locks import LOCK
 __all__ = ["RunFolder", "member_seed", "phase_names", "read_json", "write_json"]
 
 _LAST_SETTING = "steps_per_dispatch"  # of every version
+_OLDER_SAMPLED = (16_384, 32_768)  # what `--sampled auto` was for one member and many labels
 _NEXT_SEED = 1_000_003  # from one member to the next: far from the seeds that people choose
 
 
@@ -220,6 +222,9 @@ class RunFolder:
         if SAMPLERS[config.sampler].needs_batch_positives:
             # B is counted, and was counted otherwise.
             config = dataclasses.replace(config, sampled=written.get("sampled", config.sampled))
+        of_rule = auto_size(self.read_facts()["num_labels"], members=config.members)
+        if config.sampled == of_rule and written.get("sampled") in _OLDER_SAMPLED:
+            config = dataclasses.replace(config, sampled=written["sampled"])
         if "logit_adjustment" not in written:
             config = dataclasses.replace(config, logit_adjustment="off")
         if "memory" not in written:
@@ -285,7 +290,7 @@ class RunFolder:
                 return  # of an earlier run, which stays as it is until it goes on
             (manifest or Manifest({}, [])).put(self.path, contents)
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
+            reason = reason_of(error)
             raise InputError(f"--run-dir {self.path}", reason, "a folder to write to") from error
 
     def reopen(self) -> None:
@@ -352,7 +357,7 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(str(path), (error.strerror or "").lower(), "a file of the run") from error
+        raise InputError(str(path), reason_of(error), "a file of the run") from error
     except (ValueError, RecursionError) as error:
         raise InputError(str(path), "damaged JSON", "a file written by `snm train`") from error
 

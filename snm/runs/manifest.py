@@ -20,7 +20,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from snm.errors import InputError
+from snm.errors import InputError, reason_of
 from snm.system.files import write_whole
 from snm.system.sealed_json import checksum, read_json, write_json
 
@@ -68,7 +68,7 @@ class Manifest:
         try:
             found = fingerprint(path)
         except OSError as error:
-            raise InputError(str(path), (error.strerror or "").lower(), _WROTE) from error
+            raise InputError(str(path), reason_of(error), _WROTE) from error
         if found not in wanted:
             raise InputError(str(path), "a damaged or changed file (its checksum differs)", _WROTE)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import shutil
+import time
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -193,10 +194,11 @@ class Mirror(Place):
             self._sending = self._pool.submit(self._send, staged)
 
     def _sent(self) -> bool:
-        """Whether all is in the store, or is there after a moment."""
-        if self._sending is not None:
-            concurrent.futures.wait([self._sending], timeout=1)
-        self._look()
+        """Whether all is in the store, or is there within a second."""
+        end = time.monotonic() + 1
+        while self._sending is not None and (left := end - time.monotonic()) > 0:
+            concurrent.futures.wait([self._sending], timeout=left)
+            self._look()
         return self._sending is None
 
     def _wait(self) -> None:

@@ -231,7 +231,7 @@ class _Services:
                 raise InputError(f"--log-to {name}", found, expected) from error
             self._trackers[name] = tracker
             ids[name] = tracker.id
-        write_json(place, ids)
+            write_json(place, ids)  # before the next service, which may fail
 
     def take(self, points: Iterable[Point]) -> None:
         """Collects numbers that the services do not have yet, and sends them every few seconds."""

@@ -12,7 +12,7 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from snm.errors import InputError
+from snm.errors import InputError, reason_of
 
 __all__ = ["listen", "make_server", "run"]
 
@@ -30,18 +30,14 @@ def listen(host: str, port: int) -> socket.socket:
         )[0]
         listening = socket.socket(family, kind, number)
     except (OSError, OverflowError, UnicodeError) as error:
-        raise InputError(where, _reason(error), "an address of this machine") from error
+        raise InputError(where, reason_of(error), "an address of this machine") from error
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
     except (OSError, OverflowError) as error:
         listening.close()
-        raise InputError(where, _reason(error), "a free address of this machine") from error
+        raise InputError(where, reason_of(error), "a free address of this machine") from error
     return listening
-
-
-def _reason(error: Exception) -> str:
-    return (getattr(error, "strerror", None) or str(error)).lower()
 
 
 def make_server(

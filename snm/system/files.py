@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from snm.errors import InputError
+from snm.errors import InputError, reason_of
 from snm.system import disk
 
 __all__ = ["made_whole", "make_folder", "sync_tree", "whole_file", "write_whole"]
@@ -87,7 +87,7 @@ def made_whole(flag: str, out: Path, *, lasting: bool = True) -> Iterator[Path]:
         if lasting:
             disk.sync(out.parent)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = reason_of(error)
         raise InputError(f"{flag} {out}", reason, "a folder that can be created") from error
     finally:
         disk.remove_tree(partial)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from snm.errors import InputError
+from snm.errors import InputError, reason_of
 from snm.system.files import make_folder
 
 __all__ = ["LOCK", "locked"]
@@ -38,7 +38,7 @@ def locked(path: Path, where: str, *, wait: bool = False) -> Iterator[None]:
         # Mode a+ does not truncate: until this process holds the lock, the file names the holder.
         file = path.open("a+", encoding="utf-8")
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = reason_of(error)
         raise InputError(where, reason, "a folder to write to") from error
     with file:
         try:

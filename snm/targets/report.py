@@ -11,7 +11,7 @@ from snm.config.resolve import resolve
 from snm.config.settings import Config
 from snm.data.load import load
 from snm.distributed.mesh import parse_mesh
-from snm.errors import InputError, counted
+from snm.errors import InputError, counted, duration
 from snm.system.platform import compiling_for
 from snm.system.terminal import console
 from snm.targets.programs import Program, compile_run
@@ -186,7 +186,7 @@ def _print(found: dict[str, Any]) -> None:
             console.print(f"{program['name']}: {loops} of unknown length, counted once",
                           soft_wrap=True)  # fmt: skip
     epoch, steps = found["seconds_per_epoch"], found["steps_per_epoch"]
-    told = f"{counted(steps, 'step')} an epoch: at least {epoch:.3g} s. {found['assumptions']}"
+    told = f"{counted(steps, 'step')} an epoch: at least {duration(epoch)}. {found['assumptions']}"
     console.print(told, soft_wrap=True)
     peak, limit = found["peak_bytes"], found["limit_bytes"]
     told = f"{peak / 2**30:.2f} GiB at the peak, {limit / 2**30:.2f} GiB available: "

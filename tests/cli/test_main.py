@@ -126,7 +126,7 @@ def test_parts_that_do_not_fit(tmp_path, capsys):
         (["--preset=big"], "--preset: found 'big', expected one of default, fast, paper"),
         (["--config=none.toml"], "none.toml: found no such file or directory"),
         (["--monitor=P@2", "--validation-fraction=0.2"], "--monitor: found 'P@2', no metric"),
-        (["--validation-fraction=0.001"], "validation fraction: found 0.001 of 60 points"),
+        (["--validation-fraction=0.001"], "--validation-fraction: found 0.001 of 60 points"),
         (["--warm-start=none"], "none: found no config.toml, expected the folder of a run"),
     ],
 )
@@ -452,7 +452,7 @@ def test_training_prints_the_mean_loss_of_all_points(capsys):
     assert "epoch   1 of 1   loss   2.0000" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("at_once", "left"), [(1, "3 min"), (2, "2 min"), (3, "56 s")])
+@pytest.mark.parametrize(("at_once", "left"), [(1, "2.9 min"), (2, "1.9 min"), (3, "56 s")])
 def test_training_says_what_its_steps_will_take(at_once, left, capsys):
     """Steps 2 and 3 of 40 take 3 s: 1.5 s for each of 37 steps, and of 40 for every round more."""
     display = _Display(progress_bar(), members=3, members_at_once=at_once)

@@ -303,7 +303,7 @@ def test_split_is_a_seeded_partition():
     assert again.tolist() == held.tolist()
     assert data.split(0.3, seed=2).test.features.toarray()[:, 0].tolist() != held.tolist()
     for fraction in (0, 1, -0.1, 0.001, 0.999, float("nan")):
-        with pytest.raises(InputError, match="validation fraction"):
+        with pytest.raises(InputError, match="validation_fraction"):
             data.split(fraction, seed=0)
 
 

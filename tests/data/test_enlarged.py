@@ -1,5 +1,7 @@
 """Data sets made out of a real one: the frequencies of labels and words, domains, and refusals."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -88,6 +90,12 @@ def test_sizes_that_cannot_be(original, changes, said):
         enlarge(original, **{"points": 400, "test_points": 10, "labels": 90} | changes)
 
 
+def test_weights_are_refused(original):
+    train = dataclasses.replace(original.train, weights=np.ones(300, np.float32))
+    with pytest.raises(InputError, match="with weights, expected a data set without them"):
+        enlarge(dataclasses.replace(original, train=train), points=400, test_points=10, labels=90)
+
+
 def test_on_the_command_line(tmp_path, capsys):
     one, two = tmp_path / "one", tmp_path / "two"
     call("data", "synth", one, "--points", 300, "--test-points", 80, "--features", 200,
@@ -99,7 +107,13 @@ def test_on_the_command_line(tmp_path, capsys):
     )
     assert not two.exists()
     call(*words)
-    assert "500 training points, 90 test points and 1" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "500 training points, 90 test points and 1" in told
+    words_of = snm.load_data(one).train.features
+    frequent = np.flatnonzero(np.bincount(words_of.indices) >= 3)
+    share = np.isin(words_of.indices, frequent).mean()
+    assert share > 0.5 and f"note: {share:.0%} of the entries" in " ".join(told.split())
+    assert "data set" in refused(capsys, "data", "synth", tmp_path / "none", "--like", "")
     made = snm.load_data(two)
     assert (made.train.num_points, made.test.num_points) == (500, 90)
     (one / "test.txt").unlink()

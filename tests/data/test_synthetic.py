@@ -119,7 +119,7 @@ def test_labels_and_words_go_together_like_the_real_ones(like_citeulike):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"points": 0}, "points: found 0, expected a number from 1"),
+        ({"points": 0}, "points: found 0, expected 1 or more"),
         ({"test_points": -1}, "test_points: found -1"),
         ({"labels": 1}, "labels: found 1, expected a number from 2"),
         ({"features": 1}, "features: found 1"),

@@ -6,6 +6,7 @@ Both are of the tiny data set.
 """
 
 import dataclasses
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 import tiny
 
 import snm
+from snm.runs.folder import RunFolder
 
 ARCHIVE = Path(__file__).parent / "fixtures" / "runs-0.1.0.zip"
 
@@ -40,6 +42,19 @@ def test_a_finished_run_answers_as_it_did(folder):
     check_answers(folder, "finished")
     found = snm.evaluate(folder / "finished", data=folder / "data")["metrics"]
     assert (found["P@1"], found["P@5"]) == (80.0, pytest.approx(31.0))
+
+
+def test_a_run_with_the_older_number_of_negatives_goes_on(tiny_run, tmp_path, monkeypatch):
+    """`--sampled auto` was larger for one member; other settings are not taken for it."""
+    run = shutil.copytree(tiny_run / "run", tmp_path / "run")
+    folder = RunFolder(run)
+    written = folder.settings()
+    monkeypatch.setattr("snm.runs.folder._OLDER_SAMPLED", (written.sampled,))
+    monkeypatch.setattr("snm.runs.folder.auto_size", lambda num_labels, members: 7)
+    of_rule, asked = (dataclasses.replace(written, sampled=count) for count in (7, 6))
+    assert written.sampled not in (6, 7)
+    assert folder.as_begun(of_rule) == written
+    assert folder.as_begun(asked) == asked
 
 
 def test_an_interrupted_run_goes_on_to_the_same_end(folder):

@@ -4,6 +4,7 @@ import os
 import random
 import time
 
+import numpy as np
 import pytest
 import tiny
 from command_line import call, refused
@@ -33,6 +34,17 @@ def copied(flaky):
     names = []
     flaky.before = staticmethod(lambda kind, name: kind == "get" and names.append(name))
     return names
+
+
+def test_weights_of_points_and_labels_are_copied_too(flaky, data):
+    shapes = snm.load_data(data, cache=None).train.labels.shape
+    for name, count in zip(("weights.txt", "label_weights.txt"), shapes, strict=True):
+        (data / name).write_text("".join(f"{1 + n % 3}\n" for n in range(count)))
+    put(flaky, data, DATA)
+    expected, found = snm.load_data(data, cache=None).train, snm.load_data(DATA).train
+    np.testing.assert_array_equal(found.weights, expected.weights)
+    np.testing.assert_array_equal(found.label_weights, expected.label_weights)
+    assert expected.weights.max() == expected.label_weights.max() == 3
 
 
 def test_data_are_copied_once(flaky, data):

@@ -31,7 +31,7 @@ from snm.compare.peers.table import PEERS
 from snm.data.dataset import Points
 from snm.data.load import load
 from snm.data.weighting import Weighting
-from snm.errors import InputError
+from snm.errors import InputError, reason_of
 from snm.evaluation.filters import apply_filter, kept_first, most_filtered, pairs_of
 from snm.evaluation.metrics import Metrics, propensities
 from snm.system.memory import peak_memory, peak_of_children, resident_memory
@@ -278,7 +278,7 @@ def _make_parent(out: Path) -> None:
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(str(out), (error.strerror or "").lower(), "a file to write") from error
+        raise InputError(str(out), reason_of(error), "a file to write") from error
     if out.is_dir():
         raise InputError(str(out), "a folder", "a file to write")
 

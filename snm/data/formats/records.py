@@ -71,6 +71,11 @@ def json_objects(
             raise InputError(where, f"no JSON ({error})", "one JSON object a line") from error
         if not isinstance(found, dict):
             raise InputError(where, f"a {type(found).__name__}", "an object")
+        if "\\ud" in line.lower():  # perhaps half of a surrogate pair, which no file can hold
+            try:
+                json.dumps(found, ensure_ascii=False).encode()
+            except (UnicodeEncodeError, RecursionError) as error:
+                raise InputError(where, "half of a surrogate pair", "whole characters") from error
         yield where, found
 
 

@@ -11,7 +11,7 @@ from types import TracebackType
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from snm.errors import InputError
+from snm.errors import InputError, reason_of
 from snm.system.files import whole_file
 
 __all__ = ["TextWriter", "write_text"]
@@ -50,7 +50,7 @@ def write_text(path: str | Path, features: csr_matrix, labels: csr_matrix) -> No
             for first in range(0, features.shape[0], _CHUNK_ROWS):
                 out.writelines(_as_lines(features, labels, first))
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = reason_of(error)
         raise InputError(str(path), reason, "a file that can be written") from error
 
 

@@ -8,7 +8,7 @@ import functools
 import tomllib
 from pathlib import Path
 
-from snm.errors import InputError
+from snm.errors import InputError, reason_of
 
 __all__ = ["SIZES", "Entry", "Mirror", "find", "read_registry"]
 
@@ -86,7 +86,7 @@ def read_registry(path: Path | None = None) -> tuple[Entry, ...]:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
         return tuple(_entry(table, found.get("licence", "")) for table in found["set"])
     except OSError as error:
-        raise InputError(str(path), (error.strerror or "").lower(), "a registry") from error
+        raise InputError(str(path), reason_of(error), "a registry") from error
     except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
         raise InputError(str(path), f"no registry ({error})", "TOML with tables [[set]]") from error
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from snm.errors import InputError
+from snm.errors import InputError, reason_of
 
 __all__ = ["unpack"]
 
@@ -87,7 +87,7 @@ def _copy(
                     raise InputError(str(archive), found, expected)
                 target.write(piece)
     except OSError as error:  # of the output: `_pieces` raises none
-        reason = (error.strerror or str(error)).lower()
+        reason = reason_of(error)
         raise InputError(str(out), reason, "a folder to write to") from error
     return written
 

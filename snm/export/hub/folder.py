@@ -23,7 +23,7 @@ from numpy.typing import DTypeLike, NDArray
 from snm.config.resolved import ResolvedConfig, resolved_of
 from snm.config.settings import config_of
 from snm.data.formats.dispatch import read_names
-from snm.errors import InputError
+from snm.errors import InputError, reason_of
 from snm.export.arrays import arrays_of, manifest_of, write_arrays
 from snm.export.from_arrays import Wanted, fits, predictor_of
 from snm.export.hub.card import Card, model_card
@@ -181,7 +181,7 @@ def _array(
     except InputError:
         raise
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = reason_of(error)
         raise InputError(str(path), reason, _EXPECTED) from error
     except (SafetensorError, KeyError, TypeError, ValueError, AttributeError) as error:
         # The last two: a type that NumPy lacks, such as bfloat16.
