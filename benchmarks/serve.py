@@ -1,6 +1,6 @@
 """Measures `snm serve` under load: requests per second and latency at 1, 8 and 64 clients.
 
-    python -m benchmarks.serve RUN [--index DIR] [--seconds 5] [--out FILE]
+    python -m benchmarks.serve RUN [--index DIR | --export DIR --workers 2] [--out FILE]
 
 The server runs in its own process on the same machine, so server and clients share the cores. Each
 client sends its next point after the answer to the last one. Every answer is compared with the
@@ -33,6 +33,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("--index", type=Path)
+    parser.add_argument("--export", type=Path, help="serve this export of the run as npy")
+    parser.add_argument("--workers", type=int, default=1, help="processes that serve it")
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--out", type=Path, help="JSON file to write")
     options = parser.parse_args()
@@ -44,8 +46,10 @@ def main() -> None:
         json.dumps({"features": [dict(zip(row.indices.tolist(), row.data.tolist(), strict=True))]})
         for row in features
     ]
-    command = [sys.executable, "-m", "snm", "serve", str(options.run), "--port", "0"]
+    served = options.export or options.run
+    command = [sys.executable, "-m", "snm", "serve", str(served), "--port", "0"]
     command += ["--index", str(options.index)] if options.index else []
+    command += ["--workers", str(options.workers)] if options.workers > 1 else []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
@@ -63,7 +67,8 @@ def main() -> None:
         finally:
             server.terminate()
     if options.out:
-        write_json(options.out, {**machine(), "seconds": options.seconds, "rows": rows})
+        about = {"seconds": options.seconds, "workers": options.workers}
+        write_json(options.out, {**machine(), **about, "rows": rows})
 
 
 async def _load(

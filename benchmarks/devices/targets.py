@@ -101,7 +101,7 @@ def dataset_of(shape: str) -> Any:
 
 
 def plans(targets: list[str], shapes: list[str]) -> Iterator[dict[str, Any]]:
-    """What `snm plan DATA --preset paper --mining-kernel off --target NAME --json` prints."""
+    """What `snm plan --preset paper --sampled B --mining-kernel off --target T --json` prints."""
     from snm.bench.shapes import SHAPES
     from snm.config.resolve import resolve
     from snm.config.settings import preset
