@@ -310,7 +310,7 @@ def test_help_is_quick():
 )
 def test_version_tells_devices_and_survives_broken_ones(monkeypatch, capsys, platforms, said):
     monkeypatch.setenv("JAX_PLATFORMS", platforms)
-    main(["--version"])
+    call("--version")
     first, second, third = capsys.readouterr().out.splitlines()
     assert first == f"snm {snm.__version__}"
     assert second.startswith(f"jax {metadata.version('jax')}, jaxlib {metadata.version('jaxlib')}")

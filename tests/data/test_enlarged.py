@@ -113,7 +113,8 @@ def test_on_the_command_line(tmp_path, capsys):
     frequent = np.flatnonzero(np.bincount(words_of.indices) >= 3)
     share = np.isin(words_of.indices, frequent).mean()
     assert share > 0.5 and f"note: {share:.0%} of the entries" in " ".join(told.split())
-    assert "data set" in refused(capsys, "data", "synth", tmp_path / "none", "--like", "")
+    said = refused(capsys, "data", "synth", tmp_path / "none", "--like", "")
+    assert "found no training file" in said
     made = snm.load_data(two)
     assert (made.train.num_points, made.test.num_points) == (500, 90)
     (one / "test.txt").unlink()

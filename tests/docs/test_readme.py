@@ -16,11 +16,11 @@ BLOCKS = [
 
 
 def test_the_pages_have_examples() -> None:
-    assert [name for name, _ in BLOCKS] == ["README.md", *["python.md"] * 3]
+    assert [name for name, _ in BLOCKS] == ["README.md", *["python.md"] * 4]
 
 
 @pytest.mark.parametrize(
-    "number", [0, *(pytest.param(number, marks=pytest.mark.slow) for number in (1, 2, 3))]
+    "number", [0, *(pytest.param(number, marks=pytest.mark.slow) for number in (1, 2, 3, 4))]
 )
 def test_python_of_the_pages_runs(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -31,9 +31,12 @@ def test_python_of_the_pages_runs(
     exec(compile(text, f"{name}, block {number}", "exec"), scope)
     if number < 2:  # training, then prediction
         assert scope["labels"].shape == scope["scores"].shape == (500, 5)  # type: ignore[attr-defined]
-    if number == 2:  # scikit-learn
+    if number == 2:  # matrices
+        loaded, made = scope["arrays"], scope["data"]
+        assert (loaded.train.labels != made.train.labels).nnz == 0  # type: ignore[attr-defined]
+    if number == 3:  # scikit-learn
         assert scope["names"][0, 0] == "tools"  # type: ignore[index]
-    if number == 3:  # the head under an encoder
+    if number == 4:  # the head under an encoder
         assert 0 < float(scope["loss"]) < 3  # type: ignore[arg-type]
 
 

@@ -102,7 +102,7 @@ def test_nothing_at_an_address_is_one_line(flaky, capsys):
     assert refused(capsys, "evaluate", "flaky://bucket/none") == told
     out = "flaky://bucket/out"
     assert refused(capsys, "data", "synth", out).startswith(
-        f"--out: found the address {out}, expected a path of this machine"
+        f"{out}: found an address of a store, expected a path of this machine"
     )
 
 
