@@ -37,9 +37,8 @@ from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.model.from_config import make_model
 from snm.model.model import init_state
-from snm.runs.folder import RunFolder
+from snm.runs.folder import RunFolder, write_json
 from snm.system.cache_folder import keep_programs
-from snm.system.files import write_whole
 from snm.system.versions import machine
 
 _HELD = (2, 4)  # processes at a time
@@ -65,7 +64,7 @@ def main() -> None:
     found = measured(given.calls, given.folder)
     print(json.dumps(found, indent=1))
     if given.out is not None:
-        write_whole(given.out, json.dumps(found, indent=1) + "\n")
+        write_json(given.out, found)
 
 
 def write_run(folder: Path, shape: str = "amazon670k") -> RunFolder:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import statistics
 import time
 from collections.abc import Callable
@@ -33,7 +32,7 @@ from snm.data.weighting import Weighting
 from snm.head import gradients, head
 from snm.model.model import init_state
 from snm.model.train_step import train_step
-from snm.system.files import write_whole
+from snm.runs.folder import write_json
 from snm.system.versions import surroundings
 from snm.topk import search
 from snm.trainer.prepare import prepare
@@ -158,7 +157,7 @@ def main() -> None:
             print(f"{one['setting']:<38} {one['step_ms']:8.1f} ms  {one['ways']}", flush=True)
             found.append(one)
     record = {"surroundings": surroundings(), "repeats": asked.repeats, "settings": found}
-    write_whole(asked.out, json.dumps(record, indent=1) + "\n")
+    write_json(asked.out, record)
 
 
 if __name__ == "__main__":

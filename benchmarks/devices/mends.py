@@ -32,6 +32,7 @@ from snm.head.head import update_head
 from snm.model.model import abstract_state
 from snm.sampling import permutation, sample
 from snm.sampling.sample import Sample
+from snm.system.files import write_whole
 from snm.system.platform import compiling_for
 from snm.tables.table import SparseRows
 from snm.targets.devices import devices_of
@@ -207,7 +208,7 @@ def main() -> None:
         kept.setdefault(name, {}).setdefault(target, {})[key] = row
         print(name, target, key, json.dumps(row), flush=True)
         if options.json:
-            options.json.write_text(json.dumps(kept, indent=1) + "\n")
+            write_whole(options.json, json.dumps(kept, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from snm.system.files import write_whole
+
 STEPS = 4
 CASES = [  # target, program, shape, k', settings of the head
     ("v5e", "step", "amazon670k", 16, {}),
@@ -139,7 +141,7 @@ def write_plans(options: argparse.Namespace) -> None:
         kept = [one for one in kept if (one["shape"], one["target"]) != of] + [found]
         print(*of, json.dumps(found), flush=True)
         if options.json:
-            options.json.write_text(json.dumps({"plans": kept}, indent=1) + "\n")
+            write_whole(options.json, json.dumps({"plans": kept}, indent=1) + "\n")
 
 
 def main() -> None:
@@ -163,7 +165,7 @@ def main() -> None:
         kept.setdefault(name, {})[options.label] = row
         print(name, json.dumps(row), flush=True)
         if options.json:
-            options.json.write_text(json.dumps(kept, indent=1) + "\n")
+            write_whole(options.json, json.dumps(kept, indent=1) + "\n")
 
 
 if __name__ == "__main__":

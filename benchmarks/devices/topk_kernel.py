@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from snm.system.files import write_whole
 from snm.topk import Masked
 from snm.topk.kernel.choice import form_of
 from snm.topk.kernel.numbers import Tiles
@@ -224,9 +225,9 @@ def main() -> None:
             kept.setdefault(part, {})[name] = row
             print(name, json.dumps(row), flush=True)
             if options.json:
-                options.json.write_text(json.dumps(kept, indent=1) + "\n")
+                write_whole(options.json, json.dumps(kept, indent=1) + "\n")
     if options.json:
-        options.json.write_text(json.dumps(kept, indent=1) + "\n")
+        write_whole(options.json, json.dumps(kept, indent=1) + "\n")
 
 
 if __name__ == "__main__":

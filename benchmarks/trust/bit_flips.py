@@ -43,7 +43,6 @@ from snm.prediction.calibration import Calibration, Curve
 from snm.runs.folder import RunFolder, write_json
 from snm.runs.load import used_checkpoints
 from snm.runs.manifest import MAY_CHANGE
-from snm.system.files import write_whole
 
 POINTS, FEATURES, LABELS = 60, 30, 20
 CONFIG = snm.Config(
@@ -237,7 +236,7 @@ def main() -> None:
     found = measured(given.flips)
     print(json.dumps(found, indent=1))
     if given.out is not None:
-        write_whole(given.out, json.dumps(found, indent=1) + "\n")
+        write_json(given.out, found)
 
 
 if __name__ == "__main__":

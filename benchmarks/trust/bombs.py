@@ -29,8 +29,7 @@ from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.memory.store import load_memory
-from snm.runs.folder import read_json
-from snm.system.files import write_whole
+from snm.runs.folder import read_json, write_json
 
 _MIB = 1 << 20
 _LINE = 300 * _MIB
@@ -185,7 +184,7 @@ def main() -> None:
              "long lines": {"tries": len(lines), "seconds": max(row["seconds"] for row in lines),
                             "MiB": max(row["MiB"] for row in lines)}}  # fmt: skip
     if given.out is not None:
-        write_whole(given.out, json.dumps(found, indent=1) + "\n")
+        write_json(given.out, found)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ import jax
 from snm.bench.shapes import SHAPES, model_of
 from snm.checkpoints.store import Checkpoints
 from snm.model.model import abstract_state, init_state
-from snm.system.files import write_whole
+from snm.runs.folder import write_json
 
 
 def drop(folder: Path) -> None:
@@ -96,7 +96,7 @@ def main() -> None:
     found = measured(given.rounds, given.folder)
     print(json.dumps(found, indent=1))
     if given.out is not None:
-        write_whole(given.out, json.dumps(found, indent=1) + "\n")
+        write_json(given.out, found)
 
 
 if __name__ == "__main__":

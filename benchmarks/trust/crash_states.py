@@ -15,7 +15,6 @@ of the disk is injected into each call in turn.
 import argparse
 import contextlib
 import errno
-import json
 import os
 import shutil
 import tempfile
@@ -31,8 +30,7 @@ from benchmarks.trust.crash_model import Recorder, written_to
 from snm.checkpoints.store import DamagedError
 from snm.errors import InputError
 from snm.runs.events import Saved
-from snm.runs.folder import RunFolder
-from snm.system.files import write_whole
+from snm.runs.folder import RunFolder, write_json
 
 # -- power cuts ------------------------------------------------------------------------------
 
@@ -228,7 +226,7 @@ def main() -> None:
     given = parser.parse_args()
     found = measured(given.states, given.every)
     if given.out is not None:
-        write_whole(given.out, json.dumps(found, indent=1) + "\n")
+        write_json(given.out, found)
 
 
 if __name__ == "__main__":

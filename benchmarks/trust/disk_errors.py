@@ -31,7 +31,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from snm.errors import InputError
-from snm.system.files import write_whole
 
 if TYPE_CHECKING:
     from benchmarks.trust.crash_bench import Bench
@@ -244,7 +243,9 @@ def main() -> int:
     given = parser.parse_args()
     found = measured(given.every, given.seconds, lambda line: print(line, flush=True))
     if given.out is not None:
-        write_whole(given.out, json.dumps(found, indent=1) + "\n")
+        from snm.runs.folder import write_json
+
+        write_json(given.out, found)
     return 1 if found["failed"] else 0
 
 

@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from snm.runs.folder import write_json
 from snm.system.files import write_whole
 
 _INSTRUMENTED = ["snm.data", "snm.config.settings", "snm.runs", "snm.checkpoints.store",
@@ -122,7 +123,7 @@ def main() -> None:
                      "seconds": round(time.monotonic() - begun),
                      "formats": list(rows.values())}  # fmt: skip
             if given.out is not None:
-                write_whole(given.out, json.dumps(found, indent=1) + "\n")
+                write_json(given.out, found)
         if given.keep is not None:
             keep(corpus, given.keep)
     print(json.dumps(found, indent=1))

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 import snm
-from snm.system.files import write_whole
+from snm.runs.folder import write_json
 
 CLIENTS, SLOW, PATIENCE = 64, 16, 5
 CONFIG = snm.Config(
@@ -197,7 +197,7 @@ def main() -> None:
     found = measured(given.requests)
     print(json.dumps(found, indent=1))
     if given.out is not None:
-        write_whole(given.out, json.dumps(found, indent=1) + "\n")
+        write_json(given.out, found)
 
 
 if __name__ == "__main__":

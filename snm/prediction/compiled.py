@@ -30,6 +30,11 @@ __all__ = [
 ]
 
 
+@functools.lru_cache(maxsize=64)
+def _without_seed(model: Model) -> Model:
+    return dataclasses.replace(model, seed=0)
+
+
 class _Kept:
     """Makes programs, and keeps them by model. Its seed plays no part in them: members share one.
 
@@ -43,7 +48,7 @@ class _Kept:
         functools.update_wrapper(self, fresh)
 
     def __call__(self, model: Model, *rest: Any) -> jax.stages.Wrapped:
-        return self._kept(dataclasses.replace(model, seed=0), *rest)
+        return self._kept(_without_seed(model), *rest)
 
     def cache_clear(self) -> None:
         """Forgets all programs."""

@@ -15,6 +15,7 @@ import snm
 from snm import SNMClassifier
 from snm.errors import InputError
 from snm.estimator.targets import Targets
+from snm.memory import choose
 
 # The settings of `tiny.CONFIG`, with a member that sees the points that choose the memory.
 PARAMS = dict(dim=8, members=2, batch_size=16, sampled=40, mined=3, input_dropout=0.0, epochs=2,
@@ -27,6 +28,14 @@ def data():
     """600 points whose labels are well told by their neighbours."""
     return snm.generate(points=600, test_points=150, features=120, labels=60, seed=5,
                         labels_per_point=2, nonzeros_per_point=8)  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _with_queries():
+    """Features and queries tell who votes: by features alone, a memory keeps no queries."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(choose, "_VARIED", choose._VARIED[1:])
+        yield
 
 
 @pytest.fixture(scope="module")

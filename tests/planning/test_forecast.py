@@ -209,7 +209,7 @@ def test_members_at_once_take_their_time_together(folder, capsys):
     code, out, _ = call(capsys, *words)
     assert code == 0 and "a step of 2 members at once, 4 steps an epoch" in out
     epoch, whole = (float(text) for text in re.findall(r"([0-9.e-]+) s (?:an epoch|of train)", out))
-    assert whole == pytest.approx(2 * 3 * epoch, rel=0.02)  # four members, two at a time
+    assert whole == pytest.approx(2 * 3 * epoch, rel=0.1)  # four members, two at a time; two digits
 
 
 @pytest.mark.slow
