@@ -7,6 +7,7 @@ import io
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import BinaryIO
 
 import jax
@@ -146,9 +147,11 @@ def jobs_here() -> Iterator[None]:
 
         wait = terminate = poll
 
-    real = jobs.subprocess.Popen
-    jobs.subprocess.Popen = Here  # type: ignore[misc, assignment]
+    real = jobs.subprocess
+    # In that module alone: matplotlib starts processes of its own where it looks for fonts.
+    stand_in = SimpleNamespace(Popen=Here, PIPE=real.PIPE, DEVNULL=real.DEVNULL)
+    jobs.subprocess = stand_in  # type: ignore[assignment]
     try:
         yield
     finally:
-        jobs.subprocess.Popen = real  # type: ignore[misc]
+        jobs.subprocess = real

@@ -29,7 +29,7 @@ from snm.checkpoints.orbax_alone import ALONE, asking_no_other, quiet, quiet_tas
 from snm.distributed.processes import first, first_to_say, of_first, several
 from snm.errors import InputError
 from snm.system import disk
-from snm.system.files import sync_tree
+from snm.system.files import sync_names, sync_tree
 from snm.system.sealed_json import checksum, read_json, write_json
 
 __all__ = ["Checkpoints", "DamagedError", "Note", "SavingError"]
@@ -159,8 +159,8 @@ class Checkpoints:
             path = self.path(step)
             # What the manifest vouches for is on the disk before the manifest is.
             sync_tree(path)
-            for folder in (self._folder, self._folder.parent):
-                disk.sync(folder)
+            # A member's folder has two above it, which other members may have made.
+            sync_names(self._folder, *self._folder.parents[:2])
             note = Note(progress, score, self._about, _fingerprints(path), padded=several())
             write_json(path / _MANIFEST, dataclasses.asdict(note))
         for old in self._superseded(step, progress.get("best_step")):

@@ -17,16 +17,21 @@ from pathlib import Path
 from snm.errors import InputError, reason_of
 from snm.system import disk
 
-__all__ = ["made_whole", "make_folder", "sync_tree", "whole_file", "write_whole"]
+__all__ = ["made_whole", "make_folder", "sync_names", "sync_tree", "whole_file", "write_whole"]
 
 
 def make_folder(path: Path) -> None:
     """Creates a folder and those above it, and waits until their names are on the disk."""
     made = [one for one in (path, *path.parents) if not one.exists()]
     path.mkdir(parents=True, exist_ok=True)
-    for one in reversed(made):
-        with contextlib.suppress(PermissionError):  # one that may be written to, and not read
-            disk.sync(one.parent)
+    sync_names(*(one.parent for one in reversed(made)))
+
+
+def sync_names(*folders: Path) -> None:
+    """Waits until the names in folders are on the disk, as far as the folders may be read."""
+    for folder in folders:
+        with contextlib.suppress(PermissionError):
+            disk.sync(folder)
 
 
 def write_whole(path: Path, content: str | bytes) -> None:

@@ -2,10 +2,12 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
 from benchmarks.trust import bit_flips, crash_states
 from benchmarks.trust.crash_model import Call, Recorder, written_to
+from snm.checkpoints.store import Checkpoints
 from snm.system import disk, files
 
 
@@ -63,6 +65,17 @@ def test_threads_are_recorded_one_at_a_time(tmp_path):
         list(pool.map(write, ("a", "b", "c")))
     gone = [call.path for call in record.calls if call.what == "name" and call.node is None]
     assert [path for path in gone if path.endswith(".txt") and "/." not in path] == []
+
+
+def test_the_member_that_is_first_keeps_its_checkpoint(tmp_path):
+    """Its names are on the disk with it, though another member made the folder above."""
+    with Recorder(tmp_path).recording() as record:
+        (tmp_path / "checkpoints").mkdir()  # not synced
+        store = Checkpoints(tmp_path / "checkpoints" / "member-2")
+        store.save(12, {"rows": np.ones((3, 2), np.float32)}, {"step": 12}, None)
+    states = [state for cut, state in record.states(300) if cut == len(record.calls)]
+    assert states
+    assert all("checkpoints/member-2/12/manifest.json" in state for state in states)
 
 
 @pytest.mark.slow
