@@ -15,8 +15,8 @@ from snm.runs.folder import write_json
 
 RESULTS = Path(__file__).parent / "results"
 # The Okabe-Ito palette: distinguishable in greyscale and for colour-blind readers.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#555555", "#e69f00")
-DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 2)))
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#555555", "#e69f00", "#56b4e9")
+DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 2)), (0, (7, 2)))
 _STYLE: Any = {
     "svg.hashsalt": "snm",
     "svg.fonttype": "none",  # text stays text

@@ -26,6 +26,7 @@ from snm.runs.folder import RunFolder
 from snm.system.versions import machine
 
 KS = (1, 5, 20)
+_SHOWN = 20  # answers of a bin that the diagram shows: fewer tell little
 
 
 def main(data: tyro.conf.Positional[list[str]], runs: Path) -> None:
@@ -39,7 +40,8 @@ def main(data: tyro.conf.Positional[list[str]], runs: Path) -> None:
     figure, (panel,) = panels(1)
     panel.plot([0, 1], [0, 1], color="#999999", linewidth=0.8)
     for row, colour, dash in zip(rows, COLOURS, DASHES, strict=False):
-        points = [(one["probability"], one["right"]) for one in row["bins"]]
+        full = [one for one in row["bins"] if one["answers"] >= _SHOWN]
+        points = [(one["probability"], one["right"]) for one in full]
         panel.plot(*zip(*points, strict=True), color=colour, linestyle=dash, marker="o",
                    markersize=3, label=row["data"])  # fmt: skip
     panel.set(xlabel="probability of the best 5 answers", ylabel="share that is right")

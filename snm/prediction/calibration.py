@@ -1,10 +1,12 @@
 """Probabilities from scores: curves fitted on points that the scoring model has not seen.
 
 What a score says depends on the company: the best label of a point is right more often than another
-point's fifth with the same score. So a curve is of z = a s + b log(1 + r) + c s_1, where s is the
-score, r the rank from 0, and s_1 the best score of the point. With a >= 0 and b <= 0, and a curve
-that does not fall, the order of the answers stays. Where answers are chosen from some labels, rank
-and best score mean something else, and a second curve is of the score alone.
+point's fifth with the same score. So a curve is of z = a s + b log(1 + r) + c s_1 + d [r = 0],
+where s is the score, r the rank from 0, and s_1 the best score of the point. The last term is there
+since the highest of many scores is too high as a rule. With a >= 0 the curve does not fall with the
+score; where it would rise with the rank, an answer gets the probability of the one before it, so
+that the order stays. Where answers are chosen from some labels, rank and best score mean something
+else, and a second curve is of the score alone.
 
 A curve is a logistic function (Platt, 1999), which few points can tell, or the isotonic regression
 of right on z (Zadrozny and Elkan, 2002), which has any form but needs many points: whichever has
@@ -31,6 +33,7 @@ from snm.prediction.thresholds import Threshold
 
 __all__ = ["Calibration", "Curve"]
 
+_INPUTS = 4  # of z
 _FOLDS = 3  # that choose the form of a curve
 _NONE = -1e30  # in place of the score of no label, which may be minus infinity
 _KNOTS = 129  # of a logistic function, which is linear between them
@@ -43,7 +46,7 @@ class Curve:
 
     Attributes:
       method: `isotonic` or `logistic`.
-      weights: a, b and c of z.
+      weights: a, b, c and d of z; an earlier version has no d.
       knots: z, ascending.
       probabilities: at the knots, in [0, 1], ascending.
     """
@@ -60,11 +63,11 @@ class Curve:
         """The curve of some answers.
 
         Args:
-          inputs: float64 [n, 3]: score, log(1 + rank), best score of the point.
+          inputs: float64 [n, 4], as `_inputs`.
           right: float64 [n], 1 or 0.
           counts: float64 [n], above 0, how often each answer counts.
           fold: int [n], the fold of each answer's point.
-          alone: whether b and c are 0.
+          alone: whether all but a are 0.
         """
         losses = dict.fromkeys(_METHODS, 0.0)
         for number in range(_FOLDS):
@@ -82,11 +85,17 @@ class Curve:
         knots = _METHODS[best](inputs @ weights, right, counts, offset)
         return cls(best, *(tuple(values.tolist()) for values in (weights, *knots)))
 
+    @classmethod
+    def read(cls, value: dict[str, Any]) -> Curve:
+        """From the form of `dataclasses.asdict`."""
+        lists = ("weights", "knots", "probabilities")
+        return cls(value["method"], *(tuple(value[name]) for name in lists))
+
     def __call__(self, inputs: NDArray) -> NDArray[np.float32]:
-        """Probabilities float32 [...] of inputs [..., 3]."""
-        return np.interp(inputs @ np.array(self.weights), self.knots, self.probabilities).astype(
-            np.float32
-        )
+        """Probabilities float32 [...] of inputs [..., 4]."""
+        weights = np.array(self.weights)
+        z = inputs[..., : len(weights)] @ weights
+        return np.interp(z, self.knots, self.probabilities).astype(np.float32)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,11 +146,7 @@ class Calibration:
     @classmethod
     def read(cls, value: dict[str, Any]) -> Calibration:
         """From the form of `dataclasses.asdict`, or from JSON of it."""
-        lists = ("weights", "knots", "probabilities")
-        curves = {
-            name: Curve(value[name]["method"], *(tuple(value[name][part]) for part in lists))
-            for name in ("ranked", "alone")
-        }
+        curves = {name: Curve.read(value[name]) for name in ("ranked", "alone")}
         thresholds = {
             name: Threshold.read(one) for name, one in value.get("thresholds", {}).items()
         }
@@ -158,15 +163,17 @@ class Calibration:
           ranked: whether the scores are those of a point's best labels, best first along the last
             axis; if not, each is taken alone.
         """
-        of_one = np.maximum(np.asarray(scores, np.float64) / members, _NONE)
-        return (self.ranked if ranked else self.alone)(_inputs(of_one))
+        inputs = _inputs(np.maximum(np.asarray(scores, np.float64) / members, _NONE))
+        if not ranked:
+            return self.alone(inputs)
+        return np.minimum.accumulate(self.ranked(inputs), axis=-1)
 
 
 def _inputs(scores: NDArray) -> NDArray[np.float64]:
-    """Score, log(1 + rank) and best score: float64 [..., k, 3]."""
-    ranks = np.log1p(np.arange(scores.shape[-1]))
-    best = scores[..., :1]
-    return np.stack(np.broadcast_arrays(scores, ranks, best), axis=-1).astype(np.float64)
+    """Score, log(1 + rank), best score, and 1 for the best answer or 0: float64 [..., k, 4]."""
+    rank = np.arange(scores.shape[-1])
+    inputs = scores, np.log1p(rank), scores[..., :1], rank == 0
+    return np.stack(np.broadcast_arrays(*inputs), axis=-1).astype(np.float64)
 
 
 def _logistic(
@@ -179,15 +186,15 @@ def _logistic(
     x = (inputs - centre) / np.where(spread > 0, spread, 1)
 
     def loss(line: NDArray) -> tuple[float, NDArray]:
-        z = x @ line[:3] + line[3]
+        z = x @ line[:-1] + line[-1]
         error = counts * (1 / (1 + np.exp(-z)) - targets)
         return counts @ (np.logaddexp(0, z) - targets * z), np.append(error @ x, error.sum())
 
     other = (0, 0) if alone else (None, None)
-    bounds = [(0, None), other if alone else (None, 0), other, (None, None)]
-    found = minimize(loss, np.zeros(4), jac=True, method="L-BFGS-B", bounds=bounds).x
-    weights = found[:3] / np.where(spread > 0, spread, 1)
-    return weights, found[3] - weights @ centre
+    bounds = [(0, None), *[other] * (_INPUTS - 1), (None, None)]
+    found = minimize(loss, np.zeros(_INPUTS + 1), jac=True, method="L-BFGS-B", bounds=bounds).x
+    weights = found[:-1] / np.where(spread > 0, spread, 1)
+    return weights, found[-1] - weights @ centre
 
 
 def _logistic_knots(z: NDArray, right: NDArray, counts: NDArray, offset: float) -> _Knots:

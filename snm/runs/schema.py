@@ -89,7 +89,7 @@ def _is_curve(x: Any) -> bool:
     if not (isinstance(x, dict) and isinstance(x.get("method"), str)):
         return False
     weights, knots, p = (x.get(name) for name in ("weights", "knots", "probabilities"))
-    fits = _numbers(weights) and len(weights or ()) == 3 and _ascending(knots)
+    fits = _numbers(weights) and len(weights or ()) in (3, 4) and _ascending(knots)
     return fits and _ascending(p) and len(p or ()) == len(knots or ()) and _in_unit(p)
 
 
