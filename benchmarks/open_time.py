@@ -36,7 +36,7 @@ from snm.config.resolved import RESOLVED, ResolvedConfig, unresolved_values
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.model.from_config import make_model
-from snm.model.model import init_state
+from snm.model.placement import initial
 from snm.runs.folder import RunFolder, write_json
 from snm.system.cache_folder import keep_programs
 from snm.system.versions import machine
@@ -88,7 +88,7 @@ def write_run(folder: Path, shape: str = "amazon670k") -> RunFolder:
     names = tuple(f"the name of label {number}" for number in range(sizes.num_labels))
     run.write(resolved, facts, Weighting.of_counts(sizes.num_points, present), names, texts)
     model = make_model(resolved, sizes.num_features, sizes.num_labels)
-    state = jax.jit(init_state, static_argnums=0)(model)
+    state = initial(model)
     run.checkpoints(1).save(1, state, {"step": 1}, None)
     return run
 

@@ -30,7 +30,7 @@ from snm.config.settings import preset
 from snm.data.load import load
 from snm.data.weighting import Weighting
 from snm.head import gradients, head
-from snm.model.model import init_state
+from snm.model.placement import initial
 from snm.model.train_step import train_step
 from snm.runs.folder import write_json
 from snm.system.versions import surroundings
@@ -97,10 +97,11 @@ def set_up(setting: Setting, folder: Path) -> tuple[Any, Any, list[Any]]:
     else:
         config = dataclasses.replace(preset(setting.preset), **dict(setting.changes))
         data = load(folder / setting.data)
-        ready = prepare(resolve(config, data), data.train,
-                        Weighting.fit(config.weighting, data.train.features))  # fmt: skip
+        config = resolve(config, data)
+        weighting = Weighting.fit(config.weighting, data.train.features)
+        ready = prepare(config, data.train, weighting)
         source, model = ready.source, ready.model
-        state = jax.jit(init_state, static_argnums=0)(model)
+        state = initial(model)
     stacks = [jax.tree.map(lambda leaf: leaf[0], source.stack(i, 1)) for i in range(_BATCHES)]
     return model, state, [jax.device_put(stack) for stack in stacks]
 

@@ -155,8 +155,6 @@ def compared(
     Yields:
       Mesh, `same state` or `own state`, k', and the differences.
     """
-    import jax
-
     import snm
     from snm.batches.build import source_of
     from snm.batches.device_parts import spread_stack
@@ -165,7 +163,6 @@ def compared(
     from snm.data.weighting import Weighting
     from snm.distributed.mesh import make_mesh
     from snm.model.from_config import make_model
-    from snm.model.model import init_state
     from snm.model.placement import initial, spread
 
     config = resolve(dataclasses.replace(snm.preset("default"), **settings), data)
@@ -194,7 +191,7 @@ def compared(
         found = Mined(np.asarray(slots), np.asarray(scores), None, float(loss))
         return state, dataclasses.replace(found, every=None if every is None else np.asarray(every))
 
-    one = jax.jit(init_state, static_argnums=0)(model)
+    one = initial(model)
     own = {name: initial(model, places[name]) for name in meshes}
     found = {(name, what): Flips() for name in meshes for what in ("same state", "own state")}
     for number in range(steps):

@@ -152,7 +152,6 @@ def stepper(data: Any, batch: int, mesh_text: str, mined: int) -> Callable[[], N
     from snm.data.weighting import Weighting
     from snm.distributed.mesh import make_mesh
     from snm.model.from_config import make_model
-    from snm.model.model import init_state
     from snm.model.placement import initial
     from snm.trainer.programs import compiled_steps
 
@@ -166,7 +165,7 @@ def stepper(data: Any, batch: int, mesh_text: str, mined: int) -> Callable[[], N
     source = source_of(resolve(config, data), model.head, train, None, unweighted, mesh)
     stack = source.stack(0, STEPS)
     stack = stack if mesh is None else spread_stack(stack, source.data_parts, mesh)
-    state = jax.jit(lambda: init_state(model))() if mesh is None else initial(model, mesh)
+    state = initial(model, mesh)
     step = compiled_steps(model, source, source.shape(0), mesh)
 
     def call() -> None:

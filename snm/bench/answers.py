@@ -15,6 +15,7 @@ from snm.bench.machine import Machine, Work
 from snm.bench.shapes import Shape, model_of, points_of, queries_of, state_of
 from snm.data.weighting import Weighting
 from snm.prediction.predictor import Predictor
+from snm.system.compiler import answer_options
 from snm.topk.search import best_scores
 
 __all__ = ["predict_contest", "retrieval_contest"]
@@ -31,8 +32,10 @@ def retrieval_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
     table, queries = state_of(shape).head.table.rows, queries_of(shape, _QUERIES)
 
     def of(dtype: Any) -> tuple[Callable[[], Any], Any]:
-        best = jax.jit(lambda queries, table: best_scores(queries, table, None, _BEST,
-                                                          compute_dtype=dtype))  # fmt: skip
+        def search(queries: jax.Array, table: jax.Array) -> Any:
+            return best_scores(queries, table, None, _BEST, compute_dtype=dtype)
+
+        best = jax.jit(search, compiler_options=answer_options())
         return (lambda: jax.block_until_ready(best(queries, table))), best(queries, table)
 
     single, exact = of(jnp.float32)

@@ -7,8 +7,6 @@ to 1 / rank, which is close to real data. All random numbers come from one seed.
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Callable
 
 import jax
 import numpy as np
@@ -17,7 +15,8 @@ from scipy.sparse import csr_matrix
 from snm.batches.build import make_source
 from snm.batches.source import Source
 from snm.head.spec import HeadSpec
-from snm.model.model import Model, TrainState, init_state
+from snm.model.model import Model, TrainState
+from snm.model.placement import initial
 from snm.tables.table import normalize
 
 __all__ = [
@@ -171,14 +170,9 @@ def model_of(shape: Shape, mined: int) -> Model:
     )
 
 
-@functools.lru_cache(maxsize=1)
-def _start() -> Callable[[Model], TrainState]:
-    return jax.jit(init_state, static_argnums=0)
-
-
 def state_of(shape: Shape) -> TrainState:
     """The initial parameters; their shapes do not depend on k'."""
-    return _start()(model_of(shape, 16))
+    return initial(model_of(shape, 16))
 
 
 def queries_of(shape: Shape, count: int) -> jax.Array:

@@ -22,6 +22,7 @@ from snm.bench.shapes import Shape, model_of, source_of, state_of
 from snm.checkpoints.store import Checkpoints
 from snm.model.train_step import train_step, train_steps
 from snm.runs.events import Progress, Stepped
+from snm.system.compiler import step_options
 from snm.trainer.loop import run_steps
 from snm.trainer.prepare import steps_per_dispatch
 
@@ -108,13 +109,10 @@ class StepContestants:
         shape = self._shape
         model = model_of(shape, mined)
         if self._machine.platform == "cpu":
-            step = jax.jit(functools.partial(train_step, model), donate_argnums=0)
+            run = functools.partial(train_step, model)
         else:
-
-            def several(state: Any, stack: Any) -> Any:
-                return train_steps(model, state, stack, self._materialize)
-
-            step = jax.jit(several, donate_argnums=0)
+            run = functools.partial(train_steps, model, materialize=self._materialize)
+        step = jax.jit(run, donate_argnums=0, compiler_options=step_options())
         compiled = step.lower(self._state, self._stacks[0]).compile()
 
         def call() -> None:

@@ -30,6 +30,7 @@ from snm.losses.theta import theta_norms
 from snm.model.inference import best_labels, embed
 from snm.model.model import Model, TrainState
 from snm.prediction.predictor import Predictor
+from snm.system.compiler import answer_options
 from snm.tables.rounding import as_float
 from snm.tables.table import SparseRows
 from snm.theory.complexity import linear_closed_form
@@ -81,7 +82,7 @@ def _compiled(model: Model, count: int) -> Any:
         queries = embed(model, state, block) * multipliers[None, :]
         return queries, best_labels(model, state, block, count)
 
-    return jax.jit(embed_and_search)
+    return jax.jit(embed_and_search, compiler_options=answer_options())
 
 
 def measure(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -15,9 +16,11 @@ from snm.distributed.processes import on_devices
 from snm.head.state import Head
 from snm.model.inference import join
 from snm.model.model import Model, TrainState, abstract_state, init_state
+from snm.system.compiler import step_options
 
 __all__ = [
     "abstract_on",
+    "compiled_start",
     "gathered",
     "initial",
     "join_on_mesh",
@@ -44,18 +47,27 @@ def state_specs(state: TrainState, mesh: Mesh) -> TrainState:
     )
 
 
-def initial(model: Model, mesh: Mesh) -> TrainState:
-    """`init_state` on a mesh, with the same numbers; each device makes the rows of its shard."""
+def initial(model: Model, mesh: Mesh | None = None) -> TrainState:
+    """`init_state`, compiled; on a mesh, each device makes its shard, with equal numbers."""
+    return compiled_start(dataclasses.replace(model, seed=0), mesh)(np.uint32(model.seed % 2**32))
+
+
+@functools.lru_cache(maxsize=8)
+def compiled_start(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
+    """The compiled `init_state` of a seed; the model's plays no part, and members share it."""
+    if mesh is None:
+        return jax.jit(functools.partial(init_state, model), compiler_options=step_options())
     axes = table_axes(mesh)
 
-    def own() -> TrainState:
+    def own(seed: jax.Array) -> TrainState:
         part, feature_part = (
             (jax.lax.axis_index(axis), mesh.shape[axis])
             for axis in (axes["label_axis"], axes["feature_axis"])
         )
-        return init_state(model, part=part, feature_part=feature_part)
+        return init_state(model, seed, part=part, feature_part=feature_part)
 
-    return jax.jit(on_mesh(mesh, own, (), state_specs(abstract_state(model), mesh)))()
+    start = on_mesh(mesh, own, (PartitionSpec(),), state_specs(abstract_state(model), mesh))
+    return jax.jit(start, compiler_options=step_options())
 
 
 def spread(state: TrainState, mesh: Mesh) -> TrainState:

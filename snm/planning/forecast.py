@@ -36,8 +36,8 @@ from snm.distributed.host_copy import state_bytes
 from snm.distributed.mesh import DATA
 from snm.errors import InputError
 from snm.model.inference import join
-from snm.model.model import Model, abstract_state, init_state
-from snm.model.placement import initial, shapes_on
+from snm.model.model import Model, abstract_state
+from snm.model.placement import compiled_start, shapes_on
 from snm.planning.programs import Programs, StageProgram
 from snm.prediction.compiled import compiled_top
 from snm.prediction.predictor import ROWS
@@ -63,7 +63,7 @@ STAGES = ("start", "training", "loading", "evaluation")
 # Bytes that a process keeps after a program was compiled (or read from the cache) and has run:
 # machine code, stacks and arenas of threads. Measured on a CPU, between a first and a second start.
 _STARTED = 45 << 20
-_TRAINED = 195 << 20  # the step, and the checkpoint writer
+_TRAINED = 135 << 20  # the step, and the checkpoint writer
 _MEMBER = 35 << 20  # each further member
 _SCORED = 60 << 20
 _AHEAD = 3  # stacks of batches: one in use, one ready, one being made
@@ -170,7 +170,7 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
     count = min(prepared.steps_per_dispatch, source.steps_per_epoch)
     resident = jax.eval_shape(source.resident_arrays)
 
-    start = _temporary(_starting(model, mesh))
+    start = _temporary(compiled_start(model, mesh).lower(np.uint32(0)))
     begun = time.perf_counter()
     stages, batches = [], []
     last = [first for first, _ in prepared.stages[1:]] + [prepared.total_steps]
@@ -193,7 +193,7 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
     optimiser = state_bytes((state.features.accumulator, state.head.table.accumulator))
     optimiser += state_bytes(state.tower_state)
     read = sum(_csr_bytes(matrix) for part in raw for matrix in (part.features, part.labels))
-    weighted = _csr_bytes(source.features)
+    weighted = _csr_bytes(source.features, but=dataset.train.features)
     needs = Needs(
         tables=state_bytes(state) - optimiser,
         optimiser=optimiser,
@@ -217,12 +217,6 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
     return Forecast(host, device, needs, source.steps_per_epoch), Programs(
         stages, count, compile_seconds, mesh
     )
-
-
-def _starting(model: Model, mesh: Mesh | None) -> Any:
-    if mesh is None:
-        return jax.jit(init_state, static_argnums=0).lower(model)
-    return jax.jit(lambda: initial(model, mesh)).lower()
 
 
 def _scoring(model: Model, source: Source, state: Any, members: int, mesh: Mesh | None) -> Any:
@@ -311,7 +305,10 @@ def _memory_bytes(config: ResolvedConfig, dataset: Dataset) -> int:
     stored = dataset.train.baskets() if config.seen == "drop" else dataset.train
     features, labels = stored.features, stored.labels
     of_point = 2 * config.members * config.dim + 8  # its query and its number
-    return 2 * _csr_bytes(features) + _csr_bytes(labels) + of_point * features.shape[0]
+    of_features = _csr_bytes(features)
+    if config.weighting == "standard":
+        of_features = 8 * features.shape[0] * features.shape[1]
+    return 2 * of_features + _csr_bytes(labels) + of_point * features.shape[0]
 
 
 def _temporary(lowered: Any) -> int:
@@ -320,8 +317,14 @@ def _temporary(lowered: Any) -> int:
     return int(found.temp_size_in_bytes)
 
 
-def _csr_bytes(matrix: csr_matrix) -> int:
-    return sum(part.nbytes for part in (matrix.data, matrix.indices, matrix.indptr))
+def _csr_bytes(matrix: csr_matrix, but: csr_matrix | None = None) -> int:
+    """Bytes of a matrix, without what it shares with another one."""
+    others = () if but is None else (but.data, but.indices, but.indptr)
+    return sum(
+        part.nbytes
+        for part in (matrix.data, matrix.indices, matrix.indptr)
+        if not any(np.may_share_memory(part, other) for other in others)
+    )
 
 
 # -- memory ----------------------------------------------------------------------------------

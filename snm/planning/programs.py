@@ -14,7 +14,7 @@ from jax.sharding import Mesh
 
 from snm.batches.device_parts import spread_points, spread_stack
 from snm.batches.source import Source
-from snm.model.model import Model, init_state
+from snm.model.model import Model
 from snm.model.placement import initial
 
 __all__ = ["Programs", "StageProgram", "seconds_per_step"]
@@ -87,13 +87,9 @@ def seconds_per_step(programs: Programs, at_once: int = 1) -> float:
 def _seconds_of_stage(programs: Programs, stage: StageProgram, start: threading.Barrier) -> float:
     source, count, mesh = stage.source, programs.count, programs.mesh
     resident = source.resident_arrays()
-    if mesh is None:
-        state = jax.jit(init_state, static_argnums=0)(stage.model)
-    else:
-        state, resident = (
-            initial(stage.model, mesh),
-            spread_points(resident, source.data_parts, mesh),
-        )
+    state = initial(stage.model, mesh)
+    if mesh is not None:
+        resident = spread_points(resident, source.data_parts, mesh)
     start.wait()
     loading, stepping = [], []
     begun = time.perf_counter()

@@ -18,6 +18,7 @@ from snm.distributed.processes import everywhere
 from snm.model.inference import best_labels, labels_in_order, pair_scores, scaled_queries
 from snm.model.model import Model, TrainState
 from snm.model.placement import state_specs
+from snm.system.compiler import answer_options
 from snm.tables.table import SparseRows
 from snm.topk.blocks import Added, Best
 
@@ -55,6 +56,10 @@ class _Kept:
         self._kept.cache_clear()
 
 
+def _compiled(run: Callable[..., Any]) -> jax.stages.Wrapped:
+    return jax.jit(run, compiler_options=answer_options())
+
+
 @_Kept
 def compiled_top(model: Model, count: int, mesh: Mesh | None) -> jax.stages.Wrapped:
     """The compiled search for the best labels of a block of points, on one device or a mesh.
@@ -75,7 +80,9 @@ def compiled_top(model: Model, count: int, mesh: Mesh | None) -> jax.stages.Wrap
             model, state, block, count, added=added, ids=ids, queries=queries, **axes
         )
 
-    return jax.jit(best) if mesh is None else _on_points(mesh, best, **table_axes(mesh))
+    if mesh is not None:
+        return _on_points(mesh, best, **table_axes(mesh))
+    return _compiled(best)
 
 
 @_Kept
@@ -83,7 +90,7 @@ def compiled_queries(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
     """The compiled `scaled_queries`."""
     queries = functools.partial(scaled_queries, model)
     if mesh is None:
-        return jax.jit(queries)
+        return _compiled(queries)
     return _on_points(mesh, queries, feature_axis=table_axes(mesh)["feature_axis"])
 
 
@@ -102,7 +109,7 @@ def _on_points(mesh: Mesh, run: Callable[..., Any], **axes: str) -> jax.stages.W
         inputs = (state_specs(state, mesh), *jax.tree.map(lambda _: spec, points))
         return on_mesh(mesh, of_part, inputs, PartitionSpec())(state, *points)
 
-    return jax.jit(on_all)
+    return _compiled(on_all)
 
 
 @_Kept
@@ -159,7 +166,7 @@ def scores_of_pairs(
 def _on_whole(run: Callable[..., Any], mesh: Mesh | None) -> jax.stages.Wrapped:
     """`run` of a state and arrays; on a mesh, all devices have the same arrays."""
     if mesh is None:
-        return jax.jit(run)
+        return _compiled(run)
     run = functools.partial(run, **table_axes(mesh))
 
     def on_all(state: TrainState, *arrays: Any) -> jax.Array:
@@ -167,4 +174,4 @@ def _on_whole(run: Callable[..., Any], mesh: Mesh | None) -> jax.stages.Wrapped:
         inputs = (state_specs(state, mesh), *whole)
         return on_mesh(mesh, run, inputs, PartitionSpec())(state, *arrays)
 
-    return jax.jit(on_all)
+    return _compiled(on_all)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,6 +11,7 @@ import jax
 from snm.batches.device_parts import spread_points
 from snm.model.model import TrainState
 from snm.model.train_step import centroid_step
+from snm.system.compiler import answer_options
 from snm.tables.rounding import as_float, to_nearest
 from snm.tables.table import RowTable, normalize
 from snm.trainer.loop import ahead, dispatches
@@ -39,7 +40,7 @@ def centroids(prepared: Prepared, state: TrainState) -> TrainState:
     # The seed plays no part: all members share the program.
     model = dataclasses.replace(prepared.model, seed=0)
     compiled: dict[Any, Any] = {}
-    state = _with_class_rows(state, _shortened(state.head.table.rows))
+    state = _with_class_rows(state, _shortened)
     steps = prepared.steps_per_dispatch
     plan = list(dispatches(source, 0, source.steps_per_epoch, steps, [], []))
     for first, _, stack in ahead(lambda _: source, plan, mesh):
@@ -47,19 +48,19 @@ def centroids(prepared: Prepared, state: TrainState) -> TrainState:
         if shape not in compiled:
             compiled[shape] = compiled_steps(model, source, shape, mesh, centroid_step)
         state, _ = compiled[shape](state, resident, stack)
-    return _with_class_rows(state, _of_unit_length(state.head.table.rows))
+    return _with_class_rows(state, _of_unit_length)
 
 
-def _with_class_rows(state: TrainState, rows: jax.Array) -> TrainState:
-    table = RowTable(rows, state.head.table.accumulator)
+def _with_class_rows(state: TrainState, change: Callable[[jax.Array], jax.Array]) -> TrainState:
+    """The state with its class rows changed, in place."""
+    compiled = jax.jit(change, donate_argnums=0, compiler_options=answer_options())
+    table = RowTable(compiled(state.head.table.rows), state.head.table.accumulator)
     return dataclasses.replace(state, head=dataclasses.replace(state.head, table=table))
 
 
-@functools.partial(jax.jit, donate_argnums=0)
 def _shortened(rows: jax.Array) -> jax.Array:
     return to_nearest(as_float(rows) * _SHORT, rows.dtype)
 
 
-@functools.partial(jax.jit, donate_argnums=0)
 def _of_unit_length(rows: jax.Array) -> jax.Array:
     return to_nearest(normalize(as_float(rows)), rows.dtype)

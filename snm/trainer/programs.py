@@ -20,6 +20,7 @@ from snm.head.spec import HeadSpec
 from snm.model.model import Model, TrainState, abstract_state
 from snm.model.placement import state_specs
 from snm.model.train_step import Step, train_step, train_steps
+from snm.system.compiler import step_options
 from snm.system.timing import waiting_for
 
 __all__ = ["StepPrograms", "compiled_steps"]
@@ -127,9 +128,9 @@ def compiled_steps(
             inputs, outputs = (specs, of_points, of_stack), (specs, PartitionSpec())
             return on_mesh(here, steps, inputs, outputs)(state, resident, stack)
 
-        return jax.jit(on_all, donate_argnums=0)
+        return jax.jit(on_all, donate_argnums=0, compiler_options=step_options())
 
-    return jax.jit(steps, donate_argnums=0)
+    return jax.jit(steps, donate_argnums=0, compiler_options=step_options())
 
 
 @functools.lru_cache(maxsize=8)
@@ -139,4 +140,4 @@ def _compiled_stream(model: Model, step: Step) -> Any:
     def steps(state: TrainState, resident: Any, stack: Any) -> Any:
         return train_steps(model, state, stack, lambda batch: batch, step=step)
 
-    return jax.jit(steps, donate_argnums=0)
+    return jax.jit(steps, donate_argnums=0, compiler_options=step_options())

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from snm.data.id_space import IdSpace, check_features, slots_by_name
 from snm.errors import InputError, counted
-from snm.model.model import Model, TrainState, abstract_state, init_state
+from snm.model.model import Model, TrainState, abstract_state
 from snm.model.placement import gathered, initial, spread
+from snm.runs.folder import RunFolder
 from snm.runs.load import ids_of_run, load_member
 from snm.tables.rounding import as_float, to_nearest
 from snm.tables.table import RowTable
@@ -76,16 +77,12 @@ def initial_state(
     The optimiser state is new in either case.
 
     Raises:
-      InputError: the other run has parameters of other shapes, or it is no run.
+      InputError: the other run has parameters of other shapes, or of features that are weighted
+        otherwise; or it is no run.
     """
     model, mesh = prepared.model, prepared.mesh
     if warm_start is None:
-        if mesh is None:
-            # The seed is data, so that members share the program.
-            seed = np.uint32(model.seed % 2**32)
-            state = jax.jit(init_state, static_argnums=0)(dataclasses.replace(model, seed=0), seed)
-        else:
-            state = initial(model, mesh)
+        state = initial(model, mesh)
         return state if prepared.config.class_init == "random" else centroids(prepared, state)
     # Sharded as it is read: a process may have no room for all of it.
     slots = warm_start.slots
@@ -97,7 +94,13 @@ def initial_state(
               for s in map(abstract_state, (other, model))]  # fmt: skip
     if shapes[0] != shapes[1]:
         raise InputError(f"--warm-start {warm_start.run}", _described(other), _described(model))
-    fresh = init_state(model) if mesh is None else initial(model, mesh)
+    theirs, mine = RunFolder(warm_start.run).settings().weighting, prepared.config.weighting
+    if theirs != mine:
+        expected = f"{mine}, as here; or train with --weighting {theirs}"
+        raise InputError(
+            f"--warm-start {warm_start.run}", f"a run with weighting {theirs}", expected
+        )
+    fresh = initial(model, mesh)
     # A fixed multiplier is a setting of this run, a learned one a parameter of the other.
     learned = model.head.learn_scale
     return dataclasses.replace(

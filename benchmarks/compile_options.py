@@ -1,0 +1,154 @@
+"""What options of the compiler cost a program of a training on a CPU, and what they save.
+
+    python -m benchmarks.compile_options DATA ... --out benchmarks/results/compile-options.json
+
+Each program of a first run is compiled under each set of options, without a cache, and runs in
+turns with the others on the same arguments: initial parameters, a pass for centroids, training
+steps, and the best labels of a block of points. `snm.system.compiler` holds what was chosen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import functools
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import snm
+from snm.batches.csr_blocks import block_of
+from snm.config.resolve import resolve
+from snm.data.weighting import Weighting
+from snm.model.model import init_state
+from snm.model.train_step import centroid_step, train_step
+from snm.prediction.compiled import compiled_queries, compiled_top
+from snm.prediction.predictor import ROWS
+from snm.runs.folder import write_json
+from snm.system.versions import machine
+from snm.trainer.prepare import prepare
+from snm.trainer.programs import compiled_steps
+
+_LEVEL: dict[str, Any] = {"xla_backend_optimization_level": 1}
+_FUSION: dict[str, Any] = {"xla_cpu_use_fusion_emitters": False}
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "level 1": _LEVEL,
+    "no fusion emitters": _FUSION,
+    "both": _LEVEL | _FUSION,
+    "level 0": {"xla_backend_optimization_level": 0},
+}
+_PLAIN = "none"
+
+
+class _Program(NamedTuple):
+    name: str
+    lowered: Callable[[], Any]
+    arguments: Callable[[], tuple[Any, ...]]  # new ones where the program takes them over
+
+
+def main() -> None:
+    """Prints a line for each program and set of options, and writes all as JSON."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", nargs="+", type=Path, help="folders of data sets")
+    parser.add_argument("--presets", nargs="+", default=["fast", "default"])
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--out", type=Path, help="a JSON file to write")
+    given = parser.parse_args()
+    # XLA's own values. Where the environment has some, `snm` sets none, and those below count.
+    os.environ["XLA_FLAGS"] = (
+        "--xla_backend_optimization_level=3 --xla_cpu_use_fusion_emitters=true"
+    )
+    found = []
+    for data in given.data:
+        for preset in given.presets:
+            for program in _programs(data, preset):
+                for arm in measured(program, given.rounds):
+                    found.append({"data": data.name, "preset": preset, **arm})
+                    print(described(found[-1]), flush=True)
+    if given.out is not None:
+        write_json(given.out, {"machine": machine(), "rounds": given.rounds, "programs": found})
+
+
+def described(arm: dict[str, Any]) -> str:
+    """A line for the terminal."""
+    return (
+        f"{arm['data']:16} {arm['preset']:8} {arm['program']:9} {arm['options']:19} compiling "
+        f"{arm['compiling']:5.2f} s, running {arm['running'] * 1e3:8.1f} ms = "
+        f"{arm['ratio']:.2f} of none"
+    )
+
+
+def measured(program: _Program, rounds: int) -> Iterator[dict[str, Any]]:
+    """Seconds of compiling, and medians of running in turns, under each set of options."""
+    compiling, compiled = {}, {}
+    for name, options in _OPTIONS.items():
+        lowered = program.lowered()
+        begun = time.perf_counter()
+        compiled[name] = lowered.compile(compiler_options=options)
+        compiling[name] = time.perf_counter() - begun
+    running: dict[str, list[float]] = {name: [] for name in compiled}
+    for turn in range(rounds + 1):
+        for name, run in compiled.items():
+            arguments = jax.block_until_ready(program.arguments())
+            begun = time.perf_counter()
+            jax.block_until_ready(run(*arguments))
+            if turn:  # the first call warms up
+                running[name].append(time.perf_counter() - begun)
+    for name in compiled:
+        ratios = np.array(running[name]) / running[_PLAIN]
+        yield {
+            "program": program.name,
+            "options": name,
+            "compiling": compiling[name],
+            "running": float(np.median(running[name])),
+            "ratio": float(np.median(ratios)),
+        }
+
+
+def _programs(data: Path, preset: str) -> Iterator[_Program]:
+    points = snm.load_data(data)
+    config = resolve(snm.preset(preset), points)
+    weighting = Weighting.fit(config.weighting, points.train.features)
+    prepared = prepare(config, points.train, weighting)
+    model = dataclasses.replace(prepared.model, seed=0)
+    start = functools.partial(init_state, model, jnp.uint32(0))
+    state = jax.jit(start)()
+
+    yield _Program("start", lambda: jax.jit(lambda: start()).lower(), tuple)
+
+    for name, source, step in (
+        ("centroids", prepared.source.for_centroids(), centroid_step),
+        ("steps", prepared.source, train_step),
+    ):
+        count = min(prepared.steps_per_dispatch, source.steps_per_epoch)
+        rest = source.resident_arrays(), source.stack(0, count)
+        steps = compiled_steps(model, source, source.shape_of_step(0), None, step)
+        yield _Program(
+            name,
+            functools.partial(steps.lower, state, *rest),
+            functools.partial(_with_copy, state, *rest),
+        )
+
+    rows = np.arange(min(ROWS, points.train.features.shape[0]))
+    block = block_of(weighting.apply(points.train.features), rows)
+    answers = compiled_top.fresh(model, min(100, points.train.num_labels), None)
+    yield _Program("best", lambda: answers.lower(state, block), lambda: (state, block))
+    queries = compiled_queries.fresh(model, None)
+    yield _Program("queries", lambda: queries.lower(state, block), lambda: (state, block))
+
+
+def _with_copy(state: Any, *rest: Any) -> tuple[Any, ...]:
+    return jax.tree.map(jnp.copy, state), *rest
+
+
+if __name__ == "__main__":
+    main()
