@@ -46,6 +46,7 @@ def resolved(config: Config) -> ResolvedConfig:
     """Settings without a data set: `auto` is what the rules say of few points."""
     values = {name: getattr(config, name) for name in RESOLVED}
     for name, value in (
+        ("weighting", "tfidf"),
         ("seen", "keep"),
         ("memory", "off"),
         ("logit_adjustment", "off"),

@@ -14,7 +14,7 @@ from snm.batches.epoch_order import Order
 from snm.batches.source import Source
 from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config
-from snm.data.dataset import Points
+from snm.data.dataset import Points, counts_of_ids
 from snm.data.weighting import Weighting
 from snm.distributed.dataset import column_counts, label_draws
 from snm.distributed.mesh import DATA, parse_mesh
@@ -60,8 +60,9 @@ def source_of(
     resized = bool(config.sampled_start)
     sampler = None if spec.samples_all and not resized else SAMPLERS[config.sampler]
     one = spec.positives == "one"
+    of_points = np.diff(weighting.starts(points.features))
     counts = PointCounts.of(
-        points.features, points.labels, labelled, own.start, sampler, one_positive=one
+        of_points, points.labels, labelled, own.start, sampler, one_positive=one
     )
     entries = [int(each.sum()) for each in (counts.feature_counts, counts.label_counts)]
     return make_source(
@@ -125,7 +126,7 @@ class PointCounts:
     @classmethod
     def of(
         cls,
-        features: csr_matrix,
+        features: NDArray[np.integer],
         labels: csr_matrix,
         rows: NDArray[np.int64],
         first: int,
@@ -136,7 +137,7 @@ class PointCounts:
         """Counts some rows of a data set, which become points 0 .. N - 1.
 
         Args:
-          features: CSR [n, d].
+          features: int [n], of each point, weighted.
           labels: CSR [n, K].
           rows: int64 [N], those with a label.
           first: from 0 to N - 1.
@@ -147,7 +148,7 @@ class PointCounts:
         positives = sampler is not None and sampler.needs_batch_positives
         return cls(
             first=first,
-            feature_counts=np.diff(features.indptr)[rows],
+            feature_counts=features[rows],
             label_counts=np.diff(labels.indptr)[rows],
             label_frequency=column_counts(labels, rows) if frequency else None,
             label_draws=label_draws(labels, rows, one=one_positive) if positives else None,
@@ -197,13 +198,14 @@ def make_source(
     if counts is None:
         labelled = np.flatnonzero(np.diff(labels.indptr))
         one = spec.positives == "one"
-        counts = PointCounts.of(features, labels, labelled, 0, kind, one_positive=one)
+        of_points = np.diff(features.indptr)
+        counts = PointCounts.of(of_points, labels, labelled, 0, kind, one_positive=one)
         features, labels = _rows_of(features, labelled), _rows_of(labels, labelled)
     order = Order.of(len(counts.label_counts), batch_size, seed, parts)
     num_frequent = None
     on_cpu = data_parts is None and not resident and platform() == "cpu"
     if on_cpu and ROW_OPTIMIZERS[spec.row_optimizer].linear:
-        of_feature = np.bincount(features.indices, minlength=features.shape[1])
+        of_feature = counts_of_ids(features.indices, features.shape[1])
         num_frequent = count_frequent(of_feature * (1 - input_dropout), features.shape[0])
 
     def sampler_of(head: HeadSpec) -> Sampler | None:

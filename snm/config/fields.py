@@ -30,11 +30,12 @@ class StartSettings:
 class InputSettings:
     """What the model sees of the features."""
 
-    weighting: Literal["tfidf", "l2", "none"] = "tfidf"
-    """Feature weighting, fitted on train and kept with the model."""
+    weighting: Literal["auto", "tfidf", "l2", "standard", "none"] = "auto"
+    """Feature weighting, fitted on train and kept with the model; auto is standard for dense
+    features, l2 where a value is negative, and tfidf otherwise."""
     input_dropout: float | Literal["auto"] = "auto"
     """Share of an example's features left out at each visit, in [0, 1); auto suits the points that
-    a label has, and what is lost with half the features."""
+    a label has, and what is lost with half the features; it is 0 for dense ones."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,8 @@ from snm.config.settings import Config, preset
 from snm.config.stages import SizeSchedule
 from snm.data.dataset import Dataset
 from snm.data.evidence import evidence_lost
-from snm.distributed.dataset import column_counts, ones_of_rows, seen_labels
+from snm.data.weighting import Kind, filled
+from snm.distributed.dataset import column_counts, has_negative, ones_of_rows, seen_labels
 from snm.distributed.processes import several
 from snm.errors import InputError
 from snm.losses.sampled import LOSSES
@@ -65,14 +66,18 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
     elif epochs == "auto":
         fewer = rules.auto_fewer_visits(class_init, points_of_label)
         epochs = rules.auto_epochs(visits, fewer=fewer)
+    weighting = _weighting(config, dataset, seen)
     dropout = config.input_dropout
-    if dropout == "auto":
+    if dropout == "auto" and weighting == "standard":
+        dropout = 0.0  # a dense feature names no label, and the rest cannot stand in for it
+    elif dropout == "auto":
         dropout = rules.auto_input_dropout(
             points_of_label, evidence_lost(dataset.train, ones_of_rows)
         )
-    memory = _memory(config, dataset, members)
+    memory = _memory(config, dataset, members, dense=weighting == "standard")
     resolved = ResolvedConfig(
         **unresolved_values(config),
+        weighting=weighting,
         seen=seen,
         item_splits=splits,
         memory=memory,
@@ -90,6 +95,17 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
     )
     _check_stages(resolved, num_labels)
     return resolved
+
+
+def _weighting(config: Config, dataset: Dataset, seen: str) -> Kind:
+    if config.weighting == "standard" and seen == "drop":
+        expected = "--seen keep, or another weighting: all features of a point would be seen labels"
+        raise InputError("--weighting standard", "--seen drop", expected)
+    if config.weighting != "auto":
+        return config.weighting
+    parts = [part.features for part in (dataset.train, dataset.test) if part is not None]
+    share = 0.0 if seen == "drop" else filled(parts[0])
+    return rules.auto_weighting(share, negative=any(map(has_negative, parts)))
 
 
 def _at_once(config: Config, dataset: Dataset, members: int) -> int:
@@ -199,7 +215,7 @@ def _check_bound(config: Config, mined: int | Literal["all"]) -> None:
         raise InputError(where, found, "1 or more: less bounds no retrieval loss")
 
 
-def _memory(config: Config, dataset: Dataset, members: int) -> Literal["on", "off"]:
+def _memory(config: Config, dataset: Dataset, members: int, *, dense: bool) -> Literal["on", "off"]:
     """Whether a memory is tried: in one process only, and where points can be spared for it."""
     # That of a preset is tried where it may pay; asked for by the user, it is tried or refused.
     wanted = config.memory == "on" == preset(config.preset).memory
@@ -214,7 +230,7 @@ def _memory(config: Config, dataset: Dataset, members: int) -> Literal["on", "of
         return "off"
     counts = column_counts(dataset.train.features).astype(float)
     points = dataset.train.num_points
-    entries = counts @ counts / points
+    entries = counts @ counts / points * (rules.DENSE_ENTRY if dense else 1.0)
     return "on" if rules.auto_memory(points, members, entries, wanted=wanted) else "off"
 
 

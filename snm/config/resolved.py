@@ -26,6 +26,7 @@ class ResolvedConfig(Config):
     """
 
     # `field()` takes the default of `Config` away: each must be given.
+    weighting: Literal["tfidf", "l2", "standard", "none"] = field()
     input_dropout: float = field()
     score_scale: float = field()
     learn_score_scale: bool = field()
@@ -46,9 +47,11 @@ RESOLVED = tuple(ResolvedConfig.__annotations__)
 """The settings whose `auto` depends on the data."""
 
 # What runs did that are older than these settings.
-_BEFORE: dict[str, Any] = {"learn_score_scale": False, "members": 1, "seen": "keep",
-                           "memory": "off", "logit_adjustment": "off", "item_splits": 0,
-                           "class_init": "random", "members_at_once": 1}  # fmt: skip
+_BEFORE: dict[str, Any] = {
+    "weighting": "tfidf", "learn_score_scale": False, "members": 1, "seen": "keep",
+    "memory": "off", "logit_adjustment": "off", "item_splits": 0, "class_init": "random",
+    "members_at_once": 1,
+}  # fmt: skip
 
 
 def unresolved_values(config: Config) -> dict[str, Any]:

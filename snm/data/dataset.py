@@ -11,7 +11,9 @@ from scipy.sparse import csr_matrix
 
 from snm.errors import InputError, counted
 
-__all__ = ["Dataset", "Points", "summary_of_weights"]
+__all__ = ["Dataset", "Points", "counts_of_ids", "summary_of_weights"]
+
+_COUNTED = 1 << 20  # ids at once, at least
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +111,18 @@ def _check(weights: NDArray[np.float32] | None, what: str, count: int) -> None:
         raise InputError(f"weights of {what}s", f"{weights[row]} of {what} {row}", expected)
 
 
+def counts_of_ids(ids: NDArray[np.integer], count: int) -> NDArray[np.int64]:
+    """How often each id below `count` occurs, int64 [count].
+
+    `np.bincount` alone would copy all of them to int64, twice their own memory.
+    """
+    found = np.zeros(count, np.int64)
+    size = max(_COUNTED, count)  # a piece costs as much as its ids and the counts
+    for first in range(0, len(ids), size):
+        found += np.bincount(ids[first : first + size], minlength=count)
+    return found
+
+
 def summary_of_weights(weights: NDArray[np.float32]) -> str:
     """The weights of points in a few words.
 
@@ -174,5 +188,4 @@ class Dataset:
 
     def label_frequency(self) -> NDArray[np.int64]:
         """Number of training points of each label, int64 [K]."""
-        counts = np.bincount(self.train.labels.indices, minlength=self.train.num_labels)
-        return counts.astype(np.int64)
+        return counts_of_ids(self.train.labels.indices, self.train.num_labels)

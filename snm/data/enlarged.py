@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import block_diag, csr_matrix, vstack
 
-from snm.data.dataset import Dataset, Points
+from snm.data.dataset import Dataset, Points, counts_of_ids
 from snm.errors import InputError
 from snm.system.memory import available_memory
 
@@ -148,7 +148,7 @@ def frequent_share(original: Dataset) -> float:
 
 def _words(features: csr_matrix) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The ids of the frequent words, and of all others."""
-    having = np.bincount(features.indices, minlength=features.shape[1])
+    having = counts_of_ids(features.indices, features.shape[1])
     frequent = having >= _FREQUENT * features.shape[0]
     return np.flatnonzero(frequent), np.flatnonzero(~frequent)
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.data.dataset import Dataset, Points
+from snm.data.dataset import Dataset, Points, counts_of_ids
 
 __all__ = ["describe", "duplicate_rows", "duplicate_test_rows"]
 
@@ -40,7 +40,7 @@ def describe(dataset: Dataset) -> dict[str, Any]:
     """
     train, test = dataset.train, dataset.test
     frequency = dataset.label_frequency()
-    in_feature = np.bincount(train.features.indices, minlength=train.num_features)
+    in_feature = counts_of_ids(train.features.indices, train.num_features)
     never = frequency == 0
     only_in_test = duplicates = 0
     if test is not None:

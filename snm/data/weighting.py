@@ -1,4 +1,4 @@
-"""Weights raw feature values: none, unit length (L2), or TF-IDF fitted on the training points.
+"""Weights raw feature values: none, unit length (L2), TF-IDF, or standardized dense features.
 
 The fitted weighting is saved with the model, and prediction applies it too.
 """
@@ -20,9 +20,9 @@ from snm.data.formats.binary import DAMAGE, refuse_bomb
 from snm.errors import InputError
 from snm.system import disk
 
-__all__ = ["Kind", "Weighting", "document_counts"]
+__all__ = ["Kind", "Weighting", "document_counts", "filled"]
 
-Kind = Literal["none", "l2", "tfidf"]
+Kind = Literal["none", "l2", "tfidf", "standard"]
 
 _ENTRIES = 1 << 20  # weighted at once: some 40 MiB in float64
 
@@ -40,16 +40,24 @@ class Weighting:
       increasing and never negative ($1 + \log c$ alone is negative for c < 1/e). See Salton and
       Buckley, Information Processing & Management 24(5), 1988; the document counts are smoothed
       by one.
+    - `standard`: of each feature, the mean over the training points is subtracted, and the rest
+      divided by the standard deviation (by 1 where the feature is constant). Then each row is
+      divided by its length. A feature that a row does not have is a 0 like any other, so that the
+      rows become dense. What all rows have in common would otherwise make up most of their length.
 
-    A row without features, or whose values are all 0, is unchanged.
+    A row without features, or whose values are all 0, is unchanged, but for `standard`.
 
     Attributes:
-      kind: `none`, `l2` or `tfidf`.
+      kind: `none`, `l2`, `tfidf` or `standard`.
       idf: float32 [d], the factor of each feature; None unless `tfidf`.
+      mean: float64 [d], of each feature; None unless `standard`.
+      spread: float64 [d], above 0, the standard deviation of each feature; None unless `standard`.
     """
 
     kind: Kind
     idf: NDArray[np.float32] | None = None
+    mean: NDArray[np.float64] | None = None
+    spread: NDArray[np.float64] | None = None
 
     @classmethod
     def fit(cls, kind: Kind, features: csr_matrix) -> Weighting:
@@ -60,9 +68,23 @@ class Weighting:
         """
         if kind not in get_args(Kind):
             raise InputError("weighting", repr(kind), f"one of {', '.join(get_args(Kind))}")
+        if kind == "standard":
+            return cls(kind, None, *_mean_and_spread(features))
         if kind != "tfidf":
             return cls(kind)
         return cls.of_counts(features.shape[0], document_counts(features))
+
+    @property
+    def num_features(self) -> int | None:
+        """The d that it was fitted on; None where any will do."""
+        fitted = self.idf if self.mean is None else self.mean
+        return None if fitted is None else int(fitted.size)
+
+    def starts(self, features: csr_matrix) -> NDArray[np.integer]:
+        """The `indptr` of what `apply` returns, int [n + 1]."""
+        if self.mean is None:
+            return features.indptr
+        return np.arange(features.shape[0] + 1, dtype=np.int64) * features.shape[1]
 
     @classmethod
     def of_counts(cls, points: int, present: NDArray[np.int64]) -> Weighting:
@@ -76,7 +98,9 @@ class Weighting:
         return cls("tfidf", idf.astype(np.float32))
 
     def apply(self, features: csr_matrix, *, first_row: int = 0) -> csr_matrix:
-        """Weights raw features, CSR [n, d], and returns a new float32 CSR [n, d].
+        """Weights raw features, CSR [n, d], and returns them as float32 CSR [n, d].
+
+        The result shares the ids with `features`, but for `standard`: do not sort them in place.
 
         Args:
           features: raw features.
@@ -85,17 +109,17 @@ class Weighting:
         Raises:
           InputError: a width other than the fitted one, or a negative value with `tfidf`.
         """
+        if self.num_features not in (None, features.shape[1]):
+            raise InputError("features", f"{features.shape[1]} columns", f"{self.num_features}")
+        if self.mean is not None:
+            return self._standardized(features)
         if self.idf is not None:
-            if features.shape[1] != self.idf.size:
-                raise InputError("features", f"{features.shape[1]} columns", f"{self.idf.size}")
             _refuse_negative(features, first_row)
         values = np.zeros(len(features.data), np.float32)
         for starts in _blocks_of_rows(features.indptr):
             there = slice(starts[0], starts[-1])
             values[there] = self._of_rows(features.data[there], features.indices[there], starts)
-        result = csr_matrix(
-            (values, features.indices.copy(), features.indptr.copy()), shape=features.shape
-        )
+        result = csr_matrix((values, features.indices, features.indptr), shape=features.shape)
         result.has_sorted_indices = features.has_sorted_indices
         return result
 
@@ -106,6 +130,23 @@ class Weighting:
         if self.idf is not None:
             values = np.where(values < 1, values, 1 + np.log(np.maximum(values, 1)))
             values *= self.idf[indices]
+        return self._divided(values, starts)
+
+    def _standardized(self, features: csr_matrix) -> csr_matrix:
+        rows, width = features.shape
+        starts = self.starts(features)
+        values = np.empty(rows * width, np.float32)
+        for part in _blocks_of_rows(starts):
+            block = features[part[0] // width : part[-1] // width].toarray().astype(np.float64)
+            standard = ((block - self.mean) / self.spread).ravel()
+            values[part[0] : part[-1]] = self._divided(standard, part)
+        ids = np.tile(np.arange(width, dtype=np.int32), rows)
+        result = csr_matrix((values, ids, starts), shape=features.shape)
+        result.has_sorted_indices = True
+        return result
+
+    def _divided(self, values: NDArray[np.float64], starts: NDArray) -> NDArray[np.float64]:
+        """The values of rows, divided by the lengths of these."""
         if self.kind != "none":
             rows = len(starts) - 1
             row = np.repeat(np.arange(rows), np.diff(starts))
@@ -115,14 +156,17 @@ class Weighting:
         return values
 
     def save(self, path: str | Path) -> None:
-        """Writes kind and idf to exactly `path`, as `.npz` without pickle."""
+        """Writes it to exactly `path`, as `.npz` without pickle."""
         disk.write(Path(path), self.to_bytes())
 
     def to_bytes(self) -> bytes:
         """The content of the file that `save` writes."""
-        idf = np.zeros(0, np.float32) if self.idf is None else self.idf
+        none = np.zeros(0, np.float32)
+        arrays: dict[str, NDArray] = {"idf": none if self.idf is None else self.idf}
+        if self.mean is not None and self.spread is not None:
+            arrays |= {"mean": self.mean, "spread": self.spread}
         out = io.BytesIO()
-        np.savez(out, kind=np.array(self.kind), idf=idf)
+        np.savez(out, allow_pickle=False, kind=np.array(self.kind), **arrays)
         return out.getvalue()
 
     @classmethod
@@ -143,19 +187,38 @@ class Weighting:
                 # NumPy takes a damaged header for one written by Python 2, and warns.
                 warnings.simplefilter("ignore")
                 refuse_bomb(Path(path), members.zip)
-                kind, idf = members["kind"].item(), members["idf"]
-                if not isinstance(idf, np.ndarray):  # bytes, where a member is no array
-                    raise TypeError("idf is no array")
+                kind = members["kind"].item()
+                names = ("idf", "mean", "spread") if kind == "standard" else ("idf",)
+                arrays = {name: members[name] for name in names}
+                for name, array in arrays.items():
+                    if not isinstance(array, np.ndarray):  # bytes, where a member is no array
+                        raise TypeError(f"{name} is no array")
         except InputError:
             raise
         except DAMAGE as error:
             reason = getattr(error, "strerror", None) or "no weighting"
             raise InputError(str(path), reason.lower(), expected) from error
-        if kind not in get_args(Kind) or idf.dtype != np.float32 or idf.ndim != 1:
-            raise InputError(str(path), f"kind {kind!a}, idf of {idf.dtype}", expected)
+        idf = arrays["idf"]
+        odd = any(
+            one.ndim != 1 or one.dtype != (np.float32 if name == "idf" else np.float64)
+            for name, one in arrays.items()
+        )
+        if kind not in get_args(Kind) or odd:
+            found = ", ".join(f"{name} of {one.dtype}" for name, one in arrays.items())
+            raise InputError(str(path), f"kind {kind!a}, {found}", expected)
         if (kind == "tfidf") != (idf.size > 0):
             raise InputError(str(path), f"kind {kind} with {idf.size} factors", expected)
-        return cls(kind, idf if kind == "tfidf" else None)
+        if kind != "standard":
+            return cls(kind, idf if kind == "tfidf" else None)
+        mean, spread = arrays["mean"], arrays["spread"]
+        if mean.size != spread.size or not (np.isfinite(mean).all() and (spread > 0).all()):
+            raise InputError(str(path), "means and standard deviations that do not fit", expected)
+        return cls(kind, None, mean, spread)
+
+
+def filled(features: csr_matrix) -> float:
+    """The share of the values of CSR [n, d] that are stored."""
+    return float(features.nnz / max(1, features.shape[0] * features.shape[1]))
 
 
 def document_counts(features: csr_matrix, *, first_row: int = 0) -> NDArray[np.int64]:
@@ -171,6 +234,26 @@ def document_counts(features: csr_matrix, *, first_row: int = 0) -> NDArray[np.i
         present = features.indices[there][features.data[there] > 0]
         counts += np.bincount(present, minlength=features.shape[1])
     return counts
+
+
+def _mean_and_spread(features: csr_matrix) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and standard deviation of each feature over all rows, float64 [d]."""
+    rows, width = features.shape
+    blocks = [(part[0], part[-1]) for part in _blocks_of_rows(features.indptr)]
+    count, total, squares = (np.zeros(width) for _ in range(3))
+    for first, last in blocks:
+        ids = features.indices[first:last]
+        count += np.bincount(ids, minlength=width)
+        total += np.bincount(ids, features.data[first:last], minlength=width)
+    mean = total / max(1, rows)
+    for first, last in blocks:
+        ids = features.indices[first:last]
+        away = features.data[first:last] - mean[ids]
+        squares += np.bincount(ids, away * away, minlength=width)
+    squares += (rows - count) * mean**2  # rows without the feature
+    spread = np.sqrt(squares / max(1, rows))
+    # The mean of equal values is not always that value, since sums are rounded.
+    return mean, np.where(spread <= 1e-9 * np.abs(mean), 1, spread)
 
 
 def _blocks_of_rows(starts: NDArray) -> Iterator[NDArray]:

@@ -17,15 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.data.dataset import Dataset
+from snm.data.dataset import Dataset, counts_of_ids
 from snm.data.load import SYNTHETIC, key_of, load, load_mapped
 from snm.data.statistics import duplicate_test_rows as duplicates_of
 from snm.data.weighting import Weighting, document_counts
 from snm.distributed.processes import first, first_to_say, of_first, several, summed, wait
 from snm.errors import InputError
 
-__all__ = ["column_counts", "duplicate_test_rows", "fit_weighting", "label_frequency",
-           "load_together", "ones_of_rows", "seen_labels"]  # fmt: skip
+__all__ = ["column_counts", "duplicate_test_rows", "fit_weighting", "has_negative",
+           "label_frequency", "load_together", "ones_of_rows", "seen_labels"]  # fmt: skip
 
 _ROWS = 1 << 16  # rows processed at once
 
@@ -73,6 +73,12 @@ def _equal_part(rows: int) -> slice:
     return slice(number * rows // processes, (number + 1) * rows // processes)
 
 
+def _own_entries(matrix: csr_matrix) -> slice:
+    """The entries of this process's range of rows."""
+    part = _equal_part(matrix.shape[0])
+    return slice(int(matrix.indptr[part.start]), int(matrix.indptr[part.stop]))
+
+
 def column_counts(matrix: csr_matrix, rows: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
     """The number of entries in each column of a CSR [n, K], int64 [K].
 
@@ -81,12 +87,10 @@ def column_counts(matrix: csr_matrix, rows: NDArray[np.int64] | None = None) -> 
       rows: the rows to count, None for all.
     """
     if rows is None:
-        part = _equal_part(matrix.shape[0])
-        begin, end = matrix.indptr[part.start], matrix.indptr[part.stop]
-        ids = matrix.indices[begin:end]
+        ids = matrix.indices[_own_entries(matrix)]
     else:
         ids = matrix[rows[_equal_part(len(rows))]].indices
-    return summed(np.bincount(ids, minlength=matrix.shape[1]).astype(np.int64))
+    return summed(counts_of_ids(ids, matrix.shape[1]))
 
 
 def label_draws(labels: csr_matrix, rows: NDArray[np.int64], *, one: bool) -> NDArray[np.float64]:
@@ -136,6 +140,12 @@ def ones_of_rows(matrix: csr_matrix, rows: NDArray[np.int64]) -> csr_matrix:
     return csr_matrix((np.ones(len(ids)), ids, starts), shape=(len(rows), matrix.shape[1]))
 
 
+def has_negative(matrix: csr_matrix) -> bool:
+    """Whether a value of a CSR [n, K] is below 0; each process looks at a part of the rows."""
+    values = matrix.data[_own_entries(matrix)]
+    return bool(summed(np.array([bool(len(values)) and values.min() < 0], np.int64))[0])
+
+
 def label_frequency(dataset: Dataset) -> NDArray[np.int64]:
     """The number of training points with each label, int64 [K]."""
     return column_counts(dataset.train.labels)
@@ -165,7 +175,7 @@ def _ones(matrix: csr_matrix) -> csr_matrix:
 
 
 def fit_weighting(kind: str, features: csr_matrix) -> Weighting:
-    """`Weighting.fit` on CSR [n, d]; each process counts a part of the rows.
+    """`Weighting.fit` on CSR [n, d]; of `tfidf`, each process counts a part of the rows.
 
     Raises:
       InputError: a value is negative and `kind` is `tfidf`; raised in every process.

@@ -183,10 +183,9 @@ def _rows(dataset: Dataset, facts: dict[str, Any]) -> Iterator[Finding]:
     negative = int(np.count_nonzero(dataset.train.features.data < 0))
     if negative:
         yield Finding(
-            "error",
+            "note",
             "features",
-            f"{counted(negative, 'value')} below 0, which the default TF-IDF weighting refuses",
-            "train with --weighting l2 or none",
+            f"{counted(negative, 'value')} below 0, so that --weighting auto takes no TF-IDF",
         )
 
 

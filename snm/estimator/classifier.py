@@ -19,7 +19,7 @@ except ImportError as error:
 
 from snm.config.resolve import resolve
 from snm.config.resolved import ResolvedConfig
-from snm.config.settings import Config
+from snm.config.settings import Config, preset
 from snm.data.dataset import Dataset, Points
 from snm.data.weighting import Weighting
 from snm.errors import InputError
@@ -27,7 +27,7 @@ from snm.estimator.answers import Answers
 from snm.estimator.fit import Watch, fit_members, held_out
 from snm.estimator.inputs import canonical, points_of, seed_of
 from snm.estimator.memory import extended
-from snm.estimator.parameters import SETTINGS, config_of
+from snm.estimator.parameters import SETTINGS, config_of, weighted_for
 from snm.estimator.targets import Targets
 from snm.memory.memory import Memory
 from snm.model.from_config import make_model
@@ -53,7 +53,9 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
     Args:
       preset: `default`, `fast` or `paper`.
       weighting: of the features: `l2` divides rows by their length, which leaves the output of a
-        TfidfVectorizer as it is; `tfidf` is for counts; `none`.
+        TfidfVectorizer as it is; `standard` subtracts the means first; `tfidf` is for counts;
+        `none`; `auto` is `standard` where more than 30% of the values are not 0, and `l2` otherwise
+        and where a first `partial_fit` has fewer than 30 points.
       input_dropout: share of the features left out at each visit, in [0, 1), or `auto`.
       dim: dimension of embeddings and class rows.
       encoder: `relu`, `linear` or `residual`.
@@ -122,7 +124,7 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
         self,
         *,
         preset: str = "default",
-        weighting: str = "l2",
+        weighting: str = "auto",
         input_dropout: float | str | None = None,
         dim: int | str | None = None,
         encoder: str | None = None,
@@ -297,10 +299,11 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
             raise InputError("y", found, "at least 2 classes: there are no negatives")
         asked = self._config(points.num_points)
         if in_parts:
-            if asked.memory == "on":
+            if asked.memory == "on" != preset(asked.preset).memory:
                 expected = "`auto` or `off`: only fit can hold out the points that choose it"
                 raise InputError("memory", "'on' in the first call of partial_fit", expected)
             asked = dataclasses.replace(asked, memory="off")
+        asked = weighted_for(asked, points.features, in_parts=in_parts)
         config = resolve(asked, _dataset(points))
         # Nothing of an earlier fit is left where this one fails.
         for name in ("_states", "predictor_", "loss_curve_", "validation_scores_"):

@@ -7,10 +7,14 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
+from scipy.sparse import csr_matrix
+
+from snm.config.auto import auto_weighting
 from snm.config.settings import PRESETS, Config, preset
+from snm.data.weighting import filled
 from snm.errors import InputError
 
-__all__ = ["SETTINGS", "config_of"]
+__all__ = ["SETTINGS", "config_of", "weighted_for"]
 
 # Parameters that are settings of the same name; None leaves the preset's.
 SETTINGS = (
@@ -25,6 +29,7 @@ _OF_RUNS = {
     "item_splits",
 }  # fmt: skip
 _SMALLEST_BATCH, _STEPS_AN_EPOCH = 16, 16
+_LEAST_STANDARDIZED = 30  # points of a first `partial_fit`
 
 
 def config_of(
@@ -70,3 +75,18 @@ def config_of(
         values[key] = value
     # Classes are numbered by their order: equal counts of classes and features mean nothing.
     return dataclasses.replace(start, **values, seed=seed, seen="keep")
+
+
+def weighted_for(config: Config, features: csr_matrix, *, in_parts: bool) -> Config:
+    """The settings with a weighting for `auto`, which is never TF-IDF: features may have it.
+
+    Args:
+      config: the settings.
+      features: CSR [n, d], of the training points.
+      in_parts: whether more points may follow.
+    """
+    if config.weighting != "auto":
+        return config
+    few = in_parts and features.shape[0] < _LEAST_STANDARDIZED
+    kind = auto_weighting(0.0 if few else filled(features), negative=True)
+    return dataclasses.replace(config, weighting=kind)

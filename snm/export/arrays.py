@@ -32,7 +32,7 @@ def arrays_of(predictor: Predictor) -> dict[str, np.ndarray]:
       feature_rows float32 [d, members * dim]; class_rows float32 [K, members * dim];
       bias float32 [K], zeros if the model has none; multipliers float32 [members];
       tower float32 [members, dim, dim], if the encoder has a dense layer;
-      idf float32 [d], if the weighting is tfidf.
+      idf float32 [d], if the weighting is tfidf; mean and spread float32 [d], if it is standard.
     """
     model, state = predictor.model, predictor.state
     head = state.head
@@ -45,8 +45,9 @@ def arrays_of(predictor: Predictor) -> dict[str, np.ndarray]:
     }
     for leaf in jax.tree.leaves(state.tower):  # one layer without a bias, or none
         found["tower"] = np.asarray(leaf).reshape(model.members, model.dim, model.dim)
-    if predictor.weighting.idf is not None:
-        found["idf"] = predictor.weighting.idf
+    for name in ("idf", "mean", "spread"):
+        if (fitted := getattr(predictor.weighting, name)) is not None:
+            found[name] = fitted
     return {name: np.ascontiguousarray(value, np.float32) for name, value in found.items()}
 
 
@@ -81,6 +82,7 @@ def manifest_of(predictor: Predictor, run: Path) -> dict[str, Any]:
         "score": {
             "weighting": {
                 "tfidf": "t = where(v < 1, v, 1 + log(v)) * idf; x = t / |t|",
+                "standard": "t = (v - mean) / spread, of all features; x = t / |t|",
                 "l2": "x = v / |v|",
                 "none": "x = v",
             }[predictor.weighting.kind],

@@ -137,8 +137,8 @@ def _alone(
     """The model without its memory."""
     run = RunFolder(folder)  # the files that are the same in both
     weighting = Weighting.load(run.fitted_weighting)
-    if weighting.idf is not None and weighting.idf.size != model.num_features:
-        found = f"{weighting.idf.size} factors"
+    if weighting.num_features not in (None, model.num_features):
+        found = f"{weighting.num_features} features"
         raise InputError(str(run.fitted_weighting), found, wanted.expected)
     names = read_names(run.names, model.head.num_labels) if run.names.exists() else None
     texts = Vectorizer.read(run.vectorizer) if run.vectorizer.exists() else None

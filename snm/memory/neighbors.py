@@ -1,8 +1,10 @@
-"""Exact nearest neighbours by cosine of sparse features, on the host."""
+"""Exact nearest neighbours by cosine of features, on the host."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +32,9 @@ class Neighbors(NamedTuple):
 def nearest(features: csr_matrix, by_feature: csr_matrix, count: int) -> Neighbors:
     """The `count` stored points of highest cosine that share a feature; ties go to the lowest.
 
-    Reads the stored entries of each feature that a point has. Where more points tie for the last
-    places than fit, which of them are found is arbitrary but fixed.
+    Reads the stored entries of each feature that a point has. Where every stored point has every
+    feature, it multiplies dense matrices. Where more points tie for the last places than fit, which
+    of them are found is arbitrary but fixed.
 
     Args:
       features: CSR [m, d] with rows of length 1 (`unit_rows`).
@@ -42,10 +45,8 @@ def nearest(features: csr_matrix, by_feature: csr_matrix, count: int) -> Neighbo
     cosines = np.zeros((features.shape[0], count), np.float32)
     rows = max(1, _BLOCK_COSINES // max(1, by_feature.shape[1]))
     for first in range(0, features.shape[0], rows):
-        block = features[first : first + rows] @ by_feature
-        for row in range(block.shape[0]):
-            entries = slice(block.indptr[row], block.indptr[row + 1])
-            points, values = block.indices[entries], block.data[entries]
+        shared = _shared(features[first : first + rows], by_feature)
+        for row, (points, values) in enumerate(shared):
             if len(values) > count:
                 some = _highest(values, count)
                 points, values = points[some], values[some]
@@ -53,6 +54,19 @@ def nearest(features: csr_matrix, by_feature: csr_matrix, count: int) -> Neighbo
             ids[first + row, : len(order)] = points[order]
             cosines[first + row, : len(order)] = values[order]
     return Neighbors(ids, cosines)
+
+
+def _shared(features: csr_matrix, by_feature: csr_matrix) -> Iterator[tuple[Any, Any]]:
+    """Of each point, the stored points that share a feature, and their cosines."""
+    if 0 < by_feature.nnz == by_feature.shape[0] * by_feature.shape[1]:
+        by_feature.sort_indices()
+        every = np.arange(by_feature.shape[1], dtype=np.int32)
+        for cosines in features.toarray() @ by_feature.data.reshape(by_feature.shape):
+            yield every, cosines
+        return
+    block = features @ by_feature
+    for first, last in pairwise(block.indptr):
+        yield block.indices[first:last], block.data[first:last]
 
 
 def _highest(values: NDArray[np.float32], count: int) -> NDArray[np.int64]:

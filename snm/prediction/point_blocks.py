@@ -76,7 +76,8 @@ class Blocks(NamedTuple):
 
     def most_entries(self, features: csr_matrix) -> int:
         """The room for entries that each part of a block of these points has."""
-        edges = np.append(features.indptr[:: self.each], features.nnz)
+        starts = self.weighting.starts(features)
+        edges = np.append(starts[:: self.each], starts[-1])
         return max(int(np.diff(edges).max()), self.entries)
 
     def _block(self, features: csr_matrix, first: int, last: int, entries: int) -> SparseRows:

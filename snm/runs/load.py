@@ -57,7 +57,7 @@ def load(run: str | Path, *, memory: bool = True, verify: bool = True) -> Predic
     folder, config, facts, finished = _opened(run)
     names = _names(folder, facts)
     weighting = Weighting.load(folder.checked(folder.fitted_weighting))
-    width = None if weighting.idf is None else weighting.idf.size
+    width = weighting.num_features
     if weighting.kind != config.weighting or width not in (None, facts["num_features"]):
         found = f"a weighting {weighting.kind} of {width} features"
         expected = f"{config.weighting} of {facts['num_features']}, as in config.toml and run.json"

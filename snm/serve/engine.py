@@ -240,4 +240,7 @@ def _sized(predictor: Predictor | IndexedPredictor, size: int) -> Predictor | In
         inner = _sized(predictor.predictor, size)
         assert isinstance(inner, Predictor)
         return dataclasses.replace(predictor, predictor=inner)
-    return dataclasses.replace(predictor, block_rows=size, block_entries=_ENTRIES[size] - 1)
+    entries = _ENTRIES[size] - 1
+    if predictor.weighting.mean is not None:  # points have all features
+        entries = max(entries, size * predictor.model.num_features)
+    return dataclasses.replace(predictor, block_rows=size, block_entries=entries)

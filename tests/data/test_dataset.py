@@ -11,6 +11,7 @@ import pytest
 from real_data import real_data_folder
 from scipy import sparse
 
+from snm.data import dataset as dataset_module
 from snm.data.dataset import Dataset, Points
 from snm.data.formats import dispatch as formats
 from snm.data.load import load
@@ -359,3 +360,13 @@ def test_a_basket_with_labels_that_came_later():
     found = Points(sparse.csr_matrix(features), sparse.csr_matrix(labels)).baskets()
     assert found.features.toarray().tolist() == [[1, 2], [1, 0]]
     assert found.labels.toarray().tolist() == [[1, 1, 0, 1], [1, 0, 1, 0]]
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+@pytest.mark.parametrize("count", [5, 40])
+def test_ids_are_counted_in_pieces(monkeypatch, size, count):
+    monkeypatch.setattr(dataset_module, "_COUNTED", size)
+    ids = np.random.default_rng(0).integers(5, size=100, dtype=np.int32)
+    found = dataset_module.counts_of_ids(ids, count)
+    assert found.tolist() == [int((ids == one).sum()) for one in range(count)]
+    assert dataset_module.counts_of_ids(ids[:0], 3).tolist() == [0, 0, 0]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from scipy.sparse import csr_matrix
+from sklearn.preprocessing import StandardScaler, normalize
 
 from snm.data import weighting
 from snm.data.weighting import Weighting
@@ -52,6 +53,45 @@ def test_tfidf_below_one_rises_and_never_turns_negative():
     np.testing.assert_allclose(damped[7], 1 + math.log(2), rtol=1e-6)
 
 
+DENSE = np.array([[7, 0, 5, 1], [9, 2, 5, 0], [8, 0, 5, 3], [6, 1, 5, 9.5]], np.float32)
+
+
+@pytest.mark.parametrize("entries", [1, 8, 1 << 20])
+def test_standard_is_that_of_scikit_learn(monkeypatch, entries):
+    monkeypatch.setattr(weighting, "_ENTRIES", entries)
+    fitted = Weighting.fit("standard", sparse.csr_matrix(DENSE))
+    scaler = StandardScaler().fit(DENSE.astype(np.float64))
+    np.testing.assert_allclose(fitted.mean, scaler.mean_, rtol=1e-6)
+    np.testing.assert_allclose(fitted.spread, scaler.scale_, rtol=1e-6)  # 1 where it is constant
+    # A value that is not stored is a 0, in training and later.
+    for rows in (DENSE, np.array([[0, 0, 0, 0], [1, 0, 7, 0]], np.float32)):
+        given = sparse.csr_matrix(rows)
+        found = fitted.apply(given)
+        np.testing.assert_allclose(
+            found.toarray(), normalize(scaler.transform(rows)), rtol=1e-5, atol=1e-6
+        )
+        assert found.dtype == np.float32 and found.has_sorted_indices
+        np.testing.assert_array_equal(found.indptr, fitted.starts(given))
+
+
+def test_standard_of_a_large_mean():
+    """Times in seconds vary by little of their value."""
+    times = np.float32(1.7e9) + 1024 * np.arange(50, dtype=np.float32)[:, None]
+    fitted = Weighting.fit("standard", sparse.csr_matrix(times))
+    np.testing.assert_allclose(fitted.spread, times.astype(np.float64).std(), rtol=1e-9)
+    tiny = np.zeros((1000, 1), np.float32)
+    tiny[0] = 1e-42
+    weighted = Weighting.fit("standard", sparse.csr_matrix(tiny)).apply(sparse.csr_matrix(tiny))
+    assert np.isfinite(weighted.data).all()
+
+
+def test_standard_of_equal_values_is_nothing():
+    equal = sparse.csr_matrix(np.full((3, 2), 0.1, np.float32))
+    fitted = Weighting.fit("standard", equal)
+    assert fitted.spread.tolist() == [1, 1]
+    assert np.abs(fitted.apply(equal).toarray()).max() <= 1  # not infinite
+
+
 def test_a_stored_zero_does_not_count_as_an_occurrence():
     stored = sparse.csr_matrix((np.array([0.0, 2], np.float32), ([0, 1], [0, 0])), shape=(2, 1))
     absent = sparse.csr_matrix(np.array([[0], [2]], np.float32))
@@ -70,13 +110,13 @@ def test_empty_rows_extreme_values_and_no_mutation(kind):
         lengths = np.sqrt((weighted.toarray().astype(np.float64) ** 2).sum(1))
         np.testing.assert_allclose(lengths, [0, 1, 1, 1], rtol=1e-6)
     weighted.data[:] = 7
-    weighted.indices[:] = 0
+    assert np.shares_memory(weighted.indices, features.indices)  # large sets need it once
     assert (features != before).nnz == 0
 
 
 def test_stored_zero_rows_stay_zero():
     features = sparse.csr_matrix((np.zeros(2, np.float32), [0, 1], [0, 2]), shape=(1, 2))
-    for kind in ("none", "l2", "tfidf"):
+    for kind in ("none", "l2", "tfidf", "standard"):
         assert Weighting.fit(kind, features).apply(features).toarray().tolist() == [[0, 0]]
 
 
@@ -129,7 +169,7 @@ def test_errors(tmp_path):
         Weighting("tfidf", np.ones(2, np.float32)).apply(negative)
     with pytest.raises(InputError, match="2 columns, expected 4"):
         Weighting.fit("tfidf", features).apply(negative)
-    with pytest.raises(InputError, match="'tf', expected one of none, l2, tfidf"):
+    with pytest.raises(InputError, match="'tf', expected one of none, l2, tfidf, standard"):
         Weighting.fit("tf", features)
     file = tmp_path / "weighting.npz"
     with pytest.raises(InputError, match="no such file"):
@@ -142,6 +182,16 @@ def test_errors(tmp_path):
         Weighting.load(file)
     np.savez(file, kind=np.array("tfidf"), idf=np.zeros(0, np.float32))
     with pytest.raises(InputError, match="kind tfidf with 0 factors"):
+        Weighting.load(file)
+    ones = np.ones(3)
+    for mean, spread in ((ones, ones[:2]), (ones, 0 * ones), (ones * np.nan, ones)):
+        np.savez(
+            file, kind=np.array("standard"), idf=np.zeros(0, np.float32), mean=mean, spread=spread
+        )
+        with pytest.raises(InputError, match="deviations that do not fit"):
+            Weighting.load(file)
+    np.savez(file, kind=np.array("standard"), idf=np.zeros(0, np.float32))
+    with pytest.raises(InputError, match="no weighting"):
         Weighting.load(file)
     np.savez(file, kind=np.array("l3"), idf=np.zeros(0, np.float32))
     with pytest.raises(InputError, match="kind 'l3'"):

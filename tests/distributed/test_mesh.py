@@ -20,7 +20,7 @@ from snm.distributed.mesh import LABEL, feature_axis, make_mesh, on_mesh, parse_
 from snm.errors import InputError
 from snm.model.from_config import make_model
 from snm.model.model import init_state
-from snm.model.placement import abstract_on, initial, spread
+from snm.model.placement import abstract_on, compiled_start, initial, spread
 from snm.prediction.compiled import compiled_top
 from snm.prediction.order import pairs_in_order
 from snm.runs.events import NonFiniteError, Started, Stepped
@@ -188,9 +188,11 @@ def model_of(**changes):
     ],
 )
 def test_every_device_initialises_only_its_own_rows(
-    text, block, of_features, of_labels, monkeypatch
+    text, block, of_features, of_labels, monkeypatch, request
 ):
     monkeypatch.setattr(rows_module, "_RANDOM_ROWS", block)
+    compiled_start.cache_clear()  # its programs have another block
+    request.addfinalizer(compiled_start.cache_clear)
     mesh = make_mesh(text, 203, 32)
     model = model_of(row_optimizer="adagrad")
     whole = init_state(model)

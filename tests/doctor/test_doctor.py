@@ -175,7 +175,7 @@ def test_names_propensities_and_negative_values(folder, tmp_path):
     assert "--propensity-a 0.5 --propensity-b 0.4" in found(wiki)["propensities"].advice
     lines = lines_of(folder)
     write_lines(folder, [lines[0], "1 2:-1", *lines[2:]])
-    assert "1 value below 0" in found(folder, "error")["features"].found
+    assert "1 value below 0" in found(folder)["features"].found
 
 
 def test_memory_equals_the_forecast_of_plan(folder, monkeypatch):

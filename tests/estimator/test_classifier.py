@@ -312,7 +312,10 @@ def test_parameters_are_kept_as_they_are_given():
         ({"dim": 8, "settings": {"dim": 9}}, "settings: dim: found another value"),
         ({"preset": "big"}, "preset: found 'big', expected one of default, fast, paper"),
         ({"learning_rate": -1.0}, "^learning_rate: found -1.0, expected a number above 0"),
-        ({"weighting": "best"}, "^weighting: found 'best', expected tfidf or l2 or none"),
+        (
+            {"weighting": "best"},
+            "^weighting: found 'best', expected auto or tfidf or l2 or standard or none",
+        ),
     ],
 )
 def test_settings_that_cannot_be_used(data, params, said):

@@ -4,13 +4,18 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix, random
 
+from snm.memory import neighbors
 from snm.memory.neighbors import _highest, nearest, unit_rows
 
 
-def test_nearest_are_those_of_all_cosines():
+@pytest.mark.parametrize("dense", [False, True])
+def test_nearest_are_those_of_all_cosines(dense, monkeypatch):
     rng = np.random.default_rng(5)
     stored = random(3000, 40, 0.2, "csr", np.float32, rng)
     asked = random(30, 40, 0.2, "csr", np.float32, rng)
+    if dense:
+        monkeypatch.setattr(neighbors, "_BLOCK_COSINES", 7 * 3000)  # blocks of 7 rows
+        stored = csr_matrix(rng.normal(0.3, 1, (3000, 40)).astype(np.float32))
     found = nearest(unit_rows(asked), unit_rows(stored).T.tocsr(), 20)
     x, q = stored.toarray().astype(np.float64), asked.toarray().astype(np.float64)
     lengths = np.outer(np.linalg.norm(q, axis=1), np.linalg.norm(x, axis=1))
