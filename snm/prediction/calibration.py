@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression, minimize
+from scipy.special import expit
 
 from snm.prediction.thresholds import Threshold
 
@@ -184,17 +185,38 @@ def _logistic(
     targets = np.where(right > 0, (ones + 1) / (ones + 2), 1 / (counts.sum() - ones + 2))
     centre, spread = inputs.mean(axis=0), inputs.std(axis=0)
     x = (inputs - centre) / np.where(spread > 0, spread, 1)
+    x = np.append(x, np.ones((len(x), 1)), axis=1)
+    free = np.append(spread > 0, True)  # an input that is the same everywhere tells nothing
+    free[1:-1] &= not alone
+    line = _least_loss(x, targets, counts, free)
+    if line[0] < 0:  # the loss is convex: with a >= 0, its least is at 0
+        free[0] = False
+        line = _least_loss(x, targets, counts, free)
+    weights = line[:-1] / np.where(spread > 0, spread, 1)
+    return weights, line[-1] - weights @ centre
+
+
+def _least_loss(x: NDArray, targets: NDArray, counts: NDArray, free: NDArray) -> NDArray:
+    """The weights of a logistic regression on the `free` columns of x, and 0 for the others.
+
+    Sums are taken without BLAS: for so few columns, waking its threads costs more than the sums.
+    """
+    used = np.ascontiguousarray(x[:, free].T)
 
     def loss(line: NDArray) -> tuple[float, NDArray]:
-        z = x @ line[:-1] + line[-1]
-        error = counts * (1 / (1 + np.exp(-z)) - targets)
-        return counts @ (np.logaddexp(0, z) - targets * z), np.append(error @ x, error.sum())
+        z = np.einsum("i,in->n", line, used)
+        error = counts * (expit(z) - targets)
+        value = counts * (np.logaddexp(0, z) - targets * z)
+        return value.sum(), np.einsum("in,n->i", used, error)
 
-    other = (0, 0) if alone else (None, None)
-    bounds = [(0, None), *[other] * (_INPUTS - 1), (None, None)]
-    found = minimize(loss, np.zeros(_INPUTS + 1), jac=True, method="L-BFGS-B", bounds=bounds).x
-    weights = found[:-1] / np.where(spread > 0, spread, 1)
-    return weights, found[-1] - weights @ centre
+    def hessian(line: NDArray) -> NDArray:
+        p = expit(np.einsum("i,in->n", line, used))
+        return np.einsum("in,jn,n->ij", used, used, counts * p * (1 - p), optimize=False)
+
+    found = np.zeros(len(free))
+    start = np.zeros(len(used))
+    found[free] = minimize(loss, start, jac=True, hess=hessian, method="trust-exact").x
+    return found
 
 
 def _logistic_knots(z: NDArray, right: NDArray, counts: NDArray, offset: float) -> _Knots:

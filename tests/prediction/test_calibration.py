@@ -5,8 +5,9 @@ import json
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 
-from snm.prediction.calibration import Calibration
+from snm.prediction.calibration import Calibration, _inputs, _logistic
 
 
 def sigmoid(z):
@@ -51,6 +52,28 @@ def test_probabilities_are_those_that_made_the_answers(what):
         assert abs(alone.ravel()[tenth].mean() - p.ravel()[tenth].mean()) < 0.05
     np.testing.assert_array_equal(alone, found(scores[:, ::-1], ranked=False)[:, ::-1])
     np.testing.assert_allclose(found(3 * scores, members=3), told, rtol=1e-5)
+
+
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("slope", [1.5, -1.5])
+def test_the_logistic_function_is_the_best_that_does_not_fall_with_the_score(slope, alone):
+    """Against a bounded minimum of the same loss, found by differences of float64 values."""
+    scores, right, _ = answers(lambda s, r, best: sigmoid(slope * s - 1), points=300, k=3)
+    x, y = _inputs(scores).reshape(-1, 4), right.ravel().astype(float)
+    counts = np.random.default_rng(1).uniform(0.5, 2, len(y))
+    ones = counts @ y
+    targets = np.where(y > 0, (ones + 1) / (ones + 2), 1 / (counts.sum() - ones + 2))
+
+    def loss(line):
+        z = x @ line[:4] + line[4]
+        return counts @ (np.logaddexp(0, z) - targets * z)
+
+    none = [(0, 0)] * 3 if alone else [(None, None)] * 3
+    best = minimize(loss, np.zeros(5), bounds=[(0, None), *none, (None, None)]).fun
+    weights, offset = _logistic(x, y, counts, alone=alone)
+    assert weights[0] >= 0 and (weights[0] == 0) == (slope < 0)
+    assert not alone or not weights[1:].any()
+    assert loss(np.append(weights, offset)) == pytest.approx(best, rel=1e-5)
 
 
 def test_few_points():
