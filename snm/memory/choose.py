@@ -117,9 +117,6 @@ def choose(
     """
     lowest = np.where(labels >= 0, scores, np.inf).min(axis=1)
     span = float(np.mean(scores[:, 0] - np.minimum(lowest, scores[:, 0])))
-    never = None
-    if own is not None:  # features are counts or ratings, and any of them is one's own
-        never = csr_matrix((np.ones_like(own.data), own.indices, own.indptr), shape=own.shape)
     merged = _Merged.of(labels, scores, csr_matrix(truth.shape), truth)
     base = merged.hits(0.0, max(ks))
 
@@ -127,10 +124,7 @@ def choose(
         share, count, power = voting
         joint = Neighbors(found.ids, share * found.cosines + (1 - share) * cosines)
         voted = votes(joint, stored, count, power, weights)
-        if never is not None:
-            voted = csr_matrix(voted - voted.multiply(never))
-            voted.eliminate_zeros()
-        return _Merged.of(labels, scores, voted, truth)
+        return _Merged.of(labels, scores, voted, truth, own)
 
     def tried(voting: _Voting) -> Trial:
         share, count, power = voting
@@ -215,8 +209,15 @@ class _Merged:
     true: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, labels: NDArray, scores: NDArray, voted: csr_matrix, truth: csr_matrix) -> _Merged:
-        """Merges; a label that is among both is kept among the model's."""
+    def of(
+        cls,
+        labels: NDArray,
+        scores: NDArray,
+        voted: csr_matrix,
+        truth: csr_matrix,
+        own: csr_matrix | None = None,
+    ) -> _Merged:
+        """Merges; a label that is among both is kept among the model's, one of `own` nowhere."""
         points, width = labels.shape
         dense = np.zeros((points, width))
         new = np.full((points, _VOTED), -1, np.int64)
@@ -224,6 +225,8 @@ class _Merged:
         of_label = np.zeros(voted.shape[1] + 1)  # the votes of one point; the last is of label -1
         for row, ids, values in _rows(voted):
             of_label[ids] = values
+            if own is not None:
+                of_label[own.indices[own.indptr[row] : own.indptr[row + 1]]] = 0
             dense[row] = of_label[labels[row]]
             of_label[labels[row]] = 0
             left = of_label[ids]  # 0 for the model's

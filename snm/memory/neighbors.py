@@ -10,9 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from snm.system.cores import num_cores, on_all_cores
+
 __all__ = ["Neighbors", "nearest", "unit_rows"]
 
 _BLOCK_COSINES = 1 << 24  # computed at once; they need up to 8 bytes each
+_LEAST_ROWS = 32  # points of a block; fewer are found sooner than a thread starts
 _STRIDE = 16
 
 
@@ -41,25 +44,31 @@ def nearest(features: csr_matrix, by_feature: csr_matrix, count: int) -> Neighbo
       by_feature: CSR [d, n], the transpose of the stored points, which have length 1 too.
       count: neighbours of each point.
     """
-    ids = np.full((features.shape[0], count), -1, np.int32)
-    cosines = np.zeros((features.shape[0], count), np.float32)
-    rows = max(1, _BLOCK_COSINES // max(1, by_feature.shape[1]))
-    for first in range(0, features.shape[0], rows):
+    many = features.shape[0]
+    ids = np.full((many, count), -1, np.int32)
+    cosines = np.zeros((many, count), np.float32)
+
+    def search(first: int) -> None:
         shared = _shared(features[first : first + rows], by_feature)
-        for row, (points, values) in enumerate(shared):
+        for row, (points, values) in enumerate(shared, first):
             if len(values) > count:
                 some = _highest(values, count)
                 points, values = points[some], values[some]
             order = np.lexsort((points, -values))
-            ids[first + row, : len(order)] = points[order]
-            cosines[first + row, : len(order)] = values[order]
+            ids[row, : len(order)] = points[order]
+            cosines[row, : len(order)] = values[order]
+
+    if _is_full(by_feature):
+        by_feature.sort_indices()  # before threads read it as a dense matrix
+    rows = _BLOCK_COSINES // (num_cores() * max(1, by_feature.shape[1]))
+    rows = max(1, min(rows, max(_LEAST_ROWS, -(-many // num_cores()))))
+    on_all_cores(search, range(0, many, rows))
     return Neighbors(ids, cosines)
 
 
 def _shared(features: csr_matrix, by_feature: csr_matrix) -> Iterator[tuple[Any, Any]]:
     """Of each point, the stored points that share a feature, and their cosines."""
-    if 0 < by_feature.nnz == by_feature.shape[0] * by_feature.shape[1]:
-        by_feature.sort_indices()
+    if _is_full(by_feature):
         every = np.arange(by_feature.shape[1], dtype=np.int32)
         for cosines in features.toarray() @ by_feature.data.reshape(by_feature.shape):
             yield every, cosines
@@ -67,6 +76,10 @@ def _shared(features: csr_matrix, by_feature: csr_matrix) -> Iterator[tuple[Any,
     block = features @ by_feature
     for first, last in pairwise(block.indptr):
         yield block.indices[first:last], block.data[first:last]
+
+
+def _is_full(matrix: csr_matrix) -> bool:
+    return 0 < matrix.nnz == matrix.shape[0] * matrix.shape[1]
 
 
 def _highest(values: NDArray[np.float32], count: int) -> NDArray[np.int64]:

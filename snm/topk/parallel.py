@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import functools
 import itertools
-import os
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+
+from snm.system.cores import num_cores
 
 __all__ = ["parallel_top_k"]
 
@@ -40,14 +41,8 @@ def parallel_top_k(scores: jax.Array, count: int) -> tuple[jax.Array, jax.Array]
 
 def _num_parts(rows: int) -> int:
     """The number of parts to split `rows` into: enough that every core gets some, or 1."""
-    parts = _LOCAL_OPERATIONS * _num_cores()
+    parts = _LOCAL_OPERATIONS * num_cores()
     return parts if parts > _LOCAL_OPERATIONS and rows >= parts * _MIN_ROWS else 1
-
-
-def _num_cores() -> int:
-    """The number of cores that this process may use."""
-    affinity = getattr(os, "sched_getaffinity", None)  # Linux only
-    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
 def _top_k_in_parts(scores: jax.Array, *, count: int, parts: int) -> tuple[jax.Array, jax.Array]:

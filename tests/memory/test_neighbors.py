@@ -26,6 +26,18 @@ def test_nearest_are_those_of_all_cosines(dense, monkeypatch):
     np.testing.assert_allclose(cosines[rows, found.ids], expected, atol=1e-6)
 
 
+def test_the_number_of_cores_changes_nothing(monkeypatch):
+    rng = np.random.default_rng(6)
+    stored = unit_rows(random(400, 40, 0.2, "csr", np.float32, rng)).T.tocsr()
+    asked = unit_rows(random(100, 40, 0.2, "csr", np.float32, rng))
+    found = []
+    for cores in (1, 3):  # blocks of 100 and of 34 points
+        monkeypatch.setattr(neighbors, "num_cores", lambda cores=cores: cores)
+        found.append(nearest(asked, stored, 20))
+    np.testing.assert_array_equal(found[0].ids, found[1].ids)
+    np.testing.assert_array_equal(found[0].cosines, found[1].cosines)
+
+
 def test_few_or_no_neighbours_are_padded():
     stored = csr_matrix(np.array([[1, 0, 0], [0, 1, 0], [1, 1, 0]], np.float32))
     asked = csr_matrix(np.array([[1, 0, 0], [0, 0, 1]], np.float32))

@@ -30,8 +30,8 @@ def test_parallel_top_k_equals_lax_top_k(count):
 
 def test_rows_are_split_if_there_are_several_cores(monkeypatch):
     # XLA:CPU keeps up to eight ready operations on one core.
-    monkeypatch.setattr(parallel, "_num_cores", lambda: 2)
+    monkeypatch.setattr(parallel, "num_cores", lambda: 2)
     assert parallel._num_parts(512) == 16
     assert parallel._num_parts(127) == 1  # fewer than 8 rows per part
-    monkeypatch.setattr(parallel, "_num_cores", lambda: 1)
+    monkeypatch.setattr(parallel, "num_cores", lambda: 1)
     assert parallel._num_parts(512) == 1
