@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,9 @@ from snm.distributed.processes import everywhere
 from snm.tables.table import SparseRows
 from snm.topk.blocks import Added
 
-__all__ = ["Blocks", "beside_points", "stacked"]
+__all__ = ["Blocks", "beside_points", "one_ahead", "stacked"]
+
+T = TypeVar("T")
 
 _LABELS_OF_POINT = 1024  # of a point's neighbours, in the smallest compiled shape
 # Points of a block where there are no more of them, on each part of a mesh; few sizes, for each is
@@ -103,20 +105,21 @@ class Blocks(NamedTuple):
           at_least: entries that the block before had room for.
         """
         count = found.shape[0]
-        edges = found.indptr[np.minimum(np.arange(self.parts + 1) * self.each, count)]
+        cuts = np.minimum(np.arange(self.parts + 1) * self.each, count)
         # Padded with slots of no label, so that one program serves most blocks of a size: to a
         # thousand labels a point, of large blocks and where that is too few to a power of four, and
         # to the size of the block before. The last block is often smaller.
-        least, most = _LABELS_OF_POINT * min(self.each, 64), int(np.diff(edges).max())
+        least, most = _LABELS_OF_POINT * min(self.each, 64), int(np.diff(found.indptr[cuts]).max())
         size = max(least, at_least, 1 << (most.bit_length() + 1) // 2 * 2)
         rows = np.zeros((self.parts, size), np.int32)
         slots = np.full((self.parts, size), found.shape[1], np.int32)
         values = np.zeros((self.parts, size), np.float32)
-        of_points = np.repeat(np.arange(count), np.diff(found.indptr)) % self.each
-        for part, (begin, end) in enumerate(itertools.pairwise(edges)):
-            rows[part, : end - begin] = of_points[begin:end]
-            slots[part, : end - begin] = found.indices[begin:end]
-            values[part, : end - begin] = found.data[begin:end]
+        for part, (begin, end) in enumerate(itertools.pairwise(cuts)):
+            by_slot = found[begin:end].tocsc()
+            own = slice(by_slot.nnz)
+            rows[part, own] = by_slot.indices
+            slots[part, own] = np.repeat(np.arange(found.shape[1]), np.diff(by_slot.indptr))
+            values[part, own] = by_slot.data
         arrays = tuple(x if self.parts > 1 else x[0] for x in (rows, slots, values))
         if self.mesh is None:
             return Added(*map(jnp.asarray, arrays))
@@ -131,6 +134,18 @@ def beside_points(array: NDArray, mesh: Mesh | None) -> Any:
     if parts > 1:
         array = np.tile(array, (len(local_data_parts(mesh)), 1))
     return spread_points(array, parts, mesh)
+
+
+def one_ahead(blocks: Iterable[T]) -> Iterator[T]:
+    """The blocks, each when the next one is made.
+
+    The device scores a block while the host makes the next one and searches its neighbours.
+    """
+    before: list[T] = []
+    for block in blocks:
+        yield from before
+        before = [block]
+    yield from before
 
 
 def stacked(blocks: Iterable[tuple[NDArray, NDArray]], k: int) -> tuple[NDArray, NDArray]:

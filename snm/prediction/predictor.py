@@ -30,9 +30,10 @@ from snm.prediction.candidates import (
     values_at,
 )
 from snm.prediction.compiled import compiled_queries, compiled_top, scores_of_pairs
-from snm.prediction.point_blocks import Blocks, beside_points, stacked
+from snm.prediction.point_blocks import Blocks, beside_points, one_ahead, stacked
 from snm.prediction.thresholds import Threshold, threshold_of
 from snm.tables.table import SparseRows
+from snm.topk.blocks import Best
 from snm.topk.search import MASKED
 
 __all__ = ["ROWS", "Predictor"]
@@ -114,23 +115,28 @@ class Predictor:
         if sparse.issparse(among):
             yield from self._top_of_pairs(rows, among, k)
             return
-        first = 0
         ids = None if among is None else padded(among, self.model.head.num_labels)
         score = compiled_top(self.model, k if ids is None else min(k, len(ids)), self.mesh)
         placed = None if ids is None else beside_points(ids, self.mesh)
-        blocks, room = self._blocking(self.mesh, rows.shape[0]), 0
-        for count, block in blocks.of(rows):
-            added = queries = None
-            if self.memory is not None:
-                if self.mesh is None and self.memory.queries is not None:
-                    queries = compiled_queries(self.model, None)(self.state, block)
-                points = self._of_memory(self.memory, rows, first, count, block, queries)
-                votes = self.memory.additions(*points)
-                votes = votes if among is None else only(votes, among)
-                added = blocks.added(votes, room)
-                room = added.rows.shape[-1]
-            best = score(self.state, block, added, placed, queries)
-            first += count
+        blocks = self._blocking(self.mesh, rows.shape[0])
+
+        def begun() -> Iterator[tuple[int, Best]]:
+            """Blocks of points, each with the number of its points; they may not be done yet."""
+            first = room = 0
+            for count, block in blocks.of(rows):
+                added = queries = None
+                if self.memory is not None:
+                    if self.mesh is None and self.memory.queries is not None:
+                        queries = compiled_queries(self.model, None)(self.state, block)
+                    points = self._of_memory(self.memory, rows, first, count, block, queries)
+                    votes = self.memory.additions(*points)
+                    votes = votes if among is None else only(votes, among)
+                    added = blocks.added(votes, room)
+                    room = added.rows.shape[-1]
+                yield count, score(self.state, block, added, placed, queries)
+                first += count
+
+        for count, best in one_ahead(begun()):
             found, scores = np.asarray(best.slots)[:count], np.asarray(best.scores)[:count]
             if among is not None and found.shape[1] < k:
                 more = ((0, 0), (0, k - found.shape[1]))

@@ -16,6 +16,7 @@ __all__ = ["Added", "Best", "BlockPlan", "Masked", "block_plan", "read_block", "
 
 
 WIDTH = 16  # slots of one fold; see `snm.topk.search`
+_PIECE = 1024  # entries of `Added` that are looked at together
 UNIT = {"cpu": WIDTH, "gpu": 128, "tpu": 128}
 """By platform: the size of a block is a multiple of this. The tiles of matrix products on
 accelerators are 128 long, and XLA:GPU copies a block to pad it to a multiple."""
@@ -42,7 +43,7 @@ class Added(NamedTuple):
 
     Attributes:
       rows: int32 [E].
-      slots: int32 [E]; a slot past the last adds nothing.
+      slots: int32 [E], ascending; a slot past the last adds nothing.
       values: float32 [E]; those of a repeated pair are summed.
     """
 
@@ -50,9 +51,37 @@ class Added(NamedTuple):
     slots: jax.Array
     values: jax.Array
 
-    def in_block(self, begin: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
-        """As `Masked.in_block`."""
-        return _in_block(self.rows, self.slots, begin, size)
+    def added_to(self, scores: jax.Array, begin: jax.Array, *, on_cpu: bool) -> jax.Array:
+        """The scores float32 [n, size] of slots begin .. begin + size - 1, with what is added.
+
+        Blocks on a CPU are many and a scatter is a loop, so that each looks only at the pieces with
+        entries of its own. An accelerator has few blocks.
+        """
+        if not on_cpu or self.slots.shape[0] <= _PIECE:
+            return self._added_to(scores, begin)
+        ends = jnp.stack([begin, begin + scores.shape[1]])
+        first, last = jnp.searchsorted(self.slots, ends)
+        whole = self._padded()
+
+        def add_piece(piece: jax.Array, scores: jax.Array) -> jax.Array:
+            own = (lax.dynamic_slice(x, (piece * _PIECE,), (_PIECE,)) for x in whole)
+            return Added(*own)._added_to(scores, begin)
+
+        return lax.fori_loop(first // _PIECE, -(-last // _PIECE), add_piece, scores)
+
+    def _added_to(self, scores: jax.Array, begin: jax.Array) -> jax.Array:
+        place = _in_block(self.rows, self.slots, begin, scores.shape[1])
+        return scores.at[place].add(self.values, mode="drop")
+
+    def _padded(self) -> Added:
+        """To a multiple of `_PIECE`, with slots that are in no block."""
+        more = (0, -self.slots.shape[0] % _PIECE)
+        no_slot = jnp.iinfo(jnp.int32).max
+        return Added(
+            jnp.pad(self.rows, more),
+            jnp.pad(self.slots, more, constant_values=no_slot),
+            jnp.pad(self.values, more),
+        )
 
 
 def _in_block(
@@ -164,6 +193,8 @@ def score_rows(
     bias: jax.Array | None,
     compute_dtype: jnp.dtype,
     added: Added | None = None,
+    *,
+    on_cpu: bool = False,
 ) -> jax.Array:
     """`score_block` without masking the slots that have no label: their scores are undefined."""
     scores = lax.dot_general(
@@ -173,8 +204,7 @@ def score_rows(
         preferred_element_type=jnp.float32,
     )
     if added is not None:
-        place_added = added.in_block(begin, rows.shape[0])
-        scores = scores.at[place_added].add(added.values, mode="drop")
+        scores = added.added_to(scores, begin, on_cpu=on_cpu)
     if masked is not None:
         scores = scores.at[masked.in_block(begin, rows.shape[0])].set(MASKED, mode="drop")
     if bias is not None:

@@ -129,7 +129,9 @@ def _search_blocks(
         real = place < table.shape[0]
 
         def product() -> jax.Array:
-            return score_rows(queries, rows, place, begin, masked, bias, compute_dtype, added)
+            return score_rows(
+                queries, rows, place, begin, masked, bias, compute_dtype, added, on_cpu=on_cpu
+            )
 
         def masked_product() -> jax.Array:
             return jnp.where(real[None, :], product(), MASKED)

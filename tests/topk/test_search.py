@@ -5,9 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from snm.topk import blocks
 from snm.topk import search as scoring
 from snm.topk.block_quotas import Candidates, choose_quota, merge_candidates
-from snm.topk.blocks import Masked, block_plan
+from snm.topk.blocks import Added, Masked, block_plan
 from snm.topk.search import MASKED, best_scores
 
 N, DIM = 5, 4
@@ -69,6 +70,29 @@ def test_best_scores_are_the_head_of_a_stable_sort(longest, sampled, with_bias):
     got = several(queries, table, ids_device, bias, masked)
     for count, best in zip((1, 7, 60), got, strict=True):
         check(best, brute_force(queries, table, ids, count, masked=PAIRS, bias=bias))
+
+
+@pytest.mark.parametrize("entries", [0, 40, 777])
+def test_what_is_added_to_scores_of_pairs(longest, monkeypatch, entries):
+    """Pieces of 32 entries: fewer than one, and 25 of which blocks share some; pairs repeat."""
+    monkeypatch.setattr(blocks, "_PIECE", 32)
+    queries, table = integers(0, N, DIM), integers(1, 201, DIM)
+    rng = np.random.default_rng(3)
+    rows = rng.integers(N, size=entries)
+    slots = np.sort(np.where(np.arange(entries) % 2, 150, rng.integers(201, size=entries)))
+    slots[entries - 5 :] = [200, 200, 201, 201, 900][: min(entries, 5)]  # two are past the last
+    values = integers(4, entries)
+    added = Added(*(jnp.asarray(x, jnp.int32) for x in (rows, slots)), jnp.asarray(values))
+    expected = queries.astype(np.float64) @ table.T
+    here = slots < 201
+    np.add.at(expected, (rows[here], slots[here]), values[here])
+    order = np.argsort(-expected, axis=1, kind="stable")
+
+    search = jax.jit(lambda added, count: best_scores(queries, table, None, count, added=added),
+                     static_argnums=1)  # fmt: skip
+    for count in (1, 7):
+        best = order[:, :count]
+        check(search(added, count), (np.take_along_axis(expected, best, axis=1), best))
 
 
 @pytest.mark.parametrize("ordered", [True, False])
