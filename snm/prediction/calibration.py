@@ -27,7 +27,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression, minimize
 from scipy.special import expit
 
 from snm.prediction.thresholds import Threshold
@@ -201,6 +200,8 @@ def _least_loss(x: NDArray, targets: NDArray, counts: NDArray, free: NDArray) ->
 
     Sums are taken without BLAS: for so few columns, waking its threads costs more than the sums.
     """
+    from scipy.optimize import minimize  # a tenth of a second that answers need not wait for
+
     used = np.ascontiguousarray(x[:, free].T)
 
     def loss(line: NDArray) -> tuple[float, NDArray]:
@@ -227,6 +228,8 @@ def _logistic_knots(z: NDArray, right: NDArray, counts: NDArray, offset: float) 
 
 def _isotonic_knots(z: NDArray, right: NDArray, counts: NDArray, offset: float) -> _Knots:
     """One knot for each stretch of equal probability, at its mean; never certain."""
+    from scipy.optimize import isotonic_regression
+
     order = np.lexsort((-right, z))  # of equal z the right ones first: they are pooled
     found = isotonic_regression(right[order], weights=counts[order])
     starts = found.blocks[:-1].astype(np.int64)
