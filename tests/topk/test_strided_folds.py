@@ -65,7 +65,7 @@ def test_the_accelerator_form_equals_a_stable_sort(monkeypatch, ties):
     queries = rng.integers(-2, 3, (5, 4)).astype(np.float32)
     queries[0] = 0  # every score ties
     monkeypatch.setattr(search, "_CPU_BLOCK", 64)
-    monkeypatch.setattr(search, "_ACCELERATOR_SCORES", 128 * 5)
+    monkeypatch.setattr(search, "_ACCELERATOR_NUMBERS", 128 * (5 + 4))
     monkeypatch.setattr(jax.lax, "platform_dependent", lambda *a, cpu, default: default(*a))
     with jax.default_matmul_precision("float32"):
         got = best_scores(jnp.asarray(queries), jnp.asarray(table), None, 1)
