@@ -41,7 +41,13 @@ _ACCELERATOR_NUMBERS = 1 << 26
 A limit of memory; how long blocks of other sizes take was not measured.
 """
 _FALL_BACK = 8  # an accelerator's search after a tie holds blocks of so many times fewer slots
-_FOLDS_PER_SCORE = 8  # folds of a block for each score to keep; with fewer, folds cost time on CPUs
+_FOLDS_PER_SCORE = {"cpu": 8, "gpu": 2}
+"""Folds of a block for each score to keep; an accelerator has the `gpu` value.
+
+With fewer, folds cost time on CPUs (timed). XLA:GPU sorts where more than 16 scores are kept: the
+maxima and 16 scores of each fold that is kept, in place of the block, of which these are at most
+18 / 32. That is arithmetic.
+"""
 
 
 def best_scores(
@@ -156,7 +162,7 @@ def _search_blocks(
 
     starts = _starts(plan)
     none = Best(jnp.full((n, count), MASKED), jnp.zeros((n, count), jnp.int32))
-    if count * _FOLDS_PER_SCORE <= plan.size // WIDTH:
+    if count * _FOLDS_PER_SCORE["cpu" if on_cpu else "gpu"] <= plan.size // WIDTH:
         folds = _Folds(none.scores, jnp.full((n, count, WIDTH), MASKED), none.slots)
 
         def by_folds() -> Best:

@@ -102,6 +102,8 @@ BIG = "amazon670k", "amazon3m"
             ("h100", "amazon670k", 256, "softmax", ONE),
             ("h100", "amazon670k", "all", "softmax", ONE),
             ("h100", "amazon670k", 16, "softmax", LABEL),
+            ("h100", "amazon670k", 256, "softmax", LABEL),
+            ("h100", "amazon670k", "all", "softmax", LABEL),
             ("h100", "amazon3m", "all", "bowl", LABEL),
             ("h100", "amazon3m", 16, "bowl", BOTH),
             ("v5e", "amazon670k", 16, "bowl", ONE),
@@ -114,9 +116,10 @@ BIG = "amazon670k", "amazon3m"
 def test_a_step_updates_its_tables_in_place(target, shape, mined, loss, sizes):
     found = step(target, shape, mined, sizes, loss=loss)
     assert not found.faults
-    # By products, a label shard walks over its own part of the sample, whose length a step finds.
-    walks = sizes[1] > 1 and mined != 16
-    assert found.account.unknown_loops <= walks
+    # By products, a label shard walks over its own part of the sample, whose length a step finds;
+    # for a softmax of all twice, because each gradient depends on all scores.
+    walks = 2 if (loss, mined) == ("softmax", "all") else mined != 16
+    assert found.account.unknown_loops <= (walks if sizes[1] > 1 else 0)
     assert found.aliased >= tables_of(shape, sizes)
     assert found.temporaries <= most_temporaries(shape, mined), found.temporaries / MIB
 
