@@ -30,10 +30,12 @@ from snm.topk.kernel.numbers import Tiles
 
 DRAWS = 100  # cases of one shape, which compile once
 ROUNDED = 10  # of these, one in so many has scores that are rounded
-STEPS = [  # target, program, shape, k'
-    ("v5e", "evaluation", "amazon670k", 16),
-    ("v5e", "step", "amazon670k", 16),
-    ("v5e", "step", "amazon670k", 256),
+STEPS = [  # target, program, shape, k', and the settings of the kernel to compare
+    ("v5e", "evaluation", "amazon670k", 16, ("auto", "off")),
+    ("v5e", "step", "amazon670k", 16, ("auto", "off")),
+    ("v5e", "step", "amazon670k", 256, ("auto", "off")),
+    ("v5p", "step", "amazon670k", 16, ("auto", "off")),
+    ("h100", "step", "amazon670k", 16, ("on", "off")),  # auto is off there
 ]
 
 
@@ -191,8 +193,8 @@ def step_rows(only: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Steps and evaluations of the bench's shapes, with the kernel and without."""
     from benchmarks.devices import targets
 
-    for target, program, shape, mined in STEPS:
-        for kernel in ("auto", "off"):
+    for target, program, shape, mined, kernels in STEPS:
+        for kernel in kernels:
             head = {"mining_kernel": kernel}
             name = targets.name_of(target, program, shape, mined, head)
             if only and name not in only:

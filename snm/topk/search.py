@@ -35,8 +35,19 @@ from snm.topk.strided_folds import merged_in_order, top_of_strided_folds
 __all__ = ["MASKED", "best_scores"]
 
 _CPU_BLOCK = 4096  # 512 x 4096 float32 scores are 8 MB; above 32 MB, page faults cost more time
-_ACCELERATOR_SCORES = 1 << 25  # scores of a block: 128 MB of float32; its rows may be as many
-_FOLDS_PER_SCORE = 8  # folds of a block for each score to keep; with fewer, folds cost time on CPUs
+_ACCELERATOR_NUMBERS = 1 << 26
+"""Numbers of a block on an accelerator, scores and rows together: 256 MiB of float32.
+
+A limit of memory; how long blocks of other sizes take was not measured.
+"""
+_FALL_BACK = 8  # an accelerator's search after a tie holds blocks of so many times fewer slots
+_FOLDS_PER_SCORE = {"cpu": 8, "gpu": 2}
+"""Folds of a block for each score to keep; an accelerator has the `gpu` value.
+
+With fewer, folds cost time on CPUs (timed). XLA:GPU sorts where more than 16 scores are kept: the
+maxima and 16 scores of each fold that is kept, in place of the block, of which these are at most
+18 / 32. That is arithmetic.
+"""
 
 
 def best_scores(
@@ -79,18 +90,20 @@ def best_scores(
     slots = table.shape[0] if ids is None else ids.shape[0]
 
     def form(longest: int, on_cpu: bool) -> functools.partial[Best]:
-        plan = block_plan(slots, longest, UNIT["cpu"] if on_cpu else UNIT["gpu"])
+        unit = UNIT["cpu"] if on_cpu else UNIT["gpu"]
+        fewer = longest if on_cpu else max(_CPU_BLOCK, longest // _FALL_BACK)
         return functools.partial(
             _search_blocks,
             count=count,
-            plan=plan,
+            plan=block_plan(slots, longest, unit),
+            plan_of_folds=block_plan(slots, fewer, unit),
             on_cpu=on_cpu,
             compute_dtype=compute_dtype,
             ordered=ordered,
         )
 
     cpu = form(_CPU_BLOCK, on_cpu=True)
-    longest = max(_CPU_BLOCK, _ACCELERATOR_SCORES // max(1, queries.shape[0]))
+    longest = max(_CPU_BLOCK, _ACCELERATOR_NUMBERS // sum(queries.shape))
     accelerator = form(longest, on_cpu=False)
     kernels = kernel_forms(
         kernel,
@@ -118,14 +131,15 @@ def _search_blocks(
     *,
     count: int,
     plan: BlockPlan,
+    plan_of_folds: BlockPlan,
     on_cpu: bool,
     compute_dtype: jnp.dtype,
     ordered: bool,
 ) -> Best:
     n = queries.shape[0]
 
-    def scores_of(start: jax.Array) -> tuple[jax.Array, jax.Array]:
-        rows, place, begin = read_block(table, ids, start, plan.size, first_row, num_valid)
+    def scores_of(start: jax.Array, size: int = plan.size) -> tuple[jax.Array, jax.Array]:
+        rows, place, begin = read_block(table, ids, start, size, first_row, num_valid)
         real = place < table.shape[0]
 
         def product() -> jax.Array:
@@ -146,15 +160,15 @@ def _search_blocks(
         return _merge(best, *scores_of(start)), None
 
     def merge_block_folds(best: _Folds, start: jax.Array) -> tuple[_Folds, None]:
-        return _merge_folds(best, *scores_of(start)), None
+        return _merge_folds(best, *scores_of(start, plan_of_folds.size)), None
 
-    starts = jnp.arange(plan.num_blocks, dtype=jnp.int32) * plan.size
+    starts = _starts(plan)
     none = Best(jnp.full((n, count), MASKED), jnp.zeros((n, count), jnp.int32))
-    if count * _FOLDS_PER_SCORE <= plan.size // WIDTH:
+    if count * _FOLDS_PER_SCORE["cpu" if on_cpu else "gpu"] <= plan.size // WIDTH:
         folds = _Folds(none.scores, jnp.full((n, count, WIDTH), MASKED), none.slots)
 
         def by_folds() -> Best:
-            return _scan_blocks(merge_block_folds, folds, starts)[0].unfolded()
+            return _scan_blocks(merge_block_folds, folds, _starts(plan_of_folds))[0].unfolded()
 
         if on_cpu:
             return by_folds()
@@ -183,6 +197,10 @@ def _search_blocks(
     )
     best = Best(scores, slots)
     return lax.cond(exact, lambda: best, by_merging)
+
+
+def _starts(plan: BlockPlan) -> jax.Array:
+    return jnp.arange(plan.num_blocks, dtype=jnp.int32) * plan.size
 
 
 def _scan_blocks(one_block: Callable, start: Any, starts: jax.Array) -> tuple[Any, Any]:

@@ -8,7 +8,7 @@ import pytest
 from snm.topk import blocks
 from snm.topk import search as scoring
 from snm.topk.block_quotas import Candidates, choose_quota, merge_candidates
-from snm.topk.blocks import Added, Masked, block_plan
+from snm.topk.blocks import Added, Best, Masked, block_plan
 from snm.topk.search import MASKED, best_scores
 
 N, DIM = 5, 4
@@ -197,11 +197,29 @@ def test_cpu_and_accelerator_blocks_give_the_same(monkeypatch, sampled):
         return ours
 
     monkeypatch.setattr(scoring, "_CPU_BLOCK", 64)
-    monkeypatch.setattr(scoring, "_ACCELERATOR_SCORES", 200 * N)
+    monkeypatch.setattr(scoring, "_ACCELERATOR_NUMBERS", 200 * (N + DIM))
     monkeypatch.setattr(jax.lax, "platform_dependent", both)
     best_scores(jnp.asarray(queries), jnp.asarray(table), ids, 3)
     ((cpu, accelerator),) = forms
     assert cpu.num_blocks > accelerator.num_blocks
+
+
+@pytest.mark.parametrize(("queries", "dim"), [(512, 512), (128, 512), (1024, 512), (512, 4096)])
+def test_a_block_of_an_accelerator_has_so_many_scores_and_rows(monkeypatch, queries, dim):
+    """Few queries or long rows make no block larger; after a tie, blocks are smaller."""
+    plans = []
+
+    def chosen(*args, cpu, default):
+        plans.extend(default.keywords[name] for name in ("plan", "plan_of_folds"))
+        return Best(*(jnp.zeros((queries, 3), dtype) for dtype in (jnp.float32, jnp.int32)))
+
+    monkeypatch.setattr(jax.lax, "platform_dependent", chosen)
+    shapes = (jax.ShapeDtypeStruct((n, dim), jnp.float32) for n in (queries, 3_000_000))
+    jax.eval_shape(lambda *given: best_scores(*given, None, 3), *shapes)
+    held, after = (plan.size * (queries + dim) for plan in plans)
+    most = scoring._ACCELERATOR_NUMBERS
+    assert 0.9 * most < held < 1.1 * most
+    assert after <= 1.1 * max(most / 8, 4096 * (queries + dim))
 
 
 def test_bfloat16_is_close():

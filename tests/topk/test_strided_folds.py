@@ -56,19 +56,20 @@ def test_merging_prefers_the_first_list():
     assert merged_in_order(first, second).slots.tolist() == [[7, 10]]
 
 
+@pytest.mark.parametrize("count", [1, 4])
 @pytest.mark.parametrize("ties", [False, True])
-def test_the_accelerator_form_equals_a_stable_sort(monkeypatch, ties):
-    """Several blocks, the last overlapping; with ties the search falls back."""
+def test_the_accelerator_form_equals_a_stable_sort(monkeypatch, ties, count):
+    """Several blocks of 8 folds, the last overlapping; with ties the search falls back."""
     rng = np.random.default_rng(1)
     draw = rng.integers(-2, 3, (300, 4)) if ties else rng.normal(size=(300, 4))
     table = draw.astype(np.float32)
     queries = rng.integers(-2, 3, (5, 4)).astype(np.float32)
     queries[0] = 0  # every score ties
     monkeypatch.setattr(search, "_CPU_BLOCK", 64)
-    monkeypatch.setattr(search, "_ACCELERATOR_SCORES", 128 * 5)
+    monkeypatch.setattr(search, "_ACCELERATOR_NUMBERS", 128 * (5 + 4))
     monkeypatch.setattr(jax.lax, "platform_dependent", lambda *a, cpu, default: default(*a))
     with jax.default_matmul_precision("float32"):
-        got = best_scores(jnp.asarray(queries), jnp.asarray(table), None, 1)
-    want, slots = stable(queries @ table.T, 1)
+        got = best_scores(jnp.asarray(queries), jnp.asarray(table), None, count)
+    want, slots = stable(queries @ table.T, count)
     np.testing.assert_allclose(got.scores, want, rtol=1e-5)
     np.testing.assert_array_equal(got.slots, slots)
