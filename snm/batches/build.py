@@ -15,10 +15,11 @@ from snm.batches.source import Source
 from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config
 from snm.data.dataset import Points, counts_of_ids
+from snm.data.mapped import rows_of
 from snm.data.weighting import Weighting
 from snm.distributed.dataset import column_counts, label_draws
 from snm.distributed.mesh import DATA, parse_mesh
-from snm.distributed.processes import of_first
+from snm.distributed.processes import of_first, several
 from snm.head.spec import HeadSpec
 from snm.sampling.protocol import Sampler, SamplerInputs
 from snm.sampling.samplers import SAMPLERS
@@ -67,7 +68,7 @@ def source_of(
     entries = [int(each.sum()) for each in (counts.feature_counts, counts.label_counts)]
     return make_source(
         spec,
-        weighting.apply(_rows_of(points.features, mine)),
+        weighting.apply(_own_rows(points.features, mine)),
         _weighed_labels(points, mine),
         batch_size=config.batch_size,
         seed=config.seed,
@@ -84,14 +85,14 @@ def source_of(
     )
 
 
-def _rows_of(matrix: csr_matrix, rows: NDArray[np.int64]) -> csr_matrix:
-    """Some rows; the matrix itself if they are all."""
-    return matrix if len(rows) == matrix.shape[0] else matrix[rows]
+def _own_rows(matrix: csr_matrix, rows: NDArray[np.int64]) -> csr_matrix:
+    """Some rows. Several processes hold theirs: each was given memory for a part of the data."""
+    return matrix[rows] if several() else rows_of(matrix, rows)
 
 
 def _weighed_labels(points: Points, rows: NDArray[np.int64]) -> csr_matrix:
     """The labels of some points; the values are the weights of the points and of the labels."""
-    labels = _rows_of(points.labels, rows)
+    labels = _own_rows(points.labels, rows)
     if points.weights is None and points.label_weights is None:
         return labels
     values = labels.data
@@ -152,7 +153,7 @@ class PointCounts:
             label_counts=np.diff(labels.indptr)[rows],
             label_frequency=column_counts(labels, rows) if frequency else None,
             label_draws=label_draws(labels, rows, one=one_positive) if positives else None,
-            labels=_rows_of(labels, rows) if positives else None,
+            labels=rows_of(labels, rows) if positives else None,
         )
 
 
@@ -200,7 +201,7 @@ def make_source(
         one = spec.positives == "one"
         of_points = np.diff(features.indptr)
         counts = PointCounts.of(of_points, labels, labelled, 0, kind, one_positive=one)
-        features, labels = _rows_of(features, labelled), _rows_of(labels, labelled)
+        features, labels = rows_of(features, labelled), rows_of(labels, labelled)
     order = Order.of(len(counts.label_counts), batch_size, seed, parts)
     num_frequent = None
     on_cpu = data_parts is None and not resident and platform() == "cpu"

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, cast
 
 from tyro.conf import Positional, arg
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from snm.data.convert import Counts, Told
     from snm.data.formats.foreign import Row
-    from snm.data.vectorizer import Vectorizer
+    from snm.data.vectorizer import Kind, Vectorizer
 
 __all__ = ["Import"]
 
@@ -30,8 +30,9 @@ else:
 
 _MOST_WORDS, _PLACES = 200_000, 1 << 18
 _MOST_FEATURES = 2**31 - 1  # ids are int32
-_OF_LIKE = ("vectorizer", "features", "min_points", "min_label_count", "ngrams", "strip_accents",
-            "analyzer", "stop_words")  # fmt: skip
+_OF_LIKE = ("vectorizer", "features", "min_points", "max_share", "min_label_count", "ngrams",
+            "strip_accents", "analyzer", "stop_words", "token_pattern", "lowercase",
+            "binary")  # fmt: skip
 
 
 @dataclasses.dataclass
@@ -82,13 +83,18 @@ class Import:
     """Labels of raw text: one line per text."""
     test_label_file: Path | None = None
     """Labels of the test points of raw text."""
-    vectorizer: Literal["counts", "tfidf", "hashing"] = "counts"
-    """Features of a text: word counts, TF-IDF, or hashed word counts."""
+    vectorizer: Literal[
+        "counts", "tfidf", "hashing", "CountVectorizer", "TfidfVectorizer", "HashingVectorizer"
+    ] = "counts"
+    """Features of a text: word counts, TF-IDF, or hashed word counts; or the name of that class in
+    scikit-learn."""
     features: int | None = None
     """Maximum number of words, the most frequent first (default 200000), or number of hash buckets
     (default 262144)."""
     min_points: int = 1
     """Minimum number of texts that contain a word; rarer words are dropped."""
+    max_share: float = 1.0
+    """Maximum share of the texts that contain a word; more frequent words are dropped."""
     analyzer: Literal["word", "char", "char_wb"] = "word"
     """What n-grams consist of: words, characters, or characters inside words."""
     ngrams: tuple[int, int] = (1, 1)
@@ -97,6 +103,13 @@ class Import:
     """Words to leave out: `english` (scikit-learn's list), or a file with one word per line."""
     strip_accents: bool = False
     """Remove accents from letters."""
+    token_pattern: str | None = None
+    r"""Regular expression of a word, such as '\S+' for code or tags; by default two or more
+    letters, digits or underscores."""
+    lowercase: bool = True
+    """Make texts lower case first."""
+    binary: bool = False
+    """Count a word once that a text has several times."""
     like: str | None = None
     """Folder of a run, or a data set: take its vectorizer and its label ids, so that the run can be
     evaluated on the new data, trained on it, or grown."""
@@ -115,13 +128,14 @@ def _run(command: Import) -> None:
     Raises:
       InputError: files or options that cannot be used; then no folder is left.
     """
+    from snm.cli.import_summary import tell
     from snm.system.files import made_whole
 
     _check(command)
     out = command.out
     with made_whole("--out", out) as beside:
         counts, vectorizer = _import(command, beside)
-    _tell(command, counts, vectorizer)
+    tell(command, counts, vectorizer)
 
 
 def _check(command: Import) -> None:
@@ -147,9 +161,19 @@ def _check(command: Import) -> None:
         raise InputError("--label-separator", "an empty text", "one character or more")
     if command.test_label_file is not None and command.test is None:
         raise InputError("--test-label-file", "no --test", "the test points that it labels")
-    if command.stop_words is not None and command.analyzer != "word":
-        found = f"--analyzer {command.analyzer}"
-        raise InputError("--stop-words", found, "--analyzer word: characters have none")
+    for flag, given in (
+        ("stop-words", command.stop_words),
+        ("token-pattern", command.token_pattern),
+    ):
+        if given is not None and command.analyzer != "word":
+            found = f"--analyzer {command.analyzer}"
+            raise InputError(f"--{flag}", found, "--analyzer word: characters have none")
+    if command.token_pattern is not None:
+        from snm.data.vectorizer import refuse_pattern
+
+        refuse_pattern(command.token_pattern)
+    if not 0 < command.max_share <= 1:
+        raise InputError("--max-share", f"{command.max_share}", "above 0, up to 1")
     first, last = command.ngrams
     if not 1 <= first <= last:
         raise InputError("--ngrams", f"{first} {last}", "the shortest and the longest, from 1")
@@ -302,22 +326,33 @@ class _Draws:
 
 def _vectorizer(command: Import, rows: Iterable[Row], told: Told) -> Vectorizer:
     from snm.data.convert import fit_vectorizer
+    from snm.data.vectorizer import CLASSES, Vectorizer
 
-    most = command.features or (_PLACES if command.vectorizer == "hashing" else _MOST_WORDS)
-    return fit_vectorizer(
-        rows,
-        command.vectorizer,
-        most=most,
-        min_points=command.min_points,
+    kind = CLASSES.get(command.vectorizer, cast("Kind", command.vectorizer))
+    most = command.features or (_PLACES if kind == "hashing" else _MOST_WORDS)
+    like = Vectorizer(
+        "hashing",
+        most,
         ngrams=command.ngrams,
         strip_accents=command.strip_accents,
         analyzer=command.analyzer,
-        stop_words=_stop_words(command),
+        token_pattern=command.token_pattern,
+        lowercase=command.lowercase,
+        binary=command.binary,
+    )
+    like = dataclasses.replace(like, stop_words=_stop_words(command.stop_words, like))
+    return fit_vectorizer(
+        rows,
+        kind,
+        like,
+        most=most,
+        min_points=command.min_points,
+        max_share=command.max_share,
         told=told,
     )
 
 
-def _stop_words(command: Import) -> tuple[str, ...]:
+def _stop_words(asked: str | None, like: Vectorizer) -> tuple[str, ...]:
     """The words to leave out, as the vectorizer cuts them.
 
     Raises:
@@ -326,61 +361,13 @@ def _stop_words(command: Import) -> tuple[str, ...]:
     from snm.data.formats.dispatch import read_lines
     from snm.data.vectorizer import english_stop_words, words_of
 
-    asked = command.stop_words
     if asked is None:
         return ()
     lines = english_stop_words() if asked == "english" else read_lines(Path(asked))
-    words = words_of(lines, strip_accents=command.strip_accents)
+    words = words_of(lines, like)
     if not words:
         raise InputError(f"--stop-words {asked}", "no word", "`english`, or a word a line")
     return words
-
-
-def _tell(command: Import, counts: Counts, vectorizer: Vectorizer | None) -> None:
-    from snm.data.dataset import summary_of_weights
-    from snm.system.terminal import say
-
-    train, test = counts.points["train"], counts.points["test"]
-    say(
-        f"{train:,} training and {counted(test, 'test point')}, "
-        f"{counted(counts.features, 'feature')}, {counted(counts.labels, 'label')} "
-        f"in {command.out}"
-    )
-    for what, count in (("label", counts.without_labels), ("feature", counts.without_features)):
-        if count:
-            say(f"{counted(count, 'point')} without a {what}")
-    if (mark := counts.joined_by) is not None:
-        say(f"most labels hold {mark!r}: if it separates labels, --label-separator {mark!r}")
-    if counts.rare_labels:
-        found = counted(counts.rare_labels, "label")
-        points = counted(command.min_label_count, "training point")
-        say(f"{found} of fewer than {points}: left out")
-    if counts.weights is not None:
-        say(f"weights: {summary_of_weights(counts.weights)}")
-    if new := counts.new_labels:
-        done = "left out" if command.new_labels == "drop" else "numbered after the others"
-        say(f"{counted(len(new), 'label')} that {command.like} lacks, such as {new[0]!r}: {done}")
-    if command.like is not None:
-        _tell_next(command, counts)
-        return
-    if not test:
-        say("there are no test points to evaluate on: --test-fraction 0.2 draws some")
-    flag = " --weighting l2" if vectorizer is not None and vectorizer.kind == "tfidf" else ""
-    say(f"next: snm train {command.out} --run-dir RUN{flag}")
-
-
-def _tell_next(command: Import, counts: Counts) -> None:
-    """What can be done with data in the ids of another run or data set."""
-    from snm.system.terminal import say
-
-    run = Path(str(command.like))
-    if not (run / "config.toml").is_file():
-        say(f"next: snm train {command.out} --run-dir NEW --warm-start RUN")
-    elif counts.new_labels and command.new_labels == "append":
-        say(f"next: snm grow {run} --data {command.out} --output NEW")
-    else:
-        say(f"next: snm evaluate {run} --data {command.out}")
-        say(f"  or: snm train {command.out} --run-dir NEW --warm-start {run}")
 
 
 @contextlib.contextmanager

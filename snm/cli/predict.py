@@ -83,8 +83,9 @@ class Predict:
     micro-f1, macro-f1 or f1@k highest, which `snm train` chooses on the points that tell the
     probabilities: on the best 50 answers of each, or the best k."""
     explain: bool = False
-    """Add to each label the training points whose labels spoke for it, with the features that they
-    share. The run must use a memory of neighbours, the output be JSON lines."""
+    """Add the terms of each score, which is a sum over features or words, a bias, and the votes of
+    neighbours; and, where the run uses a memory of neighbours, the training points that voted for
+    the label, with the features that they share. Needs JSON lines as output."""
     verify: bool = True
     """Compare the parameters with their checksums first; --no-verify loads sooner, from a disk that
     is trusted."""
@@ -118,9 +119,6 @@ def _run(command: Predict) -> None:
     _check(command)
     output, form = command.output, command.format
     predictor = load(command.run, verify=command.verify)
-    if command.explain and (predictor.memory is None or form == "sparse"):
-        found = "--format sparse" if form == "sparse" else "a run without a memory of neighbours"
-        raise InputError("--explain", found, "JSON lines of a run where --memory pays")
     likely, k, threshold = command.probabilities, command.k, None
     if likely:
         predictor.fitted_calibration()  # refused before it takes time
@@ -148,11 +146,11 @@ def _run(command: Predict) -> None:
                 p = predictor.probabilities(scores, ranked=among is None) if likely else None
                 if p is not None and threshold is not None:
                     labels = np.where(threshold(labels, p), labels, -1)
-                because = _because(predictor, chunk, labels) if command.explain else None
+                reasons = _reasons(predictor, chunk, labels) if command.explain else None
                 empty = _without_features(chunk)
                 fields = block.fields and block.fields[first : first + len(labels)]
                 shown = p if command.probabilities else None
-                lines.writelines(_lines(labels, scores, names, form, empty, fields, because, shown))
+                lines.writelines(_lines(labels, scores, names, form, empty, fields, reasons, shown))
                 first, rows = first + len(labels), rows + len(labels)
                 unknown += int(empty.sum())
                 if bar is not None:
@@ -169,6 +167,8 @@ def _run(command: Predict) -> None:
 
 def _check(command: Predict) -> None:
     output = command.output
+    if command.explain and command.format == "sparse":
+        raise InputError("--explain", "--format sparse", "JSON lines")
     if command.threshold is not None:  # refused before a run is loaded
         from snm.prediction.thresholds import GOALS, Threshold, threshold_of
 
@@ -278,23 +278,20 @@ def _without_features(rows: csr_matrix) -> NDArray[np.bool_]:
     return counts == 0
 
 
-def _because(predictor: Predictor, features: Any, labels: NDArray[np.int32]) -> list[Any]:
-    """For each point and label, the training points that spoke for it, ready for JSON."""
+def _reasons(
+    predictor: Predictor, features: csr_matrix, labels: NDArray[np.int32]
+) -> list[list[dict[str, Any]]]:
+    """For each point and label what `--explain` adds, ready for JSON."""
     words = None if predictor.vectorizer is None else predictor.vectorizer.vocabulary
-    return [
-        [
-            [
-                {
-                    "train_row": None if one.row < 0 else one.row,
-                    "similarity": round(one.similarity, 4),
-                    "shares": [f if words is None else words[f] for f in one.features],
-                }
-                for one in of_label
-            ]
-            for of_label in of_point
-        ]
-        for of_point in predictor.witnesses(features, labels)
-    ]
+    told = []
+    for of_point in predictor.reasons(features, labels):
+        labels_of: list[dict[str, Any]] = []
+        for reason in of_point:
+            labels_of.append({"parts": reason.as_json(words)})
+            if predictor.memory is not None:
+                labels_of[-1]["because"] = reason.witnesses_as_json(words)
+        told.append(labels_of)
+    return told
 
 
 def _lines(
@@ -304,9 +301,11 @@ def _lines(
     form: str,
     unknown: NDArray[np.bool_],
     fields: list[dict[str, Any]] | None = None,
-    because: list[Any] | None = None,
+    reasons: list[list[dict[str, Any]]] | None = None,
     probabilities: NDArray[np.float32] | None = None,
 ) -> Iterator[str]:
+    import numpy as np
+
     if form == "sparse" and probabilities is not None:
         scores = probabilities
     for number, (ids, of_ids) in enumerate(zip(labels, scores, strict=True)):
@@ -323,8 +322,10 @@ def _lines(
         answer["scores"] = [round(score, 6) for score in row_scores]
         if probabilities is not None:
             answer["probabilities"] = [round(p, 6) for p in probabilities[number][kept].tolist()]
-        if because is not None:
-            answer["because"] = because[number][: len(row)]
+        if reasons is not None:
+            told = [reasons[number][place] for place in np.flatnonzero(kept)]
+            for name in reasons[number][0]:
+                answer[name] = [of_label[name] for of_label in told]
         if unknown[number]:
             answer["unknown"] = True
         yield json.dumps(answer, ensure_ascii=False) + "\n"

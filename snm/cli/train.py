@@ -135,7 +135,7 @@ def run_training(command: Train) -> None:
     with waiting("planning"), part("planning"):
         config = resolve(command.settings, dataset)
         refuse_what_cannot_fit(dataset, config, command.device_memory)
-    if (note := never_tried(command.settings)) is not None:
+    if (note := never_tried(command.settings, dataset)) is not None:
         console.print(note)
     with place_of(command.run_dir) as place, progress_bar() as bar, _stop_wished() as stop:
         events = resolved_training(

@@ -12,6 +12,7 @@ from snm.config.settings import Config, preset
 from snm.config.stages import SizeSchedule
 from snm.data.dataset import Dataset
 from snm.data.evidence import evidence_lost
+from snm.data.mapped import is_mapped
 from snm.data.weighting import Kind, filled
 from snm.distributed.dataset import column_counts, has_negative, ones_of_rows, seen_labels
 from snm.distributed.processes import several
@@ -225,8 +226,11 @@ def _memory(config: Config, dataset: Dataset, members: int, *, dense: bool) -> L
         if dataset.train.num_points < rules.FEWEST_POINTS:
             found = f"{dataset.train.num_points} training points"
             raise InputError("--memory on", found, f"at least {rules.FEWEST_POINTS} to choose from")
+        if is_mapped(dataset.train.features.indices):
+            found = "data that are mapped, because they take a large part of the memory"
+            raise InputError("--memory on", found, "more memory, or --memory off")
         return "on"
-    if config.memory == "off" or several():
+    if config.memory == "off" or several() or is_mapped(dataset.train.features.indices):
         return "off"
     counts = column_counts(dataset.train.features).astype(float)
     points = dataset.train.num_points

@@ -8,24 +8,26 @@ a manifest of its arrays. It is written under a temporary name and then renamed.
 from __future__ import annotations
 
 import contextlib
+import io
 import itertools
 import json
 import os
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data.formats.binary import DAMAGE, npy_header
+from snm.data.formats.text import Piece, pieces_of
 from snm.errors import InputError
 from snm.system import disk
 from snm.system.files import made_whole
 
-__all__ = ["Parts", "entry", "read", "write"]
+__all__ = ["Parts", "entry", "read", "write", "write_pieces"]
 
 Parts = dict[str, tuple[csr_matrix, csr_matrix]]
 
@@ -33,6 +35,7 @@ _VERSION = "v1"
 _MATRICES = ("features", "labels")
 _PIECE = 1 << 22  # bytes read at once
 _ARRAYS = {"data": np.float32, "indices": np.int32, "indptr": np.int64}
+_HEADER = 128  # bytes of the header of a 1-dimensional .npy file of any length
 
 
 def entry(key: str) -> str:
@@ -155,3 +158,95 @@ def write(place: Path, key: str, parts: Parts) -> None:
         disk.write(temporary / "manifest.json", json.dumps(manifest).encode())
         # Callers write only after `read` failed, so an existing entry is damaged.
         disk.remove_tree(folder)
+
+
+def write_pieces(place: Path, key: str, parts: Iterable[tuple[str, list[Path]]]) -> None:
+    """Writes a cache entry from text files, in memory bounded by a block of them.
+
+    Gives up silently on an OSError, as `write`. Row pointers alone are held, 8 bytes a point.
+
+    Args:
+      place: the cache folder.
+      key: SHA-256 of the source.
+      parts: `train` and `test` with their files, as `pieces_of` takes them.
+
+    Raises:
+      InputError: a fault of the files.
+    """
+    folder, fault = place / entry(key), None
+    with contextlib.suppress(InputError), made_whole("cache", folder, lasting=False) as temporary:
+        manifest: dict[str, Any] = {"parts": {}}
+        for part, files in parts:
+            try:
+                widths, pieces = pieces_of(files)
+                manifest["parts"][part] = _write_part(temporary, part, widths, pieces)
+            except InputError as error:  # not of the cache
+                fault = error
+                raise
+        manifest["crc"] = _crc_of(manifest["parts"])
+        disk.write(temporary / "manifest.json", json.dumps(manifest).encode())
+        disk.remove_tree(folder)
+    if fault is not None:
+        raise fault
+
+
+def _write_part(
+    folder: Path, part: str, widths: dict[str, int], pieces: Iterator[Piece]
+) -> dict[str, Any]:
+    """Writes the arrays of a part, and returns what the manifest says of them."""
+    with contextlib.ExitStack() as opened:
+        arrays = {
+            name: {
+                array: opened.enter_context(_Growing(folder / f"{part}.{name}.{array}.npy", dtype))
+                for array, dtype in _ARRAYS.items()
+            }
+            for name in _MATRICES
+        }
+        entries = dict.fromkeys(_MATRICES, 0)
+        for of_matrix in arrays.values():
+            of_matrix["indptr"].add(np.zeros(1, np.int64))
+        for name, counts, ids, values in pieces:
+            of_matrix = arrays[name]
+            of_matrix["indices"].add(ids)
+            of_matrix["data"].add(np.ones(len(ids), np.float32) if values is None else values)
+            of_matrix["indptr"].add(entries[name] + np.cumsum(counts))
+            entries[name] += len(ids)
+        recorded: dict[str, Any] = {}
+        for name, of_matrix in arrays.items():
+            rows = of_matrix["indptr"].size - 1
+            recorded[name] = {"shape": [rows, widths[name]]}
+            recorded[name] |= {array: file.finish() for array, file in of_matrix.items()}
+    return recorded
+
+
+class _Growing:
+    """A `.npy` file of one dimension that grows; its header is written at the end."""
+
+    def __init__(self, path: Path, dtype: DTypeLike):
+        self._path, self._dtype = path, np.dtype(dtype)
+        self.size, self._crc = 0, 0
+
+    def __enter__(self) -> Self:
+        self._file = self._path.open("wb")
+        self._file.write(bytes(_HEADER))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def add(self, values: NDArray[Any]) -> None:
+        """Appends numbers."""
+        raw = np.ascontiguousarray(values, self._dtype).data
+        self._file.write(raw)
+        self._crc = zlib.crc32(raw, self._crc)
+        self.size += len(values)
+
+    def finish(self) -> list[int]:
+        """Writes the header; returns the number of entries and their CRC-32."""
+        header = io.BytesIO()
+        about = {"descr": self._dtype.str, "fortran_order": False, "shape": (self.size,)}
+        np.lib.format.write_array_header_1_0(header, about)
+        assert header.tell() == _HEADER
+        self._file.seek(0)
+        self._file.write(header.getvalue())
+        return [self.size, self._crc]

@@ -18,7 +18,7 @@ from scipy.sparse import csr_matrix
 
 from snm.data.formats.foreign import Row
 from snm.data.formats.text_writer import TextWriter
-from snm.data.vectorizer import Analyzer, Kind, Vectorizer
+from snm.data.vectorizer import Kind, Vectorizer
 from snm.errors import InputError
 from snm.system import disk
 
@@ -60,38 +60,33 @@ class Counts:
 def fit_vectorizer(
     rows: Iterable[Row],
     kind: Kind,
+    like: Vectorizer,
     *,
     most: int,
     min_points: int,
-    ngrams: tuple[int, int],
-    strip_accents: bool,
-    analyzer: Analyzer,
-    stop_words: tuple[str, ...],
+    max_share: float = 1.0,
     told: Told,
 ) -> Vectorizer:
     """Chooses the vocabulary in one pass over the training texts.
 
     The vocabulary holds the `most` words of highest document frequency df among those that occur
-    in at least `min_points` of the n texts. Ties go to the word that sorts first. Ids follow the
-    alphabet. For `tfidf`, idf is log((1 + n) / (1 + df)) + 1, as in scikit-learn's
-    TfidfVectorizer. `hashing` needs no vocabulary, and reads no row.
+    in at least `min_points` and at most a share `max_share` of the n texts. Ties go to the word
+    that sorts first. Ids follow the alphabet. For `tfidf`, idf is log((1 + n) / (1 + df)) + 1, as
+    in scikit-learn's TfidfVectorizer. `hashing` needs no vocabulary, and reads no row.
 
     Args:
       rows: the training rows.
       kind: `counts`, `tfidf` or `hashing`.
+      like: a vectoriser of kind `hashing` that cuts texts as wished.
       most: largest number of words; number of hash buckets for `hashing`.
       min_points: smallest document frequency of a word.
-      ngrams: shortest and longest run of words, or of characters, that is a feature.
-      strip_accents: whether to remove accents from letters.
-      analyzer: what the features are runs of.
-      stop_words: words that are left out.
+      max_share: largest document frequency of a word over n.
       told: progress callback.
 
     Raises:
       InputError: no word is left.
     """
-    blank = Vectorizer(kind="hashing", num_features=most, ngrams=ngrams, analyzer=analyzer,
-                       strip_accents=strip_accents, stop_words=stop_words)  # fmt: skip
+    blank = dataclasses.replace(like, num_features=most)
     if kind == "hashing":
         return blank
     words_of = blank.build_analyzer()
@@ -101,10 +96,11 @@ def fit_vectorizer(
         frequency.update(set(words_of(row.text or "")))
         points += 1
         told(points)
-    kept = [word for word, count in frequency.items() if count >= min_points]
+    kept = [w for w, count in frequency.items() if min_points <= count <= max_share * points]
     kept = sorted(sorted(kept, key=lambda word: (-frequency[word], word))[:most])
     if not kept:
         found = f"no word that occurs in at least {min_points} of {points} texts"
+        found += "" if max_share == 1 else f", and in at most {max_share:g} of them"
         raise InputError("texts", found, "a non-empty vocabulary")
     counts = np.array([frequency[word] for word in kept], np.float64)
     return dataclasses.replace(

@@ -18,10 +18,13 @@ from snm.errors import InputError, reason_of
 from snm.stores import entries
 from snm.stores.copies import local
 from snm.system.cache_folder import folder as cache_folder
+from snm.system.memory import available_memory
 
 __all__ = ["fetched", "find_files", "find_names", "key_of", "load", "load_mapped"]
 
 
+_LARGE = 0.25  # of the free memory: weighted values and temporaries need some, too
+_PACKED = 4  # bytes of arrays a byte of packed files, roughly; an entry takes about 8 as text
 SYNTHETIC = "synthetic"
 """The name of the generated data set that comes with the package."""
 
@@ -71,7 +74,12 @@ _KNOWN = {
 """What is copied from a store, plain or gzipped."""
 
 
-def load(source: str | Path, *, cache: Path | Literal["default"] | None = "default") -> Dataset:
+def load(
+    source: str | Path,
+    *,
+    cache: Path | Literal["default"] | None = "default",
+    mapped: bool | None = None,
+) -> Dataset:
     """Loads a data set.
 
     The folder holds exactly one of these layouts. Text files may be gzipped (`.gz`), and the test
@@ -94,6 +102,9 @@ def load(source: str | Path, *, cache: Path | Literal["default"] | None = "defau
       cache: folder of parsed data sets, keyed by the SHA-256 of the source. `default` is
         `$SNM_CACHE`, `$XDG_CACHE_HOME/snm` or `~/.cache/snm`. None disables the cache. A damaged
         or unwritable cache is ignored.
+      mapped: leave the arrays in the files of the cache and map them into memory, so that data may
+        be larger than it. None does so where the files take more than a quarter of the memory that
+        is free. Text is then parsed in bounded memory. It needs a cache that can be written.
 
     Raises:
       InputError: no such folder, no training file, train and test of different widths, or a
@@ -107,7 +118,17 @@ def load(source: str | Path, *, cache: Path | Literal["default"] | None = "defau
     files = _files_of(source)
     key = _sha256(files.all)
     place = cache_folder(cache)
-    parts = _cached(place, key)
+    mapped = place is not None and (_is_large(files) if mapped is None else mapped)
+    parts = _cached(place, key, mapped=mapped)
+    if (
+        parts is None
+        and mapped
+        and place
+        and files.train[0].name.removesuffix(".gz").endswith(".txt")
+    ):
+        binary_cache.write_pieces(place, key, files.parts)
+        entries.send(place, binary_cache.entry(key))
+        parts = _cached(place, key, mapped=True)
     if parts is None:
         parts = {"train": _read_part(files.train)}
         if files.test:
@@ -115,6 +136,7 @@ def load(source: str | Path, *, cache: Path | Literal["default"] | None = "defau
         if place:
             binary_cache.write(place, key, parts)
             entries.send(place, binary_cache.entry(key))
+            parts = (_cached(place, key, mapped=True) if mapped else None) or parts
     return _assemble(files, parts, key)
 
 
@@ -178,6 +200,11 @@ class _Files:
     filters: tuple[Path | None, ...]
 
     @property
+    def parts(self) -> list[tuple[str, list[Path]]]:
+        """The parts that there are, with their files."""
+        return [("train", self.train), *([("test", self.test)] if self.test else [])]
+
+    @property
     def all(self) -> list[Path]:
         optional = (self.names, self.weights, *self.filters, self.label_weights)
         return [*self.train, *self.test, *(file for file in optional if file)]
@@ -192,6 +219,15 @@ def _files_of(source: str | Path) -> _Files:
     filters = tuple(_find(folder, name) for name in _FILTERS)
     weights, of_labels = (_find(folder, name) for name in (_WEIGHTS, _LABEL_WEIGHTS))
     return _Files(folder, train, test, find_names(folder), weights, of_labels, filters)
+
+
+def _is_large(files: _Files) -> bool:
+    """Whether the parsed arrays may take more than a quarter of the memory that is free."""
+    sizes = [
+        file.stat().st_size * (_PACKED if file.suffix in (".gz", ".npz") else 1)
+        for file in (*files.train, *files.test)
+    ]
+    return sum(sizes) > _LARGE * available_memory()
 
 
 def find_names(folder: Path) -> Path | None:

@@ -5,8 +5,10 @@ Wraps the vectorisers of scikit-learn (extra `sklearn`), which is imported on fi
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,21 +21,37 @@ from scipy.sparse import csr_matrix
 from snm.errors import InputError, reason_of
 from snm.system import disk
 
-__all__ = ["Analyzer", "Kind", "Vectorizer", "english_stop_words", "words_of"]
+__all__ = [
+    "CLASSES",
+    "Analyzer",
+    "Kind",
+    "Vectorizer",
+    "english_stop_words",
+    "refuse_pattern",
+    "words_of",
+]
 
 Kind = Literal["counts", "tfidf", "hashing"]
+CLASSES: dict[str, Kind] = {
+    "CountVectorizer": "counts",
+    "TfidfVectorizer": "tfidf",
+    "HashingVectorizer": "hashing",
+}
+"""Their names in scikit-learn."""
 
 Analyzer = Literal["word", "char", "char_wb"]
 """Runs of words; of characters; of characters inside words, which spaces surround."""
 
 _MOST_FEATURES = 2**31 - 1  # ids are int32
-_FORMATS = ("snm-vectorizer-1", "snm-vectorizer-2")
-"""The second has an analyzer or stop words, which readers of the first would overlook."""
+_FORMATS = ("snm-vectorizer-1", "snm-vectorizer-2", "snm-vectorizer-3")
+"""The second has an analyzer or stop words, which readers of the first would overlook; the third a
+pattern of words, case or ones, which those of the second would."""
+_LONGEST_PATTERN = 500  # characters
 
 
 @dataclass(frozen=True, eq=False)
 class Vectorizer:
-    """A fitted text vectoriser with scikit-learn's tokens: words of two or more characters.
+    """A fitted text vectoriser of scikit-learn's.
 
     The features are runs of words or, by `analyzer`, of characters.
 
@@ -49,6 +67,10 @@ class Vectorizer:
       strip_accents: whether accents are removed from letters.
       analyzer: what the features are runs of.
       stop_words: words that are left out, as `words_of` cuts them; only with `word`.
+      token_pattern: regular expression of a word, only with `word`; None is scikit-learn's, two or
+        more letters, digits or underscores.
+      lowercase: whether texts are made lower case.
+      binary: whether a feature that occurs more than once counts once.
       vocabulary: d words in the order of their ids; None for `hashing`.
       idf: float64 [d]; None unless `tfidf`.
       columns: names of the columns or fields that the texts came from, or None.
@@ -63,6 +85,9 @@ class Vectorizer:
     columns: tuple[str, ...] | None = None
     analyzer: Analyzer = "word"
     stop_words: tuple[str, ...] = ()
+    token_pattern: str | None = None
+    lowercase: bool = True
+    binary: bool = False
 
     @functools.cached_property
     def _vectorizer(self) -> Any:
@@ -72,8 +97,12 @@ class Vectorizer:
             "strip_accents": "unicode" if self.strip_accents else None,
             "analyzer": self.analyzer,
             "stop_words": list(self.stop_words) or None,
+            "lowercase": self.lowercase,
+            "binary": self.binary,
             "dtype": np.float32,
         }
+        if self.token_pattern is not None:
+            options["token_pattern"] = self.token_pattern
         if self.kind == "hashing":
             return text.HashingVectorizer(
                 n_features=self.num_features, alternate_sign=False, norm=None, **options
@@ -107,7 +136,7 @@ class Vectorizer:
         """Whether both turn every text into the same features."""
         mine, others = (
             (v.kind, v.num_features, v.ngrams, v.strip_accents, v.analyzer, v.stop_words,
-             v.vocabulary) for v in (self, other)
+             v.vocabulary, v.token_pattern, v.lowercase, v.binary) for v in (self, other)
         )  # fmt: skip
         if mine != others or self.idf is None or other.idf is None:
             return mine == others
@@ -116,9 +145,15 @@ class Vectorizer:
     def write(self, path: Path) -> None:
         """Writes the vectoriser to `path` as JSON."""
         cut = {"analyzer": self.analyzer, "stop_words": self.stop_words}
-        plain = self.analyzer == "word" and not self.stop_words
+        more = {
+            "token_pattern": self.token_pattern,
+            "lowercase": self.lowercase,
+            "binary": self.binary,
+        }
+        usual = all(value == getattr(Vectorizer, name) for name, value in more.items())
+        plain = usual and self.analyzer == "word" and not self.stop_words
         found = {
-            "format": _FORMATS[0] if plain else _FORMATS[1],
+            "format": _FORMATS[0] if plain else _FORMATS[1] if usual else _FORMATS[2],
             "kind": self.kind,
             "num_features": self.num_features,
             "ngrams": list(self.ngrams),
@@ -127,6 +162,7 @@ class Vectorizer:
             "idf": None if self.idf is None else self.idf.tolist(),
             "columns": self.columns,
             **({} if plain else cut),
+            **({} if usual else more),
         }
         disk.write(path, json.dumps(found, ensure_ascii=False).encode())
 
@@ -151,9 +187,11 @@ class Vectorizer:
             words, idf = found["vocabulary"], found["idf"]
             columns = found.get("columns")  # none in files from before
             cut: dict[str, Any] = {}
-            if found["format"] == _FORMATS[1]:
+            if found["format"] != _FORMATS[0]:
                 words_out = tuple(map(str, found["stop_words"]))
                 cut = {"analyzer": found["analyzer"], "stop_words": words_out}
+            if found["format"] == _FORMATS[2]:
+                cut |= {name: found[name] for name in ("token_pattern", "lowercase", "binary")}
             result = cls(
                 kind=found["kind"],
                 num_features=int(found["num_features"]),
@@ -179,6 +217,9 @@ class Vectorizer:
         return (
             self.kind in get_args(Kind)
             and self.analyzer in get_args(Analyzer)
+            and isinstance(self.lowercase, bool)
+            and isinstance(self.binary, bool)
+            and _fault_of_pattern(self.token_pattern) is None
             and 1 <= self.num_features <= _MOST_FEATURES
             and 1 <= first <= last
             and (words is not None, idf is not None)
@@ -190,15 +231,42 @@ class Vectorizer:
         )
 
 
-def words_of(lines: Iterable[str], *, strip_accents: bool) -> tuple[str, ...]:
-    """The words of some lines as a vectoriser cuts them, sorted, each once.
+def words_of(lines: Iterable[str], like: Vectorizer) -> tuple[str, ...]:
+    """The words of some lines as a vectoriser of words cuts them, sorted, each once.
 
     Example:
-      >>> words_of(["Don't", "the"], strip_accents=False)
+      >>> words_of(["Don't", "the"], Vectorizer("hashing", 1))
       ('don', 'the')
     """
-    cut = Vectorizer("hashing", 1, strip_accents=strip_accents).build_analyzer()
+    cut = dataclasses.replace(like, ngrams=(1, 1), stop_words=()).build_analyzer()
     return tuple(sorted({word for line in lines for word in cut(line)}))
+
+
+def refuse_pattern(pattern: str | None) -> None:
+    """Refuses what is no regular expression of a word.
+
+    Raises:
+      InputError: it cannot be compiled, is too long, or has several groups.
+    """
+    fault = _fault_of_pattern(pattern)
+    if fault is not None:
+        expected = r"a regular expression of a word, such as '\w+'"
+        raise InputError("--token-pattern", f"{pattern!r:.60} ({fault})", expected)
+
+
+def _fault_of_pattern(pattern: object) -> str | None:
+    if pattern is None:
+        return None
+    if not isinstance(pattern, str):
+        return "no text"
+    if not 0 < len(pattern) <= _LONGEST_PATTERN:
+        return f"{len(pattern)} characters"
+    try:
+        groups = re.compile(pattern).groups
+    except (re.error, RecursionError, OverflowError) as error:
+        return str(error)
+    # Of one group, scikit-learn takes what it matches.
+    return None if groups <= 1 else "several groups"
 
 
 def english_stop_words() -> list[str]:

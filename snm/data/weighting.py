@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data.formats.binary import DAMAGE, refuse_bomb
+from snm.data.mapped import zeros_beside
 from snm.errors import InputError
 from snm.system import disk
 
@@ -101,6 +102,7 @@ class Weighting:
         """Weights raw features, CSR [n, d], and returns them as float32 CSR [n, d].
 
         The result shares the ids with `features`, but for `standard`: do not sort them in place.
+        Values of mapped features are in a file as well.
 
         Args:
           features: raw features.
@@ -115,7 +117,7 @@ class Weighting:
             return self._standardized(features)
         if self.idf is not None:
             _refuse_negative(features, first_row)
-        values = np.zeros(len(features.data), np.float32)
+        values = zeros_beside(features.data, len(features.data), np.float32)
         for starts in _blocks_of_rows(features.indptr):
             there = slice(starts[0], starts[-1])
             values[there] = self._of_rows(features.data[there], features.indices[there], starts)
@@ -270,7 +272,9 @@ def _blocks_of_rows(starts: NDArray) -> Iterator[NDArray]:
 
 
 def _refuse_negative(features: csr_matrix, first_row: int = 0) -> None:
-    if (bad := np.flatnonzero(features.data < 0)).size:
+    # The least value first: of mapped data, a mask of all values could be too large.
+    if len(features.data) and features.data.min() < 0:
+        bad = np.flatnonzero(features.data < 0)
         row = int(np.searchsorted(features.indptr, bad[0], side="right")) - 1 + first_row
         found = f"the negative value {features.data[bad[0]]} in row {row}"
         raise InputError(

@@ -45,10 +45,17 @@ class Tower(nnx.Module):
 
     def __call__(self, sums: jax.Array) -> jax.Array:
         """Queries float32 [n, dim]; an example without features, or with dead units, gets zeros."""
+        return normalize(self.unscaled(sums))
+
+    def unscaled(self, sums: jax.Array) -> jax.Array:
+        """Queries before they get unit length, float32 [n, dim].
+
+        They are J s for sums s, where J is the derivative at s: no layer has a bias.
+        """
         if self.kind == "linear":
-            return normalize(sums)
+            return sums
         hidden = self.linear(jax.nn.relu(sums)).astype(jnp.float32)
-        return normalize(sums + hidden if self.kind == "residual" else hidden)
+        return sums + hidden if self.kind == "residual" else hidden
 
 
 def init_tower(

@@ -31,6 +31,7 @@ from snm.batches.source import Source
 from snm.checkpoints.writer import has_room
 from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset
+from snm.data.mapped import is_mapped
 from snm.data.weighting import Weighting
 from snm.distributed.host_copy import state_bytes
 from snm.distributed.mesh import DATA
@@ -318,12 +319,12 @@ def _temporary(lowered: Any) -> int:
 
 
 def _csr_bytes(matrix: csr_matrix, but: csr_matrix | None = None) -> int:
-    """Bytes of a matrix, without what it shares with another one."""
+    """Bytes of a matrix, without what it shares with another one, or what is in mapped files."""
     others = () if but is None else (but.data, but.indices, but.indptr)
     return sum(
         part.nbytes
         for part in (matrix.data, matrix.indices, matrix.indptr)
-        if not any(np.may_share_memory(part, other) for other in others)
+        if not is_mapped(part) and not any(np.may_share_memory(part, other) for other in others)
     )
 
 

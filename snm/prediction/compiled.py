@@ -18,6 +18,7 @@ from snm.distributed.processes import everywhere
 from snm.model.inference import best_labels, labels_in_order, pair_scores, scaled_queries
 from snm.model.model import Model, TrainState
 from snm.model.placement import state_specs
+from snm.model.score_parts import feature_parts
 from snm.system.compiler import answer_options
 from snm.tables.table import SparseRows
 from snm.topk.blocks import Added, Best
@@ -25,6 +26,7 @@ from snm.topk.blocks import Added, Best
 __all__ = [
     "compiled_order",
     "compiled_pairs",
+    "compiled_parts",
     "compiled_queries",
     "compiled_top",
     "scores_of_pairs",
@@ -116,6 +118,12 @@ def _on_points(mesh: Mesh, run: Callable[..., Any], **axes: str) -> jax.stages.W
 def compiled_order(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
     """The compiled `labels_in_order`."""
     return _on_whole(functools.partial(labels_in_order, model), mesh)
+
+
+@_Kept
+def compiled_parts(model: Model) -> jax.stages.Wrapped:
+    """The compiled `feature_parts`, on one device."""
+    return _compiled(functools.partial(feature_parts, model))
 
 
 @_Kept

@@ -31,6 +31,7 @@ from snm.prediction.candidates import (
 )
 from snm.prediction.compiled import compiled_queries, compiled_top, scores_of_pairs
 from snm.prediction.point_blocks import Blocks, beside_points, one_ahead, stacked
+from snm.prediction.reasons import Reason, reasons_of
 from snm.prediction.thresholds import Threshold, threshold_of
 from snm.tables.table import SparseRows
 from snm.topk.blocks import Best
@@ -290,6 +291,29 @@ class Predictor:
             told += self.memory.witnesses(weighted, queries, answers[first : first + count])
             first += count
         return told
+
+    def reasons(
+        self, features: csr_matrix | Sequence[str], answers: NDArray[np.int32], most: int = 5
+    ) -> list[list[Reason]]:
+        """What the scores of answers are sums of: features, bias, votes; exact up to rounding.
+
+        The model's part of a score is a sum over the point's features once the length of the
+        query and the active units of the encoder are known; see `snm.model.score_parts`.
+
+        Args:
+          features: as in `top`.
+          answers: int [n, k], labels for each point, such as those that `top` gave.
+          most: features that are told one by one, those that add or take most.
+
+        Returns:
+          for each point and each of its labels, the terms of its score and who voted for it.
+
+        Raises:
+          InputError: as in `top`; or the model is spread over a mesh.
+        """
+        if self.mesh is not None:
+            raise InputError("reasons", "a model on a mesh", "one on one device, as of snm.load")
+        return reasons_of(self, self.as_rows(features), answers, most)
 
     def _of_memory(
         self,

@@ -13,6 +13,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse
 from fastapi_offline import FastAPIOffline
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 from scipy.sparse import csr_matrix
 from starlette.exceptions import HTTPException
@@ -20,7 +21,9 @@ from starlette.exceptions import HTTPException
 from snm import __version__
 from snm.errors import InputError, counted
 from snm.export.index import IndexedPredictor
+from snm.prediction.candidates import candidates_of
 from snm.prediction.predictor import Predictor
+from snm.prediction.reasons import Reason
 from snm.serve.engine import Engine, FullError
 from snm.serve.guards import Counted, HostChecked, Limited, Meters, refusal
 from snm.serve.limits import Limits
@@ -28,6 +31,10 @@ from snm.serve.limits import Limits
 __all__ = ["make_app"]
 
 _HERE = Path(__file__).parent
+
+
+Label = StrictInt | StrictStr
+"""An id, or a name."""
 
 
 class Question(BaseModel):
@@ -51,9 +58,32 @@ class Question(BaseModel):
         description="leave out labels of a lower probability, 0 to 1, or than the one that makes "
         "micro-f1, macro-f1 or f1@k highest",
     )
-    labels: list[StrictInt | StrictStr] | None = Field(
-        None, description="names or ids of the labels to choose from; by default all", min_length=1
+    labels: list[Label] | list[list[Label]] | None = Field(
+        None,
+        description="names or ids of the labels to choose from, by default all; or a list of them "
+        "for each point",
+        min_length=1,
     )
+    explain: bool = Field(False, description="tell what the scores are sums of")
+
+
+class Parts(BaseModel):
+    """What a score is the sum of."""
+
+    features: list[tuple[int | str, float]] = Field(
+        description="features or words that add or take most, and how much"
+    )
+    other_features: float = Field(description="what the other features add")
+    bias: float = Field(description="of the label")
+    votes: float = Field(description="of similar training points, where the run has a memory")
+
+
+class Witness(BaseModel):
+    """A training point that voted for a label."""
+
+    train_row: int | None = Field(description="its number in the training file, from 0")
+    similarity: float
+    shares: list[int | str] = Field(description="features or words that both points have")
 
 
 class Answer(BaseModel):
@@ -68,6 +98,10 @@ class Answer(BaseModel):
     unknown: bool = Field(
         description="whether the point has no feature, or its text no word that the model knows; "
         "its labels are then those that the model gives without any"
+    )
+    parts: list[Parts] | None = Field(description="of each score, if the request has `explain`")
+    because: list[list[Witness]] | None = Field(
+        description="for each label, who voted for it, if the run has a memory of neighbours"
     )
 
 
@@ -176,14 +210,17 @@ def make_app(
             threshold = exact.threshold(question.threshold)
             k = threshold.most(k)
         rows = _rows(question, exact, limits.max_points)
-        among = None if question.labels is None else exact.ids_of(question.labels)
+        among = _among(question.labels, exact, rows.shape[0])
         labels, scores = await app.state.engine.answer(rows, min(k or 5, most), among)
+        reasons = None
+        if question.explain:
+            reasons = await app.state.engine.reasons(rows, labels)
         blank = ((rows != 0).getnnz(axis=1) == 0).tolist()
         likely = np.full(scores.shape, np.nan)
         if exact.calibration is not None:
             likely = exact.probabilities(scores, ranked=among is None)
         answers = []
-        for row, row_scores, p, unknown in zip(labels, scores, likely, blank, strict=True):
+        for number, (row, row_scores, p) in enumerate(zip(labels, scores, likely, strict=True)):
             found = row >= 0  # an index may find fewer, and there may be fewer to choose from
             if threshold is not None:
                 found = threshold(row, p)
@@ -193,8 +230,19 @@ def make_app(
                 names = [predictor.label_names[label] for label in ids]
             scored = row_scores[found].tolist()
             told = None if exact.calibration is None else p[found].tolist()
+            parts, because = None, None
+            if reasons is not None:
+                parts, because = _told([reasons[number][i] for i in np.flatnonzero(found)], exact)
             answers.append(
-                Answer(labels=ids, names=names, scores=scored, probabilities=told, unknown=unknown)
+                Answer(
+                    labels=ids,
+                    names=names,
+                    scores=scored,
+                    probabilities=told,
+                    unknown=blank[number],
+                    parts=parts,
+                    because=because,
+                )
             )
         return Answers(answers=answers)
 
@@ -238,6 +286,10 @@ def _answer_errors(app: FastAPI) -> None:
         first = error.errors()[0]
         if first["type"] == "json_invalid":
             return no_json(f"{first['ctx']['error']} at {first['loc'][-1]}")
+        if first["loc"][1:2] == ("labels",):  # pydantic would tell of one of the two forms
+            expected = "names or ids of labels, or a list of these for each point"
+            found = "no label" if first["type"] == "too_short" else "something else"
+            return refusal(400, str(InputError("labels", found, expected)))
         where = ".".join(str(part) for part in first["loc"] if part != "body") or "body"
         return refusal(400, f"{where}: {first['msg']}")
 
@@ -263,6 +315,36 @@ def _answer_errors(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def failed(request: Request, error: Exception) -> JSONResponse:
         return refusal(500, "internal error; the server's log has more")
+
+
+def _among(
+    labels: list[Label] | list[list[Label]] | None, predictor: Predictor, num_points: int
+) -> NDArray[np.int32] | csr_matrix | None:
+    """The labels to choose from: int32 [S] for all points, or CSR [n, K]; None is all.
+
+    Raises:
+      InputError: an unknown label, or lists of another number of points.
+    """
+    if labels is None:
+        return None
+    if not isinstance(labels[0], list):
+        return predictor.ids_of([label for label in labels if not isinstance(label, list)])
+    each = [predictor.ids_of(of_point) for of_point in labels if isinstance(of_point, list)]
+    found = candidates_of(each, num_points, predictor.model.head.num_labels)
+    assert not isinstance(found, np.ndarray)
+    return found
+
+
+def _told(
+    reasons: list[Reason], predictor: Predictor
+) -> tuple[list[Parts], list[list[Witness]] | None]:
+    """The terms of the scores of a point, and who voted for its labels."""
+    words = None if predictor.vectorizer is None else predictor.vectorizer.vocabulary
+    parts = [Parts(**reason.as_json(words)) for reason in reasons]
+    if predictor.memory is None:
+        return parts, None
+    voters = [reason.witnesses_as_json(words) for reason in reasons]
+    return parts, [[Witness(**one) for one in of_label] for of_label in voters]
 
 
 def _rows(question: Question, predictor: Predictor, most: int) -> csr_matrix:

@@ -17,14 +17,16 @@ import contextlib
 import dataclasses
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix, vstack
+from scipy.sparse import csr_matrix, issparse, vstack
 
 from snm.export.index import IndexedPredictor
 from snm.prediction.candidates import padded
 from snm.prediction.predictor import Predictor
+from snm.prediction.reasons import Reason
 
 __all__ = ["Engine", "FullError"]
 
@@ -44,7 +46,7 @@ class FullError(Exception):
 class _Waiting:
     rows: csr_matrix
     k: int
-    labels: NDArray[np.int32] | None
+    labels: NDArray[np.int32] | csr_matrix | None
     future: asyncio.Future[Answer]
 
 
@@ -78,13 +80,18 @@ class Engine:
         self._waiting: asyncio.Queue[_Waiting] = asyncio.Queue(queue)
         self._thread = concurrent.futures.ThreadPoolExecutor(1, "snm-engine")
         self._compiler = concurrent.futures.ThreadPoolExecutor(1, "snm-compiler")
+        self._explainer = concurrent.futures.ThreadPoolExecutor(1, "snm-explainer")
         self._worker: asyncio.Task[None] | None = None
         self._stopping = False
 
+    @property
+    def _exact(self) -> Predictor:
+        found = self._predictor
+        return found.predictor if isinstance(found, IndexedPredictor) else found
+
     def warm(self) -> None:
         """Compiles what answers single points, and reads texts once."""
-        exact = self._predictor
-        exact = exact.predictor if isinstance(exact, IndexedPredictor) else exact
+        exact = self._exact
         with concurrent.futures.ThreadPoolExecutor() as pool:
             tasks = [pool.submit(self._compile, _SIZES[0], count, 0) for count in self._counts]
             if exact.vectorizer is not None:
@@ -101,6 +108,9 @@ class Engine:
         programs += [(size, count, few) for size in _SIZES[1:] for count in self._counts]
         for program in programs:
             self._compiler.submit(self._compile, *program).add_done_callback(_report)
+        row = csr_matrix((1, self._predictor.model.num_features), dtype=np.float32)
+        first = np.zeros((1, 1), np.int32)
+        self._explainer.submit(self._reasons, row, first).add_done_callback(_report)
 
     def _compile(self, size: int, count: int, among: int) -> None:
         """Compiles a program, by answering with it.
@@ -131,18 +141,19 @@ class Engine:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._worker
         self._thread.shutdown()
+        await asyncio.to_thread(self._explainer.shutdown, cancel_futures=True)
         await asyncio.to_thread(self._compiler.shutdown, cancel_futures=True)
 
     async def answer(
-        self, rows: csr_matrix, k: int, labels: NDArray[np.int32] | None = None
+        self, rows: csr_matrix, k: int, labels: NDArray[np.int32] | csr_matrix | None = None
     ) -> Answer:
         """The top k labels of points and their scores: int32 [n, k] and float32 [n, k].
 
         Args:
           rows: raw features, CSR [n, d].
           k: the number of labels, up to `most`.
-          labels: ids to choose from, int32 [S]; None is all. A label of an answer is -1 where there
-            are fewer than k.
+          labels: ids to choose from, int32 [S], or of each point, CSR [n, K]; None is all. A label
+            of an answer is -1 where there are fewer than k.
 
         Raises:
           FullError: the queue is full, or the server is stopping.
@@ -150,7 +161,7 @@ class Engine:
         if self._stopping:
             raise FullError("the server is stopping")
         loop = asyncio.get_running_loop()
-        if labels is not None:
+        if isinstance(labels, np.ndarray):
             labels = np.unique(labels)
             if not self._programs(k, labels):  # others are answered while it is compiled
                 program = _SIZES[0], self._count(k), _width(labels)
@@ -162,6 +173,24 @@ class Engine:
             raise FullError(f"{self._waiting.maxsize} requests wait already") from error
         self._on_waiting(self._waiting.qsize())
         return await future
+
+    async def reasons(self, rows: csr_matrix, answers: NDArray[np.int32]) -> list[list[Reason]]:
+        """What the scores of answers are sums of, as `Predictor.reasons`.
+
+        Another thread finds them than answers, so that others do not wait for explanations.
+
+        Args:
+          rows: raw features, CSR [n, d].
+          answers: int32 [n, k], from `answer`.
+        """
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._explainer, self._reasons, rows, answers)
+
+    def _reasons(self, rows: csr_matrix, answers: NDArray[np.int32]) -> list[list[Reason]]:
+        # In blocks of one size, whose programs answer already.
+        predictor = self._sized[_SIZES[0]]
+        exact = predictor.predictor if isinstance(predictor, IndexedPredictor) else predictor
+        return exact.reasons(rows, answers)
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
@@ -189,7 +218,11 @@ class Engine:
                 for _ in batch:
                     self._waiting.task_done()
 
-    def _answer(self, rows: csr_matrix, k: int, labels: NDArray[np.int32] | None = None) -> Answer:
+    def _answer(
+        self, rows: csr_matrix, k: int, labels: NDArray[np.int32] | csr_matrix | None = None
+    ) -> Answer:
+        if issparse(labels):
+            return self._sized[_SIZES[0]].predict(rows, k, labels)
         ready = self._programs(k, labels) or _SIZES[:1]
         size = next((size for size in ready if rows.shape[0] <= size), ready[-1])
         return self._sized[size].predict(rows, self._count(k), labels)
@@ -211,14 +244,16 @@ def _width(labels: NDArray[np.int32]) -> int:
 
 def _by_labels(batch: list[_Waiting]) -> list[list[_Waiting]]:
     """The requests that can be answered together: those that choose from the same labels."""
-    groups: dict[bytes | None, list[_Waiting]] = {}
+    groups: dict[bytes | int | None, list[_Waiting]] = {}
     for item in batch:
-        key = None if item.labels is None else item.labels.tobytes()
+        key: bytes | int | None = id(item)  # where each point has its own: alone
+        if item.labels is None or isinstance(item.labels, np.ndarray):
+            key = None if item.labels is None else item.labels.tobytes()
         groups.setdefault(key, []).append(item)
     return list(groups.values())
 
 
-def _report(task: concurrent.futures.Future[None]) -> None:
+def _report(task: concurrent.futures.Future[Any]) -> None:
     """Logs why a program could not be compiled; the smaller ones go on answering."""
     if not task.cancelled() and task.exception() is not None:
         text = "a batch size cannot be used"

@@ -58,6 +58,14 @@ def available_memory() -> int:
         group = Path("/sys/fs/cgroup")
         limit = int((group / "memory.max").read_text(encoding="ascii"))
         limits.append(limit - int((group / "memory.current").read_text(encoding="ascii")))
+    with contextlib.suppress(OSError, ValueError):  # the first version of control groups
+        group = Path("/sys/fs/cgroup/memory")
+        limit = int((group / "memory.limit_in_bytes").read_text(encoding="ascii"))
+        used = int((group / "memory.usage_in_bytes").read_text(encoding="ascii"))
+        limits.append(limit - used)
+    allowed = resource.getrlimit(resource.RLIMIT_DATA)[0]
+    if allowed != resource.RLIM_INFINITY:
+        limits.append(allowed - (_status("VmData") or 0))
     with contextlib.suppress(OSError, ValueError):
         limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     return max(min(limits), 0) if limits else 0

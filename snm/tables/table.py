@@ -12,7 +12,7 @@ from jax import lax
 
 from snm.tables.rounding import storage, to_nearest
 
-__all__ = ["RowTable", "SparseRows", "entry_rows", "normalize", "random_rows"]
+__all__ = ["RowTable", "SparseRows", "entry_rows", "normalize", "random_rows", "unit_factors"]
 
 _RANDOM_ROWS = 1 << 16  # rows drawn at once: 128 MB at 512 float32 each
 
@@ -57,9 +57,14 @@ def normalize(x: jax.Array) -> jax.Array:
     `x / norm(x)` has a NaN gradient at zero. An example without features, or one whose ReLU units
     are all inactive, would spread it to every row that it touches.
     """
+    return x * unit_factors(x)
+
+
+def unit_factors(x: jax.Array) -> jax.Array:
+    """What `normalize` multiplies the vectors by, in their shape with a last axis of 1."""
     square = jnp.sum(x * x, axis=-1, keepdims=True)
     # max(square, tiny) would be finite too, but multiplies the gradient at zero by 1e19.
-    return x * lax.rsqrt(jnp.where(square > jnp.finfo(x.dtype).tiny, square, 1))
+    return lax.rsqrt(jnp.where(square > jnp.finfo(x.dtype).tiny, square, 1))
 
 
 def random_rows(

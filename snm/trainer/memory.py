@@ -14,6 +14,7 @@ from scipy.sparse import csr_matrix
 from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config
 from snm.data.dataset import Dataset, Points
+from snm.data.mapped import is_mapped
 from snm.distributed.processes import several
 from snm.errors import counted
 from snm.evaluation.evaluate import KS
@@ -192,10 +193,12 @@ def memory_of(
     return Memory(features, stored.labels, queries, rows, settings, stored.weights)
 
 
-def never_tried(config: Config) -> str | None:
+def never_tried(config: Config, dataset: Dataset) -> str | None:
     """Why `--memory auto` tries no memory here, in one line; None where it may try one."""
     if config.memory == "auto" and several():
         return "memory: off, because it needs one process"
+    if config.memory == "auto" and is_mapped(dataset.train.features.indices):
+        return "memory: off, because the data take a large part of this machine's memory"
     return None
 
 

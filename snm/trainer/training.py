@@ -135,7 +135,7 @@ def training(
         restart()
         with part("reading"):
             dataset = data if isinstance(data, Dataset) else load_together(data)
-        if (note := never_tried(config)) is not None:
+        if (note := never_tried(config, dataset)) is not None:
             yield Noted(0, note)
         with place_of(run_dir) as place:
             yield from place.follow(

@@ -122,10 +122,16 @@ def test_tfidf_equals_scikit_learn(tmp_path):
         (["--analyzer=char", "--ngrams", "1", "3"], dict(analyzer="char", ngram_range=(1, 3))),
         (["--stop-words=english", "--ngrams", "1", "2"],
          dict(stop_words="english", ngram_range=(1, 2))),
+        ([r"--token-pattern=\S+", "--no-lowercase", "--binary"],
+         dict(token_pattern=r"\S+", lowercase=False, binary=True)),
+        ([r"--token-pattern=#(\w+)", "--strip-accents"],
+         dict(token_pattern=r"#(\w+)", strip_accents="unicode")),
     ],
 )  # fmt: skip
 def test_ngrams_and_stop_words_equal_scikit_learn(tmp_path, vectorizer, options, wanted):
-    texts = [f"{text} and  PLUMS\tof été {n % 7}" for n, text in enumerate(TEXTS)]
+    texts = [
+        f"{text} and  PLUMS\tof #été {n % 7} c++ #b{n % 3} c++" for n, text in enumerate(TEXTS)
+    ]
     (source,) = write(tmp_path / "in", "jsonl", texts)
     least = [] if vectorizer == "hashing" else ["--min-points", "2"]
     if vectorizer == "hashing":
@@ -145,6 +151,50 @@ def test_ngrams_and_stop_words_equal_scikit_learn(tmp_path, vectorizer, options,
     )
     if vectorizer != "hashing":
         assert found.vocabulary == tuple(made.get_feature_names_out())
+
+
+@pytest.mark.parametrize("name", ["CountVectorizer", "TfidfVectorizer", "HashingVectorizer"])
+def test_names_of_scikit_learn(tmp_path, name):
+    (source,) = write(tmp_path / "in", "jsonl")
+    short = {"CountVectorizer": "counts", "TfidfVectorizer": "tfidf"}.get(name, "hashing")
+    for out, given in (("long", name), ("short", short)):
+        call("data", "import", source, "--out", tmp_path / out, "--vectorizer", given)
+    for file in ("vectorizer.json", "train.txt"):
+        assert (tmp_path / "long" / file).read_bytes() == (tmp_path / "short" / file).read_bytes()
+
+
+def test_frequent_words_are_left_out(tmp_path, capsys):
+    texts = ["every word", "every letter", "every word of a text", "every text"]
+    (source,) = write(tmp_path / "in", "jsonl", texts, [["x"]] * 4)
+    call("data", "import", source, "--out", tmp_path / "out", "--max-share", "0.5")
+    found = Vectorizer.read(tmp_path / "out" / "vectorizer.json")
+    assert found.vocabulary == tuple(CountVectorizer(max_df=0.5).fit(texts).get_feature_names_out())
+    command = ("data", "import", source, "--out", tmp_path / "no")
+    for options, said in (
+        (["--max-share", "0.1"], "in at least 1 of 4 texts, and in at most 0.1 of them"),
+        (["--max-share", "0"], "--max-share: found 0.0, expected above 0, up to 1"),
+        (["--token-pattern", "("], "--token-pattern: found '(' (missing ), unterminated"),
+        (["--token-pattern", "(a)(b)"], "(several groups), expected a regular expression"),
+        (["--token-pattern", ""], "--token-pattern: found '' (0 characters)"),
+        (["--token-pattern", "a", "--analyzer=char"], "--token-pattern: found --analyzer char"),
+        (["--like", tmp_path / "out", "--no-lowercase"], "--lowercase: found --like"),
+    ):
+        message = refused(capsys, *command, *options)
+        assert said in message, message
+
+
+def test_stop_words_follow_the_pattern(tmp_path):
+    (source,) = write(tmp_path / "in", "jsonl", ["C++ and c++ or go"] * 2, [["x"]] * 2)
+    words = tmp_path / "words.txt"
+    words.write_text("C++\n")
+    call("data", "import", source, "--out", tmp_path / "out", "--stop-words", words,
+         "--no-lowercase", r"--token-pattern=\S+")  # fmt: skip
+    path = tmp_path / "out" / "vectorizer.json"
+    found = Vectorizer.read(path)
+    assert found.stop_words == ("C++",) and found.vocabulary == ("and", "c++", "go", "or")
+    assert json.loads(path.read_text())["format"] == "snm-vectorizer-3"
+    other = dataclasses.replace(found, lowercase=True)
+    assert not found.makes_features_of(other) and found.makes_features_of(Vectorizer.read(path))
 
 
 def test_stop_words_of_a_file(tmp_path, capsys):
@@ -545,7 +595,12 @@ def test_texts_to_a_model_of_features(tmp_path):
      {"kind": "tfidf", "idf": 3.0}, {"kind": "tfidf", "idf": [1.0, float("nan")]},
      {"format": "snm-vectorizer-2"},
      {"format": "snm-vectorizer-2", "analyzer": "lines", "stop_words": []},
-     {"format": "snm-vectorizer-2", "analyzer": "char", "stop_words": None}],
+     {"format": "snm-vectorizer-2", "analyzer": "char", "stop_words": None},
+     {"format": "snm-vectorizer-3", "analyzer": "word", "stop_words": []},
+     *({"format": "snm-vectorizer-3", "analyzer": "word", "stop_words": [], "token_pattern": None,
+        "lowercase": True, "binary": False, **wrong}
+       for wrong in ({"token_pattern": "("}, {"token_pattern": 3}, {"token_pattern": "a" * 501},
+                     {"lowercase": 1}, {"binary": None}))],
 )  # fmt: skip
 def test_damaged_vectorizers(tmp_path, change):
     path = tmp_path / "vectorizer.json"

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 import tiny
 from command_line import call
+from scipy import sparse
 from served import WORDS, serving
 
 import snm
+from snm.memory.memory import Memory, MemorySettings
 from snm.prediction.calibration import Calibration, Curve
 from snm.prediction.compiled import compiled_top
 from snm.prediction.thresholds import Threshold
@@ -66,6 +68,53 @@ def test_labels_to_choose_from(address, served, tiny_run):
             ))  # fmt: skip
 
     asyncio.run(everyone())
+
+
+def test_labels_of_each_point(address, served, tiny_run):
+    test = snm.load_data(tiny_run / "data").test.features[:4]
+    body = {"features": as_question(test), "k": 3}
+    each = [[3, "name 7", 9, 12], ["name 4"], [], [19, 3]]
+    answer = httpx.post(f"{address}/predict", json={**body, "labels": each})
+    assert answer.status_code == 200, answer.text
+    labels, scores = served.predict(test, 3, [[3, 7, 9, 12], [4], [], [3, 19]])
+    for one, row, of_row in zip(answer.json()["answers"], labels, scores, strict=True):
+        assert one["labels"] == row[row >= 0].tolist()
+        np.testing.assert_allclose(one["scores"], of_row[row >= 0], rtol=1e-5)
+    for wrong, said in (
+        ([[3]], "labels: found candidates of 1 points, expected of 4"),
+        ([3, [4]], "labels: found something else, expected names or ids of labels, or a list"),
+        ([["name 4"], ["no such"], [1], [2]], "labels: found an unknown label 'no such'"),
+        ([[True]] * 4, "labels: found something else"),
+        ("name 4", "labels: found something else"),
+    ):
+        refused = httpx.post(f"{address}/predict", json={**body, "labels": wrong})
+        assert refused.status_code == 400 and said in refused.json()["error"]
+
+
+def test_scores_are_explained(address, served, tiny_run):
+    test = snm.load_data(tiny_run / "data").test.features[:3]
+    body = {"features": as_question(test), "k": 2}
+    plain = httpx.post(f"{address}/predict", json=body).json()["answers"]
+    assert all(one["parts"] is None and one["because"] is None for one in plain)
+    answers = httpx.post(f"{address}/predict", json={**body, "explain": True}).json()["answers"]
+    for point, (one, before) in enumerate(zip(answers, plain, strict=True)):
+        assert one["labels"] == before["labels"] and one["because"] is None
+        known = {WORDS[f] for f in test[point].indices}
+        for parts, score in zip(one["parts"], one["scores"], strict=True):
+            assert parts["features"] and {word for word, _ in parts["features"]} <= known
+            total = sum(part for _, part in parts["features"])
+            total += parts["other_features"] + parts["bias"] + parts["votes"]
+            assert total == pytest.approx(score, abs=1e-3)
+    features, labels = (sparse.csr_matrix(np.eye(2, width, dtype=np.float32))
+                        for width in (tiny.FEATURES, tiny.LABELS))  # fmt: skip
+    memory = Memory(features, labels, None, np.arange(2), MemorySettings(2, 1.0, 1.0, 50.0))
+    remembering = dataclasses.replace(served, memory=memory)
+    with serving(remembering, max_k=15) as (address, _):
+        body = {"texts": ["word1 word4"], "k": 2, "explain": True}
+        (one,) = httpx.post(f"{address}/predict", json=body).json()["answers"]
+        assert one["labels"][0] == 1 and one["parts"][0]["votes"] == 50
+        voted = {"train_row": 1, "similarity": pytest.approx(0.7071, abs=0.3), "shares": ["word1"]}
+        assert one["because"] == [[voted], []]
 
 
 def test_probabilities(address, served, tiny_run):
@@ -158,10 +207,10 @@ BAD = {
     "a word": (b'{"features": [{"x": 1}]}', 400, "features.0.x"),
     "an overflow": (b'{"features": [{"1": 1e300}]}', 400, "a value that is not finite"),
     "a negative value": (b'{"features": [{"1": -1}]}', 400, "a negative value"),
-    "no labels": (b'{"texts": ["a"], "labels": []}', 400, "labels: List should have at least 1"),
+    "no labels": (b'{"texts": ["a"], "labels": []}', 400, "labels: found no label"),
     "a label": (b'{"texts": ["a"], "labels": [20]}', 400, "label 20, expected an id from 0 to 19"),
     "a name": (b'{"texts": ["a"], "labels": ["x"]}', 400, "labels: found an unknown label 'x'"),
-    "a flag": (b'{"texts": ["a"], "labels": [true]}', 400, "labels.0"),
+    "a flag": (b'{"texts": ["a"], "labels": [true]}', 400, "labels: found something else"),
     "many points": (b'{"texts": [' + b'"a",' * 20 + b'"a"]}', 413, "21 points, where"),
     "many bytes": (b'{"texts": ["' + b"a" * 10_000 + b'"]}', 413, "a body of over 10000 bytes"),
 }

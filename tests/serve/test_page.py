@@ -8,6 +8,13 @@ import pytest
 from served import serving
 
 HOSTILE = "<img src=x onerror=document.title='owned'>"
+CELLS = """Array.from(document.querySelectorAll('#answers tr'), row =>
+  Array.from(row.cells, cell => cell.firstChild.textContent))"""
+
+
+def signed(part):
+    """As the page shows a term of a score."""
+    return ("\u2212" if part < 0 else "+") + f"{abs(part):.1f}"
 
 
 @pytest.fixture(scope="module")
@@ -51,9 +58,14 @@ def test_answers_and_errors(opened, address, served):
     page.click("button")
     page.wait_for_selector("#answers tr")
     labels, scores = served.predict(["word3 word5"], k=4)
-    rows = [row.split("\t") for row in page.inner_text("#answers").splitlines()]
+    rows = page.evaluate(CELLS)
     assert [row[1] for row in rows] == [f"name {label}" for label in labels[0]]
     assert [row[2] for row in rows] == [f"{score:.3f}" for score in scores[0]]
+    (told, *_) = served.reasons(["word3 word5"], labels)
+    for shown, reason in zip(page.query_selector_all("#answers small"), told, strict=True):
+        words = [f"word{feature} {signed(part)}" for feature, part in reason.features]
+        terms = [*words, f"the label itself {signed(reason.bias)}"]
+        assert shown.text_content() == " \u00b7 ".join(terms)
     assert not page.is_visible("#unknown") and not page.is_visible("#working")
     page.fill("#input", "nothing of that")
     page.click("button")
@@ -75,7 +87,7 @@ def test_names_are_no_markup(opened, served):
         page.fill("#input", f"word3 {HOSTILE}")
         page.click("button")
         page.wait_for_selector("#answers tr")
-        assert page.inner_text("#answers tr >> nth=0").split("\t")[1] == HOSTILE
+        assert page.evaluate(CELLS)[0][1] == HOSTILE
         assert page.query_selector("img") is None and page.title() == "snm serve"
 
 

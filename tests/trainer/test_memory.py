@@ -270,20 +270,34 @@ def test_predictions_are_explained(trained, tmp_path, capsys):
                 shared = set(train.features[row].indices) & set(test.features[point].indices)
                 assert witness["shares"] and set(witness["shares"]) <= shared
                 spoken += 1
+        for parts, score in zip(answer["parts"], answer["scores"], strict=True):
+            total = sum(part for _, part in parts["features"]) + parts["other_features"]
+            assert total + parts["bias"] + parts["votes"] == pytest.approx(score, abs=2e-3)
     assert spoken > 150
-    command = ("predict", run, data / "test.txt", "--output", out, "--explain")
+    # A threshold leaves out labels: the reasons are those of the labels that are left.
+    command = ("predict", run, data / "test.txt", "--k=3", "--output", out, "--explain")
+    command_line.call(*command, "--threshold", "macro-f1")
+    left = [json.loads(line) for line in out.read_text().splitlines()]
+    gaps = 0
+    for before, after in zip(answers, left, strict=True):
+        places = [before["labels"].index(label) for label in after["labels"]]
+        gaps += places != list(range(len(places)))
+        assert after["because"] == [before["because"][place] for place in places]
+        assert after["parts"] == [before["parts"][place] for place in places]
+    assert gaps > 0  # a label of its own threshold was left out before another
     assert "--format sparse" in command_line.refused(capsys, *command, "--format=sparse")
 
 
-def test_what_cannot_be_explained_is_refused(trained, tmp_path, capsys):
+def test_a_run_without_a_memory_explains_by_features(trained, tmp_path):
     data, run, _ = trained
     copy = without_manifest(shutil.copytree(run, tmp_path / "run"))
     trial = json.loads((copy / "memory.json").read_text())
     (copy / "memory.json").write_text(json.dumps({**trial, "used": False}))
     out = tmp_path / "answers.jsonl"
-    command = ("predict", copy, data / "test.txt", "--output", out, "--explain")
-    assert "a run without a memory" in command_line.refused(capsys, *command)
-    assert not out.exists()
+    command_line.call("predict", copy, data / "test.txt", "--output", out, "--explain")
+    for answer in map(json.loads, out.read_text().splitlines()):
+        assert "because" not in answer and len(answer["parts"]) == 5
+        assert all(parts["votes"] == 0 and parts["features"] for parts in answer["parts"])
 
 
 def test_none_is_tried_where_no_point_that_could_choose_has_a_label(tmp_path):

@@ -16,7 +16,7 @@ from __future__ import annotations
 import gzip
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +41,7 @@ from snm.data.formats.text_errors import (
 from snm.data.formats.text_parser import Block, parse_block
 from snm.errors import InputError
 
-__all__ = ["TextReader", "read_pair", "read_text", "to_csr"]
+__all__ = ["Piece", "TextReader", "pieces_of", "read_pair", "read_text", "to_csr"]
 
 # The parser's temporaries take about 30 bytes a byte of text: a small block suits the CPU caches.
 _BLOCK_BYTES = 1 << 20
@@ -154,6 +154,56 @@ class TextReader:
         return entries, labels
 
 
+class Piece(NamedTuple):
+    """Consecutive rows of the features or of the labels.
+
+    Attributes:
+      matrix: `features` or `labels`.
+      counts: int64 [rows], entries of each row.
+      ids: int32 [entries], increasing within a row.
+      values: float32 [entries]; None stands for ones.
+    """
+
+    matrix: str
+    counts: NDArray[np.int64]
+    ids: NDArray[np.int32]
+    values: NDArray[np.float32] | None
+
+
+def pieces_of(files: list[Path]) -> tuple[dict[str, int], Iterator[Piece]]:
+    """Reads features and labels in memory bounded by a block of the files.
+
+    Args:
+      files: one in the one-file form, or features and labels.
+
+    Returns:
+      the widths of `features` and `labels`, and their rows in order; those of the two matrices may
+      take turns.
+
+    Raises:
+      InputError: as `read_text` and `read_pair`, some of them while the pieces are read.
+    """
+    if len(files) == 1:
+        reader = TextReader(files[0], ONE_FILE)
+        widths = {"features": reader.header.num_features, "labels": reader.header.num_labels}
+        return widths, _pieces_of_one(reader)
+    features, labels = _pair(*files)
+    widths = {"features": features.header.num_features, "labels": labels.header.num_labels}
+    return widths, _pieces_of_pair(features, labels)
+
+
+def _pieces_of_one(reader: TextReader) -> Iterator[Piece]:
+    for block in reader.blocks():
+        yield Piece("features", block.counts, block.ids, block.values)
+        yield Piece("labels", block.label_counts, block.labels, None)
+
+
+def _pieces_of_pair(features: TextReader, labels: TextReader) -> Iterator[Piece]:
+    for name, reader in (("features", features), ("labels", labels)):
+        for block in reader.blocks():
+            yield Piece(name, block.counts, block.ids, block.values)
+
+
 def to_csr(
     counts: list[NDArray[np.int64]],
     ids: list[NDArray[np.int32]],
@@ -209,12 +259,16 @@ def read_pair(features_path: str | Path, labels_path: str | Path) -> tuple[csr_m
       InputError: any fault, naming file and line. Different numbers of rows in the two files, and
         label values other than 1, are faults.
     """
-    features_reader = TextReader(Path(features_path), FEATURES)
-    labels_reader = TextReader(Path(labels_path), LABELS)
-    if features_reader.header.rows != labels_reader.header.rows:
+    features, labels = _pair(Path(features_path), Path(labels_path))
+    return features.read()[0], labels.read()[0]
+
+
+def _pair(features_path: Path, labels_path: Path) -> tuple[TextReader, TextReader]:
+    features, labels = TextReader(features_path, FEATURES), TextReader(labels_path, LABELS)
+    if features.header.rows != labels.header.rows:
         raise InputError(
             f"{labels_path}:1",
-            f"a header of {labels_reader.header.rows} rows",
-            f"{features_reader.header.rows}, as in {features_path}",
+            f"a header of {labels.header.rows} rows",
+            f"{features.header.rows}, as in {features_path}",
         )
-    return features_reader.read()[0], labels_reader.read()[0]
+    return features, labels

@@ -297,6 +297,14 @@ def test_the_page_in_a_browser(browser, tmp_path, name, width):
     cut = "Array.from(document.querySelectorAll('.scroll'), d => d.scrollWidth - d.clientWidth)"
     assert width < 1000 or max(shown.evaluate(cut)) == 0
     assert shown.evaluate(COLLISIONS) == []
+    # The name of an arm breaks at its hyphens at most: a word is as wide as a line of it.
+    broken = """Array.from(document.querySelectorAll('tbody th'), cell => {
+      const lines = document.createRange();
+      lines.selectNodeContents(cell);
+      const tops = new Set(Array.from(lines.getClientRects(), box => Math.round(box.top)));
+      return tops.size - cell.textContent.split(/[-\\s]+/).length;
+    })"""
+    assert max(shown.evaluate(broken)) <= 0
     # Bounds come behind all drawings.
     last = "Array.from(document.querySelectorAll('main h2'), h => h.textContent).at(-1)"
     assert shown.evaluate(last) == "What the theory says"

@@ -1,0 +1,63 @@
+"""What `snm data import` says of the data that it wrote, and what can be done with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from snm.errors import counted
+
+if TYPE_CHECKING:
+    from snm.cli.data_import import Import
+    from snm.data.convert import Counts
+    from snm.data.vectorizer import Vectorizer
+
+__all__ = ["tell"]
+
+
+def tell(command: Import, counts: Counts, vectorizer: Vectorizer | None) -> None:
+    """Prints sizes, what is odd, and the next command."""
+    from snm.data.dataset import summary_of_weights
+    from snm.system.terminal import say
+
+    train, test = counts.points["train"], counts.points["test"]
+    say(
+        f"{train:,} training and {counted(test, 'test point')}, "
+        f"{counted(counts.features, 'feature')}, {counted(counts.labels, 'label')} "
+        f"in {command.out}"
+    )
+    for what, count in (("label", counts.without_labels), ("feature", counts.without_features)):
+        if count:
+            say(f"{counted(count, 'point')} without a {what}")
+    if (mark := counts.joined_by) is not None:
+        say(f"most labels hold {mark!r}: if it separates labels, --label-separator {mark!r}")
+    if counts.rare_labels:
+        found = counted(counts.rare_labels, "label")
+        points = counted(command.min_label_count, "training point")
+        say(f"{found} of fewer than {points}: left out")
+    if counts.weights is not None:
+        say(f"weights: {summary_of_weights(counts.weights)}")
+    if new := counts.new_labels:
+        done = "left out" if command.new_labels == "drop" else "numbered after the others"
+        say(f"{counted(len(new), 'label')} that {command.like} lacks, such as {new[0]!r}: {done}")
+    if command.like is not None:
+        _tell_next(command, counts)
+        return
+    if not test:
+        say("there are no test points to evaluate on: --test-fraction 0.2 draws some")
+    flag = " --weighting l2" if vectorizer is not None and vectorizer.kind == "tfidf" else ""
+    say(f"next: snm train {command.out} --run-dir RUN{flag}")
+
+
+def _tell_next(command: Import, counts: Counts) -> None:
+    """What can be done with data in the ids of another run or data set."""
+    from snm.system.terminal import say
+
+    run = Path(str(command.like))
+    if not (run / "config.toml").is_file():
+        say(f"next: snm train {command.out} --run-dir NEW --warm-start RUN")
+    elif counts.new_labels and command.new_labels == "append":
+        say(f"next: snm grow {run} --data {command.out} --output NEW")
+    else:
+        say(f"next: snm evaluate {run} --data {command.out}")
+        say(f"  or: snm train {command.out} --run-dir NEW --warm-start {run}")

@@ -1,0 +1,140 @@
+"""Why a label: a score as a sum over the point's features, the label's bias, and its votes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from snm.batches.csr_blocks import block_of
+from snm.memory.memory import Witness
+from snm.prediction.candidates import values_at
+from snm.prediction.compiled import compiled_parts
+
+if TYPE_CHECKING:
+    from snm.prediction.predictor import Predictor
+
+__all__ = ["Reason", "reasons_of"]
+
+_POINTS = 8  # of a block
+# The fewest entries and labels of a block; more are rounded up to a power of two: few are compiled.
+_LEAST_ENTRIES, _LEAST_LABELS = 256, 8
+
+
+class Reason(NamedTuple):
+    """What the score of a label is the sum of, up to rounding.
+
+    Attributes:
+      features: (feature, what it adds) of the features that add or take most, largest first.
+      other_features: what all other features of the point add.
+      bias: of the label; the logit adjustment is in it.
+      votes: what the memory of neighbours adds; 0 without one.
+      witnesses: neighbours that voted for the label, the most similar first, as
+        `Memory.witnesses` finds them.
+    """
+
+    features: list[tuple[int, float]]
+    other_features: float
+    bias: float
+    votes: float
+    witnesses: list[Witness]
+
+    def as_json(self, words: Sequence[str] | None) -> dict[str, Any]:
+        """The terms of the sum; features are words, where these are known."""
+        return {
+            "features": [[_named(f, words), round(part, 4)] for f, part in self.features],
+            "other_features": round(self.other_features, 4),
+            "bias": round(self.bias, 4),
+            "votes": round(self.votes, 4),
+        }
+
+    def witnesses_as_json(self, words: Sequence[str] | None) -> list[dict[str, Any]]:
+        """The witnesses; those that are no training point of the last data have no `train_row`."""
+        return [
+            {
+                "train_row": None if one.row < 0 else one.row,
+                "similarity": round(one.similarity, 4),
+                "shares": [_named(f, words) for f in one.features],
+            }
+            for one in self.witnesses
+        ]
+
+
+def _named(feature: int, words: Sequence[str] | None) -> int | str:
+    return feature if words is None else words[feature]
+
+
+def reasons_of(
+    predictor: Predictor, rows: csr_matrix, answers: NDArray[np.int32], most: int
+) -> list[list[Reason]]:
+    """The reasons of the answers of n points; see `Predictor.reasons`.
+
+    Args:
+      predictor: on one device.
+      rows: CSR [n, d], not weighted.
+      answers: int [n, k]; a label of -1 has a reason without terms.
+      most: features of a label that are told one by one.
+    """
+    head, memory = predictor.state.head, predictor.memory
+    answers = np.asarray(answers, np.int32)
+    asked = np.maximum(answers, 0)
+    bias, votes = np.zeros(answers.shape), np.zeros(answers.shape)
+    if head.bias is not None:
+        bias = np.asarray(head.bias[jnp.asarray(asked)], np.float64)
+    weighted = predictor.weighting.apply(rows)
+    spoken: list[list[list[Witness]]] | None = None
+    if memory is not None and len(answers):
+        queries = None if memory.queries is None else np.concatenate([*predictor.queries(rows)])
+        mask = csr_matrix(
+            (
+                np.ones(asked.size, np.float32),
+                asked.ravel(),
+                np.arange(len(asked) + 1) * asked.shape[1],
+            ),
+            shape=(len(asked), predictor.model.head.num_labels),
+        )
+        votes = values_at(memory.additions(weighted, queries), mask).reshape(asked.shape)
+        spoken = memory.witnesses(weighted, queries, answers)
+    told = []
+    for first in range(0, len(answers), _POINTS):
+        of_block = weighted[first : first + _POINTS]
+        parts = _parts(predictor, of_block, asked[first : first + _POINTS])
+        for row in range(of_block.shape[0]):
+            own = slice(of_block.indptr[row], of_block.indptr[row + 1])
+            ids, point = of_block.indices[own], first + row
+            of_point = []
+            for place, label in enumerate(answers[point]):
+                largest, others = _largest(ids, parts[place, own], most)
+                terms = float(bias[point, place]), float(votes[point, place])
+                witnesses = [] if spoken is None else spoken[point][place]
+                reason = Reason(largest, others, *terms, witnesses)
+                of_point.append(reason if label >= 0 else Reason([], 0.0, 0.0, 0.0, []))
+            told.append(of_point)
+    return told
+
+
+def _parts(
+    predictor: Predictor, weighted: csr_matrix, labels: NDArray[np.int32]
+) -> NDArray[np.float64]:
+    """What each entry adds to the scores of its point's labels, [k, entries], k at least 1."""
+    count, k = labels.shape
+    places = np.where(np.arange(_POINTS) < count, np.arange(_POINTS), -1)
+    entries = max(_LEAST_ENTRIES, 1 << max(weighted.nnz - 1, 0).bit_length())
+    padded = np.zeros((_POINTS, max(_LEAST_LABELS, 1 << (k - 1).bit_length())), np.int32)
+    padded[:count, :k] = labels
+    block = block_of(weighted, places, entries)
+    found = compiled_parts(predictor.model)(predictor.state, block, padded)
+    return np.asarray(found, np.float64)[:k, : weighted.nnz]
+
+
+def _largest(
+    ids: NDArray[np.int32], parts: NDArray[np.float64], most: int
+) -> tuple[list[tuple[int, float]], float]:
+    """The features that add or take most, with what they add, and the sum of the others."""
+    order = np.argsort(-np.abs(parts), kind="stable")
+    told = [(int(ids[i]), float(parts[i])) for i in order[:most] if parts[i] != 0]
+    return told, float(parts[order[most:]].sum())

@@ -1,0 +1,49 @@
+"""Import, training and prediction with less memory than the data alone would take."""
+
+import os
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks.larger_than_memory import _STACK, measured, write_texts
+
+LIMIT = 768 << 20
+HELD = """
+import sys
+from snm.data import load
+from snm.cli.main import main
+load._LARGE = float("inf")  # never mapped
+main(sys.argv[1:])
+"""
+
+
+def test_rows_of_the_csv(tmp_path):
+    rows = write_texts(tmp_path / "texts.csv", 100_000)
+    lines = (tmp_path / "texts.csv").read_text().splitlines()
+    assert lines[0] == "topic,text,labels" and len(lines) == rows + 1
+    for line in lines[1:]:
+        topic, text, label = line.split(",")
+        assert label == f"topic{topic}" and len(text.split()) == 480
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of Linux")
+def test_data_larger_than_what_the_limit_leaves(tmp_path):
+    """The same command fails under this limit where it holds the data."""
+    found = measured(tmp_path, LIMIT, 0.5)
+    assert found["csv"] >= 0.5 * LIMIT and found["right"] > 0.95 and found["P@1"] > 95
+    for told in found["commands"].values():
+        assert 0 < told["anonymous"] <= told["data segment"] <= LIMIT
+
+    def hold():
+        resource.setrlimit(resource.RLIMIT_DATA, (LIMIT, LIMIT))
+        resource.setrlimit(resource.RLIMIT_STACK, (_STACK, _STACK))
+
+    words = ["train", str(tmp_path / "data"), "--run-dir", str(tmp_path / "held"),
+             "--preset", "fast", "--dim", "64"]  # fmt: skip
+    other = {**os.environ, "SNM_CACHE": str(tmp_path / "other")}
+    command = [sys.executable, "-c", HELD, *words]
+    held = subprocess.run(command, preexec_fn=hold, env=other, capture_output=True, check=False)
+    assert held.returncode != 0

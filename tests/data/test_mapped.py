@@ -1,0 +1,165 @@
+"""Data that stay in files: what is read and computed is the same, and is in files too."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tiny
+from scipy import sparse
+
+import snm
+from snm.config.resolve import resolve
+from snm.data import cache as binary_cache
+from snm.data import load as loading
+from snm.data.load import key_of, load
+from snm.data.mapped import is_mapped, rows_of, zeros_beside
+from snm.data.statistics import duplicate_test_rows
+from snm.data.weighting import Weighting
+from snm.errors import InputError
+from snm.trainer.memory import never_tried
+
+
+def same(one, other):
+    assert one.shape == other.shape
+    for name in ("data", "indices", "indptr"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tiny.write(tmp_path / "data", names=True)
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_mapped_data_are_the_same(folder, tmp_path, cached):
+    whole = load(folder, cache=tmp_path / "cache" if cached else None)
+    assert not is_mapped(whole.train.features.data)
+    mapped = load(folder, cache=tmp_path / "cache", mapped=True)
+    assert mapped.sha256 == whole.sha256 and mapped.label_names == whole.label_names
+    for one, other in ((mapped.train, whole.train), (mapped.test, whole.test)):
+        for name in ("features", "labels"):
+            found = getattr(one, name)
+            assert is_mapped(found.data) and is_mapped(found.indices)
+            same(found, getattr(other, name))
+
+
+def test_pieces_are_the_entry_that_is_written_whole(folder, tmp_path):
+    key = key_of(folder)
+    for name, mapped in (("whole", False), ("pieces", True)):
+        load(folder, cache=tmp_path / name, mapped=mapped)
+    files = {}
+    for name in ("whole", "pieces"):
+        place = tmp_path / name / binary_cache.entry(key)
+        files[name] = {file.name: file.read_bytes() for file in place.iterdir()}
+    assert files["whole"] == files["pieces"] and len(files["whole"]) == 13
+
+
+def test_pairs_of_files_in_many_pieces(tmp_path, monkeypatch):
+    monkeypatch.setattr("snm.data.formats.text._BLOCK_BYTES", 64)
+    monkeypatch.setattr("snm.data.formats.text.TextReader.__init__.__kwdefaults__",
+                        {"block_bytes": 64})  # fmt: skip
+    folder = tmp_path / "pairs"
+    folder.mkdir()
+    made = snm.generate(points=40, test_points=9, features=30, labels=12, seed=3)
+    for part, points in (("trn", made.train), ("tst", made.test)):
+        for name, matrix in (("X_Xf", points.features), ("X_Y", points.labels)):
+            lines = [f"{matrix.shape[0]} {matrix.shape[1]}"]
+            lines += [
+                " ".join(f"{j}:{v:g}" for j, v in zip(row.indices, row.data, strict=True))
+                for row in matrix
+            ]
+            (folder / f"{part}_{name}.txt").write_text("\n".join(lines) + "\n")
+    mapped = load(folder, cache=tmp_path / "cache", mapped=True)
+    for one, other in ((mapped.train, made.train), (mapped.test, made.test)):
+        same(one.labels, other.labels)
+        np.testing.assert_allclose(one.features.toarray(), other.features.toarray(), rtol=1e-5)
+    with (folder / "trn_X_Y.txt").open("a") as more:
+        more.write("3:1\n")
+    with pytest.raises(InputError, match=r"trn_X_Y\.txt:42"):
+        load(folder, cache=tmp_path / "cache", mapped=True)
+    assert [file.name for file in (tmp_path / "cache").iterdir()] == [
+        binary_cache.entry(mapped.sha256)
+    ]
+
+
+def test_large_files_are_mapped(folder, tmp_path, monkeypatch):
+    size = sum(file.stat().st_size for file in folder.glob("*.txt") if file.stem != "labels")
+    for free, mapped in ((4 * size + 4, False), (4 * size - 4, True)):
+        monkeypatch.setattr(loading, "available_memory", lambda free=free: free)
+        assert is_mapped(load(folder, cache=tmp_path / "cache").train.features.data) == mapped
+    assert not is_mapped(load(folder, cache=None).train.features.data)  # nowhere to keep them
+
+
+def test_the_free_memory_is_within_the_limit_of_the_process(monkeypatch):
+    limit = snm.system.memory._status("VmData") + (3 << 20)
+    monkeypatch.setattr(snm.system.memory.resource, "getrlimit", lambda _: (limit, limit))
+    assert 0 <= snm.system.memory.available_memory() <= 3 << 20
+
+
+@pytest.mark.parametrize("kind", ["tfidf", "l2", "none"])
+def test_weighted_values_are_in_a_file_without_a_name(folder, tmp_path, kind):
+    whole, mapped = load(folder, cache=None), load(folder, cache=tmp_path / "c", mapped=True)
+    before = sorted((tmp_path / "c").iterdir())
+    weighting = Weighting.fit(kind, mapped.train.features)
+    found = weighting.apply(mapped.train.features)
+    assert is_mapped(found.data) and sorted((tmp_path / "c").iterdir()) == before
+    same(found, Weighting.fit(kind, whole.train.features).apply(whole.train.features))
+
+
+def test_rows_of(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("snm.data.mapped._ENTRIES", 50)
+    whole, mapped = load(folder, cache=None), load(folder, cache=tmp_path / "c", mapped=True)
+    rows = np.flatnonzero(np.arange(tiny.POINTS) % 7)
+    every = np.arange(tiny.POINTS)
+    for some in (rows, rows[::-1], rows[:1], rows[:0], every[::-1]):
+        found = rows_of(mapped.train.features, some)
+        assert is_mapped(found.data) == is_mapped(found.indices) == (len(some) > 0)
+        same(found, whole.train.features[some])
+        assert not is_mapped(rows_of(whole.train.features, some).data)
+    assert rows_of(mapped.train.features, every) is mapped.train.features
+    empty = zeros_beside(mapped.train.features.data, 0, np.float32)
+    assert empty.shape == (0,) and not is_mapped(empty)
+
+
+def test_repeated_rows_are_found_in_blocks(monkeypatch):
+    monkeypatch.setattr("snm.data.statistics._ENTRIES", 70)
+    made = snm.generate(points=50, test_points=20, features=30, labels=12, seed=3)
+    features = made.test.features.tolil()
+    for row, other in ((0, 0), (5, 6), (11, 49)):
+        features[row] = made.train.features[other]
+    test = dataclasses.replace(made.test, features=sparse.csr_matrix(features))
+    found = duplicate_test_rows(dataclasses.replace(made, test=test))
+    rows = {tuple(row.tolist()) for row in made.train.features.toarray()}
+    expected = [tuple(row.tolist()) in rows for row in test.features.toarray()]
+    assert found.tolist() == expected and found[[0, 5, 11]].all()
+
+
+def test_no_memory_of_neighbours_of_mapped_data(tmp_path):
+    folder = tiny.told_by_neighbours(tmp_path / "data")
+    whole = load(folder, cache=None)
+    mapped = load(folder, cache=tmp_path / "cache", mapped=True)
+    config = dataclasses.replace(tiny.REMEMBERING, memory="auto")
+    assert resolve(config, whole).memory == "on" and never_tried(config, whole) is None
+    assert resolve(config, mapped).memory == "off"
+    assert "the data take a large part" in never_tried(config, mapped)
+    with pytest.raises(InputError, match="data that are mapped, because they take a large part"):
+        resolve(tiny.REMEMBERING, mapped)
+
+
+def test_a_run_on_mapped_data_has_the_same_bits(folder, tmp_path):
+    """Some points have no label, so that rows are left out."""
+    lines = (folder / "train.txt").read_text().splitlines()
+    lines[5::9] = [" " + line.partition(" ")[2] for line in lines[5::9]]
+    (folder / "train.txt").write_text("\n".join(lines) + "\n")
+    config = dataclasses.replace(tiny.CONFIG, members=2)
+    results = []
+    for mapped in (False, True):
+        data = load(folder, cache=tmp_path / "cache", mapped=mapped)
+        assert is_mapped(data.train.features.data) == mapped
+        result = snm.train(data, config, tmp_path / f"run-{mapped}")
+        model = snm.load(tmp_path / f"run-{mapped}")
+        results.append((result["metrics"], *model.predict(data.test.features, 3)))
+    (one, labels, scores), (other, same_labels, same_scores) = results
+    assert one == other
+    np.testing.assert_array_equal(labels, same_labels)
+    np.testing.assert_array_equal(scores, same_scores)
