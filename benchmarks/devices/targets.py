@@ -103,7 +103,7 @@ def dataset_of(shape: str) -> Any:
 
 
 def plans(targets: list[str], shapes: list[str]) -> Iterator[dict[str, Any]]:
-    """What `snm plan --preset paper --sampled B --mining-kernel off --target T --json` prints."""
+    """What `snm plan --preset paper --sampled B --target T --json` prints."""
     from snm.bench.shapes import SHAPES
     from snm.config.resolve import resolve
     from snm.config.settings import preset
@@ -117,11 +117,7 @@ def plans(targets: list[str], shapes: list[str]) -> Iterator[dict[str, Any]]:
         for name in targets:
             target = TARGETS[name]
             asked = dataclasses.replace(
-                preset("paper"),
-                dim=of.dim,
-                batch_size=of.batch,
-                sampled=of.sampled,
-                mining_kernel="off",
+                preset("paper"), dim=of.dim, batch_size=of.batch, sampled=of.sampled
             )
             with compiling_for(target.backend, target.memory):
                 config = resolve(asked, dataset)

@@ -162,13 +162,13 @@ def _search_blocks(
     def merge_block_folds(best: _Folds, start: jax.Array) -> tuple[_Folds, None]:
         return _merge_folds(best, *scores_of(start, plan_of_folds.size)), None
 
-    starts = _starts(plan)
+    starts, starts_of_folds = _starts(plan), _starts(plan_of_folds)
     none = Best(jnp.full((n, count), MASKED), jnp.zeros((n, count), jnp.int32))
     if count * _FOLDS_PER_SCORE["cpu" if on_cpu else "gpu"] <= plan.size // WIDTH:
         folds = _Folds(none.scores, jnp.full((n, count, WIDTH), MASKED), none.slots)
 
         def by_folds() -> Best:
-            return _scan_blocks(merge_block_folds, folds, _starts(plan_of_folds))[0].unfolded()
+            return _scan_blocks(merge_block_folds, folds, starts_of_folds)[0].unfolded()
 
         if on_cpu:
             return by_folds()
