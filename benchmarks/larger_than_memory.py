@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -114,24 +113,27 @@ def write_texts(path: Path, size: int) -> int:
     return rows
 
 
+def within(limit: int, words: list[str]) -> list[str]:
+    """A command of a shell that runs another one with a limit of its data segment, in bytes.
+
+    Stacks of threads count as a whole and by default have 8 MiB each, so they are limited, too.
+    """
+    held = f"ulimit -s {_STACK >> 10} && ulimit -d {limit >> 10}"
+    return ["/bin/sh", "-c", f'{held} && exec "$@"', "sh", *words]
+
+
 def limited(command: tuple[Any, ...], limit: int, folder: Path) -> dict[str, Any]:
     """Runs `snm` with a limit, and tells its seconds and the most bytes that the kernel counted.
 
     Raises:
       CalledProcessError: it failed.
     """
-
-    def hold() -> None:
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-        # Stacks of threads count as a whole, and by default have 8 MiB each.
-        resource.setrlimit(resource.RLIMIT_STACK, (_STACK, _STACK))
-
-    words = [sys.executable, "-m", "snm", *map(str, command)]
+    words = within(limit, [sys.executable, "-m", "snm", *map(str, command)])
     about = {**os.environ, "SNM_CACHE": str(folder / "cache")}
     most = dict.fromkeys(("VmData", "RssAnon"), 0)
     begun = time.perf_counter()
     with (folder / "said.txt").open("w") as said:
-        process = subprocess.Popen(words, env=about, stdout=said, stderr=said, preexec_fn=hold)
+        process = subprocess.Popen(words, env=about, stdout=said, stderr=said)
         while process.poll() is None:
             for field in most:
                 most[field] = max(most[field], _counted(process.pid, field))

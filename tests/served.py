@@ -43,3 +43,9 @@ def served(tiny_run):
         label_names=tuple(f"name {label}" for label in range(tiny.LABELS)),
         vectorizer=Vectorizer("counts", tiny.FEATURES, vocabulary=WORDS),
     )
+
+
+def as_question(rows):
+    """The rows of a CSR as a request has them."""
+    return [dict(zip(map(str, row.indices.tolist()), row.data.tolist(), strict=True))
+            for row in rows]  # fmt: skip

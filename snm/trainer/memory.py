@@ -194,10 +194,12 @@ def memory_of(
 
 
 def never_tried(config: Config, dataset: Dataset) -> str | None:
-    """Why `--memory auto` tries no memory here, in one line; None where it may try one."""
-    if config.memory == "auto" and several():
+    """Why no memory is tried here that the settings ask for or allow, in one line; else None."""
+    if config.memory == "off":
+        return None
+    if several():
         return "memory: off, because it needs one process"
-    if config.memory == "auto" and is_mapped(dataset.train.features.indices):
+    if is_mapped(dataset.train.features.indices):
         return "memory: off, because the data take a large part of this machine's memory"
     return None
 

@@ -141,7 +141,10 @@ def test_no_memory_of_neighbours_of_mapped_data(tmp_path):
     config = dataclasses.replace(tiny.REMEMBERING, memory="auto")
     assert resolve(config, whole).memory == "on" and never_tried(config, whole) is None
     assert resolve(config, mapped).memory == "off"
-    assert "the data take a large part" in never_tried(config, mapped)
+    for asked in (config, snm.preset("fast")):  # whose memory is on
+        assert "the data take a large part" in never_tried(asked, mapped)
+    assert resolve(snm.preset("fast"), mapped).memory == "off"
+    assert never_tried(dataclasses.replace(config, memory="off"), mapped) is None
     with pytest.raises(InputError, match="data that are mapped, because they take a large part"):
         resolve(tiny.REMEMBERING, mapped)
 

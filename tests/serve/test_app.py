@@ -11,20 +11,13 @@ import numpy as np
 import pytest
 import tiny
 from command_line import call
-from scipy import sparse
-from served import WORDS, serving
+from served import WORDS, as_question, serving
 
 import snm
-from snm.memory.memory import Memory, MemorySettings
 from snm.prediction.calibration import Calibration, Curve
 from snm.prediction.compiled import compiled_top
 from snm.prediction.thresholds import Threshold
 from snm.serve import engine as engines
-
-
-def as_question(rows):
-    return [dict(zip(map(str, row.indices.tolist()), row.data.tolist(), strict=True))
-            for row in rows]  # fmt: skip
 
 
 def test_answers_are_those_of_the_model(address, served, tiny_run):
@@ -89,32 +82,6 @@ def test_labels_of_each_point(address, served, tiny_run):
     ):
         refused = httpx.post(f"{address}/predict", json={**body, "labels": wrong})
         assert refused.status_code == 400 and said in refused.json()["error"]
-
-
-def test_scores_are_explained(address, served, tiny_run):
-    test = snm.load_data(tiny_run / "data").test.features[:3]
-    body = {"features": as_question(test), "k": 2}
-    plain = httpx.post(f"{address}/predict", json=body).json()["answers"]
-    assert all(one["parts"] is None and one["because"] is None for one in plain)
-    answers = httpx.post(f"{address}/predict", json={**body, "explain": True}).json()["answers"]
-    for point, (one, before) in enumerate(zip(answers, plain, strict=True)):
-        assert one["labels"] == before["labels"] and one["because"] is None
-        known = {WORDS[f] for f in test[point].indices}
-        for parts, score in zip(one["parts"], one["scores"], strict=True):
-            assert parts["features"] and {word for word, _ in parts["features"]} <= known
-            total = sum(part for _, part in parts["features"])
-            total += parts["other_features"] + parts["bias"] + parts["votes"]
-            assert total == pytest.approx(score, abs=1e-3)
-    features, labels = (sparse.csr_matrix(np.eye(2, width, dtype=np.float32))
-                        for width in (tiny.FEATURES, tiny.LABELS))  # fmt: skip
-    memory = Memory(features, labels, None, np.arange(2), MemorySettings(2, 1.0, 1.0, 50.0))
-    remembering = dataclasses.replace(served, memory=memory)
-    with serving(remembering, max_k=15) as (address, _):
-        body = {"texts": ["word1 word4"], "k": 2, "explain": True}
-        (one,) = httpx.post(f"{address}/predict", json=body).json()["answers"]
-        assert one["labels"][0] == 1 and one["parts"][0]["votes"] == 50
-        voted = {"train_row": 1, "similarity": pytest.approx(0.7071, abs=0.3), "shares": ["word1"]}
-        assert one["because"] == [[voted], []]
 
 
 def test_probabilities(address, served, tiny_run):

@@ -197,12 +197,12 @@ def test_several_processes_have_none_and_say_so(monkeypatch):
     """As if this were one of two; `tests/distributed` starts them."""
     made = snm.generate(points=600, test_points=0, features=120, labels=60, seed=0)
     auto = dataclasses.replace(CONFIG, memory="auto", seen="keep", input_dropout=0.0)
-    assert never_tried(auto) is None
+    assert never_tried(auto, made) is None
     for module in (memory_module, resolve_module):
         monkeypatch.setattr(module, "several", lambda: True)
     assert resolve(auto, made).memory == "off"
-    assert never_tried(auto) == "memory: off, because it needs one process"
-    assert never_tried(dataclasses.replace(auto, memory="off")) is None
+    assert never_tried(auto, made) == "memory: off, because it needs one process"
+    assert never_tried(dataclasses.replace(auto, memory="off"), made) is None
     with pytest.raises(InputError, match=r"^memory on: found several processes, expected one"):
         resolve(dataclasses.replace(auto, memory="on"), made)
 

@@ -1,0 +1,39 @@
+"""Answers with what their scores are sums of."""
+
+import dataclasses
+
+import httpx
+import numpy as np
+import pytest
+import tiny
+from scipy import sparse
+from served import WORDS, as_question, serving
+
+import snm
+from snm.memory.memory import Memory, MemorySettings
+
+
+def test_scores_are_explained(address, served, tiny_run):
+    test = snm.load_data(tiny_run / "data").test.features[:3]
+    body = {"features": as_question(test), "k": 2}
+    plain = httpx.post(f"{address}/predict", json=body).json()["answers"]
+    assert all(one["parts"] is None and one["because"] is None for one in plain)
+    answers = httpx.post(f"{address}/predict", json={**body, "explain": True}).json()["answers"]
+    for point, (one, before) in enumerate(zip(answers, plain, strict=True)):
+        assert one["labels"] == before["labels"] and one["because"] is None
+        known = {WORDS[f] for f in test[point].indices}
+        for parts, score in zip(one["parts"], one["scores"], strict=True):
+            assert parts["features"] and {word for word, _ in parts["features"]} <= known
+            total = sum(part for _, part in parts["features"])
+            total += parts["other_features"] + parts["bias"] + parts["votes"]
+            assert total == pytest.approx(score, abs=1e-3)
+    features, labels = (sparse.csr_matrix(np.eye(2, width, dtype=np.float32))
+                        for width in (tiny.FEATURES, tiny.LABELS))  # fmt: skip
+    memory = Memory(features, labels, None, np.arange(2), MemorySettings(2, 1.0, 1.0, 50.0))
+    remembering = dataclasses.replace(served, memory=memory)
+    with serving(remembering, max_k=15) as (address, _):
+        body = {"texts": ["word1 word4"], "k": 2, "explain": True}
+        (one,) = httpx.post(f"{address}/predict", json=body).json()["answers"]
+        assert one["labels"][0] == 1 and one["parts"][0]["votes"] == 50
+        voted = {"train_row": 1, "similarity": pytest.approx(0.7071, abs=0.3), "shares": ["word1"]}
+        assert one["because"] == [[voted], []]
