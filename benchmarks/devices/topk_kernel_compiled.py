@@ -68,7 +68,7 @@ class Search:
         ):
             own = shape(QUERIES, dtype=jnp.int32)
             lowered = jax.jit(search).lower(shape(QUERIES, self.dim), rows, shape(SLOTS), own)
-            return lowered.compile()
+            return devices.compiled_for_target(lowered)
 
     def row(self) -> dict[str, Any]:
         """What the compiler tells."""

@@ -10,7 +10,7 @@ import jax
 from snm.errors import InputError
 from snm.targets.table import MOST_GPUS, Target
 
-__all__ = ["devices_of", "only_compile"]
+__all__ = ["compiled_for_target", "devices_of", "only_compile"]
 
 # What libtpu would otherwise ask a metadata server for, or print.
 _QUIET = {
@@ -60,6 +60,25 @@ def devices_of(target: Target, count: int) -> list[Any]:
             f"pip install 'snm[{target.extra}]'",
         ) from None
     return list(described.devices)[:count]
+
+
+def compiled_for_target(lowered: Any) -> Any:
+    """Compiles a lowered program for devices that are not there, and keeps it nowhere.
+
+    Their compilers write programs that they cannot read again: in JAX's persistent cache the same
+    program would fail, with a warning, each time that it is compiled after the first.
+    """
+    from jax.experimental.compilation_cache.compilation_cache import reset_cache
+
+    # JAX looks at the setting once, until its cache is reset.
+    kept = jax.config.values["jax_enable_compilation_cache"]
+    jax.config.update("jax_enable_compilation_cache", False)
+    reset_cache()
+    try:
+        return lowered.compile()
+    finally:
+        jax.config.update("jax_enable_compilation_cache", kept)
+        reset_cache()
 
 
 def _gpu_config(target: Target) -> str:

@@ -27,7 +27,7 @@ from snm.prediction.predictor import ROWS
 from snm.system.platform import compiling_for
 from snm.tables.table import SparseRows
 from snm.targets.account import Account, account
-from snm.targets.devices import devices_of
+from snm.targets.devices import compiled_for_target, devices_of
 from snm.targets.faults import faults
 from snm.targets.module import Module
 from snm.targets.table import Target
@@ -254,7 +254,7 @@ def compiled(
       longest_sort: the most scores of a point that one sort may order.
     """
     begun = time.perf_counter()
-    built = program.lower(*shapes).compile()
+    built = compiled_for_target(program.lower(*shapes))
     seconds = time.perf_counter() - begun
     memory = built.memory_analysis()
     module = Module(built.as_text())

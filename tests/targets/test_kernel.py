@@ -9,7 +9,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceShardin
 
 from benchmarks.devices.topk_kernel_compiled import QUERIES, SLOTS, Search, smaller_gpu
 from snm.system.platform import compiling_for
-from snm.targets.devices import devices_of
+from snm.targets.devices import compiled_for_target, devices_of
 from snm.targets.module import Module
 from snm.targets.table import TARGETS
 from snm.topk import product_top_k
@@ -63,7 +63,7 @@ def compiled(target, run, queries=QUERIES, dim=512):
     shapes = [jax.ShapeDtypeStruct((n, dim), jnp.float32, sharding=place) for n in (queries, SLOTS)]
     given = dict(count=16, compute_dtype=jnp.float32)
     program = jax.jit(lambda q, r: run(q, r, None, None, **given))
-    return program.lower(*shapes).compile()
+    return compiled_for_target(program.lower(*shapes))
 
 
 def test_too_much_shared_memory_is_refused():
@@ -106,6 +106,6 @@ def test_each_device_of_a_mesh_searches_its_own_rows(target):
     )  # fmt: skip
     with compiling_for(TARGETS[target].backend, TARGETS[target].memory):
         lowered = program.lower(shape(everywhere, QUERIES, 512), shape(rows, SLOTS, 512))
-    text = lowered.compile().as_text()
+    text = compiled_for_target(lowered).as_text()
     calls = [one for one in Module(text).all() if "product_top_k" in one.name + one.rest]
     assert any(one.opcode == "custom-call" for one in calls)
