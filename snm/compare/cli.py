@@ -73,9 +73,9 @@ class Compare:
     """Run each arm a second time, with as many epochs as fit the time of negative sampling."""
     peers: tuple[str, ...] = ()
     """Other packages and methods to run on the same split: omikuji, bonsai, neighbors,
-    fasttext, napkinxc (`pip install 'snm[peers]'`); xr-linear, xr-linear-3 (libpecos, in a Python
-    of its own that SNM_PECOS_PYTHON names); MODULE:NAME of a module on PYTHONPATH with a table
-    PEERS, such as experiments.references:leml."""
+    fasttext, napkinxc, libmultilabel (`pip install 'snm[peers]'`); xr-linear, xr-linear-3
+    (libpecos, in a Python of its own that SNM_PECOS_PYTHON names); MODULE:NAME of a module on
+    PYTHONPATH with a table PEERS, such as experiments.references:leml."""
     preset: Literal["paper", "default", "fast"] = "paper"
     """Preset that the settings of all arms start from."""
     config: Path | None = None

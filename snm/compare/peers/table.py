@@ -5,7 +5,7 @@ from __future__ import annotations
 from snm.compare.peers.neighbors import NEIGHBORS, neighbors
 from snm.compare.peers.pecos import PECOS, xr_linear
 from snm.compare.peers.protocol import Peer
-from snm.compare.peers.trees import napkinxc, omikuji
+from snm.compare.peers.trees import libmultilabel, napkinxc, omikuji
 from snm.compare.peers.words import fasttext
 
 __all__ = ["PEERS"]
@@ -43,6 +43,11 @@ PEERS: dict[str, Peer] = {
         "napkinxc",
         "PLT, its defaults: 1 tree of balanced 2-means, logistic loss, C 10, exact search",
         napkinxc,
+    ),
+    "libmultilabel": Peer(
+        "libmultilabel",
+        "its linear trees with a bias: 3 trees of 100-means, squared hinge loss, C 1, beam 10",
+        libmultilabel,
     ),
     "xr-linear": Peer(
         "libpecos",
