@@ -12,9 +12,9 @@ CELLS = """Array.from(document.querySelectorAll('#answers tr'), row =>
   Array.from(row.cells, cell => cell.firstChild.textContent))"""
 
 
-def signed(part):
-    """As the page shows a term of a score."""
-    return ("\u2212" if part < 0 else "+") + f"{abs(part):.1f}"
+def term(name, part):
+    """As the page shows a term of a score; no line break comes between."""
+    return f"{name}\u00a0" + ("\u2212" if part < 0 else "+") + f"{abs(part):.1f}"
 
 
 @pytest.fixture(scope="module")
@@ -63,8 +63,8 @@ def test_answers_and_errors(opened, address, served):
     assert [row[2] for row in rows] == [f"{score:.3f}" for score in scores[0]]
     (told, *_) = served.reasons(["word3 word5"], labels)
     for shown, reason in zip(page.query_selector_all("#answers small"), told, strict=True):
-        words = [f"word{feature} {signed(part)}" for feature, part in reason.features]
-        terms = [*words, f"the label itself {signed(reason.bias)}"]
+        words = [term(f"word{feature}", part) for feature, part in reason.features]
+        terms = [*words, term("the label itself", reason.bias)]
         assert shown.text_content() == " \u00b7 ".join(terms)
     assert not page.is_visible("#unknown") and not page.is_visible("#working")
     page.fill("#input", "nothing of that")

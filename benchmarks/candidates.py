@@ -1,0 +1,120 @@
+"""What an answer costs among some of the labels, at the size of Amazon-670K.
+
+    python -m benchmarks.candidates --out benchmarks/results/candidates.json
+
+The model of `benchmarks.open_time` (670,091 labels, dim 512, untrained) answers points of random
+features: one at a time, and in blocks. The labels to choose from are drawn: one set for all points,
+or one for each point. Each figure is the median of some rounds, in which the sizes take turns; the
+programs were compiled before. Beside each stand the bytes of the class rows that it reads, which
+it cannot avoid, and the time over that of all labels.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from benchmarks.open_time import write_run
+from snm.export.load import load
+from snm.runs.folder import write_json
+from snm.system.cache_folder import keep_programs
+from snm.system.versions import machine
+
+SIZES = (10, 100, 1_000, 10_000, 100_000)
+OF_EACH = (10, 100, 1_000)
+POINTS = 256
+WORDS = 20  # of a point
+K = 5
+
+
+def main() -> None:
+    """Prints what was found, and writes it as JSON."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--folder", type=Path, help="where the model is, or is written and stays")
+    parser.add_argument("--out", type=Path, help="a JSON file to write")
+    given = parser.parse_args()
+    keep_programs()
+    with tempfile.TemporaryDirectory() as place:
+        rows = measured(exported(given.folder or Path(place)), given.rounds)
+    for row in rows:
+        print(json.dumps(row))
+    if given.out is not None:
+        about = {"points of a block": POINTS, "rounds": given.rounds, "k": K}
+        write_json(given.out, {**machine(), **about, "rows": rows})
+
+
+def exported(place: Path) -> Path:
+    """The folder of the exported model, which is written unless it is there."""
+    if not (place / "export").exists():
+        place.mkdir(parents=True, exist_ok=True)
+        write_run(place)
+        command = [sys.executable, "-m", "snm", "export", str(place / "run"), "--to", "npy"]
+        subprocess.run([*command, "--output", str(place / "export")], check=True)
+    return place / "export"
+
+
+def measured(folder: Path, rounds: int) -> list[dict[str, Any]]:
+    """Seconds of each way to choose, and of all labels."""
+    model = load(folder, verify=False)
+    one = dataclasses.replace(model, block_rows=1)
+    many = dataclasses.replace(model, block_rows=POINTS)
+    rng = np.random.default_rng(0)
+    num_labels, dim = model.head.num_labels, model.head.table.rows.shape[1]
+    words = rng.integers(0, model.num_features, (POINTS, WORDS))
+    points = sparse.csr_matrix(
+        (np.ones(words.size, np.float32), words.ravel(), np.arange(0, words.size + 1, WORDS)),
+        shape=(POINTS, model.num_features),
+    )
+    first = points[:1]
+
+    def drawn(size: int) -> Any:
+        return rng.choice(num_labels, size, replace=False)
+
+    rows: list[dict[str, Any]] = []
+    calls: list[tuple[Callable[[], Any], Callable[[], Any]]] = []
+    for size in (*SIZES, num_labels):
+        labels = None if size == num_labels else drawn(size)
+        rows.append({"labels": size, "of each point": False, "MiB of rows": 4 * dim * size / 2**20})
+        calls.append((lambda to=labels: one.predict(first, K, to),
+                      lambda to=labels: many.predict(points, K, to)))  # fmt: skip
+    for size in OF_EACH:
+        own = [drawn(size) for _ in range(POINTS)]
+        rows.append({"labels": size, "of each point": True,
+                     "MiB of rows": 4 * dim * size * POINTS / 2**20})  # fmt: skip
+        calls.append((lambda to=own: one.predict(first, K, to[:1]),
+                      lambda to=own: many.predict(points, K, to)))  # fmt: skip
+    seconds: dict[tuple[int, str], list[float]] = defaultdict(list)
+    for number in range(rounds + 1):  # the first compiles
+        for index, both in enumerate(calls):
+            for name, call in zip(("ms of a point", "ms of a block"), both, strict=True):
+                begun = time.perf_counter()
+                call()
+                if number:
+                    seconds[index, name].append(1000 * (time.perf_counter() - begun))
+    everything = len(SIZES)
+    for name in ("ms of a point", "ms of a block"):
+        for index, row in enumerate(rows):
+            row[name] = statistics.median(seconds[index, name])
+        for row in rows:
+            row[name.replace("ms", "share")] = row[name] / rows[everything][name]
+    return rows
+
+
+if __name__ == "__main__":
+    main()
