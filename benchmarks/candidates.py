@@ -59,11 +59,11 @@ def main() -> None:
         write_json(given.out, {**machine(), **about, "rows": rows})
 
 
-def exported(place: Path) -> Path:
+def exported(place: Path, shape: str = "amazon670k") -> Path:
     """The folder of the exported model, which is written unless it is there."""
     if not (place / "export").exists():
         place.mkdir(parents=True, exist_ok=True)
-        write_run(place)
+        write_run(place, shape)
         command = [sys.executable, "-m", "snm", "export", str(place / "run"), "--to", "npy"]
         subprocess.run([*command, "--output", str(place / "export")], check=True)
     return place / "export"
@@ -75,11 +75,11 @@ def measured(folder: Path, rounds: int) -> list[dict[str, Any]]:
     one = dataclasses.replace(model, block_rows=1)
     many = dataclasses.replace(model, block_rows=POINTS)
     rng = np.random.default_rng(0)
-    num_labels, dim = model.head.num_labels, model.head.table.rows.shape[1]
-    words = rng.integers(0, model.num_features, (POINTS, WORDS))
+    num_labels, dim = model.model.head.num_labels, model.state.head.table.rows.shape[1]
+    words = rng.integers(0, model.model.num_features, (POINTS, WORDS))
     points = sparse.csr_matrix(
         (np.ones(words.size, np.float32), words.ravel(), np.arange(0, words.size + 1, WORDS)),
-        shape=(POINTS, model.num_features),
+        shape=(POINTS, model.model.num_features),
     )
     first = points[:1]
 
@@ -88,7 +88,7 @@ def measured(folder: Path, rounds: int) -> list[dict[str, Any]]:
 
     rows: list[dict[str, Any]] = []
     calls: list[tuple[Callable[[], Any], Callable[[], Any]]] = []
-    for size in (*SIZES, num_labels):
+    for size in (*(few for few in SIZES if few < num_labels), num_labels):
         labels = None if size == num_labels else drawn(size)
         rows.append({"labels": size, "of each point": False, "MiB of rows": 4 * dim * size / 2**20})
         calls.append((lambda to=labels: one.predict(first, K, to),
@@ -107,7 +107,7 @@ def measured(folder: Path, rounds: int) -> list[dict[str, Any]]:
                 call()
                 if number:
                     seconds[index, name].append(1000 * (time.perf_counter() - begun))
-    everything = len(SIZES)
+    everything = next(i for i, row in enumerate(rows) if row["labels"] == num_labels)
     for name in ("ms of a point", "ms of a block"):
         for index, row in enumerate(rows):
             row[name] = statistics.median(seconds[index, name])

@@ -71,7 +71,8 @@ def write_run(folder: Path, shape: str = "amazon670k") -> RunFolder:
     """A run that has saved its first checkpoint, of a model that learned nothing."""
     sizes = SHAPES[shape]
     config = snm.preset("default")
-    fixed = {"members": 1, "members_at_once": 1, "seen": "keep", "memory": "off", "item_splits": 0,
+    fixed = {"weighting": "tfidf", "members": 1, "members_at_once": 1, "seen": "keep",
+             "memory": "off", "logit_adjustment": "off", "item_splits": 0,
              "sampled": sizes.sampled, "mined": 16, "input_dropout": 0.0, "score_scale": 20.0,
              "learn_score_scale": False, "class_init": "random", "learning_rate": 1.0,
              "epochs": 1}  # fmt: skip

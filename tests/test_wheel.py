@@ -19,13 +19,40 @@ def run(*argv, **options):
     )
 
 
-@pytest.mark.slow
-def test_a_wheel_is_whole_and_works_in_a_bare_environment(tmp_path):
-    git = ["git", "-C", str(pages.ROOT)]
-    packed = subprocess.run([*git, "archive", "HEAD"], capture_output=True, check=True).stdout
+GIT = ["git", "-C", str(pages.ROOT)]
+
+
+def sources(folder):
+    """What git tracks, as a clone has it."""
+    packed = subprocess.run([*GIT, "archive", "HEAD"], capture_output=True, check=True).stdout
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-        archive.extractall(tmp_path / "source", filter="data")
-    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+@pytest.fixture
+def clean():
+    """An environment in which nothing says where `snm` is."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
+@pytest.mark.slow
+def test_an_editable_install_is_found_beside_its_clone(tmp_path, clean):
+    """There, a folder without `__init__.py` has the name of the package."""
+    clone, bare = sources(tmp_path / "snm"), tmp_path / "bare"
+    venv.create(bare, with_pip=True)
+    put = run(bare / "bin/pip", "install", "-q", "--no-deps", "-e", clone, env=clean)
+    if put.returncode and "No matching distribution" in put.stderr:
+        pytest.skip("no setuptools to be had")
+    assert put.returncode == 0, put.stderr[-2000:]
+    code = "from importlib.util import find_spec; print(find_spec('snm').origin)"
+    told = run(bare / "bin/python", "-c", code, cwd=tmp_path, env=clean)
+    assert told.stdout.strip() == str(clone / "snm" / "__init__.py"), told
+
+
+@pytest.mark.slow
+def test_a_wheel_is_whole_and_works_in_a_bare_environment(tmp_path, clean):
+    sources(tmp_path / "source")
     python = sys.executable
     build = (python, "-m", "build", "--outdir", tmp_path / "dist", tmp_path / "source")
     made = run(*build, env=clean)
@@ -35,7 +62,7 @@ def test_a_wheel_is_whole_and_works_in_a_bare_environment(tmp_path):
     (wheel,), (source,) = ((tmp_path / "dist").glob(kind) for kind in ("*.whl", "*.tar.gz"))
     checked = run(python, "-m", "twine", "check", "--strict", wheel, source)
     assert checked.returncode == 0, checked.stdout[-2000:]
-    tracked = run(*git, "ls-tree", "-r", "--name-only", "HEAD", "snm").stdout.split()
+    tracked = run(*GIT, "ls-tree", "-r", "--name-only", "HEAD", "snm").stdout.split()
     assert set(tracked) <= set(zipfile.ZipFile(wheel).namelist())
 
     bare = tmp_path / "bare"

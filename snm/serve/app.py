@@ -24,8 +24,10 @@ from snm.export.index import IndexedPredictor
 from snm.prediction.candidates import candidates_of
 from snm.prediction.predictor import Predictor
 from snm.prediction.reasons import Reason
+from snm.serve.docs_page import add_docs
 from snm.serve.engine import Engine, FullError
 from snm.serve.guards import Counted, HostChecked, Limited, Meters, refusal
+from snm.serve.invalid import as_input_error
 from snm.serve.limits import Limits
 
 __all__ = ["make_app"]
@@ -99,9 +101,11 @@ class Answer(BaseModel):
         description="whether the point has no feature, or its text no word that the model knows; "
         "its labels are then those that the model gives without any"
     )
-    parts: list[Parts] | None = Field(description="of each score, if the request has `explain`")
+    parts: list[Parts] | None = Field(None, description="of each score, with `explain`")
     because: list[list[Witness]] | None = Field(
-        description="for each label, who voted for it, if the run has a memory of neighbours"
+        None,
+        description="with `explain`, who voted for each label, if the run has a memory of "
+        "neighbours",
     )
 
 
@@ -186,15 +190,17 @@ def make_app(
         title="snm",
         version=__version__,
         lifespan=lifespan,
-        favicon_url="favicon.svg",
+        docs_url=None,
+        redoc_url=None,
         responses=_ANY_ERROR,
     )
+    add_docs(app)
     app.add_middleware(Limited, most=limits.max_bytes, seconds=limits.patience)
     app.add_middleware(HostChecked, names=hosts)
     app.add_middleware(Counted, meters=meters)  # outermost, to count refused requests too
     _answer_errors(app)
 
-    @app.post("/predict", responses=_ERRORS)
+    @app.post("/predict", responses=_ERRORS, response_model_exclude_unset=True)
     async def predict(question: Question) -> Answers:
         """The labels of each point with the highest scores.
 
@@ -228,20 +234,18 @@ def make_app(
             names = None
             if predictor.label_names is not None:
                 names = [predictor.label_names[label] for label in ids]
-            scored = row_scores[found].tolist()
-            told = None if exact.calibration is None else p[found].tolist()
-            parts, because = None, None
+            told = None if exact.calibration is None else _rounded(p[found])
+            why = {}
             if reasons is not None:
-                parts, because = _told([reasons[number][i] for i in np.flatnonzero(found)], exact)
+                why = _told([reasons[number][i] for i in np.flatnonzero(found)], exact)
             answers.append(
                 Answer(
                     labels=ids,
                     names=names,
-                    scores=scored,
+                    scores=_rounded(row_scores[found]),
                     probabilities=told,
                     unknown=blank[number],
-                    parts=parts,
-                    because=because,
+                    **why,
                 )
             )
         return Answers(answers=answers)
@@ -290,8 +294,7 @@ def _answer_errors(app: FastAPI) -> None:
             expected = "names or ids of labels, or a list of these for each point"
             found = "no label" if first["type"] == "too_short" else "something else"
             return refusal(400, str(InputError("labels", found, expected)))
-        where = ".".join(str(part) for part in first["loc"] if part != "body") or "body"
-        return refusal(400, f"{where}: {first['msg']}")
+        return refusal(400, str(as_input_error(first, list(Question.model_fields))))
 
     @app.exception_handler(InputError)
     async def unusable(request: Request, error: InputError) -> JSONResponse:
@@ -335,16 +338,20 @@ def _among(
     return found
 
 
-def _told(
-    reasons: list[Reason], predictor: Predictor
-) -> tuple[list[Parts], list[list[Witness]] | None]:
-    """The terms of the scores of a point, and who voted for its labels."""
+def _rounded(values: NDArray) -> list[float]:
+    """As `snm predict` writes them: float32 has no more digits."""
+    return [round(value, 6) for value in values.tolist()]
+
+
+def _told(reasons: list[Reason], predictor: Predictor) -> dict[str, Any]:
+    """The terms of the scores of a point, and who voted for its labels if there is a memory."""
     words = None if predictor.vectorizer is None else predictor.vectorizer.vocabulary
     parts = [Parts(**reason.as_json(words)) for reason in reasons]
     if predictor.memory is None:
-        return parts, None
+        return {"parts": parts}
     voters = [reason.witnesses_as_json(words) for reason in reasons]
-    return parts, [[Witness(**one) for one in of_label] for of_label in voters]
+    because = [[Witness(**one) for one in of_label] for of_label in voters]
+    return {"parts": parts, "because": because}
 
 
 def _rows(question: Question, predictor: Predictor, most: int) -> csr_matrix:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Serve"]
 
+_LAST_PORT = 65535  # getaddrinfo takes larger ones modulo 65536
+
 
 @dataclasses.dataclass
 class Serve:
@@ -66,6 +68,8 @@ class Serve:
         for name, value in {**dataclasses.asdict(self.limits), "workers": self.workers}.items():
             if value < 1:
                 raise InputError("--" + name.replace("_", "-"), str(value), "1 or more")
+        if not 0 <= self.port <= _LAST_PORT:
+            raise InputError("--port", str(self.port), f"0 to {_LAST_PORT}")
         say(f"loading {self.run}")  # before the imports, which take a second or two
         from snm.system.cache_folder import keep_programs
 

@@ -64,7 +64,8 @@ def test_answers_and_errors(opened, address, served):
     (told, *_) = served.reasons(["word3 word5"], labels)
     for shown, reason in zip(page.query_selector_all("#answers small"), told, strict=True):
         words = [term(f"word{feature}", part) for feature, part in reason.features]
-        terms = [*words, term("the label itself", reason.bias)]
+        others = [term("other words", reason.other_features)] if reason.other_features else []
+        terms = [*words, *others, term("the label itself", reason.bias)]
         assert shown.text_content() == " \u00b7 ".join(terms)
     assert not page.is_visible("#unknown") and not page.is_visible("#working")
     page.fill("#input", "nothing of that")

@@ -181,6 +181,9 @@ def test_the_end_of_the_command(served, monkeypatch):
 def test_invalid_options_of_the_command(tiny_run, tmp_path, capsys, monkeypatch):
     run = tiny_run / "run"
     assert "no config.toml" in refused(capsys, "serve", tmp_path)
+    for port in ("99999", "-1"):  # of which the system takes what is left modulo 65536
+        told = refused(capsys, "serve", run, f"--port={port}")
+        assert f"--port: found {port}, expected 0 to 65535" in told and "loading" not in told
     assert "--queue: found 0, expected 1 or more" in refused(capsys, "serve", run, "--queue=0")
     said = refused(capsys, "serve", run, "--host=203.0.113.1", "--port=0")
     assert said.startswith("--host 203.0.113.1 --port 0: found") and "a free address of" in said

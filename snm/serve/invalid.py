@@ -1,0 +1,48 @@
+"""Pydantic's errors of a request, told as all others: where, what was found and expected."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from snm.errors import InputError
+
+__all__ = ["as_input_error"]
+
+_SHOWN = 40  # characters of what was found
+_NAMES = {"list": "a list", "string": "a text", "integer": "a whole number",
+          "boolean": "true or false"}  # fmt: skip
+_LEAST = {"greater_than_equal": "ge", "less_than_equal": "le"}
+
+
+def as_input_error(error: Mapping[str, Any], fields: Sequence[str]) -> InputError:
+    """The error of a field.
+
+    Args:
+      error: one of pydantic's `ValidationError.errors()`, of a field of the body.
+      fields: of a request.
+    """
+    place = [str(part) for part in error["loc"] if part not in ("body", "[key]")]
+    where, kind = ".".join(place) or "body", error["type"]
+    if kind == "missing":
+        return InputError(where, "nothing", 'JSON such as {"texts": ["some words"]}')
+    if kind == "extra_forbidden":
+        near = difflib.get_close_matches(where, fields, n=1)
+        expected = f"for example {near[0]}" if near else f"one of {', '.join(fields)}"
+        return InputError(where, "an unknown field", expected)
+    if kind in _LEAST:
+        limit = error["ctx"][_LEAST[kind]]
+        expected = f"{limit} or {'more' if kind == 'greater_than_equal' else 'less'}"
+        return InputError(where, _short(error["input"]), expected)
+    said = error["msg"].removeprefix("Input should be ")
+    named = re.match(r"a valid (\w+)", said)
+    expected = _NAMES.get(named[1], f"a {named[1]}") if named else said
+    return InputError(where, _short(error["input"]), expected)
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
