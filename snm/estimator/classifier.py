@@ -82,7 +82,8 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
         the rounded mean of the training points, at least 1.
       threshold: instead of so many, `predict` gives a point of a multi-label problem the labels
         that are at least so likely: a probability, or `micro-f1`, `macro-f1` or `f1@k`, which `fit`
-        chooses a threshold for, where it tries a memory. It looks at the best 50, or k, of a point.
+        chooses a threshold for. It looks at the best 50, or k, of a point. Where `memory` is None,
+        `fit` then tries one, since the points that choose it tell the probabilities, too.
       early_stopping: whether to hold points out, and to stop a member when its precision at 1 on
         them no longer rises; its best parameters are kept. Not in `partial_fit`.
       validation_fraction: share of the points that is held out then.
@@ -303,6 +304,8 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
                 expected = "`auto` or `off`: only fit can hold out the points that choose it"
                 raise InputError("memory", "'on' in the first call of partial_fit", expected)
             asked = dataclasses.replace(asked, memory="off")
+        elif self.threshold is not None and self.memory is None and targets.form != "classes":
+            asked = dataclasses.replace(asked, memory="on")  # its points tell the probabilities
         asked = weighted_for(asked, points.features, in_parts=in_parts)
         config = resolve(asked, _dataset(points))
         # Nothing of an earlier fit is left where this one fails.

@@ -170,7 +170,7 @@ class Predictor:
         """
         if self.calibration is None:
             expected = "one trained with --memory on, which holds out points to fit them on"
-            raise InputError("--probabilities", "a run without any", expected)
+            raise InputError("--probabilities", "a model without any", expected)
         return self.calibration
 
     def threshold(self, asked: str | float) -> Threshold:

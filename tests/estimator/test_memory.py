@@ -163,7 +163,7 @@ def test_probabilities(data):
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.proba_topk(data.test.features, 5)[1], p)
     model.partial_fit(data.train.features, data.train.labels)
-    with pytest.raises(InputError, match="probabilities: found a run without any"):
+    with pytest.raises(InputError, match="probabilities: found a model without any"):
         model.proba_topk(data.test.features)
 
 
@@ -183,6 +183,17 @@ def test_a_threshold_in_place_of_labels_per_point(fitted, data):
             model.set_params(threshold="often").predict(features)
     finally:
         fitted.set_params(threshold=None)
+
+
+def test_a_threshold_alone_makes_fit_tell_probabilities(data):
+    """With one member and so few points, `auto` would try no memory, and fit no probabilities."""
+    few = {**PARAMS, "members": 1, "memory": None}
+    features, labels = data.train.features, data.train.labels
+    model = SNMClassifier(**few, threshold=0.3).fit(features, labels)
+    _, p = model.proba_topk(features[:50], 5)
+    assert (np.diff(model.predict(features[:50]).indptr) >= (p >= 0.3).sum(axis=1)).all()
+    with pytest.raises(InputError, match="probabilities: found a model without any"):
+        SNMClassifier(**few).fit(features, labels).proba_topk(features[:50])
 
 
 @pytest.mark.parametrize(

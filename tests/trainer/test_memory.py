@@ -389,7 +389,7 @@ def test_runs_without_probabilities_say_so(trained, tmp_path, capsys):
     (before / "memory.json").write_text(json.dumps(trial))
     earlier = load(before)
     said = (
-        "probabilities: found a run without any, expected one trained with memory on, which holds"
+        "probabilities: found a model without any, expected one trained with memory on, which holds"
     )
     with pytest.raises(InputError, match=said):
         earlier.predict_proba(["text"])
@@ -398,7 +398,7 @@ def test_runs_without_probabilities_say_so(trained, tmp_path, capsys):
         assert command_line.refused(
             capsys, "predict", before, tmp_path / "test.txt", flag
         ).startswith(
-            "--probabilities: found a run without any, expected one trained with --memory on"
+            "--probabilities: found a model without any, expected one trained with --memory on"
         )
     said = command_line.refused(capsys, "predict", run, tmp_path / "test.txt", "--threshold=2")
     assert said.startswith("--threshold: found 2, expected a probability from 0 to 1, micro-f1")
