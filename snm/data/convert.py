@@ -172,9 +172,11 @@ def build(
     new_labels: Literal["append", "drop"] = "append",
     weighted: bool = False,
 ) -> Counts:
-    """Writes `train.txt`, `labels.txt` and, if there are test points, `test.txt`.
+    """Writes `train.txt`, `train_rows.txt`, `labels.txt` and, if there are test points, `test.txt`.
 
-    Known labels have the first ids, others follow in order of first occurrence.
+    A line of `train_rows.txt` is the file and line that a training point came from, in their order:
+    an explained answer names training points by number. Known labels have the first ids, others
+    follow in order of first occurrence.
 
     Args:
       out: an empty folder.
@@ -198,7 +200,11 @@ def build(
     counts = Counts({"train": 0, "test": 0}, num_features, 0, 0, 0)
     weights: list[NDArray[np.float32]] = []
     done = 0
-    with TextWriter(out / "train.txt") as train, TextWriter(out / "test.txt") as test:
+    with (
+        TextWriter(out / "train.txt") as train,
+        TextWriter(out / "test.txt") as test,
+        (out / "train_rows.txt").open("w", encoding="utf-8", newline="\n") as sources,
+    ):
         writers = {"train": train, "test": test}
         for name, rows in parts:
             numbered = enumerate(rows)
@@ -211,6 +217,11 @@ def build(
                 for part, chosen in (("train", ~is_test), ("test", is_test)):
                     rows_of_part = np.flatnonzero(chosen)
                     writers[part].append(found[rows_of_part], labels[rows_of_part])
+                sources.writelines(
+                    f"{row.where}\n"
+                    for (_, row), held_out in zip(chunk, is_test, strict=True)
+                    if not held_out
+                )
                 of_chunk = np.array([row.weight for _, row in chunk], np.float32)
                 weights.append(of_chunk[~is_test])
                 done += len(chunk)

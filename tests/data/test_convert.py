@@ -328,6 +328,8 @@ def test_a_split_by_fraction(tmp_path, monkeypatch):
     data, rows = read(tmp_path / "out")
     assert [row[0] for row in rows] == [str(i) for i in np.flatnonzero(~drawn)]
     assert data.test.num_points == drawn.sum() and 60 < drawn.sum() < 140
+    lines = (tmp_path / "out" / "train_rows.txt").read_text().splitlines()
+    assert lines == [f"{source}:{i + 1}" for i in np.flatnonzero(~drawn)]
     # Words that occur in test texts only are not in the vocabulary.
     vocabulary = Vectorizer.read(tmp_path / "out" / "vectorizer.json").vocabulary
     assert vocabulary == ("shared", *(texts[i].split()[0] for i in np.flatnonzero(~drawn)))
