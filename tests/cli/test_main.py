@@ -21,7 +21,6 @@ from scipy import sparse
 import snm
 from snm.cli import version as about
 from snm.cli.evaluate import print_metrics
-from snm.cli.main import main
 from snm.cli.table import VERBS
 from snm.cli.train import _Display
 from snm.data.formats.dispatch import iter_features, read_text
@@ -158,26 +157,78 @@ def test_bad_words(capsys, words, message):
     assert message in refused(capsys, *words)
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ([], "Expected one of {data, train, plan, evaluate, predict, compare, bench"),
-        (["train", "data"], "--run-dir"),
-        (["train", "data", "--run-dir"], "--run-dir"),
-        (["train", "data", "--no-bias"], "Missing from snm train: --run-dir PATH"),
-        (["train", "data", "--preset"], "Missing value for argument '--preset'"),
-        (["train", "data", "--run-dir=x", "--dim=2.5"], "--dim"),
-        (["train", "data", "--run-dir=x", "--encoder=rlu"], "invalid choice 'rlu'"),
-        (["train", "data", "--run-dir=x", "more"], "Unrecognized options: more"),
-    ],
-)
-def test_words_that_the_parser_explains(capsys, words, message):
-    with pytest.raises(SystemExit) as stop:
-        main(words)
-    said = capsys.readouterr().err
-    assert stop.value.code == 2
-    assert message in " ".join(re.sub("[│╭╰╮╯─]", " ", said).split()), said
-    assert "Traceback" not in said
+WRONG_WORDS = [
+    ("predict RUN new.csv --k five", "--k: found 'five', expected a whole number"),
+    (
+        "data import f.csv --out x --test-fraction abc",
+        "--test-fraction: found 'abc', expected a number",
+    ),
+    ("serve RUN --port abc", "--port: found 'abc', expected a whole number"),
+    (
+        "export RUN --to zip",
+        "--to: found 'zip', expected one of npy, npz, safetensors, hub, faiss, hnswlib",
+    ),
+    (
+        "data import f.csv",
+        "--out: found no value, expected PATH: Folder to create; must not exist",
+    ),
+    ("predict RUN --k", "--k: found no value, expected one after it"),
+    (
+        "export RUN",
+        "snm export: found no --to and no --output, "
+        "expected --to {npy,npz,safetensors,hub,faiss,hnswlib} and --output PATH",
+    ),
+    ("train", "snm train: found no DATA and no --run-dir, expected DATA and --run-dir PATH"),
+    (
+        "data stats",
+        "snm data stats: found no DATA, expected DATA: Folder of the data set, or `synthetic`",
+    ),
+    (
+        "data",
+        "snm data: found no command, expected one of stats, synth, import, list, fetch",
+    ),
+    ("train data --run-dir", "--run-dir: found no value, expected one after it"),
+    ("train data --preset", "--preset: found no value, expected one after it"),
+    ("train data --run-dir=x --dim=2.5", "--dim: found '2.5', expected a whole number"),
+    (
+        "train data --run-dir=x --encoder=rlu",
+        "--encoder: found 'rlu', expected one of relu, linear, residual",
+    ),
+    (
+        "train data --run-dir=x --learning-rate=fast",
+        "--learning-rate: found 'fast', expected a number or auto",
+    ),
+    (
+        "compare data --out=x --sampled few",
+        "--sampled: found 'few', expected a whole number, all or auto",
+    ),
+    ("compare data --out=x --mined 1 y 2", "--mined: found 'y', expected a whole number"),
+    ("data import f.csv --out x --ngrams 1", "--ngrams: found too few, expected 2 values"),
+    (
+        "train data --run-dir=x more",
+        "more: found a word too many, expected what `snm train --help` lists",
+    ),
+    ("-x", "-x: found an unknown option, expected what `snm --help` lists"),
+    (f"predict RUN in --k {'1' * 200}x", f"--k: found '{'1' * 200}x', expected a whole number"),
+]
+
+
+@pytest.mark.parametrize(("line", "said"), WRONG_WORDS)
+def test_words_that_the_parser_refuses(capsys, line, said):
+    assert refused(capsys, *line.split()) == said
+
+
+def test_a_missing_option_is_explained_by_its_first_sentence(capsys):
+    said = refused(capsys, "train", "data", "--no-bias")
+    assert said.startswith("--run-dir: found no value, expected PATH: Folder of the run; refused")
+    assert "At an address" not in said
+
+
+def test_no_words_are_told_the_overview(capsys):
+    call("--help")
+    overview = capsys.readouterr()
+    call(status=2)
+    assert capsys.readouterr() == overview
 
 
 def test_a_mined_number_larger_than_few_labels_allow(tmp_path, capsys):
