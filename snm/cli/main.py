@@ -101,7 +101,8 @@ def on_this_machine(command: Any) -> Any:
     """The verb with local copies in place of addresses in stores, where it reads folders.
 
     Raises:
-      InputError: an address where a path of this machine is wanted, or nothing at an address.
+      InputError: an address where a path of this machine is wanted, nothing at an address, or no
+        folder where a run is wanted.
     """
     copies = {}
     for field in dataclasses.fields(command):
@@ -113,6 +114,8 @@ def on_this_machine(command: Any) -> Any:
 
             with waiting(f"copying {address}"):
                 copies[field.name] = type(value)(local(value))
+        elif field.name == "run" and address is None:
+            _refuse_nowhere(value)
         elif address is not None and isinstance(value, Path):
             flag = "--" + field.name.replace("_", "-")
             where, found = flag, f"the address {address}"
@@ -120,6 +123,12 @@ def on_this_machine(command: Any) -> Any:
                 where, found = str(address), "an address of a store"
             raise InputError(where, found, "a path of this machine")
     return dataclasses.replace(command, **copies)
+
+
+def _refuse_nowhere(run: Path) -> None:
+    """Refuses a run that is not there before its verb tells that it loads it."""
+    if ":/" not in str(run) and not run.exists():  # models on the Hub are `hf://owner/name`
+        raise InputError(str(run), "no such folder", "the folder of a run (`snm train`)")
 
 
 @dataclasses.dataclass

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from importlib import metadata
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +22,8 @@ from scipy import sparse
 import snm
 from snm.cli import version as about
 from snm.cli.evaluate import print_metrics
+from snm.cli.main import on_this_machine
+from snm.cli.predict import Predict
 from snm.cli.table import VERBS
 from snm.cli.train import _Display
 from snm.data.formats.dispatch import iter_features, read_text
@@ -108,6 +111,11 @@ def test_parts_that_do_not_fit(tmp_path, capsys):
     (folder / "test.txt").unlink()
     assert "no training file" in refused(capsys, "data", "stats", folder)
     assert "no such folder" in refused(capsys, "train", tmp_path / "nowhere", "--run-dir", out)
+    texts = tmp_path / "functions.csv"
+    texts.write_text("text,labels\n")
+    said = refused(capsys, "train", texts, "--run-dir", out)
+    assert said.startswith(f"{texts}: found a file, expected a folder of data, a fetched set, or")
+    assert said.endswith(f": `snm data import {texts} --out DATA` makes one of a file")
     assert not out.exists()
 
 
@@ -126,7 +134,7 @@ def test_parts_that_do_not_fit(tmp_path, capsys):
         (["--config=none.toml"], "none.toml: found no such file or directory"),
         (["--monitor=P@2", "--validation-fraction=0.2"], "--monitor: found 'P@2', no metric"),
         (["--validation-fraction=0.001"], "--validation-fraction: found 0.001 of 60 points"),
-        (["--warm-start=none"], "none: found no config.toml, expected the folder of a run"),
+        (["--warm-start=none"], "none: found no such folder, expected the folder of a run"),
     ],
 )
 def test_bad_options(data, tmp_path, capsys, flags, message):
@@ -265,7 +273,9 @@ def test_another_run_is_never_overwritten(data, run, tmp_path, capsys):
     assert said == f"{run}: found a run with dim = 8, expected 9: choose another --run-dir"
     assert "warm_start" in refused(capsys, *again, "--warm-start", run).replace("-", "_")
     said = refused(capsys, *again, "--epochs=1")
-    assert said == "--epochs: found 12 steps done, expected no fewer than these (4 asked)"
+    assert said == (
+        "--epochs: found 3 epochs done (12 steps), expected no fewer than these (1 asked, 4 steps)"
+    )
     other = tiny.write(tmp_path / "other")
     (other / "train.txt").write_text(changed(2, "1 2:1"))
     said = refused(capsys, "train", other, "--run-dir", run, *tiny.FLAGS)
@@ -296,7 +306,9 @@ def test_bad_predictions(data, run, tmp_path, capsys):
     )
     assert "a folder" in refused(capsys, "predict", run, test, "--output", tmp_path)
     assert "--output /proc/x: found" in refused(capsys, "predict", run, test, "--output", "/proc/x")
-    assert "1 to 20 labels" in refused(capsys, "predict", run, test, "--output", out, "--k=21")
+    for k in (0, 21, 100_000):
+        said = refused(capsys, "predict", run, test, "--k", k)
+        assert said == f"--k: found {k}, expected 1 to 20 labels"
     assert "no config.toml" in refused(capsys, "predict", data, test, "--output", out)
     late = tmp_path / "late.txt"
     late.write_text("2 30 20\n1 2:1\n1 2:nan\n")
@@ -308,7 +320,11 @@ def test_bad_evaluations(data, run, tmp_path, capsys):
     said = refused(capsys, "evaluate", run, "--threshold")
     assert said == "--threshold: found nothing, expected probabilities, micro-f1, macro-f1 or f1@k"
     assert "found no config.toml" in refused(capsys, "evaluate", data)
-    assert "found no config.toml" in refused(capsys, "evaluate", tmp_path / "nowhere")
+    nowhere = tmp_path / "nowhere"
+    for verb in ("evaluate", "serve", "bounds"):
+        call(verb, nowhere, status=2)
+        told = f"{nowhere}: found no such folder, expected the folder of a run (`snm train`)"
+        assert capsys.readouterr() == ("", f"snm: error: {told}\n")
     alone = tiny.write(tmp_path / "alone", test=False)
     assert "labels without names in alone" in refused(capsys, "evaluate", run, "--data", alone)
     narrow = tmp_path / "narrow"
@@ -317,6 +333,11 @@ def test_bad_evaluations(data, run, tmp_path, capsys):
         (narrow / f"{part}.txt").write_text("1 29 20\n1 2:1\n")
     said = refused(capsys, "evaluate", run, "--data", narrow)
     assert said == "narrow: found 29 features, expected 30, as in training"
+
+
+def test_a_model_on_the_hub_is_no_folder_that_is_missing():
+    command = Predict(Path("hf://owner/name"))
+    assert on_this_machine(command) == command
 
 
 def test_data_that_changed_since_training(tmp_path, capsys):

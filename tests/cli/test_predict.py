@@ -148,6 +148,8 @@ def test_sparse_rows_of_unknown_points_are_empty(run, tmp_path):
 def test_bad_questions(run, tiny_run, tmp_path, capsys):
     assert "neither INPUT nor --text" in refused(capsys, "predict", run)
     path = written(tmp_path / "a.csv", "csv")
+    said = refused(capsys, "predict", run, path, "--k", "0")  # nothing is told of the file before
+    assert said == f"--k: found 0, expected 1 to {tiny.LABELS} labels"
     assert "INPUT and --text" in refused(capsys, "predict", run, path, "--text", "x")
     assert "no --output" in refused(capsys, "predict", run, path, "--format=sparse")
     said = refused(capsys, "predict", tiny_run / "run", path)
