@@ -437,7 +437,8 @@ def test_synth_and_stats(tmp_path, capsys):
     found = json.loads(capsys.readouterr().out)
     assert found["train_points"] == 50 and found["labels"] == 12
     call("data", "stats", out)
-    assert "train points" in capsys.readouterr().out
+    assert "train points" in (told := capsys.readouterr().out)
+    assert f"\nSHA-256 {found['sha256']}\n" in told
     call("data", "synth", tmp_path / "alone", "--points=5", "--test-points=0", "--features=9",
          "--labels=5", "--labels-per-point=1", "--nonzeros-per-point=2")  # fmt: skip
     assert [path.name for path in (tmp_path / "alone").iterdir()] == ["train.txt"]
@@ -524,6 +525,15 @@ def test_training_prints_the_mean_loss_of_all_points(capsys):
     assert "epoch   1 of 1   loss   2.0000" in capsys.readouterr().out
 
 
+def test_training_names_the_first_of_several_members(capsys):
+    for members, names in ((1, ["train", "refit"]), (2, ["member-1", "refit-1", "member-2"])):
+        display = _Display(progress_bar(), members)
+        for phase in ("train", "refit", "member-2")[: len(names)]:
+            display.show(Started(phase, 1_211, 4_000, 4, 60))
+        told = [line for line in capsys.readouterr().out.splitlines() if "going on" in line]
+        assert told == [f"{name}: going on from step 1,211 of 4,000" for name in names]
+
+
 @pytest.mark.parametrize(("at_once", "left"), [(1, "2.9 min"), (2, "1.9 min"), (3, "56 s")])
 def test_training_says_what_its_steps_will_take(at_once, left, capsys):
     """Steps 2 and 3 of 40 take 3 s: 1.5 s for each of 37 steps, and of 40 for every round more."""
@@ -593,6 +603,12 @@ def test_one_is_no_plural(capsys):
     said = " ".join(capsys.readouterr().out.split())
     assert "without 1 test point equal to a training point (8)" in said
     assert "left out: 1 point without labels" in said
+
+
+def test_titles_have_thousands_commas(capsys):
+    counts = {"P@1": 50.0, "points": 5816, "points_without_labels": 0}
+    print_metrics({"metrics": counts}, "run: test points")
+    assert "run: test points (5,816)" in " ".join(capsys.readouterr().out.split())
 
 
 def test_predict(run, data, tmp_path):

@@ -523,7 +523,9 @@ def test_import_train_and_predict_from_texts(tmp_path, capsys):
     capsys.readouterr()
     call("data", "import", source, "--out", tmp_path / "since", "--like", tmp_path / "run")
     evaluate = ["evaluate", str(tmp_path / "run"), "--data", str(tmp_path / "since")]
-    assert f"next: snm {' '.join(evaluate)}\n" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"next: snm {' '.join(evaluate)}\n" in said
+    assert said.startswith("30 points, ")  # which are test points to `snm evaluate`
     call(*evaluate, "--json")
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert found["metrics"]["points"] == 30 and found["metrics"]["P@1"] > 90
