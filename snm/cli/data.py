@@ -79,7 +79,7 @@ def _print_stats(command: Stats) -> None:
 
     from snm.data.load import load
     from snm.data.statistics import describe
-    from snm.system.terminal import console, displayed, waiting
+    from snm.system.terminal import console, displayed, say, waiting
 
     with waiting(f"reading {command.data}"):
         found = describe(load(command.data))
@@ -89,9 +89,11 @@ def _print_stats(command: Stats) -> None:
     table = Table(title=found.pop("name", command.data), title_justify="left", show_header=False)
     table.add_column()
     table.add_column(justify="right")
+    sha256 = found.pop("sha256")
     for name, value in found.items():
         table.add_row(name.replace("_", " "), displayed(value))
     console.print(table)
+    say(f"SHA-256 {sha256}")  # as a whole, which no narrow table has room for
 
 
 def _write_synthetic(command: Synth) -> None:

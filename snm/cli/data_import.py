@@ -259,7 +259,7 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
             folder, every, features_of, width, part_of, passing("writing points"),
             known=() if ids is None else ids.names,
             new_labels="drop" if command.new_labels == "drop" else "append",
-            weighted=weight is not None,
+            weighted=weight is not None, source=str(command.source),
         )  # fmt: skip
     counts.rare_labels = rare
     if not READERS[form].separated or command.label_separator is not None:
@@ -349,6 +349,7 @@ def _vectorizer(command: Import, rows: Iterable[Row], told: Told) -> Vectorizer:
         min_points=command.min_points,
         max_share=command.max_share,
         told=told,
+        source=str(command.source),
     )
 
 

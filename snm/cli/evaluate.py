@@ -183,7 +183,7 @@ def _metrics_table(metrics: dict[str, Any], title: str) -> Table:
     from rich.table import Table
 
     ks = sorted({int(name.split("@")[1]) for name in metrics if "@" in name})
-    table = Table(title=f"{title} ({metrics['points']})", title_justify="left")
+    table = Table(title=f"{title} ({metrics['points']:,})", title_justify="left")
     table.add_column("%")
     for k in ks:
         table.add_column(f"@{k}", justify="right")

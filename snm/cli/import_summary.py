@@ -21,9 +21,12 @@ def tell(command: Import, counts: Counts, vectorizer: Vectorizer | None) -> None
     from snm.system.terminal import say
 
     train, test = counts.points["train"], counts.points["test"]
+    # Points in the ids of a run may be there to be evaluated on.
+    sizes = f"{train:,} training and {counted(test, 'test point')}"
+    if command.like is not None and not test:
+        sizes = counted(train, "point")
     say(
-        f"{train:,} training and {counted(test, 'test point')}, "
-        f"{counted(counts.features, 'feature')}, {counted(counts.labels, 'label')} "
+        f"{sizes}, {counted(counts.features, 'feature')}, {counted(counts.labels, 'label')} "
         f"in {command.out}"
     )
     for what, count in (("label", counts.without_labels), ("feature", counts.without_features)):

@@ -15,6 +15,7 @@ from typing import Any
 import tyro
 
 from snm.cli import table
+from snm.cli.parse_errors import explained, unwrapped
 from snm.cli.setting_groups import joined
 from snm.config.settings import Config, preset, read_config
 from snm.distributed.launch import leave
@@ -49,8 +50,10 @@ def _run(words: list[str]) -> None:
         from snm.cli.version import version_lines
 
         print("\n".join(version_lines()))
-    elif words in (["--help"], ["-h"]):
+    elif words in ([], ["--help"], ["-h"]):
         print(table.overview())
+        if not words:
+            raise SystemExit(2)  # a script that names no command has a fault
     else:
         on_this_machine(parse(words))()
 
@@ -62,13 +65,18 @@ def parse(words: list[str]) -> Any:
     """Parses a command line; calling the result runs the verb.
 
     Raises:
-      InputError: an unknown command or option; the message names the nearest one.
-      SystemExit: `--help`, or arguments that tyro refuses.
+      InputError: an unknown command or option, where the message names the nearest one; or
+        arguments that tyro refuses.
+      SystemExit: `--help`.
     """
     settings = base_settings(words)
     said = io.StringIO()
+    asked_for_help = not {"-h", "--help"}.isdisjoint(words)
     try:
-        with contextlib.redirect_stderr(said):
+        with (
+            contextlib.redirect_stderr(said),
+            contextlib.nullcontext() if asked_for_help else unwrapped(),
+        ):
             command: Any = tyro.cli(
                 table.command_type(settings, brief=table.find(words) is None),
                 args=words,
@@ -78,7 +86,7 @@ def parse(words: list[str]) -> Any:
     except SystemExit as stop:
         if stop.code:
             _refuse_unknown(words)
-        print(said.getvalue(), end="", file=sys.stderr)  # tyro explains any other error well
+            raise explained(said.getvalue(), _command_of(words)) from stop
         raise
     if (verb := table.find(words)) is not None and verb.takes_settings:
         return joined(command, verb.kind)
@@ -93,7 +101,8 @@ def on_this_machine(command: Any) -> Any:
     """The verb with local copies in place of addresses in stores, where it reads folders.
 
     Raises:
-      InputError: an address where a path of this machine is wanted, or nothing at an address.
+      InputError: an address where a path of this machine is wanted, nothing at an address, or no
+        folder where a run is wanted.
     """
     copies = {}
     for field in dataclasses.fields(command):
@@ -105,6 +114,8 @@ def on_this_machine(command: Any) -> Any:
 
             with waiting(f"copying {address}"):
                 copies[field.name] = type(value)(local(value))
+        elif field.name == "run" and address is None:
+            _refuse_nowhere(value)
         elif address is not None and isinstance(value, Path):
             flag = "--" + field.name.replace("_", "-")
             where, found = flag, f"the address {address}"
@@ -112,6 +123,12 @@ def on_this_machine(command: Any) -> Any:
                 where, found = str(address), "an address of a store"
             raise InputError(where, found, "a path of this machine")
     return dataclasses.replace(command, **copies)
+
+
+def _refuse_nowhere(run: Path) -> None:
+    """Refuses a run that is not there before its verb tells that it loads it."""
+    if ":/" not in str(run) and not run.exists():  # models on the Hub are `hf://owner/name`
+        raise InputError(str(run), "no such folder", "the folder of a run (`snm train`)")
 
 
 @dataclasses.dataclass
@@ -160,6 +177,13 @@ def _refuse_unknown(words: Sequence[str]) -> None:
         name = word.partition("=")[0].replace("_", "-")
         if name.startswith("--") and name not in ("--", "--help", *known_options):
             raise _unknown(name, "option", known_options)
+
+
+def _command_of(words: Sequence[str]) -> str:
+    """The command that a line calls, as far as it is one."""
+    if (verb := table.find(words)) is not None:
+        return f"snm {verb.words}"
+    return " ".join(["snm", *(word for word in words[:1] if word in table.GROUPS)])
 
 
 def _unknown(word: str, noun: str, known: Iterable[str]) -> InputError:

@@ -125,6 +125,9 @@ def _run(command: Predict) -> None:
     if command.threshold is not None:
         likely, threshold = True, predictor.threshold(command.threshold)
         k = threshold.most(k)
+    labels_in_all = predictor.model.head.num_labels
+    if command.k is not None and not 1 <= command.k <= labels_in_all:  # before anything is told
+        raise InputError("--k", f"{command.k}", f"1 to {labels_in_all} labels")
     names = predictor.label_names if form == "jsonl" else None
     among = None if command.labels is None else _labels_of(command.labels, predictor)
     rows = unknown = 0

@@ -7,6 +7,7 @@ here. The modules imported here must stay light: they import jax and the rest wh
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_type_hints
 
@@ -120,7 +121,7 @@ def command_type(settings: Config, *, brief: bool) -> Any:
 
 
 def _member(verb: Verb, name: str, settings: Config, brief: bool) -> Any:
-    about = verb.about if brief else None
+    about = verb.about if brief else _described(verb.kind)
     if not verb.takes_settings:
         return Annotated[verb.kind, subcommand(name, description=about)]
     required = {
@@ -131,6 +132,11 @@ def _member(verb: Verb, name: str, settings: Config, brief: bool) -> Any:
     kind = with_groups(verb.kind)
     default = kind(**required, settings=in_groups(settings))
     return Annotated[kind, subcommand(name, default=default, description=about)]
+
+
+def _described(kind: type) -> str:
+    """The docstring, without the empty line before its examples, of which tyro makes two."""
+    return inspect.cleandoc(kind.__doc__ or "").replace("For example:\n\n", "For example:\n")
 
 
 def _union(kinds: list[Any]) -> Any:

@@ -187,7 +187,7 @@ class _Display:
             case Noted():
                 self._bar.console.print(event.text, soft_wrap=True)
             case Skipped():
-                self._print(f"step {event.step} skipped: {event.tensor} not finite")
+                self._print(f"step {event.step:,} skipped: {event.tensor} not finite")
             case Finished():
                 self.result = event.result
 
@@ -200,12 +200,18 @@ class _Display:
         self._total, self._per_epoch = event.last_step, event.steps_per_epoch
         self._seconds, self._points, self._compiled = 0.0, 0, False
         self._steps, self._step_before = 0, event.step
-        text = f"{event.phase}: compiling"
+        phase = self._named(event.phase)
+        text = f"{phase}: compiling"
         self._task = self._bar.add_task(text, total=self._total, completed=event.step)
-        if event.phase != "train":
-            self._print(event.phase)
+        if phase != "train":
+            self._print(phase)
         if event.step:
-            self._print(f"{event.phase}: going on from step {event.step} of {self._total}")
+            self._print(f"{phase}: going on from step {event.step:,} of {self._total:,}")
+
+    def _named(self, phase: str) -> str:
+        """A phase as it is shown: that of the first of several members says so, as the others."""
+        first = {"train": "member-1", "refit": "refit-1"}
+        return first.get(phase, phase) if self._members > 1 else phase
 
     def _step(self, event: Any) -> None:
         # By the seconds of the events: those of a member that trained beside another one come all

@@ -66,6 +66,7 @@ def fit_vectorizer(
     min_points: int,
     max_share: float = 1.0,
     told: Told,
+    source: str = "texts",
 ) -> Vectorizer:
     """Chooses the vocabulary in one pass over the training texts.
 
@@ -82,6 +83,7 @@ def fit_vectorizer(
       min_points: smallest document frequency of a word.
       max_share: largest document frequency of a word over n.
       told: progress callback.
+      source: where the rows come from, for messages.
 
     Raises:
       InputError: no word is left.
@@ -101,7 +103,7 @@ def fit_vectorizer(
     if not kept:
         found = f"no word that occurs in at least {min_points} of {points} texts"
         found += "" if max_share == 1 else f", and in at most {max_share:g} of them"
-        raise InputError("texts", found, "a non-empty vocabulary")
+        raise InputError(source, found, "a non-empty vocabulary")
     counts = np.array([frequency[word] for word in kept], np.float64)
     return dataclasses.replace(
         blank,
@@ -171,6 +173,7 @@ def build(
     known: Sequence[str] = (),
     new_labels: Literal["append", "drop"] = "append",
     weighted: bool = False,
+    source: str = "data",
 ) -> Counts:
     """Writes `train.txt`, `train_rows.txt`, `labels.txt` and, if there are test points, `test.txt`.
 
@@ -188,6 +191,7 @@ def build(
       known: names of labels, in the order of their ids.
       new_labels: whether other labels are appended, or dropped from their points.
       weighted: whether to write the weights of the training points to `weights.txt`.
+      source: where the training points come from, for messages.
 
     Returns:
       the sizes of the written data.
@@ -233,9 +237,9 @@ def build(
             counts.points[part] = writer.rows
             writer.finish(num_features, len(ids))
     if not counts.points["train"]:
-        raise InputError("data", "no training point", "at least one")
+        raise InputError(source, "no training point", "at least one")
     if not ids:
-        raise InputError("data", "no label", "labels (see --labels and --format)")
+        raise InputError(source, "no label", "labels (see --labels and --format)")
     if weighted:
         counts.weights = np.concatenate(weights)
         if not counts.weights.any():

@@ -213,8 +213,11 @@ class _Files:
 def _files_of(source: str | Path) -> _Files:
     folder = fetched(source) or local(source, lambda name: name.removesuffix(".gz") in _KNOWN)
     if not folder.is_dir():
-        found = "a file" if folder.exists() else "no such folder"
-        raise InputError(str(source), found, "a folder of data, a fetched set, or `synthetic`")
+        expected = "a folder of data, a fetched set, or `synthetic`"
+        if folder.exists():
+            makes_one = f"`snm data import {source} --out DATA` makes one of a file"
+            raise InputError(str(source), "a file", f"{expected}: {makes_one}")
+        raise InputError(str(source), "no such folder", expected)
     _, train, test = find_files(folder)
     filters = tuple(_find(folder, name) for name in _FILTERS)
     weights, of_labels = (_find(folder, name) for name in (_WEIGHTS, _LABEL_WEIGHTS))

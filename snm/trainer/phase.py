@@ -131,8 +131,11 @@ class PhaseRun:
         if note is None and member == 1:
             self._notes += _about_the_data(config, dataset, warm_start)
         if self.progress.step > self.last_step:
-            found = f"{self.progress.step} steps done"
-            raise InputError("--epochs", found, f"no fewer than these ({self.last_step} asked)")
+            done = self.progress.step / self.source.steps_per_epoch
+            found = f"{done:.4g} epoch{'s' * (done != 1)} done ({self.progress.step:,} steps)"
+            asked = f"{config.epochs if epochs is None else epochs:.4g} asked"
+            expected = f"no fewer than these ({asked}, {self.last_step:,} steps)"
+            raise InputError("--epochs", found, expected)
 
     @property
     def done(self) -> bool:

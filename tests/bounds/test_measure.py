@@ -167,7 +167,7 @@ def test_verdicts_in_plain_words():
 
 def test_bad_input_is_one_line(run, capsys, tmp_path):
     for words, what in (
-        ((tmp_path / "none",), "no config.toml"),
+        ((tmp_path / "none",), "no such folder"),
         ((run, "--delta", "1"), "--delta"),
         ((run, "--k", tiny.LABELS), "--k"),
         ((run, "--rho", "0"), "--rho"),

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from importlib import metadata
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,7 +22,8 @@ from scipy import sparse
 import snm
 from snm.cli import version as about
 from snm.cli.evaluate import print_metrics
-from snm.cli.main import main
+from snm.cli.main import on_this_machine
+from snm.cli.predict import Predict
 from snm.cli.table import VERBS
 from snm.cli.train import _Display
 from snm.data.formats.dispatch import iter_features, read_text
@@ -109,6 +111,11 @@ def test_parts_that_do_not_fit(tmp_path, capsys):
     (folder / "test.txt").unlink()
     assert "no training file" in refused(capsys, "data", "stats", folder)
     assert "no such folder" in refused(capsys, "train", tmp_path / "nowhere", "--run-dir", out)
+    texts = tmp_path / "functions.csv"
+    texts.write_text("text,labels\n")
+    said = refused(capsys, "train", texts, "--run-dir", out)
+    assert said.startswith(f"{texts}: found a file, expected a folder of data, a fetched set, or")
+    assert said.endswith(f": `snm data import {texts} --out DATA` makes one of a file")
     assert not out.exists()
 
 
@@ -127,7 +134,7 @@ def test_parts_that_do_not_fit(tmp_path, capsys):
         (["--config=none.toml"], "none.toml: found no such file or directory"),
         (["--monitor=P@2", "--validation-fraction=0.2"], "--monitor: found 'P@2', no metric"),
         (["--validation-fraction=0.001"], "--validation-fraction: found 0.001 of 60 points"),
-        (["--warm-start=none"], "none: found no config.toml, expected the folder of a run"),
+        (["--warm-start=none"], "none: found no such folder, expected the folder of a run"),
     ],
 )
 def test_bad_options(data, tmp_path, capsys, flags, message):
@@ -158,26 +165,78 @@ def test_bad_words(capsys, words, message):
     assert message in refused(capsys, *words)
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ([], "Expected one of {data, train, plan, evaluate, predict, compare, bench"),
-        (["train", "data"], "--run-dir"),
-        (["train", "data", "--run-dir"], "--run-dir"),
-        (["train", "data", "--no-bias"], "Missing from snm train: --run-dir PATH"),
-        (["train", "data", "--preset"], "Missing value for argument '--preset'"),
-        (["train", "data", "--run-dir=x", "--dim=2.5"], "--dim"),
-        (["train", "data", "--run-dir=x", "--encoder=rlu"], "invalid choice 'rlu'"),
-        (["train", "data", "--run-dir=x", "more"], "Unrecognized options: more"),
-    ],
-)
-def test_words_that_the_parser_explains(capsys, words, message):
-    with pytest.raises(SystemExit) as stop:
-        main(words)
-    said = capsys.readouterr().err
-    assert stop.value.code == 2
-    assert message in " ".join(re.sub("[│╭╰╮╯─]", " ", said).split()), said
-    assert "Traceback" not in said
+WRONG_WORDS = [
+    ("predict RUN new.csv --k five", "--k: found 'five', expected a whole number"),
+    (
+        "data import f.csv --out x --test-fraction abc",
+        "--test-fraction: found 'abc', expected a number",
+    ),
+    ("serve RUN --port abc", "--port: found 'abc', expected a whole number"),
+    (
+        "export RUN --to zip",
+        "--to: found 'zip', expected one of npy, npz, safetensors, hub, faiss, hnswlib",
+    ),
+    (
+        "data import f.csv",
+        "--out: found no value, expected PATH: Folder to create; must not exist",
+    ),
+    ("predict RUN --k", "--k: found no value, expected one after it"),
+    (
+        "export RUN",
+        "snm export: found no --to and no --output, "
+        "expected --to {npy,npz,safetensors,hub,faiss,hnswlib} and --output PATH",
+    ),
+    ("train", "snm train: found no DATA and no --run-dir, expected DATA and --run-dir PATH"),
+    (
+        "data stats",
+        "snm data stats: found no DATA, expected DATA: Folder of the data set, or `synthetic`",
+    ),
+    (
+        "data",
+        "snm data: found no command, expected one of stats, synth, import, list, fetch",
+    ),
+    ("train data --run-dir", "--run-dir: found no value, expected one after it"),
+    ("train data --preset", "--preset: found no value, expected one after it"),
+    ("train data --run-dir=x --dim=2.5", "--dim: found '2.5', expected a whole number"),
+    (
+        "train data --run-dir=x --encoder=rlu",
+        "--encoder: found 'rlu', expected one of relu, linear, residual",
+    ),
+    (
+        "train data --run-dir=x --learning-rate=fast",
+        "--learning-rate: found 'fast', expected a number or auto",
+    ),
+    (
+        "compare data --out=x --sampled few",
+        "--sampled: found 'few', expected a whole number, all or auto",
+    ),
+    ("compare data --out=x --mined 1 y 2", "--mined: found 'y', expected a whole number"),
+    ("data import f.csv --out x --ngrams 1", "--ngrams: found too few, expected 2 values"),
+    (
+        "train data --run-dir=x more",
+        "more: found a word too many, expected what `snm train --help` lists",
+    ),
+    ("-x", "-x: found an unknown option, expected what `snm --help` lists"),
+    (f"predict RUN in --k {'1' * 200}x", f"--k: found '{'1' * 200}x', expected a whole number"),
+]
+
+
+@pytest.mark.parametrize(("line", "said"), WRONG_WORDS)
+def test_words_that_the_parser_refuses(capsys, line, said):
+    assert refused(capsys, *line.split()) == said
+
+
+def test_a_missing_option_is_explained_by_its_first_sentence(capsys):
+    said = refused(capsys, "train", "data", "--no-bias")
+    assert said.startswith("--run-dir: found no value, expected PATH: Folder of the run; refused")
+    assert "At an address" not in said
+
+
+def test_no_words_are_told_the_overview(capsys):
+    call("--help")
+    overview = capsys.readouterr()
+    call(status=2)
+    assert capsys.readouterr() == overview
 
 
 def test_a_mined_number_larger_than_few_labels_allow(tmp_path, capsys):
@@ -214,7 +273,9 @@ def test_another_run_is_never_overwritten(data, run, tmp_path, capsys):
     assert said == f"{run}: found a run with dim = 8, expected 9: choose another --run-dir"
     assert "warm_start" in refused(capsys, *again, "--warm-start", run).replace("-", "_")
     said = refused(capsys, *again, "--epochs=1")
-    assert said == "--epochs: found 12 steps done, expected no fewer than these (4 asked)"
+    assert said == (
+        "--epochs: found 3 epochs done (12 steps), expected no fewer than these (1 asked, 4 steps)"
+    )
     other = tiny.write(tmp_path / "other")
     (other / "train.txt").write_text(changed(2, "1 2:1"))
     said = refused(capsys, "train", other, "--run-dir", run, *tiny.FLAGS)
@@ -245,7 +306,9 @@ def test_bad_predictions(data, run, tmp_path, capsys):
     )
     assert "a folder" in refused(capsys, "predict", run, test, "--output", tmp_path)
     assert "--output /proc/x: found" in refused(capsys, "predict", run, test, "--output", "/proc/x")
-    assert "1 to 20 labels" in refused(capsys, "predict", run, test, "--output", out, "--k=21")
+    for k in (0, 21, 100_000):
+        said = refused(capsys, "predict", run, test, "--k", k)
+        assert said == f"--k: found {k}, expected 1 to 20 labels"
     assert "no config.toml" in refused(capsys, "predict", data, test, "--output", out)
     late = tmp_path / "late.txt"
     late.write_text("2 30 20\n1 2:1\n1 2:nan\n")
@@ -257,7 +320,11 @@ def test_bad_evaluations(data, run, tmp_path, capsys):
     said = refused(capsys, "evaluate", run, "--threshold")
     assert said == "--threshold: found nothing, expected probabilities, micro-f1, macro-f1 or f1@k"
     assert "found no config.toml" in refused(capsys, "evaluate", data)
-    assert "found no config.toml" in refused(capsys, "evaluate", tmp_path / "nowhere")
+    nowhere = tmp_path / "nowhere"
+    for verb in ("evaluate", "serve", "bounds"):
+        call(verb, nowhere, status=2)
+        told = f"{nowhere}: found no such folder, expected the folder of a run (`snm train`)"
+        assert capsys.readouterr() == ("", f"snm: error: {told}\n")
     alone = tiny.write(tmp_path / "alone", test=False)
     assert "labels without names in alone" in refused(capsys, "evaluate", run, "--data", alone)
     narrow = tmp_path / "narrow"
@@ -266,6 +333,11 @@ def test_bad_evaluations(data, run, tmp_path, capsys):
         (narrow / f"{part}.txt").write_text("1 29 20\n1 2:1\n")
     said = refused(capsys, "evaluate", run, "--data", narrow)
     assert said == "narrow: found 29 features, expected 30, as in training"
+
+
+def test_a_model_on_the_hub_is_no_folder_that_is_missing():
+    command = Predict(Path("hf://owner/name"))
+    assert on_this_machine(command) == command
 
 
 def test_data_that_changed_since_training(tmp_path, capsys):
@@ -365,7 +437,8 @@ def test_synth_and_stats(tmp_path, capsys):
     found = json.loads(capsys.readouterr().out)
     assert found["train_points"] == 50 and found["labels"] == 12
     call("data", "stats", out)
-    assert "train points" in capsys.readouterr().out
+    assert "train points" in (told := capsys.readouterr().out)
+    assert f"\nSHA-256 {found['sha256']}\n" in told
     call("data", "synth", tmp_path / "alone", "--points=5", "--test-points=0", "--features=9",
          "--labels=5", "--labels-per-point=1", "--nonzeros-per-point=2")  # fmt: skip
     assert [path.name for path in (tmp_path / "alone").iterdir()] == ["train.txt"]
@@ -452,6 +525,15 @@ def test_training_prints_the_mean_loss_of_all_points(capsys):
     assert "epoch   1 of 1   loss   2.0000" in capsys.readouterr().out
 
 
+def test_training_names_the_first_of_several_members(capsys):
+    for members, names in ((1, ["train", "refit"]), (2, ["member-1", "refit-1", "member-2"])):
+        display = _Display(progress_bar(), members)
+        for phase in ("train", "refit", "member-2")[: len(names)]:
+            display.show(Started(phase, 1_211, 4_000, 4, 60))
+        told = [line for line in capsys.readouterr().out.splitlines() if "going on" in line]
+        assert told == [f"{name}: going on from step 1,211 of 4,000" for name in names]
+
+
 @pytest.mark.parametrize(("at_once", "left"), [(1, "2.9 min"), (2, "1.9 min"), (3, "56 s")])
 def test_training_says_what_its_steps_will_take(at_once, left, capsys):
     """Steps 2 and 3 of 40 take 3 s: 1.5 s for each of 37 steps, and of 40 for every round more."""
@@ -521,6 +603,12 @@ def test_one_is_no_plural(capsys):
     said = " ".join(capsys.readouterr().out.split())
     assert "without 1 test point equal to a training point (8)" in said
     assert "left out: 1 point without labels" in said
+
+
+def test_titles_have_thousands_commas(capsys):
+    counts = {"P@1": 50.0, "points": 5816, "points_without_labels": 0}
+    print_metrics({"metrics": counts}, "run: test points")
+    assert "run: test points (5,816)" in " ".join(capsys.readouterr().out.split())
 
 
 def test_predict(run, data, tmp_path):

@@ -118,7 +118,8 @@ def test_standard_input(run, tmp_path, capsys, monkeypatch, form):
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(path.read_bytes())))
     found, said = answers(capsys, run, "-")
     check(found, run)
-    assert said.startswith("snm: -: " if form != "sparse" else "snm: 2 of 5 points")
+    begins = "standard input: " if form != "sparse" else "2 of 5 points"
+    assert said.startswith(f"snm: {begins}")
 
 
 def test_columns_that_are_named(run, tmp_path, capsys):
@@ -147,11 +148,21 @@ def test_sparse_rows_of_unknown_points_are_empty(run, tmp_path):
 def test_bad_questions(run, tiny_run, tmp_path, capsys):
     assert "neither INPUT nor --text" in refused(capsys, "predict", run)
     path = written(tmp_path / "a.csv", "csv")
+    said = refused(capsys, "predict", run, path, "--k", "0")  # nothing is told of the file before
+    assert said == f"--k: found 0, expected 1 to {tiny.LABELS} labels"
     assert "INPUT and --text" in refused(capsys, "predict", run, path, "--text", "x")
     assert "no --output" in refused(capsys, "predict", run, path, "--format=sparse")
     said = refused(capsys, "predict", tiny_run / "run", path)
     assert (
         said == f"{path}: found texts (csv), expected features: {tiny_run / 'run'} knows no texts"
+    )
+    path.write_text("")
+    said = refused(capsys, "predict", run, path)
+    assert said == f"{path}: found an empty file, expected the names of columns, and rows below"
+    path.write_text("text;title\na;b\n")
+    said = refused(capsys, "predict", run, path)
+    assert said.endswith(
+        "among text;title, expected columns separated by commas: this header has one"
     )
     path.write_text("title,text\na\n")
     call("predict", run, path, "--output", tmp_path / "out", status=2)

@@ -90,3 +90,9 @@ def test_settings_are_in_groups_and_none_is_lost(words, capsys):
     required = ["--run-dir", "runs/a"] if words == "train" else []
     command = parse([words, "data/a", *required, "--preset", "paper", "--mined", "64", "--no-auc"])
     assert command.settings == dataclasses.replace(preset("paper"), mined=64)
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.words)
+def test_examples_follow_at_once(verb, capsys):
+    call(*verb.words.split(), "--help")
+    assert not re.search(r"For example:\n\s*\n", capsys.readouterr().out)

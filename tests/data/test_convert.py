@@ -394,8 +394,43 @@ def test_labels_are_kept_by_name(tmp_path):
             [],
             "no word that occurs in at least 1 of 1 texts",
         ),
-        ("a.jsonl", '{"text": "xx", "labels": []}\n', [], "data: found no label"),
-        ("a.jsonl", "", [], "found no word that occurs in at least 1 of 0 texts"),
+        ("a.jsonl", '{"text": "xx", "labels": []}\n', [], "a.jsonl: found no label"),
+        ("a.jsonl", "", [], "a.jsonl: found an empty file, expected at least one point"),
+        ("a.csv", "", [], "a.csv: found an empty file, expected the names of columns"),
+        ("a.csv", "\n", [], "a.csv:1: found no header, expected the names of columns"),
+        ("a.csv", "text,labels\n", [], "a.csv: found no row after the header, expected at least"),
+        ("a.csv", "text,labels\nxx,\nyy,\n", [], "a.csv: found no label, expected labels (see"),
+        (
+            "a.csv",
+            'text,labels\nxx,a\n"yy,b\nzz,c\n',
+            [],
+            'a.csv:3: found a quote that is not closed, expected a " at the end of the cell',
+        ),
+        (
+            "a.csv",
+            'text,labels\n"x"x,a\n',
+            [],
+            'a.csv:2: found text after a closed quote, expected a new cell, or "" for a quote',
+        ),
+        (
+            "a.csv",
+            "text;labels\nxx;a\n",
+            [],
+            "found no column 'text' among text;labels, expected columns separated by commas: this",
+        ),
+        (
+            "a.csv",
+            "text\tlabels\nxx\ta\n",
+            [],
+            "among text\tlabels, expected columns separated by commas: this header has one",
+        ),
+        ("a.tsv", "text,labels\nxx,a\n", [], "expected columns separated by tabs: this header"),
+        (
+            "a.jsonl",
+            '{"text": "xx", "labels": ["a"]}\n',
+            ["--test-fraction=.999999"],
+            "a.jsonl: found no",
+        ),
         ("a.jsonl", "{}", ["--test-fraction=1"], "--test-fraction: found 1.0"),
         ("a.jsonl", "{}", ["--ngrams", "2", "1"], "--ngrams: found 2 1"),
         (
@@ -490,7 +525,9 @@ def test_import_train_and_predict_from_texts(tmp_path, capsys):
     capsys.readouterr()
     call("data", "import", source, "--out", tmp_path / "since", "--like", tmp_path / "run")
     evaluate = ["evaluate", str(tmp_path / "run"), "--data", str(tmp_path / "since")]
-    assert f"next: snm {' '.join(evaluate)}\n" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"next: snm {' '.join(evaluate)}\n" in said
+    assert said.startswith("30 points, ")  # which are test points to `snm evaluate`
     call(*evaluate, "--json")
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert found["metrics"]["points"] == 30 and found["metrics"]["P@1"] > 90

@@ -214,7 +214,7 @@ def markdown(results: dict[str, Any]) -> str:
         "",
         f"{about['points']:,} training and {counted(about['test_points'], 'test point')}, "
         f"{counted(about['features'], 'feature')}, {counted(about['labels'], 'label')} (SHA-256 "
-        f"{about['sha256'][:12]}); {results['device']}, jax {results['versions']['jax']}, "
+        f"{about['sha256'][:12]}); {_device(results['device'])}, jax {results['versions']['jax']}, "
         f"{results['date']}.",
     ]
     for sheet in sheets(results):
@@ -223,6 +223,17 @@ def markdown(results: dict[str, Any]) -> str:
         lines.append("|---|" + "---:|" * (len(sheet.columns) - 1))
         lines += ["| " + " | ".join(_escaped(cell) for cell in row) + " |" for row in sheet.rows]
     return "\n".join(lines) + "\n"
+
+
+def _device(named: str) -> str:
+    """Platform and kind of a device, or the one word where both have it.
+
+    Example:
+      >>> _device("cpu: cpu"), _device("gpu: NVIDIA H100")
+      ('cpu', 'gpu: NVIDIA H100')
+    """
+    platform, _, kind = named.partition(": ")
+    return platform if kind == platform else named
 
 
 def _escaped(cell: str) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from snm.data.formats.records import csv_rows, json_objects, missing, numbered_lines
+from snm.data.formats.records import csv_rows, json_objects, missing, no_column, numbered_lines
 from snm.errors import InputError
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ class Reader:
       entries: whether rows hold `entries` instead of `text`.
       fields: whether `ReadOptions.text` and `weight` name fields of its points.
       separated: whether `ReadOptions.label_separator` separates its labels.
+      nothing: what a file without a point holds.
     """
 
     read: Callable[[Path, ReadOptions], Iterator[Row]]
@@ -93,6 +94,7 @@ class Reader:
     entries: bool = False
     fields: bool = False
     separated: bool = False
+    nothing: str = "an empty file"
 
 
 def detect(path: Path, label_file: Path | None) -> str:
@@ -137,7 +139,7 @@ def read_rows(
       weight: see `ReadOptions`.
 
     Raises:
-      InputError: at the first wrong line, naming file and line.
+      InputError: at the first wrong line, naming file and line; or after none.
     """
     options = ReadOptions(
         text=text,
@@ -146,7 +148,11 @@ def read_rows(
         label_file=label_file,
         weight=weight,
     )
-    return READERS[form].read(path, options)
+    row = None
+    for row in READERS[form].read(path, options):
+        yield row
+    if row is None:
+        raise InputError(str(path), READERS[form].nothing, "at least one point")
 
 
 def _distinct_names(names: Iterator[str]) -> tuple[str, ...]:
@@ -205,8 +211,7 @@ def _csv(path: Path, options: ReadOptions) -> Iterator[Row]:
 
     def column(field: str) -> int:
         if field not in header:
-            found = f"no column {field!r} among {', '.join(header[:8])}"
-            raise InputError(f"{path}:1", found, f"the columns of {asked}")
+            raise no_column(path, field, header, f"the columns of {asked}")
         return header.index(field)
 
     texts, labels = [column(field) for field in options.text], column(options.labels)
@@ -287,7 +292,13 @@ READERS: dict[str, Reader] = {
         matches=lambda line: line.lstrip().startswith("{") and _LABEL_PREFIX not in line,
         fields=True,
     ),
-    "csv": Reader(_csv, suffixes=(".csv", ".tsv"), fields=True, separated=True),
+    "csv": Reader(
+        _csv,
+        suffixes=(".csv", ".tsv"),
+        fields=True,
+        separated=True,
+        nothing="no row after the header",
+    ),
     "raw": Reader(_raw, separated=True),
     "fasttext": Reader(_fasttext, matches=lambda line: _LABEL_PREFIX in line),
     "svmlight": Reader(

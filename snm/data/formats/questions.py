@@ -11,7 +11,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from snm.data.formats.records import csv_rows, json_objects, missing, numbered_lines
+from snm.data.formats.records import (
+    csv_rows,
+    json_objects,
+    missing,
+    named,
+    no_column,
+    numbered_lines,
+)
 from snm.errors import InputError
 
 __all__ = ["InputForm", "Question", "Questions", "read_questions"]
@@ -86,7 +93,9 @@ def read_questions(
     if form == "jsonl":
         return _of_json(path, lines, asked)
     if form == "text":
-        return Questions(form, f"{path}: one text a line", (Question(t, {}) for _, t in lines))
+        return Questions(
+            form, f"{named(path)}: one text a line", (Question(t, {}) for _, t in lines)
+        )
     return Questions("sparse", lines=lines)
 
 
@@ -129,7 +138,7 @@ def _used(asked: list[tuple[str, ...]], there: Iterable[str]) -> tuple[str, ...]
 
 def _about(path: Path, form: str, used: Sequence[str], others: Iterable[str]) -> str:
     passed = ", ".join(map(repr, others))
-    told = f"{path}: {form}, text from {' and '.join(map(repr, used))}"
+    told = f"{named(path)}: {form}, text from {' and '.join(map(repr, used))}"
     return f"{told}; passed on: {passed}" if passed else told
 
 
@@ -137,12 +146,11 @@ def _of_csv(
     path: Path, lines: Iterable[tuple[int, str]], asked: list[tuple[str, ...]]
 ) -> Questions:
     rows = csv_rows(path, lines)
-    where, header = next(rows)
+    _, header = next(rows)
     used = _used(asked, header)
     for name in used:
         if name not in header:
-            found = f"no column {name!r} among {', '.join(header[:8])}"
-            raise InputError(where, found, "a header with the text's column (see --columns)")
+            raise no_column(path, name, header, "a header with the text's column (see --columns)")
     places = [header.index(name) for name in used]
     others = {name: place for place, name in enumerate(header) if name not in used}
 

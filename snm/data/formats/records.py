@@ -8,20 +8,33 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from snm.data.formats.gzipped import LONGEST_LINE, UNREADABLE, open_bytes, unreadable
 from snm.errors import InputError, counted
 
-__all__ = ["STDIN", "csv_rows", "json_objects", "missing", "numbered_lines"]
+__all__ = [
+    "STDIN",
+    "csv_rows",
+    "json_objects",
+    "missing",
+    "named",
+    "no_column",
+    "numbered_lines",
+]
 
 STDIN = Path("-")
 """Stands for standard input."""
 
 _LARGEST_CSV_FIELD = 1 << 28  # characters
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # spreadsheets begin UTF-8 files with it
+
+
+def named(path: Path) -> str:
+    """What messages call a file."""
+    return "standard input" if path == STDIN else str(path)
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -36,14 +49,14 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
             for number, line in enumerate(lines, 1):
                 if len(line) > LONGEST_LINE:
                     found = f"a line of over {LONGEST_LINE} bytes"
-                    raise InputError(f"{path}:{number}", found, "text in lines")
+                    raise InputError(f"{named(path)}:{number}", found, "text in lines")
                 if number == 1:
                     line = line.removeprefix(_BYTE_ORDER_MARK)
                 try:
                     yield number, line.decode("utf-8").rstrip("\r\n")
                 except UnicodeDecodeError as error:
                     bad = ascii(line[error.start : error.start + 8])
-                    where = f"{path}:{number}"
+                    where = f"{named(path)}:{number}"
                     raise InputError(where, f"bytes that are not text ({bad})", "UTF-8") from error
     except UNREADABLE as error:
         raise unreadable(path, error) from error
@@ -64,7 +77,7 @@ def json_objects(
     for number, line in lines:
         if not line.strip():
             continue
-        where = f"{path}:{number}"
+        where = f"{named(path)}:{number}"
         try:
             found = json.loads(line)
         except (ValueError, RecursionError) as error:
@@ -92,20 +105,49 @@ def csv_rows(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[str
       lines: as `numbered_lines` yields them.
 
     Raises:
-      InputError: faulty CSV, or a row of another width than the header.
+      InputError: no header, faulty CSV, or a row of another width than the header.
     """
     csv.field_size_limit(_LARGEST_CSV_FIELD)
-    delimiter = "\t" if path.name.removesuffix(".gz").lower().endswith(".tsv") else ","
-    rows = csv.reader((line + "\n" for _, line in lines), delimiter=delimiter, strict=True)
+    name = named(path)
+    rows = csv.reader((line + "\n" for _, line in lines), delimiter=_delimiter(path), strict=True)
+    begun = 1  # line of the row that is read; it may end in a later one
     try:
-        header = next(rows, [])
-        yield f"{path}:1", header
+        header = next(rows, None)
+        if not header:
+            where, found = (name, "an empty file") if header is None else (f"{name}:1", "no header")
+            raise InputError(where, found, "the names of columns, and rows below")
+        yield f"{name}:1", header
+        begun = rows.line_num + 1
         for row in rows:
-            where = f"{path}:{rows.line_num}"
+            where = f"{name}:{rows.line_num}"
             if row and len(row) != len(header):
                 found = counted(len(row), "field")
                 raise InputError(where, found, f"{len(header)}, as in the header")
             if row:
                 yield where, row
+            begun = rows.line_num + 1
     except csv.Error as error:
-        raise InputError(f"{path}:{rows.line_num}", str(error), "CSV") from error
+        if "unexpected end of data" in str(error):
+            found, expected = "a quote that is not closed", 'a " at the end of the cell'
+            raise InputError(f"{name}:{begun}", found, expected) from error
+        if "expected after" in str(error):
+            found, expected = (
+                "text after a closed quote",
+                'a new cell, or "" for a quote inside one',
+            )
+            raise InputError(f"{name}:{rows.line_num}", found, expected) from error
+        raise InputError(f"{name}:{rows.line_num}", str(error), "CSV") from error
+
+
+def no_column(path: Path, field: str, header: Sequence[str], expected: str) -> InputError:
+    """Says that a header lacks a column; and what parts columns, where it seems to part none."""
+    found = f"no column {field!r} among {', '.join(header[:8])}"
+    mark = _delimiter(path)
+    if len(header) == 1 and any(other in header[0] for other in ",;|\t" if other != mark):
+        by = "commas" if mark == "," else "tabs"
+        expected = f"columns separated by {by}: this header has one"
+    return InputError(f"{named(path)}:1", found, expected)
+
+
+def _delimiter(path: Path) -> str:
+    return "\t" if path.name.removesuffix(".gz").lower().endswith(".tsv") else ","
