@@ -18,6 +18,7 @@ from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset
 from snm.data.weighting import Weighting
 from snm.distributed.mesh import DATA, LABEL, parse_mesh
+from snm.head.by_blocks import mean_blocks
 from snm.model.inference import join
 from snm.model.model import Model, abstract_state
 from snm.model.placement import shapes_on
@@ -147,7 +148,8 @@ def compile_training(
                 placed(stack, stack_specs(stack, parts)),
             )
         program = _fresh_steps(model, source, mesh)
-        return compiled(name, steps, program, shapes, tables, longest)
+        turns = mean_blocks(model.head.sampled + 1, sizes[1]) if sizes[1] > 1 else 1
+        return compiled(name, steps, program, shapes, tables, longest, turns)
 
 
 def _fresh_steps(model: Model, source: Source, mesh: Mesh | None) -> Any:
@@ -242,6 +244,7 @@ def compiled(
     shapes: tuple[Any, ...],
     tables: list[tuple[int, ...]],
     longest_sort: int,
+    turns: int = 1,
 ) -> Program:
     """Compiles a jitted program for the devices of its arguments, and counts what it does.
 
@@ -252,6 +255,7 @@ def compiled(
       shapes: of its arguments, with their places.
       tables: shapes of the tables that it must not make anew.
       longest_sort: the most scores of a point that one sort may order.
+      turns: how often a loop runs whose text does not tell.
     """
     begun = time.perf_counter()
     built = compiled_for_target(program.lower(*shapes))
@@ -265,7 +269,7 @@ def compiled(
         aliased=int(memory.alias_size_in_bytes),
         results=int(memory.output_size_in_bytes),
         temporaries=int(memory.temp_size_in_bytes),
-        account=account(module),
+        account=account(module, turns),
         faults=faults(module, tables, longest_sort),
         seconds=seconds,
     )
