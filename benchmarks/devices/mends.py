@@ -168,7 +168,7 @@ def counted(name: str, target: Target, *, undone: bool) -> dict[str, Any]:
     """What the program of a change does with it, or without."""
     mend = MENDS[name]
     with contextlib.ExitStack() as stack:
-        stack.enter_context(compiling_for(target.backend, target.memory))
+        stack.enter_context(compiling_for(target.backend, target.memory, target.on_chip))
         for patch in mend.patches() if undone else []:
             stack.enter_context(patch)
         found = mend.program(target, **{**mend.keywords, **(mend.undone if undone else {})})

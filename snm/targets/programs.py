@@ -21,10 +21,11 @@ from snm.distributed.mesh import DATA, LABEL, parse_mesh
 from snm.head.by_blocks import mean_blocks
 from snm.model.inference import join
 from snm.model.model import Model, abstract_state
-from snm.model.placement import shapes_on
+from snm.model.placement import shapes_on, table_bytes
 from snm.model.train_step import train_steps
 from snm.prediction.compiled import compiled_top
 from snm.prediction.predictor import ROWS
+from snm.system.compiler import step_options
 from snm.system.platform import compiling_for
 from snm.tables.table import SparseRows
 from snm.targets.account import Account, account
@@ -91,7 +92,7 @@ def compile_run(
     """
     data, label = parse_mesh(config.mesh)
     devices = devices_of(target, data * label)
-    with compiling_for(target.backend, target.memory):
+    with compiling_for(target.backend, target.memory, target.on_chip):
         phase = first_phase(config, dataset)
         weighting = Weighting.fit(config.weighting, dataset.train.features)
         prepared = prepare(config, dataset.train, weighting, phase.rows)
@@ -134,7 +135,7 @@ def compile_training(
     longest = model.head.sampled // 4 if longest_sort is None else longest_sort
     steps = min(steps, source.steps_per_epoch)
     mesh, placed = _placement(devices, sizes)
-    with compiling_for(target.backend, target.memory):
+    with compiling_for(target.backend, target.memory, target.on_chip):
         stack, resident = source.stack(0, steps), jax.eval_shape(source.resident_arrays)
         state = abstract_state(model)
         tables = _tables(state, sizes)
@@ -158,6 +159,7 @@ def _fresh_steps(model: Model, source: Source, mesh: Mesh | None) -> Any:
         return jax.jit(
             lambda state, _, stack: train_steps(model, state, stack, lambda batch: batch),
             donate_argnums=0,
+            compiler_options=step_options(table_bytes(model)),
         )
     return compiled_steps(model, source, source.shape(0), mesh)
 
@@ -187,7 +189,7 @@ def compile_scoring(
     rows = -(-ROWS // parts)
     cut = (parts,) if parts > 1 else ()
     block = _block_of_shapes(cut, rows, entries)
-    with compiling_for(target.backend, target.memory):
+    with compiling_for(target.backend, target.memory, target.on_chip):
         one = abstract_state(model)
         together = jax.eval_shape(lambda state: join([state] * members), one)
         tables = _tables(together, sizes)

@@ -40,7 +40,7 @@ def plan_target(data: str, settings: Config, text: str, memory: int | None, as_j
       InputError: an unknown target, no compiler for it, data or settings that cannot be used.
     """
     target, settings = with_devices(text, settings)
-    with compiling_for(target.backend, target.memory):
+    with compiling_for(target.backend, target.memory, target.on_chip):
         dataset = load(data)
         config = resolve(settings, dataset)
     programs, steps = compile_run(dataset, config, target)

@@ -120,5 +120,5 @@ def test_what_is_not_finite_changes_nothing():
 
 
 def test_a_shard_walks_its_share_of_the_sample():
-    """32,769 slots in 8 blocks are 4,112 long on a CPU, whose unit is 16: 8,192 take two of them."""
+    """Of 32,769 slots a block has 4,112 on a CPU, whose unit is 16: 8,192 of them take two."""
     assert [mean_blocks(32_769, parts) for parts in (1, 2, 4, 8)] == [8, 4, 2, 1]

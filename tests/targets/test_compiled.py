@@ -335,7 +335,7 @@ def exchanged(target, data, label):
     there = TARGETS[target]
     devices = devices_of(there, data * label)
     found = compile_training("training", model, source, there, devices, (data, label), 1, 1 << 20)
-    with compiling_for(there.backend, there.memory):
+    with compiling_for(there.backend, there.memory, there.on_chip):
         products = not few_pairs(scaling.MINED, scaling.SAMPLED)
     return found.account.sent, sum(
         scaling.sent_bytes(batch, data, label, products=products).values()
