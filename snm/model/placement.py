@@ -97,12 +97,12 @@ def abstract_on(mesh: Mesh | None, model: Model) -> TrainState:
 
 
 def table_bytes(model: Model, mesh: Mesh | None = None) -> list[int]:
-    """Bytes of the feature rows and of the class rows that each device holds."""
+    """Bytes of the feature rows and of the class rows that each device holds, of all members."""
     state = abstract_on(mesh, model)
 
     def own(rows: Any) -> int:
         shape = rows.shape if mesh is None else rows.sharding.shard_shape(rows.shape)
-        return math.prod(shape) * rows.dtype.itemsize
+        return math.prod(shape) * rows.dtype.itemsize * model.members
 
     return [own(state.features.rows), own(state.head.table.rows)]
 

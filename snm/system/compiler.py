@@ -40,7 +40,7 @@ def step_options(tables: Sequence[int] = ()) -> Options | None:
     """`compiler_options` of `jax.jit` for training steps, whose loops over rows take most time.
 
     Args:
-      tables: bytes of each table that a device updates in place.
+      tables: bytes of each table that a device holds, and of which a call reads few rows.
 
     Returns:
       The options; None where programs are traced for an accelerator that needs none. What the
@@ -60,8 +60,10 @@ def _off_the_chip(tables: Sequence[int]) -> Options | None:
     return {_KERNELS: limit}
 
 
-def answer_options() -> Options | None:
+def answer_options(tables: Sequence[int] = ()) -> Options | None:
     """As `step_options`, for programs that run once, or whose time goes to matrix products."""
+    if platform() == "tpu":
+        return _off_the_chip(tables)
     return _usable(_LEVEL | _FUSION)
 
 
