@@ -145,7 +145,10 @@ def _moved(module: Module, here: dict[str, Instruction], one: Instruction) -> fl
         return read + _written(module, body, one)
     if one.opcode == "copy-start":  # to, from, and a word of synchronisation
         return sum(shape.size for shape in one.shapes[:2] if not shape.on_chip)
-    if one.opcode in ("gather", "dynamic-slice"):
+    if one.opcode == "slice-start":  # from an array, to a part of it
+        source, part = one.shapes[:2]
+        return part.size * ((not source.on_chip) + (not part.on_chip))
+    if one.opcode in ("gather", "dynamic-slice", "slice"):
         read = min(operands[0].size, sum(shape.size for shape in one.shapes))
         return read + one.size + sum(operand.size for operand in operands[1:])
     if one.opcode in _IN_PLACE:

@@ -57,6 +57,15 @@ def test_memory_on_the_chip_is_left_out():
     assert account(program(text)).moved == 5 * 32 + 5 * 4
 
 
+def test_a_slice_counts_itself_and_not_what_it_is_cut_from():
+    """XLA:TPU brings arrays to the chip in slices: of the source only the slice is read."""
+    to_chip = """  %s = ((f32[1000,8]{1,0}), f32[250,8]{1,0:S(1)}, s32[]) slice-start(%t), slice={}
+  ROOT %d = f32[250,8]{1,0:S(1)} slice-done(%s)"""
+    assert account(program(READ + to_chip)).moved == 250 * 32
+    plain = "  ROOT %s = f32[250,8]{1,0} slice(%t), slice={[0:250], [0:8]}"
+    assert account(program(READ + plain)).moved == 2 * 250 * 32
+
+
 LOOP = """
 %body (c: (s32[], f32[64])) -> (s32[], f32[64]) {
   %c = (s32[], f32[64]{0}) parameter(0)
