@@ -7,9 +7,9 @@ but a training step takes a quarter longer.
 
 XLA:TPU copies what fits into the chip's memory there and back, and counts a table that a step reads
 a few rows of as if it read them all. Compiled for v5e, a step with k' 16 at 670 thousand labels,
-split over four devices, moved 1,492 MiB, with feature rows of 66 MiB copied three times; where 32
-MiB of the chip's memory are left for arrays it moves a third. A step on one device, whose tables do
-not fit there, moves more so (1,079 instead of 755 MiB): it keeps all of that memory.
+split over four devices, copied feature rows of 66 MiB three times; where 32 MiB of the chip's
+memory are left for arrays it copies none, and takes three quarters of the cycles by XLA's estimate
+(`benchmarks/results/mends.json`). A program whose tables do not fit keeps all of that memory.
 """
 
 from __future__ import annotations
