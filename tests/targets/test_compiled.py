@@ -25,6 +25,7 @@ from snm.distributed.collectives import Shard
 from snm.head import by_threshold, mining
 from snm.head.by_pairs import few_pairs
 from snm.sampling import permutation
+from snm.system import compiler
 from snm.system.platform import compiling_for
 from snm.targets import programs
 from snm.targets.devices import devices_of
@@ -168,7 +169,7 @@ def test_a_step_that_writes_scores_is_found(modules):
     ("target", "shape", "sizes"),
     also(
         [("h100", "amazon3m", ONE), ("h100", "amazon3m", BOTH), ("v5e", "amazon3m", ONE),
-         ("v5p", "amazon670k", ONE)],
+         ("v5e", "amazon670k", LABEL), ("v5p", "amazon670k", ONE)],
         itertools.product(PROVEN, BIG, MESHES),
     ),
 )  # fmt: skip
@@ -212,6 +213,14 @@ def test_a_table_rounded_as_a_whole_is_found():
     assert any("whole table made by convert" in fault for fault in found.faults)
     assert found.temporaries > 600 * MIB
     assert set(found.account.operations) == {"bfloat16"}
+
+
+@pytest.mark.slow
+def test_a_part_of_a_table_copied_to_the_chip_is_found(monkeypatch):
+    """What XLA:TPU does with the feature rows of one device of four, where it has all the room."""
+    monkeypatch.setattr(compiler, "_ARRAYS", 1 << 40)
+    found = scoring("v5e", "amazon670k", LABEL)
+    assert any("whole table made by" in fault for fault in found.faults), found.faults
 
 
 def test_a_sort_of_one_more_than_16_is_found(monkeypatch):
