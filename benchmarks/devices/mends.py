@@ -4,8 +4,8 @@ python -m benchmarks.devices.mends --json benchmarks/results/mends.json     # ha
 python -m benchmarks.devices.mends --mend folds --target h100               # prints one
 
 The programs are the parts of a step or of an evaluation at the sizes of Amazon-670K that the change
-is about, without the mining kernel, compiled for accelerators that are not there. It needs the
-extras target-tpu and target-cuda. A file keeps what was counted before.
+is about, without the mining kernel but for `chip`, compiled for accelerators that are not there. It
+needs the extras target-tpu and target-cuda. A file keeps what was counted before.
 """
 
 from __future__ import annotations
@@ -26,22 +26,24 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import SingleDeviceSharding
 
-from snm.bench.shapes import SHAPES, model_of
+from snm.bench.shapes import SHAPES, model_of, source_of
 from snm.head import by_pairs, by_threshold, mining
 from snm.head.head import update_head
 from snm.model.model import abstract_state
 from snm.sampling import permutation, sample
 from snm.sampling.sample import Sample
+from snm.system import compiler
 from snm.system.files import write_whole
 from snm.system.platform import compiling_for
 from snm.tables.table import SparseRows
 from snm.targets.devices import devices_of
-from snm.targets.programs import Program, compile_scoring, compiled
+from snm.targets.programs import Program, compile_scoring, compile_training, compiled
 from snm.targets.table import TARGETS, Target
 from snm.topk import blocks, search
 
 SHAPE = SHAPES["amazon670k"]
 LONGEST_SORT = 1024
+STEPS = 4
 
 
 # -- programs ----------------------------------------------------------------------------------
@@ -65,6 +67,15 @@ def evaluation(target: Target, **spec: Any) -> Program:
     of = dataclasses.replace(model.head, **spec, mining_kernel="off")
     model = dataclasses.replace(model, head=of)
     return compile_scoring("", model, 1, 1 << 16, target, devices_of(target, 1), (1, 1))
+
+
+def shard_step(target: Target) -> Program:
+    """Steps of four devices, each with a fourth of the labels and of the features."""
+    source = source_of(SHAPE, 16, STEPS * SHAPE.batch, resident=True)
+    there = devices_of(target, 4)
+    return compile_training(
+        "", model_of(SHAPE, 16), source, target, there, (1, 4), STEPS, LONGEST_SORT
+    )
 
 
 def head_step(target: Target, *, dim: int = SHAPE.dim, mined: int = 16, **spec: Any) -> Program:
@@ -161,6 +172,10 @@ MENDS = {
         7, head_step, keywords={"mined": SHAPE.sampled, "loss": "softmax"}, targets=("h100",),
         patches=lambda: [mock.patch.dict(blocks.UNIT, {"gpu": blocks.WIDTH})],
     ),
+    "chip": Mend(
+        10, shard_step, targets=("v5e", "v5p"),
+        patches=lambda: [mock.patch.object(compiler, "_ARRAYS", 1 << 40)],
+    ),
 }  # fmt: skip
 
 
@@ -168,16 +183,16 @@ def counted(name: str, target: Target, *, undone: bool) -> dict[str, Any]:
     """What the program of a change does with it, or without."""
     mend = MENDS[name]
     with contextlib.ExitStack() as stack:
-        stack.enter_context(compiling_for(target.backend, target.memory))
+        stack.enter_context(compiling_for(target.backend, target.memory, target.on_chip))
         for patch in mend.patches() if undone else []:
             stack.enter_context(patch)
         found = mend.program(target, **{**mend.keywords, **(mend.undone if undone else {})})
     account = found.account
     return {
         "temporary_mib": round(found.temporaries / 2**20, 1),
-        "moved_mib": round(account.moved / 2**20, 1),
+        "moved_mib": round(account.moved / found.steps / 2**20, 1),
         "gflop": {kind: round(n / 1e9, 1) for kind, n in account.operations.items()},
-        "kilocycles_by_xla": round(account.cycles / 1e3),
+        "kilocycles_by_xla": round(account.cycles / found.steps / 1e3),
         "waits": account.unknown_loops,
         "instructions": account.instructions,
         "faults": found.faults,

@@ -235,8 +235,15 @@ _TIMED = ("k'", "batch", "points a part", "mesh", "time to one device's", "(quar
 # -- estimates ---------------------------------------------------------------------------------
 
 
-def sent_bytes(batch: int, data: int, label: int) -> dict[str, float]:
-    """Bytes that a device sends in a step over each axis (rings); independent of K and d."""
+def sent_bytes(batch: int, data: int, label: int, *, products: bool = False) -> dict[str, float]:
+    """Bytes that a device sends in a step over each axis (rings); independent of K and d.
+
+    Args:
+      batch: points.
+      data: parts of the points.
+      label: parts of the class rows.
+      products: whether matrix products update the rows of the sample, as on TPUs, not pairs.
+    """
     from snm.distributed.mesh import DATA, feature_axis
 
     own = batch / data
@@ -253,7 +260,12 @@ def sent_bytes(batch: int, data: int, label: int) -> dict[str, float]:
     over_data = across * (
         batch * vector * 2  # queries, gradients of feature sums: gathered
         + (batch * vector if by_data else 0)  # sums of feature rows: reduce-scattered
-        + batch * (LABELS_A_POINT + MINED + FEATURES_A_POINT) * 8  # ids and values of updates
+        + batch * (LABELS_A_POINT + FEATURES_A_POINT) * 8  # ids and values of updates
+        + (
+            2 * SAMPLED / label * (vector + 4)  # gradients of sampled rows and biases: reduced
+            if products
+            else batch * MINED * 8  # ids and values of the mined: gathered
+        )
         + 2 * DIM * DIM * 4  # the dense layer's gradient: reduced
     )
     return {"label": over_label, "data": over_data}

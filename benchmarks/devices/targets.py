@@ -119,7 +119,7 @@ def plans(targets: list[str], shapes: list[str]) -> Iterator[dict[str, Any]]:
             asked = dataclasses.replace(
                 preset("paper"), dim=of.dim, batch_size=of.batch, sampled=of.sampled
             )
-            with compiling_for(target.backend, target.memory):
+            with compiling_for(target.backend, target.memory, target.on_chip):
                 config = resolve(asked, dataset)
             programs, steps = compile_run(dataset, config, target)
             yield {"shape": shape, **report(target, config.mesh, programs, steps, target.usable)}

@@ -7,6 +7,7 @@ products a block, at any k'. `snm.head.by_pairs` computes the same step pair by 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +25,7 @@ from snm.tables.updates import update_rows
 from snm.topk.blocks import BlockPlan, block_plan, read_block, score_block
 from snm.topk.search import MASKED
 
-__all__ = ["by_blocks"]
+__all__ = ["by_blocks", "mean_blocks"]
 
 _BLOCK = 4096  # labels a block: its scores, gradient and rows stay near the cache
 
@@ -113,6 +114,16 @@ def by_blocks(
             bias = bias.at[positives.ids].add(step)
     loss = shard.data_sum(loss + shard.sum(value))
     return Result(table, bias, shard.sum(of_queries), loss, ok & jnp.isfinite(loss))
+
+
+def mean_blocks(num_slots: int, parts: int) -> int:
+    """The blocks of a walk where a shard holds as many slots of a sample as the mean shard.
+
+    Args:
+      num_slots: of the sample.
+      parts: shards of the class rows.
+    """
+    return math.ceil(num_slots / parts / block_plan(num_slots, _BLOCK).size)
 
 
 def _walk_length(problem: Problem) -> int:

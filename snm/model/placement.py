@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from typing import Any
 
 import jax
@@ -27,6 +28,7 @@ __all__ = [
     "shapes_on",
     "spread",
     "state_specs",
+    "table_bytes",
     "without_added",
 ]
 
@@ -92,6 +94,17 @@ def abstract_on(mesh: Mesh | None, model: Model) -> TrainState:
     """Shapes, dtypes and, on a mesh, shardings of a state, without arrays."""
     state = abstract_state(model)
     return state if mesh is None else shapes_on(state, mesh)
+
+
+def table_bytes(model: Model, mesh: Mesh | None = None) -> list[int]:
+    """Bytes of the feature rows and of the class rows that each device holds, of all members."""
+    state = abstract_on(mesh, model)
+
+    def own(rows: Any) -> int:
+        shape = rows.shape if mesh is None else rows.sharding.shard_shape(rows.shape)
+        return math.prod(shape) * rows.dtype.itemsize * model.members
+
+    return [own(state.features.rows), own(state.head.table.rows)]
 
 
 def shapes_on(state: TrainState, mesh: Mesh) -> TrainState:

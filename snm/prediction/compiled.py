@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -17,7 +17,7 @@ from snm.distributed.mesh import DATA, on_mesh, table_axes
 from snm.distributed.processes import everywhere
 from snm.model.inference import best_labels, labels_in_order, pair_scores, scaled_queries
 from snm.model.model import Model, TrainState
-from snm.model.placement import state_specs
+from snm.model.placement import state_specs, table_bytes
 from snm.model.score_parts import feature_parts
 from snm.system.compiler import answer_options
 from snm.tables.table import SparseRows
@@ -58,8 +58,8 @@ class _Kept:
         self._kept.cache_clear()
 
 
-def _compiled(run: Callable[..., Any]) -> jax.stages.Wrapped:
-    return jax.jit(run, compiler_options=answer_options())
+def _compiled(run: Callable[..., Any], tables: Sequence[int] = ()) -> jax.stages.Wrapped:
+    return jax.jit(run, compiler_options=answer_options(tables))
 
 
 @_Kept
@@ -83,20 +83,23 @@ def compiled_top(model: Model, count: int, mesh: Mesh | None) -> jax.stages.Wrap
         )
 
     if mesh is not None:
-        return _on_points(mesh, best, **table_axes(mesh))
-    return _compiled(best)
+        return _on_points(mesh, best, table_bytes(model, mesh), **table_axes(mesh))
+    return _compiled(best, table_bytes(model))
 
 
 @_Kept
 def compiled_queries(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
     """The compiled `scaled_queries`."""
     queries = functools.partial(scaled_queries, model)
+    tables = table_bytes(model, mesh)
     if mesh is None:
-        return _compiled(queries)
-    return _on_points(mesh, queries, feature_axis=table_axes(mesh)["feature_axis"])
+        return _compiled(queries, tables)
+    return _on_points(mesh, queries, tables, feature_axis=table_axes(mesh)["feature_axis"])
 
 
-def _on_points(mesh: Mesh, run: Callable[..., Any], **axes: str) -> jax.stages.Wrapped:
+def _on_points(
+    mesh: Mesh, run: Callable[..., Any], tables: Sequence[int], **axes: str
+) -> jax.stages.Wrapped:
     """`run` of a state and arrays of points on a mesh; its results are gathered on all devices."""
     cut = mesh.shape[DATA] > 1
 
@@ -111,7 +114,7 @@ def _on_points(mesh: Mesh, run: Callable[..., Any], **axes: str) -> jax.stages.W
         inputs = (state_specs(state, mesh), *jax.tree.map(lambda _: spec, points))
         return on_mesh(mesh, of_part, inputs, PartitionSpec())(state, *points)
 
-    return _compiled(on_all)
+    return _compiled(on_all, tables)
 
 
 @_Kept

@@ -1,20 +1,27 @@
-"""Options under which XLA compiles programs for a CPU faster, and which leave them as fast.
+"""Options for XLA: a CPU's programs compile faster, and a TPU leaves tables in main memory.
 
 Half of a short run is compiling. LLVM's level 1 saves a tenth of that, and the programs of a
 training that were measured are as fast (`benchmarks/results/compile-options.json`). Without MLIR's
 emitters of fused loops too, programs compile in 0.5 to 0.65 of the time, and products are as fast,
 but a training step takes a quarter longer.
+
+XLA:TPU copies what fits into the chip's memory there and back, and counts a table that a step reads
+a few rows of as if it read them all. Compiled for v5e, a step with k' 16 at 670 thousand labels,
+split over four devices, copied feature rows of 66 MiB three times; where 32 MiB of the chip's
+memory are left for arrays it copies none, and takes three quarters of the cycles by XLA's estimate
+(`benchmarks/results/mends.json`). A program whose tables do not fit keeps all of that memory.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Sequence
 
 import jax
 from jax.errors import JaxRuntimeError
 
-from snm.system.platform import platform
+from snm.system.platform import on_chip_bytes, platform
 
 __all__ = ["Options", "answer_options", "step_options"]
 
@@ -22,20 +29,41 @@ Options = dict[str, bool | int | float | str]
 
 _LEVEL: Options = {"xla_backend_optimization_level": 1}
 _FUSION: Options = {"xla_cpu_use_fusion_emitters": False}
+_KERNELS = "xla_tpu_scoped_vmem_limit_kib"
+"""Kibibytes of the chip's memory that are for kernels; the rest is for arrays."""
+_ARRAYS = 32 << 20
+"""Bytes of the chip's memory for arrays, where a larger table fits: no table is copied there that
+would take more than a tenth of a millisecond, there and back."""
 
 
-def step_options() -> Options | None:
+def step_options(tables: Sequence[int] = ()) -> Options | None:
     """`compiler_options` of `jax.jit` for training steps, whose loops over rows take most time.
 
+    Args:
+      tables: bytes of each table that a device holds, and of which a call reads few rows.
+
     Returns:
-      The options; None where programs are traced for an accelerator. What the environment variable
-      `XLA_FLAGS` sets stays as it is.
+      The options; None where programs are traced for an accelerator that needs none. What the
+      environment variables `XLA_FLAGS` and `LIBTPU_INIT_ARGS` set stays as it is.
     """
+    if platform() == "tpu":
+        return _off_the_chip(tables)
     return _usable(_LEVEL)
 
 
-def answer_options() -> Options | None:
+def _off_the_chip(tables: Sequence[int]) -> Options | None:
+    """Leaves less of the chip's memory for arrays, where a table would be copied there."""
+    chip = on_chip_bytes()
+    limit = (chip - _ARRAYS) // 1024
+    if not any(_ARRAYS < size <= chip for size in tables) or not _is_free(_KERNELS, limit):
+        return None
+    return {_KERNELS: limit}
+
+
+def answer_options(tables: Sequence[int] = ()) -> Options | None:
     """As `step_options`, for programs that run once, or whose time goes to matrix products."""
+    if platform() == "tpu":
+        return _off_the_chip(tables)
     return _usable(_LEVEL | _FUSION)
 
 
@@ -48,8 +76,10 @@ def _usable(wished: Options) -> Options | None:
 @functools.cache
 def _is_free(name: str, value: bool | int | float | str) -> bool:
     """Whether the compiler knows an option, and the user did not set it."""
-    if name in os.environ.get("XLA_FLAGS", ""):
+    if any(name in os.environ.get(given, "") for given in ("XLA_FLAGS", "LIBTPU_INIT_ARGS")):
         return False
+    if platform() != jax.default_backend():
+        return True  # its compiler is asked later
     try:
         jax.jit(lambda: 0, compiler_options={name: value}).lower().compile()
     except JaxRuntimeError:  # another version may have dropped it

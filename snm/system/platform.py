@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 
 import jax
 
-__all__ = ["compiling_for", "device_bytes", "of_platform", "platform"]
+__all__ = ["compiling_for", "device_bytes", "of_platform", "on_chip_bytes", "platform"]
 
 _T = TypeVar("_T")
 
@@ -22,6 +22,7 @@ _T = TypeVar("_T")
 class _Device(NamedTuple):
     platform: str
     memory: int
+    on_chip: int
 
 
 _TARGET: ContextVar[_Device | None] = ContextVar("target", default=None)
@@ -41,6 +42,21 @@ def device_bytes() -> int | None:
     return (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
 
 
+def on_chip_bytes() -> int:
+    """The on-chip memory of a TPU that programs are traced for (VMEM of a core); 0 of others."""
+    target = _TARGET.get()
+    if target is not None:
+        return target.on_chip
+    if platform() != "tpu":
+        return 0
+    from jax.experimental.pallas.tpu import get_tpu_info
+
+    try:
+        return get_tpu_info().vmem_capacity_bytes
+    except ValueError:  # a chip that this version of JAX does not know
+        return 0
+
+
 def of_platform(values: Mapping[str, _T]) -> _T:
     """The value for this platform from a table, whose entry `cpu` serves where there is no other.
 
@@ -53,7 +69,7 @@ def of_platform(values: Mapping[str, _T]) -> _T:
 
 
 @contextlib.contextmanager
-def compiling_for(name: str, memory: int) -> Iterator[None]:
+def compiling_for(name: str, memory: int, on_chip: int = 0) -> Iterator[None]:
     """Within it, programs are traced for another platform than that of this process.
 
     A program that was traced before keeps its form: trace a function of its own within.
@@ -61,8 +77,9 @@ def compiling_for(name: str, memory: int) -> Iterator[None]:
     Args:
       name: `cpu`, `gpu` or `tpu`.
       memory: bytes of a device.
+      on_chip: bytes of its on-chip memory, of a TPU; 0 leaves its use to the compiler.
     """
-    token = _TARGET.set(_Device(name, memory))
+    token = _TARGET.set(_Device(name, memory, on_chip))
     try:
         yield
     finally:

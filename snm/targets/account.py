@@ -4,8 +4,8 @@ Bytes are those between a device and its main memory. Of a table that is gathere
 in place, only the rows that are touched count; what stays on the chip does not. XLA's own
 `cost_analysis` charges a scatter for the whole table, and has no numbers for GPUs.
 
-A loop counts as often as its text tells, once where it does not. Of a conditional the cheaper
-branch counts: the other ones are fall-backs.
+A loop counts as often as its text tells; where it does not, as often as the caller says. Of a
+conditional the cheaper branch counts: the other ones are fall-backs.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import dataclasses
 import math
 import re
 from collections import Counter
+from collections.abc import Iterator
 
 from snm.targets.kernels import kernel_work
 from snm.targets.module import Instruction, Module, Shape
@@ -62,7 +63,7 @@ class Account:
       exchanges: collectives, each as often as it runs.
       instructions: those outside of fusions that do something, each as often as it runs: on a GPU
         about the kernels that are started.
-      unknown_loops: loops whose number of turns the text does not tell; they count once.
+      unknown_loops: loops whose number of turns the text does not tell.
       cycles: XLA:TPU's own estimate, which has none for gathers, scatters and top-k; 0 on a GPU.
     """
 
@@ -89,30 +90,36 @@ class Account:
         return sum(one.sent for one in self.exchanges)
 
 
-def account(module: Module) -> Account:
-    """Counts what a program moves, computes and exchanges."""
-    return _of(module, module.entry)
+def account(module: Module, turns: int = 1) -> Account:
+    """Counts what a program moves, computes and exchanges.
+
+    Args:
+      module: the program.
+      turns: how often a loop runs whose text does not tell.
+    """
+    return _of(module, module.entry, turns)
 
 
-def _of(module: Module, name: str) -> Account:
+def _of(module: Module, name: str, turns: int) -> Account:
     found, here = Account(), module.within(name)
     for one in here.values():
         if one.opcode == "while":
             trips = module.trips(one)
             found.unknown_loops += trips is None
-            found.add(_of(module, one.called("body")), 1 if trips is None else trips)
+            body = _of(module, one.called("body"), turns)
+            found.add(body, turns if trips is None else trips)
         elif one.opcode == "conditional":
-            found.add(min((_of(module, branch) for branch in one.branches), key=lambda a: a.moved))
+            branches = [_of(module, branch, turns) for branch in one.branches]
+            found.add(min(branches, key=lambda branch: branch.moved))
         elif one.opcode == "call":
-            found.add(_of(module, one.called("to_apply")))
+            found.add(_of(module, one.called("to_apply"), turns))
         else:
             found.moved += _moved(module, here, one)
             found.instructions += not _is_free(one)
             cycles = re.search(r'"estimated_cycles":"(\d+)"', one.rest)
             found.cycles += int(cycles[1]) if cycles else 0
             _count_operations(module, here, one, found.operations)
-            if exchange := _exchange(one):
-                found.exchanges.append(exchange)
+            found.exchanges += _exchanges(module, one)
     return found
 
 
@@ -138,7 +145,10 @@ def _moved(module: Module, here: dict[str, Instruction], one: Instruction) -> fl
         return read + _written(module, body, one)
     if one.opcode == "copy-start":  # to, from, and a word of synchronisation
         return sum(shape.size for shape in one.shapes[:2] if not shape.on_chip)
-    if one.opcode in ("gather", "dynamic-slice"):
+    if one.opcode == "slice-start":  # from an array, to a part of it
+        source, part = one.shapes[:2]
+        return part.size * ((not source.on_chip) + (not part.on_chip))
+    if one.opcode in ("gather", "dynamic-slice", "slice"):
         read = min(operands[0].size, sum(shape.size for shape in one.shapes))
         return read + one.size + sum(operand.size for operand in operands[1:])
     if one.opcode in _IN_PLACE:
@@ -223,6 +233,24 @@ def update_in_place(
         inner = module.within(one.called("calls"))
         return update_in_place(module, inner, next(x for x in inner.values() if x.root))
     return None
+
+
+def _exchanges(module: Module, one: Instruction) -> Iterator[Exchange]:
+    """The collectives of an instruction, maybe in fusions.
+
+    XLA:TPU cuts a collective that runs beside other work into fusions: one starts it, others hold a
+    piece of it each, and the last one ends it. All name it; it is sent once.
+    """
+    if one.opcode not in ("fusion", "async-start"):
+        if exchange := _exchange(one):
+            yield exchange
+        return
+    inner = module.computations[one.called("calls")]
+    starts = [each for each in inner if each.target == "AsyncCollectiveStart"]
+    started = {name for each in starts for name in each.operands}
+    for each in inner:
+        if "chain_id=" not in each.rest or each.name in started:
+            yield from _exchanges(module, each)
 
 
 def _exchange(one: Instruction) -> Exchange | None:

@@ -18,12 +18,14 @@ from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset
 from snm.data.weighting import Weighting
 from snm.distributed.mesh import DATA, LABEL, parse_mesh
+from snm.head.by_blocks import mean_blocks
 from snm.model.inference import join
 from snm.model.model import Model, abstract_state
-from snm.model.placement import shapes_on
+from snm.model.placement import shapes_on, table_bytes
 from snm.model.train_step import train_steps
 from snm.prediction.compiled import compiled_top
 from snm.prediction.predictor import ROWS
+from snm.system.compiler import step_options
 from snm.system.platform import compiling_for
 from snm.tables.table import SparseRows
 from snm.targets.account import Account, account
@@ -90,7 +92,7 @@ def compile_run(
     """
     data, label = parse_mesh(config.mesh)
     devices = devices_of(target, data * label)
-    with compiling_for(target.backend, target.memory):
+    with compiling_for(target.backend, target.memory, target.on_chip):
         phase = first_phase(config, dataset)
         weighting = Weighting.fit(config.weighting, dataset.train.features)
         prepared = prepare(config, dataset.train, weighting, phase.rows)
@@ -133,7 +135,7 @@ def compile_training(
     longest = model.head.sampled // 4 if longest_sort is None else longest_sort
     steps = min(steps, source.steps_per_epoch)
     mesh, placed = _placement(devices, sizes)
-    with compiling_for(target.backend, target.memory):
+    with compiling_for(target.backend, target.memory, target.on_chip):
         stack, resident = source.stack(0, steps), jax.eval_shape(source.resident_arrays)
         state = abstract_state(model)
         tables = _tables(state, sizes)
@@ -147,7 +149,8 @@ def compile_training(
                 placed(stack, stack_specs(stack, parts)),
             )
         program = _fresh_steps(model, source, mesh)
-        return compiled(name, steps, program, shapes, tables, longest)
+        turns = mean_blocks(model.head.sampled + 1, sizes[1]) if sizes[1] > 1 else 1
+        return compiled(name, steps, program, shapes, tables, longest, turns)
 
 
 def _fresh_steps(model: Model, source: Source, mesh: Mesh | None) -> Any:
@@ -156,6 +159,7 @@ def _fresh_steps(model: Model, source: Source, mesh: Mesh | None) -> Any:
         return jax.jit(
             lambda state, _, stack: train_steps(model, state, stack, lambda batch: batch),
             donate_argnums=0,
+            compiler_options=step_options(table_bytes(model)),
         )
     return compiled_steps(model, source, source.shape(0), mesh)
 
@@ -185,7 +189,7 @@ def compile_scoring(
     rows = -(-ROWS // parts)
     cut = (parts,) if parts > 1 else ()
     block = _block_of_shapes(cut, rows, entries)
-    with compiling_for(target.backend, target.memory):
+    with compiling_for(target.backend, target.memory, target.on_chip):
         one = abstract_state(model)
         together = jax.eval_shape(lambda state: join([state] * members), one)
         tables = _tables(together, sizes)
@@ -242,6 +246,7 @@ def compiled(
     shapes: tuple[Any, ...],
     tables: list[tuple[int, ...]],
     longest_sort: int,
+    turns: int = 1,
 ) -> Program:
     """Compiles a jitted program for the devices of its arguments, and counts what it does.
 
@@ -252,6 +257,7 @@ def compiled(
       shapes: of its arguments, with their places.
       tables: shapes of the tables that it must not make anew.
       longest_sort: the most scores of a point that one sort may order.
+      turns: how often a loop runs whose text does not tell.
     """
     begun = time.perf_counter()
     built = compiled_for_target(program.lower(*shapes))
@@ -265,7 +271,7 @@ def compiled(
         aliased=int(memory.alias_size_in_bytes),
         results=int(memory.output_size_in_bytes),
         temporaries=int(memory.temp_size_in_bytes),
-        account=account(module),
+        account=account(module, turns),
         faults=faults(module, tables, longest_sort),
         seconds=seconds,
     )

@@ -40,7 +40,7 @@ def plan_target(data: str, settings: Config, text: str, memory: int | None, as_j
       InputError: an unknown target, no compiler for it, data or settings that cannot be used.
     """
     target, settings = with_devices(text, settings)
-    with compiling_for(target.backend, target.memory):
+    with compiling_for(target.backend, target.memory, target.on_chip):
         dataset = load(data)
         config = resolve(settings, dataset)
     programs, steps = compile_run(dataset, config, target)
@@ -138,7 +138,7 @@ def _of_program(program: Program, target: Target) -> dict[str, Any]:
         "seconds_per_step": seconds,
         "seconds_by": limits(program, target),
         "bound": bound,
-        "loops_counted_once": account.unknown_loops,
+        "loops_of_unknown_length": account.unknown_loops,
         "faults": program.faults,
         "compile_seconds": program.seconds,
     }
@@ -181,10 +181,10 @@ def _print(found: dict[str, Any]) -> None:
     for program in found["programs"]:
         for fault in program["faults"]:
             console.print(f"{program['name']}: {fault}", soft_wrap=True)
-        if program["loops_counted_once"]:
-            loops = counted(program["loops_counted_once"], "loop")
-            console.print(f"{program['name']}: {loops} of unknown length, counted once",
-                          soft_wrap=True)  # fmt: skip
+        if program["loops_of_unknown_length"]:
+            loops = counted(program["loops_of_unknown_length"], "loop")
+            told = f"{loops} of unknown length, counted for a shard that holds its mean share"
+            console.print(f"{program['name']}: {told}", soft_wrap=True)
     epoch, steps = found["seconds_per_epoch"], found["steps_per_epoch"]
     told = f"{counted(steps, 'step')} an epoch: at least {duration(epoch)}. {found['assumptions']}"
     console.print(told, soft_wrap=True)

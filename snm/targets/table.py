@@ -25,6 +25,7 @@ class Target:
       rates: operations a second of matrix products, by the type of their factors.
       link: bytes a second that a device sends to others of its host or slice.
       topologies: TPU: by number of devices, the name that libtpu has for them; for fewer, the next.
+      on_chip: TPU: bytes of its on-chip memory (VMEM).
       gpu: GPU: fields of XLA's text proto `GpuDeviceInfoProto` that differ between GPUs.
       source: where the numbers are from.
     """
@@ -36,6 +37,7 @@ class Target:
     rates: dict[str, float]
     link: float
     topologies: dict[int, str] = dataclasses.field(default_factory=dict)
+    on_chip: int = 0
     gpu: dict[str, str] = dataclasses.field(default_factory=dict)
     source: str = ""
 
@@ -61,13 +63,20 @@ class Target:
 
 
 def _tpu(
-    name: str, memory: int, bandwidth: float, bf16: float, link: float, topologies: dict[int, str]
+    name: str,
+    memory: int,
+    on_chip: int,
+    bandwidth: float,
+    bf16: float,
+    link: float,
+    topologies: dict[int, str],
 ) -> Target:
     # XLA makes a product of float32 factors from 6 of bfloat16 parts, of tensorfloat32 from 3.
     rates = {"bfloat16": bf16, "tensorfloat32": bf16 / 3, "float32": bf16 / 6}
     page = {"v5e": "v5e", "v5p": "v5p", "v6e": "v6e"}[name]
     source = f"cloud.google.com/tpu/docs/{page}; products of parts: XLA's precision configuration"
-    return Target(name, "tpu", memory, bandwidth, rates, link, topologies, source=source)
+    source += "; on-chip memory: jax.experimental.pallas.tpu.get_tpu_info"
+    return Target(name, "tpu", memory, bandwidth, rates, link, topologies, on_chip, source=source)
 
 
 def _gpu(
@@ -90,9 +99,9 @@ def _gpu(
 TARGETS = {
     target.name: target
     for target in (
-        _tpu("v5e", 16 << 30, 819e9, 197e12, 200e9, {4: "v5e:2x2", 8: "v5e:2x4"}),
-        _tpu("v5p", 95 << 30, 2765e9, 459e12, 600e9, {4: "v5p:2x2x1", 8: "v5p:2x2x2"}),
-        _tpu("v6e", 32 << 30, 1638e9, 918e12, 400e9, {4: "v6e:2x2", 8: "v6e:2x4"}),
+        _tpu("v5e", 16 << 30, 128 << 20, 819e9, 197e12, 200e9, {4: "v5e:2x2", 8: "v5e:2x4"}),
+        _tpu("v5p", 95 << 30, 64 << 20, 2765e9, 459e12, 600e9, {4: "v5p:2x2x1", 8: "v5p:2x2x2"}),
+        _tpu("v6e", 32 << 30, 128 << 20, 1638e9, 918e12, 400e9, {4: "v6e:2x2", 8: "v6e:2x4"}),
         _gpu(
             "h100", 989e12, 495e12, 67e12, 450e9, "H100 SXM", core_count="132",
             clock_rate_ghz="1.98",

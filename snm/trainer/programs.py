@@ -18,7 +18,7 @@ from snm.batches.source import Source
 from snm.distributed.mesh import DATA, on_mesh, table_axes
 from snm.head.spec import HeadSpec
 from snm.model.model import Model, TrainState, abstract_state
-from snm.model.placement import state_specs
+from snm.model.placement import state_specs, table_bytes
 from snm.model.train_step import Step, train_step, train_steps
 from snm.system.compiler import step_options
 from snm.system.timing import waiting_for
@@ -112,6 +112,7 @@ def compiled_steps(
     """A compiled program of several steps that updates the parameters in place."""
     if not source.resident and mesh is None:
         return _compiled_stream(model, step)
+    options = step_options(table_bytes(model, mesh))
     axes = {} if mesh is None else {**table_axes(mesh), "data_axis": DATA}
 
     def steps(state: TrainState, resident: Any, stack: Any) -> Any:
@@ -128,9 +129,9 @@ def compiled_steps(
             inputs, outputs = (specs, of_points, of_stack), (specs, PartitionSpec())
             return on_mesh(here, steps, inputs, outputs)(state, resident, stack)
 
-        return jax.jit(on_all, donate_argnums=0, compiler_options=step_options())
+        return jax.jit(on_all, donate_argnums=0, compiler_options=options)
 
-    return jax.jit(steps, donate_argnums=0, compiler_options=step_options())
+    return jax.jit(steps, donate_argnums=0, compiler_options=options)
 
 
 @functools.lru_cache(maxsize=8)
@@ -140,4 +141,5 @@ def _compiled_stream(model: Model, step: Step) -> Any:
     def steps(state: TrainState, resident: Any, stack: Any) -> Any:
         return train_steps(model, state, stack, lambda batch: batch, step=step)
 
-    return jax.jit(steps, donate_argnums=0, compiler_options=step_options())
+    options = step_options(table_bytes(model))
+    return jax.jit(steps, donate_argnums=0, compiler_options=options)

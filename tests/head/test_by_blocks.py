@@ -8,7 +8,7 @@ from head_reference import row_of_term
 from small_problem import DIM, N, problem_of, slot_labels, small_case
 
 from snm.head import by_blocks as module
-from snm.head.by_blocks import by_blocks
+from snm.head.by_blocks import by_blocks, mean_blocks
 from snm.head.problem import ScoreGradients
 from snm.head.state import Head
 from snm.tables.table import RowTable
@@ -117,3 +117,8 @@ def test_what_is_not_finite_changes_nothing():
     assert not got.ok
     np.testing.assert_array_equal(got.table.rows, case.head.table.rows)
     np.testing.assert_array_equal(got.bias, case.head.bias)
+
+
+def test_a_shard_walks_its_share_of_the_sample():
+    """Of 32,769 slots a block has 4,112 on a CPU, whose unit is 16: 8,192 of them take two."""
+    assert [mean_blocks(32_769, parts) for parts in (1, 2, 4, 8)] == [8, 4, 2, 1]

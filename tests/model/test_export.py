@@ -5,12 +5,13 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax import export
 
 from snm.bench.shapes import Shape, model_of, source_of
 from snm.model.inference import best_labels
-from snm.model.model import abstract_state
+from snm.model.model import abstract_state, init_state
 from snm.model.train_step import train_steps
 from snm.tables.table import SparseRows
 
@@ -79,3 +80,25 @@ def test_products_ask_for_the_precision_of_the_settings(asked):
     word = {"float32": "HIGHEST", "tensorfloat32": "HIGH"}[asked]
     assert len(products) >= 6
     assert all(f"precision = [{word}, {word}]" in line for line in products)
+
+
+@pytest.mark.parametrize(
+    ("asked", "factors", "bits"),
+    [("float32", "float32", 24), ("tensorfloat32", "float32", 24), ("float32", "bfloat16", 8)],
+)
+def test_scores_have_the_bits_that_the_settings_ask_for(asked, factors, bits):
+    """Against float64. A CPU keeps all 24 bits of float32 factors; bfloat16 has 8 everywhere."""
+    model = model_of(SMALL, 4)
+    head = dataclasses.replace(model.head, matmul_precision=asked, compute_dtype=factors)
+    model = dataclasses.replace(model, head=head)
+    state = init_state(model)
+    rng = np.random.default_rng(0)
+    queries = rng.normal(size=(8, SMALL.dim)).astype(np.float32)
+    block = SparseRows(jnp.zeros(1, jnp.int32), jnp.zeros(1), jnp.zeros(9, jnp.int32))
+    best = jax.jit(lambda q: best_labels(model, state, block, 5, queries=q))(queries)
+    rows = np.asarray(state.head.table.rows, np.float64)[np.asarray(best.slots)]
+    terms = queries[:, None].astype(np.float64) * rows
+    off = np.abs(np.asarray(best.scores) - terms.sum(axis=2)) / np.abs(terms).sum(axis=2)
+    # Each factor is off by half of its last bit at most; the sums add float32 rounding.
+    assert off.max() <= 2 * 2.0**-bits + 32 * 2.0**-24
+    assert bits == 24 or off.max() > 2.0**-14  # what the setting does can be seen

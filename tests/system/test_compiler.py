@@ -40,7 +40,32 @@ def test_an_option_that_the_compiler_does_not_know_is_left_out(
     assert compiler.answer_options() == {LEVEL: 1}
 
 
-def test_accelerators_have_none() -> None:
-    with compiling_for("gpu", 80 << 30):
-        assert compiler.step_options() is None
-        assert compiler.answer_options() is None
+def test_accelerators_have_none_for_a_cpu() -> None:
+    for name in ("gpu", "tpu"):
+        with compiling_for(name, 80 << 30):
+            assert compiler.step_options([64 << 20]) is None
+            assert compiler.answer_options() is None
+
+
+MIB = 1 << 20
+KERNELS = "xla_tpu_scoped_vmem_limit_kib"
+
+
+@pytest.mark.parametrize(
+    ("tables", "left"),
+    [((1600 * MIB, 64 * MIB), 32), ((128 * MIB,), 32), ((32 * MIB, 129 * MIB), None), ((), None)],
+)
+def test_a_tpu_leaves_less_memory_of_the_chip_where_a_table_would_fit(
+    tables: tuple[int, ...], left: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 128 MiB, 32 are left for arrays, and 96 for kernels; small tables may be copied."""
+    monkeypatch.delenv("LIBTPU_INIT_ARGS", raising=False)
+    with compiling_for("tpu", 16 << 30, 128 * MIB):
+        expected = None if left is None else {KERNELS: (128 - left) * 1024}
+        assert compiler.step_options(tables) == compiler.answer_options(tables) == expected
+
+
+def test_what_the_user_sets_for_a_tpu_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LIBTPU_INIT_ARGS", f"--{KERNELS}=65536")
+    with compiling_for("tpu", 16 << 30, 128 * MIB):
+        assert compiler.step_options([64 * MIB]) is None

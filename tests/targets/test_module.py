@@ -57,6 +57,15 @@ def test_memory_on_the_chip_is_left_out():
     assert account(program(text)).moved == 5 * 32 + 5 * 4
 
 
+def test_a_slice_counts_itself_and_not_what_it_is_cut_from():
+    """XLA:TPU brings arrays to the chip in slices: of the source only the slice is read."""
+    to_chip = """  %s = ((f32[1000,8]{1,0}), f32[250,8]{1,0:S(1)}, s32[]) slice-start(%t), slice={}
+  ROOT %d = f32[250,8]{1,0:S(1)} slice-done(%s)"""
+    assert account(program(READ + to_chip)).moved == 250 * 32
+    plain = "  ROOT %s = f32[250,8]{1,0} slice(%t), slice={[0:250], [0:8]}"
+    assert account(program(READ + plain)).moved == 2 * 250 * 32
+
+
 LOOP = """
 %body (c: (s32[], f32[64])) -> (s32[], f32[64]) {
   %c = (s32[], f32[64]{0}) parameter(0)
@@ -89,6 +98,8 @@ def test_loops_count_as_often_as_the_text_tells():
     assert account(program(STARTED + known, LOOP)).moved == 3 * once
     found = account(program(STARTED + "open, body=%body", LOOP))
     assert (found.moved, found.unknown_loops) == (once, 1)
+    found = account(program(STARTED + "open, body=%body", LOOP), turns=5)
+    assert (found.moved, found.unknown_loops) == (5 * once, 1)
 
 
 @pytest.mark.parametrize(
@@ -116,6 +127,42 @@ def test_collectives_are_counted_with_their_groups():
     found = account(program(text))
     assert found.exchanges == [Exchange("all-reduce", 4, 512), Exchange("all-gather", 2, 1024)]
     assert found.sent == 2 * 512 * 3 / 4 + 1024 / 2
+
+
+CUT = """
+%first (p: f32[8]) -> (f32[8], f32[32]) {
+  %p = f32[8]{0} parameter(0)
+  %g.1 = f32[32]{0} all-gather(%p), replica_groups={{0,1,2,3}}, frontend_attributes={chain_id="7"}
+  ROOT %c = (f32[8]{0}, f32[32]{0}) custom-call(%g.1), custom_call_target="AsyncCollectiveStart"
+}
+%next (q: f32[8], x: f32[32]) -> f32[32] {
+  %q = f32[8]{0} parameter(0)
+  %x = f32[32]{0} parameter(1)
+  %g.2 = f32[32]{0} all-gather(%q), replica_groups={{0,1,2,3}}, frontend_attributes={chain_id="7"}
+  ROOT %n = f32[32]{0} negate(%x)
+}
+%last (r: f32[8]) -> f32[32] {
+  %r = f32[8]{0} parameter(0)
+  %g.3 = f32[32]{0} all-gather(%r), replica_groups={{0,1,2,3}}, frontend_attributes={chain_id="7"}
+  ROOT %d = f32[32]{0} custom-call(%g.3), custom_call_target="AsyncCollectiveDone"
+}
+%whole (s: f32[8]) -> f32[8] {
+  %s = f32[8]{0} parameter(0)
+  ROOT %sum = f32[8]{0} all-reduce(%s), replica_groups={{0,1}}, to_apply=%add
+}
+"""
+
+
+def test_a_collective_in_fusions_is_counted_once():
+    """One that XLA:TPU cuts into a start, work beside it and an end; and one that is whole."""
+    text = """  %a = f32[8]{0} parameter(0)
+  %b = (f32[8]{0}, f32[32]{0}) fusion(%a), kind=kCustom, calls=%first
+  %e = f32[32]{0} fusion(%a, %a), kind=kCustom, calls=%next
+  %f = f32[32]{0} fusion(%a), kind=kCustom, calls=%last
+  ROOT %h = f32[8]{0} fusion(%a), kind=kCustom, calls=%whole"""
+    found = account(program(text, CUT))
+    assert found.exchanges == [Exchange("all-gather", 4, 128), Exchange("all-reduce", 2, 32)]
+    assert found.sent == 128 * 3 / 4 + 2 * 32 / 2
 
 
 FAULTS = {
