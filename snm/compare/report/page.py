@@ -32,7 +32,7 @@ from snm.compare.report.series import (
     probe_value,
 )
 from snm.compare.report.summary import Spread, spread
-from snm.compare.report.tables import RANKING, RETRIEVAL, sheets
+from snm.compare.report.tables import RANKING, RETRIEVAL, device_words, sheets
 from snm.system.escapes import plain
 
 __all__ = ["page", "verdict"]
@@ -72,6 +72,7 @@ def page(results: Record) -> str:
         .render(
             results=results,
             about=results["data"],
+            device=device_words(results["device"]),
             verdict=verdict(results),
             tables=[
                 (sheet, [name in _TEXT_COLUMNS for name in sheet.columns])

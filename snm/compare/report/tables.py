@@ -10,7 +10,7 @@ from typing import Any
 from snm.compare.report.summary import spread
 from snm.errors import counted
 
-__all__ = ["Sheet", "markdown", "sheets"]
+__all__ = ["Sheet", "device_words", "markdown", "sheets"]
 
 RETRIEVAL = ("R@1", "R@3", "R@5", "P@1", "P@3", "P@5")
 RANKING = ("nDCG@1", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5")
@@ -214,8 +214,8 @@ def markdown(results: dict[str, Any]) -> str:
         "",
         f"{about['points']:,} training and {counted(about['test_points'], 'test point')}, "
         f"{counted(about['features'], 'feature')}, {counted(about['labels'], 'label')} (SHA-256 "
-        f"{about['sha256'][:12]}); {_device(results['device'])}, jax {results['versions']['jax']}, "
-        f"{results['date']}.",
+        f"{about['sha256'][:12]}); {device_words(results['device'])}, "
+        f"jax {results['versions']['jax']}, {results['date']}.",
     ]
     for sheet in sheets(results):
         lines += ["", f"## {sheet.title}", "", sheet.note, ""]
@@ -225,11 +225,11 @@ def markdown(results: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _device(named: str) -> str:
+def device_words(named: str) -> str:
     """Platform and kind of a device, or the one word where both have it.
 
     Example:
-      >>> _device("cpu: cpu"), _device("gpu: NVIDIA H100")
+      >>> device_words("cpu: cpu"), device_words("gpu: NVIDIA H100")
       ('cpu', 'gpu: NVIDIA H100')
     """
     platform, _, kind = named.partition(": ")
