@@ -15,8 +15,6 @@ import argparse
 import dataclasses
 import json
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -27,7 +25,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from benchmarks.open_time import write_run
+from benchmarks.open_time import exported
 from snm.export.load import load
 from snm.runs.folder import write_json
 from snm.system.cache_folder import keep_programs
@@ -57,16 +55,6 @@ def main() -> None:
     if given.out is not None:
         about = {"points of a block": POINTS, "rounds": given.rounds, "k": K}
         write_json(given.out, {**machine(), **about, "rows": rows})
-
-
-def exported(place: Path, shape: str = "amazon670k") -> Path:
-    """The folder of the exported model, which is written unless it is there."""
-    if not (place / "export").exists():
-        place.mkdir(parents=True, exist_ok=True)
-        write_run(place, shape)
-        command = [sys.executable, "-m", "snm", "export", str(place / "run"), "--to", "npy"]
-        subprocess.run([*command, "--output", str(place / "export")], check=True)
-    return place / "export"
 
 
 def measured(folder: Path, rounds: int) -> list[dict[str, Any]]:

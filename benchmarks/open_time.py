@@ -94,6 +94,16 @@ def write_run(folder: Path, shape: str = "amazon670k") -> RunFolder:
     return run
 
 
+def exported(place: Path, shape: str = "amazon670k") -> Path:
+    """The folder of the exported model; it and the run are written unless they are there."""
+    if not (place / "export").exists():
+        place.mkdir(parents=True, exist_ok=True)
+        write_run(place, shape)
+        export = [sys.executable, "-m", "snm", "export", str(place / "run"), "--to", "npy"]
+        subprocess.run([*export, "--output", str(place / "export")], check=True)
+    return place / "export"
+
+
 def child(folder: Path, *, verify: bool, calls: int) -> None:
     """Opens a model, answers, tells what it took, and holds it until standard input ends."""
     texts = ["word3 word14 word159 word2653"]
@@ -158,12 +168,7 @@ def measured(calls: int, folder: Path | None = None) -> dict[str, Any]:
     """Writes the run and its export, and opens them."""
     with contextlib.ExitStack() as stack:
         place = folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        models = {"run": place / "run", "export": place / "export"}
-        if not models["export"].exists():
-            place.mkdir(parents=True, exist_ok=True)
-            write_run(place)
-            export = [sys.executable, "-m", "snm", "export", str(models["run"]), "--to", "npy"]
-            subprocess.run([*export, "--output", str(models["export"])], check=True)
+        models = {"export": exported(place), "run": place / "run"}
         opened, shared = [], []
         for what, verify, cached in _CASES:
             files = [file for file in models[what].rglob("*") if file.is_file()]

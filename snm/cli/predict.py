@@ -125,9 +125,7 @@ def _run(command: Predict) -> None:
     if command.threshold is not None:
         likely, threshold = True, predictor.threshold(command.threshold)
         k = threshold.most(k)
-    labels_in_all = predictor.model.head.num_labels
-    if command.k is not None and not 1 <= command.k <= labels_in_all:  # before anything is told
-        raise InputError("--k", f"{command.k}", f"1 to {labels_in_all} labels")
+    predictor.checked_k(command.k)  # before anything is told
     names = predictor.label_names if form == "jsonl" else None
     among = None if command.labels is None else _labels_of(command.labels, predictor)
     rows = unknown = 0
@@ -309,6 +307,8 @@ def _lines(
 ) -> Iterator[str]:
     import numpy as np
 
+    from snm.prediction.digits import rounded
+
     if form == "sparse" and probabilities is not None:
         scores = probabilities
     for number, (ids, of_ids) in enumerate(zip(labels, scores, strict=True)):
@@ -322,9 +322,9 @@ def _lines(
         answer["labels"] = row
         if names is not None:
             answer["names"] = [names[label] for label in row]
-        answer["scores"] = [round(score, 6) for score in row_scores]
+        answer["scores"] = rounded(row_scores)
         if probabilities is not None:
-            answer["probabilities"] = [round(p, 6) for p in probabilities[number][kept].tolist()]
+            answer["probabilities"] = rounded(probabilities[number][kept].tolist())
         if reasons is not None:
             told = [reasons[number][place] for place in np.flatnonzero(kept)]
             for name in reasons[number][0]:

@@ -127,6 +127,7 @@ def init_state(
     )
 
 
+@functools.lru_cache(maxsize=16)  # a trace of all parameters, which a training asks for often
 def abstract_state(model: Model) -> TrainState:
     """Shapes and dtypes of the state, without arrays."""
     return jax.eval_shape(functools.partial(init_state, model))

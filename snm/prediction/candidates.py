@@ -97,7 +97,7 @@ def checked_k(k: int | None, among: NDArray[np.int32] | csr_matrix | None, num_l
     if k is None:
         return min(_K, len(among) if isinstance(among, np.ndarray) else num_labels)
     if not 1 <= k <= num_labels:
-        raise InputError("k", str(k), f"1 to {num_labels} labels")
+        raise InputError("--k", str(k), f"1 to {num_labels} labels")
     return k
 
 

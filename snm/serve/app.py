@@ -22,6 +22,7 @@ from snm import __version__
 from snm.errors import InputError, counted
 from snm.export.index import IndexedPredictor
 from snm.prediction.candidates import candidates_of
+from snm.prediction.digits import rounded
 from snm.prediction.predictor import Predictor
 from snm.prediction.reasons import Reason
 from snm.serve.docs_page import add_docs
@@ -234,7 +235,7 @@ def make_app(
             names = None
             if predictor.label_names is not None:
                 names = [predictor.label_names[label] for label in ids]
-            told = None if exact.calibration is None else _rounded(p[found])
+            told = None if exact.calibration is None else rounded(p[found].tolist())
             why = {}
             if reasons is not None:
                 why = _told([reasons[number][i] for i in np.flatnonzero(found)], exact)
@@ -242,7 +243,7 @@ def make_app(
                 Answer(
                     labels=ids,
                     names=names,
-                    scores=_rounded(row_scores[found]),
+                    scores=rounded(row_scores[found].tolist()),
                     probabilities=told,
                     unknown=blank[number],
                     **why,
@@ -336,11 +337,6 @@ def _among(
     found = candidates_of(each, num_points, predictor.model.head.num_labels)
     assert not isinstance(found, np.ndarray)
     return found
-
-
-def _rounded(values: NDArray) -> list[float]:
-    """As `snm predict` writes them: float32 has no more digits."""
-    return [round(value, 6) for value in values.tolist()]
 
 
 def _told(reasons: list[Reason], predictor: Predictor) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from benchmarks.candidates import OF_EACH, POINTS, SIZES, exported, measured
+from benchmarks.candidates import OF_EACH, POINTS, SIZES, measured
+from benchmarks.open_time import exported
 from snm.bench.shapes import SHAPES
 
 
