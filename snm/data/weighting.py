@@ -6,7 +6,6 @@ The fitted weighting is saved with the model, and prediction applies it too.
 from __future__ import annotations
 
 import io
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.data.formats.binary import DAMAGE, refuse_bomb
+from snm.data.formats.binary import DAMAGE, headers_unwarned, refuse_bomb
 from snm.data.mapped import zeros_beside
 from snm.errors import InputError
 from snm.system import disk
@@ -182,12 +181,10 @@ class Weighting:
         try:
             # Open the file here, because np.load does not close a damaged archive.
             with (
-                warnings.catch_warnings(),
+                headers_unwarned(),
                 Path(path).open("rb") as file,
                 np.load(file, allow_pickle=False) as members,
             ):
-                # NumPy takes a damaged header for one written by Python 2, and warns.
-                warnings.simplefilter("ignore")
                 refuse_bomb(Path(path), members.zip)
                 kind = members["kind"].item()
                 names = ("idf", "mean", "spread") if kind == "standard" else ("idf",)

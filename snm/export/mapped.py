@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from snm.config.resolved import ResolvedConfig, read_resolved
 from snm.config.settings import config_text
-from snm.data.formats.binary import DAMAGE
+from snm.data.formats.binary import DAMAGE, headers_unwarned
 from snm.errors import InputError
 from snm.export.arrays import FORMAT, arrays_of, write_arrays
 from snm.export.from_arrays import Wanted, fits, predictor_of
@@ -119,7 +119,8 @@ def _array(
     """A mapped array; see `from_arrays.ReadArray`."""
     path = folder / f"{stem}-{name}.npy"
     try:
-        found = np.lib.format.open_memmap(path, mode="r")
+        with headers_unwarned():
+            found = np.lib.format.open_memmap(path, mode="r")
     except DAMAGE as error:
         reason = getattr(error, "strerror", None) or "no array"
         raise InputError(str(path), reason.lower(), _EXPECTED) from error

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from snm.data.formats.binary import DAMAGE
+from snm.data.formats.binary import DAMAGE, headers_unwarned
 from snm.errors import InputError
 from snm.system.files import whole_file
 
@@ -53,7 +53,8 @@ def load_shifts(path: Path, *, num_labels: int) -> NDArray[np.float32]:
     """
     expected = f"{num_labels} finite numbers that `snm train` wrote"
     try:
-        shifts = np.load(path, allow_pickle=False)
+        with headers_unwarned():
+            shifts = np.load(path, allow_pickle=False)
     except DAMAGE as error:
         reason = getattr(error, "strerror", None) or "damaged"
         raise InputError(str(path), reason.lower(), expected) from error

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from snm.data.formats.binary import DAMAGE, refuse_bomb
+from snm.data.formats.binary import DAMAGE, headers_unwarned, refuse_bomb
 from snm.errors import InputError
 from snm.memory.memory import Memory, MemorySettings
 from snm.system.files import whole_file
@@ -47,11 +46,10 @@ def load_memory(path: Path, *, num_features: int, num_labels: int) -> Memory:
     """
     try:
         with (
-            warnings.catch_warnings(),
+            headers_unwarned(),
             path.open("rb") as file,
             np.load(file, allow_pickle=False) as members,
         ):
-            warnings.simplefilter("ignore")  # NumPy takes a damaged header for one of Python 2
             refuse_bomb(path, members.zip)
             arrays = {name: members[name] for name in members.files}
             if not all(isinstance(array, np.ndarray) for array in arrays.values()):

@@ -75,6 +75,11 @@ def test_the_file(tmp_path):
     path.write_bytes(whole[:-3])
     with pytest.raises(InputError, match=r"adjustment\.npy"):
         load_shifts(path, num_labels=7)
+    # NumPy warns of a header that it takes for one of Python 2.
+    header = whole[:88].replace(b"fortran", b"fortrfn") + b"\n" + b" " * 39
+    path.write_bytes(header + whole[128:])
+    with pytest.raises(InputError, match=r"adjustment\.npy"):
+        load_shifts(path, num_labels=7)
 
 
 @pytest.mark.parametrize(

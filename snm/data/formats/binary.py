@@ -14,7 +14,7 @@ import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,7 +25,16 @@ from scipy.sparse import csr_matrix
 from snm.data.formats.gzipped import ALWAYS_ALLOWED, MAX_RATIO, TOO_LARGE
 from snm.errors import InputError
 
-__all__ = ["DAMAGE", "iter_npy", "iter_npz", "npy_header", "read_npy", "read_npz", "refuse_bomb"]
+__all__ = [
+    "DAMAGE",
+    "headers_unwarned",
+    "iter_npy",
+    "iter_npz",
+    "npy_header",
+    "read_npy",
+    "read_npz",
+    "refuse_bomb",
+]
 
 _CHUNK_ROWS = 1 << 16
 _DENSE_BYTES = 1 << 26  # of rows of a dense matrix that are converted at once
@@ -52,6 +61,14 @@ DAMAGE = (
     OverflowError,
 )
 """What zipfile, zlib and NumPy raise on files that are damaged or of another format."""
+
+
+@contextmanager
+def headers_unwarned() -> Iterator[None]:
+    """Within it, NumPy takes a damaged header for one of Python 2 without a warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def refuse_bomb(path: Path, archive: zipfile.ZipFile) -> None:
@@ -89,8 +106,7 @@ def npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
     if size > _HEADER_BYTES:
         raise ValueError(f"a header of {size} bytes")
     text = io.BytesIO(length + stream.read(size))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # NumPy warns of headers written by Python 2
+    with headers_unwarned():
         shape, _, dtype = header(text)
     return shape, dtype
 
@@ -286,8 +302,7 @@ def iter_npy(
     """
     path = Path(path)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # NumPy warns of headers written by Python 2
+        with headers_unwarned():
             dense = np.load(path, mmap_mode="r", allow_pickle=False)
     except DAMAGE as error:
         reason = getattr(error, "strerror", None) or "no array that numpy reads without pickle"
