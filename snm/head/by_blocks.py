@@ -17,6 +17,7 @@ from jax import lax
 
 from snm.head.problem import Problem, Result, ScoreGradients, positive_block
 from snm.losses.sampled.protocol import BlockScores, DenseForm
+from snm.system.platform import of_platform
 from snm.tables.bag import embedding_bag
 from snm.tables.optimizers import step_rows
 from snm.tables.rounding import rounded_steps, to_nearest
@@ -27,7 +28,10 @@ from snm.topk.search import MASKED
 
 __all__ = ["by_blocks", "mean_blocks"]
 
-_BLOCK = 4096  # labels a block: its scores, gradient and rows stay near the cache
+_BLOCK = {"cpu": 4096, "gpu": 4096, "tpu": 4096}
+"""By platform: labels a block. On a CPU timed: scores, gradient and rows stay near the cache. On
+others not timed: with 256 points and rows of 512, a block's rows and scores are 12 MiB, a small
+part of the temporaries, and a sample of 8192 takes two turns of the loop."""
 
 
 def by_blocks(
@@ -63,7 +67,7 @@ def by_blocks(
     shard = problem.shard
     ok = shard.all(ok)
 
-    plan = block_plan(_walk_length(problem), _BLOCK)
+    plan = block_plan(_walk_length(problem), of_platform(_BLOCK))
     if of_scores is not None:
         plan = BlockPlan(1, of_scores.shape[1])
 
@@ -123,7 +127,7 @@ def mean_blocks(num_slots: int, parts: int) -> int:
       num_slots: of the sample.
       parts: shards of the class rows.
     """
-    return math.ceil(num_slots / parts / block_plan(num_slots, _BLOCK).size)
+    return math.ceil(num_slots / parts / block_plan(num_slots, of_platform(_BLOCK)).size)
 
 
 def _walk_length(problem: Problem) -> int:
@@ -227,7 +231,7 @@ def _first_walk(
     Returns:
       What `DenseForm.finish` returns.
     """
-    plan = block_plan(_walk_length(problem), _BLOCK)
+    plan = block_plan(_walk_length(problem), of_platform(_BLOCK))
     weights = problem.terms.values
 
     def one_block(carry: jax.Array, start: jax.Array) -> jax.Array:

@@ -27,10 +27,13 @@ from snm.topk.blocks import block_plan, read_block, score_block
 
 __all__ = ["by_threshold", "every_score", "mines_by_threshold"]
 
-# Timed on CPUs.
-_FEWEST = 32  # mined; blocks that keep the best are as fast for fewer, and give ties an order
-_SCORES = 1 << 23  # 32 MB of scores held at once; above that fresh pages cost more than a sort
-_CACHED = {"cpu": 1 << 18, "gpu": _SCORES, "tpu": _SCORES}
+_FEWEST = {"cpu": 32, "gpu": 32, "tpu": 32}
+"""By platform: mined, at least. On a CPU timed: blocks that keep the best are as fast for fewer,
+and give ties an order. Others have a kernel for that, which keeps the best of few on the chip."""
+_SCORES = {"cpu": 1 << 23, "gpu": 1 << 23, "tpu": 1 << 23}
+"""By platform: scores held at once, 32 MiB. On a CPU timed: above that fresh pages cost more than a
+sort. On others a bound of the temporaries, of which compiled steps hold at most 150 MiB."""
+_CACHED = {"cpu": 1 << 18, "gpu": 1 << 23, "tpu": 1 << 23}
 """By platform: scores searched together. On a CPU 1 MB: every pass but the first finds them in
 cache. On an accelerator all: a loop over parts would wait for each, and too few scores fill it."""
 
@@ -44,8 +47,8 @@ def mines_by_threshold(spec: HeadSpec, problem: Problem) -> bool:
     if form is None or few_pairs(spec.mined, problem.num_slots):
         return False
     shared = problem.excluded is None and form.per_point
-    fits = problem.queries.shape[0] * problem.num_slots <= _SCORES
-    some = _FEWEST <= spec.mined < problem.num_slots
+    fits = problem.queries.shape[0] * problem.num_slots <= of_platform(_SCORES)
+    some = of_platform(_FEWEST) <= spec.mined < problem.num_slots
     return problem.shard.alone and fits and some and (shared or problem.one_term_a_row)
 
 

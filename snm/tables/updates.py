@@ -28,7 +28,7 @@ from snm.tables.table import RowTable, SparseRows, entry_rows, normalize
 __all__ = ["add_scatter", "update_rows"]
 
 _UNROLL_ADD = 2  # entries per iteration of the update loop, which writes as much as it reads
-_PROJECT_BLOCK = 256  # rows scaled back to unit length at once
+_PROJECT_BLOCK = 256  # on a CPU: rows scaled back to unit length at once; others scale all at once
 
 Gradient = tuple[SparseRows, jax.Array]
 """A sparse [n, N] block and float [n, dim] vectors; the table's gradient is block.T @ vectors."""

@@ -83,7 +83,7 @@ CASES = {
 @pytest.mark.parametrize("block", [4096, 7], ids=["one block", "blocks, the last overlapping"])
 @pytest.mark.parametrize("name", CASES)
 def test_mined_pairs(name, block, monkeypatch):
-    monkeypatch.setattr(module, "_BLOCK", block)
+    monkeypatch.setattr(module, "_BLOCK", {"cpu": block})
     case = unit(small_case(**CASES[name]))
     of_positive, values, slots = gradients_of(case)
     of_slots = np.zeros((N, len(slot_labels(case))))
