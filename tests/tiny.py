@@ -48,6 +48,7 @@ def resolved(config: Config) -> ResolvedConfig:
     for name, value in (
         ("weighting", "tfidf"),
         ("seen", "keep"),
+        ("label_text", "off"),
         ("memory", "off"),
         ("logit_adjustment", "off"),
         ("item_splits", 0),

@@ -43,6 +43,7 @@ def run_task(task: Path) -> dict[str, Any]:
     from snm.compare.probe import Probe
     from snm.data.load import load
     from snm.runs.events import Finished, Started, Stepped
+    from snm.trainer.prepare import trained_beside
     from snm.trainer.training import training
 
     asked = read_record(task)
@@ -54,7 +55,9 @@ def run_task(task: Path) -> dict[str, Any]:
         dataset = dataset.split(VALIDATION_FRACTION, seed=0)
     probe, every = None, 0
     if asked["probes"]:
-        steps = -(-dataset.train.num_points // config.batch_size)
+        names = trained_beside(config, dataset)
+        points = dataset.train.num_points + (0 if names is None else names.num_points)
+        steps = -(-points // config.batch_size)
         every = max(1, config.epochs // asked["probes"]) * steps
         probe = Probe(dataset, config)
     total, told, result = 0, 0.0, {}

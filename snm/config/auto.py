@@ -17,6 +17,7 @@ __all__ = [
     "auto_epochs",
     "auto_fewer_visits",
     "auto_input_dropout",
+    "auto_label_text",
     "auto_learn_scale",
     "auto_members",
     "auto_members_at_once",
@@ -37,7 +38,7 @@ _SIDE_BY_SIDE = 1 << 30  # bytes of rows that members have together
 _MINED_LABELS = 1 << 18
 _MANY_POINTS = 100
 FEWEST_POINTS = 500
-"""Training points below which no memory is tried."""
+"""Training points below which no memory and no label names are tried."""
 _MANY = 40_000
 _MOST_ENTRIES = 200_000
 DENSE_ENTRY = 0.01
@@ -213,6 +214,20 @@ def auto_input_dropout(
     low, high = thresholds
     share = 0.5 * min(1.0, max(0.0, (high - evidence_lost) / (high - low)))
     return min(share, 0.3) if points_of_label >= _MANY_POINTS else share
+
+
+def auto_label_text(num_points: int, num_labels: int) -> bool:
+    """Whether `--label-text auto` looks if names pay: where a pass takes at most half more time.
+
+    With few points, chance would tell.
+
+    Example:
+      >>> auto_label_text(45_744, 6_925), auto_label_text(490_449, 670_091)
+      (True, False)
+      >>> auto_label_text(499, 20)
+      False
+    """
+    return num_points >= FEWEST_POINTS and num_labels <= num_points / 2
 
 
 def auto_learn_scale(points_of_label: float) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Literal
 
 import numpy as np
@@ -13,14 +14,18 @@ from snm.config.stages import SizeSchedule
 from snm.data.dataset import Dataset
 from snm.data.evidence import evidence_lost
 from snm.data.mapped import is_mapped
-from snm.data.weighting import Kind, filled
+from snm.data.weighting import Kind, Weighting, filled
 from snm.distributed.dataset import column_counts, has_negative, ones_of_rows, seen_labels
 from snm.distributed.processes import several
 from snm.errors import InputError
 from snm.losses.sampled import LOSSES
+from snm.memory.label_names import try_names
 from snm.sampling.samplers import SAMPLERS
+from snm.system.timing import part
 
-__all__ = ["resolve"]
+__all__ = ["NO_SKLEARN", "resolve", "without_names"]
+
+NO_SKLEARN = "no scikit-learn, which turns label names into features"
 
 
 def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
@@ -86,6 +91,7 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
         sampled=sampled,
         mined=mined,
         input_dropout=dropout,
+        label_text=_label_text(config, dataset, weighting),
         score_scale=scale,
         class_init=class_init,
         learn_score_scale=learned,
@@ -236,6 +242,56 @@ def _memory(config: Config, dataset: Dataset, members: int, *, dense: bool) -> L
     points = dataset.train.num_points
     entries = counts @ counts / points * (rules.DENSE_ENTRY if dense else 1.0)
     return "on" if rules.auto_memory(points, members, entries, wanted=wanted) else "off"
+
+
+def _label_text(config: Config, dataset: Dataset, weighting: Kind) -> Literal["on", "off"]:
+    """Whether label names are training points: in one process, where nearest neighbours gain."""
+    if config.label_text == "off":
+        return "off"
+    with part("label names"):
+        return _looked_at_names(config, dataset, weighting)
+
+
+def _looked_at_names(config: Config, dataset: Dataset, weighting: Kind) -> Literal["on", "off"]:
+    refused = without_names(dataset)
+    if config.label_text == "on":
+        if refused is None and not _words_of_names(dataset):
+            refused = "no label name with a word of the vocabulary", "--label-text off"
+        if refused is not None:
+            raise InputError("--label-text on", *refused)
+        return "on"
+    points, labels = dataset.train.num_points, dataset.train.num_labels
+    if refused is not None or not rules.auto_label_text(points, labels):
+        return "off"
+    if not _words_of_names(dataset):
+        return "off"
+    names = dataset.name_points
+    assert names is not None
+    trial = try_names(dataset.train, names, Weighting.fit(weighting, dataset.train.features))
+    return "on" if trial is not None and trial.pays else "off"
+
+
+def _words_of_names(dataset: Dataset) -> int:
+    """Names with a word of the vocabulary."""
+    return 0 if dataset.name_points is None else dataset.name_points.num_points
+
+
+def without_names(dataset: Dataset) -> tuple[str, str] | None:
+    """What keeps label names from training, and what was expected; None where they can.
+
+    Whether they have words of the vocabulary is not looked at.
+    """
+    if several():
+        return "several processes", "one process, or --label-text off"
+    if is_mapped(dataset.train.features.indices):
+        found = "data that are mapped, because they take a large part of the memory"
+        return found, "more memory, or --label-text off"
+    if dataset.label_names is None or dataset.vectorizer is None:
+        found = f"{dataset.name} without {'label names' if dataset.vectorizer else 'a vectorizer'}"
+        return found, "texts and labels that `snm data import` converted"
+    if importlib.util.find_spec("sklearn") is None:
+        return NO_SKLEARN, "pip install 'snm[sklearn]', or --label-text off"
+    return None
 
 
 def _logit_adjustment(config: Config, memory: str) -> Literal["on", "off"]:

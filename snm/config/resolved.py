@@ -28,6 +28,7 @@ class ResolvedConfig(Config):
     # `field()` takes the default of `Config` away: each must be given.
     weighting: Literal["tfidf", "l2", "standard", "none"] = field()
     input_dropout: float = field()
+    label_text: Literal["on", "off"] = field()
     score_scale: float = field()
     learn_score_scale: bool = field()
     class_init: Literal["centroid", "random"] = field()
@@ -50,7 +51,7 @@ RESOLVED = tuple(ResolvedConfig.__annotations__)
 _BEFORE: dict[str, Any] = {
     "weighting": "tfidf", "learn_score_scale": False, "members": 1, "seen": "keep",
     "memory": "off", "logit_adjustment": "off", "item_splits": 0, "class_init": "random",
-    "members_at_once": 1,
+    "members_at_once": 1, "label_text": "off",
 }  # fmt: skip
 
 

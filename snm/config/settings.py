@@ -89,6 +89,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "positives": "one",
         "seen": "keep",
         "item_splits": 0,
+        "label_text": "off",
         "memory": "off",
         "logit_adjustment": "off",
         "epochs": 20,

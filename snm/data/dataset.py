@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, vstack
 
+from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError, counted
 
-__all__ = ["Dataset", "Points", "counts_of_ids", "summary_of_weights"]
+__all__ = [
+    "Dataset",
+    "Points",
+    "counts_of_ids",
+    "points_of_names",
+    "summary_of_weights",
+    "text_of_name",
+]
 
 _COUNTED = 1 << 20  # ids at once, at least
 
@@ -73,6 +83,21 @@ class Points:
         weights = None if self.weights is None else self.weights[rows]
         return Points(self.features[rows], self.labels[rows], pairs, weights, self.label_weights)
 
+    def beside(self, others: Points | None) -> Points:
+        """These points, and after them others of as many features and labels; without filters."""
+        if others is None:
+            return self
+        weights = None
+        if self.weights is not None or others.weights is not None:
+            weights = np.concatenate([_each(self), _each(others)])
+        return replace(
+            self,
+            features=csr_matrix(vstack([self.features, others.features], "csr")),
+            labels=csr_matrix(vstack([self.labels, others.labels], "csr")),
+            filter=None,
+            weights=weights,
+        )
+
     def counted(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Those of the rows (int64 [m]) that do not weigh 0."""
         return rows if self.weights is None else rows[self.weights[rows] > 0]
@@ -94,6 +119,43 @@ class Points:
         ones = np.ones(items.nnz, np.float32)
         labels = csr_matrix((ones, items.indices, items.indptr), shape=items.shape)
         return replace(self, features=items[:, : self.num_features], labels=labels, filter=None)
+
+
+def points_of_names(names: Sequence[str], vectorizer: Vectorizer, first: int = 0) -> Points:
+    """Label names as points, each with its label alone.
+
+    A name that has no word of the vocabulary makes no point. Underscores are taken for spaces.
+
+    Args:
+      names: of m labels, whose ids follow each other.
+      vectorizer: of the texts that the labels belong to.
+      first: the id of the first one.
+
+    Returns:
+      at most m points, with first + m labels.
+    """
+    features = vectorizer.transform([text_of_name(name) for name in names])
+    has = np.flatnonzero(np.diff(features.indptr))
+    labels = csr_matrix(
+        (np.ones(len(has), np.float32), (first + has).astype(np.int32), np.arange(len(has) + 1)),
+        shape=(len(has), first + len(names)),
+    )
+    return Points(features[has], labels)
+
+
+def text_of_name(name: str) -> str:
+    """A label's name as a vectorizer reads it.
+
+    Example:
+      >>> text_of_name("deep_learning")
+      'deep learning'
+    """
+    return name.replace("_", " ")
+
+
+def _each(points: Points) -> NDArray[np.float32]:
+    """The weight of each point."""
+    return np.ones(points.num_points, np.float32) if points.weights is None else points.weights
 
 
 def _check(weights: NDArray[np.float32] | None, what: str, count: int) -> None:
@@ -185,6 +247,27 @@ class Dataset:
             )
         order = np.random.default_rng(seed).permutation(self.train.num_points)
         return np.sort(order[held:]), np.sort(order[:held])
+
+    @functools.cached_property
+    def name_points(self) -> Points | None:
+        """Label names as points (`points_of_names`); None without names or a vectorizer.
+
+        In weighted data, a name weighs as much as a training point on average.
+
+        Raises:
+          InputError: no vectorizer can be read, or scikit-learn is not installed.
+        """
+        if self.label_names is None or self.vectorizer is None:
+            return None
+        vectorizer = Vectorizer.read(self.vectorizer)
+        if vectorizer.num_features != self.train.num_features:
+            return None  # the vectorizer of other data
+        found = points_of_names(self.label_names, vectorizer)
+        weights = None
+        if self.train.weights is not None:
+            mean = self.train.weights.mean(dtype=np.float64)
+            weights = np.full(found.num_points, mean, np.float32)
+        return replace(found, weights=weights, label_weights=self.train.label_weights)
 
     def label_frequency(self) -> NDArray[np.int64]:
         """Number of training points of each label, int64 [K]."""

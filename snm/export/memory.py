@@ -18,7 +18,8 @@ def memory_arrays_of(memory: Memory) -> dict[str, np.ndarray]:
     Returns:
       features_data float32, features_indices int32 and features_indptr int64 [n + 1], a CSR matrix
       [n, d] of weighted features; labels_indices int32 and labels_indptr int64 [n + 1], a CSR
-      matrix [n, K] of ones; rows int64 [n], the numbers of the points in the training set; queries
+      matrix [n, K] of ones; rows int64 [n], the numbers of the points in the training set, -1 for
+      those of an earlier one and -2 for names of labels; queries
       float16 [n, members * dim] of length 1, if the settings use them; weights float32 [n], what
       the votes of the points are multiplied by, if these are not all 1.
     """

@@ -22,8 +22,8 @@ class Grow:
     """Add labels to a trained model; writes a new run, in which old class rows stay as they are.
 
     A new label starts at the mean embedding of the points of DATA that have it. Without such
-    points, it starts at the embedding of its name (runs on texts), or at random. Train the new run
-    with `snm train --warm-start`.
+    points, it starts at the embedding of its name (runs on texts), at a row predicted from labels
+    with similar names, or at random. Train the new run with `snm train --warm-start`.
 
     Where the run uses a memory of neighbours, the new run keeps it, and stores the points of DATA
     too: their labels, new or old, get votes at once. So DATA may also come without new labels.
@@ -111,7 +111,7 @@ def _run(command: Grow) -> None:
     console.print(f"{of_labels}; written to {out}", soft_wrap=True)
     if memory is not None and predictor.memory is not None:
         stored, had = len(memory.rows), len(predictor.memory.rows)
-        console.print(f"memory: {stored:,} training points, before {had:,}", soft_wrap=True)
+        console.print(f"memory: {stored:,} stored points, before {had:,}", soft_wrap=True)
     data = command.data or "DATA"
     console.print(f"next: snm train {data} --run-dir RUN --warm-start {out}", soft_wrap=True)
 

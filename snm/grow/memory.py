@@ -7,8 +7,8 @@ import dataclasses
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from snm.data.dataset import Dataset
-from snm.memory.memory import Memory
+from snm.data.dataset import Dataset, Points
+from snm.memory.memory import EARLIER, NAME, Memory
 from snm.memory.merge import merged
 from snm.prediction.predictor import Predictor
 from snm.trainer.memory import memory_of
@@ -17,7 +17,11 @@ __all__ = ["grown_memory"]
 
 
 def grown_memory(
-    memory: Memory, predictor: Predictor, dataset: Dataset | None, num_labels: int
+    memory: Memory,
+    predictor: Predictor,
+    dataset: Dataset | None,
+    num_labels: int,
+    names: Points | None = None,
 ) -> Memory:
     """The memory of a grown model.
 
@@ -25,13 +29,22 @@ def grown_memory(
       memory: of the model before.
       predictor: the model before. New labels do not change its queries.
       dataset: data with all labels, or None. Its training points are stored, with their numbers
-        there; the points from before, which it may not have, are numbered -1.
+        there; points from before, which it may not have, become `EARLIER`.
       num_labels: K with the new labels.
+      names: points that the names of the new labels make, where the run trains on names.
     """
+    if names is not None and memory.weights is not None:
+        mean = memory.weights.mean(dtype=np.float64)  # as of the names in weighted data
+        weights = np.full(names.num_points, mean, np.float32)
+        names = dataclasses.replace(names, weights=weights)
     if dataset is not None:
-        before = dataclasses.replace(memory, rows=np.full_like(memory.rows, -1))
+        rows = np.where(memory.rows == NAME, NAME, EARLIER)
+        before = dataclasses.replace(memory, rows=rows)
         every = np.arange(dataset.train.num_points)
-        return merged(before, memory_of(predictor, dataset.train, every, memory.settings))
+        return merged(before, memory_of(predictor, dataset.train, every, memory.settings, names))
+    if names is not None:
+        none = np.arange(0)
+        return merged(memory, memory_of(predictor, names.take(none), none, memory.settings, names))
     labels = csr_matrix(memory.labels, copy=True)
     labels.resize(labels.shape[0], num_labels)
     return dataclasses.replace(memory, labels=labels)

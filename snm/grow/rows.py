@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.data.dataset import Dataset
+from snm.data.dataset import Dataset, text_of_name
+from snm.grow.name_rows import names_tell_rows, rows_of_names
 from snm.model.model import TrainState
 from snm.prediction.predictor import Predictor
-from snm.tables.rounding import to_nearest
+from snm.tables.rounding import as_float, to_nearest
 from snm.tables.table import RowTable, random_rows
 
 __all__ = ["Origins", "bias_of", "grow_state", "new_rows"]
@@ -35,10 +36,12 @@ def new_rows(
     """Class rows of unit length for new labels, for one member of a model.
 
     A row is the direction of the mean query of the label's training points. Without points, it is
-    that of the query of the label's name, if the model has a vectoriser; otherwise it is random.
+    that of the query of the label's name, if the model has a vectoriser; else it is predicted from
+    the names and rows of the old labels, where these tell rows (`snm.grow.name_rows`); otherwise it
+    is random.
 
     Args:
-      predictor: one member, with K labels.
+      predictor: one member, with K labels, and their names if there are any.
       names: the names of the new labels, whose ids start at K.
       dataset: data with all labels, or None.
       seed: of the random rows.
@@ -58,9 +61,16 @@ def new_rows(
         origin[np.linalg.norm(sums, axis=1) > 0] = "points"
     left = np.flatnonzero(origin == "random")
     if predictor.vectorizer is not None and len(left):
-        found = np.concatenate(list(predictor.queries([names[int(j)] for j in left])))
+        found = np.concatenate(list(predictor.queries([text_of_name(names[int(j)]) for j in left])))
         sums[left] = found
         origin[left[np.linalg.norm(found, axis=1) > 0]] = "names"
+    left = np.flatnonzero(origin == "random")
+    if predictor.label_names is not None and len(left):
+        old = np.asarray(as_float(predictor.state.head.table.rows))[:first]
+        if names_tell_rows(old, predictor.label_names):
+            asked = [names[int(j)] for j in left]
+            sums[left] = rows_of_names(old, predictor.label_names, asked)
+            origin[left[np.linalg.norm(sums[left], axis=1) > 0]] = "names"
     left = np.flatnonzero(origin == "random")
     if len(left):
         drawn = random_rows(jax.random.key(seed), count, predictor.model.dim)

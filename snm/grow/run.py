@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from snm.data.dataset import Dataset
+from snm.data.dataset import Dataset, points_of_names
 from snm.grow.memory import grown_memory
 from snm.grow.rows import Origins, bias_of, grow_state, new_rows
 from snm.memory.adjustment import save_shifts
@@ -61,7 +61,8 @@ def write_grown(
     origins = Origins(0, 0, 0)
     for member in range(1, members + 1):
         model, state = load_member(old.path, member)
-        alone = Predictor(model, state, predictor.weighting, vectorizer=predictor.vectorizer)
+        old_names, texts = predictor.label_names, predictor.vectorizer
+        alone = Predictor(model, state, predictor.weighting, old_names, vectorizer=texts)
         seed = member_seed(config.seed, member)
         rows, origins = new_rows(alone, names[first:], dataset, seed)
         bias = None
@@ -79,7 +80,10 @@ def write_grown(
         result.pop(measured, None)
     memory = None
     if predictor.memory is not None:
-        memory = grown_memory(predictor.memory, predictor, dataset, len(names))
+        new_names = None
+        if config.label_text == "on" and predictor.vectorizer is not None:
+            new_names = points_of_names(names[first:], predictor.vectorizer, first)
+        memory = grown_memory(predictor.memory, predictor, dataset, len(names), new_names)
         save_memory(new.memory, memory)
         trial = old.read_trial()
         trial |= {"points": len(memory.rows), "bytes": memory.nbytes}

@@ -8,6 +8,7 @@ Public names, by module:
 - `choose`: `choose`, `Trial`: settings from held-out points, or none where it does not pay.
 - `adjustment`: `shifts_of`, `save_shifts`, `load_shifts`: lower scores for frequent
   labels, chosen on the same points.
+- `label_names`: `try_names`: whether label names are worth training on.
 - `merge`: `merged`: a memory with further points.
 - `store`: `save_memory`, `load_memory`: one file of a run.
 

@@ -20,7 +20,11 @@ from scipy.sparse import csr_matrix
 
 from snm.memory.neighbors import Neighbors, nearest, unit_rows
 
-__all__ = ["Memory", "MemorySettings", "Witness", "joint_cosines", "votes"]
+__all__ = ["EARLIER", "NAME", "Memory", "MemorySettings", "Witness", "joint_cosines", "votes"]
+
+EARLIER, NAME = -1, -2
+"""In place of the number of a stored point: it is of an earlier training set (`snm grow`), or it is
+the name of a label."""
 
 FOUND = 200
 """Neighbours found by features, of which the most similar vote."""
@@ -45,10 +49,10 @@ class MemorySettings:
 
 
 class Witness(NamedTuple):
-    """A training point that voted for a label.
+    """A training point, or a label's name, that voted for a label.
 
     Attributes:
-      row: its number in the training set, from 0; -1 if it is of an earlier one (`snm grow`).
+      row: its number in the training set, from 0; or `EARLIER` or `NAME`.
       similarity: as `MemorySettings.feature_share` mixes it.
       features: the features that it shares with the point, those of the largest product first; at
         most 5.
@@ -68,8 +72,7 @@ class Memory:
       labels: float32 CSR [n, K] of ones.
       queries: float16 [n, D], the model's queries of these points with length 1; None if
         `settings.feature_share` is 1.
-      rows: int64 [n], the numbers of these points in the training set; -1 for those of an earlier
-        one (`snm grow`).
+      rows: int64 [n], the numbers of these points in the training set; or `EARLIER` or `NAME`.
       settings: how neighbours vote.
       weights: float32 [n], above 0, by which the votes of these points are multiplied; None is 1
         for all.

@@ -44,7 +44,7 @@ from snm.prediction.compiled import compiled_top
 from snm.prediction.predictor import ROWS
 from snm.system.memory import available_memory, resident_memory
 from snm.trainer.phase import first_phase
-from snm.trainer.prepare import members_at_once, prepare
+from snm.trainer.prepare import members_at_once, prepare, trained_beside
 from snm.trainer.programs import compiled_steps
 
 __all__ = [
@@ -161,7 +161,9 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
     before = resident_memory()
     phase = first_phase(config, dataset)
     weighting = Weighting.fit(config.weighting, dataset.train.features)
-    prepared = prepare(config, dataset.train, weighting, phase.rows)
+    prepared = prepare(
+        config, dataset.train, weighting, phase.rows, trained_beside(config, dataset)
+    )
     mesh, source = prepared.mesh, prepared.source
     # The seed is data of the batch.
     model = dataclasses.replace(prepared.model, seed=0)
@@ -195,6 +197,7 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
     optimiser += state_bytes(state.tower_state)
     read = sum(_csr_bytes(matrix) for part in raw for matrix in (part.features, part.labels))
     weighted = _csr_bytes(source.features, but=dataset.train.features)
+    weighted += _csr_bytes(source.labels, but=dataset.train.labels)  # a copy, with names or splits
     needs = Needs(
         tables=state_bytes(state) - optimiser,
         optimiser=optimiser,
@@ -309,7 +312,11 @@ def _memory_bytes(config: ResolvedConfig, dataset: Dataset) -> int:
     of_features = _csr_bytes(features)
     if config.weighting == "standard":
         of_features = 8 * features.shape[0] * features.shape[1]
-    return 2 * of_features + _csr_bytes(labels) + of_point * features.shape[0]
+    found = 2 * of_features + _csr_bytes(labels) + of_point * features.shape[0]
+    if (names := trained_beside(config, dataset)) is not None:
+        found += 2 * _csr_bytes(names.features) + _csr_bytes(names.labels)
+        found += of_point * names.num_points
+    return found
 
 
 def _temporary(lowered: Any) -> int:

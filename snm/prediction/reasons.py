@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.batches.csr_blocks import block_of
-from snm.memory.memory import Witness
+from snm.memory.memory import NAME, Witness
 from snm.prediction.candidates import values_at
 from snm.prediction.compiled import compiled_parts
 
@@ -53,10 +53,11 @@ class Reason(NamedTuple):
         }
 
     def witnesses_as_json(self, words: Sequence[str] | None) -> list[dict[str, Any]]:
-        """The witnesses; those that are no training point of the last data have no `train_row`."""
+        """The witnesses; a label's name and a point of earlier data have no `train_row`."""
         return [
             {
                 "train_row": None if one.row < 0 else one.row,
+                "label_name": one.row == NAME,
                 "similarity": round(one.similarity, 4),
                 "shares": [_named(f, words) for f in one.features],
             }

@@ -42,24 +42,30 @@ class NonFiniteError(ArithmeticError):
     Attributes:
       step: the step, counted from 0.
       tensor: the first non-finite tensor, in the order of computation.
-      points: the batch, as row numbers of the training set, counted from 0.
+      points: the batch, as row numbers of the training set, counted from 0; -1 - l is the name of
+        label l (`--label-text`).
       culprits: the points for which the tensor is not finite; empty if unknown.
     """
 
     def __init__(self, step: int, found: NonFinite, points: list[int], hint: str = ""):
         self.step, self.tensor = step, found.tensor
         self.points, self.culprits = points, [points[i] for i in found.places if i < len(points)]
-        rows = f"rows {_few(points)} of train"
+        rows = _told(points)
         if self.culprits:
-            rows = (
-                f"{len(self.culprits)} of {len(points)} points, rows {_few(self.culprits)} of train"
-            )
+            rows = f"{len(self.culprits)} of {len(points)} points, {_told(self.culprits)}"
         super().__init__(
             f"step {step}: {found.tensor} not finite; its batch: {rows} (all in log.jsonl). "
             + (hint or "The step was not taken, and the checkpoints before it are whole. A lower "
                        "--learning-rate or --score-scale usually helps; --on-nonfinite skip drops "
                        "such batches")
         )  # fmt: skip
+
+
+def _told(points: list[int]) -> str:
+    """Row numbers, and the labels whose names are among the points."""
+    rows, labels = [p for p in points if p >= 0], [-1 - p for p in points if p < 0]
+    told = [f"rows {_few(rows)} of train"] if rows or not labels else []
+    return " and ".join(told + ([f"the names of labels {_few(labels)}"] if labels else []))
 
 
 def _few(rows: list[int]) -> str:

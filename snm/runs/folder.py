@@ -227,6 +227,8 @@ class RunFolder:
             config = dataclasses.replace(config, sampled=written["sampled"])
         if "logit_adjustment" not in written:
             config = dataclasses.replace(config, logit_adjustment="off")
+        if "label_text" not in written:
+            config = dataclasses.replace(config, label_text="off")
         if "memory" not in written:
             config = dataclasses.replace(config, memory="off", logit_adjustment="off")
         # With splits or centroids, `--epochs auto` asks for fewer passes.
@@ -236,6 +238,12 @@ class RunFolder:
         if "class_init" not in written and config.class_init != "random":
             config = dataclasses.replace(config, class_init="random", epochs=epochs)
         return config
+
+    def as_decided(self, config: Config) -> Config:
+        """The settings, with what the run decided from more than counts of the data."""
+        if config.label_text != "auto" or not self.config.exists():
+            return config
+        return dataclasses.replace(config, label_text=self.settings().label_text)
 
     def check(self, config: ResolvedConfig, facts: dict[str, Any]) -> None:
         """Checks that the folder is new, empty, or holds the same run; writes nothing.

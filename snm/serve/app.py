@@ -82,9 +82,10 @@ class Parts(BaseModel):
 
 
 class Witness(BaseModel):
-    """A training point that voted for a label."""
+    """A training point, or the name of the label, that voted for it."""
 
     train_row: int | None = Field(description="its number in the training file, from 0")
+    label_name: bool = Field(description="whether it is the label's own name")
     similarity: float
     shares: list[int | str] = Field(description="features or words that both points have")
 

@@ -34,7 +34,7 @@ from snm.targets.faults import faults
 from snm.targets.module import Module
 from snm.targets.table import Target
 from snm.trainer.phase import first_phase
-from snm.trainer.prepare import prepare
+from snm.trainer.prepare import prepare, trained_beside
 from snm.trainer.programs import compiled_steps
 
 __all__ = ["Program", "compile_run", "compile_scoring", "compile_training", "compiled"]
@@ -95,7 +95,9 @@ def compile_run(
     with compiling_for(target.backend, target.memory, target.on_chip):
         phase = first_phase(config, dataset)
         weighting = Weighting.fit(config.weighting, dataset.train.features)
-        prepared = prepare(config, dataset.train, weighting, phase.rows)
+        prepared = prepare(
+            config, dataset.train, weighting, phase.rows, trained_beside(config, dataset)
+        )
     source, count = prepared.source, prepared.steps_per_dispatch
     found = []
     for _, head in prepared.stages:

@@ -20,7 +20,7 @@ from snm.errors import counted
 from snm.evaluation.evaluate import KS
 from snm.memory.adjustment import save_shifts, shifts_of
 from snm.memory.choose import Trial, choose
-from snm.memory.memory import FOUND, Memory, MemorySettings, joint_cosines
+from snm.memory.memory import FOUND, NAME, Memory, MemorySettings, joint_cosines
 from snm.memory.neighbors import nearest, unit_rows
 from snm.memory.store import save_memory
 from snm.prediction.calibration import Calibration
@@ -28,6 +28,7 @@ from snm.prediction.predictor import Predictor
 from snm.prediction.thresholds import LOOKED_AT, HeldOut, fit_thresholds
 from snm.runs.folder import RunFolder, write_json
 from snm.system import disk
+from snm.trainer.prepare import trained_beside
 
 __all__ = [
     "Remembered",
@@ -138,7 +139,9 @@ def find_memory(
     frequency = None
     if config.logit_adjustment == "on" and len(held) >= _LEAST_ADJUSTED:
         frequency = dataset.label_frequency()
-    trial = _trial(first, dataset.train.take(kept), dataset.train.take(held), frequency)
+    names = trained_beside(config, dataset)
+    stored = dataset.train.take(kept).beside(names)
+    trial = _trial(first, stored, dataset.train.take(held), frequency)
     # Scores of the members are added, so that the votes must grow with their number.
     settings = dataclasses.replace(trial.settings, weight=trial.settings.weight * config.members)
     memory = None
@@ -146,7 +149,7 @@ def find_memory(
         every = kept
         if config.refit or not config.validation_fraction:
             every = np.arange(dataset.train.num_points)
-        memory = memory_of(whole, dataset.train, every, settings)
+        memory = memory_of(whole, dataset.train, every, settings, names)
     calibration = _calibration(trial, dataset.train.take(held))
     shifts, adjustment = None, None
     if frequency is not None and trial.strength > 0:
@@ -183,11 +186,20 @@ def _calibration(trial: Trial, held: Points) -> Calibration | None:
 
 
 def memory_of(
-    predictor: Predictor, points: Points, rows: NDArray[np.int64], settings: MemorySettings
+    predictor: Predictor,
+    points: Points,
+    rows: NDArray[np.int64],
+    settings: MemorySettings,
+    names: Points | None = None,
 ) -> Memory:
-    """A memory of those of the `rows` (int64 [m]) of `points` that have a label and a feature."""
+    """A memory of those of the `rows` (int64 [m]) of `points` that have a label and a feature.
+
+    The points that label names make are stored after them.
+    """
     rows = _with_labels(points, rows)
-    stored = _stored(predictor, points.take(rows))
+    stored = _stored(predictor, points.take(rows).beside(names))
+    if names is not None:
+        rows = np.append(rows, np.full(names.num_points, NAME))
     queries = None if settings.feature_share == 1 else unit_queries(predictor, stored.features)
     features = predictor.weighting.apply(stored.features)
     return Memory(features, stored.labels, queries, rows, settings, stored.weights)

@@ -21,7 +21,7 @@ from snm.data.dataset import Dataset, Points, summary_of_weights
 from snm.data.weighting import Weighting
 from snm.distributed.dataset import label_frequency
 from snm.distributed.processes import first
-from snm.errors import InputError
+from snm.errors import InputError, counted
 from snm.evaluation.evaluate import evaluate_points, metric_names
 from snm.model.model import TrainState
 from snm.model.placement import abstract_on
@@ -32,7 +32,7 @@ from snm.runs.folder import RunFolder
 from snm.system.timing import part
 from snm.system.versions import versions
 from snm.trainer.loop import run_steps
-from snm.trainer.prepare import prepare
+from snm.trainer.prepare import prepare, trained_beside
 from snm.trainer.programs import StepPrograms
 from snm.trainer.warm_start import WarmStart, initial_state
 
@@ -93,7 +93,9 @@ class PhaseRun:
         self._folder, self._config, self._phase = folder, config, phase
         self._dataset, self._weighting = dataset, weighting
         with part("preparing batches"):
-            self._prepared = prepare(config, dataset.train, weighting, phase.rows)
+            self._prepared = prepare(
+                config, dataset.train, weighting, phase.rows, trained_beside(config, dataset)
+            )
         self.mesh, self.model = self._prepared.mesh, self._prepared.model
         self.source = self._prepared.source
         self.last_step = self._prepared.total_steps
@@ -228,6 +230,9 @@ def _about_the_data(
         notes.append(f"weights of points: {summary_of_weights(weights)}")
     if (weights := dataset.train.label_weights) is not None:
         notes.append(f"weights of labels: {weights.min():.3g} to {weights.max():.3g}")
+    if (names := trained_beside(config, dataset)) is not None:
+        told = f"{counted(names.num_points, 'label name')} are training points too"
+        notes.append(f"{told} (--label-text off leaves them out)")
     if warm_start is not None and warm_start.note:
         notes.append(warm_start.note)
     return notes

@@ -15,8 +15,10 @@ from snm.batches.build import source_of
 from snm.batches.items import with_splits
 from snm.batches.schedule import Schedule
 from snm.batches.source import Source
+from snm.config.resolve import without_names
 from snm.config.resolved import ResolvedConfig
-from snm.data.dataset import Points
+from snm.config.settings import Config
+from snm.data.dataset import Dataset, Points
 from snm.data.weighting import Weighting
 from snm.distributed.mesh import make_mesh
 from snm.errors import InputError
@@ -25,7 +27,14 @@ from snm.model.from_config import head_stages, make_model
 from snm.model.model import Model
 from snm.system.platform import of_platform, platform
 
-__all__ = ["Prepared", "members_at_once", "prepare", "steps_per_dispatch"]
+__all__ = [
+    "Prepared",
+    "members_at_once",
+    "names_not_tried",
+    "prepare",
+    "steps_per_dispatch",
+    "trained_beside",
+]
 
 _STEPS = {"cpu": 1, "gpu": 32, "tpu": 32}
 """Steps a dispatch: more gained nothing on a CPU, and a shorter last dispatch is compiled apart. On
@@ -48,7 +57,8 @@ class Prepared:
       model: with the last B, k' and score scale of the run.
       stages: the first step of each stage, and its head.
       total_steps: `config.epochs` passes over the points.
-      rows: int64 [N], for each point of the source the one that it was, or was split from.
+      rows: int64 [N], for each point of the source the one that it was, or was split from; -1 - l
+        for the name of label l.
       steps_per_dispatch: steps that the device runs between two exchanges with the host.
     """
 
@@ -67,6 +77,7 @@ def prepare(
     points: Points,
     weighting: Weighting,
     rows: NDArray[np.int64] | None = None,
+    more: Points | None = None,
     *,
     one_device: bool = False,
 ) -> Prepared:
@@ -77,6 +88,7 @@ def prepare(
       points: n points, as in the files.
       weighting: of features, fitted.
       rows: int64 [m], ascending, the points to train on; None is all.
+      more: further points, which are all trained on; see `trained_beside`.
       one_device: train on this process's first device, whatever `config.mesh` says.
 
     Raises:
@@ -92,6 +104,12 @@ def prepare(
     model = make_model(config, points.num_features, num_labels)
     given = points.num_points
     points, rows = with_splits(points, rows, config.item_splits, config.seed)
+    told = np.arange(points.num_points) % given
+    if more is not None:
+        told = np.append(told, -1 - more.labels.indices.astype(np.int64))
+        if rows is not None:
+            rows = np.append(rows, np.arange(points.num_points, len(told)))
+        points = points.beside(more)
     source = source_of(config, model.head, points, rows, weighting, mesh)
     total_steps = config.epochs * source.steps_per_epoch
     source = dataclasses.replace(source, schedule=Schedule(config.schedule, total_steps))
@@ -103,8 +121,21 @@ def prepare(
         stages=head_stages(config, num_labels, total_steps),
         total_steps=total_steps,
         steps_per_dispatch=config.steps_per_dispatch or steps_per_dispatch(),
-        rows=points.labelled(rows) % given,
+        rows=told[points.labelled(rows)],
     )
+
+
+def trained_beside(config: ResolvedConfig, dataset: Dataset) -> Points | None:
+    """The points that train beside those of the files: label names, where the settings say so."""
+    return dataset.name_points if config.label_text == "on" else None
+
+
+def names_not_tried(config: Config, dataset: Dataset) -> str | None:
+    """Why `--label-text auto` does not look at names that there are, in one line; else None."""
+    if config.label_text != "auto" or dataset.label_names is None or dataset.vectorizer is None:
+        return None
+    refused = without_names(dataset)
+    return None if refused is None else f"label names: not trained on; found {refused[0]}"
 
 
 def steps_per_dispatch() -> int:

@@ -17,7 +17,7 @@ from snm.config.resolve import resolve
 from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config
 from snm.data.dataset import Dataset
-from snm.data.id_space import IdSpace
+from snm.data.id_space import IdSpace, check_features
 from snm.data.weighting import Weighting
 from snm.distributed.dataset import fit_weighting, load_together
 from snm.distributed.processes import AgreedStop, first, several, wait
@@ -43,7 +43,7 @@ from snm.system.versions import surroundings
 from snm.trainer.evaluate import score_test_points
 from snm.trainer.memory import memory_split, never_tried, summaries, try_memory
 from snm.trainer.phase import Phase, PhaseRun, first_phase, open_log
-from snm.trainer.prepare import members_at_once
+from snm.trainer.prepare import members_at_once, names_not_tried
 from snm.trainer.together import Stop, in_order
 from snm.trainer.warm_start import WarmStart
 
@@ -135,13 +135,15 @@ def training(
         restart()
         with part("reading"):
             dataset = data if isinstance(data, Dataset) else load_together(data)
-        if (note := never_tried(config, dataset)) is not None:
-            yield Noted(0, note)
+        for note in (never_tried(config, dataset), names_not_tried(config, dataset)):
+            if note is not None:
+                yield Noted(0, note)
         with place_of(run_dir) as place:
+            asked = RunFolder(place.folder).as_decided(config)
             yield from place.follow(
                 resolved_training(
                     dataset,
-                    resolve(config, dataset),
+                    resolve(asked, dataset),
                     place.folder,
                     source=data if source is None and not isinstance(data, Dataset) else source,
                     warm_start=warm_start,
@@ -189,6 +191,10 @@ def resolved_training(
         stop = AgreedStop(stop)
     # What can be refused is refused before anything is written.
     folder.check(config, facts)
+    if config.label_text == "on" and folder.has(folder.vectorizer):
+        mine = IdSpace.of(dataset)
+        begun = dataclasses.replace(mine, name=str(folder.path), vectorizer=folder.vectorizer)
+        check_features(mine, begun)  # the hash of the data does not have the vectorizer
     wait("the folder was looked at")
     start = None
     if warm_start is not None:

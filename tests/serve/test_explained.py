@@ -35,5 +35,10 @@ def test_scores_are_explained(address, served, tiny_run):
         body = {"texts": ["word1 word4"], "k": 2, "explain": True}
         (one,) = httpx.post(f"{address}/predict", json=body).json()["answers"]
         assert one["labels"][0] == 1 and one["parts"][0]["votes"] == 50
-        voted = {"train_row": 1, "similarity": pytest.approx(0.7071, abs=0.3), "shares": ["word1"]}
+        voted = {
+            "train_row": 1,
+            "label_name": False,
+            "similarity": pytest.approx(0.7071, abs=0.3),
+            "shares": ["word1"],
+        }
         assert one["because"] == [[voted], []]

@@ -1,0 +1,109 @@
+"""Whether label names are worth training on, read from nearest neighbours before any training.
+
+A label's name can be a training point of its own: its words are the features, and the label is its
+only one. That helps where points speak of a label in the words of its name, most of all rare
+labels. It only adds noise where names are codes, or mean something else than the words say. The
+nearest neighbours of held-out points tell which it is, in a second: they vote with and without the
+names among them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from snm.data.dataset import Points
+from snm.data.weighting import Weighting
+from snm.memory.memory import votes
+from snm.memory.neighbors import Neighbors, nearest, unit_rows
+
+__all__ = ["NameTrial", "try_names"]
+
+_MOST, _SHARE = 2000, 0.1  # points that judge, and their share of few points
+_STORED = 100_000  # of the other points, those among which neighbours are found
+_VOTING, _POWER = 50, 2.0
+_KS = (1, 3, 5)
+
+
+@dataclasses.dataclass(frozen=True)
+class NameTrial:
+    """What names among the neighbours changed for points that are not.
+
+    Attributes:
+      before: P@1, P@3 and P@5 of the votes of training points, in percent.
+      precision: the same with names.
+      gain: of the mean of the three.
+      error: standard error of that gain.
+    """
+
+    before: tuple[float, ...]
+    precision: tuple[float, ...]
+    gain: float
+    error: float
+
+    @property
+    def pays(self) -> bool:
+        """Whether the gain is more than two standard errors, as for a memory."""
+        return self.gain > 2 * self.error
+
+
+def try_names(points: Points, names: Points, weighting: Weighting) -> NameTrial | None:
+    """Lets nearest neighbours answer for a tenth of the points, with label names and without.
+
+    Neighbours are those of highest cosine of weighted features; 50 of them vote, each with its
+    squared cosine (as a memory of power 2 and feature share 1).
+
+    Args:
+      points: n training points.
+      names: points that label names make, of the same features and labels.
+      weighting: of features, fitted on the points.
+
+    Returns:
+      the trial; None where fewer than two points could judge.
+    """
+    rng = np.random.default_rng(0)
+    order = rng.permutation(points.num_points)
+    count = min(_MOST, int(_SHARE * points.num_points))
+    held = points.take(points.labelled(np.sort(order[:count])))
+    stored = points.take(points.labelled(np.sort(order[count : count + _STORED])))
+    if held.num_points < 2 or not stored.num_points:
+        return None
+    if (left := points.num_points - count) > _STORED:  # as many names to a point as there are
+        some = rng.permutation(names.num_points)[: -(-names.num_points * _STORED // left)]
+        names = names.take(np.sort(some))
+    asked = unit_rows(weighting.apply(held.features))
+    alone, others = (
+        nearest(asked, unit_rows(weighting.apply(part.features)).T.tocsr(), _VOTING)
+        for part in (stored, names)
+    )
+    both = stored.beside(names)
+    ids = np.where(others.ids >= 0, others.ids + np.int32(stored.num_points), -1)
+    together = Neighbors(*map(np.hstack, ((alone.ids, ids), (alone.cosines, others.cosines))))
+    precise = []
+    for neighbors in (alone, together):
+        best = _best(votes(neighbors, both.labels, _VOTING, _POWER))
+        rows = np.repeat(np.arange(len(best)), max(_KS))
+        hits = np.asarray(held.labels[rows, np.maximum(best, 0).ravel()]).reshape(best.shape) > 0
+        hits &= best >= 0
+        precise.append(np.stack([100 * hits[:, :k].mean(axis=1) for k in _KS]))
+    gains = (precise[1] - precise[0]).mean(axis=0)
+    return NameTrial(
+        before=tuple(precise[0].mean(axis=1).tolist()),
+        precision=tuple(precise[1].mean(axis=1).tolist()),
+        gain=float(gains.mean()),
+        error=float(gains.std() / np.sqrt(len(gains))),
+    )
+
+
+def _best(voted: csr_matrix) -> NDArray[np.int64]:
+    """The labels of most votes of each row, int64 [m, 5]; -1 where there are fewer."""
+    best = np.full((voted.shape[0], max(_KS)), -1, np.int64)
+    for row in range(len(best)):
+        own = slice(voted.indptr[row], voted.indptr[row + 1])
+        # The second key: ties go to the lowest label, in whatever order the votes were added up.
+        order = np.lexsort((voted.indices[own], -voted.data[own]))[: max(_KS)]
+        best[row, : len(order)] = voted.indices[own][order]
+    return best
