@@ -1,0 +1,18 @@
+"""Data and runs that several files of tests share."""
+
+import pytest
+import tiny
+from command_line import call
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return tiny.write(tmp_path_factory.mktemp("data") / "tiny", names=True)
+
+
+@pytest.fixture(scope="module")
+def run(data, tmp_path_factory):
+    """A finished run."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    call("train", data, "--run-dir", folder, *tiny.FLAGS)
+    return folder

@@ -1,0 +1,131 @@
+"""`snm data import --like`, and texts to models: features and labels in the ids of others."""
+
+import json
+
+import numpy as np
+import pytest
+import tiny
+from command_line import call, refused
+from documents import TEXTS, read, write
+from sklearn.feature_extraction.text import CountVectorizer
+
+import snm
+from snm.data.vectorizer import Vectorizer
+from snm.errors import InputError
+
+NEXT = [("a saw and a wave", ["tools", "sea"]), ("the apple", ["fruit & nuts"]), ("zz", ["sea"])]
+
+
+@pytest.fixture
+def like(tmp_path):
+    """The data set of all documents, and three more texts, one of them with new words alone."""
+    (source,) = write(tmp_path / "in", "jsonl")
+    call("data", "import", source, "--out", tmp_path / "jan")
+    (after,) = write(tmp_path / "next", "jsonl", *zip(*NEXT, strict=True))
+    return tmp_path / "jan", ["data", "import", after, "--out", tmp_path / "feb", "--like",
+                              tmp_path / "jan"]  # fmt: skip
+
+
+def test_new_labels_are_refused_unless_asked_for(like, tmp_path, capsys):
+    jan, words = like
+    said = refused(capsys, *words)
+    assert said.endswith(
+        f"found 1 label that {jan} lacks, such as 'sea', "
+        "expected its labels, or --new-labels append or drop"
+    )
+    assert not (tmp_path / "feb").exists()
+
+
+@pytest.mark.parametrize("new_labels", ["append", "drop"])
+def test_texts_in_the_ids_of_other_data(like, tmp_path, capsys, new_labels):
+    jan, words = like
+    call(*words, "--new-labels", new_labels)
+    out = capsys.readouterr().out
+    assert "1 label that" in out and ("left out" in out) == (new_labels == "drop")
+    before = snm.load_data(jan)
+    data, rows = read(tmp_path / "feb")
+    added = ("sea",) if new_labels == "append" else ()
+    assert data.label_names == (*before.label_names, *added)
+    assert rows == [sorted(["tools", *added]), ["fruit & nuts"], [*added]]
+    wanted = CountVectorizer().fit(TEXTS).transform([text for text, _ in NEXT])
+    np.testing.assert_array_equal(data.train.features.toarray(), wanted.toarray())
+    copied = (tmp_path / "feb" / "vectorizer.json").read_bytes()
+    assert copied == (jan / "vectorizer.json").read_bytes()
+
+
+def test_like_what_it_cannot_be(like, tmp_path, capsys):
+    jan, words = like
+    assert refused(capsys, *words, "--ngrams", "1", "2").startswith("--ngrams: found --like")
+    assert refused(capsys, *words[:-1], tmp_path).startswith(f"--like {tmp_path}: found no vector")
+    assert "no such folder" in refused(capsys, *words[:-1], tmp_path / "none")
+    assert refused(capsys, *words[:-2], "--new-labels=drop").startswith("--new-labels: found no")
+    (tmp_path / "a.svm").write_text("1 2:1\n")
+    said = refused(capsys, "data", "import", tmp_path / "a.svm", *words[3:])
+    assert said.endswith("a.svm: found features (svmlight), expected texts, for --like")
+    with (jan / "labels.txt").open("a") as names:
+        names.write("tools\n")
+    assert "labels.txt: found a label name twice" in refused(capsys, *words)
+    (jan / "labels.txt").unlink()
+    assert "found no label names" in refused(capsys, *words)
+    assert not (tmp_path / "feb").exists()
+
+
+def test_import_says_how_to_get_test_points(tmp_path, capsys):
+    (source,) = write(tmp_path / "in", "jsonl")
+    call("data", "import", source, "--out", tmp_path / "data")
+    assert "no test points to evaluate on: --test-fraction 0.2" in capsys.readouterr().out
+
+
+def test_import_asks_about_labels_that_hold_a_separator(tmp_path, capsys):
+    """Joined names are labels of their own, of which next to nothing can be learned."""
+    labels = [f"{a};{b}" for a in "abcde" for b in "fghij"] + ["a", "b"]
+    source = tmp_path / "docs.csv"
+    source.write_text("text,labels\n" + "".join(f"some words,{names}\n" for names in labels))
+    call("data", "import", source, "--out", tmp_path / "joined")
+    asked = "most labels hold ';': if it separates labels, --label-separator ';'"
+    assert asked in " ".join(capsys.readouterr().out.split())
+    for name, separator in (("apart", ";"), ("meant", "/")):
+        out = tmp_path / name
+        call("data", "import", source, "--out", out, "--label-separator", separator)
+        assert "most labels" not in capsys.readouterr().out
+    assert len((tmp_path / "apart" / "labels.txt").read_text().split()) == 10
+    listed = tmp_path / "docs.jsonl"  # its labels are a list: no separator
+    rows = ({"text": "words", "labels": [names]} for names in labels)
+    listed.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    call("data", "import", listed, "--out", tmp_path / "listed")
+    assert "most labels" not in capsys.readouterr().out
+
+
+def test_texts_to_a_model_of_features(tmp_path):
+    folder = tiny.write(tmp_path / "data")
+    snm.train(folder, tiny.CONFIG, tmp_path / "run")
+    with pytest.raises(InputError, match="found a model of features"):
+        snm.load(tmp_path / "run").predict(["a text"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"format": "other"}, {"kind": "best"}, {"vocabulary": ["a"]}, {"idf": [1.0]}, {"ngrams": 1},
+     {"vocabulary": None}, {"vocabulary": ["aa", "aa"]}, {"ngrams": [2, 1]}, {"ngrams": [0, 0]},
+     {"num_features": float("inf")}, {"num_features": 0, "vocabulary": []},
+     {"kind": "hashing", "vocabulary": None, "num_features": 2**40},
+     {"kind": "tfidf", "idf": 3.0}, {"kind": "tfidf", "idf": [1.0, float("nan")]},
+     {"format": "snm-vectorizer-2"},
+     {"format": "snm-vectorizer-2", "analyzer": "lines", "stop_words": []},
+     {"format": "snm-vectorizer-2", "analyzer": "char", "stop_words": None},
+     {"format": "snm-vectorizer-3", "analyzer": "word", "stop_words": []},
+     *({"format": "snm-vectorizer-3", "analyzer": "word", "stop_words": [], "token_pattern": None,
+        "lowercase": True, "binary": False, **wrong}
+       for wrong in ({"token_pattern": "("}, {"token_pattern": 3}, {"token_pattern": "a" * 501},
+                     {"lowercase": 1}, {"binary": None}))],
+)  # fmt: skip
+def test_damaged_vectorizers(tmp_path, change):
+    path = tmp_path / "vectorizer.json"
+    Vectorizer("counts", 2, vocabulary=("aa", "bb")).write(path)
+    assert Vectorizer.read(path).transform(["aa bb bb"]).toarray().tolist() == [[1, 2]]
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(InputError, match="a vectoriser that `snm data import` wrote"):
+        Vectorizer.read(path)
+    path.write_text("{")
+    with pytest.raises(InputError, match="damaged JSON"):
+        Vectorizer.read(path)

@@ -1,0 +1,146 @@
+"""One process a folder, and signals that end a run."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import tiny
+from faulty_runs import command, refused, until
+from small_runs import arrays, config, log, same
+
+import snm
+from snm.cli.main import STOPPED
+from snm.errors import InputError, StoppedError
+from snm.runs.events import Stepped
+from snm.runs.folder import RunFolder
+from snm.system.locks import LOCK, locked
+from snm.system.signals import stop_wished
+from snm.trainer import training as trainer
+
+
+def test_a_folder_in_use_is_refused(folder, data, tmp_path, capsys):
+    run = tmp_path / "run"
+    events = trainer.training(data, tiny.CONFIG, run)
+    next(events)  # under way
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
+    code, said = refused(capsys, ["train", folder, "--run-dir", run, *tiny.FLAGS])
+    assert code == 2
+    assert f"--run-dir {run}: found a folder in use by process {os.getpid()} on " in said
+    assert before == {path: path.stat().st_mtime_ns for path in run.rglob("*")}
+    events.close()
+    snm.train(data, tiny.CONFIG, run)  # free again
+
+
+def test_a_lock_ends_with_its_process(tmp_path):
+    """However the process ends; the lock file that remains does not lock."""
+    code = (
+        "import os, sys, time; from pathlib import Path; from snm.system.locks import locked\n"
+        "with locked(Path(sys.argv[1]), 'x'): print('held', flush=True); time.sleep(60)"
+    )
+    holder = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / LOCK)],
+                              stdout=subprocess.PIPE)  # fmt: skip
+    assert holder.stdout.readline() == b"held\n"
+    with (
+        pytest.raises(InputError, match=f"in use by process {holder.pid} on"),
+        locked(tmp_path / LOCK, "x"),
+    ):
+        pass
+    holder.kill()
+    holder.wait()
+    holder.stdout.close()
+    with locked(tmp_path / LOCK, "x"):
+        assert f"process {os.getpid()} " in (tmp_path / LOCK).read_text()
+
+
+def test_a_run_that_starts_between_the_check_and_the_lock(data, tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    fit = trainer.fit_weighting
+
+    def meanwhile(*args):
+        if not run.exists():
+            run.mkdir()
+            (run / "config.toml").write_text("dim = 8\n")
+        return fit(*args)
+
+    monkeypatch.setattr(trainer, "fit_weighting", meanwhile)
+    with pytest.raises(InputError, match="another process began just now"):
+        snm.train(data, tiny.CONFIG, run)
+
+
+@pytest.mark.parametrize("steps", [pytest.param(2, marks=pytest.mark.slow), 3, 12])
+def test_a_stopped_and_continued_run_is_the_same_run(data, whole, tmp_path, steps):
+    """A stop at any step (3 is within a dispatch, 12 is the last) writes its checkpoint."""
+    run, seen = tmp_path / "run", []
+    with pytest.raises(StoppedError) as stopped:
+        for event in trainer.training(
+            data, tiny.CONFIG, run, stop=lambda: bool(seen) and seen[-1] >= steps
+        ):
+            if isinstance(event, Stepped):
+                seen.append(event.step)
+    newest = RunFolder(run).checkpoints(2).latest()
+    assert stopped.value.step == newest >= steps
+    assert not (run / "result.json").exists()
+    assert snm.train(data, tiny.CONFIG, run)["metrics"] == whole[1]["metrics"]
+    assert same(arrays(run), arrays(whole[0]))
+
+
+def test_signal_handlers_are_unchanged_unless_requested(data, tmp_path):
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    for _ in trainer.training(data, config(epochs=1), tmp_path / "run"):
+        assert [signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)] == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_first_signal_requests_a_stop(number):
+    told, handler = [], signal.getsignal(number)
+    with stop_wished(told.append, lambda: None) as wished:
+        assert not wished()
+        os.kill(os.getpid(), number)
+        deadline = time.monotonic() + 10
+        while not told:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert wished() and told == [number]
+    assert signal.getsignal(number) == handler
+
+
+def test_the_second_signal_ends_a_blocked_main_thread():
+    """Python's handlers would wait for the main thread, here blocked in a join."""
+    code = (
+        "import ctypes, sys; from snm.system.signals import stop_wished\n"
+        "def say(word): print(word, flush=True)\n"
+        "with stop_wished(lambda n: say('first'), lambda: say('second')):\n"
+        "    print('ready', flush=True)\n"
+        "    libc = ctypes.CDLL(None)\n"
+        "    [libc.sleep(30) for _ in iter(int, 1)]"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"ready\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.readline() == b"first\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 128 + signal.SIGTERM
+        assert process.stdout.read() == b"second\n"
+
+
+@pytest.mark.slow
+def test_sigterm_on_the_command_line(folder, tmp_path):
+    """Ends with status 75 and a checkpoint; the same command continues from it."""
+    run = tmp_path / "run"
+    long = "--epochs=100000"
+    with command(folder, run, long) as process:
+        until(run, 2, process)
+        process.send_signal(signal.SIGTERM)
+        said = process.stderr.read()
+        assert process.wait(60) == STOPPED == 75
+    first, last = said.splitlines()
+    assert first.startswith("snm: SIGTERM: finishing the step and taking a checkpoint; again")
+    newest = RunFolder(run).checkpoints(2).latest()
+    assert last == (
+        f"snm: error: stopped as asked, with a checkpoint of step {newest}; "
+        "the same command goes on from there"
+    )
+    assert max(line["step"] for line in log(run) if line["event"] == "stepped") == newest

@@ -1,0 +1,215 @@
+"""Checkpoints that are written beside the training, and disks that are full."""
+
+import contextlib
+import os
+import subprocess
+import threading
+import time
+
+import jax
+import numpy as np
+import pytest
+import tiny
+from faulty_runs import command, last_good, refused, until
+from small_runs import arrays, config, same
+
+import snm
+from snm.checkpoints.store import Checkpoints, SavingError
+from snm.checkpoints.writer import Writer
+from snm.distributed.host_copy import host_copy
+from snm.model.model import abstract_state
+from snm.runs.events import Saved, Stepped
+from snm.runs.folder import RunFolder
+from snm.trainer import training as trainer
+
+
+def test_a_host_copy_survives_donation():
+    step = jax.jit(lambda x: x + 1, donate_argnums=0)
+    state = {"rows": jax.numpy.arange(1000.0), "none": None, "scalar": jax.numpy.float32(2)}
+    place = state["rows"].unsafe_buffer_pointer()
+    copy = host_copy(state)
+    state["rows"] = step(state["rows"])
+    # No view of it is left, so the step still changes it in place.
+    assert state["rows"].unsafe_buffer_pointer() == place
+    np.testing.assert_array_equal(copy["rows"], np.arange(1000.0))
+    again = host_copy(state, copy)
+    assert again["rows"] is copy["rows"]
+    np.testing.assert_array_equal(again["rows"], np.arange(1000.0) + 1)
+
+
+def test_a_sharded_state_is_copied_completely():
+    devices = jax.sharding.Mesh(np.array(jax.devices()[:4]), "label")
+    for axes in ("label", None):
+        sharding = jax.sharding.NamedSharding(devices, jax.sharding.PartitionSpec(axes))
+        rows = jax.device_put(np.arange(24.0).reshape(8, 3), sharding)
+        np.testing.assert_array_equal(host_copy({"rows": rows})["rows"], rows)
+
+
+@pytest.mark.parametrize("aside", [False, True])
+def test_training_goes_on_while_a_checkpoint_is_written(data, whole, tmp_path, monkeypatch, aside):
+    monkeypatch.setattr("snm.checkpoints.writer.has_room", lambda state: aside)
+    save, saving = Checkpoints.save, []
+
+    def slow(self, *args):
+        saving.append(True)
+        time.sleep(0.3)
+        save(self, *args)
+        saving.append(False)
+
+    monkeypatch.setattr(Checkpoints, "save", slow)
+    run, during, saved = tmp_path / "run", 0, []
+    for event in trainer.training(data, tiny.CONFIG, run):
+        during += isinstance(event, Stepped) and bool(saving) and saving[-1]
+        if isinstance(event, Saved):
+            saved.append(event.step)
+            assert (run / "checkpoints" / str(event.step)).is_dir()
+    assert (during > 0) == aside
+    assert saved == [4, 8, 12]
+    assert same(arrays(run), arrays(whole[0]))
+
+
+@pytest.mark.parametrize("axes", ["label", None])
+def test_a_started_write_is_not_affected_by_donation(axes, tmp_path):
+    """As with several processes: 64 MiB are donated to many steps during the write."""
+    step = jax.jit(lambda x: x + 1, donate_argnums=0)
+    devices = jax.sharding.Mesh(np.array(jax.devices()[:4]), "label")
+    sharding = jax.sharding.NamedSharding(devices, jax.sharding.PartitionSpec(axes))
+    rows = jax.device_put(np.zeros((1 << 20, 16), np.float32), sharding)
+    like = jax.ShapeDtypeStruct(rows.shape, rows.dtype)
+    store = Checkpoints(tmp_path / "checkpoints")
+    end = store.begin(1, {"rows": rows}, {}, None)
+    for _ in range(5):
+        rows = step(rows)
+    assert float(rows[0, 0]) == 5
+    end()
+    assert not np.asarray(store.load(1, {"rows": like})["rows"]).any()
+
+
+@pytest.mark.slow
+def test_training_continues_during_a_write_on_a_mesh(data, tmp_path, monkeypatch):
+    """20 labels in 8 shards: checkpoints have no padding rows, and the same bits."""
+    begin, during, found = Checkpoints._arrays, 0, {}
+    for aside in (False, True):
+        monkeypatch.setattr("snm.checkpoints.writer.has_room", lambda state, aside=aside: aside)
+        run, saving = tmp_path / str(aside), threading.Event()
+
+        def slow(self, *args, saving=saving):
+            saving.set()
+            time.sleep(0.3)
+            end = begin(self, *args)
+            saving.clear()
+            return end
+
+        monkeypatch.setattr(Checkpoints, "_arrays", slow)
+        for event in trainer.training(data, config(mesh="label=8"), run):
+            during += isinstance(event, Stepped) and saving.is_set()
+        assert (during > 0) == aside
+        store = RunFolder(run).checkpoints(2)
+        like = abstract_state(snm.load(run).model)
+        found[aside] = [jax.tree.leaves(store.load(step, like)) for step in (8, 12)]
+    assert same(*[[leaf for step in found[aside] for leaf in step] for aside in (False, True)])
+
+
+def test_a_writer_raises_the_error_of_the_previous_write(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("no folder")
+    with Writer(Checkpoints(blocked / "checkpoints"), aside=True) as writer:
+        writer.save(1, {"a": np.zeros(3)}, {}, None)
+        with pytest.raises(OSError):
+            writer.save(2, {"a": np.zeros(3)}, {}, None)
+
+
+@pytest.mark.parametrize("aside", [pytest.param(False, marks=pytest.mark.slow), True])
+def test_a_full_disk_stops_the_run_with_one_line(data, whole, tmp_path, monkeypatch, aside):
+    """The disk fails when half of the second checkpoint is written."""
+    monkeypatch.setattr("snm.checkpoints.writer.has_room", lambda state: aside)
+    from snm.checkpoints import store as module
+
+    save = module.ocp.save_checkpointables_async
+
+    def full(path, *args, **kwargs):
+        if path.endswith("/8"):
+            half = path + module._UNFINISHED
+            os.mkdir(half)  # noqa: PTH102
+            with open(os.path.join(half, "part"), "wb") as out:  # noqa: PTH118, PTH123
+                out.write(b"half")
+            raise ValueError("RESOURCE_EXHAUSTED: writing [OS error 28: No space left on device]")
+        return save(path, *args, **kwargs)
+
+    monkeypatch.setattr(module.ocp, "save_checkpointables_async", full)
+    run = tmp_path / "run"
+    expected = r"checkpoints/8: no space left on device; .* that of step 4 is whole"
+    with pytest.raises(SavingError, match=expected):
+        snm.train(data, tiny.CONFIG, run)
+    last_good(run, whole)
+    monkeypatch.undo()
+    snm.train(data, tiny.CONFIG, run)
+    assert same(arrays(run), arrays(whole[0]))
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_really_full(tmp_path):
+    """A file system of 4 MiB, with room for two checkpoints but not for three."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)], check=False,
+        capture_output=True,
+    )  # fmt: skip
+    if mounted.returncode:
+        pytest.skip("mounting is not permitted")
+    try:
+        flags = ["--dim=8192", "--encoder=linear", "--epochs=5"]
+        folder = tiny.write(tmp_path / "data")
+        with command(folder, disk / "run", *flags) as process:
+            assert process.wait() == 1
+            said = process.stderr.read()
+        assert said.count("\n") == 1, said
+        assert "checkpoints/12: no space left on device" in said
+        assert "that of step 8 is whole" in said
+        subprocess.run(["mount", "-o", "remount,size=40m", str(disk)], check=True)
+        with command(folder, disk / "run", *flags) as process:
+            assert process.wait() == 0
+        with command(folder, tmp_path / "whole", *flags) as process:
+            assert process.wait() == 0
+        assert same(arrays(disk / "run"), arrays(tmp_path / "whole"))
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("left", [0, 2000])
+def test_a_disk_that_fills_up_while_training(tmp_path, left):
+    """The error is one line, whether the log, the curves or a checkpoint fails to be written."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(disk)], check=False,
+        capture_output=True,
+    )  # fmt: skip
+    if mounted.returncode:
+        pytest.skip("mounting is not permitted")
+    try:
+        run = disk / "run"
+        with command(tiny.write(tmp_path / "data"), run, "--epochs=100000") as process:
+            until(run, 2, process)
+            with contextlib.suppress(OSError), (disk / "fill").open("wb", buffering=0) as fill:
+                while True:
+                    fill.write(bytes(1 << 12))
+            os.truncate(disk / "fill", (disk / "fill").stat().st_size - left)
+            assert process.wait(60) == 1
+            said = process.stderr.read()
+        assert said.startswith("snm: error: ") and said.count("\n") == 1, said
+        assert "no space left on device" in said
+        newest = RunFolder(run).checkpoints(2).latest()
+        RunFolder(run).checkpoints(2).load(newest, abstract_state(snm.load(run).model))
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_folder_that_cannot_be_written_to(folder, tmp_path, capsys):
+    (tmp_path / "file").write_text("no folder")
+    code, said = refused(
+        capsys, ["train", folder, "--run-dir", tmp_path / "file" / "run", *tiny.FLAGS]
+    )
+    assert code == 2 and f"--run-dir {tmp_path / 'file' / 'run'}: found not a directory" in said

@@ -1,0 +1,99 @@
+"""Trainings by several processes of this machine, which connect over the loopback interface."""
+
+import dataclasses
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+import tiny
+
+import snm
+from snm.trainer.training import train
+
+TIMEOUT = 6  # seconds of silence after which a process counts as dead
+
+
+def free_port():
+    with socket.socket() as place:
+        place.bind(("127.0.0.1", 0))
+        return place.getsockname()[1]
+
+
+def start(data, run, *flags, processes=2, devices=1, launcher=None, program=("-m", "snm")):
+    """Starts the processes of a run; `launcher` returns additions to their environment."""
+    port = free_port()
+    found = []
+    for number in range(processes):
+        words = [
+            "train",
+            str(data),
+            "--run-dir",
+            str(run),
+            *tiny.FLAGS,
+            f"--peer-timeout={TIMEOUT}",
+        ]
+        given = {} if launcher is None else launcher(number, processes)
+        if launcher is None:
+            words += [f"--coordinator=127.0.0.1:{port}", f"--num-processes={processes}",
+                      f"--process-id={number}"]  # fmt: skip
+        environment = {**os.environ, "JAX_NUM_CPU_DEVICES": str(devices), **given}
+        found.append(
+            subprocess.Popen(
+                [sys.executable, *program, *words, *flags],
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+    return found
+
+
+def ended(processes, within=400):
+    """The exit statuses and outputs of processes; fails if one hangs, after killing it."""
+    last = time.monotonic() + within
+    found = []
+    try:
+        for process in processes:
+            _, said = process.communicate(timeout=max(last - time.monotonic(), 1))
+            found.append((process.returncode, said))
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+    return found
+
+
+def together(data, run, *flags, **options):
+    for status, said in ended(start(data, run, *flags, **options)):
+        assert status == 0, said
+    return told(run), json.loads((run / "result.json").read_text())["metrics"]
+
+
+def told(run, event="stepped", field="loss"):
+    """A field of the events of one kind, by member: the lines of those side by side alternate."""
+    lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    lines.sort(key=lambda line: line["phase"])
+    return [line[field] for line in lines if line["event"] == event]
+
+
+def alone(data, run, **changes):
+    result = train(data, dataclasses.replace(tiny.CONFIG, **changes), run)
+    return told(run), result["metrics"]
+
+
+def assert_same(found, expected):
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-4)
+    for name, value in expected[1].items():
+        assert found[1][name] == pytest.approx(value, abs=0.3), name
+
+
+def arrays(run):
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(snm.load(run).state)]

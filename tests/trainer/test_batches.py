@@ -1,0 +1,132 @@
+"""Batches of a run: the device makes those of the host, and no entry is missed."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+from small_runs import config
+
+import snm
+from snm.batches.build import make_source
+from snm.batches.source import Source
+from snm.config.resolve import resolve
+from snm.model.from_config import head_spec
+
+
+def source(data, resident, **changes) -> Source:
+    settings = resolve(config(**changes), data)
+    return make_source(
+        head_spec(settings, data.train.num_labels),
+        data.train.features,
+        data.train.labels,
+        batch_size=settings.batch_size,
+        seed=settings.seed,
+        weight_of_term=settings.positive_weights,
+        resident=resident,
+        sampler=settings.sampler,
+        frequency_power=settings.frequency_power,
+    )
+
+
+@pytest.fixture(scope="module")
+def uneven():
+    """Points of many sizes, some without labels."""
+    data = snm.generate(points=150, test_points=0, features=60, labels=30, seed=3,
+                        labels_per_point=3, nonzeros_per_point=8)  # fmt: skip
+    labels = data.train.labels.tolil()
+    labels[[4, 77]] = 0
+    train = snm.Points(data.train.features, labels.tocsr().astype(np.float32))
+    return dataclasses.replace(data, train=train)
+
+
+@pytest.mark.parametrize(
+    ("positives", "weights", "sampler"),
+    [
+        ("one", "mean", "uniform"),
+        ("one", "mean", "in-batch"),
+        ("all", "mean", "in-batch"),
+        ("all", "mean", "frequency"),
+        ("all", "sum", "uniform"),
+    ],
+)
+def test_the_device_makes_the_same_batches(uneven, positives, weights, sampler):
+    changes = dict(positives=positives, positive_weights=weights, sampler=sampler, exclude="all")
+    host, device = (source(uneven, resident, **changes) for resident in (False, True))
+    stored = device.resident_arrays()
+    last = host.steps_per_epoch - 1
+    for step in (0, last, last + 1):
+        shape = host.shape_of_step(step)
+        assert shape == device.shape_of_step(step)
+        sent, made = (jax.tree.map(lambda leaf: leaf[0], s.stack(step, 1)) for s in (host, device))
+        one, two = host.materialize((), sent, shape), device.materialize(stored, made, shape)
+        for name in ("features", "terms", "known", "step"):
+            for a, b in zip(
+                jax.tree.leaves(getattr(one, name)),
+                jax.tree.leaves(getattr(two, name)),
+                strict=True,
+            ):
+                assert a.shape == b.shape and a.dtype == b.dtype, name
+                np.testing.assert_allclose(a, b, rtol=1e-6, err_msg=name)
+        if sampler == "uniform":  # host and device draw differently, by the same law
+            assert one.sample.ids.shape == two.sample.ids.shape
+        else:
+            leaves = (jax.tree.leaves(each.sample) for each in (one, two))
+            for a, b in zip(*leaves, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_every_entry_comes_once_an_epoch(uneven):
+    """Padded to the epoch's largest batch, never cut: a batch's sums add up to the data's."""
+    batches = source(uneven, resident=False, exclude="all")
+    assert batches.num_points == 148
+    orders = []
+    for epoch in (0, 1):
+        order, _ = batches.order.epoch(epoch)
+        assert sorted(order[order >= 0]) == list(range(148))
+        orders.append(order)
+        first = epoch * batches.steps_per_epoch
+        shape = batches.shape(epoch)
+        for step in range(batches.steps_per_epoch):
+            batch = jax.tree.map(lambda leaf: leaf[0], batches.stack(first + step, 1))
+            points = order[step][order[step] >= 0]
+            for block, matrix, entries in (
+                (batch.features, batches.features, shape[0]),
+                (batch.known, batches.labels, shape[1]),
+            ):
+                assert block.ids.shape == block.values.shape == (entries,)
+                total = matrix[points].nnz
+                assert block.starts[-1] == total <= entries
+                assert (np.diff(block.starts)[order[step] < 0] == 0).all()
+                assert (block.values[total:] == 0).all()
+                np.testing.assert_array_equal(block.ids[:total], matrix[points].indices)
+                np.testing.assert_array_equal(block.values[:total], matrix[points].data)
+            # The mean over the points of the mean over their labels, whatever the batch holds.
+            np.testing.assert_allclose(batch.terms.values.sum(), len(points) / 16, rtol=1e-6)
+    assert not np.array_equal(*orders)
+
+
+def test_two_threads_may_ask_for_epochs(uneven):
+    """The loader's thread is ahead of the one that trains: both get what was asked for."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    batches = source(uneven, resident=False)
+    wanted = [batches.order._new_epoch(number)[0] for number in range(6)]
+    with ThreadPoolExecutor(4) as pool:
+        asked = pool.map(lambda n: (n % 6, batches.order.epoch(n % 6)[0]), range(300))
+        for number, order in asked:
+            np.testing.assert_array_equal(order, wanted[number])
+    assert len(batches.order._epochs) <= 5
+
+
+def test_a_positive_drawn_is_one_of_the_point(uneven):
+    batches = source(uneven, resident=False, positives="one")
+    drawn = []
+    for epoch in range(3):
+        order, _ = batches.order.epoch(epoch)
+        batch = jax.tree.map(lambda x: x[0], batches.stack(epoch * batches.steps_per_epoch, 1))
+        known = batches.labels[order[0]]
+        assert all(known[i, label] for i, label in enumerate(batch.terms.ids))
+        np.testing.assert_allclose(batch.terms.values, 1 / 16)
+        drawn.append(batch.terms.ids)
+    assert not np.array_equal(drawn[0], drawn[1])

@@ -1,0 +1,167 @@
+"""A resumed run is the same run, to the last bit, wherever it stopped."""
+
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import tiny
+from earlier import without_manifest
+from small_runs import STEPS_PER_EPOCH, arrays, config, newest, same, stop_after
+
+import snm
+from snm.checkpoints.store import Checkpoints
+from snm.config.resolve import resolve
+from snm.errors import InputError
+from snm.model.from_config import make_model
+from snm.model.model import abstract_state
+from snm.runs.events import Started
+from snm.runs.folder import RunFolder
+from snm.trainer.training import training
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        dict(),
+        pytest.param(dict(mined_start="all"), marks=pytest.mark.slow),
+        pytest.param(
+            dict(sampled_start=2, mined=2, score_scale=4.0, score_scale_start=8.0),
+            marks=pytest.mark.slow,
+        ),
+        dict(input_dropout=0.5, schedule="linear", encoder="residual", row_optimizer="adagrad"),
+        pytest.param(
+            dict(loss="bowl", vartheta="subsample", positives="one", checkpoint_every=2),
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=[
+        "mined softmax",
+        "falling k",
+        "rising B, falling scale",
+        "dropout, tower, adagrad",
+        "subsample, checkpoints within epochs",
+    ],
+)
+def test_a_resumed_run_is_the_same_run(data, whole, tmp_path, changes):
+    settings = config(**changes)
+    run, result = whole
+    if changes:
+        run = tmp_path / "whole"
+        result = snm.train(data, settings, run)
+    # The checkpoint of the first epoch is there, some steps of the second are lost.
+    stop_after(training(data, settings, tmp_path / "run"), 5)
+    assert 0 < newest(tmp_path / "run") < 12
+    again = snm.train(data, settings, tmp_path / "run")
+    assert same(arrays(run), arrays(tmp_path / "run"))
+    for key in ("metrics", "steps", "epochs", "best_step", "by_label_frequency"):
+        assert again[key] == result[key], key
+
+
+def test_a_run_stopped_before_its_first_checkpoint(data, whole, tmp_path):
+    stop_after(training(data, tiny.CONFIG, tmp_path / "run"), 2)
+    assert newest(tmp_path / "run") is None
+    with pytest.raises(InputError, match="no checkpoint"):
+        snm.load(tmp_path / "run")
+    snm.train(data, tiny.CONFIG, tmp_path / "run")
+    assert same(arrays(whole[0]), arrays(tmp_path / "run"))
+
+
+def test_a_folder_only_begun_is_taken_over(data, whole, tmp_path):
+    """What a kill leaves while the folder is being set up."""
+    (tmp_path / "run").mkdir()
+    for name in ("run.json", "weighting.partial", "config.partial"):
+        (tmp_path / "run" / name).write_text("half")
+    snm.train(data, tiny.CONFIG, tmp_path / "run")
+    assert same(arrays(whole[0]), arrays(tmp_path / "run"))
+
+
+@pytest.mark.slow
+def test_a_killed_run_is_the_same_run(tmp_path):
+    """SIGKILL at whatever moment; the same command again."""
+    tiny.write(tmp_path / "data")
+    words = ["train", str(tmp_path / "data"), "--epochs=40", *tiny.FLAGS, "--epochs=40"]
+
+    def command(run):
+        code = (
+            f"import sys; from snm.cli.main import main; main({[*words, '--run-dir', str(run)]!r})"
+        )
+        return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL,
+                                env={**os.environ, "JAX_NUM_CPU_DEVICES": "4"})  # fmt: skip
+
+    assert command(tmp_path / "whole").wait() == 0
+    for epochs in (2, 9):
+        process = command(tmp_path / "run")
+        while (newest(tmp_path / "run") or 0) < epochs * STEPS_PER_EPOCH:
+            time.sleep(0.02)
+            assert process.poll() is None, "finished before it was killed"
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert command(tmp_path / "run").wait() == 0
+    assert same(arrays(tmp_path / "whole"), arrays(tmp_path / "run"))
+    results = [json.loads((tmp_path / run / "result.json").read_text()) for run in ("whole", "run")]
+    assert results[0]["metrics"] == results[1]["metrics"]
+
+
+def test_the_seed_is_all_that_differs(data, whole, tmp_path):
+    run, result = whole
+    assert snm.train(data, tiny.CONFIG, tmp_path / "same")["metrics"] == result["metrics"]
+    assert same(arrays(run), arrays(tmp_path / "same"))
+    snm.train(data, config(seed=1), tmp_path / "other")
+    assert not same(arrays(run), arrays(tmp_path / "other"))
+
+
+def test_looking_at_a_run_does_not_disturb_it(whole, tmp_path):
+    """Evaluating while another process trains: its half-written checkpoint is left alone."""
+    run = tmp_path / "run"
+    shutil.copytree(whole[0], run)
+    half = run / "checkpoints" / "16.orbax-checkpoint-tmp"
+    half.mkdir()
+    (half / "part").write_text("half")
+    assert newest(run) == 12
+    assert same(arrays(run), arrays(whole[0]))
+    assert (half / "part").exists()
+
+
+def test_a_checkpoint_may_vanish_while_a_live_run_is_listed(data, whole, monkeypatch):
+    """The writer deletes old checkpoints; a reader that has just listed one skips it."""
+    checkpoints = RunFolder(whole[0]).checkpoints(2)
+    assert checkpoints.latest() == 12 and not checkpoints.path(16).exists()
+    monkeypatch.setattr(Checkpoints, "_listed", lambda self: [4, 8, 12, 16])
+    model = make_model(resolve(tiny.CONFIG, data), tiny.FEATURES, tiny.LABELS)
+    _, note, damaged = checkpoints.newest_whole(abstract_state(model))
+    assert note.progress["step"] == 12
+    assert [error.path for error in damaged] == [checkpoints.path(16)]
+
+
+def test_more_epochs_go_on_and_fewer_are_refused(data, whole, tmp_path):
+    run, shorter = tmp_path / "run", config(epochs=1)
+    assert snm.train(data, shorter, run)["steps"] == 4
+    events = list(training(data, tiny.CONFIG, run))
+    started = [event for event in events if isinstance(event, Started)]
+    assert [(event.step, event.last_step) for event in started] == [(4, 12)]
+    assert events[-1].result["steps"] == 12
+    assert same(arrays(whole[0]), arrays(run))
+    with pytest.raises(InputError, match=r"^epochs: found 3 epochs done .*\(1 asked, 4 steps\)"):
+        snm.train(data, shorter, run)
+    assert snm.read_config(run / "config.toml").epochs == 3
+
+
+def test_a_run_from_before_the_centroids_goes_on_as_it_began(data, tmp_path):
+    old = config(members=2, epochs=2)
+    snm.train(data, old, tmp_path / "run")
+    path = tmp_path / "run" / "config.toml"
+    assert 'class_init = "random"\n' in path.read_text()
+    path.write_text(path.read_text().replace('class_init = "random"\n', ""))
+    without_manifest(tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "member-2")
+    (tmp_path / "run" / "result.json").unlink()
+    # The second member starts anew, from random rows as the first did.
+    asked = dataclasses.replace(old, class_init="auto")
+    result = snm.train(data, asked, tmp_path / "run")
+    assert result["metrics"] == snm.train(data, old, tmp_path / "fresh")["metrics"]

@@ -1,0 +1,177 @@
+"""Stages of a run: B, k' and the score scale go from their start to their end by halves."""
+
+import dataclasses
+from fractions import Fraction
+
+import jax
+import numpy as np
+import pytest
+import tiny
+from small_runs import arrays, config, same
+
+import snm
+from snm.batches.source import Source
+from snm.config.resolve import resolve
+from snm.config.stages import Sizes
+from snm.data.weighting import Weighting
+from snm.errors import InputError
+from snm.model.from_config import head_stages
+from snm.model.model import abstract_state
+from snm.runs.folder import RunFolder
+from snm.trainer.prepare import prepare
+from snm.trainer.programs import compiled_steps
+from snm.trainer.warm_start import initial_state
+
+
+def sizes_of(stages):
+    return [(step, head.sampled, head.mined) for step, head in stages]
+
+
+def test_mined_labels_fall_by_halves(data):
+    settings = resolve(config(mined=3, mined_start="all"), data)
+    stages = head_stages(settings, 20, steps=12)
+    assert sizes_of(stages) == [(0, 8, 8), (4, 8, 4), (8, 8, 3)]
+    assert len({dataclasses.replace(head, mined=1) for _, head in stages}) == 1
+    constant = head_stages(resolve(tiny.CONFIG, data), 20, steps=12)
+    assert sizes_of(constant) == [(0, 8, 3)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (dict(sampled_start=2, mined=2), [(0, 2, 2), (4, 4, 2), (8, 8, 2)]),
+        (dict(sampled_start=16, mined=3), [(0, 16, 3), (6, 8, 3)]),
+        # All others, of which none is drawn; k' in proportion.
+        (
+            dict(sampled_start="all", mined_start=8, mined=3),
+            [(0, 19, 8), (4, 9, 4), (8, 8, 3)],
+        ),
+        (dict(sampled_start=4, mined="all"), [(0, 4, 4), (6, 8, 8)]),
+        # Paths of two and three values: four stages of 6, 4 and 8 of 12 steps.
+        (
+            dict(sampled_start=4, mined_start=1, mined=4),
+            [(0, 4, 1), (4, 4, 2), (6, 8, 2), (8, 8, 4)],
+        ),
+        (dict(sampled="all", sampled_start=5, mined=2), [(0, 5, 2), (4, 10, 2), (8, 19, 2)]),
+    ],
+)
+def test_b_and_k_of_each_step(changes, expected, data):
+    stages = head_stages(resolve(config(**changes), data), 20, steps=12)
+    assert sizes_of(stages) == expected
+
+
+def test_the_score_scale_of_each_step_and_a_function_of_ones_own(data):
+    settings = resolve(config(score_scale=8.0, score_scale_start=2.0), data)
+    stages = head_stages(settings, 20, steps=6)
+    assert [(step, head.score_factor) for step, head in stages] == [(0, 0.25), (2, 0.5), (4, 1.0)]
+    lists = resolve(config(score_scale=8.0, score_scale_start=4.0, loss="listnet"), data)
+    assert [head.list_grade for _, head in head_stages(lists, 20, steps=6)] == [4.0, 8.0]
+    # A third of the run with few labels, then any others.
+    own = head_stages(
+        settings, 20, 7, lambda done: Sizes(3, 1, 0.5) if done <= Fraction(1, 3) else Sizes(9, 4)
+    )
+    assert [(step, head.sampled, head.mined, head.score_factor) for step, head in own] == [
+        (0, 3, 1, 0.5), (2, 9, 4, 1.0)
+    ]  # fmt: skip
+
+
+def test_a_falling_k_is_that_k_in_each_stage(data, tmp_path):
+    # Two stages of six steps: the first is a run with twice as many mined labels.
+    falling = config(mined=2, mined_start=4, checkpoint_every=6, keep_checkpoints=9)
+    snm.train(data, falling, tmp_path / "falling")
+    early = config(mined=4, checkpoint_every=6, keep_checkpoints=9)
+    snm.train(data, early, tmp_path / "early")
+    states = []
+    for name in ("falling", "early"):
+        model = snm.load(tmp_path / name).model
+        checkpoints = RunFolder(tmp_path / name).checkpoints(9)
+        states.append([checkpoints.load(step, abstract_state(model)) for step in (6, 12)])
+    (half, end), (early_half, early_end) = states
+    assert same(jax.tree.leaves(half), jax.tree.leaves(early_half))
+    assert not same(jax.tree.leaves(end), jax.tree.leaves(early_end))
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (
+            dict(mined_start=9),
+            "mined_start: found a stage with 9 mined of 8 sampled labels, expected at most as",
+        ),
+        (
+            dict(mined="all", mined_start="all"),
+            "mined_start: found all, with mined all, expected 0: k' is B at every step",
+        ),
+        (
+            dict(sampled_start=2),
+            "sampled_start: found a stage with 3 mined of 2 sampled labels",
+        ),
+        (dict(sampled_start=20), "sampled_start: found 20 of 20 labels, expected at most 19, or"),
+        (
+            dict(sampled_start=4, sampler="in-batch"),
+            "sampled_start: found 4 with sampler in-batch, expected 0: the batch decides how",
+        ),
+    ],
+)
+def test_a_start_that_sizes_cannot_go_from(data, changes, expected):
+    with pytest.raises(InputError, match=expected):
+        resolve(config(**changes), data)
+
+
+@pytest.mark.slow
+def test_each_stage_draws_its_own_number_of_labels(data, tmp_path):
+    """B 4, 8, 16 for four steps each: what the batches hold, and a run of each B beside it.
+
+    The first stage is the run with B 4, and the second goes on from there as B 8 would.
+    """
+    changes = dict(mined=2, checkpoint_every=4, keep_checkpoints=9)
+    resized = config(sampled=16, sampled_start=4, **changes)
+    seen = []
+
+    def counted(self, first, count):
+        stack = stacked(self, first, count)
+        seen.extend([(first + place, ids.size) for place, ids in enumerate(stack.sample.ids)])
+        return stack
+
+    stacked = Source.stack
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Source, "stack", counted)
+        snm.train(data, resized, tmp_path / "resized")
+    # The first batch is made twice: its step is compiled ahead.
+    assert sorted(set(seen)) == [(step, (5, 9, 17)[step // 4]) for step in range(12)]
+    snm.train(data, config(sampled=4, **changes), tmp_path / "few")
+    few, all_stages = (
+        RunFolder(tmp_path / name).checkpoints(9).load(4, abstract_state(snm.load(run).model))
+        for name, run in (("few", tmp_path / "few"), ("resized", tmp_path / "resized"))
+    )
+    assert same(jax.tree.leaves(few), jax.tree.leaves(all_stages))
+    # Each step is the step of that B from where the one before ended.
+    settings = resolve(resized, data)
+    prepared = prepare(settings, data.train, Weighting.fit(settings.weighting, data.train.features))
+    state = initial_state(prepared)
+    for step in range(12):
+        head = dataclasses.replace(prepared.model.head, sampled=(4, 8, 16)[step // 4])
+        source = prepared.source.with_head(head)
+        alone = dataclasses.replace(prepared.model, head=head)
+        program = compiled_steps(alone, source, source.shape_of_step(step))
+        state, _ = program(state, (), source.stack(step, 1))
+    for found, wanted in zip(arrays(tmp_path / "resized"), jax.tree.leaves(state), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_score_factor_is_that_scale_while_it_trains(data, tmp_path):
+    """The first stage, at half the scale, is a run of that scale, but for the stored multiplier."""
+    changes = dict(checkpoint_every=6, keep_checkpoints=9)
+    snm.train(data, config(score_scale=8.0, score_scale_start=4.0, **changes), tmp_path / "rising")
+    snm.train(data, config(score_scale=4.0, **changes), tmp_path / "low")
+    halves = []
+    for name in ("rising", "low"):
+        model = snm.load(tmp_path / name).model
+        halves.append(RunFolder(tmp_path / name).checkpoints(9).load(6, abstract_state(model)))
+    np.testing.assert_allclose(halves[0].head.log_scale, np.log(8), rtol=1e-6)
+    for rising, low in zip(*(jax.tree.leaves(half.features) for half in halves), strict=True):
+        np.testing.assert_allclose(rising, low, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        halves[0].head.table.rows, halves[1].head.table.rows, rtol=1e-4, atol=1e-5
+    )
