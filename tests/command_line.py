@@ -11,6 +11,11 @@ def call(*words, status=0):
     assert (stop.value.code or 0) == status
 
 
+def contents(folder):
+    """The bytes of each file of a folder."""
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def refused(capsys, *words):
     """The one line that a command is refused with."""
     call(*words, status=2)

@@ -1,5 +1,6 @@
 """Runs on the command line that faults end, and the files of their checkpoints."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -11,7 +12,6 @@ import pytest
 import tiny
 
 import snm
-from snm.cli.main import main
 from snm.model.model import abstract_state
 from snm.runs.folder import RunFolder
 
@@ -28,12 +28,20 @@ def command(data, run, *flags):
     )
 
 
-def refused(capsys, words):
-    with pytest.raises(SystemExit) as stop:
-        main([str(word) for word in words])
-    said = capsys.readouterr().err
-    assert said.startswith("snm: error: ") and said.count("\n") == 1, said
-    return stop.value.code, said.removeprefix("snm: error: ").rstrip("\n")
+@contextlib.contextmanager
+def small_disk(folder, size):
+    """A file system of so many MiB in a new folder; without the right to mount, it skips."""
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}m", "tmpfs", str(folder)], check=False,
+        capture_output=True,
+    )  # fmt: skip
+    if mounted.returncode:
+        pytest.skip("mounting is not permitted")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
 
 
 def until(run, epochs, process):

@@ -8,12 +8,10 @@ import subprocess
 import sys
 import time
 
-import jax
 import numpy as np
 import pytest
 import tiny
 
-import snm
 from snm.trainer.training import train
 
 TIMEOUT = 6  # seconds of silence after which a process counts as dead
@@ -93,7 +91,3 @@ def assert_same(found, expected):
     np.testing.assert_allclose(found[0], expected[0], rtol=1e-4)
     for name, value in expected[1].items():
         assert found[1][name] == pytest.approx(value, abs=0.3), name
-
-
-def arrays(run):
-    return [np.asarray(leaf) for leaf in jax.tree.leaves(snm.load(run).state)]

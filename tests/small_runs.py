@@ -1,4 +1,4 @@
-"""Looks at runs on the tiny data set: their arrays, checkpoints and logs."""
+"""Runs on the tiny data set: what they start from, and their arrays, checkpoints and logs."""
 
 import dataclasses
 import itertools
@@ -6,12 +6,30 @@ import json
 
 import jax
 import numpy as np
+import pytest
 import tiny
 
 import snm
 from snm.runs.folder import RunFolder
 
 STEPS_PER_EPOCH = 4
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny.write(tmp_path_factory.mktemp("data") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def data(folder):
+    return snm.load_data(folder)
+
+
+@pytest.fixture(scope="module")
+def whole(tiny_run):
+    """The undisturbed run that others are compared with: its folder and its result."""
+    folder = tiny_run / "run"
+    return folder, json.loads((folder / "result.json").read_text())
 
 
 def config(**changes):

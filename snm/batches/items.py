@@ -12,7 +12,6 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from scipy.sparse import csr_matrix
 
 from snm.data.dataset import Points
@@ -41,13 +40,13 @@ def with_splits(
     """
     if not splits:
         return points, rows
-    made = [_split(points, np.random.default_rng([seed, n])) for n in range(1, splits + 1)]
-    features = sparse.vstack([points.features, *(features for features, _ in made)], "csr")
-    labels = sparse.vstack([points.labels, *(labels for _, labels in made)], "csr")
+    found = points
+    for n in range(1, splits + 1):
+        features, labels = _split(points, np.random.default_rng([seed, n]))
+        found = found.beside(replace(points, features=features, labels=labels, filter=None))
     if rows is not None:
         rows = np.concatenate([rows + n * points.num_points for n in range(1 + splits)])
-    weights = None if points.weights is None else np.tile(points.weights, 1 + splits)
-    return replace(points, features=features, labels=labels, filter=None, weights=weights), rows
+    return found, rows
 
 
 def _split(points: Points, rng: np.random.Generator) -> tuple[csr_matrix, csr_matrix]:

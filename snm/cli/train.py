@@ -320,7 +320,7 @@ def _print_settings(dataset: Dataset, config: Config) -> None:
 
     from snm.config.resolve import resolve
     from snm.system.terminal import console
-    from snm.trainer.prepare import trained_beside
+    from snm.trainer.prepare import points_trained_on
 
     resolved = resolve(config, dataset)
     table = Table(title="settings", title_justify="left", show_header=False)
@@ -331,9 +331,7 @@ def _print_settings(dataset: Dataset, config: Config) -> None:
     parameters = config.dim * (rows + (config.dim if config.encoder != "linear" else 0))
     parameters *= resolved.members
     held = round(dataset.train.num_points * config.validation_fraction)
-    names = trained_beside(resolved, dataset)
-    points = dataset.train.num_points - held + (0 if names is None else names.num_points)
-    steps = -(-points // config.batch_size)
+    steps = -(-(points_trained_on(resolved, dataset) - held) // config.batch_size)
     every = steps * resolved.epochs * resolved.members
     console.print(
         f"{parameters:,} parameters, {parameters * 4 / 2**20:,.0f} MiB; about "

@@ -43,7 +43,7 @@ def run_task(task: Path) -> dict[str, Any]:
     from snm.compare.probe import Probe
     from snm.data.load import load
     from snm.runs.events import Finished, Started, Stepped
-    from snm.trainer.prepare import trained_beside
+    from snm.trainer.prepare import points_trained_on
     from snm.trainer.training import training
 
     asked = read_record(task)
@@ -55,9 +55,7 @@ def run_task(task: Path) -> dict[str, Any]:
         dataset = dataset.split(VALIDATION_FRACTION, seed=0)
     probe, every = None, 0
     if asked["probes"]:
-        names = trained_beside(config, dataset)
-        points = dataset.train.num_points + (0 if names is None else names.num_points)
-        steps = -(-points // config.batch_size)
+        steps = -(-points_trained_on(config, dataset) // config.batch_size)
         every = max(1, config.epochs // asked["probes"]) * steps
         probe = Probe(dataset, config)
     total, told, result = 0, 0.0, {}

@@ -23,9 +23,7 @@ from snm.memory.label_names import try_names
 from snm.sampling.samplers import SAMPLERS
 from snm.system.timing import part
 
-__all__ = ["NO_SKLEARN", "resolve", "without_names"]
-
-NO_SKLEARN = "no scikit-learn, which turns label names into features"
+__all__ = ["resolve", "without_names"]
 
 
 def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
@@ -227,21 +225,28 @@ def _memory(config: Config, dataset: Dataset, members: int, *, dense: bool) -> L
     # That of a preset is tried where it may pay; asked for by the user, it is tried or refused.
     wanted = config.memory == "on" == preset(config.preset).memory
     if config.memory == "on" and not wanted:
-        if several():
-            raise InputError("--memory on", "several processes", "one process, or --memory off")
+        if (refused := _not_at_hand(dataset, "--memory")) is not None:
+            raise InputError("--memory on", *refused)
         if dataset.train.num_points < rules.FEWEST_POINTS:
             found = f"{dataset.train.num_points} training points"
             raise InputError("--memory on", found, f"at least {rules.FEWEST_POINTS} to choose from")
-        if is_mapped(dataset.train.features.indices):
-            found = "data that are mapped, because they take a large part of the memory"
-            raise InputError("--memory on", found, "more memory, or --memory off")
         return "on"
-    if config.memory == "off" or several() or is_mapped(dataset.train.features.indices):
+    if config.memory == "off" or _not_at_hand(dataset, "--memory") is not None:
         return "off"
     counts = column_counts(dataset.train.features).astype(float)
     points = dataset.train.num_points
     entries = counts @ counts / points * (rules.DENSE_ENTRY if dense else 1.0)
     return "on" if rules.auto_memory(points, members, entries, wanted=wanted) else "off"
+
+
+def _not_at_hand(dataset: Dataset, flag: str) -> tuple[str, str] | None:
+    """What was found where this process does not have all points in memory, and what to do."""
+    if several():
+        return "several processes", f"one process, or {flag} off"
+    if is_mapped(dataset.train.features.indices):
+        found = "data that are mapped, because they take a large part of the memory"
+        return found, f"more memory, or {flag} off"
+    return None
 
 
 def _label_text(config: Config, dataset: Dataset, weighting: Kind) -> Literal["on", "off"]:
@@ -253,27 +258,19 @@ def _label_text(config: Config, dataset: Dataset, weighting: Kind) -> Literal["o
 
 
 def _looked_at_names(config: Config, dataset: Dataset, weighting: Kind) -> Literal["on", "off"]:
+    asked, train = config.label_text == "on", dataset.train
     refused = without_names(dataset)
-    if config.label_text == "on":
-        if refused is None and not _words_of_names(dataset):
-            refused = "no label name with a word of the vocabulary", "--label-text off"
-        if refused is not None:
-            raise InputError("--label-text on", *refused)
-        return "on"
-    points, labels = dataset.train.num_points, dataset.train.num_labels
-    if refused is not None or not rules.auto_label_text(points, labels):
-        return "off"
-    if not _words_of_names(dataset):
-        return "off"
-    names = dataset.name_points
-    assert names is not None
-    trial = try_names(dataset.train, names, Weighting.fit(weighting, dataset.train.features))
-    return "on" if trial is not None and trial.pays else "off"
-
-
-def _words_of_names(dataset: Dataset) -> int:
-    """Names with a word of the vocabulary."""
-    return 0 if dataset.name_points is None else dataset.name_points.num_points
+    if refused is None and (asked or rules.auto_label_text(train.num_points, train.num_labels)):
+        names = dataset.name_points
+        if names is not None and names.num_points:
+            if asked:
+                return "on"
+            trial = try_names(train, names, Weighting.fit(weighting, train.features))
+            return "on" if trial is not None and trial.pays else "off"
+        refused = "no label name with a word of the vocabulary", "--label-text off"
+    if asked and refused is not None:
+        raise InputError("--label-text on", *refused)
+    return "off"
 
 
 def without_names(dataset: Dataset) -> tuple[str, str] | None:
@@ -281,16 +278,14 @@ def without_names(dataset: Dataset) -> tuple[str, str] | None:
 
     Whether they have words of the vocabulary is not looked at.
     """
-    if several():
-        return "several processes", "one process, or --label-text off"
-    if is_mapped(dataset.train.features.indices):
-        found = "data that are mapped, because they take a large part of the memory"
-        return found, "more memory, or --label-text off"
+    if (refused := _not_at_hand(dataset, "--label-text")) is not None:
+        return refused
     if dataset.label_names is None or dataset.vectorizer is None:
         found = f"{dataset.name} without {'label names' if dataset.vectorizer else 'a vectorizer'}"
         return found, "texts and labels that `snm data import` converted"
     if importlib.util.find_spec("sklearn") is None:
-        return NO_SKLEARN, "pip install 'snm[sklearn]', or --label-text off"
+        found = "no scikit-learn, which turns label names into features"
+        return found, "pip install 'snm[sklearn]', or --label-text off"
     return None
 
 

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from snm.memory.neighbors import unit_rows
+
 __all__ = ["names_tell_rows", "rows_of_names"]
 
 _LENGTHS = (3, 4, 5)  # of pieces, in characters
@@ -48,7 +50,7 @@ def rows_of_names(
     old, others = _counts(names, ids), _counts(new, ids)
     present = np.bincount(old.indices, minlength=len(ids))
     weight = np.log((1 + len(names)) / (1 + present)) + 1
-    old, others = (_weighted(counts, weight) for counts in (old, others))
+    old, others = (unit_rows(counts.multiply(weight).tocsr()) for counts in (old, others))
     found = np.zeros((len(new), rows.shape[1]))
     chunk = max(1, min(_CHUNK, _NUMBERS // max(1, len(ids))))
     if len(new) <= rows.shape[1]:  # solve for the new names, else for the columns of the rows
@@ -111,16 +113,8 @@ def _counts(names: Sequence[str], ids: dict[str, int]) -> csr_matrix:
     return counts
 
 
-def _weighted(counts: csr_matrix, weight: NDArray[np.float64]) -> csr_matrix:
-    """Counts times the weights of the pieces, with rows of length 1."""
-    scaled = counts.multiply(weight[None, :]).tocsr()
-    lengths = np.sqrt(np.asarray(scaled.multiply(scaled).sum(axis=1)).ravel())
-    lengths[lengths == 0] = 1
-    return csr_matrix(scaled.multiply(1 / lengths[:, None]))
-
-
 def _solved(old: csr_matrix, asked: NDArray[np.float64]) -> NDArray[np.float64]:
-    """X of (B^T B + I) x = asked, [pieces, m], by conjugate gradients of all columns at once."""
+    """The x of (B^T B + I) x = asked, [pieces, m], by conjugate gradients of all columns."""
     x = np.zeros_like(asked)
     left, step = asked.copy(), asked.copy()
     size = (left * left).sum(axis=0)

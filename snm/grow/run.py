@@ -61,8 +61,7 @@ def write_grown(
     origins = Origins(0, 0, 0)
     for member in range(1, members + 1):
         model, state = load_member(old.path, member)
-        old_names, texts = predictor.label_names, predictor.vectorizer
-        alone = Predictor(model, state, predictor.weighting, old_names, vectorizer=texts)
+        alone = dataclasses.replace(predictor, model=model, state=state, memory=None)
         seed = member_seed(config.seed, member)
         rows, origins = new_rows(alone, names[first:], dataset, seed)
         bias = None

@@ -43,8 +43,8 @@ from snm.planning.programs import Programs, StageProgram
 from snm.prediction.compiled import compiled_top
 from snm.prediction.predictor import ROWS
 from snm.system.memory import available_memory, resident_memory
-from snm.trainer.phase import first_phase
-from snm.trainer.prepare import members_at_once, prepare, trained_beside
+from snm.trainer.phase import first_phase, prepare_phase
+from snm.trainer.prepare import members_at_once, trained_beside
 from snm.trainer.programs import compiled_steps
 
 __all__ = [
@@ -161,9 +161,7 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
     before = resident_memory()
     phase = first_phase(config, dataset)
     weighting = Weighting.fit(config.weighting, dataset.train.features)
-    prepared = prepare(
-        config, dataset.train, weighting, phase.rows, trained_beside(config, dataset)
-    )
+    prepared = prepare_phase(config, dataset, weighting, phase)
     mesh, source = prepared.mesh, prepared.source
     # The seed is data of the batch.
     model = dataclasses.replace(prepared.model, seed=0)

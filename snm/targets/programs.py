@@ -33,8 +33,7 @@ from snm.targets.devices import compiled_for_target, devices_of
 from snm.targets.faults import faults
 from snm.targets.module import Module
 from snm.targets.table import Target
-from snm.trainer.phase import first_phase
-from snm.trainer.prepare import prepare, trained_beside
+from snm.trainer.phase import first_phase, prepare_phase
 from snm.trainer.programs import compiled_steps
 
 __all__ = ["Program", "compile_run", "compile_scoring", "compile_training", "compiled"]
@@ -95,9 +94,7 @@ def compile_run(
     with compiling_for(target.backend, target.memory, target.on_chip):
         phase = first_phase(config, dataset)
         weighting = Weighting.fit(config.weighting, dataset.train.features)
-        prepared = prepare(
-            config, dataset.train, weighting, phase.rows, trained_beside(config, dataset)
-        )
+        prepared = prepare_phase(config, dataset, weighting, phase)
     source, count = prepared.source, prepared.steps_per_dispatch
     found = []
     for _, head in prepared.stages:

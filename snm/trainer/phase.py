@@ -32,11 +32,11 @@ from snm.runs.folder import RunFolder
 from snm.system.timing import part
 from snm.system.versions import versions
 from snm.trainer.loop import run_steps
-from snm.trainer.prepare import prepare, trained_beside
+from snm.trainer.prepare import Prepared, prepare, trained_beside
 from snm.trainer.programs import StepPrograms
 from snm.trainer.warm_start import WarmStart, initial_state
 
-__all__ = ["Phase", "PhaseRun", "first_phase", "open_log"]
+__all__ = ["Phase", "PhaseRun", "first_phase", "open_log", "prepare_phase"]
 
 _PROFILED = (1, 5)  # events between which the profiler looks: the first step is compiled
 
@@ -54,6 +54,14 @@ class Phase:
     name: str
     held_out: Points | None = None
     rows: np.ndarray | None = None
+
+
+def prepare_phase(
+    config: ResolvedConfig, dataset: Dataset, weighting: Weighting, phase: Phase
+) -> Prepared:
+    """Sets up the training of a phase; see `snm.trainer.prepare.prepare`."""
+    names = trained_beside(config, dataset)
+    return prepare(config, dataset.train, weighting, phase.rows, names)
 
 
 class PhaseRun:
@@ -93,9 +101,7 @@ class PhaseRun:
         self._folder, self._config, self._phase = folder, config, phase
         self._dataset, self._weighting = dataset, weighting
         with part("preparing batches"):
-            self._prepared = prepare(
-                config, dataset.train, weighting, phase.rows, trained_beside(config, dataset)
-            )
+            self._prepared = prepare_phase(config, dataset, weighting, phase)
         self.mesh, self.model = self._prepared.mesh, self._prepared.model
         self.source = self._prepared.source
         self.last_step = self._prepared.total_steps

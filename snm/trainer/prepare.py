@@ -31,6 +31,7 @@ __all__ = [
     "Prepared",
     "members_at_once",
     "names_not_tried",
+    "points_trained_on",
     "prepare",
     "steps_per_dispatch",
     "trained_beside",
@@ -128,6 +129,12 @@ def prepare(
 def trained_beside(config: ResolvedConfig, dataset: Dataset) -> Points | None:
     """The points that train beside those of the files: label names, where the settings say so."""
     return dataset.name_points if config.label_text == "on" else None
+
+
+def points_trained_on(config: ResolvedConfig, dataset: Dataset) -> int:
+    """Training points, with label names where the settings say so."""
+    names = trained_beside(config, dataset)
+    return dataset.train.num_points + (0 if names is None else names.num_points)
 
 
 def names_not_tried(config: Config, dataset: Dataset) -> str | None:

@@ -15,8 +15,7 @@ from importlib import metadata
 import numpy as np
 import pytest
 import tiny
-from command_line import call
-from command_runs import contents
+from command_line import call, contents
 from scipy import sparse
 
 import snm

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 import tiny
-from command_line import call, refused
-from command_runs import contents
+from command_line import call, contents, refused
 
 from snm.cli.main import on_this_machine
 from snm.cli.predict import Predict

@@ -7,12 +7,11 @@ import subprocess
 import sys
 import time
 
-import jax
 import numpy as np
 import pytest
 import tiny
+from small_runs import arrays
 
-import snm
 from snm.runs.folder import RunFolder
 
 KILLS = 20
@@ -28,10 +27,6 @@ def start(data, run):
         stderr=subprocess.PIPE,
         env={**os.environ, "JAX_NUM_CPU_DEVICES": "4"},
     )
-
-
-def arrays(run):
-    return [np.asarray(leaf) for leaf in jax.tree.leaves(snm.load(run).state)]
 
 
 @pytest.mark.slow

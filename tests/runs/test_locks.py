@@ -8,7 +8,8 @@ import time
 
 import pytest
 import tiny
-from faulty_runs import command, refused, until
+from command_line import refused
+from faulty_runs import command, until
 from small_runs import arrays, config, log, same
 
 import snm
@@ -26,8 +27,7 @@ def test_a_folder_in_use_is_refused(folder, data, tmp_path, capsys):
     events = trainer.training(data, tiny.CONFIG, run)
     next(events)  # under way
     before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
-    code, said = refused(capsys, ["train", folder, "--run-dir", run, *tiny.FLAGS])
-    assert code == 2
+    said = refused(capsys, "train", folder, "--run-dir", run, *tiny.FLAGS)
     assert f"--run-dir {run}: found a folder in use by process {os.getpid()} on " in said
     assert before == {path: path.stat().st_mtime_ns for path in run.rglob("*")}
     events.close()

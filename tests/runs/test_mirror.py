@@ -8,12 +8,12 @@ import re
 import shutil
 import time
 
-import jax
 import numpy as np
 import pytest
 import tiny
 from command_line import call
 from flaky_store import KilledError
+from small_runs import arrays
 
 import snm
 from snm.errors import InputError, StoppedError
@@ -40,10 +40,6 @@ def undisturbed(data, tmp_path_factory):
     run = tmp_path_factory.mktemp("whole") / "run"
     result = snm.train(data, CONFIG, run)
     return arrays(run), result["metrics"]
-
-
-def arrays(run):
-    return [np.asarray(leaf) for leaf in jax.tree.leaves(snm.load(run).state)]
 
 
 def same(found, expected):

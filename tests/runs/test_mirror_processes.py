@@ -10,12 +10,11 @@ import sys
 import time
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 import tiny
+from small_runs import arrays
 
-import snm
 from snm.runs.folder import RunFolder
 
 EPOCHS = 12
@@ -108,7 +107,3 @@ def test_two_hosts_lose_their_disks_and_go_on_to_the_same_bits(how, data, tmp_pa
         np.testing.assert_array_equal(mine, other)
     results = [RunFolder(run).read_result()["metrics"] for run in (found, expected)]
     assert results[0] == results[1]
-
-
-def arrays(run):
-    return [np.asarray(leaf) for leaf in jax.tree.leaves(snm.load(run).state)]

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 import tiny
 from scipy import sparse
-from several_processes import alone, arrays, assert_same, free_port, together, told
+from several_processes import alone, assert_same, free_port, together, told
+from small_runs import arrays
 
 import snm
 from snm.batches.batch import OF_POINTS

@@ -10,7 +10,8 @@ import jax
 import numpy as np
 import pytest
 import tiny
-from faulty_runs import command, last_good, refused, until
+from command_line import refused
+from faulty_runs import command, last_good, small_disk, until
 from small_runs import arrays, config, same
 
 import snm
@@ -150,15 +151,7 @@ def test_a_full_disk_stops_the_run_with_one_line(data, whole, tmp_path, monkeypa
 @pytest.mark.slow
 def test_a_disk_that_is_really_full(tmp_path):
     """A file system of 4 MiB, with room for two checkpoints but not for three."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)], check=False,
-        capture_output=True,
-    )  # fmt: skip
-    if mounted.returncode:
-        pytest.skip("mounting is not permitted")
-    try:
+    with small_disk(tmp_path / "disk", 4) as disk:
         flags = ["--dim=8192", "--encoder=linear", "--epochs=5"]
         folder = tiny.write(tmp_path / "data")
         with command(folder, disk / "run", *flags) as process:
@@ -173,23 +166,13 @@ def test_a_disk_that_is_really_full(tmp_path):
         with command(folder, tmp_path / "whole", *flags) as process:
             assert process.wait() == 0
         assert same(arrays(disk / "run"), arrays(tmp_path / "whole"))
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("left", [0, 2000])
 def test_a_disk_that_fills_up_while_training(tmp_path, left):
     """The error is one line, whether the log, the curves or a checkpoint fails to be written."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(disk)], check=False,
-        capture_output=True,
-    )  # fmt: skip
-    if mounted.returncode:
-        pytest.skip("mounting is not permitted")
-    try:
+    with small_disk(tmp_path / "disk", 8) as disk:
         run = disk / "run"
         with command(tiny.write(tmp_path / "data"), run, "--epochs=100000") as process:
             until(run, 2, process)
@@ -203,13 +186,10 @@ def test_a_disk_that_fills_up_while_training(tmp_path, left):
         assert "no space left on device" in said
         newest = RunFolder(run).checkpoints(2).latest()
         RunFolder(run).checkpoints(2).load(newest, abstract_state(snm.load(run).model))
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
 
 
 def test_a_folder_that_cannot_be_written_to(folder, tmp_path, capsys):
     (tmp_path / "file").write_text("no folder")
-    code, said = refused(
-        capsys, ["train", folder, "--run-dir", tmp_path / "file" / "run", *tiny.FLAGS]
-    )
-    assert code == 2 and f"--run-dir {tmp_path / 'file' / 'run'}: found not a directory" in said
+    run = tmp_path / "file" / "run"
+    said = refused(capsys, "train", folder, "--run-dir", run, *tiny.FLAGS)
+    assert f"--run-dir {tmp_path / 'file' / 'run'}: found not a directory" in said

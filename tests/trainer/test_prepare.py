@@ -25,16 +25,6 @@ from snm.trainer.phase import PhaseRun, first_phase
 from snm.trainer.prepare import prepare
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tiny.write(tmp_path_factory.mktemp("data") / "tiny")
-
-
-@pytest.fixture(scope="module")
-def data(folder):
-    return snm.load_data(folder)
-
-
 def batches(source):
     return jax.tree.leaves(source.stack(0, source.steps_per_epoch))
 
