@@ -34,7 +34,8 @@ _MOST_PASSES = 30
 _FEW_VISITS = 4000
 _MOST_OF_FEW = 4
 _SEVERAL_MEMBERS = 83_333
-_SIDE_BY_SIDE = 1 << 30  # bytes of rows that members have together
+_TOGETHER = 3 << 30  # bytes of rows that members have together, in answers
+_SIDE_BY_SIDE = 1 << 30  # the same, while they train at once
 _MINED_LABELS = 1 << 18
 _MANY_POINTS = 100
 FEWEST_POINTS = 500
@@ -83,22 +84,19 @@ def few_epochs(num_points: int) -> int:
     return min(_MOST_OF_FEW, max(1, round(_FEW_VISITS / max(1, num_points))))
 
 
-def auto_class_init(item_splits: int, rare_labels: float) -> Literal["centroid", "random"]:
-    """Where class rows start for `--class-init auto`: at centroids, with two exceptions.
+def auto_class_init(item_splits: int) -> Literal["centroid", "random"]:
+    """Where class rows start for `--class-init auto`: at centroids, but not of split items.
 
-    The points of an item in a recommender share few features, and their centroid says little. The
-    centroid of one or two points is these points: where most labels are so rare, they would answer
-    for everything near.
+    The points of an item in a recommender share few features, and their centroid says little.
 
     Args:
       item_splits: further splits of each point.
-      rare_labels: the share of labels with one or two training points, among those with any.
 
     Example:
-      >>> auto_class_init(0, 0.3), auto_class_init(0, 0.7), auto_class_init(1, 0.3)
-      ('centroid', 'random', 'random')
+      >>> auto_class_init(0), auto_class_init(1)
+      ('centroid', 'random')
     """
-    return "random" if item_splits or rare_labels > 0.5 else "centroid"
+    return "random" if item_splits else "centroid"
 
 
 def auto_fewer_visits(class_init: str, points_of_label: float) -> bool:
@@ -120,16 +118,24 @@ def auto_fewer_visits(class_init: str, points_of_label: float) -> bool:
     return class_init == "centroid" and points_of_label < _MANY_POINTS
 
 
-def auto_members(num_points: int) -> int:
-    """Models for `--members auto`: 3 up to 83,333 points, else 1.
+def auto_members(num_points: int, rows: int, dim: int) -> int:
+    """Models for `--members auto`: 3 up to 83,333 points and 3 GiB of tables, else 1.
 
     With so few points a pass is short. Three models then take minutes, and predict better than one.
 
+    Args:
+      num_points: training points.
+      rows: features and labels, each with a row of float32 in every member.
+      dim: length of a row.
+
     Example:
-      >>> [auto_members(n) for n in (4_880, 83_333, 83_334)]
+      >>> [auto_members(n, 40_000, 512) for n in (4_880, 83_333, 83_334)]
       [3, 3, 1]
+      >>> [auto_members(40_000, rows, 512) for rows in (250_000, 3_050_000)]
+      [3, 1]
     """
-    return 3 if num_points <= _SEVERAL_MEMBERS else 1
+    small = 3 * 4 * rows * dim <= _TOGETHER
+    return 3 if small and num_points <= _SEVERAL_MEMBERS else 1
 
 
 def auto_members_at_once(members: int, rows: int, dim: int) -> int:

@@ -59,7 +59,7 @@ class ModelSettings:
     score_scale is auto."""
     class_init: Literal["auto", "centroid", "random"] = "auto"
     """Class rows at the start: the mean query of a label's training points, or random; auto is
-    centroid, but random with item splits or where most labels have one or two points."""
+    centroid, but random with item splits."""
     bias: bool = True
     """Add a learned bias a label to its score: unit rows cannot tell how frequent a label is."""
 

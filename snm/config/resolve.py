@@ -43,7 +43,7 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
         raise InputError("data", "no training point with a label", "at least one")
     members = config.members
     if members == "auto":
-        members = rules.auto_members(dataset.train.num_points)
+        members = rules.auto_members(dataset.train.num_points, _rows(dataset), config.dim)
     sampled = _sampled(config, dataset, members)
     mined = _mined(config, num_labels, num_labels - 1 if sampled == "all" else sampled)
     _check_bound(config, mined)
@@ -62,8 +62,7 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
     splits = _item_splits(config, dataset, seen)
     class_init = config.class_init
     if class_init == "auto":
-        counts = column_counts(dataset.train.labels)
-        class_init = rules.auto_class_init(splits, float(np.mean(counts[counts > 0] <= 2)))
+        class_init = rules.auto_class_init(splits)
     visits = (1 + splits) * dataset.train.num_points
     if epochs == "few":
         epochs = rules.few_epochs(visits)
@@ -117,8 +116,12 @@ def _at_once(config: Config, dataset: Dataset, members: int) -> int:
     """Members that train side by side, which several processes never do."""
     if config.members_at_once != "auto":
         return min(config.members_at_once, members)
-    rows = dataset.train.num_features + dataset.train.num_labels
-    return 1 if several() else rules.auto_members_at_once(members, rows, config.dim)
+    return 1 if several() else rules.auto_members_at_once(members, _rows(dataset), config.dim)
+
+
+def _rows(dataset: Dataset) -> int:
+    """Feature rows and class rows of a model."""
+    return dataset.train.num_features + dataset.train.num_labels
 
 
 def _sampled(config: Config, dataset: Dataset, members: int) -> int | Literal["all"]:

@@ -10,14 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse import csr_matrix
 
 import snm
 from snm.cli.main import base_settings
 from snm.config import auto as rules
 from snm.config.resolve import resolve
 from snm.config.settings import PRESETS, Config, preset, read_config, write_config
-from snm.data.dataset import Points
 from snm.data.evidence import evidence_lost
 from snm.errors import InputError
 from snm.losses.sampled import LOSSES
@@ -214,11 +212,6 @@ def test_auto_becomes_what_the_rules_say():
     random = resolve(dataclasses.replace(preset("default"), class_init="random"), rare)
     assert (random.class_init, random.epochs) == ("random", 30)
     assert resolve(preset("paper"), rare).class_init == "random"
-    # 20 labels of one or two points beside 10 of five: two thirds are rare.
-    ids = np.r_[np.repeat(np.arange(10), 5), np.arange(10, 30), np.arange(20, 30)]
-    labels = csr_matrix((np.ones(80), (np.arange(80), ids)), shape=(1000, 31))
-    alone = dataclasses.replace(rare, train=Points(rare.train.features, labels), test=None)
-    assert resolve(preset("default"), alone).class_init == "random"
     assert few.input_dropout == rules.auto_input_dropout(60, evidence_lost(rare.train)) < 0.5
     assert few.learn_score_scale is False
     alone = resolve(dataclasses.replace(preset("default"), members=1), data)

@@ -1,0 +1,93 @@
+"""Where class rows start, where most labels have one or two training points.
+
+    python -m experiments.defaults.rare_starts DATA ... --out FILE [--points 3000] [--seeds 0]
+
+Of each data set, `--points` of the training points are trained on and 4000 others are scored: of so
+few points, most labels have one or two. Both presets run with both values of `--class-init`. Test
+points are not used. Runs that the output file has are not repeated.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+import snm
+from experiments.arms import scored
+from snm.data.dataset import Dataset
+from snm.runs.folder import read_json, write_json
+from snm.system.versions import machine
+
+KEYS = ("P@1", "P@3", "P@5", "PSP@5")
+SCORED = 4000
+
+
+def main(
+    data: tyro.conf.Positional[list[Path]],
+    out: Path,
+    points: int = 3000,
+    seeds: tuple[int, ...] = (0,),
+) -> None:
+    """Runs all on every data set with every seed, and writes JSON after each run.
+
+    Args:
+      data: folders of data sets.
+      out: JSON file to write or to continue.
+      points: training points.
+      seeds: of the model and of the choice of points.
+    """
+    runs: list[dict[str, Any]] = read_json(out)["runs"] if out.exists() else []
+    done = {(run["data"], run["seed"], run["preset"], run["start"]) for run in runs}
+    for folder in data:
+        dataset = snm.load_data(folder)
+        for seed in seeds:
+            few = some_of(dataset, points, seed)
+            for preset in ("fast", "default"):
+                for start in ("random", "centroid"):
+                    if (folder.name, seed, preset, start) in done:
+                        continue
+                    config = dataclasses.replace(snm.preset(preset), class_init=start, seed=seed)
+                    found = scored(few, config, KEYS)
+                    runs.append({"data": folder.name, "seed": seed, "preset": preset,
+                                 "start": start, "rare": share_of_rare(few), **found})  # fmt: skip
+                    write_json(out, {**machine(), "points": points, "scored": SCORED,
+                                     "runs": runs})  # fmt: skip
+    show(runs)
+
+
+def some_of(dataset: Dataset, points: int, seed: int) -> Dataset:
+    """A part of the training points, with others as its test points."""
+    order = np.random.default_rng(seed).permutation(dataset.train.num_points)
+    chosen, others = np.sort(order[:points]), np.sort(order[points : points + SCORED])
+    return dataclasses.replace(
+        dataset, train=dataset.train.take(chosen), test=dataset.train.take(others)
+    )
+
+
+def share_of_rare(dataset: Dataset) -> float:
+    """The share of labels with one or two training points, among those with any."""
+    counts = dataset.label_frequency()
+    return float(np.mean(counts[counts > 0] <= 2))
+
+
+def show(runs: list[dict[str, Any]]) -> None:
+    """Prints a row a data set, preset and start: means over the seeds."""
+    table = Table(title="points not trained on, means of the seeds", title_justify="left")
+    for column in ("data", "preset", "class rows", *KEYS, "seconds"):
+        table.add_column(column, justify="left" if column[0] in "dpc" else "right")
+    keys = dict.fromkeys((run["data"], run["preset"], run["start"]) for run in runs)
+    for key in keys:
+        of = [run for run in runs if (run["data"], run["preset"], run["start"]) == key]
+        means = [f"{np.mean([run['metrics'][name] for run in of]):.2f}" for name in KEYS]
+        table.add_row(*key, *means, f"{np.mean([run['seconds'] for run in of]):.0f}")
+    Console(width=100).print(table)
+
+
+if __name__ == "__main__":
+    tyro.cli(main)
