@@ -17,7 +17,7 @@ from snm.distributed.processes import on_devices
 from snm.head.state import Head
 from snm.model.inference import join
 from snm.model.model import Model, TrainState, abstract_state, init_state
-from snm.system.compiler import step_options
+from snm.system.compiler import answer_options
 
 __all__ = [
     "abstract_on",
@@ -58,7 +58,7 @@ def initial(model: Model, mesh: Mesh | None = None) -> TrainState:
 def compiled_start(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
     """The compiled `init_state` of a seed; the model's plays no part, and members share it."""
     if mesh is None:
-        return jax.jit(functools.partial(init_state, model), compiler_options=step_options())
+        return jax.jit(functools.partial(init_state, model), compiler_options=answer_options())
     axes = table_axes(mesh)
 
     def own(seed: jax.Array) -> TrainState:
@@ -69,7 +69,7 @@ def compiled_start(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
         return init_state(model, seed, part=part, feature_part=feature_part)
 
     start = on_mesh(mesh, own, (PartitionSpec(),), state_specs(abstract_state(model), mesh))
-    return jax.jit(start, compiler_options=step_options())
+    return jax.jit(start, compiler_options=answer_options())
 
 
 def spread(state: TrainState, mesh: Mesh) -> TrainState:

@@ -46,7 +46,10 @@ def centroids(prepared: Prepared, state: TrainState) -> TrainState:
     for first, _, stack in ahead(lambda _: source, plan, mesh):
         shape = source.shape_of_step(first)
         if shape not in compiled:
-            compiled[shape] = compiled_steps(model, source, shape, mesh, centroid_step)
+            # A pass is one visit to the points: compiling is most of it.
+            compiled[shape] = compiled_steps(
+                model, source, shape, mesh, centroid_step, answer_options
+            )
         state, _ = compiled[shape](state, resident, stack)
     return _with_class_rows(state, _of_unit_length)
 

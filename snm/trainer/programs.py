@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import functools
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -20,7 +20,7 @@ from snm.head.spec import HeadSpec
 from snm.model.model import Model, TrainState, abstract_state
 from snm.model.placement import state_specs, table_bytes
 from snm.model.train_step import Step, train_step, train_steps
-from snm.system.compiler import step_options
+from snm.system.compiler import Options, step_options
 from snm.system.timing import waiting_for
 
 __all__ = ["StepPrograms", "compiled_steps"]
@@ -108,11 +108,12 @@ def compiled_steps(
     shape: tuple[int, int],
     mesh: Mesh | None = None,
     step: Step = train_step,
+    options: Callable[[Sequence[int]], Options | None] = step_options,
 ) -> Any:
     """A compiled program of several steps that updates the parameters in place."""
     if not source.resident and mesh is None:
-        return _compiled_stream(model, step)
-    options = step_options(table_bytes(model, mesh))
+        return _compiled_stream(model, step, options)
+    chosen = options(table_bytes(model, mesh))
     axes = {} if mesh is None else {**table_axes(mesh), "data_axis": DATA}
 
     def steps(state: TrainState, resident: Any, stack: Any) -> Any:
@@ -129,17 +130,19 @@ def compiled_steps(
             inputs, outputs = (specs, of_points, of_stack), (specs, PartitionSpec())
             return on_mesh(here, steps, inputs, outputs)(state, resident, stack)
 
-        return jax.jit(on_all, donate_argnums=0, compiler_options=options)
+        return jax.jit(on_all, donate_argnums=0, compiler_options=chosen)
 
-    return jax.jit(steps, donate_argnums=0, compiler_options=options)
+    return jax.jit(steps, donate_argnums=0, compiler_options=chosen)
 
 
 @functools.lru_cache(maxsize=8)
-def _compiled_stream(model: Model, step: Step) -> Any:
+def _compiled_stream(
+    model: Model, step: Step, options: Callable[[Sequence[int]], Options | None]
+) -> Any:
     """The program for streamed batches; members and repeated fits share it."""
 
     def steps(state: TrainState, resident: Any, stack: Any) -> Any:
         return train_steps(model, state, stack, lambda batch: batch, step=step)
 
-    options = step_options(table_bytes(model))
-    return jax.jit(steps, donate_argnums=0, compiler_options=options)
+    chosen = options(table_bytes(model))
+    return jax.jit(steps, donate_argnums=0, compiler_options=chosen)
