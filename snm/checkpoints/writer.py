@@ -1,8 +1,8 @@
 """Writes checkpoints in the background while training continues.
 
 The state is copied to host memory before the next step can overwrite it, and a thread writes the
-copy. If memory has no room for the copy (on a CPU it is a second set of tables), training waits for
-the write instead. The results of the run are the same in both cases.
+copy. If memory has no room for the copy (on a CPU it is a second set of tables), or no step
+follows, training waits for the write instead. The results of the run are the same in all cases.
 
 With several processes, each copies and writes its own shards. The background threads synchronise
 through JAX's coordinator. The main threads exchange the status of the write after every dispatch,
@@ -64,20 +64,35 @@ class Writer:
         self._copy: Any = None
         self._written: list[int] = []
 
-    def save(self, step: int, state: Any, progress: dict[str, Any], score: float | None) -> None:
+    def save(
+        self,
+        step: int,
+        state: Any,
+        progress: dict[str, Any],
+        score: float | None,
+        *,
+        last: bool = False,
+    ) -> None:
         """Saves a checkpoint; holds no reference to the arguments after it returns.
+
+        Args:
+          step: steps done.
+          state: parameters.
+          progress: the counters of the training loop.
+          score: of the state, or None.
+          last: whether no step follows: a copy would gain nothing.
 
         Raises:
           SavingError: this checkpoint, or the one before it, could not be written.
         """
         self.wait()
-        copy = state
-        if self._aside:
+        copy, aside = state, self._aside and not last
+        if aside:
             copy = self._copy = host_copy(state, self._copy)
         elif self._kept is not None:
             copy = host_copy(state)
         kept = copy if self._kept is None else self._kept(copy)
-        if not self._aside:
+        if not aside:
             self._checkpoints.save(step, kept, progress, score)
             self._written.append(step)
             return
@@ -131,7 +146,15 @@ class TogetherWriter(Writer):
         self._lowest_status = Agreed()
         self._failed = False
 
-    def save(self, step: int, state: Any, progress: dict[str, Any], score: float | None) -> None:
+    def save(
+        self,
+        step: int,
+        state: Any,
+        progress: dict[str, Any],
+        score: float | None,
+        *,
+        last: bool = False,
+    ) -> None:
         """As `Writer.save`; when this returns, each process has copied its part."""
         self.wait()
         end = self._checkpoints.begin(step, state, progress, score)
@@ -182,7 +205,15 @@ class TogetherWriter(Writer):
 class ApartWriter(TogetherWriter):
     """A `TogetherWriter` for processes without a common disk: process 0 gathers, and writes all."""
 
-    def save(self, step: int, state: Any, progress: dict[str, Any], score: float | None) -> None:
+    def save(
+        self,
+        step: int,
+        state: Any,
+        progress: dict[str, Any],
+        score: float | None,
+        *,
+        last: bool = False,
+    ) -> None:
         """As `Writer.save`; when this returns, process 0 has copied the whole state."""
         self.wait()
         whole = gathered_on_first(state)

@@ -210,7 +210,8 @@ class RunSettings:
     """Checkpoints, devices and dispatches."""
 
     checkpoint_every: int = 0
-    """Steps between checkpoints; 0 is once an epoch, or once in the epochs that make 200 steps."""
+    """Steps between checkpoints; 0 is once in the epochs that make 200 steps, and 2 for each MiB of
+    the tables."""
     keep_checkpoints: int = 2
     """Newest checkpoints kept, beside the best."""
     on_nonfinite: Literal["stop", "skip"] = "stop"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +27,7 @@ __all__ = [
     "best_labels",
     "embed",
     "join",
+    "join_as_read",
     "labels_in_order",
     "pair_scores",
     "scaled_queries",
@@ -40,16 +42,73 @@ def join(states: Sequence[TrainState]) -> TrainState:
     """
     if len(states) == 1:
         return states[0]
-    heads = [state.head for state in states]
-    biases = [head.bias for head in heads if head.bias is not None]
+    tables = zip(*map(_tables, states), strict=True)
+    features, classes = (jnp.concatenate(of_all, axis=1) for of_all in tables)
+    return _joined(features, classes, [_Small.of(state) for state in states])
+
+
+def join_as_read(states: Iterable[TrainState], members: int) -> TrainState:
+    """`join` of states on one device that come one after the other, such as from checkpoints.
+
+    Beside the result, memory has to hold one of them, and not all.
+
+    Args:
+      states: one for each member.
+      members: how many.
+    """
+    coming = iter(states)
+    state = next(coming, None)
+    assert state is not None
+    if members == 1:
+        return state
+    features, classes = (_wide(rows, members) for rows in _tables(state))
+    small: list[_Small] = []
+    while state is not None:
+        features = _beside(features, state.features.rows, len(small))
+        classes = _beside(classes, state.head.table.rows, len(small))
+        small.append(_Small.of(state))
+        del state  # before the next one is read
+        state = next(coming, None)
+    return _joined(features, classes, small)
+
+
+class _Small(NamedTuple):
+    """What a member has besides its tables."""
+
+    tower: Any
+    bias: jax.Array | None
+    log_scale: jax.Array
+
+    @classmethod
+    def of(cls, state: TrainState) -> _Small:
+        return cls(state.tower, state.head.bias, state.head.log_scale)
+
+
+def _tables(state: TrainState) -> tuple[jax.Array, jax.Array]:
+    return state.features.rows, state.head.table.rows
+
+
+def _wide(rows: jax.Array, members: int) -> jax.Array:
+    """Zeros for the rows of all members side by side, where the rows of one are."""
+    count, dim = rows.shape
+    return jnp.zeros((count, members * dim), rows.dtype, device=rows.sharding)
+
+
+@functools.partial(jax.jit, donate_argnums=0)
+def _beside(wide: jax.Array, rows: jax.Array, place: int) -> jax.Array:
+    return jax.lax.dynamic_update_slice(wide, rows, (0, place * rows.shape[1]))
+
+
+def _joined(features: jax.Array, classes: jax.Array, small: Sequence[_Small]) -> TrainState:
+    biases = [one.bias for one in small if one.bias is not None]
     return TrainState(
-        features=RowTable(jnp.concatenate([state.features.rows for state in states], axis=1)),
-        tower=jax.tree.map(lambda *leaves: jnp.stack(leaves), *[state.tower for state in states]),
+        features=RowTable(features),
+        tower=jax.tree.map(lambda *leaves: jnp.stack(leaves), *[one.tower for one in small]),
         tower_state=None,
         head=Head(
-            table=RowTable(jnp.concatenate([head.table.rows for head in heads], axis=1)),
+            table=RowTable(classes),
             bias=functools.reduce(jnp.add, biases) if biases else None,
-            log_scale=jnp.stack([head.log_scale for head in heads]),
+            log_scale=jnp.stack([one.log_scale for one in small]),
         ),
     )
 

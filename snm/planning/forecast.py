@@ -90,7 +90,7 @@ class Needs:
       step: temporary bytes of a training step.
       scores: temporary bytes of scoring a block of points.
       resident: bytes of training data on a device; 0 where the host keeps it.
-      aside: whether checkpoints are written from a copy.
+      aside: whether checkpoints before the last are written from a copy.
       watches: whether held-out points are scored while training.
       members: number of models.
       at_once: how many of them train side by side.
@@ -207,7 +207,7 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
         step=max(int(one.step.memory_analysis().temp_size_in_bytes) for one in stages),
         scores=scores,
         resident=state_bytes(resident) // source.data_parts,
-        aside=has_room(shapes),
+        aside=prepared.checkpoint_every < prepared.total_steps and has_room(shapes),
         watches=phase.held_out is not None,
         members=config.members,
         at_once=members_at_once(config, mesh),
@@ -254,8 +254,10 @@ def account(needs: Needs, on_cpu: bool) -> tuple[Bytes, Bytes]:
     data = needs.read + needs.weighted
     step = max(needs.step, needs.scores if needs.watches else 0)
     training = needs.programs + _STARTED + _TRAINED + (m - 1) * _MEMBER
-    # The bytes of a checkpoint before it is an array; then all members, and a joined copy of them.
-    file, copy = one, m * needs.tables if m > 1 else 0
+    # Parameters that are in memory and are the best are not read. Else there are the bytes of a
+    # checkpoint before it is an array; and members are joined as they are read, on a mesh together.
+    file = one if m > 1 or on_mesh or needs.watches else 0
+    extra = (m if on_mesh else 1) if m > 1 else 0
     host: Bytes = {
         "start": {"programs": needs.programs + _STARTED, "data": data},
         "training": {
@@ -282,15 +284,16 @@ def account(needs: Needs, on_cpu: bool) -> tuple[Bytes, Bytes]:
             "activations": beside * step,
             "batches": beside * needs.stack,
         },
-        "loading": {"tables": m * needs.tables + copy, "optimiser": m * needs.optimiser},
+        "loading": {
+            "tables": (m + extra) * needs.tables,
+            "optimiser": max(extra, 1) * needs.optimiser,
+        },
         "evaluation": {
             "tables": m * needs.tables,
             "optimiser": needs.optimiser if m == 1 else 0,
             "activations": needs.scores,
         },
     }
-    if on_cpu and copy and not on_mesh:
-        host["loading"]["checkpoint"] = max(file - copy, 0)  # freed before the copy is made
     if needs.resident:
         device["training"]["data"] = needs.resident
     if on_cpu:

@@ -17,7 +17,7 @@ from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.memory.store import load_memory
 from snm.model.from_config import make_model
-from snm.model.inference import adjusted, join
+from snm.model.inference import adjusted, join_as_read
 from snm.model.model import Model, TrainState
 from snm.model.placement import abstract_on, join_on_mesh
 from snm.prediction.calibration import Calibration
@@ -128,7 +128,8 @@ def load_member(run: str | Path, member: int, mesh: Mesh | None = None) -> tuple
 
 def assemble(folder: RunFolder, config: ResolvedConfig, facts: dict[str, Any], weighting: Weighting,
              names: tuple[str, ...] | None, finished: bool,
-             mesh: Mesh | None = None, verify: bool = True) -> Predictor:  # fmt: skip
+             mesh: Mesh | None = None, verify: bool = True,
+             state: TrainState | None = None) -> Predictor:  # fmt: skip
     """Builds the predictor of a run from its checkpoints, on one device or on a mesh.
 
     Args:
@@ -140,6 +141,7 @@ def assemble(folder: RunFolder, config: ResolvedConfig, facts: dict[str, Any], w
       finished: whether the run is finished; the predictor then uses all members, else the first.
       mesh: the mesh to shard the parameters over, or None.
       verify: as in `load`.
+      state: the parameters, where they are in memory; None reads them.
 
     Raises:
       InputError: a checkpoint is missing.
@@ -152,10 +154,12 @@ def assemble(folder: RunFolder, config: ResolvedConfig, facts: dict[str, Any], w
             expected = f"{model.num_features}, as in run.json"
             raise InputError(str(folder.vectorizer), f"{texts.num_features} features", expected)
     members = config.members if finished else 1
-    states = [_member(folder, config, model, member, finished, mesh, verify)
-              for member in range(1, members + 1)]  # fmt: skip
+    if state is not None:
+        return Predictor(model, state, weighting, names, vectorizer=texts, mesh=mesh)
+    states = (_member(folder, config, model, member, finished, mesh, verify)
+              for member in range(1, members + 1))  # fmt: skip
+    state = join_as_read(states, members) if mesh is None else join_on_mesh(list(states), mesh)
     model = dataclasses.replace(model, members=members)
-    state = join(states) if mesh is None else join_on_mesh(states, mesh)
     return Predictor(model, state, weighting, names, vectorizer=texts, mesh=mesh)
 
 

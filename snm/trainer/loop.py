@@ -71,6 +71,7 @@ def run_steps(
     on_nonfinite: str = "stop",
     rows: np.ndarray | None = None,
     stop: Callable[[], bool] | None = None,
+    keep: Callable[[TrainState], None] | None = None,
 ) -> Iterator[Event]:
     """Trains from `progress.step` to `last_step`, and yields events.
 
@@ -98,6 +99,7 @@ def run_steps(
       rows: int [N], the number of each point of the source in messages; None counts from 0.
       stop: asked after every dispatch. After True the loop saves a checkpoint and ends; a run that
         goes on from there takes the same path as one that was never stopped.
+      keep: told the state after the last step.
 
     Yields:
       Events; those of a dispatch come one dispatch later, so that the device has work meanwhile.
@@ -182,7 +184,8 @@ def run_steps(
                 yield Probed(done, progress.seconds, probe(state))
             if saving or best or progress.stopped or stopping:
                 with part("checkpoints"):
-                    writer.save(done, state, dataclasses.asdict(progress), score)
+                    last = done == last_step or progress.stopped or stopping
+                    writer.save(done, state, dataclasses.asdict(progress), score, last=last)
                 yield from map(Saved, writer.written())
             clock.restart()
             if progress.stopped or stopping:
@@ -192,6 +195,8 @@ def run_steps(
         yield from map(Saved, writer.written())
     if stop is not None and stop():
         raise StoppedError(progress.step)
+    if keep is not None:
+        keep(state)
 
 
 def _count_skipped(progress: Progress, ok: np.ndarray) -> None:

@@ -116,6 +116,7 @@ class PhaseRun:
         }
         self._checkpoints = folder.checkpoints(config.keep_checkpoints, phase.name, about)
         state, note, damaged = self._checkpoints.newest_whole(abstract_on(self.mesh, self.model))
+        self.state: TrainState | None = state
         self._programs = StepPrograms(
             self.model, self.source, self._prepared.stages, self._prepared.mesh
         )
@@ -126,7 +127,6 @@ class PhaseRun:
                 self.state = initial_state(self._prepared, warm_start, member)
             self.progress = Progress()
         else:
-            self.state = state
             self.progress = Progress(**note.progress)
             _refuse_another(self._checkpoints.path(self.progress.step), note.about, about)
         on = "beginning again" if note is None else "going on from the one before it"
@@ -162,6 +162,7 @@ class PhaseRun:
         )
         if self.done:
             return
+        assert self.state is not None
         events = run_steps(
             self.model,
             source,
@@ -170,7 +171,7 @@ class PhaseRun:
             last_step=self.last_step,
             steps_per_dispatch=self._prepared.steps_per_dispatch,
             checkpoints=self._checkpoints,
-            checkpoint_every=config.checkpoint_every or _steps_of_epochs(source.steps_per_epoch),
+            checkpoint_every=self._prepared.checkpoint_every,
             evaluate=self._validate if phase.held_out is not None else None,
             evaluate_every=config.evaluate_every or source.steps_per_epoch,
             monitor=config.monitor,
@@ -183,8 +184,9 @@ class PhaseRun:
             on_nonfinite=config.on_nonfinite,
             rows=self._prepared.rows,
             stop=stop,
+            keep=self._keep if config.members == 1 else None,
         )
-        del self.state  # its buffers are donated to the first step
+        self.state = None  # its buffers are donated to the first step
         trace = self._folder.path / "profile" if profile and first() else None
         with open_log(self._folder.path, phase.name, self.progress.step) as log:
             notes = [Noted(self.progress.step, text) for text in self._notes]
@@ -196,6 +198,15 @@ class PhaseRun:
                 log.line(event="nonfinite", step=error.step, tensor=error.tensor,
                          points=error.points, culprits=error.culprits)  # fmt: skip
                 raise
+
+    @property
+    def trained(self) -> TrainState | None:
+        """What predictions of one member use, where that is in memory, on one device."""
+        best = self.progress.best_step or self.progress.step
+        return self.state if self.mesh is None and best == self.progress.step else None
+
+    def _keep(self, state: TrainState) -> None:
+        self.state = state
 
     @property
     def points(self) -> float:
@@ -242,15 +253,6 @@ def _about_the_data(
     if warm_start is not None and warm_start.note:
         notes.append(warm_start.note)
     return notes
-
-
-def _steps_of_epochs(steps_per_epoch: int) -> int:
-    """Steps between checkpoints: whole epochs, and so many steps that saving is a small part.
-
-    Writing a small model costs as much as some 30 of its steps, nearly all of it for files that
-    have to reach the disk.
-    """
-    return steps_per_epoch * -(-200 // steps_per_epoch)
 
 
 @contextlib.contextmanager

@@ -20,11 +20,12 @@ from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config
 from snm.data.dataset import Dataset, Points
 from snm.data.weighting import Weighting
+from snm.distributed.host_copy import state_bytes
 from snm.distributed.mesh import make_mesh
 from snm.errors import InputError
 from snm.head.spec import HeadSpec
 from snm.model.from_config import head_stages, make_model
-from snm.model.model import Model
+from snm.model.model import Model, abstract_state
 from snm.system.platform import of_platform, platform
 
 __all__ = [
@@ -42,6 +43,9 @@ _STEPS = {"cpu": 1, "gpu": 32, "tpu": 32}
 an accelerator a step takes less time than a word with the host."""
 
 
+_STEPS_OF_SAVING = 200
+"""Steps that take some ten times as long as writing a small model, nearly all of it for files that
+have to reach the disk. Of a large one, a MiB is written in less than half of a step."""
 _DIM_UNIT = {"cpu": 1, "tpu": 128}
 """By platform: what `dim` is a multiple of. A TPU keeps narrower rows transposed between programs,
 and XLA:TPU copies the whole table where it reads rows (compiled for v5e with 64)."""
@@ -71,6 +75,15 @@ class Prepared:
     total_steps: int
     steps_per_dispatch: int
     rows: NDArray[np.int64]
+
+    @property
+    def checkpoint_every(self) -> int:
+        """Steps between checkpoints; by default whole epochs, of which saving is a small part."""
+        if self.config.checkpoint_every:
+            return self.config.checkpoint_every
+        epoch = self.source.steps_per_epoch
+        least = max(_STEPS_OF_SAVING, 2 * (state_bytes(abstract_state(self.model)) >> 20))
+        return epoch * -(-least // epoch)
 
 
 def prepare(

@@ -246,8 +246,12 @@ def resolved_training(
         with part("reading the checkpoints"):
             if share is not None:
                 share()
+            trained = done[0].trained if config.members == 1 else None
+            for run in done:
+                run.state = None  # the predictor's alone, which a logit adjustment replaces
             predictor = assemble(folder, config, facts, weighting, dataset.label_names,
-                                 finished=True, mesh=done[0].mesh)  # fmt: skip
+                                 finished=True, mesh=done[0].mesh, state=trained)  # fmt: skip
+            del trained
         remembered: dict[str, Any] = {}
         if split is not None:
             with part("memory"):
@@ -263,6 +267,7 @@ def resolved_training(
                     log.write(one)
             yield from noted
             predictor = with_memory(predictor, folder)
+        ready = times().whole
         scored: dict[str, Any] = {"metrics": {}}
         if dataset.test is not None:
             on_progress = _stopping(stop, done[-1].progress.step)
@@ -278,7 +283,7 @@ def resolved_training(
                 "points": dataset.train.features.shape[0],
             },
             **_figures(config, done, at_once),
-            "time": times()._asdict(),
+            "time": {**times()._asdict(), "model": ready},
             **surroundings(),
         }
         if first():

@@ -69,6 +69,21 @@ def test_training_goes_on_while_a_checkpoint_is_written(data, whole, tmp_path, m
     assert same(arrays(run), arrays(whole[0]))
 
 
+def test_the_last_checkpoint_is_not_copied(data, whole, tmp_path, monkeypatch):
+    """No step follows that could overwrite it."""
+    copied = []
+
+    def counted(state, into=None):
+        copied.append(state)
+        return host_copy(state, into)
+
+    monkeypatch.setattr("snm.checkpoints.writer.host_copy", counted)
+    saved = [e.step for e in trainer.training(data, tiny.CONFIG, tmp_path / "run")
+             if isinstance(e, Saved)]  # fmt: skip
+    assert saved == [4, 8, 12] and len(copied) == 2
+    assert same(arrays(tmp_path / "run"), arrays(whole[0]))
+
+
 @pytest.mark.parametrize("axes", ["label", None])
 def test_a_started_write_is_not_affected_by_donation(axes, tmp_path):
     """As with several processes: 64 MiB are donated to many steps during the write."""

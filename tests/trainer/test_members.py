@@ -9,6 +9,7 @@ import tiny
 from small_runs import arrays, config, log, same, stop_after
 
 import snm
+from snm.checkpoints.store import Checkpoints
 from snm.runs.events import Saved
 from snm.runs.load import load_member
 from snm.trainer.training import training
@@ -82,3 +83,28 @@ def test_a_warm_start_takes_member_by_member(data, tmp_path):
         new = load_member(tmp_path / "new", member)[1].head.table.rows
         old = load_member(tmp_path / "old", source)[1].head.table.rows
         np.testing.assert_allclose(new, old, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "read"),
+    [
+        ({}, 0),
+        ({"members": 2}, 2),
+        ({"mesh": "label=2"}, 1),
+        ({"epochs": 9, "learning_rate": 400.0, "validation_fraction": 0.3, "evaluate_every": 1}, 1),
+    ],
+)
+def test_parameters_in_memory_are_not_read_again(changes, read, data, tmp_path, monkeypatch):
+    """Those of one member on one device, where the last step is the best."""
+    load, loaded = Checkpoints.load, []
+
+    def counted(self, step, *rest, **more):
+        loaded.append(step)
+        return load(self, step, *rest, **more)
+
+    monkeypatch.setattr(Checkpoints, "load", counted)
+    result = snm.train(data, config(**changes), tmp_path / "run")
+    if "epochs" in changes:
+        assert result["best_step"] < result["steps"]  # else the case shows nothing
+    assert len(loaded) == read
+    assert result["metrics"] == snm.evaluate(tmp_path / "run", data)["metrics"]

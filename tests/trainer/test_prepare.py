@@ -121,3 +121,14 @@ def test_a_tpu_takes_rows_of_whole_tiles(data):
     with compiling_for("gpu", 80 << 30):
         assert prepare(config, data.train, weighting).source.resident
     assert not prepare(config, data.train, weighting).source.resident
+
+
+@pytest.mark.parametrize(
+    ("mebibytes", "asked", "expected"), [(1, 0, 200), (151, 0, 304), (151, 7, 7)]
+)
+def test_large_tables_are_saved_after_more_steps(mebibytes, asked, expected, data, monkeypatch):
+    """In whole epochs of four steps."""
+    config = resolve(dataclasses.replace(tiny.CONFIG, checkpoint_every=asked), data)
+    prepared = prepare(config, data.train, Weighting.fit(config.weighting, data.train.features))
+    monkeypatch.setattr("snm.trainer.prepare.state_bytes", lambda state: mebibytes << 20)
+    assert prepared.checkpoint_every == expected

@@ -23,6 +23,7 @@ def test_the_parts_of_a_training_add_up(flags, folder, tmp_path, capsys):
     assert {"starting", "reading", "steps", "compiling", "test points", "checkpoints"} <= set(parts)
     assert all(seconds >= 0 for seconds in parts.values())
     assert 0 < sum(parts.values()) <= time["whole"]
+    assert parts["steps"] < time["model"] <= time["whole"] - parts["test points"]
     assert sum(time["programs"].values()) == pytest.approx(parts["compiling"])
     if flags:
         rows = {line.split("│")[1].strip() for line in told.splitlines() if line.startswith("│")}

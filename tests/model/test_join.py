@@ -1,0 +1,49 @@
+"""The parameters of several members as one state."""
+
+import dataclasses
+import gc
+import weakref
+
+import jax
+import numpy as np
+import pytest
+import tiny
+
+import snm
+from snm.config.resolve import resolve
+from snm.model.from_config import make_model
+from snm.model.inference import join, join_as_read
+from snm.model.model import init_state
+
+
+def state_of(seed, **changes):
+    data = snm.generate(points=60, test_points=0, features=30, labels=20, seed=0)
+    config = resolve(dataclasses.replace(tiny.CONFIG, **changes), data)
+    return init_state(make_model(config, 30, 20), np.uint32(seed))
+
+
+@pytest.mark.parametrize("changes", [{}, {"table_dtype": "bfloat16"}, {"bias": False}])
+@pytest.mark.parametrize("members", [1, 3])
+def test_members_that_are_read_one_by_one_are_joined_alike(members, changes):
+    states = [state_of(seed, **changes) for seed in range(members)]
+    found, expected = join_as_read(iter(states), members), join(states)
+    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    for mine, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        assert mine.dtype == other.dtype
+        np.testing.assert_array_equal(np.asarray(mine), np.asarray(other))
+
+
+def test_one_is_released_before_the_next_is_read():
+    alive = []
+
+    def reading():
+        for seed in range(3):
+            gc.collect()
+            assert not any(table() is not None for table in alive)
+            state = state_of(seed)
+            alive.append(weakref.ref(state.head.table.rows))
+            yield state
+            del state
+
+    join_as_read(reading(), 3)
+    assert len(alive) == 3
