@@ -23,8 +23,8 @@ from snm.runs.folder import read_json
 
 BASE = {"points": 40_000, "labels": 20_000, "nonzeros_per_point": 20}
 AXES = {
-    "points": (10_000, 40_000, 160_000),
-    "labels": (1_000, 20_000, 200_000),
+    "points": (10_000, 40_000, 160_000, 500_000),
+    "labels": (1_000, 20_000, 200_000, 3_000_000),
     "nonzeros_per_point": (5, 20, 80, 320),
 }
 TITLES = {"points": "training points", "labels": "labels", "nonzeros_per_point": "features a point"}
