@@ -2,10 +2,11 @@
 
 Public names, by module:
 
-- `summary`: `interval`, `ratios`, `summarized`: means and intervals over seeds.
+- `summary`: `interval`, `ratios`, `spread`, `summarized`: means and intervals over seeds.
 - `tables`: `sheets`, `markdown`: the tables, and `table.md`.
 - `series`: `over_probes`, `over_seeds`: the numbers that plots show.
 - `plots`: `lines_of`, `bars_of`, `scores_of`: the plots as inline SVG.
 - `published`: `published_for`: published figures of a data set.
-- `page`: `page`, `verdict`: `report.html`, and its findings in sentences.
+- `verdict`: `verdict`: the findings in sentences.
+- `page`: `page`: `report.html`.
 """

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-__all__ = ["Spread", "half_range", "interval", "ratios", "spread", "summarized"]
+__all__ = ["Spread", "half_range", "interval", "ratios", "spread", "summarized", "with_spread"]
 
 
 class Spread(NamedTuple):
@@ -103,3 +103,8 @@ def summarized(
         found["ratio_ci95"][name] = interval(by_seed)
         found["ratio_half_range"][name] = half_range(by_seed)
     return found
+
+
+def with_spread(value: float, around: Spread | None) -> str:
+    """A mean in words, with half of its interval or range where there is one."""
+    return f"{value:.2f}" if around is None else f"{value:.2f} ± {around.half:.2f}"

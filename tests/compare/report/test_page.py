@@ -8,9 +8,10 @@ import sys
 import pytest
 from comparison import BASE, NAMES, arm, full, many, results
 
-from snm.compare.report.page import page, verdict
+from snm.compare.report.page import page
 from snm.compare.report.plots import drawing
 from snm.compare.report.tables import sheets
+from snm.compare.report.verdict import verdict
 from snm.errors import InputError
 
 

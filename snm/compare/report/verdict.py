@@ -1,0 +1,144 @@
+"""The findings of a comparison as sentences."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterable
+
+from snm.compare.report.series import Record
+from snm.compare.report.summary import Spread, spread, with_spread
+from snm.compare.report.tables import RANKING, RETRIEVAL
+
+__all__ = ["listed", "verdict"]
+
+_PARTS = {
+    "arms": "At equal steps",
+    "tuned": "With each arm at its best settings",
+    "equal_seconds": "In equal seconds",
+}
+
+
+def verdict(results: Record) -> list[str]:
+    """The findings as sentences: who leads in each table, gains of top-1, failures, spread."""
+    said = [_leader(words, results[part]) for part, words in _PARTS.items() if part in results]
+    if "equal_seconds" in results:
+        said[-1] += _time_range(results["equal_seconds"])
+    said[1:1] = [_gains_and_losses(arm) for arm in results["arms"]
+                 if ("-" + arm["name"]).endswith("-top-1") and arm["ratio"]]  # fmt: skip
+    runs = [seed for part in _PARTS for arm in results.get(part, []) for seed in arm["seeds"]]
+    failed = sum("failed" in seed for seed in runs)
+    if failed:
+        said.append(f"{failed} of {len(runs)} runs failed and are missing from these figures.")
+    if results["plan"]["seeds"] == 1:
+        said.append("One seed shows no spread: small differences mean nothing here.")
+    elif results["plan"]["seeds"] == 2:
+        said.append("Two seeds show a range, no interval, on one data set and one split.")
+    else:
+        said.append("Intervals are over seeds, on one data set and one split.")
+    return said
+
+
+def _time_range(arms: list[Record]) -> str:
+    """The range of training times; epochs are whole, so the times are only nearly equal."""
+    seconds = [arm["seconds"] for arm in arms if arm["seconds"] is not None]
+    return f" Arms took {min(seconds):.1f} to {max(seconds):.1f} seconds." if seconds else ""
+
+
+def _leader(words: str, arms: list[Record]) -> str:
+    """The arm that leads in most metrics, what is close, and its R@1 against the baseline's."""
+    scored = [arm for arm in arms if "R@1" in arm["mean"]]
+    if not scored:
+        return f"{words}, no run finished."
+    names = [name for name in (*RETRIEVAL, *RANKING) if all(name in a["mean"] for a in scored)]
+    # Of equal means, the earlier arm: a baseline is not beaten by a tie.
+    first = {name: max(scored, key=lambda arm: arm["mean"][name])["name"] for name in names}
+    counts = collections.Counter(first.values())
+    best = max(scored, key=lambda arm: (counts[arm["name"]], arm["mean"]["R@1"]))
+    value = with_spread(best["mean"]["R@1"], spread(best, "R@1"))
+    said = f"{words}, {best['name']} has the highest mean in {_of_all(best, first)}"
+    said += f"{_close(best, scored, names)}. Its R@1 is {value} percent"
+    if best["name"] != best["baseline"]:
+        return f"{said}: {_against(best)}."
+    others = [arm for arm in scored
+              if arm["name"] != arm["baseline"] and arm["ratio"]["R@1"] is not None]  # fmt: skip
+    if not others:
+        return f"{said}."
+    near = max(others, key=lambda arm: arm["ratio"]["R@1"])
+    if near["ratio"]["R@1"] > 1:
+        return f"{said}. Farthest above its own baseline is {near['name']}: {_against(near)}."
+    return f"{said}. No arm's mean is above its baseline's; nearest is {near['name']}: " + (
+        f"{_against(near)}."
+    )
+
+
+def _against(arm: Record) -> str:
+    ratio, around = arm["ratio"]["R@1"], spread(arm, "R@1", "ratio_")
+    if ratio is None:
+        return f"no ratio to {arm['baseline']}, which has no R@1 above 0 in the same seeds"
+    said = f"{ratio:.2f} times that of {arm['baseline']}"
+    if around is None:
+        return f"{said}, from one seed"
+    side = {1: "which is above 1", -1: "which is below 1"}.get(
+        _side(ratio, around), "which includes 1, so these seeds do not settle it"
+    )
+    return f"{said}, {around.words} {ratio - around.half:.2f} to {ratio + around.half:.2f}, {side}"
+
+
+def _side(ratio: float, around: Spread | None) -> int:
+    """1 if the whole interval or range is above 1, -1 if it is below, 0 if it includes 1."""
+    half = around.half if around else 0.0
+    return int(ratio - half > 1) - int(ratio + half < 1)
+
+
+def _of_all(best: Record, first: dict[str, str]) -> str:
+    """In how many metrics an arm leads, and who leads in the others."""
+    led: dict[str, list[str]] = {}
+    for name, arm in first.items():
+        led.setdefault(arm, []).append(name)
+    mine = led.pop(best["name"], [])
+    if not led:
+        return f"all {len(first)} metrics"
+    others = "; ".join(f"{arm} in {listed(names)}" for arm, names in led.items())
+    return f"{len(mine)} of {len(first)} metrics ({others})"
+
+
+def _close(best: Record, scored: list[Record], names: list[str]) -> str:
+    """The metrics in which the spread of an arm overlaps with that of another one, if any."""
+    close: dict[str, list[str]] = {}
+    for arm in scored:
+        for name in names if arm is not best else ():
+            mine, other = spread(best, name), spread(arm, name)
+            apart = abs(best["mean"][name] - arm["mean"][name])
+            if mine and other and apart <= mine.half + other.half:
+                close.setdefault(arm["name"], []).append(name)
+    if not close:
+        return ""
+    with_whom = (
+        f"that of {arm} in {'all' if len(found) == len(names) else listed(found)}"
+        for arm, found in close.items()
+    )
+    around = spread(best, names[0])
+    what = "range" if around and around.words.startswith("range") else "interval"
+    return f"; its {what} overlaps with {', '.join(with_whom)}"
+
+
+def _gains_and_losses(arm: Record) -> str:
+    """The metrics in which an arm is better and worse than its baseline."""
+    ratios = {name: (ratio, spread(arm, name, "ratio_")) for name in RETRIEVAL
+              if (ratio := arm["ratio"].get(name)) is not None}  # fmt: skip
+    parts = []
+    undecided = "is not settled (its interval or range includes 1) in"
+    for side, word in ((1, "gains in"), (-1, "loses in"), (0, undecided)):
+        names = [f"{name} ({ratio:.2f})" for name, (ratio, around) in ratios.items()
+                 if _side(ratio, around) == side]  # fmt: skip
+        if names:
+            parts.append(f"{word} {', '.join(names)}")
+    if not parts:
+        return f"{arm['name']} has no ratio to {arm['baseline']}."
+    alone = ", from one seed" if all(around is None for _, around in ratios.values()) else ""
+    return f"Against {arm['baseline']}, {arm['name']} {'; '.join(parts)}{alone}."
+
+
+def listed(words: Iterable[str]) -> str:
+    """Words between commas."""
+    return ", ".join(words)
