@@ -210,8 +210,8 @@ class RunSettings:
     """Checkpoints, devices and dispatches."""
 
     checkpoint_every: int = 0
-    """Steps between checkpoints; 0 is once in the epochs that make 200 steps, and 2 for each MiB of
-    the tables."""
+    """Steps between checkpoints; 0 is once in the epochs that make 200 steps, or of large tables 2
+    for each MiB, up to 5000."""
     keep_checkpoints: int = 2
     """Newest checkpoints kept, beside the best."""
     on_nonfinite: Literal["stop", "skip"] = "stop"

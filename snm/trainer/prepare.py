@@ -42,10 +42,12 @@ _STEPS = {"cpu": 1, "gpu": 32, "tpu": 32}
 """Steps a dispatch: more gained nothing on a CPU, and a shorter last dispatch is compiled apart. On
 an accelerator a step takes less time than a word with the host."""
 
+_STEPS_OF_SAVING = (200, 5000)
+"""The fewest steps between checkpoints, some ten times as long as writing a small model takes, and
+the most that large tables ask for: on a CPU they are minutes, which a killed run repeats."""
 
-_STEPS_OF_SAVING = 200
-"""Steps that take some ten times as long as writing a small model, nearly all of it for files that
-have to reach the disk. Of a large one, a MiB is written in less than half of a step."""
+_STEPS_OF_MIB = 2  # between checkpoints; a MiB is written in less than half a step
+
 _DIM_UNIT = {"cpu": 1, "tpu": 128}
 """By platform: what `dim` is a multiple of. A TPU keeps narrower rows transposed between programs,
 and XLA:TPU copies the whole table where it reads rows (compiled for v5e with 64)."""
@@ -81,9 +83,10 @@ class Prepared:
         """Steps between checkpoints; by default whole epochs, of which saving is a small part."""
         if self.config.checkpoint_every:
             return self.config.checkpoint_every
-        epoch = self.source.steps_per_epoch
-        least = max(_STEPS_OF_SAVING, 2 * (state_bytes(abstract_state(self.model)) >> 20))
-        return epoch * -(-least // epoch)
+        epoch, (fewest, most) = self.source.steps_per_epoch, _STEPS_OF_SAVING
+        mebibytes = state_bytes(abstract_state(self.model)) >> 20
+        steps = min(max(fewest, _STEPS_OF_MIB * mebibytes), most)
+        return epoch * -(-steps // epoch)
 
 
 def prepare(

@@ -124,7 +124,7 @@ def test_a_tpu_takes_rows_of_whole_tiles(data):
 
 
 @pytest.mark.parametrize(
-    ("mebibytes", "asked", "expected"), [(1, 0, 200), (151, 0, 304), (151, 7, 7)]
+    ("mebibytes", "asked", "expected"), [(1, 0, 200), (151, 0, 304), (9000, 0, 5000), (151, 7, 7)]
 )
 def test_large_tables_are_saved_after_more_steps(mebibytes, asked, expected, data, monkeypatch):
     """In whole epochs of four steps."""
