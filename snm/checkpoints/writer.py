@@ -15,7 +15,7 @@ from __future__ import annotations
 import concurrent.futures
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from snm.checkpoints.disk_errors import REASONS, reason_number
 from snm.checkpoints.store import Checkpoints
@@ -43,6 +43,15 @@ class Store(Protocol):
 
     def save(self, step: int, state: Any, progress: dict[str, Any], score: float | None) -> None:
         """Saves the state after `step` steps."""
+
+
+class _Checkpoint(NamedTuple):
+    """The arguments of `Store.save`."""
+
+    step: int
+    state: Any
+    progress: dict[str, Any]
+    score: float | None
 
 
 class Writer:
@@ -86,17 +95,20 @@ class Writer:
           SavingError: this checkpoint, or the one before it, could not be written.
         """
         self.wait()
-        copy, aside = state, self._aside and not last
+        self._write(_Checkpoint(step, state, progress, score), last=last)
+
+    def _write(self, what: _Checkpoint, *, last: bool) -> None:
+        copy, aside = what.state, self._aside and not last
         if aside:
-            copy = self._copy = host_copy(state, self._copy)
+            copy = self._copy = host_copy(copy, self._copy)
         elif self._kept is not None:
-            copy = host_copy(state)
-        kept = copy if self._kept is None else self._kept(copy)
-        if not aside:
-            self._checkpoints.save(step, kept, progress, score)
-            self._written.append(step)
-            return
-        self._writing = step, self._pool.submit(self._checkpoints.save, step, kept, progress, score)
+            copy = host_copy(copy)
+        what = what._replace(state=copy if self._kept is None else self._kept(copy))
+        if aside:
+            self._writing = what.step, self._pool.submit(self._checkpoints.save, *what)
+        else:
+            self._checkpoints.save(*what)
+            self._written.append(what.step)
 
     def written(self) -> list[int]:
         """The steps whose checkpoints were completed since the last call; does not wait.
@@ -146,19 +158,10 @@ class TogetherWriter(Writer):
         self._lowest_status = Agreed()
         self._failed = False
 
-    def save(
-        self,
-        step: int,
-        state: Any,
-        progress: dict[str, Any],
-        score: float | None,
-        *,
-        last: bool = False,
-    ) -> None:
-        """As `Writer.save`; when this returns, each process has copied its part."""
-        self.wait()
-        end = self._checkpoints.begin(step, state, progress, score)
-        self._writing = step, self._pool.submit(end)
+    def _write(self, what: _Checkpoint, *, last: bool) -> None:
+        """Writes it; when this returns, each process has copied its part."""
+        end = self._checkpoints.begin(*what)
+        self._writing = what.step, self._pool.submit(end)
         self._lowest_status.forget()
         if not self._aside:
             self.wait()
@@ -205,24 +208,15 @@ class TogetherWriter(Writer):
 class ApartWriter(TogetherWriter):
     """A `TogetherWriter` for processes without a common disk: process 0 gathers, and writes all."""
 
-    def save(
-        self,
-        step: int,
-        state: Any,
-        progress: dict[str, Any],
-        score: float | None,
-        *,
-        last: bool = False,
-    ) -> None:
-        """As `Writer.save`; when this returns, process 0 has copied the whole state."""
-        self.wait()
-        whole = gathered_on_first(state)
+    def _write(self, what: _Checkpoint, *, last: bool) -> None:
+        """Writes it; when this returns, process 0 has copied the whole state."""
+        whole = what._replace(state=gathered_on_first(what.state))
 
         def write() -> None:
             if first():
-                self._checkpoints.save(step, whole, progress, score)
+                self._checkpoints.save(*whole)
 
-        self._writing = step, self._pool.submit(write)
+        self._writing = what.step, self._pool.submit(write)
         self._lowest_status.forget()
 
 
