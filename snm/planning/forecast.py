@@ -196,6 +196,7 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
     read = sum(_csr_bytes(matrix) for part in raw for matrix in (part.features, part.labels))
     weighted = _csr_bytes(source.features, but=dataset.train.features)
     weighted += _csr_bytes(source.labels, but=dataset.train.labels)  # a copy, with names or splits
+    watches = phase.held_out is not None  # then the best state is saved when it is found
     needs = Needs(
         tables=state_bytes(state) - optimiser,
         optimiser=optimiser,
@@ -207,8 +208,8 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
         step=max(int(one.step.memory_analysis().temp_size_in_bytes) for one in stages),
         scores=scores,
         resident=state_bytes(resident) // source.data_parts,
-        aside=prepared.checkpoint_every < prepared.total_steps and has_room(shapes),
-        watches=phase.held_out is not None,
+        aside=(watches or prepared.checkpoint_every < prepared.total_steps) and has_room(shapes),
+        watches=watches,
         members=config.members,
         at_once=members_at_once(config, mesh),
         devices=1 if mesh is None else len(mesh.local_devices),

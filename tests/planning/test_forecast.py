@@ -155,6 +155,20 @@ def test_stages_by_hand():
     assert both["loading"]["checkpoint"] == 0
 
 
+@pytest.mark.parametrize(
+    ("changes", "aside"),
+    [
+        ({"checkpoint_every": 4}, True),
+        ({"checkpoint_every": 0}, False),  # 12 steps: the last alone is saved
+        ({"checkpoint_every": 0, "validation_fraction": 0.3}, True),  # and the best before it
+    ],
+)
+def test_a_copy_is_counted_where_a_checkpoint_comes_before_the_last(folder, changes, aside):
+    dataset = snm.load_data(folder)
+    settings = dataclasses.replace(tiny.CONFIG, epochs=3, **changes)
+    assert forecast(dataset, resolve(settings, dataset))[0].needs.aside == aside
+
+
 def test_a_memory_of_neighbours_is_counted_as_it_is_kept():
     made = snm.generate(points=600, test_points=0, features=120, labels=60, seed=0)
     settings = dataclasses.replace(tiny.CONFIG, members=2, sampled=40, memory="on")
