@@ -154,11 +154,10 @@ def assemble(folder: RunFolder, config: ResolvedConfig, facts: dict[str, Any], w
             expected = f"{model.num_features}, as in run.json"
             raise InputError(str(folder.vectorizer), f"{texts.num_features} features", expected)
     members = config.members if finished else 1
-    if state is not None:
-        return Predictor(model, state, weighting, names, vectorizer=texts, mesh=mesh)
-    states = (_member(folder, config, model, member, finished, mesh, verify)
-              for member in range(1, members + 1))  # fmt: skip
-    state = join_as_read(states, members) if mesh is None else join_on_mesh(list(states), mesh)
+    if state is None:
+        states = (_member(folder, config, model, member, finished, mesh, verify)
+                  for member in range(1, members + 1))  # fmt: skip
+        state = join_as_read(states, members) if mesh is None else join_on_mesh(list(states), mesh)
     model = dataclasses.replace(model, members=members)
     return Predictor(model, state, weighting, names, vectorizer=texts, mesh=mesh)
 

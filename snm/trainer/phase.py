@@ -201,9 +201,10 @@ class PhaseRun:
 
     @property
     def trained(self) -> TrainState | None:
-        """What predictions of one member use, where that is in memory, on one device."""
+        """What predictions use, where that is in memory: of one member, on one device."""
         best = self.progress.best_step or self.progress.step
-        return self.state if self.mesh is None and best == self.progress.step else None
+        alone = self._config.members == 1 and self.mesh is None
+        return self.state if alone and best == self.progress.step else None
 
     def _keep(self, state: TrainState) -> None:
         self.state = state

@@ -246,7 +246,7 @@ def resolved_training(
         with part("reading the checkpoints"):
             if share is not None:
                 share()
-            trained = done[0].trained if config.members == 1 else None
+            trained = done[0].trained
             for run in done:
                 run.state = None  # the predictor's alone, which a logit adjustment replaces
             predictor = assemble(folder, config, facts, weighting, dataset.label_names,
@@ -332,6 +332,7 @@ class _Setup:
         yield from run.run(profile and number == 1, stop)
         if self.config.refit:
             share = run.progress.best_step / run.source.steps_per_epoch
+            run.state = None  # `begun` is held to the end
             run = self.phase(Phase(refit_name), number, share)
             yield from run.run(False, stop)
         return run

@@ -12,6 +12,7 @@ import snm
 from snm.checkpoints.store import Checkpoints
 from snm.runs.events import Saved
 from snm.runs.load import load_member
+from snm.trainer.phase import PhaseRun
 from snm.trainer.training import training
 
 
@@ -108,3 +109,17 @@ def test_parameters_in_memory_are_not_read_again(changes, read, data, tmp_path, 
         assert result["best_step"] < result["steps"]  # else the case shows nothing
     assert len(loaded) == read
     assert result["metrics"] == snm.evaluate(tmp_path / "run", data)["metrics"]
+
+
+def test_a_refit_does_not_hold_the_parameters_before_it(data, tmp_path, monkeypatch):
+    begun, made = [], PhaseRun.__init__
+
+    def kept(self, *rest, **more):
+        assert all(run.state is None for run in begun)
+        made(self, *rest, **more)
+        begun.append(self)
+
+    monkeypatch.setattr(PhaseRun, "__init__", kept)
+    again = config(refit=True, patience=9, validation_fraction=0.3)
+    snm.train(data, again, tmp_path / "run")
+    assert len(begun) == 2
