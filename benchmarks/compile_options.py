@@ -47,7 +47,9 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 _PLAIN = "none"
 
 
-class _Program(NamedTuple):
+class Program(NamedTuple):
+    """A program to compile, and its arguments."""
+
     name: str
     lowered: Callable[[], Any]
     arguments: Callable[[], tuple[Any, ...]]  # new ones where the program takes them over
@@ -64,13 +66,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="a JSON file to write")
     given = parser.parse_args()
     # XLA's own values. Where the environment has some, `snm` sets none, and those below count.
-    os.environ["XLA_FLAGS"] = (
-        "--xla_backend_optimization_level=3 --xla_cpu_use_fusion_emitters=true"
+    os.environ["XLA_FLAGS"] += (
+        " --xla_backend_optimization_level=3 --xla_cpu_use_fusion_emitters=true"
     )
     found = []
     for data in given.data:
         for preset in given.presets:
-            for program in _programs(data, preset):
+            for program in programs_of(data, preset):
                 for arm in measured(program, given.rounds):
                     found.append({"data": data.name, "preset": preset, **arm})
                     print(described(found[-1]), flush=True)
@@ -87,7 +89,7 @@ def described(arm: dict[str, Any]) -> str:
     )
 
 
-def measured(program: _Program, rounds: int) -> Iterator[dict[str, Any]]:
+def measured(program: Program, rounds: int) -> Iterator[dict[str, Any]]:
     """Seconds of compiling, and medians of running in turns, under each set of options."""
     compiling, compiled = {}, {}
     for name, options in _OPTIONS.items():
@@ -114,7 +116,8 @@ def measured(program: _Program, rounds: int) -> Iterator[dict[str, Any]]:
         }
 
 
-def _programs(data: Path, preset: str) -> Iterator[_Program]:
+def programs_of(data: Path, preset: str) -> Iterator[Program]:
+    """The programs of a first run with a preset, with arguments."""
     points = snm.load_data(data)
     config = resolve(snm.preset(preset), points)
     weighting = Weighting.fit(config.weighting, points.train.features)
@@ -123,7 +126,7 @@ def _programs(data: Path, preset: str) -> Iterator[_Program]:
     start = functools.partial(init_state, model, jnp.uint32(0))
     state = jax.jit(start)()
 
-    yield _Program("start", lambda: jax.jit(lambda: start()).lower(), tuple)
+    yield Program("start", lambda: jax.jit(lambda: start()).lower(), tuple)
 
     for name, source, step in (
         ("centroids", prepared.source.for_centroids(), centroid_step),
@@ -132,7 +135,7 @@ def _programs(data: Path, preset: str) -> Iterator[_Program]:
         count = min(prepared.steps_per_dispatch, source.steps_per_epoch)
         rest = source.resident_arrays(), source.stack(0, count)
         steps = compiled_steps(model, source, source.shape_of_step(0), None, step)
-        yield _Program(
+        yield Program(
             name,
             functools.partial(steps.lower, state, *rest),
             functools.partial(_with_copy, state, *rest),
@@ -141,9 +144,9 @@ def _programs(data: Path, preset: str) -> Iterator[_Program]:
     rows = np.arange(min(ROWS, points.train.features.shape[0]))
     block = block_of(weighting.apply(points.train.features), rows)
     answers = compiled_top.fresh(model, min(100, points.train.num_labels), None)
-    yield _Program("best", lambda: answers.lower(state, block), lambda: (state, block))
+    yield Program("best", lambda: answers.lower(state, block), lambda: (state, block))
     queries = compiled_queries.fresh(model, None)
-    yield _Program("queries", lambda: queries.lower(state, block), lambda: (state, block))
+    yield Program("queries", lambda: queries.lower(state, block), lambda: (state, block))
 
 
 def _with_copy(state: Any, *rest: Any) -> tuple[Any, ...]:

@@ -15,6 +15,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from snm.system.xla_flags import set_flags
+
 if TYPE_CHECKING:
     from snm.config.settings import Config, preset, read_config
     from snm.data.dataset import Dataset, Points
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from snm.trainer.training import train, training
 
 __version__ = "0.1.0"
+
+set_flags()
 
 _HOMES = {
     "Config": "config.settings",
