@@ -126,9 +126,9 @@ class Predictor:
             first = room = 0
             for count, block in blocks.of(rows):
                 added = queries = None
+                if self.mesh is None:  # a program of its own, which other methods call too
+                    queries = compiled_queries(self.model, None)(self.state, block)
                 if self.memory is not None:
-                    if self.mesh is None and self.memory.queries is not None:
-                        queries = compiled_queries(self.model, None)(self.state, block)
                     points = self._of_memory(self.memory, rows, first, count, block, queries)
                     votes = self.memory.additions(*points)
                     votes = votes if among is None else only(votes, among)
