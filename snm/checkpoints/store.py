@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from orbax.checkpoint import v1 as ocp
 
 from snm.checkpoints.disk_errors import REASONS, disk_trouble, reason_number, require_room
 from snm.checkpoints.orbax_alone import ALONE, asking_no_other, quiet, quiet_tasks
@@ -132,6 +131,8 @@ class Checkpoints:
 
     def _arrays(self, step: int, state: Any) -> Callable[[], None]:
         """Starts to write the arrays; the returned function waits until they are written."""
+        from orbax.checkpoint import v1 as ocp
+
         with self._saving_errors(step):
             self._make_room(step, state)
             context = ocp.Context()
@@ -289,6 +290,8 @@ class Checkpoints:
         Raises:
           DamagedError: a file differs from what was written; the message names it.
         """
+        from orbax.checkpoint import v1 as ocp
+
         note, path = self.verify(step) if verify else self.read(step), self.path(step)
         device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
         sharded = any(getattr(leaf, "sharding", None) is not None for leaf in jax.tree.leaves(like))

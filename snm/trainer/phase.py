@@ -29,6 +29,7 @@ from snm.prediction.predictor import Predictor
 from snm.runs.event_log import EventLog
 from snm.runs.events import Event, NonFiniteError, Noted, Progress, Started
 from snm.runs.folder import RunFolder
+from snm.system.imports import begin_imports
 from snm.system.timing import part
 from snm.system.versions import versions
 from snm.trainer.loop import run_steps
@@ -38,6 +39,8 @@ from snm.trainer.warm_start import WarmStart, initial_state
 
 __all__ = ["Phase", "PhaseRun", "first_phase", "open_log", "prepare_phase"]
 
+_LATER = ("tensorboardX", "orbax.checkpoint.v1", "scipy.optimize")
+"""Modules that a run needs at its first event, its first checkpoint and its end."""
 _PROFILED = (1, 5)  # events between which the profiler looks: the first step is compiled
 
 
@@ -118,11 +121,12 @@ class PhaseRun:
         state, note, damaged = self._checkpoints.newest_whole(abstract_on(self.mesh, self.model))
         self.state: TrainState | None = state
         self._programs = StepPrograms(
-            self.model, self.source, self._prepared.stages, self._prepared.mesh
+            self.model, self.source, self._prepared.stages, self.mesh, self._prepared.step_options
         )
         if note is None:
             # Beside initial parameters, whose programs are smaller.
             self._programs.begin(self._prepared.steps_per_dispatch)
+            begin_imports(*_LATER)
             with part("initial parameters"):
                 self.state = initial_state(self._prepared, warm_start, member)
             self.progress = Progress()

@@ -12,6 +12,7 @@ import pytest
 import tiny
 from command_line import refused
 from faulty_runs import command, last_good, small_disk, until
+from orbax.checkpoint import v1 as ocp
 from small_runs import arrays, config, same
 
 import snm
@@ -141,7 +142,7 @@ def test_a_full_disk_stops_the_run_with_one_line(data, whole, tmp_path, monkeypa
     monkeypatch.setattr("snm.checkpoints.writer.has_room", lambda state: aside)
     from snm.checkpoints import store as module
 
-    save = module.ocp.save_checkpointables_async
+    save = ocp.save_checkpointables_async
 
     def full(path, *args, **kwargs):
         if path.endswith("/8"):
@@ -152,7 +153,7 @@ def test_a_full_disk_stops_the_run_with_one_line(data, whole, tmp_path, monkeypa
             raise ValueError("RESOURCE_EXHAUSTED: writing [OS error 28: No space left on device]")
         return save(path, *args, **kwargs)
 
-    monkeypatch.setattr(module.ocp, "save_checkpointables_async", full)
+    monkeypatch.setattr(ocp, "save_checkpointables_async", full)
     run = tmp_path / "run"
     expected = r"checkpoints/8: no space left on device; .* that of step 4 is whole"
     with pytest.raises(SavingError, match=expected):
