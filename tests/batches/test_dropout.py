@@ -94,12 +94,21 @@ def test_entries_are_counted_in_blocks(points, monkeypatch):
     assert dropout.entries_left(keys(0), counts[:0], SHARE).size == 0
 
 
-def source(points, *, resident=False, data_parts=None, drop_seen=False, input_dropout=SHARE):
+def source(
+    points, *, seed=7, resident=False, data_parts=None, drop_seen=False, input_dropout=SHARE
+):
     return make_source(
-        HeadSpec(num_labels=LABELS, sampled=4, mined=2), *points, batch_size=16, seed=7,
+        HeadSpec(num_labels=LABELS, sampled=4, mined=2), *points, batch_size=16, seed=seed,
         weight_of_term="mean", resident=resident, sampler="uniform", frequency_power=1.0,
         data_parts=data_parts, input_dropout=input_dropout, drop_seen=drop_seen,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", [0, 7, 2**31 + 5, 2**40 + 5])
+def test_the_key_of_a_seed_is_that_of_jax(points, seed):
+    np.testing.assert_array_equal(
+        source(points, seed=seed)._key, jax.random.key_data(jax.random.key(seed)), strict=True
+    )
 
 
 def same(one, two):
