@@ -180,7 +180,9 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
         stack = of_head.stack(0, count)
         if mesh is not None:
             stack = spread_stack(stack, source.data_parts, mesh)
-        program = compiled_steps(staged, of_head, source.shape(0), mesh)
+        program = compiled_steps(
+            staged, of_head, source.shape(0), mesh, options=prepared.step_options
+        )
         step = program.lower(shapes, resident, stack).compile()
         share = (end - first) / prepared.total_steps
         stages.append(StageProgram(share, staged, of_head, step))

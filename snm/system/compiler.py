@@ -2,8 +2,8 @@
 
 Half of a short run is compiling. LLVM's level 1 saves a tenth of that, and the programs of a
 training that were measured are as fast (`benchmarks/results/compile-options.json`). Without MLIR's
-emitters of fused loops too, programs compile in 0.5 to 0.65 of the time, and products are as fast,
-but a training step takes a quarter longer.
+emitters of fused loops too, programs compile in less time again, and products are as fast, but a
+training step takes longer: a training of few steps is done sooner so.
 
 XLA:TPU copies what fits into the chip's memory there and back, and counts a table that a step reads
 a few rows of as if it read them all. Compiled for v5e, a step with k' 16 at 670 thousand labels,
@@ -16,16 +16,20 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 from jax.errors import JaxRuntimeError
 
 from snm.system.platform import on_chip_bytes, platform
 
-__all__ = ["Options", "answer_options", "step_options"]
+__all__ = ["Options", "OptionsOf", "answer_options", "step_options"]
 
 Options = dict[str, bool | int | float | str]
+
+OptionsOf = Callable[[Sequence[int]], Options | None]
+"""Of the bytes of tables, such as `step_options`."""
 
 _LEVEL: Options = {"xla_backend_optimization_level": 1}
 _FUSION: Options = {"xla_cpu_use_fusion_emitters": False}
@@ -55,9 +59,9 @@ def _off_the_chip(tables: Sequence[int]) -> Options | None:
     """Leaves less of the chip's memory for arrays, where a table would be copied there."""
     chip = on_chip_bytes()
     limit = (chip - _ARRAYS) // 1024
-    if not any(_ARRAYS < size <= chip for size in tables) or not _is_free(_KERNELS, limit):
+    if not any(_ARRAYS < size <= chip for size in tables) or not _is_free(_KERNELS):
         return None
-    return {_KERNELS: limit}
+    return dict(_known(((_KERNELS, limit),))) or None
 
 
 def answer_options(tables: Sequence[int] = ()) -> Options | None:
@@ -70,18 +74,21 @@ def answer_options(tables: Sequence[int] = ()) -> Options | None:
 def _usable(wished: Options) -> Options | None:
     if platform() != "cpu":
         return None
-    return {name: value for name, value in wished.items() if _is_free(name, value)}
+    return dict(_known(tuple((name, value) for name, value in wished.items() if _is_free(name))))
+
+
+def _is_free(name: str) -> bool:
+    """Whether the user did not set an option."""
+    return not any(name in os.environ.get(given, "") for given in ("XLA_FLAGS", "LIBTPU_INIT_ARGS"))
 
 
 @functools.cache
-def _is_free(name: str, value: bool | int | float | str) -> bool:
-    """Whether the compiler knows an option, and the user did not set it."""
-    if any(name in os.environ.get(given, "") for given in ("XLA_FLAGS", "LIBTPU_INIT_ARGS")):
-        return False
-    if platform() != jax.default_backend():
-        return True  # its compiler is asked later
+def _known(options: tuple[tuple[str, bool | int | float | str], ...]) -> tuple[Any, ...]:
+    """Those that the compiler knows: another version may have dropped one."""
+    if not options or platform() != jax.default_backend():
+        return options  # where it is another backend, its compiler is asked later
     try:
-        jax.jit(lambda: 0, compiler_options={name: value}).lower().compile()
-    except JaxRuntimeError:  # another version may have dropped it
-        return False
-    return True
+        jax.jit(lambda: 0, compiler_options=dict(options)).lower().compile()
+    except JaxRuntimeError:
+        return tuple(one for one in options if len(options) > 1 and _known((one,)))
+    return options

@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -20,7 +20,7 @@ from snm.head.spec import HeadSpec
 from snm.model.model import Model, TrainState, abstract_state
 from snm.model.placement import state_specs, table_bytes
 from snm.model.train_step import Step, train_step, train_steps
-from snm.system.compiler import Options, step_options
+from snm.system.compiler import OptionsOf, step_options
 from snm.system.timing import waiting_for
 
 __all__ = ["StepPrograms", "compiled_steps"]
@@ -38,6 +38,7 @@ class StepPrograms:
       source: the batches.
       heads: pairs of a first step and the head from there on, ascending; none keeps `model.head`.
       mesh: the devices that hold the state, or None for one.
+      options: of the compiler.
     """
 
     def __init__(
@@ -46,8 +47,9 @@ class StepPrograms:
         source: Source,
         heads: Sequence[tuple[int, HeadSpec]] = (),
         mesh: Mesh | None = None,
+        options: OptionsOf = step_options,
     ):
-        self._mesh = mesh
+        self._mesh, self._options = mesh, options
         self._cuts = [step for step, _ in heads]
         # The seed is data of the batch, so that members share the program.
         self._stages = [
@@ -98,7 +100,9 @@ class StepPrograms:
         model, source = self._stages[stage]
         shape = source.shape_of_step(step)
         if (shape, stage) not in self._programs:
-            self._programs[shape, stage] = compiled_steps(model, source, shape, self._mesh)
+            self._programs[shape, stage] = compiled_steps(
+                model, source, shape, self._mesh, options=self._options
+            )
         return self._programs[shape, stage]
 
 
@@ -108,7 +112,7 @@ def compiled_steps(
     shape: tuple[int, int],
     mesh: Mesh | None = None,
     step: Step = train_step,
-    options: Callable[[Sequence[int]], Options | None] = step_options,
+    options: OptionsOf = step_options,
 ) -> Any:
     """A compiled program of several steps that updates the parameters in place."""
     if not source.resident and mesh is None:
@@ -136,9 +140,7 @@ def compiled_steps(
 
 
 @functools.lru_cache(maxsize=8)
-def _compiled_stream(
-    model: Model, step: Step, options: Callable[[Sequence[int]], Options | None]
-) -> Any:
+def _compiled_stream(model: Model, step: Step, options: OptionsOf) -> Any:
     """The program for streamed batches; members and repeated fits share it."""
 
     def steps(state: TrainState, resident: Any, stack: Any) -> Any:

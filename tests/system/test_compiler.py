@@ -13,9 +13,9 @@ LEVEL, FUSION = "xla_backend_optimization_level", "xla_cpu_use_fusion_emitters"
 
 @pytest.fixture(autouse=True)
 def asked_anew() -> Iterator[None]:
-    compiler._is_free.cache_clear()
+    compiler._known.cache_clear()
     yield
-    compiler._is_free.cache_clear()
+    compiler._known.cache_clear()
 
 
 def test_steps_keep_the_emitters_of_fused_loops(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from snm.estimator.fit import MemberFit
 from snm.model.from_config import head_stages, make_model
 from snm.planning.forecast import forecast
 from snm.runs.folder import RunFolder
+from snm.system.compiler import answer_options, step_options
 from snm.system.platform import compiling_for
 from snm.trainer.phase import PhaseRun, first_phase
 from snm.trainer.prepare import prepare
@@ -132,3 +133,14 @@ def test_large_tables_are_saved_after_more_steps(mebibytes, asked, expected, dat
     prepared = prepare(config, data.train, Weighting.fit(config.weighting, data.train.features))
     monkeypatch.setattr("snm.trainer.prepare.state_bytes", lambda state: mebibytes << 20)
     assert prepared.checkpoint_every == expected
+
+
+@pytest.mark.parametrize(
+    ("epochs", "members", "short"), [(62, 1, True), (63, 1, False), (31, 2, True), (32, 2, False)]
+)
+def test_a_training_of_few_steps_compiles_fast(epochs, members, short, data):
+    """At most 250 steps of all members, four in an epoch."""
+    changes = dict(epochs=epochs, members=members, members_at_once=1)
+    config = resolve(dataclasses.replace(tiny.CONFIG, **changes), data)
+    prepared = prepare(config, data.train, Weighting.fit(config.weighting, data.train.features))
+    assert prepared.step_options is (answer_options if short else step_options)
