@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Generic, TypeVar
 
 from snm.errors import StoppedError
+from snm.system.timing import part
 
 __all__ = ["Stop", "in_order"]
 
@@ -88,9 +89,13 @@ class _Beside(Generic[T, R]):
 
     def events(self) -> Generator[T, None, R]:
         """Yields the events, waiting for them, and returns what the run returned."""
-        while (event := self._events.get()) is not None:
+        while (event := self._next()) is not None:
             yield event
         return self.future.result()
+
+    def _next(self) -> T | None:
+        with part("other members"):
+            return self._events.get()
 
     def raise_failure(self) -> None:
         """Waits for the end; raises what ended the run, unless that was a stop or nothing."""

@@ -1,5 +1,6 @@
 """What a training tells of its time: in a line, in a table, and in result.json."""
 
+import dataclasses
 import json
 
 import pytest
@@ -42,3 +43,9 @@ def test_each_call_measures_itself(folder, tmp_path):
     for time in found:
         assert "starting" not in time["parts"] and time["parts"]["steps"] > 0
         assert sum(time["parts"].values()) <= time["whole"]
+
+
+def test_waiting_for_members_beside_the_first_is_a_part(folder, tmp_path):
+    config = dataclasses.replace(tiny.CONFIG, members=3, members_at_once=3)
+    parts = snm.train(folder, config, tmp_path / "run")["time"]["parts"]
+    assert parts["other members"] > 0
