@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import difflib
+import gc
 import io
 import os
 import sys
@@ -38,6 +39,9 @@ def main(args: Sequence[str] | None = None) -> None:
     another process of the run is gone. 75: `train` was asked to stop (SIGTERM, SIGINT) and wrote a
     checkpoint. 128 + the signal's number: stopped at once.
     """
+    if args is None:
+        # Else the collector looks through what imports make again and again, for 0.1 s of a start.
+        gc.set_threshold(50_000)
     words = list(sys.argv[1:] if args is None else args)
     timing.restart(timing.process_started() if args is None else None, "starting")
     status = _guarded(words)
