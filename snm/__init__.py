@@ -1,7 +1,8 @@
 """Extreme classification in JAX with Stochastic Negative Mining.
 
 The names below are the public interface; each is imported when it is first used, so that
-`import snm` costs nothing and works before a device is set up.
+`import snm` costs nothing and works before a device is set up. It adds a flag to `XLA_FLAGS` with
+which loops over rows are quicker on a CPU; after the first use of a device that has no effect.
 
 Example:
   >>> import snm

@@ -237,10 +237,13 @@ class _Display:
 
     def _estimate(self, step: int) -> None:
         """Says once, when some seconds of steps are timed, what those of all members will take."""
+        from snm.system.cores import num_cores
+
         if self._estimated or self._seconds < _TIMED:
             return
         self._estimated = True
-        rounds = -(-self._members // self._at_once)
+        # Of more members than cores, the first runs as if it had a core, and ends before others.
+        rounds = self._members / min(self._at_once, num_cores())
         left = (self._total * rounds - step) * self._seconds / self._steps
         if left >= _SHORTEST_ESTIMATE:
             of = f"{counted(self._members, 'member')} of {counted(self._epochs(), 'epoch')}"

@@ -50,8 +50,8 @@ the most that large tables ask for: on a CPU they are minutes, which a killed ru
 _STEPS_OF_MIB = 2  # between checkpoints; a MiB is written in less than half a step
 
 _STEPS_OF_SHORT = 250
-"""Steps of all members within which a step of 0.3 to 1 ms more costs less than the 0.3 to 0.4 s of
-compiling that it saves, on a CPU."""
+"""Steps of all members within which their program without fusion emitters pays on a CPU: it saves
+0.3 to 0.6 s of compiling, and a step takes up to 1.5 ms longer (`benchmarks/README.md`)."""
 
 _DIM_UNIT = {"cpu": 1, "tpu": 128}
 """By platform: what `dim` is a multiple of. A TPU keeps narrower rows transposed between programs,
