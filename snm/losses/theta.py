@@ -30,7 +30,7 @@ _NODES = 20  # interpolation nodes an interval, and as many points to check it a
 _TOLERANCE = 1e-11  # of log(theta), so relative to theta
 _NEGLIGIBLE = 45.0  # exp(-45) is 3e-20, far below float64's rounding
 _UNDERFLOW = -760.0  # exp() of this is zero
-# Here, since importing scipy.special takes a tenth of a second of every run.
+# Not scipy.special's, whose import would take a tenth of a second of each command.
 _LOG_FACTORIALS = np.log([float(math.factorial(n)) for n in range(21)])
 _CELLS = 1 << 20  # of a block of windows: 8 MB
 

@@ -220,7 +220,7 @@ def _least_loss(x: NDArray, targets: NDArray, counts: NDArray, free: NDArray) ->
 
 
 def _logistic_of(z: NDArray) -> NDArray:
-    # Here, since importing scipy.special takes a tenth of a second of every answer.
+    # Not scipy.special's, whose import would take a tenth of a second of each command.
     return np.exp(-np.logaddexp(0, -z))
 
 
