@@ -1,7 +1,11 @@
-"""A real server on a free port, in a thread, and a model that answers."""
+"""Real servers on free ports, in a thread and in a process, and a model that answers."""
 
 import contextlib
 import dataclasses
+import re
+import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -33,6 +37,21 @@ def serving(predictor, hosts=(), **limits):
         finally:
             server.should_exit = True
             thread.join()
+
+
+@contextlib.contextmanager
+def started(run, *options):
+    """`snm serve` in a process of its own, on a port that it chooses: (process, address)."""
+    command = [sys.executable, "-m", "snm", "serve", str(run), "--port", "0", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == f"loading {run}\n"
+            assert process.stdout.readline() == "compiling\n"
+            yield process, re.search(r"http://127.0.0.1:\d+", process.stdout.readline())[0]
+        finally:
+            process.send_signal(signal.SIGTERM)
+            status = process.wait(60)
+    assert status == 0
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from snm.config.settings import Config
 from snm.errors import counted, duration
+from snm.system.cores import num_cores
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -237,8 +238,6 @@ class _Display:
 
     def _estimate(self, step: int) -> None:
         """Says once, when some seconds of steps are timed, what those of all members will take."""
-        from snm.system.cores import num_cores
-
         if self._estimated or self._seconds < _TIMED:
             return
         self._estimated = True

@@ -210,7 +210,7 @@ def test_training_names_the_first_of_several_members(capsys):
 )
 def test_training_says_what_its_steps_will_take(at_once, cores, left, capsys, monkeypatch):
     """Steps 2 and 3 of 40 take 3 s: 1.5 s for each of 37 steps, and of 40 for every round more."""
-    monkeypatch.setattr("snm.system.cores.num_cores", lambda: cores)
+    monkeypatch.setattr("snm.cli.train.num_cores", lambda: cores)
     display = _Display(progress_bar(), members=3, members_at_once=at_once)
     display.show(Started("train", 0, 40, 4, 60))
     for step in range(1, 6):

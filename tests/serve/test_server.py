@@ -3,11 +3,9 @@
 import asyncio
 import contextlib
 import itertools
-import re
 import resource
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -16,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 from command_line import refused
-from served import serving
+from served import serving, started
 
 from snm.serve import server as servers
 from snm.serve.guards import HostChecked
@@ -191,21 +189,6 @@ def test_invalid_options_of_the_command(tiny_run, tmp_path, capsys, monkeypatch)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     monkeypatch.delitem(sys.modules, "snm.serve.server")
     assert "pip install 'snm[serve]'" in refused(capsys, "serve", run)
-
-
-@contextlib.contextmanager
-def started(run, *options):
-    """`snm serve` in a process of its own, on a port that it chooses: (process, address)."""
-    command = [sys.executable, "-m", "snm", "serve", str(run), "--port", "0", *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout.readline() == f"loading {run}\n"
-            assert process.stdout.readline() == "compiling\n"
-            yield process, re.search(r"http://127.0.0.1:\d+", process.stdout.readline())[0]
-        finally:
-            process.send_signal(signal.SIGTERM)
-            status = process.wait(60)
-    assert status == 0
 
 
 @pytest.mark.slow

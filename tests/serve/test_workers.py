@@ -3,11 +3,8 @@
 import contextlib
 import multiprocessing
 import os
-import re
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 
@@ -15,6 +12,7 @@ import httpx
 import pytest
 import small_work
 from command_line import call, refused
+from served import started
 
 from snm.errors import InputError
 from snm.serve.server import listen
@@ -143,11 +141,7 @@ def test_the_command(tiny_run, tmp_path):
     """Two workers answer as the model does; `/metrics` of either has the requests of both."""
     out = tmp_path / "model"
     call("export", tiny_run / "run", "--to", "npy", "--output", out)
-    command = [sys.executable, "-m", "snm", "serve", str(out), "--port", "0", "--workers", "2"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == f"loading {out}\n"
-        assert process.stdout.readline() == "compiling\n"
-        address = re.search(r"http://127.0.0.1:\d+", process.stdout.readline())[0]
+    with started(out, "--workers", "2") as (process, address):
         assert httpx.get(f"{address}/health").status_code == 200
         assert process.stdout.readline() == "2 workers answer\n"
         answers = [httpx.post(f"{address}/predict", json={"features": [{"3": 1}]}).json()
@@ -156,5 +150,3 @@ def test_the_command(tiny_run, tmp_path):
         told = {httpx.get(f"{address}/metrics").text for _ in range(4)}
         assert all('snm_requests_total{path="/predict",status="200"} 20.0' in one for one in told)
         assert all("snm_waiting_requests 0.0" in one for one in told)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
