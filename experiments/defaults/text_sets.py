@@ -3,13 +3,19 @@
     python -m experiments.defaults.text_sets docstrings PATH ... --out docstrings.csv
     python -m experiments.defaults.text_sets parameters PATH ... --out parameters.csv
     python -m experiments.defaults.text_sets modules PATH ... --out modules.csv
+    python -m experiments.defaults.text_sets imports PATH ... --out imports.csv
     python -m experiments.defaults.text_sets packages PATH ... --out packages.csv
+    python -m experiments.defaults.text_sets tags PATH ... --out tags.csv
+    python -m experiments.defaults.text_sets readmes PATH ... --out readmes.csv
 
-The first three read Python packages, for example a folder `site-packages`: docstrings, and as
+The first four read Python packages, for example a folder `site-packages`: docstrings, and as
 labels the words of the function's or class's name, the names of a function's parameters, or the
-module and the packages that it is in. The last reads files `Packages` of a Debian mirror: one-line
-descriptions, and the words of the package's name. Labels of fewer than three texts are left out.
-Rows are shuffled with seed 0. To import:
+module and the packages that it is in; or the names that a module uses, and what it imports.
+`packages` reads files `Packages` of a Debian mirror: one-line descriptions, and the words of the
+package's name. `tags` reads these and a file `Translation-en`: whole descriptions, and the tags of
+the package. `readmes` reads folders of npm packages: the file `README`, and the keywords of
+`package.json`. Texts of imports, tags and readmes are long. Labels of fewer than three texts are
+left out. Rows are shuffled with seed 0. To import:
 
     snm data import FILE --label-separator ';' --test-fraction 0.1 --out DATA
 """
@@ -18,11 +24,12 @@ from __future__ import annotations
 
 import ast
 import csv
+import json
 import random
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -32,12 +39,14 @@ from snm.system.files import whole_file
 
 FEWEST = 3
 LONGEST = 300  # characters of a docstring
+MOST_NAMES = 1500  # of a module, in the order of their use
 
 Row = tuple[str, Sequence[str]]
+Kind = Literal["docstrings", "parameters", "modules", "imports", "packages", "tags", "readmes"]
 
 
 def main(
-    kind: tyro.conf.Positional[Literal["docstrings", "parameters", "modules", "packages"]],
+    kind: tyro.conf.Positional[Kind],
     paths: tyro.conf.Positional[list[Path]],
     out: Path,
 ) -> None:
@@ -45,10 +54,10 @@ def main(
 
     Args:
       kind: what texts and labels are.
-      paths: folders of Python packages, or files `Packages`.
+      paths: folders of Python or npm packages, or files of a Debian mirror.
       out: a CSV file to write, with the columns text and labels.
     """
-    rows = distinct(of_packages(paths) if kind == "packages" else of_python(kind, paths))
+    rows = distinct(KINDS[kind](paths))
     counts = Counter(label for _, labels in rows for label in set(labels))
     kept = []
     for text, labels in rows:
@@ -70,40 +79,116 @@ def distinct(rows: Iterator[Row]) -> list[Row]:
     return list(found.items())
 
 
-def of_python(kind: str, folders: Sequence[Path]) -> Iterator[Row]:
-    """Docstrings of functions and classes, or for `parameters` of functions alone."""
+def trees(folders: Sequence[Path]) -> Iterator[tuple[Path, str, ast.Module]]:
+    """The Python files of these folders: path, source and syntax tree."""
     for file in sorted(path for folder in folders for path in folder.rglob("*.py")):
+        source = file.read_text(encoding="utf-8", errors="ignore")
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                tree = ast.parse(file.read_text(encoding="utf-8", errors="ignore"))
+                tree = ast.parse(source)
         except (SyntaxError, ValueError, RecursionError):
             continue  # for another version of Python
+        yield file, source, tree
+
+
+def documented(
+    folders: Sequence[Path],
+) -> Iterator[tuple[Path, str, ast.FunctionDef | ast.ClassDef]]:
+    """The functions and classes of these folders: path, docstring and node."""
+    for file, _, tree in trees(folders):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                yield file, " ".join((ast.get_docstring(node) or "").split())[:LONGEST], node
+
+
+def of_docstrings(folders: Sequence[Path]) -> Iterator[Row]:
+    """Docstrings, and the words of the function's or class's name."""
+    for _, text, node in documented(folders):
+        yield text, words(re.sub(r"([a-z])([A-Z])", r"\1 \2", node.name))
+
+
+def of_parameters(folders: Sequence[Path]) -> Iterator[Row]:
+    """Docstrings of functions, and the names of their parameters."""
+    for _, text, node in documented(folders):
+        if isinstance(node, ast.FunctionDef):
+            names = [one.arg for one in (*node.args.args, *node.args.kwonlyargs)]
+            yield text, [name for name in names if name not in ("self", "cls")]
+
+
+def of_modules(folders: Sequence[Path]) -> Iterator[Row]:
+    """Docstrings, and the module and the packages that they are in."""
+    for file, text, _ in documented(folders):
         places = file.with_suffix("").parts
         if "site-packages" in places:
             places = places[places.index("site-packages") + 1 :]
-        modules = ["/".join(places[: i + 1]) for i in range(len(places)) if places[i] != "__init__"]
+        ends = [i + 1 for i, place in enumerate(places) if place != "__init__"]
+        yield text, ["/".join(places[:end]) for end in ends]
+
+
+def of_imports(folders: Sequence[Path]) -> Iterator[Row]:
+    """The names that modules use outside of import statements, and what these import."""
+    for _, source, tree in trees(folders):
+        lines, modules = source.splitlines(), []
         for node in ast.walk(tree):
-            if not isinstance(node, ast.FunctionDef | ast.ClassDef):
+            if isinstance(node, ast.Import):
+                modules += [one.name for one in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                modules += [node.module] if node.module and not node.level else []
+            else:
                 continue
-            text = " ".join((ast.get_docstring(node) or "").split())[:LONGEST]
-            if kind == "docstrings":
-                yield text, words(re.sub(r"([a-z])([A-Z])", r"\1 \2", node.name))
-            elif kind == "modules":
-                yield text, modules
-            elif isinstance(node, ast.FunctionDef):
-                names = [one.arg for one in (*node.args.args, *node.args.kwonlyargs)]
-                yield text, [name for name in names if name not in ("self", "cls")]
+            lines[node.lineno - 1 : node.end_lineno] = [""] * (node.end_lineno - node.lineno + 1)
+        names = re.findall(r"[A-Za-z_]\w+", " ".join(lines))[:MOST_NAMES]
+        yield " ".join(names), [one for one in modules if one != "__future__"]
 
 
-def of_packages(files: Sequence[Path]) -> Iterator[Row]:
-    """Descriptions of packages, from files of stanzas."""
+def fields(files: Sequence[Path], pattern: str) -> Iterator[tuple[str, str]]:
+    """Names of packages, and a field of theirs, from files of stanzas."""
     for file in files:
         for stanza in file.read_text(encoding="utf-8").split("\n\n"):
             name = re.search(r"^Package: (.+)$", stanza, re.M)
-            text = re.search(r"^Description(?:-en)?: (.+)$", stanza, re.M)
-            if name and text:
-                yield text[1], words(name[1])
+            field = re.search(pattern, stanza, re.M)
+            if name and field:
+                yield name[1], " ".join(field[1].split())
+
+
+def of_packages(files: Sequence[Path]) -> Iterator[Row]:
+    """The first lines of descriptions, and the words of the package's name."""
+    for name, text in fields(files, r"^Description(?:-en)?: (.+)$"):
+        yield text, words(name)
+
+
+def of_tags(files: Sequence[Path]) -> Iterator[Row]:
+    """Whole descriptions, and the tags of the package; its last description counts."""
+    tags = dict(fields(files, r"^Tag: (.+(?:\n .+)*)$"))
+    texts = dict(fields(files, r"^Description-en: (.+(?:\n .+)*)$"))
+    for name, text in texts.items():
+        if name in tags:
+            yield text, tags[name].split(", ")
+
+
+def of_readmes(folders: Sequence[Path]) -> Iterator[Row]:
+    """The README of npm packages, after their description, and their keywords."""
+    for file in sorted(path for folder in folders for path in folder.rglob("package.json")):
+        texts = sorted(file.parent.glob("[Rr][Ee][Aa][Dd][Mm][Ee]*"))
+        about = json.loads(file.read_text(encoding="utf-8", errors="ignore"))
+        keywords = about.get("keywords")
+        if texts and isinstance(keywords, list):
+            readme = texts[0].read_text(encoding="utf-8", errors="ignore")
+            named = [str(one).lower().replace(";", " ").strip() for one in keywords]
+            yield f"{about.get('description', '')} {readme}", [one for one in named if one]
+
+
+KINDS: dict[Kind, Callable[[Sequence[Path]], Iterator[Row]]] = {
+    "docstrings": of_docstrings,
+    "parameters": of_parameters,
+    "modules": of_modules,
+    "imports": of_imports,
+    "packages": of_packages,
+    "tags": of_tags,
+    "readmes": of_readmes,
+}
+"""Kind of the texts -> what reads them, and the labels of each."""
 
 
 def words(name: str) -> list[str]:

@@ -15,6 +15,7 @@ __all__ = [
     "auto_class_init",
     "auto_drops_seen",
     "auto_epochs",
+    "auto_feature_init",
     "auto_fewer_visits",
     "auto_input_dropout",
     "auto_label_text",
@@ -46,7 +47,8 @@ DENSE_ENTRY = 0.01
 """What an entry of dense features costs in a search for neighbours, sparse ones being 1."""
 _SURELY_SEEN = 20
 _DENSE = 0.3  # share of the values that are not 0
-_LOST = (0.04, 0.16)  # evidence lost: full dropout below, none above
+_LOST = (0.05, 0.08)  # evidence lost: full dropout below, none above
+_SHORT, _A_PASS = 32, 64  # features a point: of short ones, and those that a pass can teach
 
 
 def auto_epochs(num_points: int, *, fewer: bool = False) -> int:
@@ -68,20 +70,43 @@ def auto_epochs(num_points: int, *, fewer: bool = False) -> int:
     return min(_MOST_PASSES, max(fewest, round(visits / max(1, num_points))))
 
 
-def few_epochs(num_points: int) -> int:
-    """Passes over the points for `--epochs few`: 1, or up to 4 until there are 4000 visits.
+def few_epochs(num_points: int, features: float) -> int:
+    """Passes over the points for `--epochs few`: 1, or up to 4 for few points or long ones.
 
     Where class rows start at centroids and a memory answers beside them, further passes add less
-    than half of a percent.
+    than half of a percent, unless there are fewer than 4000 visits. A pass moves a feature's row in
+    proportion to its value, which is lower in points of many features: those take one for every 64.
 
     Args:
       num_points: points, with those of `--item-splits`.
+      features: the mean over points of how many they have.
 
     Example:
-      >>> [few_epochs(n) for n in (0, 1_123, 4_500, 162_657)]
+      >>> [few_epochs(n, 20) for n in (0, 1_123, 4_500, 162_657)]
       [4, 4, 1, 1]
+      >>> [few_epochs(15_511, features) for features in (20, 95, 130, 200, 673)]
+      [1, 1, 2, 3, 4]
     """
-    return min(_MOST_OF_FEW, max(1, round(_FEW_VISITS / max(1, num_points))))
+    passes = max(1, round(_FEW_VISITS / max(1, num_points)), round(features / _A_PASS))
+    return min(_MOST_OF_FEW, passes)
+
+
+def auto_feature_init(features: float) -> float:
+    """The length of a feature row at the start for `--feature-init auto`: 1, less for long points.
+
+    A point's features have length 1 together, so that each of f has a value of about 1 / sqrt(f),
+    and a step moves its row, and the row the point, in proportion to that. Queries have unit length
+    whatever that of the rows is: shorter rows are turned by the same step more. So the length falls
+    with 1 / sqrt(f) from 32 features a point on.
+
+    Args:
+      features: the mean over points of how many a visit sees.
+
+    Example:
+      >>> [round(auto_feature_init(features), 2) for features in (7.6, 32, 84.2, 200)]
+      [1.0, 1.0, 0.62, 0.4]
+    """
+    return math.sqrt(_SHORT / max(_SHORT, features))
 
 
 def auto_class_init(item_splits: int) -> Literal["centroid", "random"]:
@@ -204,7 +229,7 @@ def auto_input_dropout(
     A label with few points overfits to features that they share by chance, and dropout prevents
     that. A label with hundreds of points does not: 0.3. Where one of few features decides, such as
     a word that names the label, a visit without it teaches to answer from nothing. So the share
-    falls in a straight line, from 0.5 where 0.04 of the evidence is lost to 0 at 0.16.
+    falls in a straight line, from 0.5 where 0.05 of the evidence is lost to 0 at 0.08.
 
     Args:
       points_of_label: the mean over labels of the training points that have it.
@@ -214,8 +239,8 @@ def auto_input_dropout(
     Example:
       >>> [auto_input_dropout(points, 0.03) for points in (4.3, 14.0, 250.2)]
       [0.5, 0.5, 0.3]
-      >>> [round(auto_input_dropout(14.0, lost), 2) for lost in (0.04, 0.07, 0.17)]
-      [0.5, 0.38, 0.0]
+      >>> [round(auto_input_dropout(14.0, lost), 2) for lost in (0.05, 0.07, 0.17)]
+      [0.5, 0.17, 0.0]
     """
     low, high = thresholds
     share = 0.5 * min(1.0, max(0.0, (high - evidence_lost) / (high - low)))

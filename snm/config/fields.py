@@ -49,8 +49,8 @@ class ModelSettings:
     """Dimension of embeddings and class rows."""
     encoder: Literal["relu", "linear", "residual"] = "residual"
     """Layers over the feature embedding: ReLU and linear (the paper's), none, or both added."""
-    feature_init: float = 1.0
-    """Length of a feature row at the start."""
+    feature_init: float | Literal["auto"] = "auto"
+    """Length of a feature row at the start; auto is 1, and less from 32 features a point on."""
     score_scale: float | Literal["auto"] = "auto"
     """Multiplier of the inner products, at the start where it is learned; auto is 1 + ln K for
     losses that take exponentials of scores (softmax, listwise), 1 otherwise."""

@@ -64,8 +64,9 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
     if class_init == "auto":
         class_init = rules.auto_class_init(splits)
     visits = (1 + splits) * dataset.train.num_points
+    features = dataset.train.features.nnz / max(1, dataset.train.num_points)
     if epochs == "few":
-        epochs = rules.few_epochs(visits)
+        epochs = rules.few_epochs(visits, features)
     elif epochs == "auto":
         fewer = rules.auto_fewer_visits(class_init, points_of_label)
         epochs = rules.auto_epochs(visits, fewer=fewer)
@@ -77,6 +78,11 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
         dropout = rules.auto_input_dropout(
             points_of_label, evidence_lost(dataset.train, ones_of_rows)
         )
+    length = config.feature_init
+    if length == "auto":
+        # Only these weightings give points of many features a small value of each.
+        scaled = weighting in ("tfidf", "l2")
+        length = rules.auto_feature_init(features * (1 - dropout)) if scaled else 1.0
     memory = _memory(config, dataset, members, dense=weighting == "standard")
     resolved = ResolvedConfig(
         **unresolved_values(config),
@@ -89,6 +95,7 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
         mined=mined,
         input_dropout=dropout,
         label_text=_label_text(config, dataset, weighting),
+        feature_init=length,
         score_scale=scale,
         class_init=class_init,
         learn_score_scale=learned,

@@ -29,6 +29,7 @@ class ResolvedConfig(Config):
     weighting: Literal["tfidf", "l2", "standard", "none"] = field()
     input_dropout: float = field()
     label_text: Literal["on", "off"] = field()
+    feature_init: float = field()
     score_scale: float = field()
     learn_score_scale: bool = field()
     class_init: Literal["centroid", "random"] = field()
@@ -52,6 +53,7 @@ _BEFORE: dict[str, Any] = {
     "weighting": "tfidf", "learn_score_scale": False, "members": 1, "seen": "keep",
     "memory": "off", "logit_adjustment": "off", "item_splits": 0, "class_init": "random",
     "members_at_once": 1, "label_text": "off",
+    "feature_init": 1.0,
 }  # fmt: skip
 
 

@@ -78,6 +78,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "paper": {
         "input_dropout": 0.0,
         "encoder": "relu",
+        "feature_init": 1.0,
         "score_scale": 1.0,
         "learn_score_scale": False,
         "class_init": "random",

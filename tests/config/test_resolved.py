@@ -33,7 +33,7 @@ def test_no_type_allows_auto():
     assert [f.name for f in dataclasses.fields(ResolvedConfig)] == [
         f.name for f in dataclasses.fields(Config)
     ]  # the order of the lines in config.toml
-    with pytest.raises(TypeError, match="16 required keyword-only arguments"):
+    with pytest.raises(TypeError, match="17 required keyword-only arguments"):
         ResolvedConfig()
 
 
