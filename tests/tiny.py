@@ -54,6 +54,7 @@ def resolved(config: Config) -> ResolvedConfig:
         ("item_splits", 0),
         ("members_at_once", 1),
         ("learn_score_scale", False),
+        ("feature_init", 1.0),
     ):
         values[name] = value if values[name] == "auto" else values[name]
     assert "auto" not in values.values()
