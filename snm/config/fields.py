@@ -153,7 +153,7 @@ class OptimizationSettings:
     tables are small. It changes time and memory, never the result."""
     epochs: int | Literal["auto", "few"] = "auto"
     """Passes over the training points, may be raised on a finished run; auto suits their number;
-    few is one pass, or up to 4 where points are few."""
+    few is one pass, or up to 4 where points are few or have many features."""
     batch_size: int = 256
     """Points a step."""
     learning_rate: float | Literal["auto"] = "auto"
