@@ -64,7 +64,7 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
     if class_init == "auto":
         class_init = rules.auto_class_init(splits)
     visits = (1 + splits) * dataset.train.num_points
-    features = dataset.train.features.nnz / max(1, dataset.train.num_points)
+    features = dataset.train.features.nnz / dataset.train.num_points
     if epochs == "few":
         epochs = rules.few_epochs(visits, features)
     elif epochs == "auto":
