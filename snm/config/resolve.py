@@ -36,53 +36,21 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
     """
     config = config.check()
     _check_sampler(config)
+    _check_data(dataset)
     num_labels = dataset.train.num_labels
-    if num_labels < 2:
-        raise InputError("data", f"{num_labels} label", "at least 2: there are no negatives")
-    if not dataset.train.labels.nnz:
-        raise InputError("data", "no training point with a label", "at least one")
-    members = config.members
-    if members == "auto":
-        members = rules.auto_members(dataset.train.num_points, _rows(dataset), config.dim)
+    members = _members(config, dataset)
     sampled = _sampled(config, dataset, members)
     mined = _mined(config, num_labels, num_labels - 1 if sampled == "all" else sampled)
     _check_bound(config, mined)
-    points_of_label = dataset.train.labels.nnz / num_labels
-    loss = LOSSES[config.loss]
-    exponentials = loss.takes_exponentials(config.transformation)
-    scale, learned = config.score_scale, config.learn_score_scale
-    if learned == "auto":
-        learned = scale == "auto" and exponentials and rules.auto_learn_scale(points_of_label)
-    if scale == "auto":
-        scale = rules.auto_score_scale(num_labels) if exponentials else 1.0
-    rate, epochs = config.learning_rate, config.epochs
-    if rate == "auto":
-        rate = loss.learning_rate(config.transformation)
+    scale, learned = _score_scale(config, dataset)
     seen = _seen(config, dataset)
     splits = _item_splits(config, dataset, seen)
     class_init = config.class_init
     if class_init == "auto":
         class_init = rules.auto_class_init(splits)
-    visits = (1 + splits) * dataset.train.num_points
-    features = dataset.train.features.nnz / dataset.train.num_points
-    if epochs == "few":
-        epochs = rules.few_epochs(visits, features)
-    elif epochs == "auto":
-        fewer = rules.auto_fewer_visits(class_init, points_of_label)
-        epochs = rules.auto_epochs(visits, fewer=fewer)
+    epochs = _epochs(config, dataset, class_init, splits)
     weighting = _weighting(config, dataset, seen)
-    dropout = config.input_dropout
-    if dropout == "auto" and weighting == "standard":
-        dropout = 0.0  # a dense feature names no label, and the rest cannot stand in for it
-    elif dropout == "auto":
-        dropout = rules.auto_input_dropout(
-            points_of_label, evidence_lost(dataset.train, ones_of_rows)
-        )
-    length = config.feature_init
-    if length == "auto":
-        # Only these weightings give points of many features a small value of each.
-        scaled = weighting in ("tfidf", "l2")
-        length = rules.auto_feature_init(features * (1 - dropout)) if scaled else 1.0
+    dropout = _input_dropout(config, dataset, weighting)
     memory = _memory(config, dataset, members, dense=weighting == "standard")
     resolved = ResolvedConfig(
         **unresolved_values(config),
@@ -95,17 +63,86 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
         mined=mined,
         input_dropout=dropout,
         label_text=_label_text(config, dataset, weighting),
-        feature_init=length,
+        feature_init=_feature_init(config, dataset, weighting, dropout),
         score_scale=scale,
         class_init=class_init,
         learn_score_scale=learned,
-        learning_rate=rate,
+        learning_rate=_learning_rate(config),
         epochs=epochs,
         members=members,
         members_at_once=_at_once(config, dataset, members),
     )
     _check_stages(resolved, num_labels)
     return resolved
+
+
+def _check_data(dataset: Dataset) -> None:
+    """Refuses data that have nothing to learn."""
+    if dataset.train.num_labels < 2:
+        found = f"{dataset.train.num_labels} label"
+        raise InputError("data", found, "at least 2: there are no negatives")
+    if not dataset.train.labels.nnz:
+        raise InputError("data", "no training point with a label", "at least one")
+
+
+def _members(config: Config, dataset: Dataset) -> int:
+    if config.members != "auto":
+        return config.members
+    return rules.auto_members(dataset.train.num_points, _rows(dataset), config.dim)
+
+
+def _points_of_label(dataset: Dataset) -> float:
+    return dataset.train.labels.nnz / dataset.train.num_labels
+
+
+def _features_of_point(dataset: Dataset) -> float:
+    return dataset.train.features.nnz / dataset.train.num_points
+
+
+def _score_scale(config: Config, dataset: Dataset) -> tuple[float, bool]:
+    """The multiplier of scores, and whether it is learned."""
+    exponentials = LOSSES[config.loss].takes_exponentials(config.transformation)
+    scale, learned = config.score_scale, config.learn_score_scale
+    if learned == "auto":
+        suits = rules.auto_learn_scale(_points_of_label(dataset))
+        learned = scale == "auto" and exponentials and suits
+    if scale == "auto":
+        scale = rules.auto_score_scale(dataset.train.num_labels) if exponentials else 1.0
+    return scale, learned
+
+
+def _learning_rate(config: Config) -> float:
+    if config.learning_rate != "auto":
+        return config.learning_rate
+    return LOSSES[config.loss].learning_rate(config.transformation)
+
+
+def _epochs(config: Config, dataset: Dataset, class_init: str, splits: int) -> int:
+    visits = (1 + splits) * dataset.train.num_points
+    if config.epochs == "few":
+        return rules.few_epochs(visits, _features_of_point(dataset))
+    if config.epochs == "auto":
+        fewer = rules.auto_fewer_visits(class_init, _points_of_label(dataset))
+        return rules.auto_epochs(visits, fewer=fewer)
+    return config.epochs
+
+
+def _input_dropout(config: Config, dataset: Dataset, weighting: Kind) -> float:
+    if config.input_dropout != "auto":
+        return config.input_dropout
+    if weighting == "standard":
+        return 0.0  # a dense feature names no label, and the rest cannot stand in for it
+    lost = evidence_lost(dataset.train, ones_of_rows)
+    return rules.auto_input_dropout(_points_of_label(dataset), lost)
+
+
+def _feature_init(config: Config, dataset: Dataset, weighting: Kind, dropout: float) -> float:
+    if config.feature_init != "auto":
+        return config.feature_init
+    # Only these weightings give points of many features a small value of each.
+    if weighting not in ("tfidf", "l2"):
+        return 1.0
+    return rules.auto_feature_init(_features_of_point(dataset) * (1 - dropout))
 
 
 def _weighting(config: Config, dataset: Dataset, seen: str) -> Kind:
