@@ -52,21 +52,26 @@ _SHORT, _A_PASS = 32, 64  # features a point: of short ones, and those that a pa
 
 
 def auto_epochs(num_points: int, *, fewer: bool = False) -> int:
-    """Passes over the points for `--epochs auto`: a quarter of a million visits, 3 to 30 passes.
+    """Passes over the points for `--epochs auto`: a quarter of a million visits, at most 30 passes.
 
-    At the same number of steps, small sets gain more from further passes than large ones.
+    At the same number of steps, small sets gain more from further passes than large ones. Sets
+    below a quarter of a million points get 3 at least, and larger ones a single pass: further ones
+    take most of a training's time there, and change little.
 
     Args:
       num_points: points, with those of `--item-splits`.
-      fewer: half as many visits, and at least 2 passes; see `auto_fewer_visits`.
+      fewer: half as many visits, and at least 2 passes where it would be 3; see
+        `auto_fewer_visits`.
 
     Example:
-      >>> [auto_epochs(n) for n in (0, 4_880, 12_920, 24_000, 1_186_239)]
-      [30, 30, 19, 10, 3]
-      >>> [auto_epochs(n, fewer=True) for n in (1_123, 4_500, 20_755, 162_657)]
-      [30, 28, 6, 2]
+      >>> [auto_epochs(n) for n in (0, 4_880, 12_920, 24_000, 162_657, 1_186_239)]
+      [30, 30, 19, 10, 3, 1]
+      >>> [auto_epochs(n, fewer=True) for n in (1_123, 4_500, 20_755, 162_657, 490_449)]
+      [30, 28, 6, 2, 1]
     """
     visits, fewest = (_VISITS // 2, 2) if fewer else (_VISITS, 3)
+    if num_points >= _VISITS:
+        fewest = 1
     return min(_MOST_PASSES, max(fewest, round(visits / max(1, num_points))))
 
 
@@ -309,18 +314,20 @@ def auto_score_scale(num_labels: int) -> float:
     return 1.0 + math.log(num_labels)
 
 
-def auto_size(num_labels: int, *, members: int = 1) -> int:
+def auto_size(num_labels: int, *, members: int = 1, item_splits: int = 0) -> int:
     """The number of negatives B for `--sampled auto`.
 
     For several members it is 2048, or K - 1 where that is less: the members draw different samples.
     For one member it is K - 1 up to K = 4097, above that 4096, and 8192 from K = 32769 on. Reddi et
     al. (2019) sample 1024 of 13 thousand labels, and 32768 from 325 thousand labels on. With many
     labels a step's time is nearly that of scoring B of them, and 32768 took twice the time of 8192
-    for half a point of PSP@5 (`experiments/results/sampled-large.json`).
+    for half a point of PSP@5 (`experiments/results/sampled-large.json`). Where items are split, it
+    stays at 4096: 8192 gained nothing there.
 
     Args:
       num_labels: K, at least 2.
       members: models whose scores are added.
+      item_splits: further splits of each point.
 
     Returns:
       B, from 1 to K - 1.
@@ -333,12 +340,15 @@ def auto_size(num_labels: int, *, members: int = 1) -> int:
       [1, 3992, 4096, 8192, 8192]
       >>> [auto_size(k, members=3) for k in (983, 40_981)]
       [982, 2048]
+      >>> auto_size(220_284, item_splits=1)
+      4096
     """
     if num_labels < 2:
         raise ValueError(f"sampling needs at least 2 labels, found {num_labels}")
     if members > 1:
         return min(num_labels - 1, 2048)
-    return min(num_labels - 1, 4096 if num_labels <= 32_768 else 8192)
+    few = num_labels <= 32_768 or item_splits
+    return min(num_labels - 1, 4096 if few else 8192)
 
 
 def auto_weighting(filled: float, *, negative: bool) -> Literal["tfidf", "l2", "standard"]:

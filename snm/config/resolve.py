@@ -39,18 +39,18 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
     _check_data(dataset)
     num_labels = dataset.train.num_labels
     members = _members(config, dataset)
-    sampled = _sampled(config, dataset, members)
+    seen = _seen(config, dataset)
+    splits = _item_splits(config, dataset, seen)
+    sampled = _sampled(config, dataset, members, splits)
     mined = _mined(config, num_labels, num_labels - 1 if sampled == "all" else sampled)
     _check_bound(config, mined)
     scale, learned = _score_scale(config, dataset)
-    seen = _seen(config, dataset)
-    splits = _item_splits(config, dataset, seen)
     class_init = config.class_init
     if class_init == "auto":
         class_init = rules.auto_class_init(splits)
     epochs = _epochs(config, dataset, class_init, splits)
     weighting = _weighting(config, dataset, seen)
-    dropout = _input_dropout(config, dataset, weighting)
+    dropout = _input_dropout(config, dataset, weighting, epochs)
     memory = _memory(config, dataset, members, dense=weighting == "standard")
     resolved = ResolvedConfig(
         **unresolved_values(config),
@@ -127,11 +127,13 @@ def _epochs(config: Config, dataset: Dataset, class_init: str, splits: int) -> i
     return config.epochs
 
 
-def _input_dropout(config: Config, dataset: Dataset, weighting: Kind) -> float:
+def _input_dropout(config: Config, dataset: Dataset, weighting: Kind, epochs: int) -> float:
     if config.input_dropout != "auto":
         return config.input_dropout
     if weighting == "standard":
         return 0.0  # a dense feature names no label, and the rest cannot stand in for it
+    if epochs == 1:
+        return 0.0  # no point is seen again, which is what overfits
     lost = evidence_lost(dataset.train, ones_of_rows)
     return rules.auto_input_dropout(_points_of_label(dataset), lost)
 
@@ -168,12 +170,12 @@ def _rows(dataset: Dataset) -> int:
     return dataset.train.num_features + dataset.train.num_labels
 
 
-def _sampled(config: Config, dataset: Dataset, members: int) -> int | Literal["all"]:
+def _sampled(config: Config, dataset: Dataset, members: int, splits: int) -> int | Literal["all"]:
     """B; where the batch decides it, the most negatives that a term can have."""
     num_labels = dataset.train.num_labels
     if SAMPLERS[config.sampler].needs_batch_positives:
         return _most_in_batch(config, dataset)
-    suits = rules.auto_size(num_labels, members=members)
+    suits = rules.auto_size(num_labels, members=members, item_splits=splits)
     sampled = suits if config.sampled == "auto" else config.sampled
     if sampled != "all" and sampled >= num_labels:
         found = f"{sampled} of {num_labels} labels"

@@ -49,7 +49,7 @@ from snm.system.locks import LOCK
 __all__ = ["RunFolder", "member_seed", "phase_names", "read_json", "write_json"]
 
 _LAST_SETTING = "steps_per_dispatch"  # of every version
-_OLDER_SAMPLED = (16_384, 32_768)  # what `--sampled auto` was for one member and many labels
+_OLDER_SAMPLED = (8192, 16_384, 32_768)  # what `--sampled auto` was for one member and many labels
 _NEXT_SEED = 1_000_003  # from one member to the next: far from the seeds that people choose
 
 
@@ -222,7 +222,8 @@ class RunFolder:
         if SAMPLERS[config.sampler].needs_batch_positives:
             # B is counted, and was counted otherwise.
             config = dataclasses.replace(config, sampled=written.get("sampled", config.sampled))
-        of_rule = auto_size(self.read_facts()["num_labels"], members=config.members)
+        num_labels, splits = self.read_facts()["num_labels"], config.item_splits
+        of_rule = auto_size(num_labels, members=config.members, item_splits=splits)
         if config.sampled == of_rule and written.get("sampled") in _OLDER_SAMPLED:
             config = dataclasses.replace(config, sampled=written["sampled"])
         if "logit_adjustment" not in written:

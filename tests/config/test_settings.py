@@ -258,6 +258,28 @@ def test_what_a_listwise_loss_is_trained_with(loss):
         assert (psi.a, psi.b) == (0.5, pytest.approx(0.55))
 
 
+def test_a_single_pass_has_no_dropout_and_split_items_take_fewer_negatives(monkeypatch):
+    data = snm.generate(points=1000, test_points=0, features=60, labels=50, seed=0,
+                        labels_per_point=2, nonzeros_per_point=5)  # fmt: skip
+    monkeypatch.setattr("snm.config.resolve.evidence_lost", lambda *_: 0.0)
+    monkeypatch.setattr(rules, "_VISITS", 1001)
+    found = resolve(preset("default"), data)
+    assert (found.epochs, found.input_dropout) == (2, 0.5)
+    monkeypatch.setattr(rules, "_VISITS", 1000)
+    found = resolve(preset("default"), data)
+    assert (found.epochs, found.input_dropout) == (1, 0.0)
+    # Two visits to each point are as many as points twice: random rows would get 3 passes below.
+    random = dataclasses.replace(preset("default"), class_init="random")
+    assert resolve(random, data).epochs == 1
+    asked = resolve(dataclasses.replace(preset("default"), input_dropout=0.3), data)
+    assert asked.input_dropout == 0.3
+    twice = dataclasses.replace(preset("default"), epochs=2)
+    assert resolve(twice, data).input_dropout == 0.5
+    assert rules.auto_size(40_981) == 8192
+    assert rules.auto_size(40_981, item_splits=1) == 4096
+    assert rules.auto_size(40_981, members=3, item_splits=1) == 2048
+
+
 def test_points_of_many_features_start_at_shorter_rows_and_are_visited_more_often():
     long = snm.generate(points=3000, test_points=0, features=4000, labels=50, seed=0,
                         labels_per_point=2, nonzeros_per_point=160)  # fmt: skip

@@ -50,7 +50,7 @@ def test_a_run_with_the_older_number_of_negatives_goes_on(tiny_run, tmp_path, mo
     folder = RunFolder(run)
     written = folder.settings()
     monkeypatch.setattr("snm.runs.folder._OLDER_SAMPLED", (written.sampled,))
-    monkeypatch.setattr("snm.runs.folder.auto_size", lambda num_labels, members: 7)
+    monkeypatch.setattr("snm.runs.folder.auto_size", lambda num_labels, **settings: 7)
     of_rule, asked = (dataclasses.replace(written, sampled=count) for count in (7, 6))
     assert written.sampled not in (6, 7)
     assert folder.as_begun(of_rule) == written

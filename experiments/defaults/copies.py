@@ -1,0 +1,64 @@
+"""Several copies of a data set beside each other, as one set that is as many times as large.
+
+    python -m experiments.defaults.copies DATA OUT --times 12
+
+Copy c of item i is item i + c K, and copies share no feature and no label. So a set whose features
+and labels are the same items stays one, which `snm data synth --like` does not promise. Points of
+different copies tell each other apart easily; within a copy the task is as hard as before.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import scipy.sparse as sp
+import tyro
+
+import snm
+from snm.data.formats.text_writer import write_text
+from snm.errors import InputError
+
+
+def main(
+    data: tyro.conf.Positional[str],
+    out: tyro.conf.Positional[Path],
+    times: int = 12,
+    test_points: int = 1500,
+) -> None:
+    """Writes `train.txt` and `test.txt` into a new folder.
+
+    Args:
+      data: folder of a data set with test points.
+      out: folder to write; must not exist.
+      times: copies.
+      test_points: of each copy, at most; the first ones.
+
+    Raises:
+      InputError: no test points, or `out` exists.
+    """
+    dataset = snm.load_data(data)
+    if dataset.test is None:
+        raise InputError(data, "no test points", "a data set with test.txt")
+    if out.exists():
+        raise InputError(str(out), "a folder that exists", "a new one")
+    out.mkdir(parents=True)
+    test = dataset.test
+    for name, features, labels in (
+        ("train", dataset.train.features, dataset.train.labels),
+        ("test", test.features[:test_points], test.labels[:test_points]),
+    ):
+        write_text(out / f"{name}.txt", *(repeated(part, times) for part in (features, labels)))
+
+
+def repeated(rows: sp.csr_matrix, times: int) -> sp.csr_matrix:
+    """The block-diagonal matrix of so many copies.
+
+    Example:
+      >>> repeated(sp.csr_matrix([[1, 2]]), 2).toarray().tolist()
+      [[1, 2, 0, 0], [0, 0, 1, 2]]
+    """
+    return sp.block_diag([rows] * times, format="csr")
+
+
+if __name__ == "__main__":
+    tyro.cli(main, description=__doc__)
