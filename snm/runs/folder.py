@@ -50,6 +50,7 @@ __all__ = ["RunFolder", "member_seed", "phase_names", "read_json", "write_json"]
 
 _LAST_SETTING = "steps_per_dispatch"  # of every version
 _OLDER_SAMPLED = (8192, 16_384, 32_768)  # what `--sampled auto` was for one member and many labels
+_DECIDED = ("label_text", "input_dropout", "feature_init")
 _NEXT_SEED = 1_000_003  # from one member to the next: far from the seeds that people choose
 
 
@@ -241,10 +242,15 @@ class RunFolder:
         return config
 
     def as_decided(self, config: Config) -> Config:
-        """The settings, with what the run decided from more than counts of the data."""
-        if config.label_text != "auto" or not self.config.exists():
+        """The settings, with what the run decided from more than counts of the data.
+
+        A run of one pass has no dropout, and keeps that where more passes are asked for.
+        """
+        left_open = [name for name in _DECIDED if getattr(config, name) == "auto"]
+        if not left_open or not self.config.exists():
             return config
-        return dataclasses.replace(config, label_text=self.settings().label_text)
+        begun = self.settings()
+        return dataclasses.replace(config, **{name: getattr(begun, name) for name in left_open})
 
     def check(self, config: ResolvedConfig, facts: dict[str, Any]) -> None:
         """Checks that the folder is new, empty, or holds the same run; writes nothing.

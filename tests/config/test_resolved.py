@@ -107,3 +107,16 @@ def test_an_older_run_loads_and_goes_on(data, tmp_path):
     assert len(snm.load(run).predict(data.test.features, 2)[0]) == tiny.TEST_POINTS
     assert snm.train(data, dataclasses.replace(config, epochs=2), run)["epochs"] == 2
     assert (run / "config.toml").read_text() == text.replace("epochs = 1", "epochs = 2")
+
+
+def test_a_run_of_one_pass_keeps_its_dropout_when_passes_are_added(data, tmp_path, monkeypatch):
+    monkeypatch.setattr("snm.config.resolve.evidence_lost", lambda *_: 0.0)
+    once = dataclasses.replace(tiny.CONFIG, input_dropout="auto", epochs=1)
+    twice = dataclasses.replace(once, epochs=2)
+    assert (resolve(once, data).input_dropout, resolve(twice, data).input_dropout) == (0.0, 0.5)
+    snm.train(data, once, tmp_path / "run")
+    assert snm.train(data, twice, tmp_path / "run")["epochs"] == 2
+    assert read_resolved(tmp_path / "run/config.toml").input_dropout == 0.0
+    other = dataclasses.replace(twice, input_dropout=0.5)
+    with pytest.raises(InputError, match="input_dropout"):
+        snm.train(data, other, tmp_path / "run")
