@@ -51,6 +51,7 @@ __all__ = ["RunFolder", "member_seed", "phase_names", "read_json", "write_json"]
 _LAST_SETTING = "steps_per_dispatch"  # of every version
 _OLDER_SAMPLED = (8192, 16_384, 32_768)  # what `--sampled auto` was for one member and many labels
 _DECIDED = ("label_text", "input_dropout", "feature_init")
+"""Settings whose `auto` looks at more than counts, or at `--epochs`, which may be raised."""
 _NEXT_SEED = 1_000_003  # from one member to the next: far from the seeds that people choose
 
 
@@ -242,9 +243,9 @@ class RunFolder:
         return config
 
     def as_decided(self, config: Config) -> Config:
-        """The settings, with what the run decided from more than counts of the data.
+        """The settings, with what the run decided for those of `_DECIDED` that are left open.
 
-        A run of one pass has no dropout, and keeps that where more passes are asked for.
+        So a run of one pass, which has no dropout, keeps that where more passes are asked for.
         """
         left_open = [name for name in _DECIDED if getattr(config, name) == "auto"]
         if not left_open or not self.config.exists():

@@ -268,7 +268,7 @@ def test_a_single_pass_has_no_dropout_and_split_items_take_fewer_negatives(monke
     monkeypatch.setattr(rules, "_VISITS", 1000)
     found = resolve(preset("default"), data)
     assert (found.epochs, found.input_dropout) == (1, 0.0)
-    # Two visits to each point are as many as points twice: random rows would get 3 passes below.
+    # Below so many points, random rows get at least 3 passes.
     random = dataclasses.replace(preset("default"), class_init="random")
     assert resolve(random, data).epochs == 1
     asked = resolve(dataclasses.replace(preset("default"), input_dropout=0.3), data)
