@@ -2,7 +2,7 @@
 
     python -m experiments.defaults.label_text DATA ... --out label-text.json
 
-DATA are folders that `snm data import` wrote, such as those of `experiments.defaults.text_sets`.
+DATA are folders that `snm data import` wrote, such as those of `experiments.sets.text_sets`.
 Each is trained on with the default preset, `--label-text on` and `off`, for several seeds. What
 `auto` looks at is told as well: the votes of nearest neighbours without names, with them, and with
 names that were mixed up. Then a tenth of the labels is taken from all training points, and only

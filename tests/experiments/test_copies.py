@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import snm
-from experiments.defaults.copies import main
+from experiments.sets.copies import main
 from snm.data.formats.text_writer import write_text
 from snm.errors import InputError
 

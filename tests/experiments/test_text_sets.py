@@ -1,8 +1,8 @@
-"""Texts and labels that `experiments.defaults.text_sets` finds in packages."""
+"""Texts and labels that `experiments.sets.text_sets` finds in packages."""
 
 import json
 
-from experiments.defaults.text_sets import KINDS
+from experiments.sets.text_sets import KINDS
 
 MODULE = '''"""A module."""
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Several copies of a data set beside each other, as one set that is as many times as large.
 
-    python -m experiments.defaults.copies DATA OUT --times 12
+    python -m experiments.sets.copies DATA OUT --times 12
 
 Copy c of item i is item i + c K, and copies share no feature and no label. So a set whose features
 and labels are the same items stays one, which `snm data synth --like` does not promise. Points of
@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import scipy.sparse as sp
 import tyro
 
 import snm
 from snm.data.formats.text_writer import write_text
 from snm.errors import InputError
+from snm.system.files import made_whole
 
 
 def main(
@@ -41,13 +43,11 @@ def main(
         raise InputError(data, "no test points", "a data set with test.txt")
     if out.exists():
         raise InputError(str(out), "a folder that exists", "a new one")
-    out.mkdir(parents=True)
-    test = dataset.test
-    for name, features, labels in (
-        ("train", dataset.train.features, dataset.train.labels),
-        ("test", test.features[:test_points], test.labels[:test_points]),
-    ):
-        write_text(out / f"{name}.txt", *(repeated(part, times) for part in (features, labels)))
+    first = dataset.test.take(np.arange(min(test_points, dataset.test.num_points)))
+    with made_whole("OUT", out) as beside:
+        for name, points in (("train", dataset.train), ("test", first)):
+            parts = repeated(points.features, times), repeated(points.labels, times)
+            write_text(beside / f"{name}.txt", *parts)
 
 
 def repeated(rows: sp.csr_matrix, times: int) -> sp.csr_matrix:

@@ -1,12 +1,12 @@
 """Makes text data sets whose labels are words, from what a machine has.
 
-    python -m experiments.defaults.text_sets docstrings PATH ... --out docstrings.csv
-    python -m experiments.defaults.text_sets parameters PATH ... --out parameters.csv
-    python -m experiments.defaults.text_sets modules PATH ... --out modules.csv
-    python -m experiments.defaults.text_sets imports PATH ... --out imports.csv
-    python -m experiments.defaults.text_sets packages PATH ... --out packages.csv
-    python -m experiments.defaults.text_sets tags PATH ... --out tags.csv
-    python -m experiments.defaults.text_sets readmes PATH ... --out readmes.csv
+    python -m experiments.sets.text_sets docstrings PATH ... --out docstrings.csv
+    python -m experiments.sets.text_sets parameters PATH ... --out parameters.csv
+    python -m experiments.sets.text_sets modules PATH ... --out modules.csv
+    python -m experiments.sets.text_sets imports PATH ... --out imports.csv
+    python -m experiments.sets.text_sets packages PATH ... --out packages.csv
+    python -m experiments.sets.text_sets tags PATH ... --out tags.csv
+    python -m experiments.sets.text_sets readmes PATH ... --out readmes.csv
 
 The first four read Python packages, for example a folder `site-packages`: docstrings, and as
 labels the words of the function's or class's name, the names of a function's parameters, or the
