@@ -47,16 +47,17 @@ def retrieval_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
     work = Work(
         flop=2 * _QUERIES * shape.dim * shape.num_labels, bytes=4 * shape.dim * shape.num_labels
     )
+    against = ("faiss flat",) if machine.platform == "cpu" else ("torch topk",)
     yield Contest(
         "evaluate",
         shape.name,
         machine,
         [
-            Ours("float32", single, case="float32", work=work, against=("faiss flat",)),
-            Ours("bfloat16", half, case="bfloat16", work=work, against=("faiss flat",),
+            Ours("float32", single, case="float32", work=work, against=against),
+            Ours("bfloat16", half, case="bfloat16", work=work, against=against,
                  notes={"agreement": sum(common) / (_QUERIES * _BEST)}),
         ],
-        lambda: peers.retrieval(table, queries, _BEST),
+        lambda: peers.retrieval(table, queries, _BEST, machine.torch_device),
         repeats=_SLOW_ROUNDS if shape.num_labels > _SLOW_LABELS else 10**9,
     )  # fmt: skip
 
@@ -68,6 +69,7 @@ def predict_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
     features, _ = points_of(shape, _POINTS)
     predictor = Predictor(model, state, Weighting.fit("tfidf", features))
     distinct = len(np.unique(features.indices))
+    on_cpu = machine.platform == "cpu"  # as the peer is
     work = Work(
         flop=2 * _POINTS * shape.dim * (shape.num_labels + shape.dim),
         bytes=4 * shape.dim * (shape.num_labels + distinct),
@@ -78,8 +80,8 @@ def predict_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
         machine,
         [
             Ours("predict", lambda: predictor.predict(features, _BEST), work=work,
-                 case=f"{_POINTS} points", against=("torch and faiss",)),
+                 case=f"{_POINTS} points", against=("torch and faiss",) if on_cpu else ()),
         ],
-        lambda: peers.prediction(shape, predictor, features, _BEST),
+        lambda: peers.prediction(shape, predictor, features, _BEST) if on_cpu else [],
         repeats=_SLOW_ROUNDS if shape.num_labels > _SLOW_LABELS else 10**9,
     )  # fmt: skip

@@ -111,7 +111,7 @@ def bag_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
             Ours(case, call, case=case, work=work[case], against=against[case])
             for case, call in (("forward", run_forward), ("forward and update", run_both))
         ],
-        lambda: peers.bags(shape, [block for block, _ in blocks], steps),
+        lambda: peers.bags(shape, [block for block, _ in blocks], steps, machine.torch_device),
     )
 
 
@@ -143,5 +143,5 @@ def score_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
                  case=f"best {count}", work=work, against=(f"torch best {count}",))
             for count in counts
         ],
-        lambda: peers.scores(queries, table, samples, counts),
+        lambda: peers.scores(queries, table, samples, counts, machine.torch_device),
     )  # fmt: skip

@@ -55,13 +55,13 @@ def draws(num_labels: int, size: int) -> Peers:
     ]
 
 
-def bags(shape: Shape, blocks: Sequence[Any], steps: jax.Array) -> Peers:
+def bags(shape: Shape, blocks: Sequence[Any], steps: jax.Array, device: str) -> Peers:
     """`torch.nn.EmbeddingBag(sparse=True)` and its sparse SGD."""
 
     def make() -> list[Contestant]:
         from snm.bench.peers_torch import TorchBag
 
-        peer = TorchBag(shape, blocks, np.asarray(steps))
+        peer = TorchBag(shape, blocks, np.asarray(steps), device)
         return [
             Contestant("torch forward", peer.forward),
             Contestant("torch forward and update", peer.forward_and_update),
@@ -71,7 +71,11 @@ def bags(shape: Shape, blocks: Sequence[Any], steps: jax.Array) -> Peers:
 
 
 def scores(
-    queries: jax.Array, table: jax.Array, samples: Sequence[jax.Array], counts: Sequence[int]
+    queries: jax.Array,
+    table: jax.Array,
+    samples: Sequence[jax.Array],
+    counts: Sequence[int],
+    device: str,
 ) -> Peers:
     """A gather, a matrix product and `torch.topk`."""
 
@@ -79,7 +83,7 @@ def scores(
         from snm.bench.peers_torch import best_of_sample
 
         drawn = [np.asarray(sample) for sample in samples]
-        call = best_of_sample(np.asarray(queries), np.asarray(table), drawn)
+        call = best_of_sample(np.asarray(queries), np.asarray(table), drawn, device)
         return [
             Contestant(f"torch best {count}", functools.partial(call, count)) for count in counts
         ]
@@ -87,17 +91,26 @@ def scores(
     return _needs("torch", [f"torch best {count}" for count in counts], make)
 
 
-def steps(shape: Shape, mined: int, batches: Sequence[Any]) -> Peers:
-    """The whole step: two forms in PyTorch, and one in JAX with dense gradients and optax."""
+def steps(shape: Shape, mined: int, batches: Sequence[Any], device: str, times: int = 1) -> Peers:
+    """The whole step: two forms in PyTorch, and one in JAX with dense gradients and optax.
+
+    Args:
+      shape: the sizes.
+      mined: k'.
+      batches: those of our step.
+      device: of PyTorch.
+      times: steps of PyTorch before it waits for the device; the step with optax is one dispatch.
+    """
 
     def make() -> list[Contestant]:
         from snm.bench.peers_torch import TorchStep
 
-        plain = TorchStep(shape, mined, batches, mine_first=False)
-        first = TorchStep(shape, mined, batches, mine_first=True, like=plain)
+        on: dict[str, Any] = {"device": device, "times": times}
+        plain = TorchStep(shape, mined, batches, mine_first=False, **on)
+        first = TorchStep(shape, mined, batches, mine_first=True, like=plain, **on)
         return [
-            Contestant("torch sparse", plain),
-            Contestant("torch sparse, mining first", first),
+            Contestant("torch sparse", plain, times),
+            Contestant("torch sparse, mining first", first, times),
         ]
 
     torch = _needs("torch", ("torch sparse", "torch sparse, mining first"), make)
@@ -155,8 +168,17 @@ def _dense_step(shape: Shape, mined: int, batches: Sequence[Any]) -> Callable[[]
     return call
 
 
-def retrieval(table: jax.Array, queries: jax.Array, best: int) -> Peers:
-    """Exact k-NN search by FAISS."""
+def retrieval(table: jax.Array, queries: jax.Array, best: int, device: str) -> Peers:
+    """Exact k-NN search by FAISS; on a GPU a product and a top-k of PyTorch."""
+
+    def on_gpu() -> list[Contestant]:
+        from snm.bench.peers_torch import best_of_all
+
+        call = best_of_all(np.asarray(queries), np.asarray(table), best, device)
+        return [Contestant("torch topk", call)]
+
+    if device != "cpu":
+        return _needs("torch", ("torch topk",), on_gpu)
 
     def make() -> list[Contestant]:
         index = _flat(np.asarray(table))

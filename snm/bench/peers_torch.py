@@ -1,4 +1,8 @@
-"""The peers in PyTorch: sparse tables, autodiff, sparse SGD; imported only if torch is there."""
+"""The peers in PyTorch: sparse tables, autodiff, sparse SGD; imported only if torch is there.
+
+A `device` is `cpu` or `cuda`. There the arguments are on the device before a call, and a call
+returns when the device has done its work. Factors of bfloat16 are PyTorch's automatic casts.
+"""
 
 from __future__ import annotations
 
@@ -16,35 +20,50 @@ from torch.nn import functional
 from snm.bench.shapes import SEED, Shape
 from snm.prediction.predictor import Predictor
 
-__all__ = ["TorchBag", "TorchStep", "best_of_sample", "embedder"]
+__all__ = ["TorchBag", "TorchStep", "best_of_all", "best_of_sample", "embedder"]
 
 
-def _bag_arguments(block: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _bag_arguments(block: Any, device: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The ids, offsets and weights of a block, without its padding."""
     ids, values, starts = (np.asarray(part) for part in block)
     total = int(starts[-1])
     return (
-        torch.from_numpy(ids[:total].astype(np.int64)),
-        torch.from_numpy(starts[:-1].astype(np.int64)),
-        torch.from_numpy(values[:total].copy()),
+        torch.from_numpy(ids[:total].astype(np.int64)).to(device),
+        torch.from_numpy(starts[:-1].astype(np.int64)).to(device),
+        torch.from_numpy(values[:total].copy()).to(device),
     )
+
+
+def _casts(shape: Shape, device: str) -> Any:
+    """Within it, factors of products have the type of the shape, on a GPU."""
+    half = device == "cuda" and shape.compute_dtype == "bfloat16"
+    return torch.autocast(device, dtype=torch.bfloat16, enabled=half)
+
+
+def _done(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
 
 
 class TorchBag:
     """`EmbeddingBag(mode="sum", sparse=True)` with weights, and SGD on its sparse gradient."""
 
-    def __init__(self, shape: Shape, blocks: Sequence[Any], steps: np.ndarray):
+    def __init__(self, shape: Shape, blocks: Sequence[Any], steps: np.ndarray, device: str):
         torch.manual_seed(SEED)
-        self._bag = nn.EmbeddingBag(shape.num_features, shape.dim, mode="sum", sparse=True)
+        self._device = device
+        self._bag = nn.EmbeddingBag(
+            shape.num_features, shape.dim, mode="sum", sparse=True, device=device
+        )
         self._optimizer = torch.optim.SGD(self._bag.parameters(), lr=0.1)
-        self._turn = itertools.cycle([_bag_arguments(block) for block in blocks])
-        self._steps = torch.from_numpy(steps.copy())
+        self._turn = itertools.cycle([_bag_arguments(block, device) for block in blocks])
+        self._steps = torch.from_numpy(steps.copy()).to(device)
 
     def forward(self) -> None:
         """Computes sums of rows."""
         ids, offsets, weights = next(self._turn)
         with torch.no_grad():
             self._bag(ids, offsets, per_sample_weights=weights)
+        _done(self._device)
 
     def forward_and_update(self) -> None:
         """Computes sums of rows, and takes a step on the rows."""
@@ -52,18 +71,34 @@ class TorchBag:
         self._optimizer.zero_grad(set_to_none=True)
         self._bag(ids, offsets, per_sample_weights=weights).backward(self._steps)
         self._optimizer.step()
+        _done(self._device)
 
 
 def best_of_sample(
-    queries: np.ndarray, table: np.ndarray, samples: Sequence[np.ndarray]
+    queries: np.ndarray, table: np.ndarray, samples: Sequence[np.ndarray], device: str
 ) -> Callable[[int], Any]:
     """A function that scores the gathered rows of a sample and selects the top `count`."""
-    asked, rows = torch.from_numpy(queries.copy()), torch.from_numpy(table.copy())
-    turn = itertools.cycle([torch.from_numpy(ids.astype(np.int64)) for ids in samples])
+    asked, rows = (torch.from_numpy(x.copy()).to(device) for x in (queries, table))
+    turn = itertools.cycle([torch.from_numpy(ids.astype(np.int64)).to(device) for ids in samples])
 
     def call(count: int) -> Any:
         with torch.no_grad():
-            return torch.topk(asked @ rows[next(turn)].T, count, dim=1)
+            best = torch.topk(asked @ rows[next(turn)].T, count, dim=1)
+        _done(device)
+        return best
+
+    return call
+
+
+def best_of_all(queries: np.ndarray, table: np.ndarray, best: int, device: str) -> Any:
+    """A function that scores all rows and selects the `best`."""
+    asked, rows = (torch.from_numpy(x.copy()).to(device) for x in (queries, table))
+
+    def call() -> Any:
+        with torch.no_grad():
+            found = torch.topk(asked @ rows.T, best, dim=1)
+        _done(device)
+        return found
 
     return call
 
@@ -77,6 +112,8 @@ class TorchStep:
       batches: the batches of our step.
       mine_first: whether to score without gradients and differentiate through mined rows only.
       like: a step whose parameters to share; None creates new ones.
+      device: where they are.
+      times: steps of a call.
     """
 
     def __init__(
@@ -87,12 +124,18 @@ class TorchStep:
         *,
         mine_first: bool,
         like: TorchStep | None = None,
+        device: str = "cpu",
+        times: int = 1,
     ):
         torch.manual_seed(SEED)
+        self._shape, self._device, self._times = shape, device, times
         if like is None:
-            self.features = nn.EmbeddingBag(shape.num_features, shape.dim, mode="sum", sparse=True)
-            self.linear = nn.Linear(shape.dim, shape.dim, bias=False)
-            self.classes = nn.Embedding(shape.num_labels, shape.dim, sparse=True)
+            there = {"device": device}
+            self.features = nn.EmbeddingBag(
+                shape.num_features, shape.dim, mode="sum", sparse=True, **there
+            )
+            self.linear = nn.Linear(shape.dim, shape.dim, bias=False, **there)
+            self.classes = nn.Embedding(shape.num_labels, shape.dim, sparse=True, **there)
             with torch.no_grad():
                 for table in (self.features.weight, self.classes.weight):
                     table.div_(table.norm(dim=1, keepdim=True))  # in place, for tables of 6 GB
@@ -106,26 +149,39 @@ class TorchStep:
         self._mined, self._mine_first = mined, mine_first
         self._turn = itertools.cycle([self._prepared(batch) for batch in batches])
 
-    @staticmethod
-    def _prepared(batch: Any) -> tuple[Any, ...]:
+    def _prepared(self, batch: Any) -> tuple[Any, ...]:
         positives = np.asarray(batch.terms.ids).astype(np.int64)
         sample = np.asarray(batch.sample.ids).astype(np.int64)
         place = np.minimum(np.searchsorted(sample, positives), len(sample) - 1)
         excluded = np.where(sample[place] == positives, place, int(batch.sample.drop))
+        excluded = excluded.astype(np.int64)
         return (
-            _bag_arguments(batch.features),
-            *(torch.from_numpy(part) for part in (positives, sample, excluded.astype(np.int64))),
+            _bag_arguments(batch.features, self._device),
+            *(torch.from_numpy(x).to(self._device) for x in (positives, sample, excluded)),
         )
 
     def __call__(self) -> float:
-        """Takes a step; returns the loss before it."""
+        """Takes the steps; returns the loss before the last one."""
+        for _ in range(self._times):
+            loss = self._step()
+        return loss.item()
+
+    def _step(self) -> torch.Tensor:
+        with _casts(self._shape, self._device):
+            loss = self._loss()
+        loss.backward()
+        for optimizer in self._optimizers:
+            optimizer.step()
+        return loss
+
+    def _loss(self) -> torch.Tensor:
         features, positives, sample, excluded = next(self._turn)
         for optimizer in self._optimizers:
             optimizer.zero_grad(set_to_none=True)
         ids, offsets, weights = features
         sums = self.features(ids, offsets, per_sample_weights=weights)
         queries = functional.normalize(self.linear(functional.relu(sums)))
-        rows = torch.arange(len(positives))
+        rows = torch.arange(len(positives), device=self._device)
         if self._mine_first:
             with torch.no_grad():
                 scores = queries @ self.classes.weight[sample].T
@@ -140,11 +196,7 @@ class TorchStep:
             mined = torch.topk(scores + mask, self._mined, dim=1).values
         positive = (queries * functional.normalize(self.classes(positives))).sum(dim=1)
         losses = functional.relu(1 - positive) + functional.relu(1 + mined).mean(dim=1)
-        loss = losses.mean()
-        loss.backward()
-        for optimizer in self._optimizers:
-            optimizer.step()
-        return loss.item()
+        return losses.mean()
 
 
 def embedder(shape: Shape, predictor: Predictor) -> Callable[[csr_matrix], np.ndarray]:

@@ -100,9 +100,17 @@ class StepContestants:
         )
 
     @property
+    def times(self) -> int:
+        """Steps of a call."""
+        return self._times
+
     def batches(self) -> list[Any]:
-        """The batches of the loader (CPU only)."""
-        return self._stacks
+        """The batches as the loader of a CPU makes them, for peers."""
+        if self._machine.platform == "cpu":
+            return self._stacks
+        source = source_of(self._shape, self._shape.sampled, _BATCHES * self._shape.batch)
+        one = [jax.tree.map(lambda leaf: leaf[0], source.stack(s, 1)) for s in range(_BATCHES)]
+        return [jax.device_put(batch) for batch in one]
 
     def ours(self, mined: int, against: tuple[str, ...] = ()) -> Ours:
         """A step with k' = `mined`; each call uses the next batch."""
@@ -148,11 +156,11 @@ def step_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
         one.notes["negative_sampling"] = one.mined == "all"
 
     def find_peers() -> Sequence[Contestant | Missing]:
-        if machine.platform != "cpu" or 16 not in shape.mined:
+        if 16 not in shape.mined:
             return []
         if shape.samples_all:
             return [Missing(name, "needs a sample of the labels") for name in everyone[1:]]
-        return peers.steps(shape, 16, steps.batches)
+        return peers.steps(shape, 16, steps.batches(), machine.torch_device, steps.times)
 
     yield Contest("step", shape.name, machine, ours, find_peers)
 
