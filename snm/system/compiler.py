@@ -1,9 +1,13 @@
-"""Options for XLA: a CPU's programs compile faster, and a TPU leaves tables in main memory.
+"""Options for XLA: CPUs' and GPUs' programs compile faster, a TPU leaves tables in main memory.
 
 Half of a short run is compiling. LLVM's level 1 saves a tenth of that, and the programs of a
 training that were measured are as fast (`benchmarks/results/compile-options.json`). Without MLIR's
 emitters of fused loops too, programs compile in less time again, and products are as fast, but a
 training step takes longer: a training of few steps is done sooner so.
+
+XLA:GPU writes kernels of its own for each product (by Triton), compiles dozens of them, times them,
+and compares with those of cuBLAS. On an H200 that took most of the compiling, and the steps that
+were measured are as fast without, or 4% slower (`benchmarks/results/compile-options-gpu.json`).
 
 XLA:TPU copies what fits into the chip's memory there and back, and counts a table that a step reads
 a few rows of as if it read them all. Compiled for v5e, a step with k' 16 at 670 thousand labels,
@@ -33,6 +37,7 @@ OptionsOf = Callable[[Sequence[int]], Options | None]
 
 _LEVEL: Options = {"xla_backend_optimization_level": 1}
 _FUSION: Options = {"xla_cpu_use_fusion_emitters": False}
+_LIBRARY: Options = {"xla_gpu_enable_triton_gemm": False}
 _KERNELS = "xla_tpu_scoped_vmem_limit_kib"
 """Kibibytes of the chip's memory that are for kernels; the rest is for arrays."""
 _ARRAYS = 32 << 20
@@ -50,9 +55,7 @@ def step_options(tables: Sequence[int] = ()) -> Options | None:
       The options; None where programs are traced for an accelerator that needs none. What the
       environment variables `XLA_FLAGS` and `LIBTPU_INIT_ARGS` set stays as it is.
     """
-    if platform() == "tpu":
-        return _off_the_chip(tables)
-    return _usable(_LEVEL)
+    return _options({"cpu": _LEVEL, "gpu": _LIBRARY}, tables)
 
 
 def _off_the_chip(tables: Sequence[int]) -> Options | None:
@@ -66,15 +69,14 @@ def _off_the_chip(tables: Sequence[int]) -> Options | None:
 
 def answer_options(tables: Sequence[int] = ()) -> Options | None:
     """As `step_options`, for programs that run once, or whose time goes to matrix products."""
-    if platform() == "tpu":
+    return _options({"cpu": _LEVEL | _FUSION, "gpu": _LIBRARY}, tables)
+
+
+def _options(wished: dict[str, Options], tables: Sequence[int]) -> Options | None:
+    if platform() not in wished:
         return _off_the_chip(tables)
-    return _usable(_LEVEL | _FUSION)
-
-
-def _usable(wished: Options) -> Options | None:
-    if platform() != "cpu":
-        return None
-    return dict(_known(tuple((name, value) for name, value in wished.items() if _is_free(name))))
+    free = ((name, value) for name, value in wished[platform()].items() if _is_free(name))
+    return dict(_known(tuple(free)))
 
 
 def _is_free(name: str) -> bool:

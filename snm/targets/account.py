@@ -27,6 +27,9 @@ _FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "afte
 _FREE_CALLS = {"AllocateBuffer", "ConcatBitcast", "AssumeGatherIndicesInBound"}
 _COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
 _IN_PLACE = {"scatter", "dynamic-update-slice"}
+_LIBRARY = "__cublas$"
+"""How the target of a GPU library's product begins: its first result is the product, the second one
+memory to work with."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,7 +157,9 @@ def _moved(module: Module, here: dict[str, Instruction], one: Instruction) -> fl
     if one.opcode in _IN_PLACE:
         rest = sum(operand.size for operand in operands[1:])
         return rest + _updated(operands[0].size, _update(one, here))
-    return one.size + sum(operand.size for operand in operands)
+    results = one.shapes[:1] if one.target.startswith(_LIBRARY) else one.shapes
+    moved = sum(shape.size for shape in results if not shape.on_chip)
+    return moved + sum(operand.size for operand in operands)
 
 
 def _update(one: Instruction, here: dict[str, Instruction]) -> int:
@@ -298,7 +303,7 @@ def _precision(one: Instruction, here: dict[str, Instruction]) -> str:
 
 def _contracted(one: Instruction, here: dict[str, Instruction]) -> int | None:
     """The length of the sums of a matrix product; None if the instruction is none."""
-    is_product = one.opcode in ("dot", "convolution") or "gemm" in one.target
+    is_product = one.opcode in ("dot", "convolution") or one.target.startswith(_LIBRARY)
     if not is_product or one.operands[0] not in here:
         return None
     left: Shape = here[one.operands[0]].shapes[0]

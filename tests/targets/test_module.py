@@ -118,6 +118,26 @@ def test_products_count_by_precision(precision, kind):
     assert account(program(tpu)).operations == {"bfloat16": 2 * 6 * 9 * 8}
 
 
+@pytest.mark.parametrize(
+    ("precision", "kind"),
+    [("HIGHEST", "float32"), ("HIGH", "tensorfloat32"), ("DEFAULT", "default")],
+)
+def test_products_of_a_library_count_without_its_memory(precision, kind):
+    """Six rows of 8 numbers with nine: the second result is what the library works with."""
+    config = (
+        '{"gemm_backend_config":{"dot_dimension_numbers":{"lhs_contracting_dimensions":["1"],'
+        f'"rhs_contracting_dimensions":["1"]}},"precision_config":{{"operand_precision":["{precision}",'
+        f'"{precision}"]}}}}}}'
+    )
+    text = f"""  %a = f32[6,8]{{1,0}} parameter(0)
+  %b = f32[9,8]{{1,0}} parameter(1)
+  ROOT %d = (f32[6,9]{{1,0}}, s8[4194304]{{0}}) custom-call(%a, %b), \
+custom_call_target="__cublas$lt$matmul", backend_config={config}"""
+    found = account(program(text))
+    assert found.operations == {kind: 2 * 6 * 9 * 8}
+    assert found.moved == 4 * (6 * 8 + 9 * 8 + 6 * 9)
+
+
 def test_collectives_are_counted_with_their_groups():
     text = """  %a = f32[16,8]{1,0} parameter(0)
   %s = f32[16,8]{1,0} all-reduce(%a), replica_groups={{0,1,2,3}}, to_apply=%add
