@@ -116,11 +116,17 @@ def scores_of(case: Case) -> np.ndarray:
     return scores
 
 
-def wrong(case: Case, scores: np.ndarray, slots: np.ndarray) -> bool:
+def wrong(case: Case, scores: np.ndarray, slots: np.ndarray, atol: float = 1e-5) -> bool:
     """Whether the kernel's best are not those of `lax.top_k` of all scores.
 
     Exact scores must have the same bits and slots. Those of rounded scores must be as high as the
     best, and the slots' own, within the rounding of float32; no slot may come twice.
+
+    Args:
+      case: what was searched.
+      scores: float32 [n, count], the kernel's.
+      slots: int32 [n, count], the kernel's.
+      atol: what float32 may round a score by; it grows with the length of a row.
     """
     every = scores_of(case)
     top, place = jax.lax.top_k(jnp.asarray(every, jnp.float32), slots.shape[1])
@@ -128,7 +134,7 @@ def wrong(case: Case, scores: np.ndarray, slots: np.ndarray) -> bool:
         return not (np.array_equal(scores, top) and np.array_equal(slots, place))
     own = np.take_along_axis(every, slots, axis=1)
     twice = any(len(set(row)) < len(row) for row in slots.tolist())
-    close = functools.partial(np.allclose, rtol=1e-5, atol=1e-5)
+    close = functools.partial(np.allclose, rtol=1e-5, atol=atol)
     return twice or not (close(scores, top) and close(scores, own))
 
 

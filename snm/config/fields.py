@@ -176,8 +176,8 @@ class OptimizationSettings:
     table_dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of feature and class rows; bfloat16 halves their memory, rounded stochastically."""
     mining_kernel: Literal["auto", "on", "off"] = "auto"
-    """On a TPU or NVIDIA GPU, find the best labels by one kernel that keeps scores on the chip:
-    where that moves less memory (auto), wherever the kernel fits, or nowhere."""
+    """Find the best labels by one kernel that keeps scores on the chip: on a TPU where that moves
+    less memory (auto); on a TPU or NVIDIA GPU wherever the kernel fits; or nowhere."""
     seed: int = 0
     """Seed of everything that is drawn."""
 

@@ -46,7 +46,8 @@ _FOLDS_PER_SCORE = {"cpu": 8, "gpu": 2}
 
 With fewer, folds cost time on CPUs (timed). XLA:GPU sorts where more than 16 scores are kept: the
 maxima and 16 scores of each fold that is kept, in place of the block, of which these are at most
-18 / 32. That is arithmetic.
+18 / 32. That is arithmetic; an H200 finds 16 of 32,768 scores in 0.38 of the time with folds
+(`benchmarks/results/gpu-forms.json`).
 """
 
 

@@ -20,6 +20,10 @@ CHOICES = ("auto", "on", "off")
 _NAMES = {"tpu": "tpu", "gpu": "cuda"}  # Triton's code for ROCm was not looked at
 """By platform with a kernel: its name in `jax.lax.platform_dependent`."""
 
+_CHOSEN = ("tpu",)
+"""Platforms where `auto` may take the kernel. On an H200 it took 1.3 to 5.7 times as long as XLA's
+products and top-k in every search that was timed (`benchmarks/results/topk-kernel-gpu.json`)."""
+
 
 def form_of(name: str) -> Callable[..., Best]:
     """The kernel of a platform, `tpu` or `gpu`; its compiler is imported on first use."""
@@ -46,8 +50,8 @@ def kernel_forms(
     """The forms of `best_scores` by kernel, for `jax.lax.platform_dependent`; none on a CPU.
 
     Args:
-      kernel: auto takes the kernel where it saves memory traffic; on, wherever it fits; off,
-        nowhere. See `snm.topk.kernel.plan`.
+      kernel: auto takes the kernel on a TPU where it saves memory traffic; on, wherever it fits;
+        off, nowhere. See `snm.topk.kernel.plan`.
       queries: float32 [n, dim].
       table: [N, dim].
       num_slots: S.
@@ -68,7 +72,7 @@ def kernel_forms(
     tiles = tiles_for(here, sizes)
     if tiles is None:
         return {}
-    if kernel == "auto" and not saves(tiles, sizes, masked=masked):
+    if kernel == "auto" and not (here in _CHOSEN and saves(tiles, sizes, masked=masked)):
         return {}
     return {_NAMES[here]: functools.partial(_search, form_of(here), tiles, count, compute_dtype)}
 

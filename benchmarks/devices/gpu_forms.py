@@ -1,0 +1,214 @@
+"""The forms that a step has on a GPU beside others, on the GPU of this machine.
+
+    python -m benchmarks.devices.gpu_forms --json benchmarks/results/gpu-forms.json
+    python -m benchmarks.devices.gpu_forms --parts pairs rows
+
+Parts: `compile`, what XLA's options cost a step and save of its compiling, each in a process of its
+own whose first program starts the libraries; `pairs`, rows updated pair by pair beside matrix
+products; `rows`, sums and updates of feature rows; `best`, the highest of a block of scores. A file
+keeps the parts that a call does not make.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from snm.bench.cli import described
+from snm.bench.machine import Machine
+from snm.bench.shapes import SHAPES, source_of
+from snm.bench.steps import StepContestants
+from snm.head import by_pairs
+from snm.head.by_digits import mined_by_digits
+from snm.system.files import write_whole
+from snm.tables.bag import embedding_bag_gather
+from snm.tables.table import SparseRows, entry_rows
+from snm.tables.updates import add_scatter
+from snm.topk.strided_folds import top_of_strided_folds
+
+ROUNDS, CALLS = 7, 20
+FLAGS = (
+    "--xla_gpu_enable_triton_gemm=true",  # XLA's default
+    "--xla_gpu_enable_triton_gemm=false",  # ours
+    "--xla_gpu_autotune_level=0",
+)
+STEPS = (("eurlex", 16), ("amazon670k", 16), ("amazon670k", None))  # None: all are mined
+PAIRS = {"amazon670k": (32_768, (16, 64, 256, 512)), "amazoncat": (4_096, (16, 64, 256))}
+SHAPES_OF_ROWS = ("amazon670k", "eurlex")
+
+Row = dict[str, Any]
+
+
+def milliseconds(call: Callable[[], Any], calls: int = CALLS) -> float:
+    """The median over rounds of the time of a call, once the device has done all of a round."""
+    jax.block_until_ready(call())
+    taken = []
+    for _ in range(ROUNDS):
+        begun = time.perf_counter()
+        for _ in range(calls):
+            out = call()
+        jax.block_until_ready(out)
+        taken.append((time.perf_counter() - begun) / calls)
+    return 1e3 * statistics.median(taken)
+
+
+def step_of(shape: str, mined: int | None, sampled: int | None = None) -> Row:
+    """Compiles and times a step with float32 factors."""
+    size = SHAPES[shape].but(sampled, ())
+    contestants = StepContestants(size, Machine(size.batch, size.dim))
+    begun = time.perf_counter()
+    step = contestants.ours(size.sampled if mined is None else mined)
+    compiled = time.perf_counter() - begun
+    taken = milliseconds(step.call, 1) / step.times
+    return {"shape": shape, "sampled": size.sampled, "mined": mined or "all",
+            "compile_s": compiled, "ms": taken}  # fmt: skip
+
+
+def compile_rows() -> Iterator[Row]:
+    """Steps under each set of XLA's options."""
+    for flags in FLAGS:
+        words = [sys.executable, "-m", "benchmarks.devices.gpu_forms", "--steps"]
+        environment = os.environ | {"XLA_FLAGS": flags}
+        found = subprocess.run(words, env=environment, check=True, capture_output=True, text=True)
+        for row in json.loads(found.stdout.splitlines()[-1]):
+            yield {"flags": flags, **row}
+
+
+def pairs_rows() -> Iterator[Row]:
+    """Updates pair by pair, and by matrix products, whatever `PAIRS_LIMIT` says."""
+    before = by_pairs.PAIRS_LIMIT["gpu"]
+    for shape, (sampled, counts) in PAIRS.items():
+        for form, limit in (("pairs", 1), ("products", 10**9)):
+            by_pairs.PAIRS_LIMIT["gpu"] = limit
+            yield from ({"form": form, **step_of(shape, k, sampled)} for k in counts)
+    by_pairs.PAIRS_LIMIT["gpu"] = before
+
+
+def add_sorted(rows: jax.Array, block: SparseRows, steps: jax.Array) -> jax.Array:
+    """`add_scatter` of entries in the order of the rows."""
+    ids, values, at = _sorted(rows, block)
+    return rows.at[ids].add(values[:, None] * steps[at], mode="drop", indices_are_sorted=True)
+
+
+def add_once(rows: jax.Array, block: SparseRows, steps: jax.Array) -> jax.Array:
+    """Sums the entries of each row first, and adds to each row once."""
+    ids, values, at = _sorted(rows, block)
+    segment = jnp.cumsum(jnp.concatenate([jnp.zeros(1, bool), jnp.diff(ids) != 0]), dtype=jnp.int32)
+    gradient = jax.ops.segment_sum(
+        values[:, None] * steps[at], segment, ids.shape[0], indices_are_sorted=True
+    )
+    row = jnp.full(ids.shape[0], rows.shape[0], ids.dtype).at[segment].set(ids)
+    return rows.at[row].add(gradient, mode="drop", unique_indices=True)
+
+
+def _sorted(rows: jax.Array, block: SparseRows) -> tuple[jax.Array, ...]:
+    ids = jnp.where(block.values != 0, block.ids, rows.shape[0])
+    return lax.sort((ids, block.values, entry_rows(block)), num_keys=1)
+
+
+def sum_padded(rows: jax.Array, block: SparseRows, *, width: int) -> jax.Array:
+    """Sums of rows as a batched product of equally many entries a point."""
+    place = block.starts[:-1, None] + jnp.arange(width)[None]
+    real = place < block.starts[1:, None]
+    place = jnp.minimum(place, block.ids.shape[0] - 1)
+    values = jnp.where(real, block.values[place], 0)
+    return jnp.einsum("nw,nwd->nd", values, rows[block.ids[place]], precision="highest")
+
+
+def rows_rows() -> Iterator[Row]:
+    """Sums of feature rows and their updates, by scatter and otherwise."""
+    add = functools.partial(add_scatter, ok=jnp.bool_(True))
+    updates = {"scatter": add, "sorted scatter": add_sorted, "once a row": add_once}
+    for name in SHAPES_OF_ROWS:
+        shape = SHAPES[name]
+        source = source_of(shape, 16, 4 * shape.batch)
+        stacks = [source.stack(step, 1).features for step in range(4)]
+        blocks = [jax.device_put(SparseRows(*(leaf[0] for leaf in stack))) for stack in stacks]
+        width = max(int(np.diff(block.starts).max()) for block in blocks)
+        sums = {"segments": embedding_bag_gather,
+                "padded product": functools.partial(sum_padded, width=width)}  # fmt: skip
+        table = jax.random.normal(jax.random.key(0), (shape.num_features, shape.dim))
+        facts = {"shape": name, "entries": int(blocks[0].starts[-1])}
+        for form, run in sums.items():
+            yield facts | {"job": "sum", "form": form, "ms": _of_sum(run, table, blocks)}
+        steps = jax.random.normal(jax.random.key(1), (shape.batch, shape.dim)) * 1e-3
+        for form, run in updates.items():
+            taken = _of_update(run, table.copy(), blocks, steps)
+            yield facts | {"job": "update", "form": form, "ms": taken}
+
+
+def _of_sum(run: Callable[..., Any], table: jax.Array, blocks: list[SparseRows]) -> float:
+    program, turn = jax.jit(run), itertools.cycle(blocks)
+    return milliseconds(lambda: program(table, next(turn)))
+
+
+def _of_update(
+    run: Callable[..., Any], table: jax.Array, blocks: list[SparseRows], steps: jax.Array
+) -> float:
+    program, turn = jax.jit(run, donate_argnums=0), itertools.cycle(blocks)
+
+    def call() -> jax.Array:
+        nonlocal table
+        table = program(table, next(turn), steps)
+        return table
+
+    return milliseconds(call)
+
+
+def best_rows() -> Iterator[Row]:
+    """The 16 and the 64 highest of 512 rows of scores."""
+    for slots in (32_768, 4_096):
+        scores = jax.random.normal(jax.random.key(2), (512, slots))
+        forms: list[tuple[int, str, Callable[[jax.Array], Any]]] = [
+            (16, "folds", lambda x: top_of_strided_folds(x, jnp.int32(0), 16)),
+            (16, "lax.top_k", lambda x: lax.top_k(x, 16)),
+            (64, "digits", lambda x: mined_by_digits(x, 64)),
+            (64, "lax.top_k", lambda x: lax.top_k(x, 64)),
+        ]
+        for count, form, run in forms:
+            best = jax.jit(run)
+            yield {"slots": slots, "count": count, "form": form,
+                   "ms": milliseconds(functools.partial(best, scores))}  # fmt: skip
+
+
+PARTS = {"compile": compile_rows, "pairs": pairs_rows, "rows": rows_rows, "best": best_rows}
+
+
+def main() -> None:
+    """Makes parts of the result."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=[*PARTS])
+    parser.add_argument("--steps", action="store_true", help="time steps, with the options given")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    if options.steps:
+        print(json.dumps([step_of(*step) for step in STEPS]))
+        return
+    kept = json.loads(options.json.read_text()) if options.json and options.json.exists() else {}
+    kept["on"] = described() | {"command": "python -m benchmarks.devices.gpu_forms"}
+    for name in options.parts:
+        kept[name] = []
+        for row in PARTS[name]():
+            kept[name].append(row)
+            print(name, json.dumps(row), flush=True)
+            if options.json:
+                write_whole(options.json, json.dumps(kept, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
