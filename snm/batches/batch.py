@@ -29,6 +29,8 @@ class Batch(NamedTuple):
       columns: the entries of `features` by feature, or None if the device does not use them.
       seen: [n, d] block of all features, or None if they are no labels to leave out.
       decay: float32 scalar, the factor of the learning rates.
+      taken: bool scalar, whether the step is taken; None: it is. Steps that fill up a dispatch are
+        not, and change nothing.
     """
 
     features: SparseRows
@@ -40,6 +42,7 @@ class Batch(NamedTuple):
     decay: jax.Array
     columns: Columns | None = None
     seen: SparseRows | None = None
+    taken: jax.Array | None = None
 
 
 class Rows(NamedTuple):
@@ -53,6 +56,7 @@ class Rows(NamedTuple):
       step: as in `Batch`.
       key: as in `Batch`.
       decay: as in `Batch`.
+      taken: as in `Batch`.
     """
 
     points: Any
@@ -62,3 +66,4 @@ class Rows(NamedTuple):
     step: Any
     key: Any
     decay: Any
+    taken: Any

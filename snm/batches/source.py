@@ -203,10 +203,26 @@ class Source:
             found.append(jax.tree.map(lambda *leaves: np.stack(leaves), *slices))
         return tuple(found)
 
-    def stack(self, first: int, count: int) -> Any:
-        """What the host sends for steps first .. first + count - 1 of one epoch, stacked."""
+    def steps_of_dispatch(self, most: int) -> int:
+        """Steps of each dispatch, at most `most`.
+
+        The numbers of points are sent to be filled up to one length (`stack`), so that a single
+        program serves all dispatches: an epoch is cut into equal ones.
+        """
+        most = min(most, self.steps_per_epoch)
+        if not self.resident:
+            return most
+        return -(-self.steps_per_epoch // -(-self.steps_per_epoch // most))
+
+    def stack(self, first: int, count: int, length: int = 0) -> Any:
+        """What the host sends for steps first .. first + count - 1 of one epoch, stacked.
+
+        Where the device has the points, steps that are not taken fill the stack up to `length`.
+        """
         epoch = first // self.steps_per_epoch
         items = [self._item(epoch, step) for step in range(first, first + count)]
+        if self.resident:
+            items += [items[-1]._replace(taken=np.False_)] * (length - count)
         return jax.tree.map(lambda *leaves: np.stack(leaves), *items)
 
     def _item(self, epoch: int, step: int) -> Any:
@@ -224,7 +240,7 @@ class Source:
             keys = keys_of_points(self.seed, epoch, points) if self.input_dropout else None
             sample = self._host_sample(step, points, positives, shape[1])
             dropout = None if keys is None else self._owned(keys)
-            return Rows(*rows, dropout, sample, **common)
+            return Rows(*rows, dropout, sample, **common, taken=np.True_)
         if self.data_parts == 1:
             features, terms, known, seen = self._blocks(epoch, points, positives, shape)
             sample = self._host_sample(step, points, positives, shape[1], terms)
@@ -287,7 +303,7 @@ class Source:
         return SparseRows(known.ids, weights, known.starts)
 
     @property
-    def _device_draw(self) -> Callable[[Any, Any], Sample] | None:
+    def _device_draw(self) -> Callable[[Any, Any, Any], Sample] | None:
         """The sampler's draw on the device; None if the host sends the sample, or nobody draws."""
         sampler = self.sampler
         if sampler is None or not self.resident:
@@ -353,10 +369,10 @@ class Source:
         terms = self._terms(known, points, item.positives)
         if self.sampler is not None and draw is not None:
             reads = self.sampler.needs_batch_positives
-            sample = draw(item.step, self._positives_of(terms) if reads else None)
+            sample = draw(item.step, self._positives_of(terms) if reads else None, item.key[1])
         known_or_none = known if self.spec.exclude == "all" else None
         seen = block if self.drop_seen else None
         if self.input_dropout:
             block = with_dropout(block, jnp.asarray(item.dropout), self.input_dropout)
         common = item.step, item.key, item.decay
-        return Batch(block, terms, known_or_none, sample, *common, None, seen)
+        return Batch(block, terms, known_or_none, sample, *common, None, seen, item.taken)

@@ -221,4 +221,4 @@ class RunSettings:
     mesh: str = ""
     """Devices to train on, such as data=2,label=4: parts of a batch, parts of the tables' rows."""
     steps_per_dispatch: int = 0
-    """Steps that the device runs between two exchanges with the host; 0 suits the device."""
+    """Steps that the device runs between two exchanges with the host, or fewer; 0 suits it."""

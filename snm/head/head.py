@@ -46,6 +46,7 @@ def update_head(
     seen: SparseRows | None = None,
     key: jax.Array | None = None,
     noise: jax.Array | None = None,
+    taken: jax.Array | None = None,
     axis_name: str | None = None,
     data_axis: str | None = None,
 ) -> tuple[Head, HeadStep]:
@@ -67,6 +68,7 @@ def update_head(
         either, as an [n, K] block whose values mean nothing.
       key: consumed by the draws of `vartheta == "subsample"`.
       noise: uint32 scalar that the rounding of bfloat16 rows follows from, another each step.
+      taken: bool scalar, whether the step is taken; if not, nothing is written. None: it is.
       axis_name: mesh axis of the label shards, or None. Call within `jax.shard_map(...,
         check_vma=False)`: the loops over rows start from constants, which its check refuses.
       data_axis: mesh axis that the points are cut over, or None. `queries`, `terms` and `known`
@@ -80,7 +82,7 @@ def update_head(
     if spec.score_factor != 1.0:
         scale = scale * spec.score_factor
     scaled = queries * scale
-    problem = make_problem(spec, head, scaled, terms, sample, known, seen, shard, noise)
+    problem = make_problem(spec, head, scaled, terms, sample, known, seen, shard, noise, taken)
 
     # Score the positives by their gathered rows. Mine the sample, and differentiate the loss.
     positive_scores = term_scores(problem)

@@ -41,6 +41,7 @@ class Problem:
       row_optimizer: a name of `snm.tables.optimizers.ROW_OPTIMIZERS`.
       compute_dtype: type of the factors of matrix products.
       noise: uint32 scalar, the seed of stochastic rounding; see `snm.tables.rounding`.
+      taken: bool scalar, whether anything may be written; None if it may.
       mining_kernel: auto, on or off; see `snm.topk.kernel.choice`.
     """
 
@@ -60,6 +61,7 @@ class Problem:
     row_optimizer: str
     compute_dtype: jnp.dtype
     noise: jax.Array | None = None
+    taken: jax.Array | None = None
     counts: jax.Array | None = None
     mining_kernel: str = "auto"
 
@@ -69,6 +71,11 @@ class Problem:
         ends = jnp.stack([first, first + self.table.rows.shape[0]])
         start, end = jnp.searchsorted(self.ids, ends)  # type: ignore[arg-type]
         return start, end
+
+    def finite_queries(self) -> jax.Array:
+        """Whether all queries are finite, and the step is taken: bool scalar."""
+        finite = jnp.all(jnp.isfinite(self.queries))
+        return finite if self.taken is None else finite & self.taken
 
     def local(self, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Rows of `labels` in this shard's table (0 if it has none), and whether it has one."""
@@ -123,6 +130,7 @@ def make_problem(
     seen: SparseRows | None,
     shard: Shard,
     noise: jax.Array | None,
+    taken: jax.Array | None = None,
 ) -> Problem:
     """Finds the slots that each term, or each point, leaves out."""
     if spec.samples_all:
@@ -168,6 +176,7 @@ def make_problem(
         row_optimizer=spec.row_optimizer,
         compute_dtype=jnp.dtype(spec.compute_dtype),
         noise=noise,
+        taken=taken,
         counts=counts,
         mining_kernel=spec.mining_kernel,
     )

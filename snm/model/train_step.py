@@ -36,7 +36,7 @@ class StepMetrics(NamedTuple):
     Attributes:
       loss: float32 scalar, the sum of the points' losses over the batch size. A batch with empty
         places is divided by its full size, so that each point of an epoch weighs the same.
-      ok: bool scalar, whether the step was taken: all values were finite.
+      ok: bool scalar, whether the step was taken: all values were finite, and it was to be taken.
     """
 
     loss: jax.Array
@@ -89,6 +89,7 @@ def train_step(
         seen=batch.seen,
         key=jax.random.fold_in(key, 1),
         noise=noise_of(jax.random.fold_in(key, 2)) if narrow else None,
+        taken=batch.taken,
         axis_name=label_axis,
         data_axis=data_axis,
     )
@@ -152,6 +153,8 @@ def centroid_step(
     classes = Shard.of(table.rows, model.head.num_labels, label_axis, data_axis)
     positives = classes.of_batch(batch.terms, table.rows.shape[0])
     ok = classes.all(jnp.all(jnp.isfinite(queries)))
+    if batch.taken is not None:
+        ok &= batch.taken
     key = jax.random.fold_in(jax.random.wrap_key_data(batch.key), batch.step)
     summed = update_rows(
         RowTable(table.rows, None),

@@ -38,8 +38,8 @@ class InBatchSampler:
         """The sample of a batch by its positives, int32 [T]; `step` is not read."""
         return self._sample(positives)
 
-    def on_device(self, step: Array, positives: Array | None) -> Sample:
-        """The same in JAX."""
+    def on_device(self, step: Array, positives: Array | None, seed: Array | None = None) -> Sample:
+        """The same in JAX; `seed` is not read."""
         return self._sample(positives)
 
     def _sample(self, positives: Array | None) -> Sample:

@@ -96,10 +96,11 @@ class Sampler(Protocol):
         ...
 
     @property
-    def on_device(self) -> Callable[[Array, Array | None], Sample] | None:
+    def on_device(self) -> Callable[[Array, Array | None, Array], Sample] | None:
         """`on_host` in JAX, traced inside the compiled step; None if there is only the host's.
 
         A run whose training set is on the device draws with it, and needs no sample of the host.
-        It may follow another random stream, by the same law.
+        It may follow another random stream, by the same law. The third argument is the seed of the
+        run, a uint32 scalar: data, so that members share the program.
         """
         ...

@@ -45,9 +45,12 @@ class UniformSampler:
         """`uniform_host`; `positives` is not read."""
         return uniform_host(self.seed, step, self.num_labels, self.size)
 
-    def on_device(self, step: Array, positives: Array | None = None) -> Sample:
-        """`uniform_device`; `positives` is not read."""
-        return uniform_device(self.seed, step, self.num_labels, self.size)
+    def on_device(
+        self, step: Array, positives: Array | None = None, seed: Array | None = None
+    ) -> Sample:
+        """`uniform_device`; `positives` is not read. Without `seed`, that of the object."""
+        own = self.seed if seed is None else seed
+        return uniform_device(own, step, self.num_labels, self.size)
 
 
 def uniform_host(seed: int, step: int, num_labels: int, size: int) -> Sample:

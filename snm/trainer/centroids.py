@@ -43,7 +43,7 @@ def centroids(prepared: Prepared, state: TrainState) -> TrainState:
     state = _with_class_rows(state, _shortened)
     steps = prepared.steps_per_dispatch
     plan = list(dispatches(source, 0, source.steps_per_epoch, steps, [], []))
-    for first, _, stack in ahead(lambda _: source, plan, mesh):
+    for first, _, stack in ahead(lambda _: source, plan, mesh, steps):
         shape = source.shape_of_step(first)
         if shape not in compiled:
             # A pass is one visit to the points: compiling is most of it.

@@ -131,6 +131,7 @@ def run_steps(
         first, count, metrics = waiting.popleft()
         with part("steps"):  # waits for the device
             losses, ok = np.asarray(metrics.loss, np.float64), np.asarray(metrics.ok)
+        losses, ok = losses[:count], ok[:count]  # the rest fills the dispatch up
         for place in np.flatnonzero(~ok):
             step = first + int(place)
             named = points_of_step(source, step, rows)
@@ -154,8 +155,9 @@ def run_steps(
 
     kept = None if mesh is None else functools.partial(without_added, model=model)
     with writer_for(checkpoints, state, kept) as writer:
-        for first, count, stack in ahead(lambda step: programs.stage_at(step)[1], plan, mesh):
-            program = programs.of_steps(first, count, state, resident, stack)
+        stacks = ahead(lambda step: programs.stage_at(step)[1], plan, mesh, steps_per_dispatch)
+        for first, count, stack in stacks:
+            program = programs.of_steps(first, state, resident, stack)
             with part("steps"):
                 state, metrics = program(state, resident, stack)
             waiting.append((first, count, metrics))
@@ -248,13 +250,20 @@ def dispatches(
 
 
 def ahead(
-    source_at: Callable[[int], Source], plan: list[tuple[int, int]], mesh: Mesh | None
+    source_at: Callable[[int], Source], plan: list[tuple[int, int]], mesh: Mesh | None, length: int
 ) -> Iterator[tuple[int, int, Any]]:
-    """The stacks of batches; a thread makes them while the device runs the one before."""
+    """The stacks of batches; a thread makes them while the device runs the one before.
+
+    Args:
+      source_at: the batches of a step.
+      plan: first step and number of steps of each.
+      mesh: the devices, or None for one.
+      length: what stacks are filled up to, where the device has the points.
+    """
 
     def made(first: int, count: int) -> Any:
         source = source_at(first)
-        stack = source.stack(first, count)
+        stack = source.stack(first, count, length)
         return stack if mesh is None else spread_stack(stack, source.data_parts, mesh)
 
     with concurrent.futures.ThreadPoolExecutor(1) as pool:

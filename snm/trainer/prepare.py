@@ -148,7 +148,9 @@ def prepare(
         model=model,
         stages=head_stages(config, num_labels, total_steps),
         total_steps=total_steps,
-        steps_per_dispatch=config.steps_per_dispatch or steps_per_dispatch(),
+        steps_per_dispatch=source.steps_of_dispatch(
+            config.steps_per_dispatch or steps_per_dispatch()
+        ),
         rows=told[points.labelled(rows)],
     )
 

@@ -72,7 +72,6 @@ class StepPrograms:
         if self._mesh is not None:
             return
         model, source = self.stage_at(0)
-        count = min(count, source.steps_per_epoch)
         program = self._program(0)
 
         def compile_it() -> None:
@@ -83,9 +82,9 @@ class StepPrograms:
 
         threading.Thread(target=compile_it, name="compiling").start()
 
-    def of_steps(self, first: int, count: int, state: TrainState, resident: Any, stack: Any) -> Any:
-        """The program of `count` steps from `first` on, compiled for its arguments."""
-        program = self._program(first)
+    def of_steps(self, first: int, state: TrainState, resident: Any, stack: Any) -> Any:
+        """The program of a stack of steps from `first` on, compiled for its arguments."""
+        program, count = self._program(first), len(stack.step)
         if (program, count) not in self._compiled:
             with waiting_for("jit(steps)"), _ALONE:
                 program.lower(state, resident, stack).compile()

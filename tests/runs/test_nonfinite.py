@@ -18,8 +18,8 @@ def broken_from(monkeypatch, first_broken, last_broken=10**9):
     """Sets the features of the third point of some steps' batches to NaN."""
     stack = Source.stack
 
-    def broken(self, first, count):
-        batch = stack(self, first, count)
+    def broken(self, first, count, length=0):
+        batch = stack(self, first, count, length)
         for place in range(count):
             if first_broken <= first + place <= last_broken:
                 starts = batch.features.starts[place]

@@ -40,8 +40,8 @@ def test_the_last_good_checkpoint_outlives_a_fault(data, tmp_path, monkeypatch):
     run = tmp_path / "run"
     stack = Source.stack
 
-    def broken(self, first, count):
-        batch = stack(self, first, count)
+    def broken(self, first, count, length=0):
+        batch = stack(self, first, count, length)
         if first >= 6:
             batch.features.values[:] = np.nan
         return batch

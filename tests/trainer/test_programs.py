@@ -39,6 +39,17 @@ def test_members_share_a_step_that_is_compiled_once(members, compilations, tmp_p
     assert compilations() == 1
 
 
+def test_a_short_last_dispatch_has_no_program_of_its_own(compilations, tmp_path):
+    """Seven steps an epoch, three a dispatch, and the points on the device."""
+    data = tiny.write(tmp_path / "data")
+    config = dataclasses.replace(
+        tiny.CONFIG, data_on="device", batch_size=9, steps_per_dispatch=3, dim=44
+    )
+    snm.train(data, config, tmp_path / "run")
+    joined()
+    assert compilations() == 1
+
+
 def test_a_step_that_cannot_be_compiled_fails_when_it_is_taken(monkeypatch, tmp_path):
     def fails(*_):
         raise RuntimeError("no batch")

@@ -1,0 +1,86 @@
+"""Dispatches of one length where the device has the points: what fills them up changes nothing."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+from small_runs import config
+
+import snm
+from snm.config.resolve import resolve
+from snm.data.weighting import Weighting
+from snm.model.model import abstract_state
+from snm.model.placement import initial
+from snm.trainer.centroids import centroids
+from snm.trainer.prepare import Prepared, prepare
+from snm.trainer.programs import compiled_steps
+
+
+@pytest.fixture(scope="module")
+def data():
+    """110 points: seven steps an epoch, the last of 14 points."""
+    return snm.generate(points=110, test_points=0, features=60, labels=40, seed=3,
+                        labels_per_point=3, nonzeros_per_point=8)  # fmt: skip
+
+
+def prepared(data, **changes) -> Prepared:
+    settings = resolve(config(data_on="device", batch_size=16, **changes), data)
+    weighting = Weighting.fit(settings.weighting, data.train.features)
+    return prepare(settings, data.train, weighting)
+
+
+@pytest.mark.parametrize(("most", "length"), [(1, 1), (2, 2), (3, 3), (4, 4), (5, 4), (32, 7)])
+def test_an_epoch_is_cut_into_equal_dispatches(data, most, length):
+    """Of seven steps: 3 + 3 + 1, and where five may be sent, 4 + 3."""
+    of_device = prepared(data, steps_per_dispatch=most)
+    assert of_device.steps_per_dispatch == length
+    streamed = dataclasses.replace(of_device.source, resident=False)
+    assert streamed.steps_of_dispatch(most) == min(most, 7)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        dict(),  # pair by pair
+        dict(mined=12, sampled=20, bias=True, learn_score_scale=True),
+        dict(loss="softmax", mined="all", row_optimizer="adagrad", bias=True),
+        dict(table_dtype="bfloat16", sampler="in-batch", exclude="all", input_dropout=0.3),
+        dict(sampled="all", mined=5),
+    ],
+    ids=["pairs", "threshold", "all mined", "bfloat16", "all sampled"],
+)
+def test_steps_that_fill_up_change_nothing(data, changes):
+    """The parameters are bit for bit those of the steps alone."""
+    one = prepared(data, **changes)
+    source, shape = one.source, one.source.shape(0)
+    resident = source.resident_arrays()
+    steps = compiled_steps(one.model, source, shape)
+    alone, told = steps(initial(one.model), resident, source.stack(0, 2))
+    filled, more = steps(initial(one.model), resident, source.stack(0, 2, 5))
+    assert more.ok.tolist() == [True, True, False, False, False]
+    np.testing.assert_array_equal(more.loss[:2], told.loss)
+    for before, after in zip(jax.tree.leaves(alone), jax.tree.leaves(filled), strict=True):
+        np.testing.assert_array_equal(before, after)
+    start = jax.tree.leaves(initial(one.model))
+    assert any((x != y).any() for x, y in zip(start, jax.tree.leaves(alone), strict=True))
+
+
+def test_centroids_do_not_depend_on_the_length(data):
+    rows = []
+    for length in (1, 5):
+        one = prepared(data, class_init="centroid", steps_per_dispatch=length)
+        rows.append(np.asarray(centroids(one, initial(one.model)).head.table.rows))
+    np.testing.assert_array_equal(*rows)
+
+
+def test_members_have_the_same_program(data):
+    """Seeds are data: of the points' order, and of the draws on the device."""
+    texts = []
+    for seed in (0, 1_000_003):
+        one = prepared(data, seed=seed)
+        model = dataclasses.replace(one.model, seed=0)
+        steps = compiled_steps(model, one.source, one.source.shape(0))
+        resident = jax.eval_shape(one.source.resident_arrays)
+        texts.append(steps.lower(abstract_state(model), resident, one.source.stack(0, 2)).as_text())
+    assert texts[0] == texts[1]
