@@ -384,9 +384,9 @@ def test_a_feature_shard_may_be_empty():
 def test_the_non_finite_error_on_a_mesh_names_tensor_and_row(mesh, tmp_path, monkeypatch):
     stack = Source.stack
 
-    def broken(self, first, count):
+    def broken(self, first, count, length=0):
         """The third point of step 3 has features that are no numbers."""
-        batch = stack(self, first, count)
+        batch = stack(self, first, count, length)
         if first == 3:
             values, starts = batch.features.values[0], batch.features.starts[0]
             if self.data_parts > 1:

@@ -128,8 +128,8 @@ def test_each_stage_draws_its_own_number_of_labels(data, tmp_path):
     resized = config(sampled=16, sampled_start=4, **changes)
     seen = []
 
-    def counted(self, first, count):
-        stack = stacked(self, first, count)
+    def counted(self, first, count, length=0):
+        stack = stacked(self, first, count, length)
         seen.extend([(first + place, ids.size) for place, ids in enumerate(stack.sample.ids)])
         return stack
 
