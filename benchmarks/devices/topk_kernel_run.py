@@ -5,8 +5,7 @@
 
 The first draws cases of many shapes, some as large as those of a training step, and compares with
 all scores in float64. The second times searches with the kernel and by blocks of XLA's products, in
-turns, beside the least that each must take at the rates of this device. A file keeps the part that
-a call does not make.
+turns. A file keeps the part that a call does not make.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from snm.system.files import write_whole
 from snm.system.platform import platform
 from snm.topk import Masked, product_top_k
 from snm.topk.kernel.choice import form_of
-from snm.topk.kernel.plan import Sizes, saves, tiles_for
+from snm.topk.kernel.plan import Sizes, tiles_for
 
 OF_SHAPE = 20  # cases that compile once
 ROUNDED = 5  # of these, one in so many has scores that are rounded
@@ -152,10 +151,6 @@ def timed(only: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
         for _ in range(ROUNDS):
             for kernel, call in forms.items():
                 seconds[kernel].append(call())
-        sizes = Sizes(search.queries, search.slots, search.dim, search.count,
-                      jnp.dtype(search.rows).itemsize)  # fmt: skip
-        tiles = tiles_for("gpu", sizes)
-        assert tiles is not None
         yield (
             search.name,
             {
@@ -164,7 +159,6 @@ def timed(only: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
                 "kernel_over_blocks": statistics.median(
                     on / off for on, off in zip(seconds["on"], seconds["off"], strict=True)
                 ),
-                "auto": "kernel" if saves(tiles, sizes, masked=True) else "blocks",
                 "gflop": 2e-9 * search.queries * search.slots * search.dim,
             },
         )
@@ -206,7 +200,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     kept = json.loads(options.json.read_text()) if options.json and options.json.exists() else {}
-    kept["on"] = described()
+    kept["on"] = described() | {"command": "python -m benchmarks.devices.topk_kernel_run"}
 
     def keep() -> None:
         if options.json:
@@ -218,8 +212,8 @@ def main() -> None:
         keep()
     for name, row in () if options.time is None else timed(options.time):
         kept.setdefault("searches", {})[name] = row
-        print(f"{name:<75} kernel {row['kernel_ms']:8.3f}  blocks {row['blocks_ms']:8.3f} ms  "
-              f"auto: {row['auto']}", flush=True)  # fmt: skip
+        print(f"{name:<75} kernel {row['kernel_ms']:8.3f}  blocks {row['blocks_ms']:8.3f} ms",
+              flush=True)  # fmt: skip
         keep()
 
 

@@ -206,8 +206,8 @@ class Source:
     def steps_of_dispatch(self, most: int) -> int:
         """Steps of each dispatch, at most `most`.
 
-        The numbers of points are sent to be filled up to one length (`stack`), so that a single
-        program serves all dispatches: an epoch is cut into equal ones.
+        Where the device has the points, an epoch is cut into equal dispatches, of which `stack`
+        fills up the last: a single program serves all.
         """
         most = min(most, self.steps_per_epoch)
         if not self.resident:

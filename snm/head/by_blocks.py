@@ -57,7 +57,7 @@ def by_blocks(
     outside = jnp.where(problem.term_slots < 0, of_positive, 0)
     positives = positive_block(problem, outside)
     of_queries = embedding_bag(problem.table.rows, positives)
-    ok = problem.finite_queries() & jnp.all(jnp.isfinite(of_queries))
+    ok = problem.may_be_taken() & jnp.all(jnp.isfinite(of_queries))
     ok &= jnp.isfinite(loss) & jnp.all(jnp.isfinite(of_positive))
     bound = None if dense is None else dense.bound(_highest_score(problem), problem.counts)
     if bound is not None:

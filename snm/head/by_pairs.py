@@ -59,7 +59,7 @@ def by_pairs(
     # Reads end here: every write below depends on `ok`, and so on them. A query that is NaN may
     # leave the loss finite, where all of its pairs weigh 0, and still spoil rows by 0 * NaN.
     ok = jnp.isfinite(loss) & jnp.all(jnp.isfinite(of_queries))
-    ok = shard.all(ok & problem.finite_queries())
+    ok = shard.all(ok & problem.may_be_taken())
     # A row is updated by all points that name it, on whatever device they are.
     queries = shard.gather(problem.queries)
     blocks = [shard.gather_block(block) for block in blocks]

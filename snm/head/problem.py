@@ -72,8 +72,8 @@ class Problem:
         start, end = jnp.searchsorted(self.ids, ends)  # type: ignore[arg-type]
         return start, end
 
-    def finite_queries(self) -> jax.Array:
-        """Whether all queries are finite, and the step is taken: bool scalar."""
+    def may_be_taken(self) -> jax.Array:
+        """Whether the step is to be taken, and its queries are finite: bool scalar."""
         finite = jnp.all(jnp.isfinite(self.queries))
         return finite if self.taken is None else finite & self.taken
 
