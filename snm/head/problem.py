@@ -12,11 +12,18 @@ from snm.distributed.collectives import Shard
 from snm.head.spec import HeadSpec
 from snm.head.state import Head
 from snm.sampling.sample import Array, Sample, excluded_slots, slots_of
+from snm.system.platform import of_platform
+from snm.tables.products import entry_products
 from snm.tables.rounding import as_float
 from snm.tables.table import RowTable, SparseRows, entry_rows
 from snm.topk.blocks import Masked
 
 __all__ = ["Problem", "Result", "ScoreGradients", "make_problem", "positive_block", "term_scores"]
+
+
+_LOOKS_UP = {"cpu": True, "gpu": False, "tpu": False}
+"""By platform: whether positives' scores are looked up among those of all labels. On a CPU timed.
+On others products may have fewer bits than these scores, which all have 24."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -228,13 +235,22 @@ def _slots_left_out(
     return Masked(jnp.concatenate(rows), jnp.concatenate(slots))
 
 
-def term_scores(problem: Problem) -> jax.Array:
-    """The score of each term's positive, float32 [T]; the same on every shard."""
+def term_scores(problem: Problem, every: jax.Array | None = None) -> jax.Array:
+    """The score of each term's positive, float32 [T]; the same on every shard.
+
+    Args:
+      problem: the batch and its sample.
+      every: float32 [n, size], the scores of all slots if they are known. Where every label has a
+        slot, a CPU looks the positives up in them; others compute each from its row.
+    """
+    if every is not None and problem.ids is None and of_platform(_LOOKS_UP):
+        return every[problem.term_rows, problem.terms.ids]
     place, here = problem.local(problem.terms.ids)
-    queries = problem.queries
-    if not problem.one_term_a_row:
-        queries = queries[problem.term_rows]
-    scores = jnp.sum(queries * as_float(problem.table.rows[place]), axis=-1)
+    rows, queries = problem.table.rows, problem.queries
+    if problem.one_term_a_row:
+        scores = jnp.sum(queries * as_float(rows[place]), axis=-1)
+    else:
+        scores = entry_products(rows, problem.terms._replace(ids=place), queries)
     if problem.bias is not None:
         scores = scores + problem.bias[place]
     return problem.shard.sum(jnp.where(here, scores, 0))
