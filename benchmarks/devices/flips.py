@@ -230,9 +230,10 @@ def _step(model: Any, source: Any, shape: Any, mesh: Any) -> Any:
         def record(spec: Any, *args: Any) -> Any:
             problem = make_problem(spec, *args)
             best = mine(spec, problem)
-            recorded.append(
-                (best.slots, best.scores, thresholds.every_score(problem) if mesh is None else None)
-            )
+            every = None
+            if mesh is None:
+                every = thresholds.left_out(problem, thresholds.every_score(problem))
+            recorded.append((best.slots, best.scores, every))
             return problem
 
         item = jax.tree.map(lambda leaf: leaf[0], stack)

@@ -54,9 +54,10 @@ def by_blocks(
         loss, of_positive = loss + extra, of_positive + of_extra
 
     # Positives outside the sample are in no block: they take one row update each.
-    outside = jnp.where(problem.term_slots < 0, of_positive, 0)
-    positives = positive_block(problem, outside)
-    of_queries = embedding_bag(problem.table.rows, positives)
+    positives, of_queries = None, jnp.zeros_like(problem.queries)
+    if problem.ids is not None:
+        positives = positive_block(problem, jnp.where(problem.term_slots < 0, of_positive, 0))
+        of_queries = embedding_bag(problem.table.rows, positives)
     ok = problem.may_be_taken() & jnp.all(jnp.isfinite(of_queries))
     ok &= jnp.isfinite(loss) & jnp.all(jnp.isfinite(of_positive))
     bound = None if dense is None else dense.bound(_highest_score(problem), problem.counts)
@@ -101,7 +102,7 @@ def by_blocks(
     carry = (problem.table, problem.bias, of_queries, jnp.float32(0))
     table, bias, of_queries, value = _walk(problem, plan, one_block, carry)
 
-    if problem.ids is not None:
+    if positives is not None:
         positives = shard.gather_block(positives)
         table = update_rows(
             table,

@@ -2,9 +2,12 @@
 
 Where each mined negative has the same weight, the loss needs to know which scores are among the k'
 highest, not their order. One threshold per point separates them. Halving an interval finds it in
-about fifteen passes that only compare and count. For k' = 256 of 4096 that takes a seventh of the
+about fifteen passes that only compare and count. For k' = 256 of 4096 that takes an eighth of the
 time of a partial sort on a CPU, and the gradient comes out as a matrix, with nothing to scatter. On
 an accelerator `snm.head.by_digits` finds it in eight passes, whatever the scores are.
+
+Negative sampling takes the same form with nothing to find: the terms of a point share what they
+need of its negatives.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from snm.system.platform import of_platform
 from snm.topk.bisection import MASKED, Mined, mined_weights
 from snm.topk.blocks import block_plan, read_block, score_block
 
-__all__ = ["by_threshold", "every_score", "mines_by_threshold"]
+__all__ = ["by_threshold", "every_score", "left_out", "mines_by_threshold"]
 
 _FEWEST = {"cpu": 32, "gpu": 32, "tpu": 32}
 """By platform: mined, at least. On a CPU timed: blocks that keep the best are as fast for fewer,
@@ -39,33 +42,44 @@ cache. On an accelerator all: a loop over parts would wait for each, and too few
 
 
 def mines_by_threshold(spec: HeadSpec, problem: Problem) -> bool:
-    """Whether the loss allows it, the scores fit the cache, and the mined are many.
+    """Whether the loss allows it, the scores fit the cache, and the mined are many, or all.
 
     The terms of a point must be able to share what is mined for it.
     """
     form = spec.head_loss.threshold
-    if form is None or few_pairs(spec.mined, problem.num_slots):
+    if form is None:
         return False
     shared = problem.excluded is None and form.per_point
     fits = problem.queries.shape[0] * problem.num_slots <= of_platform(_SCORES)
-    some = of_platform(_FEWEST) <= spec.mined < problem.num_slots
-    return problem.shard.alone and fits and some and (shared or problem.one_term_a_row)
+    many = _mines_all(spec) or (
+        of_platform(_FEWEST) <= spec.mined < problem.num_slots
+        and not few_pairs(spec.mined, problem.num_slots)
+    )
+    return problem.shard.alone and fits and many and (shared or problem.one_term_a_row)
 
 
-def by_threshold(spec: HeadSpec, problem: Problem, positive_scores: jax.Array) -> ScoreGradients:
+def by_threshold(
+    spec: HeadSpec, problem: Problem, positive_scores: jax.Array, scores: jax.Array
+) -> ScoreGradients:
     """The loss of all terms on the k' highest scores of their points, and its gradient.
 
     Scores that tie for the last places share them: the loss is what any choice among them gives,
     the gradient the mean over the choices.
+
+    Args:
+      spec: of the head.
+      problem: the batch and its sample.
+      positive_scores: float32 [T].
+      scores: float32 [n, size], of all slots, MASKED where none may be chosen.
     """
     form = spec.head_loss.threshold
     assert form is not None
-    scores = every_score(problem)
     log_weights = None
     if spec.head_loss.uses_log_weights and problem.log_weights is not None:
         log_weights = jnp.pad(problem.log_weights, (0, scores.shape[1] - problem.num_slots))
     positive = positive_scores if problem.one_term_a_row else None
-    found, sums = _by_rows(form, spec.mined, scores, positive, log_weights)
+    count = None if _mines_all(spec) else spec.mined
+    found, sums = _by_rows(form, count, scores, positive, log_weights)
     chosen = found.weights(scores)
     rows = problem.term_rows
     weights, counts = problem.terms.values, problem.counts
@@ -77,23 +91,37 @@ def by_threshold(spec: HeadSpec, problem: Problem, positive_scores: jax.Array) -
     return ScoreGradients.of_all_slots(*form.gradients(terms, chosen, sums, per_row))
 
 
-def every_score(problem: Problem) -> jax.Array:
-    """The scores of all slots for each point: float32 [n, size], MASKED where none may be chosen.
+def _mines_all(spec: HeadSpec) -> bool:
+    """Whether there is nothing to find: negative sampling."""
+    return spec.mined >= spec.sampled
 
-    On one device, and where terms share what their point leaves out, or each point has one term.
+
+def every_score(problem: Problem) -> jax.Array:
+    """The scores of all slots for each point, on one device: float32 [n, size].
+
+    MASKED where a slot has no label; `left_out` masks those that the point leaves out.
     """
     size = block_plan(problem.num_slots, problem.num_slots).size
     rows, place, begin = read_block(problem.table.rows, problem.ids, jnp.int32(0), size, 0)
-    scores = score_block(
+    return score_block(
         problem.queries,
         rows,
         place,
         begin,
         num_rows=problem.table.rows.shape[0],
-        masked=problem.masked,
+        masked=None,
         bias=problem.bias,
         compute_dtype=problem.compute_dtype,
     )
+
+
+def left_out(problem: Problem, scores: jax.Array) -> jax.Array:
+    """`every_score`, MASKED where none may be chosen.
+
+    Where terms share what their point leaves out, or each point has one term.
+    """
+    if problem.masked is not None:
+        scores = scores.at[problem.masked.rows, problem.masked.slots].set(MASKED, mode="drop")
     if problem.excluded is not None:  # one term a point
         every = jnp.arange(scores.shape[0], dtype=jnp.int32)
         scores = scores.at[every, problem.excluded].set(MASKED, mode="drop")
@@ -102,12 +130,19 @@ def every_score(problem: Problem) -> jax.Array:
 
 def _by_rows(
     form: ThresholdForm,
-    mined: int,
+    mined: int | None,
     scores: jax.Array,
     positive: jax.Array | None,
     log_weights: jax.Array | None,
 ) -> tuple[Mined, jax.Array]:
     """Which scores of each point are mined, and what the loss sums over them: some rows at a time.
+
+    Args:
+      form: of the loss.
+      mined: how many, or None for all that are not MASKED.
+      scores: float32 [n, size].
+      positive: as `ThresholdForm.row_sums` takes it.
+      log_weights: float32 [size] or None.
 
     Returns:
       The mined, and float32 [n], the `row_sums` of the loss.
@@ -118,11 +153,15 @@ def _by_rows(
 
     def some_rows(part: tuple[jax.Array, jax.Array | None]) -> tuple[Mined, jax.Array]:
         scores, positive = part
-        found = lax.platform_dependent(
-            scores,
-            cpu=functools.partial(mined_weights, count=mined),
-            default=functools.partial(mined_by_digits, count=mined),
-        )
+        if mined is None:
+            every = jnp.full(scores.shape[0], MASKED / 2)
+            found = Mined(every, every, jnp.zeros_like(every))
+        else:
+            found = lax.platform_dependent(
+                scores,
+                cpu=functools.partial(mined_weights, count=mined),
+                default=functools.partial(mined_by_digits, count=mined),
+            )
         return found, form.row_sums(found.weights(scores), scores, positive, log_weights)
 
     parts = jax.tree.map(lambda x: x.reshape(n // rows, rows, *x.shape[1:]), (scores, positive))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from snm.head.by_threshold import by_threshold, every_score, mines_by_threshold
+from snm.head.by_threshold import by_threshold, every_score, left_out, mines_by_threshold
 from snm.head.mining import mine
-from snm.head.problem import Problem, ScoreGradients
+from snm.head.problem import Problem, ScoreGradients, term_scores
 from snm.head.spec import HeadSpec
 from snm.losses.sampled import TermScores
 from snm.losses.sampled.protocol import Draw
@@ -17,21 +17,25 @@ __all__ = ["score_gradients"]
 
 
 def score_gradients(
-    spec: HeadSpec, problem: Problem, positive_scores: jax.Array, key: jax.Array | None
-) -> ScoreGradients:
-    """The loss of the mined negatives and its gradient.
+    spec: HeadSpec, problem: Problem, key: jax.Array | None
+) -> tuple[jax.Array, ScoreGradients]:
+    """The scores of the positives, the loss of the mined negatives, and its gradient.
 
     The mined negatives are found in one of three ways. All give the same loss:
 
     * by order: the k' best of each point, hardest first;
     * by threshold: which scores are among the k' best, where their order does not matter;
-    * not at all, where every sampled negative enters a loss that has no dense form.
+    * not at all, where every sampled negative enters a list.
     """
-    if _takes_whole_sample(spec, problem):
-        return _of_whole_sample(spec, problem, positive_scores)
-    if mines_by_threshold(spec, problem):
-        return by_threshold(spec, problem, positive_scores)
-    return _of_mined(spec, problem, positive_scores, key)
+    whole = _takes_whole_sample(spec, problem)
+    if not whole and not mines_by_threshold(spec, problem):
+        positive_scores = term_scores(problem)
+        return positive_scores, _of_mined(spec, problem, positive_scores, key)
+    scores = every_score(problem)
+    positive_scores = term_scores(problem, scores)
+    scores = left_out(problem, scores)
+    by = _of_whole_sample if whole else by_threshold
+    return positive_scores, by(spec, problem, positive_scores, scores)
 
 
 def _takes_whole_sample(spec: HeadSpec, problem: Problem) -> bool:
@@ -41,7 +45,7 @@ def _takes_whole_sample(spec: HeadSpec, problem: Problem) -> bool:
 
 
 def _of_whole_sample(
-    spec: HeadSpec, problem: Problem, positive_scores: jax.Array
+    spec: HeadSpec, problem: Problem, positive_scores: jax.Array, scores: jax.Array
 ) -> ScoreGradients:
     """The loss of every sampled negative: nothing is sorted, and the gradient is a matrix."""
 
@@ -49,7 +53,7 @@ def _of_whole_sample(
         return spec.head_loss.value(_terms(problem, positive, negative, negative > MASKED / 2))
 
     value, (of_positive, of_scores) = jax.value_and_grad(loss_of, argnums=(0, 1))(
-        positive_scores, every_score(problem)
+        positive_scores, scores
     )
     return ScoreGradients.of_all_slots(value, of_positive, of_scores)
 

@@ -23,7 +23,7 @@ from snm.distributed.collectives import Shard
 from snm.head.by_blocks import by_blocks
 from snm.head.by_pairs import by_pairs, few_pairs
 from snm.head.gradients import score_gradients
-from snm.head.problem import make_problem, term_scores
+from snm.head.problem import make_problem
 from snm.head.spec import HeadSpec, in_precision
 from snm.head.state import Head, HeadStep
 from snm.sampling.sample import Sample
@@ -84,11 +84,10 @@ def update_head(
     scaled = queries * scale
     problem = make_problem(spec, head, scaled, terms, sample, known, seen, shard, noise, taken)
 
-    # Score the positives by their gathered rows. Mine the sample, and differentiate the loss.
-    positive_scores = term_scores(problem)
-    gradients = score_gradients(spec, problem, positive_scores, key)
+    # Score the positives, mine the sample, and differentiate the loss.
+    positive_scores, gradients = score_gradients(spec, problem, key)
     # Update rows: pair by pair if few are mined, otherwise by matrix products.
-    dense = spec.head_loss.dense
+    dense = spec.head_loss.dense if gradients.of_scores is None else None
     if dense is None and gradients.of_scores is None and few_pairs(spec.mined, problem.num_slots):
         result = by_pairs(problem, gradients, learning_rate)
     else:

@@ -8,7 +8,8 @@ import pytest
 from head_reference import rank_weights, row_of_term
 from small_problem import K, S, own_slots, positive_scores, problem_of, slot_scores, small_case
 
-from snm.head.by_threshold import by_threshold, every_score, mines_by_threshold
+from snm.head.by_threshold import by_threshold, every_score, left_out, mines_by_threshold
+from snm.head.problem import term_scores
 from snm.topk.search import MASKED
 
 ALL = dict(exclude="all", positives="all")
@@ -21,6 +22,13 @@ CASES = {
     "softmax, seen left out": dict(loss="softmax", seen=True, **ALL),
     "softmax, own left out": dict(loss="softmax"),
 }
+EVERY = {
+    "bowl": dict(phi="squared_hinge", **ALL),
+    "powl, own left out": dict(loss="powl", phi="squared_hinge"),
+    "softmax": dict(loss="softmax", bias=True, seen=True, **ALL),
+    "softmax of all labels": dict(loss="softmax", sampled=K - 1, **ALL),
+}
+"""Losses of every sampled negative: nothing is left to find."""
 
 
 def shares(row, count):
@@ -80,7 +88,12 @@ def compare(case):
     problem = problem_of(case)
     positive = np.asarray(positive_scores(case), np.float32)
     loss, of_positive, of_scores, scores = by_hand(case)
-    got = jax.jit(lambda positive: by_threshold(case.spec, problem, positive))(positive)
+
+    def gradients(positive):
+        scores = left_out(problem, every_score(problem))
+        return by_threshold(case.spec, problem, positive, scores)
+
+    got = jax.jit(gradients)(positive)
     np.testing.assert_allclose(got.loss, loss, rtol=1e-5)
     np.testing.assert_allclose(got.of_positive, of_positive, atol=1e-6)
     slots = scores.shape[1]
@@ -88,8 +101,9 @@ def compare(case):
     np.testing.assert_array_equal(got.of_scores[:, slots:], 0)
     np.testing.assert_array_equal(got.of_scores[:, :slots][~np.isfinite(scores)], 0)
     assert got.of_mined.shape[1] == got.slots.shape[1] == 0
-    ties = [np.isin(shares(row, case.spec.mined), (0, 1)).all() for row in scores]
-    assert not all(ties)  # somewhere equal scores share the last places
+    whole = [np.isin(shares(row, case.spec.mined), (0, 1)).all() for row in scores]
+    # Somewhere equal scores share the last places, unless all are mined.
+    assert all(whole) == (case.spec.mined >= case.spec.sampled)
 
 
 def off_the_kink(case):
@@ -102,6 +116,15 @@ def test_loss_and_gradient(name):
     compare(off_the_kink(small_case(**CASES[name])))
 
 
+@pytest.mark.parametrize("name", EVERY)
+def test_loss_and_gradient_of_every_negative(name):
+    case = small_case(**EVERY[name])
+    spec = dataclasses.replace(case.spec, mined=case.spec.sampled)
+    case = off_the_kink(case._replace(spec=spec))
+    assert mines_by_threshold(spec, problem_of(case))
+    compare(case)
+
+
 def test_the_logarithms_of_weights_enter_the_softmax():
     case = small_case(loss="softmax", **ALL)
     log_weights = np.linspace(-1, 1, S, dtype=np.float32)
@@ -111,12 +134,23 @@ def test_the_logarithms_of_weights_enter_the_softmax():
 @pytest.mark.parametrize("bias", [False, True])
 def test_every_score_is_the_product_or_masked(bias):
     case = small_case(bias=bias, **ALL)
-    got, expected = np.asarray(every_score(problem_of(case))), slot_scores(case)
+    problem, expected = problem_of(case), slot_scores(case)
+    got = np.asarray(left_out(problem, every_score(problem)))
     assert (~np.isfinite(expected)).any()
     np.testing.assert_array_equal(
         got[:, : expected.shape[1]], np.where(np.isfinite(expected), expected, np.float32(MASKED))
     )
     np.testing.assert_array_equal(got[:, expected.shape[1] :], np.float32(MASKED))
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_positives_are_looked_up_where_every_label_has_a_slot(bias):
+    case = small_case(sampled=K - 1, bias=bias, **ALL)
+    problem = problem_of(case)
+    assert problem.ids is None
+    got = term_scores(problem, every_score(problem))
+    np.testing.assert_array_equal(got, positive_scores(case))
+    np.testing.assert_array_equal(term_scores(problem), positive_scores(case))
 
 
 def test_which_steps_take_it():

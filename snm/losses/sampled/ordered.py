@@ -71,9 +71,9 @@ class Bowl(HeadLoss):
     @property
     def threshold(self) -> ThresholdForm | None:
         """Where all mined negatives have one weight and the others none."""
-        if self.needs_order or self.dense_only:
-            return None
-        return _Threshold(self, float(self.ranks.mined[0]))
+        if self.dense_only:
+            return _Threshold(self, self.ranks.tail)
+        return None if self.needs_order else _Threshold(self, float(self.ranks.mined[0]))
 
     def value(self, scores: TermScores, draw: Draw | None = None) -> jax.Array:
         """The weighted sum of the terms' losses."""

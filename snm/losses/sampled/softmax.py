@@ -59,9 +59,9 @@ class Softmax(HeadLoss):
         return _Dense() if self.mines_all else None
 
     @property
-    def threshold(self) -> ThresholdForm | None:
+    def threshold(self) -> ThresholdForm:
         """The logarithm of the sum over the mined."""
-        return None if self.mines_all else _Threshold()
+        return _Threshold()
 
     def value(self, scores: TermScores, draw: Draw | None = None) -> jax.Array:
         """The weighted sum of the terms' cross-entropies."""
