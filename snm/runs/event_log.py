@@ -7,9 +7,8 @@ import dataclasses
 import json
 import math
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from snm.runs.events import Evaluated, Event, Probed, Stepped
 
@@ -27,16 +26,12 @@ class EventLog:
     """
 
     def __init__(self, folder: Path, phase: str, step: int):
-        from tensorboardX import SummaryWriter
-        from tensorboardX.record_writer import register_writer_factory
+        from snm.runs.curves import curves
 
         self._phase, self._path = phase, folder / "log.jsonl"
         self._lines = self._path.open("a", encoding="utf-8")
-        register_writer_factory(_PREFIX, _CurveFiles())
         # Steps after the last checkpoint are repeated: TensorBoard drops their old points.
-        self._board = SummaryWriter(
-            f"{_PREFIX}:{folder / 'tensorboard' / phase}", purge_step=step + 1 if step else None
-        )
+        self._board = curves(folder / "tensorboard" / phase, step + 1 if step else None)
 
     def write(self, event: Event) -> None:
         """Writes an event as a line, and its numbers as TensorBoard scalars."""
@@ -75,49 +70,3 @@ class EventLog:
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-
-_PREFIX = "snm-curves"
-
-
-class _CurveFile:
-    """An event file that is closed silently if the disk fails.
-
-    tensorboardX writes from a thread and at interpreter exit, where an error cannot be caught and
-    would print a traceback. `log.jsonl` has the same numbers, and reports the error.
-    """
-
-    def __init__(self, path: Path):
-        self._file: IO[bytes] | None = path.open("wb")
-
-    def _try(self, action: Callable[[IO[bytes]], object]) -> None:
-        if self._file is not None:
-            try:
-                action(self._file)
-            except OSError:
-                file, self._file = self._file, None
-                with contextlib.suppress(OSError):
-                    file.close()
-
-    def write(self, data: bytes) -> None:
-        self._try(lambda file: file.write(data))
-
-    def flush(self) -> None:
-        self._try(lambda file: file.flush())
-
-    def close(self) -> None:
-        self._try(lambda file: file.close())
-        self._file = None
-
-
-class _CurveFiles:
-    """The file system that tensorboardX uses for paths that start with the prefix."""
-
-    def directory_check(self, path: str) -> None:
-        self._path(path).mkdir(parents=True, exist_ok=True)
-
-    def open(self, path: str) -> _CurveFile:
-        return _CurveFile(self._path(path))
-
-    def _path(self, path: str) -> Path:
-        return Path(path.removeprefix(f"{_PREFIX}:"))

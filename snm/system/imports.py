@@ -1,12 +1,16 @@
-"""Imports modules beside other work, for code that needs them later."""
+"""Imports modules beside other work, for code that needs them later, or without some that are slow."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
+import sys
 import threading
+from collections.abc import Iterator
+from importlib.abc import MetaPathFinder
+from typing import Any
 
-__all__ = ["begin_imports"]
+__all__ = ["begin_imports", "without"]
 
 
 def begin_imports(*names: str) -> None:
@@ -22,3 +26,32 @@ def begin_imports(*names: str) -> None:
                 importlib.import_module(name)
 
     threading.Thread(target=import_them, name="importing").start()
+
+
+@contextlib.contextmanager
+def without(name: str) -> Iterator[None]:
+    """What this thread imports within does not find a package, unless it is imported already.
+
+    For a library that imports a large package wherever it is installed, and can do without.
+
+    Args:
+      name: of the package.
+    """
+    finder = _Hidden(name, threading.get_ident())
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
+class _Hidden(MetaPathFinder):
+    """Finds nothing, and ends the search for one package in one thread."""
+
+    def __init__(self, name: str, thread: int):
+        self._name, self._thread = name, thread
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> None:
+        """Ends the search as if nothing was found."""
+        if fullname == self._name and threading.get_ident() == self._thread:
+            raise ModuleNotFoundError(f"{fullname} is left out here", name=fullname)

@@ -38,5 +38,13 @@ def versions() -> dict[str, str]:
     packages = ("snm", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "scipy")
     return {
         "python": platform.python_version(),
-        **{package: metadata.version(package) for package in packages},
+        **{package: _version(package) for package in packages},
     }
+
+
+def _version(package: str) -> str:
+    """The version of a package, or that there is none: a clone may run that was not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"

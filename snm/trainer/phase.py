@@ -39,7 +39,7 @@ from snm.trainer.warm_start import WarmStart, initial_state
 
 __all__ = ["Phase", "PhaseRun", "first_phase", "open_log", "prepare_phase"]
 
-_LATER = ("tensorboardX", "orbax.checkpoint.v1", "scipy.optimize")
+_LATER = ("snm.runs.curves", "orbax.checkpoint.v1", "scipy.optimize")
 """Modules that a run needs at its first event, its first checkpoint and its end."""
 _PROFILED = (1, 5)  # events between which the profiler looks: the first step is compiled
 

@@ -1,9 +1,13 @@
 """Modules that are imported beside other work."""
 
+import importlib
+import subprocess
 import sys
 import threading
 
-from snm.system.imports import begin_imports
+import pytest
+
+from snm.system.imports import begin_imports, without
 
 
 def ended():
@@ -19,3 +23,25 @@ def test_modules_are_there_and_missing_ones_stay_silent(capfd, monkeypatch):
     ended()
     assert "colorsys" in sys.modules and "this_is_no_module" not in sys.modules
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_package_is_left_out_in_one_thread_and_found_after(monkeypatch):
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    with without("colorsys"):
+        with pytest.raises(ModuleNotFoundError, match="colorsys"):
+            importlib.import_module("colorsys")
+        begin_imports("colorsys")  # another thread finds it
+        ended()
+        assert "colorsys" in sys.modules
+    monkeypatch.delitem(sys.modules, "colorsys")
+    importlib.import_module("colorsys")
+
+
+def test_curves_do_not_import_pytorch(tmp_path):
+    """With a package of that name on the path, as where PyTorch is installed."""
+    (tmp_path / "torch.py").write_text("Tensor = int\n")
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import snm.runs.curves; "
+        "assert 'torch' not in sys.modules; import torch; assert torch.Tensor is int"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
