@@ -1,4 +1,4 @@
-"""Imports modules beside other work, for code that needs them later, or without some that are slow."""
+"""Imports of modules beside other work, and without packages that are not needed."""
 
 from __future__ import annotations
 
