@@ -23,7 +23,7 @@ __all__ = ["Problem", "Result", "ScoreGradients", "make_problem", "positive_bloc
 
 _LOOKS_UP = {"cpu": True, "gpu": False, "tpu": False}
 """By platform: whether positives' scores are looked up among those of all labels. On a CPU timed.
-On others products may have fewer bits than these scores, which all have 24."""
+On others products of float32 may have fewer bits than these scores, which all have 24."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -243,7 +243,8 @@ def term_scores(problem: Problem, every: jax.Array | None = None) -> jax.Array:
       every: float32 [n, size], the scores of all slots if they are known. Where every label has a
         slot, a CPU looks the positives up in them; others compute each from its row.
     """
-    if every is not None and problem.ids is None and of_platform(_LOOKS_UP):
+    looked_up = problem.compute_dtype == jnp.float32 and of_platform(_LOOKS_UP)
+    if every is not None and problem.ids is None and looked_up:
         return every[problem.term_rows, problem.terms.ids]
     place, here = problem.local(problem.terms.ids)
     rows, queries = problem.table.rows, problem.queries
