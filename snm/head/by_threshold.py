@@ -51,7 +51,7 @@ def mines_by_threshold(spec: HeadSpec, problem: Problem) -> bool:
         return False
     shared = problem.excluded is None and form.per_point
     fits = problem.queries.shape[0] * problem.num_slots <= of_platform(_SCORES)
-    many = _mines_all(spec) or (
+    many = spec.mines_all or (
         of_platform(_FEWEST) <= spec.mined < problem.num_slots
         and not few_pairs(spec.mined, problem.num_slots)
     )
@@ -78,7 +78,7 @@ def by_threshold(
     if spec.head_loss.uses_log_weights and problem.log_weights is not None:
         log_weights = jnp.pad(problem.log_weights, (0, scores.shape[1] - problem.num_slots))
     positive = positive_scores if problem.one_term_a_row else None
-    count = None if _mines_all(spec) else spec.mined
+    count = None if spec.mines_all else spec.mined
     found, sums = _by_rows(form, count, scores, positive, log_weights)
     chosen = found.weights(scores)
     rows = problem.term_rows
@@ -89,11 +89,6 @@ def by_threshold(
         return jax.ops.segment_sum(values, rows, scores.shape[0], indices_are_sorted=True)
 
     return ScoreGradients.of_all_slots(*form.gradients(terms, chosen, sums, per_row))
-
-
-def _mines_all(spec: HeadSpec) -> bool:
-    """Whether there is nothing to find: negative sampling."""
-    return spec.mined >= spec.sampled
 
 
 def every_score(problem: Problem) -> jax.Array:

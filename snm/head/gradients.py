@@ -41,7 +41,7 @@ def score_gradients(
 def _takes_whole_sample(spec: HeadSpec, problem: Problem) -> bool:
     loss = spec.head_loss
     unordered = loss.per_list and not loss.needs_order and loss.dense is None
-    return unordered and spec.mined == spec.sampled and problem.shard.alone
+    return unordered and spec.mines_all and problem.shard.alone
 
 
 def _of_whole_sample(

@@ -88,6 +88,11 @@ class HeadSpec:
         """Whether every label but the positive is a negative, so that nothing is drawn."""
         return self.sampled == self.num_labels - 1
 
+    @property
+    def mines_all(self) -> bool:
+        """Whether every sampled negative enters the loss, so that none is looked for."""
+        return self.mined >= self.sampled
+
 
 def in_precision(run: _Run) -> _Run:
     """Makes the matrix products of a function as precise as its first argument says.

@@ -29,6 +29,7 @@ def curves(folder: Path, purge_step: int | None) -> SummaryWriter:
       folder: for the files.
       purge_step: the first step that is written again, or None.
     """
+    register_writer_factory(_PREFIX, _CurveFiles())
     return SummaryWriter(f"{_PREFIX}:{folder}", purge_step=purge_step)
 
 
@@ -73,6 +74,3 @@ class _CurveFiles:
 
     def _path(self, path: str) -> Path:
         return Path(path.removeprefix(f"{_PREFIX}:"))
-
-
-register_writer_factory(_PREFIX, _CurveFiles())
