@@ -6,7 +6,8 @@ import os
 import platform
 import subprocess
 import sys
-from importlib import metadata
+
+from snm.system.versions import version_of
 
 __all__ = ["version_lines"]
 
@@ -19,12 +20,7 @@ def version_lines() -> list[str]:
 
     jax looks for them in a process of its own: a broken driver may end it, or never answer.
     """
-    said = []
-    for package in ("snm", "jax", "jaxlib"):
-        try:
-            said.append(f"{package} {metadata.version(package)}")
-        except metadata.PackageNotFoundError:
-            said.append(f"{package} not installed")
+    said = [f"{package} {version_of(package)}" for package in ("snm", "jax", "jaxlib")]
     where = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     return [said[0], ", ".join([*said[1:], where]), f"devices: {_found_devices()}"]
 

@@ -16,6 +16,7 @@ from snm.errors import InputError, counted
 from snm.runs.folder import RunFolder, phase_names
 from snm.runs.load import load
 from snm.stores.objects import StoreError
+from snm.system.versions import version_of
 
 __all__ = ["examine_run"]
 
@@ -130,17 +131,11 @@ def _data(facts: dict[str, Any]) -> Iterator[Finding]:
 
 
 def _versions(result: dict[str, Any]) -> Iterator[Finding]:
-    from importlib import metadata
-
     changed = []
     for package, old in result.get("versions", {}).items():
         if package == "python":
             continue
-        try:
-            now = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            now = "not installed"
-        if now != old:
+        if (now := version_of(package)) != old:
             changed.append(f"{package} {old}, now {now}")
     if changed:
         found = f"trained with {'; '.join(changed)}"

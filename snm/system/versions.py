@@ -1,4 +1,7 @@
-"""Describes the software versions and the machine that produced a result."""
+"""Describes the software versions and the machine that produced a result.
+
+jax is imported where a device is asked: `snm --version` tells its version without.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,15 @@ import platform
 from importlib import metadata
 from typing import Any
 
-import jax
-
 from snm.system.memory import peak_memory
 
-__all__ = ["machine", "surroundings", "versions"]
+__all__ = ["machine", "surroundings", "version_of", "versions"]
 
 
 def surroundings() -> dict[str, Any]:
     """`machine`, and the peak memory of this process on host and device in bytes."""
+    import jax
+
     stats = jax.local_devices()[0].memory_stats() or {}
     return {
         "peak_memory_bytes": peak_memory(),
@@ -25,6 +28,8 @@ def surroundings() -> dict[str, Any]:
 
 def machine() -> dict[str, Any]:
     """The software versions, the JAX device and the processor architecture."""
+    import jax
+
     device = jax.local_devices()[0]
     return {
         "versions": versions(),
@@ -38,12 +43,12 @@ def versions() -> dict[str, str]:
     packages = ("snm", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "scipy")
     return {
         "python": platform.python_version(),
-        **{package: _version(package) for package in packages},
+        **{package: version_of(package) for package in packages},
     }
 
 
-def _version(package: str) -> str:
-    """The version of a package, or that there is none: a clone may run that was not installed."""
+def version_of(package: str) -> str:
+    """The version of a package, or "not installed", as where snm runs from a clone."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
