@@ -14,6 +14,7 @@ from scipy.sparse import csr_matrix
 from snm.memory.adjustment import STRENGTHS, shifts_of
 from snm.memory.memory import MemorySettings, votes
 from snm.memory.neighbors import Neighbors
+from snm.system.cores import on_all_cores
 
 __all__ = ["Trial", "choose"]
 
@@ -137,9 +138,8 @@ def choose(
     best, done = _START, {_START: tried(_START)}
     steps, unchanged = itertools.cycle(_VARIED), 0
     while unchanged < len(_VARIED):
-        for one in next(steps)(best):
-            if one not in done:
-                done[one] = tried(one)
+        fresh = [one for one in next(steps)(best) if one not in done]
+        done.update(zip(fresh, on_all_cores(tried, fresh), strict=True))
         before, best = best, max(done, key=lambda one: done[one].sure_gain)
         unchanged = unchanged + 1 if best == before else 0
     chosen = done[best]

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.memory.neighbors import Neighbors, nearest, unit_rows
+from snm.system.cores import on_all_cores, share_of_core
 
 __all__ = ["EARLIER", "NAME", "Memory", "MemorySettings", "Witness", "joint_cosines", "votes"]
 
@@ -28,6 +29,8 @@ the name of a label."""
 
 FOUND = 200
 """Neighbours found by features, of which the most similar vote."""
+
+_LEAST_POINTS = 32  # the cosines of fewer are done before a thread starts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,8 +184,13 @@ def joint_cosines(
     lengths = np.linalg.norm(queries, axis=1, keepdims=True)
     units = (queries / np.where(lengths > 0, lengths, 1)).astype(np.float32)
     found = np.empty(ids.shape, np.float32)
-    for row, unit in enumerate(units):  # a point's neighbours fit the cache, a block's do not
-        found[row] = stored[ids[row]].astype(np.float32) @ unit
+
+    def fill(rows: range) -> None:
+        for row in rows:  # a point's neighbours fit the cache, a block's do not
+            found[row] = stored[ids[row]].astype(np.float32) @ units[row]
+
+    every, share = range(len(ids)), share_of_core(len(ids), _LEAST_POINTS)
+    on_all_cores(fill, [every[first : first + share] for first in every[::share]])
     return found
 
 

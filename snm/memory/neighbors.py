@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.system.cores import num_cores, on_all_cores
+from snm.system.cores import num_cores, on_all_cores, share_of_core
 
 __all__ = ["Neighbors", "nearest", "unit_rows"]
 
@@ -61,7 +61,7 @@ def nearest(features: csr_matrix, by_feature: csr_matrix, count: int) -> Neighbo
     if _is_full(by_feature):
         by_feature.sort_indices()  # before threads read it as a dense matrix
     rows = _BLOCK_COSINES // (num_cores() * max(1, by_feature.shape[1]))
-    rows = max(1, min(rows, max(_LEAST_ROWS, -(-many // num_cores()))))
+    rows = max(1, min(rows, share_of_core(many, _LEAST_ROWS)))
     on_all_cores(search, range(0, many, rows))
     return Neighbors(ids, cosines)
 

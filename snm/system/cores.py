@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-__all__ = ["num_cores", "on_all_cores"]
+__all__ = ["num_cores", "on_all_cores", "share_of_core"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -17,6 +17,11 @@ def num_cores() -> int:
     """The number of cores that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)  # Linux only
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
+def share_of_core(count: int, least: int) -> int:
+    """How many of `count` items each core is given, at least `least`: fewer are done at once."""
+    return max(least, -(-count // num_cores()))
 
 
 def on_all_cores(run: Callable[[T], R], items: Sequence[T]) -> list[R]:

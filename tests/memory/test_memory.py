@@ -7,7 +7,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from snm.memory import memory as module
-from snm.memory.memory import Memory, MemorySettings
+from snm.memory.memory import Memory, MemorySettings, joint_cosines
 from snm.memory.neighbors import nearest, unit_rows
 
 STORED, FEATURES, LABELS, WIDTH = 150, 30, 12, 6
@@ -165,3 +165,15 @@ def test_a_point_of_weight_2_votes_as_if_it_were_there_twice() -> None:
     plain = memory_of(parts, settings).additions(csr_matrix(parts["points"]), parts["queries"])
     assert np.abs(added - plain).max() > 0.1
     assert memory.nbytes == memory_of(parts, settings).nbytes + 4 * STORED
+
+
+@pytest.mark.parametrize("count", [1, 31, 65, 100])
+def test_joint_cosines_by_brute_force_in_shares_of_any_size(count: int) -> None:
+    rng = np.random.default_rng(count)
+    stored = unit(rng.standard_normal((40, 8))).astype(np.float16)
+    queries = rng.standard_normal((count, 8)).astype(np.float32)
+    queries[0] = 0
+    ids = rng.integers(0, 40, (count, 5)).astype(np.int32)
+    found = joint_cosines(ids, queries, stored)
+    expected = np.einsum("mcd,md->mc", stored[ids].astype(np.float64), unit(queries))
+    np.testing.assert_allclose(found, expected, atol=1e-6)

@@ -30,3 +30,9 @@ def test_the_first_failure_is_told(monkeypatch):
     monkeypatch.setattr(cores, "num_cores", lambda: 2)
     with pytest.raises(ZeroDivisionError):
         cores.on_all_cores(lambda x: 1 // x, [1, 0, 2])
+
+
+@pytest.mark.parametrize(("count", "least", "share"), [(0, 1, 1), (7, 1, 3), (7, 5, 5), (9, 1, 3)])
+def test_shares_cover_all_items(count, least, share, monkeypatch):
+    monkeypatch.setattr(cores, "num_cores", lambda: 3)
+    assert cores.share_of_core(count, least) == share
