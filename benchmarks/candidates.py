@@ -27,9 +27,9 @@ from scipy import sparse
 
 from benchmarks.open_time import exported
 from snm.export.load import load
+from snm.machine.versions import machine
 from snm.runs.folder import write_json
 from snm.system.cache_folder import keep_programs
-from snm.system.versions import machine
 
 SIZES = (10, 100, 1_000, 10_000, 100_000)
 OF_EACH = (10, 100, 1_000)

@@ -4,7 +4,7 @@
 
 Each program of a first run is compiled under each set of options, without a cache, and runs in
 turns with the others on the same arguments: initial parameters, a pass for centroids, training
-steps, and the best labels of a block of points. `snm.system.compiler` holds what was chosen.
+steps, and the best labels of a block of points. `snm.machine.compiler` holds what was chosen.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ import snm
 from snm.batches.csr_blocks import block_of
 from snm.config.resolve import resolve
 from snm.data.weighting import Weighting
+from snm.machine.versions import machine
 from snm.model.model import init_state
 from snm.model.train_step import centroid_step, train_step
 from snm.prediction.compiled import compiled_queries, compiled_top
 from snm.prediction.predictor import ROWS
 from snm.runs.folder import write_json
-from snm.system.versions import machine
 from snm.trainer.prepare import prepare
 from snm.trainer.programs import compiled_steps
 

@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from snm.data.load import find_files
+from snm.machine.versions import machine
 from snm.runs.folder import write_json
-from snm.system.versions import machine
 
 _TOPICS, _PHRASES, _WORDS = 1000, 12, 12  # labels; phrases of a topic; words of a phrase
 _VOCABULARY = 20_000

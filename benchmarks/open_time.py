@@ -35,11 +35,11 @@ from snm.bench.shapes import SHAPES
 from snm.config.resolved import RESOLVED, ResolvedConfig, unresolved_values
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
+from snm.machine.versions import machine
 from snm.model.from_config import make_model
 from snm.model.placement import initial
 from snm.runs.folder import RunFolder, write_json
 from snm.system.cache_folder import keep_programs
-from snm.system.versions import machine
 
 _HELD = (2, 4)  # processes at a time
 # Model, whether checksums are compared, and whether its files are in the page cache.

@@ -30,10 +30,10 @@ from snm.config.settings import preset
 from snm.data.load import load
 from snm.data.weighting import Weighting
 from snm.head import gradients, head
+from snm.machine.versions import surroundings
 from snm.model.placement import initial
 from snm.model.train_step import train_step
 from snm.runs.folder import write_json
-from snm.system.versions import surroundings
 from snm.topk import search
 from snm.trainer.prepare import prepare
 

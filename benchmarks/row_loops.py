@@ -2,7 +2,7 @@
 
     python -m benchmarks.row_loops DATA ... --out benchmarks/results/row-loops.json
 
-XLA reads the flag once in a process (`snm.system.xla_flags`). So processes take turns, with its
+XLA reads the flag once in a process (`snm.machine.xla_flags`). So processes take turns, with its
 value of `import snm` and with XLA's own; each compiles the training steps of a preset without a
 cache, and runs them. A program dispatches one step.
 """
@@ -22,8 +22,8 @@ from typing import Any
 import jax
 
 from benchmarks.compile_options import programs_of
+from snm.machine.versions import machine
 from snm.runs.folder import write_json
-from snm.system.versions import machine
 
 _ARMS = {
     "whole": "",  # what `import snm` sets

@@ -22,8 +22,8 @@ from pathlib import Path
 import numpy as np
 
 import snm
+from snm.machine.versions import machine
 from snm.runs.folder import RunFolder, read_json, write_json
-from snm.system.versions import machine
 
 _CLIENTS = (1, 8, 64)
 _POINTS = 512

@@ -21,8 +21,8 @@ from rich.table import Table
 
 import snm
 from experiments.arms import KEYS, scored
+from snm.machine.versions import machine
 from snm.runs.folder import write_json
-from snm.system.versions import machine
 
 MINED = (1, 16, 64, "all")
 SAMPLED = 1024

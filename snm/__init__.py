@@ -16,7 +16,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from snm.system.xla_flags import set_flags
+from snm.machine.xla_flags import set_flags
 
 if TYPE_CHECKING:
     from snm.config.settings import Config, preset, read_config

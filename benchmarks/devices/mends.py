@@ -29,12 +29,12 @@ from jax.sharding import SingleDeviceSharding
 from snm.bench.shapes import SHAPES, model_of, source_of
 from snm.head import by_pairs, by_threshold, mining
 from snm.head.head import update_head
+from snm.machine import compiler
+from snm.machine.platform import compiling_for
 from snm.model.model import abstract_state
 from snm.sampling import permutation, sample
 from snm.sampling.sample import Sample
-from snm.system import compiler
 from snm.system.files import write_whole
-from snm.system.platform import compiling_for
 from snm.tables.table import SparseRows
 from snm.targets.devices import devices_of
 from snm.targets.programs import Program, compile_scoring, compile_training, compiled

@@ -107,7 +107,7 @@ def plans(targets: list[str], shapes: list[str]) -> Iterator[dict[str, Any]]:
     from snm.bench.shapes import SHAPES
     from snm.config.resolve import resolve
     from snm.config.settings import preset
-    from snm.system.platform import compiling_for
+    from snm.machine.platform import compiling_for
     from snm.targets.programs import compile_run
     from snm.targets.report import report
     from snm.targets.table import TARGETS

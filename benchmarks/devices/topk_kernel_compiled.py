@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import SingleDeviceSharding
 
-from snm.system.platform import compiling_for
+from snm.machine.platform import compiling_for
 from snm.targets import devices
 from snm.targets.account import account
 from snm.targets.module import Module

@@ -26,8 +26,8 @@ import numpy as np
 
 from benchmarks.devices.topk_kernel import Case, Shape, case_of, wrong
 from snm.bench.cli import described
+from snm.machine.platform import platform
 from snm.system.files import write_whole
-from snm.system.platform import platform
 from snm.topk import Masked, product_top_k
 from snm.topk.kernel.choice import form_of
 from snm.topk.kernel.plan import Sizes, tiles_for

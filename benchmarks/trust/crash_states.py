@@ -27,7 +27,7 @@ import snm
 from benchmarks.trust.crash_bench import CONFIG, STEPS, Bench, arrays, same, tree
 from benchmarks.trust.crash_folders import cuts_of_a_comparison, cuts_of_the_cache
 from benchmarks.trust.crash_model import Recorder, written_to
-from snm.checkpoints.store import DamagedError
+from snm.checkpoints.manifest import DamagedError
 from snm.errors import InputError
 from snm.runs.events import Saved
 from snm.runs.folder import RunFolder, write_json

@@ -26,7 +26,8 @@ from benchmarks.trust.fuzz_exports import (
     mapped_manifest,
     seeds_of_exports,
 )
-from snm.checkpoints.store import Checkpoints, DamagedError
+from snm.checkpoints.manifest import DamagedError
+from snm.checkpoints.store import Checkpoints
 from snm.compare.records import read_record, write_record
 from snm.config.settings import Config, preset, read_config, write_config
 from snm.data import cache

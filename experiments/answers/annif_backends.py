@@ -28,9 +28,9 @@ import tyro
 
 import snm
 from snm.data.dataset import Dataset, Points
+from snm.machine.versions import versions
 from snm.runs.folder import write_json
 from snm.system import disk
-from snm.system.versions import versions
 
 BACKENDS = {
     "snm": {"backend": "snm"},

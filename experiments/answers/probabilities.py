@@ -22,8 +22,8 @@ import snm
 from experiments.arms import trained_and_measured
 from experiments.figures import COLOURS, DASHES, keep, panels
 from snm.evaluation.reliability import Reliability
+from snm.machine.versions import machine
 from snm.runs.folder import RunFolder
-from snm.system.versions import machine
 
 KS = (1, 5, 20)
 _SHOWN = 20  # answers of a bin that the diagram shows: fewer tell little

@@ -22,8 +22,8 @@ import tyro
 import snm
 from experiments.arms import trained_and_measured
 from snm.evaluation.f1 import F1
+from snm.machine.versions import machine
 from snm.runs.folder import RunFolder, write_json
-from snm.system.versions import machine
 
 GOALS = ("0.5", "micro-f1", "macro-f1", "f1@5")
 MOST = 50

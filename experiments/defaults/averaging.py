@@ -27,9 +27,9 @@ from experiments.defaults.default_preset import START, dataset_of
 from snm.data.dataset import Dataset
 from snm.distributed.dataset import label_frequency
 from snm.evaluation.evaluate import evaluate_points
+from snm.machine.versions import machine
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import write_json
-from snm.system.versions import machine
 from snm.tables.table import normalize
 
 KEYS = ("P@1", "P@3", "P@5", "PSP@5")

@@ -20,9 +20,9 @@ import snm
 from snm.config.resolved import read_resolved
 from snm.distributed.dataset import label_frequency
 from snm.evaluation.evaluate import evaluate_points
+from snm.machine.versions import machine
 from snm.runs.folder import RunFolder, read_json, write_json
 from snm.runs.load import load
-from snm.system.versions import machine
 
 KEYS = ("P@1", "P@3", "P@5", "R@1", "R@5", "PSP@1", "PSP@3", "PSP@5")
 

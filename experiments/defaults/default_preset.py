@@ -30,9 +30,9 @@ from rich.table import Table
 import snm
 from experiments.arms import scored
 from snm.data.dataset import Dataset
+from snm.machine.versions import machine
 from snm.runs.folder import read_json, write_json
 from snm.system.files import write_whole
-from snm.system.versions import machine
 
 KEYS = ("P@1", "P@3", "P@5", "R@1", "R@5", "PSP@1", "PSP@5")
 SHOWN = ("P@1", "P@3", "P@5", "PSP@5")

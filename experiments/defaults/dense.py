@@ -28,8 +28,8 @@ import snm
 from experiments.arms import scored
 from snm.data.dataset import Dataset
 from snm.data.weighting import Weighting
+from snm.machine.versions import machine
 from snm.runs.folder import write_json
-from snm.system.versions import machine
 
 _WIDTH, _HIGHEST = 200, 10.0
 _CUTS = (0.0, 0.5, 1.0, 1.5)

@@ -27,9 +27,9 @@ from scipy.sparse import csr_matrix
 import snm
 from snm.config.resolve import resolve
 from snm.data.weighting import Weighting
+from snm.machine.versions import machine
 from snm.memory.label_names import try_names
 from snm.runs.folder import write_json
-from snm.system.versions import machine
 
 MEASURES = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
 DEFAULT = snm.preset("default")

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 import snm
 from snm.grow.name_rows import rows_of_names
+from snm.machine.versions import machine
 from snm.runs.folder import RunFolder, write_json
-from snm.system.versions import machine
 from snm.trainer.evaluate import score_test_points
 
 STRENGTHS = (0.0, 1.0, 2.0, 4.0)

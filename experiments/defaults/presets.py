@@ -24,8 +24,8 @@ import snm
 from experiments.defaults.time_by_part import trained
 from snm.compare.peers.process import run_peer
 from snm.config.resolve import resolve
+from snm.machine.versions import machine
 from snm.runs.folder import read_json, write_json
-from snm.system.versions import machine
 
 KEYS = ("P@1", "P@3", "P@5", "PSP@5")
 

@@ -27,8 +27,8 @@ from scipy.sparse import csr_matrix, hstack
 import snm
 from snm.data.dataset import Dataset
 from snm.evaluation.evaluate import evaluate_points
+from snm.machine.versions import machine
 from snm.runs.folder import write_json
-from snm.system.versions import machine
 
 KEYS = ("P@1", "P@3", "P@5", "PSP@1", "PSP@5")
 

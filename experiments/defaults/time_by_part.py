@@ -19,8 +19,8 @@ from typing import Any
 
 import tyro
 
+from snm.machine.versions import machine
 from snm.runs.folder import read_json, write_json
-from snm.system.versions import machine
 
 KEPT = ("P@1", "P@3", "P@5", "PSP@5")
 

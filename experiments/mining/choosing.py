@@ -22,8 +22,8 @@ import tyro
 
 import snm
 from experiments.arms import scored
+from snm.machine.versions import machine
 from snm.runs.folder import read_json, write_json
-from snm.system.versions import machine
 
 KEYS = ("P@1", "P@3", "P@5", "R@1", "R@5", "PSP@1", "PSP@5")
 BASE: dict[str, Any] = {"dim": 128, "members": 1, "epochs": 4, "checkpoint_every": 10**9}

@@ -24,8 +24,8 @@ from rich.table import Table
 
 import snm
 from experiments.arms import KEYS, Arm, scored, tuned
+from snm.machine.versions import machine
 from snm.runs.folder import read_json, write_json
-from snm.system.versions import machine
 
 RATES = (30.0, 100.0, 300.0)
 MINED = (1, 8, 16, 64)

@@ -35,9 +35,9 @@ from snm.data.dataset import Dataset
 from snm.data.weighting import Weighting
 from snm.losses.rank_weights import top
 from snm.losses.theta import lemma2_bound, theta_norms
+from snm.machine.versions import machine
 from snm.runs.folder import read_json, write_json
 from snm.system.cache_folder import keep_programs
-from snm.system.versions import machine
 from snm.theory.complexity import linear_complexity
 from snm.theory.constants import lemma_7, phi_largest
 from snm.theory.generalization import Complexity, theorem_5

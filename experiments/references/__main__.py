@@ -24,8 +24,8 @@ import tyro
 
 from experiments.references.table import PEERS, REFERENCES
 from snm.data.load import load
+from snm.machine.versions import machine
 from snm.runs.folder import read_json, write_json
-from snm.system.versions import machine
 
 
 def main(

@@ -21,9 +21,9 @@ from snm.distributed.dataset import column_counts, label_draws
 from snm.distributed.mesh import DATA, parse_mesh
 from snm.distributed.processes import of_first, several
 from snm.head.spec import HeadSpec
+from snm.machine.platform import device_bytes, platform
 from snm.sampling.protocol import Sampler, SamplerInputs
 from snm.sampling.samplers import SAMPLERS
-from snm.system.platform import device_bytes, platform
 from snm.tables.by_row import count_frequent
 from snm.tables.optimizers import ROW_OPTIMIZERS
 

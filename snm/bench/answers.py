@@ -14,8 +14,8 @@ from snm.bench.contest import Contest, Ours
 from snm.bench.machine import Machine, Work
 from snm.bench.shapes import Shape, model_of, points_of, queries_of, state_of
 from snm.data.weighting import Weighting
+from snm.machine.compiler import answer_options
 from snm.prediction.predictor import Predictor
-from snm.system.compiler import answer_options
 from snm.topk.search import best_scores
 
 __all__ = ["predict_contest", "retrieval_contest"]

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from snm.system.memory import peak_memory
+from snm.machine.memory import peak_memory
 
 __all__ = ["Machine", "Rates", "Work"]
 

@@ -20,9 +20,9 @@ from snm.bench.contest import Contest, Contestant, Missing, Ours
 from snm.bench.machine import Machine, Work
 from snm.bench.shapes import Shape, model_of, source_of, state_of
 from snm.checkpoints.store import Checkpoints
+from snm.machine.compiler import step_options
 from snm.model.train_step import train_step, train_steps
 from snm.runs.events import Progress, Stepped
-from snm.system.compiler import step_options
 from snm.trainer.loop import run_steps
 from snm.trainer.prepare import steps_per_dispatch
 

@@ -27,10 +27,10 @@ from snm.head.spec import HeadSpec
 from snm.losses.sampled.ordered import Bowl
 from snm.losses.sampled.ranks import RankWeights
 from snm.losses.theta import theta_norms
+from snm.machine.compiler import answer_options
 from snm.model.inference import best_labels, embed
 from snm.model.model import Model, TrainState
 from snm.prediction.predictor import Predictor
-from snm.system.compiler import answer_options
 from snm.tables.rounding import as_float
 from snm.tables.table import SparseRows
 from snm.theory.complexity import linear_closed_form

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,51 +23,30 @@ from typing import Any
 import jax
 
 from snm.checkpoints.disk_errors import REASONS, disk_trouble, reason_number, require_room
+from snm.checkpoints.manifest import (
+    MANIFEST,
+    DamagedError,
+    Note,
+    difference,
+    fingerprints,
+    first_line,
+)
 from snm.checkpoints.orbax_alone import ALONE, asking_no_other, quiet, quiet_tasks
 from snm.distributed.processes import first, first_to_say, of_first, several
 from snm.errors import InputError
 from snm.system import disk
 from snm.system.files import sync_names, sync_tree
-from snm.system.sealed_json import checksum, read_json, write_json
+from snm.system.sealed_json import checksum
 
-__all__ = ["Checkpoints", "DamagedError", "Note", "SavingError"]
+__all__ = ["Checkpoints", "SavingError"]
 
 _UNFINISHED = ".orbax-checkpoint-tmp"
 _DROPPED = ".dropped"
-_MANIFEST = "manifest.json"
 _MOST_LISTED = 64  # checkpoints that process 0 lists to the others
-_PIECE = 1 << 22  # bytes read at once, to fit in the CPU cache
-
-
-class DamagedError(InputError):
-    """The files of a checkpoint differ from what was written."""
-
-    def __init__(self, path: Path, found: str):
-        self.path = path
-        super().__init__(str(path), f"a damaged checkpoint ({found})", "what was written")
 
 
 class SavingError(OSError):
     """A checkpoint could not be written; earlier ones are intact."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Note:
-    """The content of a checkpoint's manifest.
-
-    Attributes:
-      progress: the counters of the training loop.
-      score: of the state, higher is better; None if it was not evaluated.
-      about: describes the run.
-      files: the size and CRC-32 of each file, by its path in the folder.
-      padded: whether the tables end with padding rows that make their shards equal.
-    """
-
-    progress: dict[str, Any]
-    score: float | None
-    about: dict[str, Any]
-    files: dict[str, list[int]]
-    padded: bool = False
 
 
 class Checkpoints:
@@ -162,8 +140,7 @@ class Checkpoints:
             sync_tree(path)
             # A member's folder has two above it, which other members may have made.
             sync_names(self._folder, *self._folder.parents[:2])
-            note = Note(progress, score, self._about, _fingerprints(path), padded=several())
-            write_json(path / _MANIFEST, dataclasses.asdict(note))
+            Note(progress, score, self._about, fingerprints(path), padded=several()).write(path)
         for old in self._superseded(step, progress.get("best_step")):
             self._drop(old)
 
@@ -215,7 +192,7 @@ class Checkpoints:
         """Removes checkpoints that were not written completely or not deleted completely."""
         if self._folder.is_dir():
             for path in self._folder.iterdir():
-                incomplete = path.name.isdigit() and not (path / _MANIFEST).exists()
+                incomplete = path.name.isdigit() and not (path / MANIFEST).exists()
                 if incomplete or _UNFINISHED in path.name or path.name.endswith(_DROPPED):
                     disk.remove_tree(path)
 
@@ -251,7 +228,7 @@ class Checkpoints:
     def _listed(self) -> list[int]:
         if not self._folder.is_dir():
             return []
-        names = [path.parent.name for path in self._folder.glob(f"*/{_MANIFEST}")]
+        names = [path.parent.name for path in self._folder.glob(f"*/{MANIFEST}")]
         return sorted(int(name) for name in names if name.isascii() and name.isdigit())
 
     def read(self, step: int) -> Note:
@@ -260,17 +237,7 @@ class Checkpoints:
         Raises:
           DamagedError: the manifest is damaged.
         """
-        path = self.path(step)
-        try:
-            note = Note(**read_json(path / _MANIFEST))
-        except (OSError, ValueError, TypeError) as error:
-            raise DamagedError(path, f"{_MANIFEST}: {_first_line(error)}") from error
-        objects = (note.progress, note.about, note.files)
-        if not all(isinstance(one, dict) for one in objects):
-            raise DamagedError(path, f"{_MANIFEST}: no progress, description or files")
-        if note.progress.get("step", step) != step:
-            raise DamagedError(path, f"{_MANIFEST} is of step {ascii(note.progress['step'])[:20]}")
-        return note
+        return Note.read(self.path(step), step)
 
     def seal(self, step: int) -> int:
         """The checksum of a checkpoint's manifest, which has those of all of its files.
@@ -310,7 +277,7 @@ class Checkpoints:
             with ALONE, context:
                 return ocp.load_checkpointables(str(path), dict(state=abstract))["state"]
         except (ValueError, KeyError, TypeError) as error:  # whole, as its checksums say
-            raise DamagedError(path, f"arrays of another model: {_first_line(error)}") from error
+            raise DamagedError(path, f"arrays of another model: {first_line(error)}") from error
 
     def verify(self, step: int) -> Note:
         """Compares every file of a checkpoint with its manifest, which it returns.
@@ -320,11 +287,11 @@ class Checkpoints:
         """
         note, path = self.read(step), self.path(step)
         try:
-            found = _fingerprints(path, note.files if several() else None)
+            found = fingerprints(path, note.files, _is_mine)
         except OSError as error:
-            raise DamagedError(path, _first_line(error)) from error
+            raise DamagedError(path, first_line(error)) from error
         names = sorted(note.files.keys() | found.keys())
-        differences = [_difference(note.files.get(name), found.get(name)) for name in names]
+        differences = [difference(note.files.get(name), found.get(name)) for name in names]
         # The first damaged file that any process found.
         bad = first_to_say(next((i for i, what in enumerate(differences) if what), len(names)))
         if bad < len(names):
@@ -361,42 +328,9 @@ class Checkpoints:
             return []
         names = (path.name for path in self._folder.iterdir())
         found = [self._folder / name for name in names if name.isascii() and name.isdigit()]
-        return [DamagedError(path, f"no {_MANIFEST}") for path in found if int(path.name) > newest]
+        return [DamagedError(path, f"no {MANIFEST}") for path in found if int(path.name) > newest]
 
 
-def _fingerprints(
-    folder: Path, recorded: dict[str, list[int]] | None = None
-) -> dict[str, list[int]]:
-    """The size and CRC-32 of every file in a folder except the manifest, by path in the folder.
-
-    With `recorded`, several processes divide the files between them; the values of files of other
-    processes are taken from `recorded`.
-    """
-    found = {}
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    for number, path in enumerate(path for path in files if path.name != _MANIFEST):
-        name = path.relative_to(folder).as_posix()
-        if recorded is not None and number % jax.process_count() != jax.process_index():
-            found[name] = recorded.get(name, [])
-        else:
-            size = crc = 0
-            with path.open("rb", buffering=0) as file:
-                while piece := file.read(_PIECE):
-                    size, crc = size + len(piece), zlib.crc32(piece, crc)
-            found[name] = [size, crc]
-    return found
-
-
-def _difference(recorded: list[int] | None, found: list[int] | None) -> str | None:
-    """How a file differs from the manifest, in words; None if it does not."""
-    if recorded is None or found is None:
-        return "is missing" if found is None else "should not be there"
-    if recorded[0] != found[0]:
-        return f"has {found[0]} bytes, not {recorded[0]}"
-    return None if recorded == found else "has another checksum"
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    text = lines[0] if lines else type(error).__name__
-    return text if len(text) <= 160 else f"{text[:160]} ..."
+def _is_mine(number: int) -> bool:
+    """Whether this process verifies the file of a number: several divide them."""
+    return number % jax.process_count() == jax.process_index()

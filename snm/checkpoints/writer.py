@@ -22,7 +22,7 @@ from snm.checkpoints.store import Checkpoints
 from snm.distributed.host_copy import bytes_here, gathered_on_first, host_copy, state_bytes
 from snm.distributed.processes import Agreed, first, first_to_say, several
 from snm.errors import InputError
-from snm.system.memory import available_memory
+from snm.machine.memory import available_memory
 
 __all__ = ["ApartWriter", "Store", "TogetherWriter", "Writer", "has_room", "writer_for"]
 

@@ -14,7 +14,7 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from snm.config.settings import Config
 from snm.errors import counted, duration
-from snm.system.cores import num_cores
+from snm.machine.cores import num_cores
 
 if TYPE_CHECKING:
     from rich.progress import Progress

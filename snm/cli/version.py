@@ -7,7 +7,7 @@ import platform
 import subprocess
 import sys
 
-from snm.system.versions import version_of
+from snm.machine.versions import version_of
 
 __all__ = ["version_lines"]
 

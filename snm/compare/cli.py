@@ -228,7 +228,7 @@ def _refuse_another(out: Path, plan: dict[str, Any]) -> None:
 
 
 def _about(asked: Compare, dataset: Dataset, plan: dict[str, Any]) -> dict[str, Any]:
-    from snm.system.versions import surroundings
+    from snm.machine.versions import surroundings
 
     assert dataset.test is not None
     here = surroundings()

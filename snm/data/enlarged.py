@@ -22,7 +22,7 @@ from scipy.sparse import block_diag, csr_matrix, vstack
 
 from snm.data.dataset import Dataset, Points, counts_of_ids
 from snm.errors import InputError
-from snm.system.memory import available_memory
+from snm.machine.memory import available_memory
 
 __all__ = ["enlarge", "frequent_share"]
 

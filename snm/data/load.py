@@ -15,10 +15,10 @@ from snm.data import cache as binary_cache
 from snm.data.dataset import Dataset, Points
 from snm.data.formats import dispatch as formats
 from snm.errors import InputError, reason_of
+from snm.machine.memory import available_memory
 from snm.stores import entries
 from snm.stores.copies import local
 from snm.system.cache_folder import folder as cache_folder
-from snm.system.memory import available_memory
 
 __all__ = ["fetched", "find_files", "find_names", "key_of", "load", "load_mapped"]
 

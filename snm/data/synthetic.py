@@ -45,7 +45,7 @@ from numpy.typing import NDArray
 from snm.data.dataset import Dataset, Points
 from snm.data.formats.text import to_csr
 from snm.errors import InputError
-from snm.system.memory import available_memory
+from snm.machine.memory import available_memory
 
 __all__ = ["default", "generate"]
 

@@ -13,10 +13,10 @@ from snm.config.resolved import ResolvedConfig
 from snm.data.load import load as load_dataset
 from snm.doctor.findings import Finding
 from snm.errors import InputError, counted
+from snm.machine.versions import version_of
 from snm.runs.folder import RunFolder, phase_names
 from snm.runs.load import load
 from snm.stores.objects import StoreError
-from snm.system.versions import version_of
 
 __all__ = ["examine_run"]
 

@@ -63,8 +63,8 @@ def fingerprint(predictor: Predictor) -> str:
 
 def manifest_of(predictor: Predictor, run: Path) -> dict[str, Any]:
     """The manifest of an export: its sizes, its origin, and the formula of a score."""
+    from snm.machine.versions import versions
     from snm.runs.folder import RunFolder
-    from snm.system.versions import versions
 
     model = predictor.model
     facts = RunFolder(run).read_facts()

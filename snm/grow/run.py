@@ -11,6 +11,7 @@ import numpy as np
 from snm.data.dataset import Dataset, points_of_names
 from snm.grow.memory import grown_memory
 from snm.grow.rows import Origins, bias_of, grow_state, new_rows
+from snm.machine.versions import versions
 from snm.memory.adjustment import save_shifts
 from snm.memory.memory import Memory
 from snm.memory.store import save_memory
@@ -18,7 +19,6 @@ from snm.prediction.predictor import Predictor
 from snm.runs.events import Progress
 from snm.runs.folder import RunFolder, member_seed, phase_names, write_json
 from snm.runs.load import load_member, used_checkpoints
-from snm.system.versions import versions
 
 __all__ = ["write_grown"]
 

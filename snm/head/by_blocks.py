@@ -17,7 +17,7 @@ from jax import lax
 
 from snm.head.problem import Problem, Result, ScoreGradients, positive_block
 from snm.losses.sampled.protocol import BlockScores, DenseForm
-from snm.system.platform import of_platform
+from snm.machine.platform import of_platform
 from snm.tables.bag import embedding_bag
 from snm.tables.optimizers import step_rows
 from snm.tables.rounding import rounded_steps, to_nearest

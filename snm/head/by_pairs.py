@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from snm.head.problem import Problem, Result, ScoreGradients, positive_block
-from snm.system.platform import of_platform
+from snm.machine.platform import of_platform
 from snm.tables.bag import embedding_bag
 from snm.tables.table import SparseRows
 from snm.tables.updates import update_rows

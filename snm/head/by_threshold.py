@@ -24,7 +24,7 @@ from snm.head.problem import Problem, ScoreGradients
 from snm.head.spec import HeadSpec
 from snm.losses.sampled import TermScores
 from snm.losses.sampled.protocol import ThresholdForm
-from snm.system.platform import of_platform
+from snm.machine.platform import of_platform
 from snm.topk.bisection import MASKED, Mined, mined_weights
 from snm.topk.blocks import block_plan, read_block, score_block
 

@@ -12,7 +12,7 @@ from jax import lax
 
 from snm.head.problem import Problem
 from snm.head.spec import HeadSpec
-from snm.system.platform import of_platform
+from snm.machine.platform import of_platform
 from snm.topk.blocks import Best, Masked
 from snm.topk.search import best_scores
 

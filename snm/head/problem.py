@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from snm.distributed.collectives import Shard
 from snm.head.spec import HeadSpec
 from snm.head.state import Head
+from snm.machine.platform import of_platform
 from snm.sampling.sample import Array, Sample, excluded_slots, slots_of
-from snm.system.platform import of_platform
 from snm.tables.products import entry_products
 from snm.tables.rounding import as_float
 from snm.tables.table import RowTable, SparseRows, entry_rows

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from snm.machine.cores import on_all_cores
 from snm.memory.adjustment import STRENGTHS, shifts_of
 from snm.memory.memory import MemorySettings, votes
 from snm.memory.neighbors import Neighbors
-from snm.system.cores import on_all_cores
 
 __all__ = ["Trial", "choose"]
 

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from snm.machine.cores import on_all_cores, share_of_core
 from snm.memory.neighbors import Neighbors, nearest, unit_rows
-from snm.system.cores import on_all_cores, share_of_core
 
 __all__ = ["EARLIER", "NAME", "Memory", "MemorySettings", "Witness", "joint_cosines", "votes"]
 

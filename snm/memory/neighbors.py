@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.system.cores import num_cores, on_all_cores, share_of_core
+from snm.machine.cores import num_cores, on_all_cores, share_of_core
 
 __all__ = ["Neighbors", "nearest", "unit_rows"]
 

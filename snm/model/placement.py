@@ -15,9 +15,9 @@ from snm.distributed.host_copy import host_copy
 from snm.distributed.mesh import on_mesh, table_axes
 from snm.distributed.processes import on_devices
 from snm.head.state import Head
+from snm.machine.compiler import answer_options
 from snm.model.inference import join
 from snm.model.model import Model, TrainState, abstract_state, init_state
-from snm.system.compiler import answer_options
 
 __all__ = [
     "abstract_on",

@@ -36,13 +36,13 @@ from snm.data.weighting import Weighting
 from snm.distributed.host_copy import state_bytes
 from snm.distributed.mesh import DATA
 from snm.errors import InputError
+from snm.machine.memory import available_memory, resident_memory
 from snm.model.inference import join
 from snm.model.model import Model, abstract_state
 from snm.model.placement import compiled_start, shapes_on
 from snm.planning.programs import Programs, StageProgram
 from snm.prediction.compiled import compiled_top
 from snm.prediction.predictor import ROWS
-from snm.system.memory import available_memory, resident_memory
 from snm.trainer.phase import first_phase, prepare_phase
 from snm.trainer.prepare import members_at_once, trained_beside
 from snm.trainer.programs import compiled_steps

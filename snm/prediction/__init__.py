@@ -2,5 +2,5 @@
 
 Public names: `predictor.Predictor`; `candidates`, to answer from some labels only;
 `calibration` and `thresholds`, chosen on held-out points; `order`, for the AUC; `compiled`, the
-programs; `digits`, how answers are written.
+programs; `digits`, how answers are written; `inputs`, what points may be given as.
 """

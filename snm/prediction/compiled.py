@@ -15,11 +15,11 @@ from scipy.sparse import csr_matrix
 
 from snm.distributed.mesh import DATA, on_mesh, table_axes
 from snm.distributed.processes import everywhere
+from snm.machine.compiler import answer_options
 from snm.model.inference import best_labels, labels_in_order, pair_scores, scaled_queries
 from snm.model.model import Model, TrainState
 from snm.model.placement import state_specs, table_bytes
 from snm.model.score_parts import feature_parts
-from snm.system.compiler import answer_options
 from snm.tables.table import SparseRows
 from snm.topk.blocks import Added, Best
 

@@ -30,6 +30,7 @@ from snm.prediction.candidates import (
     values_at,
 )
 from snm.prediction.compiled import compiled_queries, compiled_top, scores_of_pairs
+from snm.prediction.inputs import as_rows
 from snm.prediction.point_blocks import Blocks, beside_points, one_ahead, stacked
 from snm.prediction.reasons import Reason, reasons_of
 from snm.prediction.thresholds import Threshold, threshold_of
@@ -360,13 +361,7 @@ class Predictor:
         Raises:
           InputError: as in `top`.
         """
-        if not sparse.issparse(features) and not isinstance(features, np.ndarray):
-            features = self._of_texts(features)
-        features = csr_matrix(features)
-        width = self.model.num_features
-        if features.shape[1] != width:
-            raise InputError("features", f"{features.shape[1]} columns", f"{width}, as in training")
-        return features
+        return as_rows(features, self.model.num_features, self.vectorizer)
 
     def _blocks(
         self, features: csr_matrix | Sequence[str], mesh: Mesh | None = None
@@ -378,13 +373,6 @@ class Predictor:
     def _blocking(self, mesh: Mesh | None, num_points: int | None = None) -> Blocks:
         blocks = Blocks(self.weighting, self.block_rows, self.block_entries, mesh)
         return blocks if num_points is None else blocks.for_points(num_points)
-
-    def _of_texts(self, texts: Sequence[str]) -> csr_matrix:
-        if isinstance(texts, str):
-            raise InputError("texts", "one text", "a list of texts")
-        if self.vectorizer is None:
-            raise InputError("texts", "a model of features", "one trained on `snm data import`")
-        return self.vectorizer.transform(texts)
 
     def predict(
         self,

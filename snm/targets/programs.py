@@ -19,14 +19,14 @@ from snm.data.dataset import Dataset
 from snm.data.weighting import Weighting
 from snm.distributed.mesh import DATA, LABEL, parse_mesh
 from snm.head.by_blocks import mean_blocks
+from snm.machine.compiler import step_options
+from snm.machine.platform import compiling_for
 from snm.model.inference import join
 from snm.model.model import Model, abstract_state
 from snm.model.placement import shapes_on, table_bytes
 from snm.model.train_step import train_steps
 from snm.prediction.compiled import compiled_top
 from snm.prediction.predictor import ROWS
-from snm.system.compiler import step_options
-from snm.system.platform import compiling_for
 from snm.tables.table import SparseRows
 from snm.targets.account import Account, account
 from snm.targets.devices import compiled_for_target, devices_of

@@ -12,7 +12,7 @@ from snm.config.settings import Config
 from snm.data.load import load
 from snm.distributed.mesh import parse_mesh
 from snm.errors import InputError, counted, duration
-from snm.system.platform import compiling_for
+from snm.machine.platform import compiling_for
 from snm.system.terminal import console
 from snm.targets.programs import Program, compile_run
 from snm.targets.table import Target, find_target

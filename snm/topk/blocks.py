@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm.system.platform import of_platform
+from snm.machine.platform import of_platform
 from snm.tables.rounding import as_float
 from snm.topk.bisection import MASKED
 

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm.system.cores import num_cores
+from snm.machine.cores import num_cores
 
 __all__ = ["parallel_top_k"]
 

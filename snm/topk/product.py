@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm.system.platform import platform
+from snm.machine.platform import platform
 from snm.topk.bisection import MASKED
 from snm.topk.blocks import Best, Masked
 from snm.topk.search import best_scores

@@ -11,7 +11,7 @@ import jax
 from snm.batches.device_parts import spread_points
 from snm.model.model import TrainState
 from snm.model.train_step import centroid_step
-from snm.system.compiler import answer_options
+from snm.machine.compiler import answer_options
 from snm.tables.rounding import as_float, to_nearest
 from snm.tables.table import RowTable, normalize
 from snm.trainer.loop import ahead, dispatches

@@ -23,6 +23,7 @@ from snm.distributed.dataset import label_frequency
 from snm.distributed.processes import first
 from snm.errors import InputError, counted
 from snm.evaluation.evaluate import evaluate_points, metric_names
+from snm.machine.versions import versions
 from snm.model.model import TrainState
 from snm.model.placement import abstract_on
 from snm.prediction.predictor import Predictor
@@ -31,7 +32,6 @@ from snm.runs.events import Event, NonFiniteError, Noted, Progress, Started
 from snm.runs.folder import RunFolder
 from snm.system.imports import begin_imports
 from snm.system.timing import part
-from snm.system.versions import versions
 from snm.trainer.loop import run_steps
 from snm.trainer.prepare import Prepared, prepare, trained_beside
 from snm.trainer.programs import StepPrograms

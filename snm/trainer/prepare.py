@@ -24,10 +24,10 @@ from snm.distributed.host_copy import state_bytes
 from snm.distributed.mesh import make_mesh
 from snm.errors import InputError
 from snm.head.spec import HeadSpec
+from snm.machine.compiler import OptionsOf, answer_options, step_options
+from snm.machine.platform import of_platform, platform
 from snm.model.from_config import head_stages, make_model
 from snm.model.model import Model, abstract_state
-from snm.system.compiler import OptionsOf, answer_options, step_options
-from snm.system.platform import of_platform, platform
 
 __all__ = [
     "Prepared",

@@ -17,10 +17,10 @@ from snm.batches.device_parts import points_specs, stack_specs
 from snm.batches.source import Source
 from snm.distributed.mesh import DATA, on_mesh, table_axes
 from snm.head.spec import HeadSpec
+from snm.machine.compiler import OptionsOf, step_options
 from snm.model.model import Model, TrainState, abstract_state
 from snm.model.placement import state_specs, table_bytes
 from snm.model.train_step import Step, train_step, train_steps
-from snm.system.compiler import OptionsOf, step_options
 from snm.system.timing import waiting_for
 
 __all__ = ["StepPrograms", "compiled_steps"]

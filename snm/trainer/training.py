@@ -22,6 +22,7 @@ from snm.data.weighting import Weighting
 from snm.distributed.dataset import fit_weighting, load_together
 from snm.distributed.processes import AgreedStop, first, several, wait
 from snm.errors import InputError, StoppedError
+from snm.machine.versions import surroundings
 from snm.memory.store import load_memory
 from snm.prediction.predictor import Predictor
 from snm.runs.events import Event, Finished, Noted
@@ -39,7 +40,6 @@ from snm.stores.address import Address
 from snm.stores.copies import local
 from snm.system.locks import LOCK, locked
 from snm.system.timing import part, restart, times
-from snm.system.versions import surroundings
 from snm.trainer.evaluate import score_test_points
 from snm.trainer.memory import memory_split, never_tried, summaries, try_memory
 from snm.trainer.phase import Phase, PhaseRun, first_phase, open_log

@@ -91,9 +91,9 @@ def test_large_files_are_mapped(folder, tmp_path, monkeypatch):
 
 
 def test_the_free_memory_is_within_the_limit_of_the_process(monkeypatch):
-    limit = snm.system.memory._status("VmData") + (3 << 20)
-    monkeypatch.setattr(snm.system.memory.resource, "getrlimit", lambda _: (limit, limit))
-    assert 0 <= snm.system.memory.available_memory() <= 3 << 20
+    limit = snm.machine.memory._status("VmData") + (3 << 20)
+    monkeypatch.setattr(snm.machine.memory.resource, "getrlimit", lambda _: (limit, limit))
+    assert 0 <= snm.machine.memory.available_memory() <= 3 << 20
 
 
 @pytest.mark.parametrize("kind", ["tfidf", "l2", "none"])

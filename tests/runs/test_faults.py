@@ -10,7 +10,8 @@ from command_line import refused
 from small_runs import arrays, config, log, same
 
 import snm
-from snm.checkpoints.store import Checkpoints, DamagedError
+from snm.checkpoints.manifest import DamagedError
+from snm.checkpoints.store import Checkpoints
 from snm.errors import InputError
 from snm.runs.events import Noted, Stepped
 from snm.runs.folder import RunFolder

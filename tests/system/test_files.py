@@ -88,7 +88,7 @@ def test_write_whole_keeps_line_ends(tmp_path):
 
 # What writes elsewhere: archives and their parts while they are fetched, scratch of comparisons and
 # measurements.
-ELSEWHERE = ("compare", "bench", "data/repository", "system/disk.py", "system/memory.py")
+ELSEWHERE = ("compare", "bench", "data/repository", "system/disk.py", "machine/memory.py")
 
 
 def test_writing_goes_through_few_functions():

@@ -24,9 +24,9 @@ from snm.bench.shapes import SEED, SHAPES, model_of, points_of, source_of
 from snm.distributed.collectives import Shard
 from snm.head import by_threshold, mining
 from snm.head.by_pairs import few_pairs
+from snm.machine import compiler
+from snm.machine.platform import compiling_for
 from snm.sampling import permutation
-from snm.system import compiler
-from snm.system.platform import compiling_for
 from snm.targets import programs
 from snm.targets.devices import devices_of
 from snm.targets.module import Module

@@ -8,7 +8,7 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from benchmarks.devices.topk_kernel_compiled import QUERIES, SLOTS, Search, smaller_gpu
-from snm.system.platform import compiling_for
+from snm.machine.platform import compiling_for
 from snm.targets.devices import compiled_for_target, devices_of
 from snm.targets.module import Module
 from snm.targets.table import TARGETS

@@ -8,7 +8,7 @@ from command_line import refused
 
 from snm.config.settings import Config, preset
 from snm.errors import InputError
-from snm.system.platform import compiling_for, of_platform, platform
+from snm.machine.platform import compiling_for, of_platform, platform
 from snm.targets.account import Account, Exchange
 from snm.targets.programs import Program
 from snm.targets.report import limits, report, seconds_of, with_devices

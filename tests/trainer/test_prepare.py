@@ -17,11 +17,11 @@ from snm.config.resolve import resolve
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.estimator.fit import MemberFit
+from snm.machine.compiler import answer_options, step_options
+from snm.machine.platform import compiling_for
 from snm.model.from_config import head_stages, make_model
 from snm.planning.forecast import forecast
 from snm.runs.folder import RunFolder
-from snm.system.compiler import answer_options, step_options
-from snm.system.platform import compiling_for
 from snm.trainer.phase import PhaseRun, first_phase
 from snm.trainer.prepare import prepare
 

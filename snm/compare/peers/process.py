@@ -34,7 +34,7 @@ from snm.data.weighting import Weighting
 from snm.errors import InputError, reason_of
 from snm.evaluation.filters import apply_filter, kept_first, most_filtered, pairs_of
 from snm.evaluation.metrics import Metrics, propensities
-from snm.system.memory import peak_memory, peak_of_children, resident_memory
+from snm.machine.memory import peak_memory, peak_of_children, resident_memory
 
 __all__ = ["check", "main", "measure", "run_peer"]
 

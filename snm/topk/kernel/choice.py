@@ -8,7 +8,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from snm.system.platform import platform
+from snm.machine.platform import platform
 from snm.topk.bisection import MASKED
 from snm.topk.blocks import Added, Best, Masked
 from snm.topk.kernel.numbers import Tiles

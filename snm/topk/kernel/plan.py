@@ -52,7 +52,7 @@ def tiles_for(platform: str, sizes: Sizes) -> Tiles | None:
     """Tiles of the kernel on a platform, `tpu` or `gpu`; None where there is no kernel.
 
     Args:
-      platform: as `snm.system.platform` has it.
+      platform: as `snm.machine.platform` has it.
       sizes: of the search.
     """
     if not 1 <= sizes.count <= min(MOST, sizes.num_slots) or not sizes.queries:

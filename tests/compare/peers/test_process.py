@@ -22,7 +22,7 @@ from snm.data.synthetic import generate
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.evaluation.metrics import propensities
-from snm.system.memory import peak_memory
+from snm.machine.memory import peak_memory
 
 _TRAIN = "4 3 6\n0 0:3\n0,1 1:1\n2 0:1 2:2\n3,4 2:1\n"
 _TEST = "2 3 6\n0,5 0:2 1:2\n1 2:1\n"
@@ -370,7 +370,7 @@ def test_peak_memory_excludes_that_of_the_parent() -> None:
     if not Path("/proc/self/status").exists():
         pytest.skip("memory of a process is told otherwise here")
     held = np.ones(1 << 27, np.uint8)  # 128 MiB in this process, much more than the child needs
-    code = "from snm.system import memory; print(memory.resident_memory(), memory.peak_memory())"
+    code = "from snm.machine import memory; print(memory.resident_memory(), memory.peak_memory())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     now, peak = (int(word) for word in done.stdout.split())
     assert 0 < now <= peak < peak_memory()

@@ -20,7 +20,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from snm.checkpoints.store import Checkpoints, DamagedError
+from snm.checkpoints.manifest import DamagedError
+from snm.checkpoints.store import Checkpoints
 from snm.config.settings import Config, read_config, write_config
 from snm.data import cache
 from snm.data.formats import dispatch as formats

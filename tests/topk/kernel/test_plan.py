@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from snm.system.platform import compiling_for
+from snm.machine.platform import compiling_for
 from snm.topk import Masked, best_scores
 from snm.topk.kernel.choice import kernel_forms
 from snm.topk.kernel.numbers import VMEM, Tiles

@@ -26,7 +26,7 @@ from typing import Any
 import jax
 from jax.errors import JaxRuntimeError
 
-from snm.system.platform import on_chip_bytes, platform
+from snm.machine.platform import on_chip_bytes, platform
 
 __all__ = ["Options", "OptionsOf", "answer_options", "step_options"]
 

@@ -9,7 +9,7 @@ import platform
 from importlib import metadata
 from typing import Any
 
-from snm.system.memory import peak_memory
+from snm.machine.memory import peak_memory
 
 __all__ = ["machine", "surroundings", "version_of", "versions"]
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from snm.system.xla_flags import set_flags
+from snm.machine.xla_flags import set_flags
 
 OURS = "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=262144"
 LOOP = """

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from snm.system import cores
+from snm.machine import cores
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 50])

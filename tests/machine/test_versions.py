@@ -2,7 +2,7 @@
 
 from importlib import metadata
 
-from snm.system.versions import versions
+from snm.machine.versions import versions
 
 
 def test_versions_are_those_of_the_packages():

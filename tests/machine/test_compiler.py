@@ -6,8 +6,8 @@ from importlib import metadata
 import jax
 import pytest
 
-from snm.system import compiler
-from snm.system.platform import compiling_for
+from snm.machine import compiler
+from snm.machine.platform import compiling_for
 
 LEVEL, FUSION = "xla_backend_optimization_level", "xla_cpu_use_fusion_emitters"
 # jaxlib 0.11 no longer has the second.

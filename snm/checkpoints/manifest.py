@@ -1,0 +1,113 @@
+"""The manifest of a checkpoint: counters, a description of the run, and checksums of all files."""
+
+from __future__ import annotations
+
+import dataclasses
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from snm.errors import InputError
+from snm.system.sealed_json import read_json, write_json
+
+__all__ = ["MANIFEST", "DamagedError", "Note", "difference", "fingerprints", "first_line"]
+
+MANIFEST = "manifest.json"
+"""The name of its file."""
+
+_PIECE = 1 << 22  # bytes read at once, to fit in the CPU cache
+
+
+class DamagedError(InputError):
+    """The files of a checkpoint differ from what was written."""
+
+    def __init__(self, path: Path, found: str):
+        self.path = path
+        super().__init__(str(path), f"a damaged checkpoint ({found})", "what was written")
+
+
+@dataclasses.dataclass(frozen=True)
+class Note:
+    """The content of a manifest.
+
+    Attributes:
+      progress: the counters of the training loop.
+      score: of the state, higher is better; None if it was not evaluated.
+      about: describes the run.
+      files: the size and CRC-32 of each file, by its path in the folder.
+      padded: whether the tables end with padding rows that make their shards equal.
+    """
+
+    progress: dict[str, Any]
+    score: float | None
+    about: dict[str, Any]
+    files: dict[str, list[int]]
+    padded: bool = False
+
+    @classmethod
+    def read(cls, path: Path, step: int) -> Note:
+        """Reads and verifies the manifest in the folder of a checkpoint.
+
+        Raises:
+          DamagedError: it is missing, unreadable, differs from what was written, or is of another
+            step.
+        """
+        try:
+            note = cls(**read_json(path / MANIFEST))
+        except (OSError, ValueError, TypeError) as error:
+            raise DamagedError(path, f"{MANIFEST}: {first_line(error)}") from error
+        objects = (note.progress, note.about, note.files)
+        if not all(isinstance(one, dict) for one in objects):
+            raise DamagedError(path, f"{MANIFEST}: no progress, description or files")
+        if note.progress.get("step", step) != step:
+            raise DamagedError(path, f"{MANIFEST} is of step {ascii(note.progress['step'])[:20]}")
+        return note
+
+    def write(self, path: Path) -> None:
+        """Writes it into the folder of a checkpoint, whose files must be on the disk before."""
+        write_json(path / MANIFEST, dataclasses.asdict(self))
+
+
+def fingerprints(
+    folder: Path,
+    recorded: dict[str, list[int]] | None = None,
+    mine: Callable[[int], bool] = lambda number: True,
+) -> dict[str, list[int]]:
+    """The size and CRC-32 of every file in a folder except the manifest, by path in the folder.
+
+    Args:
+      folder: of a checkpoint.
+      recorded: what stands for the files that are not `mine`.
+      mine: whether this process reads the file of a number; files are numbered by name.
+    """
+    found = {}
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    for number, path in enumerate(path for path in files if path.name != MANIFEST):
+        name = path.relative_to(folder).as_posix()
+        found[name] = _fingerprint(path) if mine(number) else (recorded or {}).get(name, [])
+    return found
+
+
+def _fingerprint(path: Path) -> list[int]:
+    size = crc = 0
+    with path.open("rb", buffering=0) as file:
+        while piece := file.read(_PIECE):
+            size, crc = size + len(piece), zlib.crc32(piece, crc)
+    return [size, crc]
+
+
+def difference(recorded: list[int] | None, found: list[int] | None) -> str | None:
+    """How a file differs from the manifest, in words; None if it does not."""
+    if recorded is None or found is None:
+        return "is missing" if found is None else "should not be there"
+    if recorded[0] != found[0]:
+        return f"has {found[0]} bytes, not {recorded[0]}"
+    return None if recorded == found else "has another checksum"
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, cut where it is long."""
+    lines = str(error).strip().splitlines()
+    text = lines[0] if lines else type(error).__name__
+    return text if len(text) <= 160 else f"{text[:160]} ..."
