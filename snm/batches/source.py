@@ -184,9 +184,9 @@ class Source:
         if self.data_parts == 1:
             return tuple(
                 Csr(
-                    jnp.asarray(matrix.indptr, jnp.int32),
-                    jnp.asarray(matrix.indices, jnp.int32),
-                    jnp.asarray(matrix.data, jnp.float32),
+                    jax.device_put(matrix.indptr.astype(np.int32, copy=False)),
+                    jax.device_put(matrix.indices.astype(np.int32, copy=False)),
+                    jax.device_put(matrix.data.astype(np.float32, copy=False)),
                 )
                 for matrix in matrices
             )

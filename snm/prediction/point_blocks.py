@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 from numpy.typing import NDArray
@@ -122,14 +121,14 @@ class Blocks(NamedTuple):
             values[part, own] = by_slot.data
         arrays = tuple(x if self.parts > 1 else x[0] for x in (rows, slots, values))
         if self.mesh is None:
-            return Added(*map(jnp.asarray, arrays))
+            return Added(*jax.device_put(arrays))
         return Added(*spread_points(arrays, self.parts, self.mesh))
 
 
 def beside_points(array: NDArray, mesh: Mesh | None) -> Any:
     """An array that all points share, placed beside a block of points."""
     if mesh is None:
-        return jnp.asarray(array)
+        return jax.device_put(array)
     parts = mesh.shape[DATA]
     if parts > 1:
         array = np.tile(array, (len(local_data_parts(mesh)), 1))

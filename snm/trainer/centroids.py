@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import itertools
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 
+from snm.batches.csr_blocks import block_of
 from snm.batches.device_parts import spread_points
-from snm.model.model import TrainState
-from snm.model.train_step import centroid_step
+from snm.batches.source import Source
 from snm.machine.compiler import answer_options
+from snm.model.model import Model, TrainState
+from snm.model.train_step import centroid_step
+from snm.prediction.compiled import compiled_queries
+from snm.prediction.point_blocks import one_ahead
+from snm.prediction.predictor import ROWS
 from snm.tables.rounding import as_float, to_nearest
 from snm.tables.table import RowTable, normalize
 from snm.trainer.loop import ahead, dispatches
@@ -22,6 +32,12 @@ __all__ = ["centroids"]
 
 _SHORT = 1e-3  # length of a random row that gives way to a single query, of length 1
 
+_MOST_ON_HOST = 1 << 25
+"""Numbers of class rows, 128 MiB of float32, that the host adds up beside the table."""
+
+_ALONE = threading.Lock()
+"""Held while a first block is embedded: members that start side by side would each compile it."""
+
 
 def centroids(prepared: Prepared, state: TrainState) -> TrainState:
     """Replaces class rows by the directions of the mean queries of the labels' training points.
@@ -29,18 +45,73 @@ def centroids(prepared: Prepared, state: TrainState) -> TrainState:
     Class rows then start as the classifier of nearest centroids (Rocchio, 1971). Points count by
     their weights. A label without points keeps its random row.
 
+    Of a small table, the host adds up queries that the program of prediction computes, which a
+    memory of neighbours and an evaluation need too: a program of its own takes longer to compile
+    than it runs. On a mesh, and of a large table, a step adds up on the devices, in place.
+
     Args:
       prepared: the training, whose points are visited once.
       state: new parameters, consumed.
     """
+    # The seed plays no part: all members share the program.
+    model = dataclasses.replace(prepared.model, seed=0)
+    large = state.head.table.rows.size > _MOST_ON_HOST
+    on_devices = large or prepared.mesh is not None
+    return (_on_devices if on_devices else _on_host)(prepared, model, state)
+
+
+def _on_host(prepared: Prepared, model: Model, state: TrainState) -> TrainState:
+    """As `centroids`, from the queries of blocks of points."""
+    table = state.head.table
+    rows = np.array(as_float(table.rows), np.float32)
+    rows *= _SHORT * np.exp(np.asarray(state.head.log_scale))
+    for queries, labels in _embedded(model, state, prepared.source):
+        if np.isfinite(queries).all():
+            _add_to_rows(rows, queries, labels)
+    lengths = np.sqrt(np.einsum("kd,kd->k", rows, rows))
+    rows /= np.maximum(lengths, np.finfo(np.float32).tiny)[:, None]
+    return _with_class_rows(state, to_nearest(jax.device_put(rows), table.rows.dtype))
+
+
+def _embedded(
+    model: Model, state: TrainState, source: Source
+) -> Iterator[tuple[NDArray[np.float32], csr_matrix]]:
+    """Queries [m, dim], times the multiplier of scores, and labels [m, K], a block at a time."""
+    embed, features = compiled_queries(model, None), source.features
+    edges = np.append(np.arange(0, features.shape[0], ROWS), features.shape[0])
+    entries = int(np.diff(features.indptr[edges]).max(initial=0))
+
+    def begun() -> Iterator[tuple[jax.Array, csr_matrix]]:
+        for first, last in itertools.pairwise(edges):
+            points = np.full(ROWS, -1, np.int64)
+            points[: last - first] = np.arange(last - first)
+            block = block_of(features[first:last], points, entries)
+            yield embed(state, block), source.labels[first:last]
+
+    blocks = begun()
+    with _ALONE:
+        start = list(itertools.islice(blocks, 1))
+    for queries, labels in one_ahead(itertools.chain(start, blocks)):
+        yield np.asarray(queries)[: labels.shape[0]], labels
+
+
+def _add_to_rows(
+    rows: NDArray[np.float32], queries: NDArray[np.float32], labels: csr_matrix
+) -> None:
+    """Adds queries [m, dim] to the rows [K, dim] of their labels, CSR [m, K], times its values."""
+    found, slots = np.unique(labels.indices, return_inverse=True)
+    shape = labels.shape[0], len(found)
+    rows[found] += csr_matrix((labels.data, slots, labels.indptr), shape).T @ queries
+
+
+def _on_devices(prepared: Prepared, model: Model, state: TrainState) -> TrainState:
+    """As `centroids`, by a step that adds to the rows in place."""
     source, mesh = prepared.source.for_centroids(), prepared.mesh
     resident = source.resident_arrays()
     if mesh is not None:
         resident = spread_points(resident, source.data_parts, mesh)
-    # The seed plays no part: all members share the program.
-    model = dataclasses.replace(prepared.model, seed=0)
     compiled: dict[Any, Any] = {}
-    state = _with_class_rows(state, _shortened)
+    state = _changed(state, _shortened)
     steps = prepared.steps_per_dispatch
     plan = list(dispatches(source, 0, source.steps_per_epoch, steps, [], []))
     for first, _, stack in ahead(lambda _: source, plan, mesh, steps):
@@ -51,13 +122,17 @@ def centroids(prepared: Prepared, state: TrainState) -> TrainState:
                 model, source, shape, mesh, centroid_step, answer_options
             )
         state, _ = compiled[shape](state, resident, stack)
-    return _with_class_rows(state, _of_unit_length)
+    return _changed(state, _of_unit_length)
 
 
-def _with_class_rows(state: TrainState, change: Callable[[jax.Array], jax.Array]) -> TrainState:
+def _changed(state: TrainState, change: Callable[[jax.Array], jax.Array]) -> TrainState:
     """The state with its class rows changed, in place."""
     compiled = jax.jit(change, donate_argnums=0, compiler_options=answer_options())
-    table = RowTable(compiled(state.head.table.rows), state.head.table.accumulator)
+    return _with_class_rows(state, compiled(state.head.table.rows))
+
+
+def _with_class_rows(state: TrainState, rows: jax.Array) -> TrainState:
+    table = RowTable(rows, state.head.table.accumulator)
     return dataclasses.replace(state, head=dataclasses.replace(state.head, table=table))
 
 

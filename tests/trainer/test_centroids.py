@@ -14,6 +14,7 @@ from snm.data.weighting import Weighting
 from snm.model.model import init_state
 from snm.prediction.predictor import Predictor
 from snm.tables.rounding import as_float
+from snm.trainer import centroids as module
 from snm.trainer.prepare import prepare
 from snm.trainer.warm_start import initial_state
 
@@ -52,7 +53,9 @@ def started(**changes):
         dict(table_dtype="bfloat16"),
     ],
 )
-def test_a_class_row_starts_at_the_centroid_of_its_points(changes):
+@pytest.mark.parametrize("most", [0, module._MOST_ON_HOST], ids=["in place", "on the host"])
+def test_a_class_row_starts_at_the_centroid_of_its_points(changes, most, monkeypatch):
+    monkeypatch.setattr(module, "_MOST_ON_HOST", most)
     state, plain, queries, train = started(**changes)
     sums = train.labels.T.toarray().astype(np.float64) @ queries.astype(np.float64)
     lengths = np.linalg.norm(sums, axis=1, keepdims=True)
@@ -94,3 +97,13 @@ def test_with_splits_a_centroid_has_the_split_points_too():
     expected = sums / np.linalg.norm(sums, axis=1, keepdims=True)
     rows = np.asarray(initial_state(prepared).head.table.rows)
     np.testing.assert_allclose(rows, expected, atol=3e-3)
+
+
+def test_a_query_that_is_not_finite_changes_no_row():
+    """Its block is left out, as a step with it would be; training then says which point it is."""
+    train = points()
+    train.features.data[0] = np.inf
+    settings = dataclasses.replace(snm.preset("default"), dim=16, weighting="none", members=1)
+    prepared = prepare(resolve(settings, DATA), train, Weighting.fit("none", train.features))
+    plain = np.asarray(init_state(prepared.model).head.table.rows)
+    np.testing.assert_allclose(initial_state(prepared).head.table.rows, plain, atol=1e-6)
