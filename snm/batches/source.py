@@ -102,9 +102,19 @@ class Source:
         return dataclasses.replace(self, data_parts=1, own=None, _sizes={})
 
     def for_centroids(self) -> Source:
-        """A source of the same batches with all features; a term weighs what its point does."""
+        """A source of the same points with all features and labels, each as heavy as its point.
+
+        Nothing is drawn for its batches.
+        """
+        spec = dataclasses.replace(self.spec, positives="all")
         return dataclasses.replace(
-            self, input_dropout=0.0, weight_of_term="sum", divisor=1, _sizes={}
+            self,
+            spec=spec,
+            sampler=None,
+            input_dropout=0.0,
+            weight_of_term="sum",
+            divisor=1,
+            _sizes={},
         )
 
     def with_head(self, head: HeadSpec) -> Source:

@@ -79,7 +79,7 @@ def fingerprints(
     Args:
       folder: of a checkpoint.
       recorded: what stands for the files that are not `mine`.
-      mine: whether this process reads the file of a number; files are numbered by name.
+      mine: whether this process reads the file of a number; they count from 0, by name.
     """
     found = {}
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]

@@ -20,7 +20,7 @@ def num_cores() -> int:
 
 
 def share_of_core(count: int, least: int) -> int:
-    """How many of `count` items each core is given, at least `least`: fewer are done at once."""
+    """How many of `count` items go to each core; at least `least`, as fewer do not pay a thread."""
     return max(least, -(-count // num_cores()))
 
 

@@ -137,7 +137,7 @@ def centroid_step(
     Args:
       model: the description.
       state: parameters; donate their buffers. Only class rows change.
-      batch: the points, from `Source.for_centroids`; what it draws is not used.
+      batch: the points, from `Source.for_centroids`.
       label_axis: as in `train_step`.
       data_axis: as in `train_step`.
       feature_axis: as in `train_step`.

@@ -34,6 +34,8 @@ _SHORT = 1e-3  # length of a random row that gives way to a single query, of len
 
 _MOST_ON_HOST = 1 << 25
 """Numbers of class rows, 128 MiB of float32, that the host adds up beside the table."""
+_MOST_QUERIES = 1 << 27
+"""Numbers of the queries that it adds up."""
 
 _ALONE = threading.Lock()
 """Held while a first block is embedded: members that start side by side would each compile it."""
@@ -45,9 +47,9 @@ def centroids(prepared: Prepared, state: TrainState) -> TrainState:
     Class rows then start as the classifier of nearest centroids (Rocchio, 1971). Points count by
     their weights. A label without points keeps its random row.
 
-    Of a small table, the host adds up queries that the program of prediction computes, which a
-    memory of neighbours and an evaluation need too: a program of its own takes longer to compile
-    than it runs. On a mesh, and of a large table, a step adds up on the devices, in place.
+    Of a small table and few points, the host adds up queries that the program of prediction
+    computes, which held-out points and a memory of neighbours need too: a program of its own takes
+    longer to compile than it runs. On a mesh, and of more, a step adds up on the devices, in place.
 
     Args:
       prepared: the training, whose points are visited once.
@@ -56,7 +58,8 @@ def centroids(prepared: Prepared, state: TrainState) -> TrainState:
     # The seed plays no part: all members share the program.
     model = dataclasses.replace(prepared.model, seed=0)
     large = state.head.table.rows.size > _MOST_ON_HOST
-    on_devices = large or prepared.mesh is not None
+    many = prepared.source.num_points * model.dim > _MOST_QUERIES
+    on_devices = large or many or prepared.mesh is not None
     return (_on_devices if on_devices else _on_host)(prepared, model, state)
 
 
@@ -66,8 +69,8 @@ def _on_host(prepared: Prepared, model: Model, state: TrainState) -> TrainState:
     rows = np.array(as_float(table.rows), np.float32)
     rows *= _SHORT * np.exp(np.asarray(state.head.log_scale))
     for queries, labels in _embedded(model, state, prepared.source):
-        if np.isfinite(queries).all():
-            _add_to_rows(rows, queries, labels)
+        finite = np.isfinite(queries).all(axis=1)
+        _add_to_rows(rows, queries[finite], labels[finite])
     lengths = np.sqrt(np.einsum("kd,kd->k", rows, rows))
     rows /= np.maximum(lengths, np.finfo(np.float32).tiny)[:, None]
     return _with_class_rows(state, to_nearest(jax.device_put(rows), table.rows.dtype))
@@ -77,11 +80,12 @@ def _embedded(
     model: Model, state: TrainState, source: Source
 ) -> Iterator[tuple[NDArray[np.float32], csr_matrix]]:
     """Queries [m, dim], times the multiplier of scores, and labels [m, K], a block at a time."""
-    embed, features = compiled_queries(model, None), source.features
+    features = source.features
     edges = np.append(np.arange(0, features.shape[0], ROWS), features.shape[0])
     entries = int(np.diff(features.indptr[edges]).max(initial=0))
 
     def begun() -> Iterator[tuple[jax.Array, csr_matrix]]:
+        embed = compiled_queries(model, None)
         for first, last in itertools.pairwise(edges):
             points = np.full(ROWS, -1, np.int64)
             points[: last - first] = np.arange(last - first)

@@ -22,6 +22,7 @@ from snm.head.state import init_head
 from snm.model.from_config import head_spec, make_model
 from snm.model.model import init_state
 from snm.model.train_step import train_step
+from snm.trainer import centroids as centroids_module
 from snm.trainer.centroids import centroids
 from snm.trainer.prepare import prepare
 
@@ -150,11 +151,13 @@ def test_weights_of_1_change_no_bit(positives):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize("most", [0, centroids_module._MOST_ON_HOST], ids=["step", "host"])
 @pytest.mark.parametrize("positives", ["one", "all"])
-def test_centroids_count_points_by_their_weights(positives):
+def test_centroids_count_points_by_their_weights(positives, most, monkeypatch):
     """Compared with the repeated points; a thousandth of a random row is left in either."""
+    monkeypatch.setattr(centroids_module, "_MOST_ON_HOST", most)
     rows = []
-    for points in both(1):
+    for points in both(2):
         config = config_of(class_init="centroid", positives=positives, exclude="positive")
         prepared = prepare(config, points, Weighting.fit("none", points.features))
         state = centroids(prepared, init_state(prepared.model))

@@ -33,6 +33,6 @@ def test_the_first_failure_is_told(monkeypatch):
 
 
 @pytest.mark.parametrize(("count", "least", "share"), [(0, 1, 1), (7, 1, 3), (7, 5, 5), (9, 1, 3)])
-def test_shares_cover_all_items(count, least, share, monkeypatch):
+def test_the_share_of_a_core(count, least, share, monkeypatch):
     monkeypatch.setattr(cores, "num_cores", lambda: 3)
     assert cores.share_of_core(count, least) == share

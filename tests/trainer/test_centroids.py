@@ -12,6 +12,7 @@ from snm.config.resolve import resolve
 from snm.data.dataset import Points
 from snm.data.weighting import Weighting
 from snm.model.model import init_state
+from snm.prediction.compiled import compiled_queries
 from snm.prediction.predictor import Predictor
 from snm.tables.rounding import as_float
 from snm.trainer import centroids as module
@@ -43,19 +44,30 @@ def started(**changes):
     return initial_state(prepared), plain, queries / prepared.model.score_scale, train
 
 
+@pytest.mark.parametrize("most", [0, module._MOST_ON_HOST], ids=["step", "host"])
 @pytest.mark.parametrize(
     "changes",
     [
         dict(),
         dict(encoder="relu"),
+        dict(positives="one"),
         dict(data_on="device"),
-        dict(mesh="data=2,label=4"),
         dict(table_dtype="bfloat16"),
     ],
 )
-@pytest.mark.parametrize("most", [0, module._MOST_ON_HOST], ids=["in place", "on the host"])
 def test_a_class_row_starts_at_the_centroid_of_its_points(changes, most, monkeypatch):
     monkeypatch.setattr(module, "_MOST_ON_HOST", most)
+    monkeypatch.setattr(module, "ROWS", 64)  # three blocks, the last of 22 points
+    check(changes)
+
+
+@pytest.mark.parametrize("positives", ["one", "all"])
+def test_class_rows_on_a_mesh_start_at_the_same_centroids(positives):
+    check(dict(mesh="data=2,label=4", positives=positives))
+
+
+def check(changes):
+    """Compares the class rows with centroids in float64."""
     state, plain, queries, train = started(**changes)
     sums = train.labels.T.toarray().astype(np.float64) @ queries.astype(np.float64)
     lengths = np.linalg.norm(sums, axis=1, keepdims=True)
@@ -99,11 +111,32 @@ def test_with_splits_a_centroid_has_the_split_points_too():
     np.testing.assert_allclose(rows, expected, atol=3e-3)
 
 
-def test_a_query_that_is_not_finite_changes_no_row():
-    """Its block is left out, as a step with it would be; training then says which point it is."""
+@pytest.mark.parametrize("most", [0, module._MOST_ON_HOST], ids=["step", "host"])
+def test_a_query_that_is_not_finite_changes_no_row(most, monkeypatch):
+    """A step leaves out its batch, the host the point alone; training says later which it is."""
+    monkeypatch.setattr(module, "_MOST_ON_HOST", most)
+    monkeypatch.setattr(module, "ROWS", 64)
     train = points()
+    train = Points(train.features.copy(), train.labels)
     train.features.data[0] = np.inf
-    settings = dataclasses.replace(snm.preset("default"), dim=16, weighting="none", members=1)
+    settings = dataclasses.replace(
+        snm.preset("default"), dim=16, weighting="none", members=1, batch_size=32
+    )
     prepared = prepare(resolve(settings, DATA), train, Weighting.fit("none", train.features))
     plain = np.asarray(init_state(prepared.model).head.table.rows)
-    np.testing.assert_allclose(initial_state(prepared).head.table.rows, plain, atol=1e-6)
+    rows = np.asarray(initial_state(prepared).head.table.rows)
+    assert np.isfinite(rows).all()
+    moved = np.abs(rows - plain).max(axis=1) > 1e-3
+    assert moved.sum() > 20 and not moved[BARE]
+
+
+def test_members_and_answers_share_the_program_of_queries():
+    compiled_queries.cache_clear()
+    state, _, _, train = started()
+    settings = dataclasses.replace(snm.preset("default"), dim=16, members=1, batch_size=32,
+                                   mined=4, sampled=16)  # fmt: skip
+    weighting = Weighting.fit("tfidf", train.features)
+    prepared = prepare(resolve(dataclasses.replace(settings, seed=5), DATA), train, weighting)
+    initial_state(prepared)
+    list(Predictor(prepared.model, state, weighting).queries(train.features))
+    assert compiled_queries(prepared.model, None)._cache_size() == 1

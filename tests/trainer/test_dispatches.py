@@ -12,6 +12,7 @@ from snm.config.resolve import resolve
 from snm.data.weighting import Weighting
 from snm.model.model import abstract_state
 from snm.model.placement import initial
+from snm.trainer import centroids as centroids_module
 from snm.trainer.centroids import centroids
 from snm.trainer.prepare import Prepared, prepare
 from snm.trainer.programs import compiled_steps
@@ -66,7 +67,8 @@ def test_steps_that_fill_up_change_nothing(data, changes):
     assert any((x != y).any() for x, y in zip(start, jax.tree.leaves(alone), strict=True))
 
 
-def test_centroids_do_not_depend_on_the_length(data):
+def test_centroids_do_not_depend_on_the_length(data, monkeypatch):
+    monkeypatch.setattr(centroids_module, "_MOST_ON_HOST", 0)
     rows = []
     for length in (1, 5):
         one = prepared(data, class_init="centroid", steps_per_dispatch=length)
