@@ -4,7 +4,8 @@
 
 Each program of a first run is compiled under each set of options, without a cache, and runs in
 turns with the others on the same arguments: initial parameters, a pass for centroids (of large
-tables), training steps, and the best labels of a block of points. `snm.machine.compiler` holds what was chosen.
+tables), training steps, and the best labels of a block of points. `snm.machine.compiler` holds what
+was chosen.
 """
 
 from __future__ import annotations

@@ -23,8 +23,15 @@ from typing import Any
 from snm.runs.folder import write_json
 from snm.system.files import write_whole
 
-_INSTRUMENTED = ["snm.data", "snm.config.settings", "snm.runs", "snm.checkpoints.manifest", "snm.checkpoints.store",
-                 "snm.memory.store", "snm.system.sealed_json"]  # fmt: skip
+_INSTRUMENTED = [
+    "snm.data",
+    "snm.config.settings",
+    "snm.runs",
+    "snm.checkpoints.manifest",
+    "snm.checkpoints.store",
+    "snm.memory.store",
+    "snm.system.sealed_json",
+]
 _MOST_BYTES = 4096
 _LIMITS = ["-timeout=10", "-rss_limit_mb=2048", f"-max_len={_MOST_BYTES}"]
 _KEPT = 12  # inputs of a format that are kept as text
