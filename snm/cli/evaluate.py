@@ -12,6 +12,7 @@ from tyro.conf import Positional, arg
 from snm.errors import InputError, counted
 
 if TYPE_CHECKING:
+    from rich.console import Group
     from rich.table import Table
 
 __all__ = ["Evaluate", "print_metrics"]
@@ -113,8 +114,11 @@ def print_metrics(found: dict[str, Any], title: str) -> None:
     if "without_repeats" in found:
         fresh = found["without_repeats"]
         left = found["metrics"]["points"] - fresh["points"]
-        repeats = f"without {counted(left, 'test point')} equal to a training point"
-        console.print(_metrics_table(fresh, repeats))
+        if fresh["points"]:
+            repeats = f"without {counted(left, 'test point')} equal to a training point"
+            console.print(_metrics_table(fresh, repeats))
+        else:
+            say("every test point equals a training point: these metrics tell nothing of new ones")
     if "AUC" in found["metrics"]:
         area = found["metrics"]["AUC"]
         console.print(
@@ -178,17 +182,19 @@ def _threshold_table(rows: list[dict[str, Any]]) -> Table:
     return table
 
 
-def _metrics_table(metrics: dict[str, Any], title: str) -> Table:
+def _metrics_table(metrics: dict[str, Any], title: str) -> Group:
     """Metrics in percent: a row for each measure, a column for each k."""
+    from rich.console import Group
     from rich.table import Table
+    from rich.text import Text
 
     ks = sorted({int(name.split("@")[1]) for name in metrics if "@" in name})
-    table = Table(title=f"{title} ({metrics['points']:,})", title_justify="left")
-    table.add_column("%")
+    heading = Text(f"{title} ({metrics['points']:,})", "italic")  # may be wider than the table
+    table = Table("%")
     for k in ks:
         table.add_column(f"@{k}", justify="right")
     names = list(dict.fromkeys(name.split("@")[0] for name in metrics if "@" in name))
     for name in names:
         cells = (metrics.get(f"{name}@{k}") for k in ks)
         table.add_row(name, *("" if cell is None else f"{cell:.2f}" for cell in cells))
-    return table
+    return Group(heading, table)

@@ -262,7 +262,7 @@ def _print_result(result: dict[str, Any], name: str, run_dir: Path | Address) ->
         console.print("no test points, so nothing was evaluated")
     say(
         f"{result['epochs']:.4g} epoch{'s' * (result['epochs'] != 1)} in {result['seconds']:.1f} s "
-        f"({result['examples_per_second']:,.0f} examples/s, compiling included), "
+        f"({result['examples_per_second']:,.0f} examples/s), "
         f"{result['peak_memory_bytes'] / 2**20:,.0f} MiB of memory at the peak; "
         f"written to {run_dir}"
     )

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csr_matrix
 
+from snm.config.auto import FEWEST_POINTS
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
-from snm.errors import InputError
+from snm.errors import InputError, counted
 from snm.memory.memory import Memory, Witness
 from snm.model.model import Model, TrainState
 from snm.prediction.calibration import Calibration
@@ -73,6 +74,18 @@ class Predictor:
     calibration: Calibration | None = None
     block_rows: int = ROWS
     block_entries: int = 8
+
+    def __repr__(self) -> str:
+        """The sizes; the arrays and the vocabulary would fill pages."""
+        model = self.model
+        parts = [
+            counted(model.head.num_labels, "label"),
+            counted(model.num_features, "feature"),
+            counted(model.members, "member"),
+            *(["of texts"] if self.vectorizer is not None else []),
+            *(["with a memory"] if self.memory is not None else []),
+        ]
+        return f"Predictor({', '.join(parts)})"
 
     def top(
         self,
@@ -170,7 +183,10 @@ class Predictor:
           InputError: the model has none.
         """
         if self.calibration is None:
-            expected = "one trained with --memory on, which holds out points to fit them on"
+            expected = (
+                f"one trained with --memory on (from {FEWEST_POINTS} points on), which holds out "
+                "points to fit them on"
+            )
             raise InputError("--probabilities", "a model without any", expected)
         return self.calibration
 

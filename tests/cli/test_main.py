@@ -279,6 +279,22 @@ def test_one_is_no_plural(capsys):
     assert "left out: 1 point without labels" in said
 
 
+def test_test_points_that_all_repeat_training_points_are_told_in_a_sentence(capsys):
+    counts = {"P@1": 100.0, "points": 12, "points_without_labels": 0}
+    none = {"points": 0, "points_without_labels": 0}
+    print_metrics({"metrics": counts, "without_repeats": none}, "run: test points")
+    shown = capsys.readouterr().out
+    assert "every test point equals a training point" in shown
+    assert shown.count("%") == 1
+
+
+def test_a_title_wider_than_its_table_stays_on_a_line(capsys):
+    counts = {"P@1": 50.0, "points": 175, "points_without_labels": 0}
+    print_metrics({"metrics": counts, "without_repeats": {**counts, "points": 76}}, "run")
+    lines = capsys.readouterr().out.splitlines()
+    assert "without 99 test points equal to a training point (76)" in map(str.strip, lines)
+
+
 def test_titles_have_thousands_commas(capsys):
     counts = {"P@1": 50.0, "points": 5816, "points_without_labels": 0}
     print_metrics({"metrics": counts}, "run: test points")

@@ -162,7 +162,7 @@ def test_bad_questions(run, tiny_run, tmp_path, capsys):
     path.write_text("text;title\na;b\n")
     said = refused(capsys, "predict", run, path)
     assert said.endswith(
-        "among text;title, expected columns separated by commas: this header has one"
+        "among text;title, expected columns separated by commas: this header has one column"
     )
     path.write_text("title,text\na\n")
     call("predict", run, path, "--output", tmp_path / "out", status=2)

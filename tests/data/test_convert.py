@@ -216,7 +216,7 @@ def test_labels_are_kept_by_name(tmp_path):
             "a.csv",
             "text\tlabels\nxx\ta\n",
             [],
-            "among text\tlabels, expected columns separated by commas: this header has one",
+            "among text\tlabels, expected columns separated by commas: this header has one column",
         ),
         ("a.tsv", "text,labels\nxx,a\n", [], "expected columns separated by tabs: this header"),
         (

@@ -389,7 +389,8 @@ def test_runs_without_probabilities_say_so(trained, tmp_path, capsys):
     (before / "memory.json").write_text(json.dumps(trial))
     earlier = load(before)
     said = (
-        "probabilities: found a model without any, expected one trained with memory on, which holds"
+        r"probabilities: found a model without any, expected one trained with memory on "
+        r"\(from 500 points on\), which holds"
     )
     with pytest.raises(InputError, match=said):
         earlier.predict_proba(["text"])

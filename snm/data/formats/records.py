@@ -145,7 +145,7 @@ def no_column(path: Path, field: str, header: Sequence[str], expected: str) -> I
     mark = _delimiter(path)
     if len(header) == 1 and any(other in header[0] for other in ",;|\t" if other != mark):
         by = "commas" if mark == "," else "tabs"
-        expected = f"columns separated by {by}: this header has one"
+        expected = f"columns separated by {by}: this header has one column"
     return InputError(f"{named(path)}:1", found, expected)
 
 
