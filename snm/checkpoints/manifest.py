@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from snm.errors import InputError
+from snm.system.files import fingerprint
 from snm.system.sealed_json import read_json, write_json
 
 __all__ = ["MANIFEST", "DamagedError", "Note", "difference", "fingerprints", "first_line"]
 
 MANIFEST = "manifest.json"
 """The name of its file."""
-
-_PIECE = 1 << 22  # bytes read at once, to fit in the CPU cache
 
 
 class DamagedError(InputError):
@@ -85,16 +83,8 @@ def fingerprints(
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     for number, path in enumerate(path for path in files if path.name != MANIFEST):
         name = path.relative_to(folder).as_posix()
-        found[name] = _fingerprint(path) if mine(number) else (recorded or {}).get(name, [])
+        found[name] = fingerprint(path) if mine(number) else (recorded or {}).get(name, [])
     return found
-
-
-def _fingerprint(path: Path) -> list[int]:
-    size = crc = 0
-    with path.open("rb", buffering=0) as file:
-        while piece := file.read(_PIECE):
-            size, crc = size + len(piece), zlib.crc32(piece, crc)
-    return [size, crc]
 
 
 def difference(recorded: list[int] | None, found: list[int] | None) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from snm.errors import InputError, reason_of
 from snm.runs.folder import write_json
-from snm.runs.manifest import fingerprint
+from snm.system.files import fingerprint
 from snm.system.sealed_json import read_json, sealed
 
 __all__ = ["read_manifest", "write_manifest"]

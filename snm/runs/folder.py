@@ -33,17 +33,10 @@ from snm.config.settings import Config, config_text
 from snm.data.weighting import Weighting
 from snm.errors import InputError, reason_of
 from snm.memory.adjustment import load_shifts
-from snm.runs.manifest import (
-    CONFIG,
-    MAY_CHANGE,
-    Manifest,
-    fingerprint,
-    manifest_path,
-    read_manifest,
-)
+from snm.runs.manifest import CONFIG, MAY_CHANGE, Manifest, manifest_path, read_manifest
 from snm.runs.schema import FACTS, RESULT, TRIAL, Field, validated
 from snm.sampling.samplers import SAMPLERS
-from snm.system.files import make_folder, write_whole
+from snm.system.files import fingerprint, make_folder, write_whole
 from snm.system.locks import LOCK
 
 __all__ = ["RunFolder", "member_seed", "phase_names", "read_json", "write_json"]

@@ -21,17 +21,16 @@ from pathlib import Path
 from typing import Any
 
 from snm.errors import InputError, reason_of
-from snm.system.files import write_whole
+from snm.system.files import fingerprint, write_whole
 from snm.system.sealed_json import checksum, read_json, write_json
 
-__all__ = ["CONFIG", "MAY_CHANGE", "Manifest", "fingerprint", "read_manifest"]
+__all__ = ["CONFIG", "MAY_CHANGE", "Manifest", "read_manifest"]
 
 MAY_CHANGE = ("auc", "epochs", "keep_checkpoints", "members_at_once", "mesh", "on_nonfinite")
 """Settings that may differ when a run continues, because they do not affect the steps done."""
 
 CONFIG = "config.toml"
 _FORMAT = "snm-run-1"
-_PIECE = 1 << 22  # bytes read at once, to fit in the CPU cache
 _WROTE = "what `snm` wrote"
 _AGAIN = f"{_WROTE}: without it, the same `snm train` command makes it anew"
 
@@ -157,15 +156,6 @@ def _well_formed(found: Manifest) -> bool:
         isinstance(lists, dict) and all(isinstance(one, list) for one in lists.values())
         for lists in by_name
     )
-
-
-def fingerprint(path: Path) -> list[int]:
-    """The size and CRC-32 of a file, read in pieces."""
-    size = crc = 0
-    with path.open("rb", buffering=0) as file:
-        while piece := file.read(_PIECE):
-            size, crc = size + len(piece), zlib.crc32(piece, crc)
-    return [size, crc]
 
 
 def settings_checksum(raw: bytes) -> int:

@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.batches.csr_blocks import block_of
 from snm.batches.device_parts import spread_points
 from snm.batches.source import Source
+from snm.data.weighting import Weighting
 from snm.machine.compiler import answer_options
 from snm.model.model import Model, TrainState
 from snm.model.train_step import centroid_step
 from snm.prediction.compiled import compiled_queries
-from snm.prediction.point_blocks import one_ahead
+from snm.prediction.point_blocks import Blocks, one_ahead
 from snm.prediction.predictor import ROWS
 from snm.tables.rounding import as_float, to_nearest
 from snm.tables.table import RowTable, normalize
@@ -80,17 +80,13 @@ def _embedded(
     model: Model, state: TrainState, source: Source
 ) -> Iterator[tuple[NDArray[np.float32], csr_matrix]]:
     """Queries [m, dim], times the multiplier of scores, and labels [m, K], a block at a time."""
-    features = source.features
-    edges = np.append(np.arange(0, features.shape[0], ROWS), features.shape[0])
-    entries = int(np.diff(features.indptr[edges]).max(initial=0))
 
     def begun() -> Iterator[tuple[jax.Array, csr_matrix]]:
-        embed = compiled_queries(model, None)
-        for first, last in itertools.pairwise(edges):
-            points = np.full(ROWS, -1, np.int64)
-            points[: last - first] = np.arange(last - first)
-            block = block_of(features[first:last], points, entries)
-            yield embed(state, block), source.labels[first:last]
+        embed, first = compiled_queries(model, None), 0
+        # The features of a source are weighted.
+        for count, block in Blocks(Weighting("none"), ROWS, entries=8).of(source.features):
+            yield embed(state, block), source.labels[first : first + count]
+            first += count
 
     blocks = begun()
     with _ALONE:
