@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["InputError", "StoppedError", "counted", "duration", "reason_of"]
+__all__ = ["InputError", "StoppedError", "counted", "duration", "first_line", "reason_of"]
 
 
 def counted(count: int, noun: str) -> str:
@@ -43,6 +43,21 @@ def reason_of(error: Exception) -> str:
       ('permission denied', 'no')
     """
     return (getattr(error, "strerror", None) or str(error)).lower()
+
+
+def first_line(error: BaseException) -> str:
+    r"""The first line of the text of an error of another package, cut where it is long.
+
+    Example:
+      >>> first_line(RuntimeError("no device\nmore of it")), first_line(ValueError())
+      ('no device', 'ValueError')
+    """
+    lines = str(error).strip().splitlines()
+    text = lines[0] if lines else type(error).__name__
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
+
+
+_LONGEST = 160  # characters of a line that quotes another package
 
 
 class InputError(ValueError):

@@ -159,10 +159,10 @@ def row_of_term(case: Case) -> np.ndarray:
 
 class Wanted(NamedTuple):
     loss: Any
-    of_rows: Any  # gradient of the loss with respect to the table
-    of_bias: Any
-    of_queries: Any
-    of_log_scale: Any
+    grad_rows: Any  # gradient of the loss with respect to the table
+    grad_bias: Any
+    grad_queries: Any
+    grad_log_scale: Any
     table: Any  # after the step
     accumulator: Any
     bias: Any
@@ -260,28 +260,28 @@ def reference(case: Case, *, ranks=None, project: bool = True) -> Wanted:
         )
         bias = np.zeros(spec.num_labels) if head.bias is None else head.bias
         bias = jnp.asarray(np.asarray(bias, np.float64))
-        loss, (of_rows, of_bias, of_queries, of_log_scale) = jax.jit(
+        loss, (grad_rows, grad_bias, grad_queries, grad_log_scale) = jax.jit(
             jax.value_and_grad(lambda *at: loss_of(case, *at, ranks=ranks), argnums=(0, 1, 2, 3)),
             compiler_options=QUICK,
         )(rows, bias, queries, log_scale)
-        of_rows, accumulator = np.asarray(of_rows), head.table.accumulator
-        step = of_rows
+        grad_rows, accumulator = np.asarray(grad_rows), head.table.accumulator
+        step = grad_rows
         if accumulator is not None:
-            accumulator = np.asarray(accumulator, np.float64) + (of_rows**2).mean(axis=1)
-            step = of_rows / np.sqrt(accumulator + 1e-10)[:, None]
+            accumulator = np.asarray(accumulator, np.float64) + (grad_rows**2).mean(axis=1)
+            step = grad_rows / np.sqrt(accumulator + 1e-10)[:, None]
         table = np.asarray(rows) - LEARNING_RATE * step
         if project:
             table /= np.linalg.norm(table, axis=1, keepdims=True)
         return Wanted(
             float(loss),
-            of_rows,
-            np.asarray(of_bias),
-            np.asarray(of_queries),
-            float(of_log_scale),
+            grad_rows,
+            np.asarray(grad_bias),
+            np.asarray(grad_queries),
+            float(grad_log_scale),
             table,
             accumulator,
-            None if head.bias is None else np.asarray(bias - LEARNING_RATE * of_bias),
-            float(log_scale - SCALE_RATE * of_log_scale),
+            None if head.bias is None else np.asarray(bias - LEARNING_RATE * grad_bias),
+            float(log_scale - SCALE_RATE * grad_log_scale),
         )
 
 

@@ -19,7 +19,7 @@ from snm.data.mapped import rows_of
 from snm.data.weighting import Weighting
 from snm.distributed.dataset import column_counts, label_draws
 from snm.distributed.mesh import DATA, parse_mesh
-from snm.distributed.processes import of_first, several
+from snm.distributed.processes import from_first_process, has_several_processes
 from snm.head.spec import HeadSpec
 from snm.machine.platform import device_bytes, platform
 from snm.sampling.protocol import Sampler, SamplerInputs
@@ -87,7 +87,7 @@ def source_of(
 
 def _own_rows(matrix: csr_matrix, rows: NDArray[np.int64]) -> csr_matrix:
     """Some rows. Several processes hold theirs: each was given memory for a part of the data."""
-    return matrix[rows] if several() else rows_of(matrix, rows)
+    return matrix[rows] if has_several_processes() else rows_of(matrix, rows)
 
 
 def _weighed_labels(points: Points, rows: NDArray[np.int64]) -> csr_matrix:
@@ -247,7 +247,12 @@ def make_source(
 
 
 def keeps_on_device(config: Config, *entries: int) -> bool:
-    """Whether the training set lives on the device: an accelerator with room for it."""
+    """Whether the training set lives on the device: an accelerator with room for it.
+
+    Args:
+      config: the settings.
+      entries: of the features and of the labels, on each device.
+    """
     if SAMPLERS[config.sampler].needs_batch_positives and parse_mesh(config.mesh)[0] > 1:
         return False  # only the host sees the positives of the whole batch
     if config.data_on != "auto":
@@ -255,4 +260,5 @@ def keeps_on_device(config: Config, *entries: int) -> bool:
     if platform() == "cpu":
         return False  # host and device share the memory: nothing to gain
     fits = 8 * sum(entries) < _RESIDENT_FRACTION * (device_bytes() or 0)
-    return bool(of_first([int(fits)], 1)[0])  # processes may see slightly different limits
+    # Processes may see slightly different limits.
+    return bool(from_first_process([int(fits)], 1)[0])

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from snm.errors import InputError
+from snm.errors import InputError, first_line
 from snm.system.files import fingerprint
 from snm.system.sealed_json import read_json, write_json
 
-__all__ = ["MANIFEST", "DamagedError", "Note", "difference", "fingerprints", "first_line"]
+__all__ = ["MANIFEST", "DamagedError", "Note", "difference", "fingerprints"]
 
 MANIFEST = "manifest.json"
 """The name of its file."""
@@ -94,10 +94,3 @@ def difference(recorded: list[int] | None, found: list[int] | None) -> str | Non
     if recorded[0] != found[0]:
         return f"has {found[0]} bytes, not {recorded[0]}"
     return None if recorded == found else "has another checksum"
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's message, cut where it is long."""
-    lines = str(error).strip().splitlines()
-    text = lines[0] if lines else type(error).__name__
-    return text if len(text) <= 160 else f"{text[:160]} ..."

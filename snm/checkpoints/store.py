@@ -29,11 +29,15 @@ from snm.checkpoints.manifest import (
     Note,
     difference,
     fingerprints,
-    first_line,
 )
 from snm.checkpoints.orbax_alone import ALONE, asking_no_other, quiet, quiet_tasks
-from snm.distributed.processes import first, first_to_say, of_first, several
-from snm.errors import InputError
+from snm.distributed.processes import (
+    from_first_process,
+    has_several_processes,
+    is_first_process,
+    least_of_processes,
+)
+from snm.errors import InputError, first_line
 from snm.system import disk
 from snm.system.files import sync_names, sync_tree
 from snm.system.sealed_json import checksum
@@ -132,7 +136,7 @@ class Checkpoints:
 
     def _complete(self, step: int, progress: dict[str, Any], score: float | None) -> None:
         """Writes the manifest of written arrays, and deletes the checkpoints they supersede."""
-        if not first():
+        if not is_first_process():
             return
         with self._saving_errors(step):
             path = self.path(step)
@@ -140,14 +144,16 @@ class Checkpoints:
             sync_tree(path)
             # A member's folder has two above it, which other members may have made.
             sync_names(self._folder, *self._folder.parents[:2])
-            Note(progress, score, self._about, fingerprints(path), padded=several()).write(path)
+            Note(
+                progress, score, self._about, fingerprints(path), padded=has_several_processes()
+            ).write(path)
         for old in self._superseded(step, progress.get("best_step")):
             self._drop(old)
 
     def _make_room(self, step: int, state: Any) -> None:
         """Checks on process 0 that the disk has room; raises in all processes if not."""
         trouble: OSError | None = None
-        if first():
+        if is_first_process():
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 # Removes what a killed run left. No other run writes here: this one has the lock.
@@ -157,7 +163,7 @@ class Checkpoints:
                 trouble = error
         number = len(REASONS) if trouble is None else reason_number(trouble)
         if not self.apart:
-            number = first_to_say(number)
+            number = least_of_processes(number)
         if trouble is not None:
             raise trouble
         if number < len(REASONS):
@@ -172,7 +178,7 @@ class Checkpoints:
             raise
         except Exception as error:
             quiet_tasks()
-            if first():
+            if is_first_process():
                 self._sweep()
             if (reason := disk_trouble(error)) is None:
                 raise
@@ -293,7 +299,9 @@ class Checkpoints:
         names = sorted(note.files.keys() | found.keys())
         differences = [difference(note.files.get(name), found.get(name)) for name in names]
         # The first damaged file that any process found.
-        bad = first_to_say(next((i for i, what in enumerate(differences) if what), len(names)))
+        bad = least_of_processes(
+            next((i for i, what in enumerate(differences) if what), len(names))
+        )
         if bad < len(names):
             what = differences[bad] or "differs, as another process found"
             raise DamagedError(path, f"{names[bad]} {what}")
@@ -309,8 +317,8 @@ class Checkpoints:
         Raises:
           InputError: there are checkpoints, but all are damaged.
         """
-        steps = of_first(self._listed(), _MOST_LISTED)
-        damaged = [] if several() else self._begun(max(steps, default=-1))
+        steps = from_first_process(self._listed(), _MOST_LISTED)
+        damaged = [] if has_several_processes() else self._begun(max(steps, default=-1))
         for step in reversed(steps):
             try:
                 return self.load(step, like), self.read(step), damaged

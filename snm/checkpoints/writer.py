@@ -20,7 +20,12 @@ from typing import Any, NamedTuple, Protocol
 from snm.checkpoints.disk_errors import REASONS, reason_number
 from snm.checkpoints.store import Checkpoints
 from snm.distributed.host_copy import bytes_here, gathered_on_first, host_copy, state_bytes
-from snm.distributed.processes import Agreed, first, first_to_say, several
+from snm.distributed.processes import (
+    Agreed,
+    has_several_processes,
+    is_first_process,
+    least_of_processes,
+)
 from snm.errors import InputError
 from snm.machine.memory import available_memory
 
@@ -35,7 +40,7 @@ _PAUSE_SECONDS = 0.02
 
 def has_room(state: Any) -> bool:
     """Whether every process has memory for a copy of its part of a state; all must call this."""
-    return bool(first_to_say(int(bytes_here(state) <= _ROOM * available_memory())))
+    return bool(least_of_processes(int(bytes_here(state) <= _ROOM * available_memory())))
 
 
 class Store(Protocol):
@@ -213,7 +218,7 @@ class ApartWriter(TogetherWriter):
         whole = what._replace(state=gathered_on_first(what.state))
 
         def write() -> None:
-            if first():
+            if is_first_process():
                 self._checkpoints.save(*whole)
 
         self._writing = what.step, self._pool.submit(write)
@@ -223,7 +228,7 @@ class ApartWriter(TogetherWriter):
 def _require_memory(state: Any) -> None:
     """Refuses, in all processes, a state that process 0 has no memory to gather."""
     size = state_bytes(state)
-    if not first_to_say(int(not first() or size <= available_memory())):
+    if not least_of_processes(int(not is_first_process() or size <= available_memory())):
         found = f"{size / 2**30:.1f} GiB of tables, more than process 0 has free host memory for"
         raise InputError("--run-dir in a store", found, "a folder that all processes share")
 
@@ -240,7 +245,7 @@ def writer_for(checkpoints: Store, state: Any, kept: Callable[[Any], Any] | None
       InputError: processes without a common disk, and too little host memory in the first.
     """
     aside = has_room(state)
-    if not several():
+    if not has_several_processes():
         return Writer(checkpoints, aside=aside, kept=kept)
     assert isinstance(checkpoints, Checkpoints)
     if checkpoints.apart:

@@ -26,6 +26,7 @@ __all__ = ["Train", "run_training"]
 
 _TIMED = 2.0  # seconds of steps from which the rest is estimated
 _SHORTEST_ESTIMATE = 10.0  # seconds
+_LINE_EVERY = 1.0  # seconds of steps between the lines of two epochs
 _SHORTEST_PROGRAM = 0.1  # seconds of compiling from which --profile-time names a program
 
 
@@ -112,10 +113,10 @@ def run_training(command: Train) -> None:
 
     with waiting("starting"), part("starting"):
         from snm.distributed.dataset import load_together
-        from snm.distributed.processes import first
+        from snm.distributed.processes import is_first_process
         from snm.runs.trackers import check_trackers, tracked
 
-    console.quiet = not first()
+    console.quiet = not is_first_process()
     command.settings.check()  # before the data are read, which may take long
     check_trackers(command.log_to)
 
@@ -151,7 +152,7 @@ def run_training(command: Train) -> None:
             share=place.share,
         )
         display = _Display(bar, config.members, config.members_at_once)
-        services = command.log_to if first() else ()
+        services = command.log_to if is_first_process() else ()
         for event in tracked(place.follow(events), services, place.folder):
             display.show(event)
     _print_result(display.result, dataset.name, Address.of(command.run_dir) or command.run_dir)
@@ -168,6 +169,7 @@ class _Display:
         self._total = self._per_epoch = self._points = 0
         self._losses: list[tuple[int, float]] = []  # points of a dispatch, and their mean
         self._seconds, self._compiled = 0.0, False
+        self._untold = 0.0  # seconds since the line of an epoch
 
     def show(self, event: Any) -> None:
         """Shows one event, and keeps the result of the last."""
@@ -200,7 +202,7 @@ class _Display:
             self._bar.remove_task(self._task)
         self._total, self._per_epoch = event.last_step, event.steps_per_epoch
         self._seconds, self._points, self._compiled = 0.0, 0, False
-        self._steps, self._step_before = 0, event.step
+        self._steps, self._step_before, self._untold = 0, event.step, 0.0
         phase = self._named(event.phase)
         text = f"{phase}: compiling"
         self._task = self._bar.add_task(text, total=self._total, completed=event.step)
@@ -221,6 +223,7 @@ class _Display:
             self._points, self._seconds = self._points + event.points, self._seconds + event.seconds
             self._steps += event.step - self._step_before
         self._compiled, self._step_before = True, event.step
+        self._untold += event.seconds
         self._estimate(event.step)
         rate = f"{self._points / self._seconds:,.0f}" if self._points else ""
         if not math.isnan(event.loss):  # all of its steps were skipped
@@ -229,12 +232,18 @@ class _Display:
         text = f"epoch {epoch} loss {event.loss:.4f}" + (rate and f" {rate}/s")
         self._bar.update(self._task, completed=event.step, description=text)
         if event.step % self._per_epoch == 0:
+            self._tell(epoch, rate, last=event.step == self._total)
+
+    def _tell(self, epoch: int, rate: str, last: bool) -> None:
+        """Prints a line for an epoch, unless it came too soon after the one before."""
+        if last or self._untold >= _LINE_EVERY:
             whole = sum(points for points, _ in self._losses)
             of_points = math.fsum(points * loss for points, loss in self._losses)
             mean = of_points / whole if whole else math.nan
             told = f"epoch {epoch:>3} of {self._epochs()}   loss {mean:8.4f}"
             self._print(told + (rate and f"   {rate:>9} examples/s"))
-            self._losses.clear()
+            self._untold = 0.0
+        self._losses.clear()
 
     def _estimate(self, step: int) -> None:
         """Says once, when some seconds of steps are timed, what those of all members will take."""

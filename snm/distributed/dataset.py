@@ -21,7 +21,14 @@ from snm.data.dataset import Dataset, counts_of_ids
 from snm.data.load import SYNTHETIC, key_of, load, load_mapped
 from snm.data.statistics import duplicate_test_rows as duplicates_of
 from snm.data.weighting import Weighting, document_counts
-from snm.distributed.processes import first, first_to_say, of_first, several, summed, wait
+from snm.distributed.processes import (
+    barrier,
+    from_first_process,
+    has_several_processes,
+    is_first_process,
+    least_of_processes,
+    sum_over_processes,
+)
 from snm.errors import InputError
 
 __all__ = ["column_counts", "duplicate_test_rows", "fit_weighting", "has_negative",
@@ -38,17 +45,17 @@ def load_together(source: str | Path) -> Dataset:
     Raises:
       InputError: as `snm.data.load.load`, in every process.
     """
-    if not several() or source == SYNTHETIC:
+    if not has_several_processes() or source == SYNTHETIC:
         return load(source)
     key = _key_of_first(source)
     for attempt in range(0 if key is None else 2):
-        if attempt and first():
+        if attempt and is_first_process():
             with contextlib.suppress(InputError):  # all processes raise it below
                 load(source)  # writes the cache
-        wait(f"the cache may have the data, {attempt}")
+        barrier(f"the cache may have the data, {attempt}")
         assert key is not None
         found = load_mapped(source, key, _is_mine)
-        if first_to_say(0 if found is None else 1) and found is not None:
+        if least_of_processes(0 if found is None else 1) and found is not None:
             return found
     return load(source)
 
@@ -56,11 +63,11 @@ def load_together(source: str | Path) -> Dataset:
 def _key_of_first(source: str | Path) -> str | None:
     """The SHA-256 of the files as process 0 reads them, or None if it cannot."""
     words: list[int] = []
-    if first():
+    if is_first_process():
         with contextlib.suppress(InputError):
             key = key_of(source)
             words = [int(key[place : place + 4], 16) for place in range(0, len(key), 4)]
-    return "".join(f"{word:04x}" for word in of_first(words, 16)) or None
+    return "".join(f"{word:04x}" for word in from_first_process(words, 16)) or None
 
 
 def _is_mine(number: int) -> bool:
@@ -90,7 +97,7 @@ def column_counts(matrix: csr_matrix, rows: NDArray[np.int64] | None = None) -> 
         ids = matrix.indices[_own_entries(matrix)]
     else:
         ids = matrix[rows[_equal_part(len(rows))]].indices
-    return summed(counts_of_ids(ids, matrix.shape[1]))
+    return sum_over_processes(counts_of_ids(ids, matrix.shape[1]))
 
 
 def label_draws(labels: csr_matrix, rows: NDArray[np.int64], *, one: bool) -> NDArray[np.float64]:
@@ -115,7 +122,8 @@ def label_draws(labels: csr_matrix, rows: NDArray[np.int64], *, one: bool) -> ND
         units = np.zeros(labels.shape[1], np.int64)
         np.add.at(units, mine.indices, np.round(probability * 2.0**40).astype(np.int64))
         low, middle, high = (
-            summed(part) for part in (units & 0xFFFFF, units >> 20 & 0xFFFFF, units >> 40)
+            sum_over_processes(part)
+            for part in (units & 0xFFFFF, units >> 20 & 0xFFFFF, units >> 40)
         )
         found.append(high + (middle + low / 2.0**20) / 2.0**20)
     return np.stack(found)
@@ -136,14 +144,14 @@ def ones_of_rows(matrix: csr_matrix, rows: NDArray[np.int64]) -> csr_matrix:
     here = np.repeat(begin, counts[first:last]) + np.arange(starts[first], starts[last])
     ids = np.zeros(starts[-1], np.int64)
     ids[starts[first] : starts[last]] = matrix.indices[here]
-    ids = summed(ids)
+    ids = sum_over_processes(ids)
     return csr_matrix((np.ones(len(ids)), ids, starts), shape=(len(rows), matrix.shape[1]))
 
 
 def has_negative(matrix: csr_matrix) -> bool:
     """Whether a value of a CSR [n, K] is below 0; each process looks at a part of the rows."""
     values = matrix.data[_own_entries(matrix)]
-    return bool(summed(np.array([bool(len(values)) and values.min() < 0], np.int64))[0])
+    return bool(sum_over_processes(np.array([bool(len(values)) and values.min() < 0], np.int64))[0])
 
 
 def label_frequency(dataset: Dataset) -> NDArray[np.int64]:
@@ -163,7 +171,7 @@ def seen_labels(dataset: Dataset) -> tuple[int, float]:
     for begin in range(part.start, part.stop, _ROWS):  # in pieces, to avoid a second copy of all
         rows = slice(begin, min(begin + _ROWS, part.stop))
         found += _ones(train.features[rows]).multiply(_ones(train.labels[rows])).nnz
-    together = summed(np.array([found], np.int64))
+    together = sum_over_processes(np.array([found], np.int64))
     chances = column_counts(train.features).astype(float) @ column_counts(train.labels)
     return int(together[0]), float(chances) / train.num_points
 
@@ -180,7 +188,7 @@ def fit_weighting(kind: str, features: csr_matrix) -> Weighting:
     Raises:
       InputError: a value is negative and `kind` is `tfidf`; raised in every process.
     """
-    if not several() or kind != "tfidf":
+    if not has_several_processes() or kind != "tfidf":
         return Weighting.fit(kind, features)  # type: ignore[arg-type]
     part = _equal_part(features.shape[0])
     present, refused = np.zeros(features.shape[1], np.int64), None
@@ -188,19 +196,19 @@ def fit_weighting(kind: str, features: csr_matrix) -> Weighting:
         present = document_counts(features[part], first_row=part.start)
     except InputError as error:
         refused = error
-    if not first_to_say(0 if refused else 1):
+    if not least_of_processes(0 if refused else 1):
         found = "a negative value, in the rows of another process"
         raise refused or InputError(
             "features", found, "counts of at least 0 for tfidf; --weighting l2 takes any"
         )
-    return Weighting.of_counts(features.shape[0], summed(present))
+    return Weighting.of_counts(features.shape[0], sum_over_processes(present))
 
 
 def duplicate_test_rows(dataset: Dataset) -> NDArray[np.bool_]:
     """Which test rows have exactly the features of a training row, bool [n_test]."""
-    if not several() or dataset.test is None:
+    if not has_several_processes() or dataset.test is None:
         return duplicates_of(dataset)
     part = _equal_part(dataset.train.num_points)
     train = dataset.train.take(np.arange(part.start, part.stop))
     found = duplicates_of(dataclasses.replace(dataset, train=train))
-    return summed(found.astype(np.int64)) > 0
+    return sum_over_processes(found.astype(np.int64)) > 0

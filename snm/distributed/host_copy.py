@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from snm.distributed.processes import first
+from snm.distributed.processes import is_first_process
 
 __all__ = ["bytes_here", "gathered_on_first", "host_copy", "state_bytes"]
 
@@ -93,10 +93,10 @@ def gathered_on_first(state: Any) -> Any:
 def _gathered(leaf: Any) -> np.ndarray | None:
     if not isinstance(leaf, jax.Array) or leaf.is_fully_replicated:
         whole = leaf.addressable_data(0) if isinstance(leaf, jax.Array) else leaf
-        return np.array(whole) if first() else None
+        return np.array(whole) if is_first_process() else None
     rows = len(leaf)
     count = max(1, min(rows, _BLOCK * rows // leaf.nbytes))
-    found = np.empty(leaf.shape, leaf.dtype) if first() else None
+    found = np.empty(leaf.shape, leaf.dtype) if is_first_process() else None
     assert isinstance(leaf.sharding, NamedSharding)
     take = _rows(leaf.sharding.mesh, count)
     for begin in range(0, rows, count):

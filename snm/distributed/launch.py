@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from snm.errors import InputError
+from snm.errors import InputError, first_line
 
 __all__ = ["GONE", "Meeting", "leave", "process_group"]
 
@@ -115,9 +115,8 @@ def process_group(meeting: Meeting) -> Iterator[None]:
             shutdown_timeout_seconds=_LEAVE_SECONDS,
         )
     except (ValueError, RuntimeError) as error:
-        found = str(error).strip().splitlines()[0]
         expected = "a reachable coordinator, or --num-processes 1 for a single process"
-        raise InputError("--coordinator", found, expected) from error
+        raise InputError("--coordinator", first_line(error), expected) from error
     _state["joined"] = True
     _state["line"] = (
         "another process of this run is gone (JAX names it above); "

@@ -14,29 +14,39 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
-__all__ = ["Agreed", "AgreedStop", "everywhere", "first", "first_to_say", "of_first", "on_devices",
-           "several", "summed", "wait"]  # fmt: skip
+__all__ = [
+    "Agreed",
+    "AgreedStop",
+    "barrier",
+    "everywhere",
+    "from_first_process",
+    "has_several_processes",
+    "is_first_process",
+    "least_of_processes",
+    "on_devices",
+    "sum_over_processes",
+]
 
 
-def several() -> bool:
+def has_several_processes() -> bool:
     """Whether the run has more than one process."""
     return jax.process_count() > 1
 
 
-def first() -> bool:
+def is_first_process() -> bool:
     """Whether this is process 0, which writes the files of which there is one per run."""
     return jax.process_index() == 0
 
 
-def wait(what: str) -> None:
+def barrier(what: str) -> None:
     """A barrier: returns when all processes have called it with the same name `what`."""
-    if several():
+    if has_several_processes():
         multihost_utils.sync_global_devices(what)
 
 
-def of_first(numbers: list[int], room: int) -> list[int]:
+def from_first_process(numbers: list[int], room: int) -> list[int]:
     """Broadcasts a list of process 0: the last `room` of its numbers, each from 0 to 2**31 - 1."""
-    if not several():
+    if not has_several_processes():
         return numbers
     row = np.full(room, -1, np.int32)
     kept = numbers[-room:]
@@ -45,16 +55,16 @@ def of_first(numbers: list[int], room: int) -> list[int]:
     return row[row >= 0].tolist()
 
 
-def first_to_say(number: int) -> int:
+def least_of_processes(number: int) -> int:
     """The minimum of the processes' numbers, each from 0 to 2**31 - 1."""
-    if not several():
+    if not has_several_processes():
         return number
     return int(np.min(multihost_utils.process_allgather(np.asarray(number, np.int32))))
 
 
-def summed(counts: np.ndarray) -> np.ndarray:
+def sum_over_processes(counts: np.ndarray) -> np.ndarray:
     """The sum of the processes' int64 [n] arrays; sums must be from 0 to 2**31 - 1."""
-    if not several():
+    if not has_several_processes():
         return counts
     # The first device of each process holds its array.
     firsts = {device.process_index: device for device in reversed(jax.devices())}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from snm.doctor.findings import Finding
-from snm.errors import InputError
+from snm.errors import InputError, first_line
 from snm.system.cache_folder import folder as cache_folder
 
 __all__ = ["devices", "examine_environment"]
@@ -79,7 +79,7 @@ def devices() -> list[Any] | str:
 
         return jax.devices()
     except Exception as error:  # a broken driver can raise any error
-        return (str(error) or type(error).__name__).splitlines()[0][:200]
+        return first_line(error)
 
 
 def _devices() -> Iterator[Finding]:

@@ -12,7 +12,7 @@ import numpy as np
 from snm.config.resolved import ResolvedConfig
 from snm.data.load import load as load_dataset
 from snm.doctor.findings import Finding
-from snm.errors import InputError, counted
+from snm.errors import InputError, counted, first_line
 from snm.machine.versions import version_of
 from snm.runs.folder import RunFolder, phase_names
 from snm.runs.load import load
@@ -94,8 +94,8 @@ def _answers(folder: RunFolder, facts: dict[str, Any]) -> Iterator[Finding]:
         yield Finding("error", "model", error.as_flags, "train anew into another folder")
         return
     except Exception as error:  # a damaged checkpoint can raise any error
-        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-        yield Finding("error", "model", f"a checkpoint cannot be read: {reason}", "train anew")
+        found = f"a checkpoint cannot be read: {first_line(error)}"
+        yield Finding("error", "model", found, "train anew")
         return
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(predictor.state)]
     if not all(np.isfinite(leaf).all() for leaf in leaves):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from snm.evaluation.filters import canonical
+from snm.evaluation.filters import are_among, canonical, pairs_of
 
 __all__ = ["F1"]
 
@@ -56,9 +56,7 @@ class F1:
         some = np.diff(labels.indptr) > 0
         labels, answers = labels[some], answers[some]
         sizes = np.diff(labels.indptr).astype(np.int64)
-        pairs = np.repeat(np.arange(len(sizes)), sizes) * num_labels + labels.indices
-        hit = np.isin(np.arange(len(answers))[:, None] * num_labels + answers, pairs)
-        hit &= answers >= 0
+        hit = are_among(answers, pairs_of(labels), num_labels)
         of_point = hit.sum(axis=1), sizes + (answers >= 0).sum(axis=1)
         shape = [
             max(int(new.max(initial=-1)) + 1, old)

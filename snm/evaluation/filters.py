@@ -12,8 +12,15 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-__all__ = ["apply_filter", "canonical", "kept_first", "most_filtered", "pairs_of",
-           "without_filtered"]  # fmt: skip
+__all__ = [
+    "apply_filter",
+    "are_among",
+    "canonical",
+    "kept_first",
+    "most_filtered",
+    "pairs_of",
+    "without_filtered",
+]
 
 CSR = Any  # scipy.sparse.csr_array or csr_matrix; SciPy has no types
 
@@ -71,11 +78,22 @@ def kept_first(
       int [n, k], the kept predictions in their order, padded with -1; and int64 [n, k], their
       columns in `ids`.
     """
-    banned = pairs[:, 0] * num_labels + pairs[:, 1]
-    removed = (ids < 0) | np.isin(np.arange(len(ids))[:, None] * num_labels + ids, banned)
+    removed = (ids < 0) | are_among(ids, pairs, num_labels)
     places = np.argsort(removed, axis=1, kind="stable")[:, :k]
     answers = np.where(removed, -1, ids)
     return np.take_along_axis(answers, places, axis=1), places
+
+
+def are_among(ids: NDArray, pairs: NDArray, num_labels: int) -> NDArray[np.bool_]:
+    """Which labels of each row are among the pairs: bool [n, k].
+
+    Args:
+      ids: int64 [n, k], labels; -1 for none.
+      pairs: int64 [p, 2], (row of `ids`, label), in any order.
+      num_labels: K.
+    """
+    encoded = pairs[:, 0] * num_labels + pairs[:, 1]
+    return (ids >= 0) & np.isin(np.arange(len(ids))[:, None] * num_labels + ids, encoded)
 
 
 def pairs_of(matrix: CSR) -> NDArray[np.int64]:

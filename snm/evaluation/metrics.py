@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from snm.evaluation.filters import canonical
+from snm.evaluation.filters import are_among, canonical, pairs_of
 
 __all__ = ["Metrics", "frequency_groups", "propensities"]
 
@@ -199,10 +199,9 @@ class Metrics:
 
         sizes = np.diff(labels.indptr).astype(np.int64)
         width = max(len(self.points_by_size), int(sizes.max(initial=0)) + 1)
-        point, label = np.repeat(np.arange(len(sizes)), sizes), labels.indices.astype(np.int64)
-        # (point, label) pairs are encoded as integers, to find the hits with np.isin.
-        hit = np.isin(np.arange(len(ids))[:, None] * num_labels + ids, point * num_labels + label)
-        hit_point, hit_rank = np.nonzero(hit & (ids >= 0))
+        pairs = pairs_of(labels)
+        point, label = pairs.T
+        hit_point, hit_rank = np.nonzero(are_among(ids, pairs, num_labels))
         hit_label = ids[hit_point, hit_rank]
 
         best_rank, occurs = self.best_rank.copy(), self.occurs.copy()

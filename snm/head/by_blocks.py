@@ -45,21 +45,36 @@ def by_blocks(
 
     A block's rows are read, updated and written before the next block is read. No slot is in two
     blocks, so each row takes one step with its whole gradient. Where the gradient of all scores is
-    known already (`gradients.of_scores`), the walk is one block of that size.
+    known already (`gradients.grad_scores`), the walk is one block of that size.
+
+    Args:
+      problem: of the step.
+      positive_scores: float32 [T], of the terms.
+      gradients: what is known of the loss and its gradient.
+      dense: computes the loss of a block's scores and their gradient; None where
+        `gradients.grad_scores` has it.
+      learning_rate: of the class rows.
+
+    Returns:
+      The table and biases after the step, the gradient of the queries, and the loss.
     """
-    loss, of_positive, of_scores = gradients.loss, gradients.of_positive, gradients.of_scores
+    loss, grad_positive, grad_scores = (
+        gradients.loss,
+        gradients.grad_positive,
+        gradients.grad_scores,
+    )
     context = None
     if dense is not None and dense.reads_first:
-        extra, of_extra, context = _first_walk(problem, positive_scores, dense)
-        loss, of_positive = loss + extra, of_positive + of_extra
+        extra, grad_extra, context = _first_walk(problem, positive_scores, dense)
+        loss, grad_positive = loss + extra, grad_positive + grad_extra
 
     # Positives outside the sample are in no block: they take one row update each.
-    positives, of_queries = None, jnp.zeros_like(problem.queries)
+    positives, grad_queries = None, jnp.zeros_like(problem.queries)
     if problem.ids is not None:
-        positives = positive_block(problem, jnp.where(problem.term_slots < 0, of_positive, 0))
-        of_queries = embedding_bag(problem.table.rows, positives)
-    ok = problem.may_be_taken() & jnp.all(jnp.isfinite(of_queries))
-    ok &= jnp.isfinite(loss) & jnp.all(jnp.isfinite(of_positive))
+        positives = positive_block(problem, jnp.where(problem.term_slots < 0, grad_positive, 0))
+        grad_queries = embedding_bag(problem.table.rows, positives)
+    ok = problem.may_be_taken() & jnp.all(jnp.isfinite(grad_queries))
+    ok &= jnp.isfinite(loss) & jnp.all(jnp.isfinite(grad_positive))
     bound = None if dense is None else dense.bound(_highest_score(problem), problem.counts)
     if bound is not None:
         terms = jnp.sum(jnp.abs(problem.terms.values))
@@ -68,39 +83,39 @@ def by_blocks(
     ok = shard.all(ok)
 
     plan = block_plan(_walk_length(problem), of_platform(_BLOCK))
-    if of_scores is not None:
-        plan = BlockPlan(1, of_scores.shape[1])
+    if grad_scores is not None:
+        plan = BlockPlan(1, grad_scores.shape[1])
 
     def one_block(carry: tuple, start: jax.Array) -> tuple:
-        table, bias, of_queries, loss = carry
+        table, bias, grad_queries, loss = carry
         rows, place, begin = _read(problem, table.rows, start, plan.size)
         gradient = jnp.zeros((problem.queries.shape[0], plan.size), jnp.float32)
-        if of_scores is not None:
-            gradient = of_scores
+        if grad_scores is not None:
+            gradient = grad_scores
         if dense is not None:
             scores = _masked_scores(problem, rows, place, begin, bias)
             block = _block_scores(problem, positive_scores, scores, begin)
             value, gradient = _dense_gradient(problem, dense, context, block)
             loss = loss + value
         gradient = _scatter(gradient, _every_row(gradients.slots), gradients.slots - begin,
-                            gradients.of_mined)  # fmt: skip
-        gradient = _scatter(gradient, problem.term_rows, problem.term_slots - begin, of_positive)
+                            gradients.grad_mined)  # fmt: skip
+        gradient = _scatter(gradient, problem.term_rows, problem.term_slots - begin, grad_positive)
         here = place < table.rows.shape[0]
         gradient = jnp.where(here[None, :], gradient, 0)
 
         factor = gradient.astype(problem.compute_dtype)
-        of_queries = of_queries + _product(factor, rows.astype(problem.compute_dtype), 1, 0)
-        of_rows = _product(factor, problem.queries.astype(problem.compute_dtype), 0, 0)
-        of_rows = shard.data_sum(of_rows)
-        table = _write_block(problem, table, place, rows, of_rows, learning_rate, ok)
+        grad_queries = grad_queries + _product(factor, rows.astype(problem.compute_dtype), 1, 0)
+        grad_rows = _product(factor, problem.queries.astype(problem.compute_dtype), 0, 0)
+        grad_rows = shard.data_sum(grad_rows)
+        table = _write_block(problem, table, place, rows, grad_rows, learning_rate, ok)
         if bias is not None:
             step = shard.data_sum(jnp.sum(gradient, axis=0))
             step = jnp.where(ok, -learning_rate * step, 0)
             bias = bias.at[place].add(step, mode="drop")
-        return table, bias, of_queries, loss
+        return table, bias, grad_queries, loss
 
-    carry = (problem.table, problem.bias, of_queries, jnp.float32(0))
-    table, bias, of_queries, value = _walk(problem, plan, one_block, carry)
+    carry = (problem.table, problem.bias, grad_queries, jnp.float32(0))
+    table, bias, grad_queries, value = _walk(problem, plan, one_block, carry)
 
     if positives is not None:
         positives = shard.gather_block(positives)
@@ -117,7 +132,7 @@ def by_blocks(
             step = jnp.where(ok, -learning_rate * positives.values, 0)
             bias = bias.at[positives.ids].add(step)
     loss = shard.data_sum(loss + shard.sum(value))
-    return Result(table, bias, shard.sum(of_queries), loss, ok & jnp.isfinite(loss))
+    return Result(table, bias, shard.sum(grad_queries), loss, ok & jnp.isfinite(loss))
 
 
 def mean_blocks(num_slots: int, parts: int) -> int:

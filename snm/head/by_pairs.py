@@ -40,25 +40,34 @@ def by_pairs(
     gradients: ScoreGradients,
     learning_rate: jax.Array | float,
 ) -> Result:
-    """Reads and updates one row a pair of a query with a positive or a mined label."""
+    """Reads and updates one row a pair of a query with a positive or a mined label.
+
+    Args:
+      problem: of the step.
+      gradients: of T positives and m mined labels a point.
+      learning_rate: of the class rows.
+
+    Returns:
+      The table and biases after the step, the gradient of the queries, and the loss.
+    """
     shard = problem.shard
     n, count = gradients.slots.shape
     labels = gradients.slots if problem.ids is None else problem.ids[gradients.slots]
     place, here = problem.local(labels.reshape(-1))
-    of_mined = jnp.where(here, gradients.of_mined.reshape(-1), 0)
-    mined = SparseRows(place, of_mined, jnp.arange(n + 1, dtype=jnp.int32) * count)
-    positives = positive_block(problem, gradients.of_positive)
+    grad_mined = jnp.where(here, gradients.grad_mined.reshape(-1), 0)
+    mined = SparseRows(place, grad_mined, jnp.arange(n + 1, dtype=jnp.int32) * count)
+    positives = positive_block(problem, gradients.grad_positive)
     # One positive a point follows its mined labels: a loop for it alone would cost more.
     blocks = [_beside(mined, positives)] if problem.one_term_a_row else [mined, positives]
 
-    of_queries = functools.reduce(
+    grad_queries = functools.reduce(
         jnp.add, [embedding_bag(problem.table.rows, block) for block in blocks]
     )
-    of_queries = shard.sum(of_queries)
+    grad_queries = shard.sum(grad_queries)
     loss = shard.data_sum(gradients.loss)
     # Reads end here: every write below depends on `ok`, and so on them. A query that is NaN may
     # leave the loss finite, where all of its pairs weigh 0, and still spoil rows by 0 * NaN.
-    ok = jnp.isfinite(loss) & jnp.all(jnp.isfinite(of_queries))
+    ok = jnp.isfinite(loss) & jnp.all(jnp.isfinite(grad_queries))
     ok = shard.all(ok & problem.may_be_taken())
     # A row is updated by all points that name it, on whatever device they are.
     queries = shard.gather(problem.queries)
@@ -80,7 +89,7 @@ def by_pairs(
     if bias is not None:
         for block in blocks:
             bias = bias.at[block.ids].add(jnp.where(ok, -learning_rate * block.values, 0))
-    return Result(table, bias, of_queries, loss, ok)
+    return Result(table, bias, grad_queries, loss, ok)
 
 
 def _beside(left: SparseRows, right: SparseRows) -> SparseRows:

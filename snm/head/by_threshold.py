@@ -144,7 +144,8 @@ def _by_rows(
     """
     n, size = scores.shape
     most = max(1, of_platform(_CACHED) // size)
-    rows = max(r for r in range(1, n + 1) if n % r == 0 and r <= most) if n > most else n
+    turns = -(-n // most)
+    rows = -(-n // turns)
 
     def some_rows(part: tuple[jax.Array, jax.Array | None]) -> tuple[Mined, jax.Array]:
         scores, positive = part
@@ -159,5 +160,9 @@ def _by_rows(
             )
         return found, form.row_sums(found.weights(scores), scores, positive, log_weights)
 
-    parts = jax.tree.map(lambda x: x.reshape(n // rows, rows, *x.shape[1:]), (scores, positive))
-    return jax.tree.map(lambda x: x.reshape(n), lax.map(some_rows, parts))
+    def in_turns(x: jax.Array) -> jax.Array:
+        x = jnp.pad(x, [(0, turns * rows - n)] + [(0, 0)] * (x.ndim - 1))
+        return x.reshape(turns, rows, *x.shape[1:])
+
+    parts = jax.tree.map(in_turns, (scores, positive))
+    return jax.tree.map(lambda x: x.reshape(turns * rows)[:n], lax.map(some_rows, parts))

@@ -52,10 +52,10 @@ def _of_whole_sample(
     def loss_of(positive: jax.Array, negative: jax.Array) -> jax.Array:
         return spec.head_loss.value(_terms(problem, positive, negative, negative > MASKED / 2))
 
-    value, (of_positive, of_scores) = jax.value_and_grad(loss_of, argnums=(0, 1))(
+    value, (grad_positive, grad_scores) = jax.value_and_grad(loss_of, argnums=(0, 1))(
         positive_scores, scores
     )
-    return ScoreGradients.of_all_slots(value, of_positive, of_scores)
+    return ScoreGradients.of_all_slots(value, grad_positive, grad_scores)
 
 
 def _of_mined(
@@ -74,11 +74,11 @@ def _of_mined(
         where = _negatives(spec, problem, mined, slots)
         return loss.value(_terms(problem, positive, mined, where, log_weights), _draw(problem, key))
 
-    value, (of_positive, of_mined) = jax.value_and_grad(loss_of, argnums=(0, 1))(
+    value, (grad_positive, grad_mined) = jax.value_and_grad(loss_of, argnums=(0, 1))(
         positive_scores, best.scores
     )
-    of_mined = jnp.where(best.scores > MASKED / 2, of_mined, 0)
-    return ScoreGradients(value, of_positive, of_mined, best.slots)
+    grad_mined = jnp.where(best.scores > MASKED / 2, grad_mined, 0)
+    return ScoreGradients(value, grad_positive, grad_mined, best.slots)
 
 
 def _terms(

@@ -87,15 +87,15 @@ def update_head(
     # Score the positives, mine the sample, and differentiate the loss.
     positive_scores, gradients = score_gradients(spec, problem, key)
     # Update rows: pair by pair if few are mined, otherwise by matrix products.
-    dense = spec.head_loss.dense if gradients.of_scores is None else None
-    if dense is None and gradients.of_scores is None and few_pairs(spec.mined, problem.num_slots):
+    dense = spec.head_loss.dense if gradients.grad_scores is None else None
+    if dense is None and gradients.grad_scores is None and few_pairs(spec.mined, problem.num_slots):
         result = by_pairs(problem, gradients, learning_rate)
     else:
         result = by_blocks(problem, positive_scores, gradients, dense, learning_rate)
 
     log_scale = head.log_scale
     if spec.learn_scale:
-        gradient = shard.data_sum(jnp.sum(result.of_queries * scaled))
+        gradient = shard.data_sum(jnp.sum(result.grad_queries * scaled))
         log_scale = log_scale - jnp.where(result.ok, scale_learning_rate * gradient, 0)
-    step = HeadStep(result.loss, result.of_queries * scale, result.ok)
+    step = HeadStep(result.loss, result.grad_queries * scale, result.ok)
     return Head(result.table, result.bias, log_scale), step

@@ -30,8 +30,14 @@ for both, and the mask would keep the scores of a step from staying on the chip 
 def mine(spec: HeadSpec, problem: Problem) -> Best:
     """The k' highest scoring sampled labels of each point.
 
-    One more is mined where a term then leaves out a slot of its own. Scores are in descending order
-    if the loss asks for it, otherwise in any.
+    Args:
+      spec: k', the loss, and what a point leaves out.
+      problem: n queries and the sampled slots.
+
+    Returns:
+      Scores float32 [n, m] and slots int32 [n, m]. m is k', or k' + 1 where each term leaves out a
+      slot of its own; 0 where nothing is mined. Scores are in descending order if the loss asks for
+      it, otherwise in any.
     """
     n = problem.queries.shape[0]
     if spec.head_loss.dense_only:

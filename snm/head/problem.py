@@ -94,27 +94,27 @@ class ScoreGradients(NamedTuple):
 
     Attributes:
       loss: float32 scalar, of this device's terms; a dense form adds its part later.
-      of_positive: float32 [T].
-      of_mined: float32 [n, m]; 0 for masked ones.
+      grad_positive: float32 [T].
+      grad_mined: float32 [n, m]; 0 for masked ones.
       slots: int32 [n, m], which slot each mined score belongs to.
-      of_scores: float32 [n, size], the gradient of all slots, if the loss gives it as a matrix; m
+      grad_scores: float32 [n, size], the gradient of all slots, if the loss gives it as a matrix; m
         is 0 then. Otherwise None.
     """
 
     loss: jax.Array
-    of_positive: jax.Array
-    of_mined: jax.Array
+    grad_positive: jax.Array
+    grad_mined: jax.Array
     slots: jax.Array
-    of_scores: jax.Array | None = None
+    grad_scores: jax.Array | None = None
 
     @classmethod
     def of_all_slots(
-        cls, loss: jax.Array, of_positive: jax.Array, of_scores: jax.Array
+        cls, loss: jax.Array, grad_positive: jax.Array, grad_scores: jax.Array
     ) -> ScoreGradients:
         """The gradient of all slots as a matrix."""
-        n = of_scores.shape[0]
+        n = grad_scores.shape[0]
         none = jnp.zeros((n, 0)), jnp.zeros((n, 0), jnp.int32)
-        return cls(loss, of_positive, *none, of_scores)
+        return cls(loss, grad_positive, *none, grad_scores)
 
 
 class Result(NamedTuple):
@@ -122,7 +122,7 @@ class Result(NamedTuple):
 
     table: RowTable
     bias: jax.Array | None
-    of_queries: jax.Array
+    grad_queries: jax.Array
     loss: jax.Array
     ok: jax.Array
 
@@ -139,7 +139,24 @@ def make_problem(
     noise: jax.Array | None,
     taken: jax.Array | None = None,
 ) -> Problem:
-    """Finds the slots that each term, or each point, leaves out."""
+    """Describes a step: its queries, its slots, and which of these each term or point leaves out.
+
+    Args:
+      spec: of the head.
+      head: the parameters.
+      scaled: float32 [n, dim], queries times the multiplier of the scores.
+      terms: [n, K], T positives with their weights in the loss; padding weighs 0.
+      sample: the labels drawn; None where all K are negatives.
+      known: [n, K], all labels of the points; None where a term leaves out its own positive alone.
+      seen: [n, K], items that are no negatives of the points either; None for none.
+      shard: the part of the class rows that this device has.
+      noise: of rows in bfloat16; None for float32.
+      taken: bool scalar, False for a step that fills a dispatch up; None for True.
+
+    Raises:
+      ValueError: no sample or no `known` where the spec needs one, or lists of all positives where
+        each term leaves out its own.
+    """
     if spec.samples_all:
         sample, ids, log_weights = None, None, None
         num_slots, term_slots = spec.num_labels, terms.ids

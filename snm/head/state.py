@@ -57,9 +57,14 @@ def init_head(
     score_scale: float = 1.0,
     part: tuple[jax.Array, int] | None = None,
 ) -> Head:
-    """Class rows uniform on the unit sphere of `dim` dimensions; `key` is consumed.
+    """A head whose class rows are uniform on the unit sphere, and whose biases are 0.
 
-    With `part` = (i, parts), the i-th of so many equal ranges of rows.
+    Args:
+      spec: K, the dtype of the rows, whether there are biases, and the optimiser.
+      key: consumed.
+      dim: of a row.
+      score_scale: the multiplier of the scores, above 0.
+      part: (i, parts) for the i-th of so many equal ranges of rows; None for all K.
     """
     rows = random_rows(key, spec.num_labels, dim, part=part, dtype=spec.table_dtype)
     accumulator = jnp.zeros(rows.shape[0]) if has_accumulator(spec.row_optimizer) else None

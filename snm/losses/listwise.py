@@ -134,8 +134,8 @@ def listnet(
       Cao et al. (2007); Tewari, Chaudhuri (2015), section 3.1.
     """
     (s, y), mask, dtype = _lists(scores, labels, where)
-    target, _ = _log_top_1(_log(transformation, y, mask), mask)
-    ours, _ = _log_top_1(_log(transformation, s, mask), mask)
+    target = _log_shares(_log(transformation, y, mask), mask)
+    ours = _log_shares(_log(transformation, s, mask), mask)
     values = -jnp.sum(jnp.where(mask, jnp.exp(target) * ours, 0), axis=-1)
     return reduced(values, weights, reduce_fn, dtype)
 
@@ -301,7 +301,7 @@ def smoothed_dcg(
     if not sigma > 0:
         raise InputError("sigma of the smoothed DCG", str(sigma), "a number above 0")
     (s, y), mask, dtype = _lists(scores, labels, where)
-    ours, _ = _log_top_1(jnp.where(mask, s / sigma, 0), mask)
+    ours = _log_shares(jnp.where(mask, s / sigma, 0), mask)
     gains = jnp.where(mask, jnp.exp2(y) - 1, 0)
     values = -jnp.sum(jnp.where(mask, jnp.exp(ours) * gains, 0), axis=-1)
     return reduced(values, weights, reduce_fn, dtype)
@@ -360,10 +360,10 @@ def _log(transformation: Transformation, v: jax.Array, mask: jax.Array) -> jax.A
     return jnp.where(mask, transformation.log(jnp.where(mask, v, 0)), 0)
 
 
-def _log_top_1(logs: jax.Array, mask: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The log of each entry's share of the sum, and whether a list has any entry."""
-    total, some = log_sum_exp(logs, mask)
-    return logs - total[..., None], some
+def _log_shares(logs: jax.Array, mask: jax.Array) -> jax.Array:
+    """The log of each entry's share of the sum of exponentials over its list: [..., m]."""
+    total, _ = log_sum_exp(logs, mask)
+    return logs - total[..., None]
 
 
 def _log_permutation(logs: jax.Array, mask: jax.Array | None = None) -> jax.Array:

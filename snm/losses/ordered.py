@@ -1,4 +1,4 @@
-"""Losses on scores: pairwise and binary ordered weighted losses, their sampled form, softmax.
+"""Losses on scores: pairwise and binary ordered weighted losses, and their sampled forms.
 
 Every loss takes scores and returns one value an example, or what `reduce_fn` makes of them. The
 last axis holds labels, the leading axes are the batch. A loss knows no model and no label ids.
@@ -29,33 +29,15 @@ from jax.typing import ArrayLike
 
 from snm.errors import InputError
 from snm.losses.reductions import Reduce, check_ranks, ranked, reduced, split_positive, widened
-from snm.losses.softmax import decoupled_softmax, sampled_softmax, softmax
-from snm.losses.surrogates import (
-    SURROGATES,
-    Surrogate,
-    exponential,
-    hinge,
-    logistic,
-    ramp,
-    squared_hinge,
-)
+from snm.losses.surrogates import Surrogate, hinge
 
 __all__ = [
-    "SURROGATES",
     "bowl",
     "crammer_singer",
-    "decoupled_softmax",
-    "exponential",
-    "hinge",
     "lee_lin_wahba",
-    "logistic",
     "powl",
-    "ramp",
     "sampled_bowl",
     "sampled_powl",
-    "sampled_softmax",
-    "softmax",
-    "squared_hinge",
     "top_k_loss",
     "weston_watkins",
 ]

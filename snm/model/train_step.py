@@ -93,25 +93,25 @@ def train_step(
         axis_name=label_axis,
         data_axis=data_axis,
     )
-    of_tower, of_sums = pull_back(step.query_gradient)
-    of_tower = jax.tree.map(shard.data_sum, of_tower)
+    grad_tower, grad_sums = pull_back(step.query_gradient)
+    grad_tower = jax.tree.map(shard.data_sum, grad_tower)
 
-    ok = step.ok & jnp.all(jnp.isfinite(of_sums)) & jnp.isfinite(optax.tree.sum(of_tower))
+    ok = step.ok & jnp.all(jnp.isfinite(grad_sums)) & jnp.isfinite(optax.tree.sum(grad_tower))
     ok = Shard.of(head.table.rows, model.head.num_labels, label_axis, data_axis).all(ok)
     if batch.columns is not None and not narrow:
         feature_rows = update_columns(
-            state.features, batch.columns, features, of_sums, learning_rate=rate, ok=ok
+            state.features, batch.columns, features, grad_sums, learning_rate=rate, ok=ok
         )
     else:
         feature_rows = update_rows(
             state.features,
-            [(entries, shard.gather(of_sums))],
+            [(entries, shard.gather(grad_sums))],
             optimizer=model.head.row_optimizer,
             learning_rate=rate,
             ok=ok,
             noise=noise_of(jax.random.fold_in(key, 3)) if narrow else None,
         )
-    steps, tower_state = model.tower_optimizer.update(of_tower, state.tower_state, state.tower)
+    steps, tower_state = model.tower_optimizer.update(grad_tower, state.tower_state, state.tower)
     steps = jax.tree.map(lambda step: step * batch.decay, steps)
     tower = optax.apply_updates(state.tower, steps)
     tower, tower_state = jax.tree.map(

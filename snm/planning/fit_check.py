@@ -13,7 +13,7 @@ from snm.config.stages import SizeSchedule
 from snm.data.dataset import Dataset
 from snm.distributed.host_copy import state_bytes
 from snm.distributed.mesh import parse_mesh
-from snm.distributed.processes import of_first
+from snm.distributed.processes import from_first_process
 from snm.errors import InputError
 from snm.model.from_config import make_model
 from snm.model.model import abstract_state
@@ -113,7 +113,7 @@ def refuse_what_cannot_fit(dataset: Dataset, config: ResolvedConfig, memory: str
     """
     limit = device_memory() if memory is None else parse_bytes(memory)
     sure = memory is None and _SURE * _rough_size(config, dataset) + _BASE < limit
-    if of_first([int(sure)], 1)[0]:  # several processes compile all, or none
+    if from_first_process([int(sure)], 1)[0]:  # several processes compile all, or none
         return
     found = room(dataset, config, None if memory is None else limit)
     if not found.fits:

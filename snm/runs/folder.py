@@ -238,7 +238,7 @@ class RunFolder:
     def as_decided(self, config: Config) -> Config:
         """The settings, with what the run decided for those of `_DECIDED` that are left open.
 
-        So a run of one pass, which has no dropout, keeps that where more passes are asked for.
+        So a run of 3 passes, which has no dropout, keeps that where more passes are asked for.
         """
         left_open = [name for name in _DECIDED if getattr(config, name) == "auto"]
         if not left_open or not self.config.exists():

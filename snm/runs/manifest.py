@@ -141,8 +141,8 @@ def read_manifest(folder: Path) -> Manifest | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(str(path), f"a damaged manifest ({reason.lower()})", _AGAIN) from error
+        damage = f"a damaged manifest ({reason_of(error)})"
+        raise InputError(str(path), damage, _AGAIN) from error
     if found.format != _FORMAT:
         raise InputError(str(path), f"format {ascii(found.format)[:40]}", f"{_FORMAT!r}")
     if not _well_formed(found):

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import jax
 
-from snm.distributed.processes import first, several, wait
+from snm.distributed.processes import barrier, has_several_processes, is_first_process
 from snm.errors import StoppedError
 from snm.runs.events import Event, Finished, Noted, Saved
 from snm.stores.address import Address
@@ -73,10 +73,12 @@ def place_of(run_dir: str | Path) -> Iterator[Place]:
         yield Place(Path(run_dir))
         return
     # Several processes on one machine may have one cache folder.
-    home = home_of(address, "runs" if first() else f"runs-of-process-{jax.process_index()}")
+    home = home_of(
+        address, "runs" if is_first_process() else f"runs-of-process-{jax.process_index()}"
+    )
     with locked(home / LOCK, f"--run-dir {address}"):
         objects = Objects(address)
-        if not first():
+        if not is_first_process():
             yield Replica(home / address.name, objects)
             return
         uploads = Uploads(objects, home)
@@ -125,13 +127,13 @@ class Mirror(Place):
                         if not self._sent():
                             yield Noted(step, f"uploading what is left to {self._uploads.address}")
                         self._wait()
-                        wait(_STORED)
+                        barrier(_STORED)
                     self._look()
                     yield event
         except StoppedError:
             self._push()
             self._wait()
-            wait(_STORED)
+            barrier(_STORED)
             raise
         except (StoreError, GeneratorExit):
             raise
@@ -143,19 +145,19 @@ class Mirror(Place):
 
     def begin(self) -> None:
         """Lets the other processes have the folder as it is here, perhaps newer than the store."""
-        if several():
+        if has_several_processes():
             self._share()
 
     @property
     def share(self) -> Callable[[], None] | None:
         """As `Place.share`; all processes must call it at the same point."""
-        return self._share if several() else None
+        return self._share if has_several_processes() else None
 
     def _share(self) -> None:
         self._push()
         self._wait()
-        wait(_STORED)
-        wait(_BROUGHT)
+        barrier(_STORED)
+        barrier(_BROUGHT)
 
     def close(self) -> None:
         """Ends the thread after the upload under way; warns if that fails and nobody waited."""
@@ -244,21 +246,21 @@ class Replica(Place):
         return self._bring
 
     def _bring(self) -> None:
-        wait(_STORED)
+        barrier(_STORED)
         record = self.folder.parent / RECORD
         if (found := bring(self._objects, self.folder, record)) is not None:
             write_json(record, {"name": found.name})
-        wait(_BROUGHT)
+        barrier(_BROUGHT)
 
     def follow(self, events: Generator[Event]) -> Iterator[Event]:
         """Yields the events, and waits for the last upload of process 0."""
         try:
             for event in events:
                 if isinstance(event, Finished):
-                    wait(_STORED)
+                    barrier(_STORED)
                 yield event
         except StoppedError:
-            wait(_STORED)
+            barrier(_STORED)
             raise
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from snm.config.settings import read_config
-from snm.errors import InputError, StoppedError
+from snm.errors import InputError, StoppedError, first_line
 from snm.runs.events import Evaluated, Event, Finished, Noted, Started, Stepped
 from snm.runs.folder import RunFolder, read_json, write_json
 
@@ -226,7 +226,7 @@ class _Services:
                 if name not in ids:
                     tracker.log(self._past)
             except Exception as error:  # clients raise errors of any type
-                found = _first_line(error)
+                found = first_line(error)
                 expected = _EXPECTED.get(name, "a service that answers")
                 raise InputError(f"--log-to {name}", found, expected) from error
             self._trackers[name] = tracker
@@ -264,7 +264,7 @@ class _Services:
             getattr(self._trackers[name], method)(*values)
         except Exception as error:  # clients raise errors of any type
             del self._trackers[name]
-            self._notes.append(f"{name}: {_first_line(error)}; no more is logged there")
+            self._notes.append(f"{name}: {first_line(error)}; no more is logged there")
 
 
 def _points(event: Any, phase: str) -> Iterator[Point]:
@@ -301,7 +301,3 @@ def _numbers(metrics: dict[str, Any]) -> dict[str, float]:
         for name, value in metrics.items()
         if isinstance(value, int | float) and math.isfinite(value)
     }
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from snm.errors import InputError
+from snm.errors import InputError, first_line
 from snm.targets.table import MOST_GPUS, Target
 
 __all__ = ["compiled_for_target", "devices_of", "only_compile"]
@@ -53,10 +53,9 @@ def devices_of(target: Target, count: int) -> list[Any]:
             platform=target.platform, topology_name=name, **options
         )
     except (RuntimeError, NotImplementedError, ValueError, jax.errors.JaxRuntimeError) as problem:
-        first = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
         raise InputError(
             f"--target {target.name}",
-            f"no compiler for it ({first})",
+            f"no compiler for it ({first_line(problem)})",
             f"pip install 'snm[{target.extra}]'",
         ) from None
     return list(described.devices)[:count]

@@ -28,6 +28,7 @@ from scipy.optimize import minimize
 
 from snm.errors import InputError
 from snm.losses import ordered as losses
+from snm.losses.surrogates import SURROGATES
 from snm.theory.calibration import pad_theta
 from snm.theory.retrieval import Vector, check_distribution, check_k
 
@@ -135,7 +136,7 @@ def _risk(kind: Kind, phi: str) -> Callable[..., tuple[jax.Array, jax.Array]]:
             jnp.broadcast_to(scores, (count, count)),
             jnp.arange(count),
             theta=theta,
-            phi=losses.SURROGATES[phi],
+            phi=SURROGATES[phi],
             reduce_fn=None,
         )
         return jnp.sum(alpha * every)

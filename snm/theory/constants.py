@@ -35,7 +35,7 @@ def phi_lipschitz(phi: str, lowest: float | None = None, *, rho: float = 1.0) ->
     [lowest, inf) their constants are 2 max(1 - lowest, 0) and exp(-lowest).
 
     Args:
-      phi: A key of `snm.losses.ordered.SURROGATES`.
+      phi: A key of `snm.losses.surrogates.SURROGATES`.
       lowest: The smallest argument; -2s for a POWL and -s for a BOWL of scores in [-s, s]. None
         means the whole line.
       rho: Margin of the ramp.
@@ -70,7 +70,7 @@ def phi_largest(phi: str, lowest: float, *, rho: float = 1.0) -> float:
     """The largest value of a surrogate on [lowest, inf): Phi in Theorem 5.
 
     Args:
-      phi: A key of `snm.losses.ordered.SURROGATES`.
+      phi: A key of `snm.losses.surrogates.SURROGATES`.
       lowest: The smallest argument, as in `phi_lipschitz`.
       rho: Margin of the ramp.
 

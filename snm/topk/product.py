@@ -122,17 +122,19 @@ def _forward(count: int, compute_dtype: Any, kernel: str, *args: Any) -> tuple[B
     return best, (*args, best)
 
 
-def _backward(count: int, compute_dtype: Any, kernel: str, kept: tuple, of_best: Best) -> tuple:
+def _backward(count: int, compute_dtype: Any, kernel: str, kept: tuple, grad_best: Best) -> tuple:
     queries, rows, offsets, _, best = kept
-    of_scores = jnp.where(best.scores > MASKED / 2, of_best.scores, 0)
+    grad_scores = jnp.where(best.scores > MASKED / 2, grad_best.scores, 0)
     chosen = rows[best.slots].astype(jnp.float32)
-    of_queries = jnp.einsum("nk,nkd->nd", of_scores, chosen)
-    of_chosen = of_scores[:, :, None] * queries[:, None, :]
-    of_rows = jnp.zeros(rows.shape, jnp.float32).at[best.slots].add(of_chosen).astype(rows.dtype)
-    of_offsets = None
+    grad_queries = jnp.einsum("nk,nkd->nd", grad_scores, chosen)
+    grad_chosen = grad_scores[:, :, None] * queries[:, None, :]
+    grad_rows = (
+        jnp.zeros(rows.shape, jnp.float32).at[best.slots].add(grad_chosen).astype(rows.dtype)
+    )
+    grad_offsets = None
     if offsets is not None:
-        of_offsets = jnp.zeros(offsets.shape, jnp.float32).at[best.slots].add(of_scores)
-    return of_queries, of_rows, of_offsets, None
+        grad_offsets = jnp.zeros(offsets.shape, jnp.float32).at[best.slots].add(grad_scores)
+    return grad_queries, grad_rows, grad_offsets, None
 
 
 _top.defvjp(_forward, _backward)

@@ -154,6 +154,7 @@ def run_steps(
         yield Stepped(first + count, int(points.sum()), loss, seconds)
 
     kept = None if mesh is None else functools.partial(without_added, model=model)
+    stopping = False
     with writer_for(checkpoints, state, kept) as writer:
         stacks = ahead(lambda step: programs.stage_at(step)[1], plan, mesh, steps_per_dispatch)
         for first, count, stack in stacks:
@@ -195,7 +196,7 @@ def run_steps(
         with part("checkpoints"):
             writer.wait()
         yield from map(Saved, writer.written())
-    if stop is not None and stop():
+    if stopping:
         raise StoppedError(progress.step)
     if keep is not None:
         keep(state)

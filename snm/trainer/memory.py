@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config
 from snm.data.dataset import Dataset, Points
 from snm.data.mapped import is_mapped
-from snm.distributed.processes import several
+from snm.distributed.processes import has_several_processes
 from snm.errors import counted
 from snm.evaluation.evaluate import KS
 from snm.memory.adjustment import save_shifts, shifts_of
@@ -26,8 +26,10 @@ from snm.memory.store import save_memory
 from snm.prediction.calibration import Calibration
 from snm.prediction.predictor import Predictor
 from snm.prediction.thresholds import LOOKED_AT, HeldOut, fit_thresholds
+from snm.runs.events import Noted
 from snm.runs.folder import RunFolder, write_json
 from snm.system import disk
+from snm.trainer.phase import open_log
 from snm.trainer.prepare import trained_beside
 
 __all__ = [
@@ -36,6 +38,7 @@ __all__ = [
     "memory_of",
     "memory_split",
     "never_tried",
+    "noted",
     "summaries",
     "try_memory",
     "unit_queries",
@@ -209,7 +212,7 @@ def never_tried(config: Config, dataset: Dataset) -> str | None:
     """Why no memory is tried here that the settings ask for or allow, in one line; else None."""
     if config.memory == "off":
         return None
-    if several():
+    if has_several_processes():
         return "memory: off, because it needs one process"
     if is_mapped(dataset.train.features.indices):
         return "memory: off, because the data take a large part of this machine's memory"
@@ -239,6 +242,21 @@ def summaries(found: dict[str, Any]) -> list[str]:
             f"{adjustment['strength']:.2g} log n, P {before} -> {after} on the same points"
         )
     return lines
+
+
+def noted(folder: RunFolder, found: dict[str, Any], step: int) -> Iterator[Noted]:
+    """Yields what `try_memory` tried, a line each, and keeps the lines in a log of their own.
+
+    Args:
+      folder: of the run.
+      found: what `try_memory` returned.
+      step: the last one.
+    """
+    lines = [Noted(step, line) for line in summaries(found)]
+    with open_log(folder.path, "memory", step) as log:
+        for one in lines:
+            log.write(one)
+    yield from lines
 
 
 def _shown(precision: Sequence[float]) -> str:

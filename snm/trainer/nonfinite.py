@@ -12,7 +12,7 @@ import numpy as np
 from snm.batches.batch import Batch
 from snm.batches.source import Source
 from snm.checkpoints.writer import has_room
-from snm.distributed.processes import several
+from snm.distributed.processes import has_several_processes
 from snm.head.head import update_head
 from snm.model.encoder import apply_tower
 from snm.model.model import Model, TrainState
@@ -51,7 +51,7 @@ def diagnose(
         loss is reported.
     """
     if on_mesh:
-        if several() or not has_room(state):
+        if has_several_processes() or not has_room(state):
             return NonFinite.of_loss(loss)
         source = source.whole()
         with jax.default_device(jax.local_devices(backend="cpu")[0]):
@@ -123,7 +123,7 @@ def _finite(model: Model, state: TrainState, batch: Batch) -> list[jax.Array]:
         key=jax.random.fold_in(key, 1),
         noise=noise_of(jax.random.fold_in(key, 2)),
     )
-    of_tower, of_sums = pull_back(step.query_gradient)
+    grad_tower, grad_sums = pull_back(step.query_gradient)
     head = state.head
     rest = [head.log_scale] + ([] if head.bias is None else [head.bias])
     return [
@@ -136,8 +136,8 @@ def _finite(model: Model, state: TrainState, batch: Batch) -> list[jax.Array]:
         _all_finite(rest),
         jnp.isfinite(step.loss),
         jnp.isfinite(step.query_gradient).all(axis=1),
-        _all_finite(of_tower),
-        jnp.isfinite(of_sums).all(axis=1),
+        _all_finite(grad_tower),
+        jnp.isfinite(grad_sums).all(axis=1),
     ]
 
 

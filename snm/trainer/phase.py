@@ -20,7 +20,7 @@ from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset, Points, summary_of_weights
 from snm.data.weighting import Weighting
 from snm.distributed.dataset import label_frequency
-from snm.distributed.processes import first
+from snm.distributed.processes import is_first_process
 from snm.errors import InputError, counted
 from snm.evaluation.evaluate import evaluate_points, metric_names
 from snm.machine.versions import versions
@@ -191,7 +191,7 @@ class PhaseRun:
             keep=self._keep if config.members == 1 else None,
         )
         self.state = None  # its buffers are donated to the first step
-        trace = self._folder.path / "profile" if profile and first() else None
+        trace = self._folder.path / "profile" if profile and is_first_process() else None
         with open_log(self._folder.path, phase.name, self.progress.step) as log:
             notes = [Noted(self.progress.step, text) for text in self._notes]
             try:
@@ -263,7 +263,7 @@ def _about_the_data(
 @contextlib.contextmanager
 def open_log(folder: Path, phase: str, step: int) -> Iterator[Any]:
     """The run's log; of several processes only the first writes it."""
-    if not first():
+    if not is_first_process():
         yield _NoLog()
         return
     with EventLog(folder, phase, step) as log:

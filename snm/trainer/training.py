@@ -20,7 +20,7 @@ from snm.data.dataset import Dataset
 from snm.data.id_space import IdSpace, check_features
 from snm.data.weighting import Weighting
 from snm.distributed.dataset import fit_weighting, load_together
-from snm.distributed.processes import AgreedStop, first, several, wait
+from snm.distributed.processes import AgreedStop, barrier, has_several_processes, is_first_process
 from snm.errors import InputError, StoppedError
 from snm.machine.versions import surroundings
 from snm.memory.store import load_memory
@@ -41,8 +41,8 @@ from snm.stores.copies import local
 from snm.system.locks import LOCK, locked
 from snm.system.timing import part, restart, times
 from snm.trainer.evaluate import score_test_points
-from snm.trainer.memory import memory_split, never_tried, summaries, try_memory
-from snm.trainer.phase import Phase, PhaseRun, first_phase, open_log
+from snm.trainer.memory import memory_split, never_tried, noted, try_memory
+from snm.trainer.phase import Phase, PhaseRun, first_phase
 from snm.trainer.prepare import members_at_once, names_not_tried
 from snm.trainer.together import Stop, in_order
 from snm.trainer.warm_start import WarmStart
@@ -187,7 +187,7 @@ def resolved_training(
         "warm_start": None if warm_start is None else _absolute(warm_start),
     }
     config = folder.as_begun(config)
-    if several() and stop is not None:
+    if has_several_processes() and stop is not None:
         stop = AgreedStop(stop)
     # What can be refused is refused before anything is written.
     folder.check(config, facts)
@@ -195,7 +195,7 @@ def resolved_training(
         mine = IdSpace.of(dataset)
         begun = dataclasses.replace(mine, name=str(folder.path), vectorizer=folder.vectorizer)
         check_features(mine, begun)  # the hash of the data does not have the vectorizer
-    wait("the folder was looked at")
+    barrier("the folder was looked at")
     start = None
     if warm_start is not None:
         start = WarmStart(local(warm_start), IdSpace.of(dataset), same_ids)
@@ -204,7 +204,7 @@ def resolved_training(
             holding.enter_context, locked(folder.path / LOCK, f"--run-dir {folder.path}")
         )
         there = folder.path.exists()
-        if there and first():
+        if there and is_first_process():
             hold()
             folder.check(config, facts)  # again, now that no other process can write
         with part("weighting"):
@@ -215,16 +215,16 @@ def resolved_training(
         if split is not None and not config.validation_fraction:
             begins = dataclasses.replace(begins, rows=split[0])
         phase = setup.phase(begins, 1, probe=probe, probe_every=probe_every)
-        if not there and first():
+        if not there and is_first_process():
             hold()
             if folder.config.exists():
                 found = "a run that another process began just now"
                 raise InputError(f"--run-dir {folder.path}", found, "the same command again")
         names, texts = dataset.label_names, dataset.vectorizer
         begin = functools.partial(folder.write, config, facts, weighting, names, texts)
-        if first():
+        if is_first_process():
             begin()
-        wait("the folder is there")
+        barrier("the folder is there")
         if (
             phase.done
             and _result_stands(folder, config)
@@ -233,10 +233,10 @@ def resolved_training(
         ):
             yield Finished(folder.read_result())
             return
-        if first():
+        if is_first_process():
             folder.reopen()
             begin()
-        wait("the folder is open")
+        barrier("the folder is open")
 
         run_of = functools.partial(setup.member, begun=phase, profile=profile)
         members = [functools.partial(run_of, n) for n in range(1, config.members + 1)]
@@ -260,12 +260,7 @@ def resolved_training(
                     model, state = watched_member(folder, config, facts, predictor.mesh)
                     watched = dataclasses.replace(predictor, model=model, state=state)
                 remembered = {"memory": try_memory(folder, config, dataset, watched, predictor)}
-            lines = summaries(remembered["memory"])
-            noted = [Noted(done[-1].progress.step, line) for line in lines]
-            with open_log(folder.path, "memory", noted[0].step) as log:
-                for one in noted:
-                    log.write(one)
-            yield from noted
+            yield from noted(folder, remembered["memory"], done[-1].progress.step)
             predictor = with_memory(predictor, folder)
         ready = times().whole
         scored: dict[str, Any] = {"metrics": {}}
@@ -286,9 +281,9 @@ def resolved_training(
             "time": {**times()._asdict(), "model": ready},
             **surroundings(),
         }
-        if first():
+        if is_first_process():
             folder.finish(result, used_checkpoints(folder, config))
-        wait("the result is there")
+        barrier("the result is there")
         yield Finished(result)
 
 

@@ -195,6 +195,16 @@ def test_training_prints_the_mean_loss_of_all_points(capsys):
     assert "epoch   1 of 1   loss   2.0000" in capsys.readouterr().out
 
 
+def test_short_epochs_share_a_line(capsys):
+    """Epochs of 0.4 s: a line for each third, with its own loss, and one for the last."""
+    display = _Display(progress_bar())
+    display.show(Started("train", 0, 8, 1, 16))
+    for step in range(1, 9):
+        display.show(Stepped(step, 16, float(step), seconds=0.4))
+    told = [line.split()[:6] for line in capsys.readouterr().out.splitlines()]
+    assert told == [f"epoch {n} of 8 loss {n}.0000".split() for n in (3, 6, 8)]
+
+
 def test_training_names_the_first_of_several_members(capsys):
     for members, names in ((1, ["train", "refit"]), (2, ["member-1", "refit-1", "member-2"])):
         display = _Display(progress_bar(), members)

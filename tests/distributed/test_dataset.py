@@ -18,7 +18,7 @@ def test_ones_of_rows_are_summed_over_the_parts_of_all_processes(
 
     told: list[np.ndarray] = []  # what each of three processes hands to the sum
     monkeypatch.setattr(dataset.jax, "process_count", lambda: 3)
-    monkeypatch.setattr(dataset, "summed", lambda part: told.append(part) or part)
+    monkeypatch.setattr(dataset, "sum_over_processes", lambda part: told.append(part) or part)
     for number in range(3):
         monkeypatch.setattr(dataset.jax, "process_index", lambda number=number: number)
         dataset.ones_of_rows(matrix, rows)

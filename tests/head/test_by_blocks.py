@@ -16,28 +16,32 @@ from snm.tables.table import RowTable
 RATE = 0.3
 
 
-def dense_step(case, of_positive, of_slots):
+def dense_step(case, grad_positive, of_slots):
     """Queries' gradient, table, accumulator and bias from the gradients of single scores."""
     rows = np.asarray(case.head.table.rows, np.float64)
     queries = np.asarray(case.queries, np.float64)
-    of_rows, of_bias, of_queries = np.zeros(rows.shape), np.zeros(len(rows)), np.zeros((N, DIM))
+    grad_rows, grad_bias, grad_queries = (
+        np.zeros(rows.shape),
+        np.zeros(len(rows)),
+        np.zeros((N, DIM)),
+    )
     labels, touched = slot_labels(case), set(slot_labels(case).tolist())
     scores = [(i, labels[j], of_slots[i, j]) for i, j in np.argwhere(of_slots)]
-    terms = zip(row_of_term(case), np.asarray(case.terms.ids), of_positive, strict=True)
+    terms = zip(row_of_term(case), np.asarray(case.terms.ids), grad_positive, strict=True)
     for i, label, gradient in [*scores, *terms]:
-        of_queries[i] += gradient * rows[label]
-        of_rows[label] += gradient * queries[i]
-        of_bias[label] += gradient
+        grad_queries[i] += gradient * rows[label]
+        grad_rows[label] += gradient * queries[i]
+        grad_bias[label] += gradient
         touched |= {label} if gradient else set()
-    accumulator, step = case.head.table.accumulator, of_rows
+    accumulator, step = case.head.table.accumulator, grad_rows
     if accumulator is not None:
-        accumulator = np.asarray(accumulator, np.float64) + (of_rows**2).mean(axis=1)
-        step = of_rows / np.sqrt(accumulator + 1e-10)[:, None]
+        accumulator = np.asarray(accumulator, np.float64) + (grad_rows**2).mean(axis=1)
+        step = grad_rows / np.sqrt(accumulator + 1e-10)[:, None]
     table = rows - RATE * step
-    moved = sorted(label for label in touched if of_rows[label].any())
+    moved = sorted(label for label in touched if grad_rows[label].any())
     table[moved] /= np.linalg.norm(table[moved], axis=1, keepdims=True)
-    bias = None if case.head.bias is None else np.asarray(case.head.bias) - RATE * of_bias
-    return of_queries, table, accumulator, bias, moved
+    bias = None if case.head.bias is None else np.asarray(case.head.bias) - RATE * grad_bias
+    return grad_queries, table, accumulator, bias, moved
 
 
 def unit(case):
@@ -55,15 +59,15 @@ def gradients_of(case, seed=0):
     slots = np.array([rng.choice(size, 6, replace=False) for _ in range(N)])
     values = rng.normal(size=slots.shape).astype(np.float32)
     values[0, 0] = 0  # a masked one
-    of_positive = rng.normal(size=len(case.terms.ids)).astype(np.float32)
-    of_positive[np.asarray(case.terms.values) == 0] = 0
-    return of_positive, values, slots
+    grad_positive = rng.normal(size=len(case.terms.ids)).astype(np.float32)
+    grad_positive[np.asarray(case.terms.values) == 0] = 0
+    return grad_positive, values, slots
 
 
-def compare(case, got, of_positive, of_slots):
-    of_queries, table, accumulator, bias, moved = dense_step(case, of_positive, of_slots)
+def compare(case, got, grad_positive, of_slots):
+    grad_queries, table, accumulator, bias, moved = dense_step(case, grad_positive, of_slots)
     assert got.ok and got.loss == 1.5
-    np.testing.assert_allclose(got.of_queries, of_queries, atol=2e-6)
+    np.testing.assert_allclose(got.grad_queries, grad_queries, atol=2e-6)
     np.testing.assert_allclose(got.table.rows, table, atol=2e-6)
     if accumulator is not None:
         np.testing.assert_allclose(got.table.accumulator, accumulator, rtol=1e-5)
@@ -85,35 +89,39 @@ CASES = {
 def test_mined_pairs(name, block, monkeypatch):
     monkeypatch.setattr(module, "_BLOCK", {"cpu": block})
     case = unit(small_case(**CASES[name]))
-    of_positive, values, slots = gradients_of(case)
+    grad_positive, values, slots = gradients_of(case)
     of_slots = np.zeros((N, len(slot_labels(case))))
     np.put_along_axis(of_slots, slots, values, axis=1)
     problem = problem_of(case)
-    gradients = ScoreGradients(jnp.float32(1.5), *map(jnp.asarray, (of_positive, values, slots)))
-    step = jax.jit(lambda given: by_blocks(problem, jnp.zeros(len(of_positive)), given, None, RATE))
-    compare(case, step(gradients), of_positive, of_slots)
+    gradients = ScoreGradients(jnp.float32(1.5), *map(jnp.asarray, (grad_positive, values, slots)))
+    step = jax.jit(
+        lambda given: by_blocks(problem, jnp.zeros(len(grad_positive)), given, None, RATE)
+    )
+    compare(case, step(gradients), grad_positive, of_slots)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_whole_matrix(name):
     case = unit(small_case(**CASES[name]))
-    of_positive = gradients_of(case)[0]
+    grad_positive = gradients_of(case)[0]
     size = len(slot_labels(case))
     of_slots = np.random.default_rng(1).normal(size=(N, size)).astype(np.float32)
     problem = problem_of(case)
     gradients = ScoreGradients.of_all_slots(
-        jnp.float32(1.5), jnp.asarray(of_positive), jnp.asarray(of_slots)
+        jnp.float32(1.5), jnp.asarray(grad_positive), jnp.asarray(of_slots)
     )
-    step = jax.jit(lambda given: by_blocks(problem, jnp.zeros(len(of_positive)), given, None, RATE))
-    compare(case, step(gradients), of_positive, of_slots)
+    step = jax.jit(
+        lambda given: by_blocks(problem, jnp.zeros(len(grad_positive)), given, None, RATE)
+    )
+    compare(case, step(gradients), grad_positive, of_slots)
 
 
 def test_what_is_not_finite_changes_nothing():
     case = unit(small_case(bias=True))
-    of_positive, values, slots = gradients_of(case)
-    of_positive[1] = np.inf
-    gradients = ScoreGradients(jnp.float32(1.5), *map(jnp.asarray, (of_positive, values, slots)))
-    got = by_blocks(problem_of(case), jnp.zeros(len(of_positive)), gradients, None, RATE)
+    grad_positive, values, slots = gradients_of(case)
+    grad_positive[1] = np.inf
+    gradients = ScoreGradients(jnp.float32(1.5), *map(jnp.asarray, (grad_positive, values, slots)))
+    got = by_blocks(problem_of(case), jnp.zeros(len(grad_positive)), gradients, None, RATE)
     assert not got.ok
     np.testing.assert_array_equal(got.table.rows, case.head.table.rows)
     np.testing.assert_array_equal(got.bias, case.head.bias)

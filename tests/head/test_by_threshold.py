@@ -58,7 +58,7 @@ def by_hand(case):
     log_weights = np.zeros(scores.shape[1])
     if case.sample is not None and case.sample.log_weights is not None:
         log_weights = np.asarray(case.sample.log_weights, np.float64)
-    loss, of_positive, of_scores = 0.0, np.zeros(len(positive)), np.zeros(scores.shape)
+    loss, grad_positive, grad_scores = 0.0, np.zeros(len(positive)), np.zeros(scores.shape)
     for t, weight in enumerate(np.asarray(case.terms.values, np.float64)):
         i, chosen = of_row[t], shares(scores[of_row[t]], spec.mined)
         places = np.flatnonzero(chosen)
@@ -67,28 +67,28 @@ def by_hand(case):
                     for j in places}  # fmt: skip
             total = 1 + sum(odds.values())
             loss += weight * np.log(total)
-            of_positive[t] -= weight * (total - 1) / total
+            grad_positive[t] -= weight * (total - 1) / total
             for j in places:
-                of_scores[i, j] += weight * odds[j] / total
+                grad_scores[i, j] += weight * odds[j] / total
             continue
         phi, slope = PHI[spec.phi]
         each = rank_weights(spec)[0]
         if spec.loss == "bowl":
             loss += weight * phi(positive[t])
-            of_positive[t] += weight * slope(positive[t])
+            grad_positive[t] += weight * slope(positive[t])
         for j in places:
             pairwise = spec.loss == "powl"
             margin = (positive[t] if pairwise else 0) - scores[i, j]
             loss += weight * each * chosen[j] * phi(margin)
-            of_positive[t] += weight * each * chosen[j] * slope(margin) * pairwise
-            of_scores[i, j] -= weight * each * chosen[j] * slope(margin)
-    return loss, of_positive, of_scores, scores
+            grad_positive[t] += weight * each * chosen[j] * slope(margin) * pairwise
+            grad_scores[i, j] -= weight * each * chosen[j] * slope(margin)
+    return loss, grad_positive, grad_scores, scores
 
 
 def compare(case):
     problem = problem_of(case)
     positive = np.asarray(positive_scores(case), np.float32)
-    loss, of_positive, of_scores, scores = by_hand(case)
+    loss, grad_positive, grad_scores, scores = by_hand(case)
 
     def gradients(positive):
         scores = left_out(problem, every_score(problem))
@@ -96,12 +96,12 @@ def compare(case):
 
     got = jax.jit(gradients)(positive)
     np.testing.assert_allclose(got.loss, loss, rtol=1e-5)
-    np.testing.assert_allclose(got.of_positive, of_positive, atol=1e-6)
+    np.testing.assert_allclose(got.grad_positive, grad_positive, atol=1e-6)
     slots = scores.shape[1]
-    np.testing.assert_allclose(got.of_scores[:, :slots], of_scores, atol=1e-6)
-    np.testing.assert_array_equal(got.of_scores[:, slots:], 0)
-    np.testing.assert_array_equal(got.of_scores[:, :slots][~np.isfinite(scores)], 0)
-    assert got.of_mined.shape[1] == got.slots.shape[1] == 0
+    np.testing.assert_allclose(got.grad_scores[:, :slots], grad_scores, atol=1e-6)
+    np.testing.assert_array_equal(got.grad_scores[:, slots:], 0)
+    np.testing.assert_array_equal(got.grad_scores[:, :slots][~np.isfinite(scores)], 0)
+    assert got.grad_mined.shape[1] == got.slots.shape[1] == 0
     whole = [np.isin(shares(row, case.spec.mined), (0, 1)).all() for row in scores]
     # Somewhere equal scores share the last places, unless all are mined.
     assert all(whole) == (case.spec.mined >= case.spec.sampled)

@@ -62,8 +62,8 @@ def check(case: Case, got, *, atol: float = 2e-6, **options) -> None:
     want = reference(case, **options)
     assert step.ok
     np.testing.assert_allclose(step.loss, want.loss, rtol=2e-5)
-    scale = np.abs(want.of_queries).max()
-    np.testing.assert_allclose(step.query_gradient, want.of_queries, atol=atol * max(1, scale))
+    scale = np.abs(want.grad_queries).max()
+    np.testing.assert_allclose(step.query_gradient, want.grad_queries, atol=atol * max(1, scale))
     np.testing.assert_allclose(head.table.rows, want.table, atol=atol)
     np.testing.assert_allclose(head.log_scale, want.log_scale, atol=2e-5)
     if want.accumulator is not None:
@@ -297,7 +297,7 @@ def test_projected_step_is_the_step_of_the_normalised_row_to_first_order():
     """
     case = make_case(num_labels=K, sampled=200, mined=3, learn_scale=False)
     rows = np.asarray(case.head.table.rows, np.float64)
-    gradient = reference(case).of_rows
+    gradient = reference(case).grad_rows
     radial = np.sum(gradient * rows, axis=1, keepdims=True)
     tangent = gradient - radial * rows
     assert np.abs(radial).max() > 0.01
@@ -371,7 +371,7 @@ def test_bfloat16_is_close(name):
     assert got[0].table.rows.dtype == got[1].query_gradient.dtype == jnp.float32
     want = reference(case)
     np.testing.assert_allclose(got[1].loss, want.loss, rtol=1e-2)
-    np.testing.assert_allclose(got[1].query_gradient, want.of_queries, atol=2e-2)
+    np.testing.assert_allclose(got[1].query_gradient, want.grad_queries, atol=2e-2)
 
 
 @pytest.mark.parametrize(

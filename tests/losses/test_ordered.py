@@ -12,6 +12,8 @@ from jax.test_util import check_grads
 
 from snm.errors import InputError
 from snm.losses import ordered as losses
+from snm.losses.softmax import sampled_softmax
+from snm.losses.surrogates import SURROGATES, ramp
 
 PHIS = {
     "hinge": lambda u: np.maximum(1 - u, 0),
@@ -50,10 +52,10 @@ def test_the_surrogates_at_points_a_reader_can_check():
         "exponential": np.exp([1, 0, -0.5, -1, -2]),
         "ramp": [1, 1, 0.5, 0, 0],
     }
-    assert set(expected) == set(losses.SURROGATES)
+    assert set(expected) == set(SURROGATES)
     for name, values in expected.items():
-        np.testing.assert_allclose(losses.SURROGATES[name](margins), values, rtol=1e-6)
-    np.testing.assert_allclose(losses.ramp(margins, rho=4.0), [1, 1, 0.875, 0.75, 0.5])
+        np.testing.assert_allclose(SURROGATES[name](margins), values, rtol=1e-6)
+    np.testing.assert_allclose(ramp(margins, rho=4.0), [1, 1, 0.875, 0.75, 0.5])
 
 
 @pytest.mark.parametrize("kind", OWLS)
@@ -66,9 +68,7 @@ def test_sampled_losses_equal_the_brute_force(kind, phi, presorted, masked):
         order = np.argsort(-negative, axis=-1)
         negative = np.take_along_axis(negative, order, axis=-1)
     loss = jax.jit(
-        functools.partial(
-            OWLS[kind], phi=losses.SURROGATES[phi], reduce_fn=None, presorted=presorted
-        )
+        functools.partial(OWLS[kind], phi=SURROGATES[phi], reduce_fn=None, presorted=presorted)
     )
     for vartheta in ([0.5, 0.25, 0.125], rng.random((4, 3))):
         got = loss(
@@ -202,7 +202,7 @@ def test_no_negatives_and_no_examples():
     none = jnp.zeros((2, 0))
     assert losses.sampled_powl(jnp.zeros(2), none, vartheta=[], reduce_fn=None).tolist() == [0, 0]
     assert losses.sampled_bowl(jnp.zeros(2), none, vartheta=[], reduce_fn=None).tolist() == [1, 1]
-    assert losses.sampled_softmax(jnp.zeros(2), none, reduce_fn=None).tolist() == [0, 0]
+    assert sampled_softmax(jnp.zeros(2), none, reduce_fn=None).tolist() == [0, 0]
     nobody = losses.sampled_powl(jnp.zeros(0), jnp.zeros((0, 3)), vartheta=[1.0], reduce_fn=None)
     assert nobody.shape == (0,)
 
@@ -213,13 +213,13 @@ def value_and_gradient(name: str, phi: str = "hinge", presorted: bool = False):
 
     def loss(positive, negative, where):
         if name == "softmax":
-            return losses.sampled_softmax(positive, negative, where=where, score_scale=20.0)
+            return sampled_softmax(positive, negative, where=where, score_scale=20.0)
         return OWLS[name](
             positive,
             negative,
             vartheta=[0.5, 0.5, 0.25],
             where=where,
-            phi=losses.SURROGATES[phi],
+            phi=SURROGATES[phi],
             presorted=presorted,
         )
 
@@ -273,8 +273,7 @@ def test_the_dtype_is_kept_and_sums_are_wide(dtype):
     vartheta = np.full(4096, 1 / 4096)
     for value in (
         losses.sampled_powl(jnp.zeros(1, dtype), many, vartheta=vartheta, presorted=True),
-        losses.sampled_softmax(jnp.full(1, 0, dtype), many, log_weights=np.log(vartheta))
-        / math.log(2),
+        sampled_softmax(jnp.full(1, 0, dtype), many, log_weights=np.log(vartheta)) / math.log(2),
     ):
         assert value.dtype == dtype
         assert abs(float(value) - 1) < 0.01
@@ -288,7 +287,7 @@ def test_gradients_equal_finite_differences_away_from_kinks():
                 negative,
                 vartheta=[0.5, 0.3, 0.2],
                 where=WHERE,
-                phi=losses.SURROGATES[phi],
+                phi=SURROGATES[phi],
                 reduce_fn=None,
             )
             for loss in OWLS.values()

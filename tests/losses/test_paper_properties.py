@@ -14,6 +14,8 @@ from hypothesis.extra.numpy import arrays
 
 from snm.losses import ordered as losses
 from snm.losses.rank_weights import power_law, top
+from snm.losses.softmax import sampled_softmax, softmax
+from snm.losses.surrogates import SURROGATES, ramp
 from snm.losses.theta import theta_from_vartheta
 
 K, B = 7, 3
@@ -47,11 +49,11 @@ def in_float64():
 @functools.cache
 def full_loss(kind, phi):
     """Jitted (scores, theta) -> loss of label 0."""
-    return jax.jit(lambda v, theta: FULL[kind](v, 0, theta=theta, phi=losses.SURROGATES[phi]))
+    return jax.jit(lambda v, theta: FULL[kind](v, 0, theta=theta, phi=SURROGATES[phi]))
 
 
 @pytest.mark.parametrize("kind", FULL)
-@pytest.mark.parametrize("phi", losses.SURROGATES)
+@pytest.mark.parametrize("phi", SURROGATES)
 def test_algorithm_1_is_unbiased_in_value_and_gradient(kind, phi):
     """The mean over all C(K-1, B) samples is the full loss with theta from vartheta (Lemma 2)."""
 
@@ -61,7 +63,7 @@ def test_algorithm_1_is_unbiased_in_value_and_gradient(kind, phi):
             jnp.broadcast_to(scores[0], len(SUBSETS)),
             scores[SUBSETS],
             vartheta=vartheta,
-            phi=losses.SURROGATES[phi],
+            phi=SURROGATES[phi],
         )
 
     mean_of_samples = jax.jit(jax.value_and_grad(sampled))
@@ -111,10 +113,10 @@ def test_theorem_3_surrogate(kind, phi, v, k, rest):
 
 
 def test_theorem_3_needs_a_convex_phi_for_the_factor_two():
-    ramp = functools.partial(losses.ramp, rho=0.1)
+    steep = functools.partial(ramp, rho=0.1)
     scores = jnp.array([0.5, 0.6])
-    assert float(losses.bowl(scores, 0, theta=[1.0], phi=ramp)) == 1.0  # not 2
-    assert float(losses.powl(scores, 0, theta=[1.0], phi=ramp)) == 1.0  # still a surrogate
+    assert float(losses.bowl(scores, 0, theta=[1.0], phi=steep)) == 1.0  # not 2
+    assert float(losses.powl(scores, 0, theta=[1.0], phi=steep)) == 1.0  # still a surrogate
     assert float(losses.bowl(scores, 0, theta=[1.0])) == pytest.approx(2.1)
 
 
@@ -174,9 +176,9 @@ def test_lemma_7_lipschitz(kind, phi, u, v, theta):
 def test_a_sampled_softmax_is_biased_downwards():
     """Weighed by (K - 1) / B, the sample's mean loss is below the full one (Jensen)."""
     scores = jnp.asarray(np.random.default_rng(1).normal(size=K))
-    mean = losses.sampled_softmax(
+    mean = sampled_softmax(
         jnp.broadcast_to(scores[0], len(SUBSETS)),
         scores[SUBSETS],
         log_weights=np.full(B, np.log((K - 1) / B)),
     )
-    assert float(mean) < float(losses.softmax(scores, 0)) - 1e-3
+    assert float(mean) < float(softmax(scores, 0)) - 1e-3

@@ -6,7 +6,7 @@ import numpy as np
 import rax
 from jax.test_util import check_grads
 
-from snm.losses import ordered as losses
+from snm.losses.softmax import decoupled_softmax, sampled_softmax, softmax
 
 rng = np.random.default_rng(11)
 POSITIVE = rng.normal(size=(4,))
@@ -26,7 +26,7 @@ def brute_softmax(positive, negative, where):
 
 def test_sampled_softmax_equals_the_brute_force_with_scale_and_log_weights():
     shares = rng.random(6) + 0.1
-    got = losses.sampled_softmax(
+    got = sampled_softmax(
         jnp.asarray(POSITIVE),
         jnp.asarray(NEGATIVE),
         log_weights=np.log(shares),
@@ -41,14 +41,14 @@ def test_sampled_softmax_equals_the_brute_force_with_scale_and_log_weights():
 
 
 def test_a_negative_of_weight_zero_is_left_out():
-    value = losses.sampled_softmax(0.0, jnp.zeros(3), log_weights=[0.0, -np.inf, 0.0])
+    value = sampled_softmax(0.0, jnp.zeros(3), log_weights=[0.0, -np.inf, 0.0])
     np.testing.assert_allclose(value, np.log(3), rtol=1e-6)
 
 
 def test_softmax_keeps_the_digits_of_a_small_loss():
     # log1p(exp(-30)), which log(1 + exp(-30)) rounds to zero in float32.
     np.testing.assert_allclose(
-        losses.sampled_softmax(30.0, jnp.zeros(1)), np.log1p(np.exp(-30.0)), rtol=1e-5
+        sampled_softmax(30.0, jnp.zeros(1)), np.log1p(np.exp(-30.0)), rtol=1e-5
     )
 
 
@@ -58,11 +58,11 @@ def test_softmax_equals_rax():
     where[np.arange(4), LABELS] = True
     scores = jnp.asarray(SCORES)
     for mask in (None, where):
-        ours = losses.softmax(scores, LABELS, where=mask, reduce_fn=None)
+        ours = softmax(scores, LABELS, where=mask, reduce_fn=None)
         theirs = rax.softmax_loss(scores, one_hot, where=mask, reduce_fn=None)
         np.testing.assert_allclose(ours, theirs, rtol=1e-5)
     np.testing.assert_allclose(
-        losses.softmax(scores, LABELS), rax.softmax_loss(scores, one_hot), rtol=1e-5
+        softmax(scores, LABELS), rax.softmax_loss(scores, one_hot), rtol=1e-5
     )
 
 
@@ -74,7 +74,7 @@ def test_decoupled_softmax_leaves_the_other_positives_out():
     where[0, [1, 4]] = False
     for mask in (None, where):
         kept = np.ones((4, 7), bool) if mask is None else mask
-        got = losses.decoupled_softmax(
+        got = decoupled_softmax(
             jnp.asarray(SCORES), positives, where=mask, weights=WEIGHTS, reduce_fn=None
         )
         for i in range(4):
@@ -88,9 +88,9 @@ def test_decoupled_softmax_leaves_the_other_positives_out():
 
 def test_decoupled_softmax_of_one_positive_is_softmax_and_is_finite_at_the_edges():
     one = np.arange(7) == LABELS[:, None]
-    ours = losses.decoupled_softmax(jnp.asarray(SCORES), one, reduce_fn=None)
-    np.testing.assert_allclose(ours, losses.softmax(jnp.asarray(SCORES), LABELS, reduce_fn=None))
-    step = jax.jit(jax.value_and_grad(losses.decoupled_softmax))
+    ours = decoupled_softmax(jnp.asarray(SCORES), one, reduce_fn=None)
+    np.testing.assert_allclose(ours, softmax(jnp.asarray(SCORES), LABELS, reduce_fn=None))
+    step = jax.jit(jax.value_and_grad(decoupled_softmax))
     for scores in (np.zeros((4, 7)), np.where(one, -1e4, 1e4), np.where(one, 1e4, -1e4)):
         for positives in (one, np.zeros((4, 7), bool), np.ones((4, 7), bool)):
             value, gradient = step(scores.astype(np.float32), positives)
@@ -100,12 +100,10 @@ def test_decoupled_softmax_of_one_positive_is_softmax_and_is_finite_at_the_edges
 
 def test_what_is_masked_does_not_reach_the_gradient_of_the_scale():
     negative, where = jnp.array([1.0, jnp.nan, jnp.inf]), jnp.array([True, False, False])
-    by_scale = jax.grad(
-        lambda c: losses.sampled_softmax(0.0, negative, where=where, score_scale=c)
-    )(1.0)
+    by_scale = jax.grad(lambda c: sampled_softmax(0.0, negative, where=where, score_scale=c))(1.0)
     np.testing.assert_allclose(by_scale, 1 / (1 + np.exp(-1)), rtol=1e-6)  # of log(1 + exp(c))
     by_scale = jax.grad(
-        lambda c: losses.decoupled_softmax(
+        lambda c: decoupled_softmax(
             negative, jnp.array([True, True, False]), where=where, score_scale=c
         )
     )(1.0)
@@ -115,10 +113,8 @@ def test_what_is_masked_does_not_reach_the_gradient_of_the_scale():
 def test_gradients_equal_finite_differences():
     def both(positive, negative, scores, scale):
         return [
-            losses.sampled_softmax(
-                positive, negative, where=WHERE, score_scale=scale, reduce_fn=None
-            ),
-            losses.decoupled_softmax(scores, SCORES > 0.3, score_scale=scale, reduce_fn=None),
+            sampled_softmax(positive, negative, where=WHERE, score_scale=scale, reduce_fn=None),
+            decoupled_softmax(scores, SCORES > 0.3, score_scale=scale, reduce_fn=None),
         ]
 
     with jax.enable_x64(True):

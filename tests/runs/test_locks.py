@@ -87,6 +87,14 @@ def test_a_stopped_and_continued_run_is_the_same_run(data, whole, tmp_path, step
     assert same(arrays(run), arrays(whole[0]))
 
 
+def test_one_true_of_stop_is_enough(data, tmp_path):
+    """A `stop` that is true for a moment, such as `queue.pop`, ends the run all the same."""
+    asked = iter([False, True])
+    with pytest.raises(StoppedError):
+        snm.train(data, tiny.CONFIG, tmp_path / "run", stop=lambda: next(asked, False))
+    assert not (tmp_path / "run" / "result.json").exists()
+
+
 def test_signal_handlers_are_unchanged_unless_requested(data, tmp_path):
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     for _ in trainer.training(data, config(epochs=1), tmp_path / "run"):

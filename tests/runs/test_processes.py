@@ -186,7 +186,7 @@ from snm.distributed.dataset import (
 )
 from snm.distributed.launch import Meeting, leave, process_group
 from snm.distributed.mesh import make_mesh
-from snm.distributed.processes import wait
+from snm.distributed.processes import barrier
 from snm.model.from_config import make_model
 
 folder, port, number, processes = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
@@ -213,7 +213,7 @@ with process_group(Meeting(f"127.0.0.1:{port}", processes, number, 20)):
         "features": float(source.features.sum()), "dropout": config.input_dropout,
     }
     print(json.dumps(told))
-    wait("the end")
+    barrier("the end")
     leave(0)
 """
 

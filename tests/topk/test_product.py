@@ -42,20 +42,22 @@ def test_its_gradient_is_that_of_the_chosen_scores():
 
     check_grads(loss, (queries, rows, bias), order=1, modes=["rev"], rtol=2e-2, eps=1e-3)
     chosen = np.unique(product_top_k(queries, rows, 5, bias=bias, masked=OWN).slots)
-    of_rows = jax.grad(loss, argnums=1)(queries, rows, bias)
-    np.testing.assert_array_equal(np.flatnonzero(np.any(of_rows != 0, axis=1)), chosen)
+    grad_rows = jax.grad(loss, argnums=1)(queries, rows, bias)
+    np.testing.assert_array_equal(np.flatnonzero(np.any(grad_rows != 0, axis=1)), chosen)
 
 
 def test_nothing_flows_to_scores_that_are_masked():
     def loss(queries, bias):
         return jnp.sum(product_top_k(queries, ROWS, 50, bias=bias, masked=OWN).scores)
 
-    of_queries, of_bias = jax.grad(loss, argnums=(0, 1))(jnp.asarray(QUERIES), jnp.asarray(BIAS))
+    grad_queries, grad_bias = jax.grad(loss, argnums=(0, 1))(
+        jnp.asarray(QUERIES), jnp.asarray(BIAS)
+    )
     left = np.tile(np.isfinite(BIAS), (6, 1))
     for query, slot in zip(*map(np.asarray, OWN), strict=True):
         left[query, slot : slot + 1] = False
-    np.testing.assert_array_equal(of_queries, left @ ROWS)
-    np.testing.assert_array_equal(of_bias, left.sum(axis=0))
+    np.testing.assert_array_equal(grad_queries, left @ ROWS)
+    np.testing.assert_array_equal(grad_bias, left.sum(axis=0))
 
 
 @pytest.mark.parametrize(

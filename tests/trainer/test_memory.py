@@ -199,7 +199,7 @@ def test_several_processes_have_none_and_say_so(monkeypatch):
     auto = dataclasses.replace(CONFIG, memory="auto", seen="keep", input_dropout=0.0)
     assert never_tried(auto, made) is None
     for module in (memory_module, resolve_module):
-        monkeypatch.setattr(module, "several", lambda: True)
+        monkeypatch.setattr(module, "has_several_processes", lambda: True)
     assert resolve(auto, made).memory == "off"
     assert never_tried(auto, made) == "memory: off, because it needs one process"
     assert never_tried(dataclasses.replace(auto, memory="off"), made) is None

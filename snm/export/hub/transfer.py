@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from snm.errors import InputError
+from snm.errors import InputError, first_line
 from snm.export.hub.folder import FILES
 
 __all__ = ["Address", "check_client", "pull", "push"]
@@ -127,6 +127,5 @@ def _client(where: str) -> Any:
 def _refuse(where: str, error: Exception, expected: str) -> NoReturn:
     # The client raises errors of its own, of its HTTP library and of the system; all are news of
     # the Hub, and none is one of this program.
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    said = lines[0].removeprefix("Got: ")  # how the client quotes an error of the connection
-    raise InputError(where, said[:200].rstrip("."), expected) from error
+    said = first_line(error).removeprefix("Got: ")  # as the client quotes the connection's errors
+    raise InputError(where, said.rstrip("."), expected) from error

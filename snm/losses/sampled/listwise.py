@@ -32,7 +32,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from snm.losses.listwise import TRANSFORMATIONS, Transformation
-from snm.losses.reductions import MASKED, weighed
+from snm.losses.reductions import MASKED, log_sum_exp, weighed
 from snm.losses.sampled.protocol import Draw, HeadLoss, TermScores
 
 __all__ = ["LISTS", "LIST_LOSSES", "ListLoss", "Lists"]
@@ -105,7 +105,7 @@ class ListLoss(HeadLoss):
     transformation: str = "exponential"
     temperature: float = 1.0
     grade: float = 1.0
-    offset: float = 1.1
+    offset: float = _OFFSET
 
     listwise = per_list = takes_temperature = True
 
@@ -198,11 +198,8 @@ def _listmle(loss: ListLoss, lists: Lists) -> jax.Array:
         return other, jnp.where(row == other, jnp.logaddexp(value, sooner), sooner)
 
     _, following = lax.associative_scan(combine, (rows, logs), reverse=True)
-    rivals = jnp.where(lists.where, negative, _LOW)
-    rivals = jnp.max(rivals, axis=1, initial=_LOW, keepdims=True)
-    rivals = lax.stop_gradient(jnp.where(rivals > _LOW / 2, rivals, 0))
-    total = lists.over_negatives(jnp.exp(jnp.where(lists.where, negative - rivals, 0)))
-    rivals = jnp.where(total > 0, rivals[:, 0] + jnp.log(jnp.where(total > 0, total, 1)), _LOW)
+    rivals, some = log_sum_exp(negative, lists.where)
+    rivals = jnp.where(some, rivals, _LOW)
     rest = jnp.logaddexp(following, rivals.at[rows].get(mode="clip"))
     return jnp.sum(weighed(weights, rest - logs))
 

@@ -215,11 +215,11 @@ class _Threshold:
         weights = self.weight * per_row(of_terms)
         value = jnp.sum(weights * sums)
         if self.loss.pairwise:
-            of_positive = weights * jnp.sum(slopes, axis=1)  # one term a point
+            grad_positive = weights * jnp.sum(slopes, axis=1)  # one term a point
         else:
             value += jnp.sum(weighed(terms.weights, phi(terms.positive)))
-            of_positive = weighed(terms.weights, _slope(phi, terms.positive))
-        return value, of_positive, -weights[:, None] * slopes
+            grad_positive = weighed(terms.weights, _slope(phi, terms.positive))
+        return value, grad_positive, -weights[:, None] * slopes
 
     def _margin(self, positive: jax.Array | None, scores: jax.Array) -> jax.Array:
         return self.loss.margin(

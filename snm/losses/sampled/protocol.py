@@ -197,7 +197,7 @@ class HeadLoss(abc.ABC):
         return False
 
     def learning_rate(self, transformation: str) -> float:
-        """The rate of `--learning-rate auto`."""
+        """The rate of `--learning-rate auto`: 20, from held-out points of `citeulike-t-14k`."""
         return 20.0
 
     @property

@@ -44,10 +44,6 @@ class Softmax(HeadLoss):
         """Always: it is a softmax."""
         return True
 
-    def learning_rate(self, transformation: str) -> float:
-        """20, chosen on held-out points of `citeulike-t-14k`."""
-        return 20.0
-
     @property
     def dense_only(self) -> bool:
         """Whether nothing is mined."""
@@ -135,13 +131,13 @@ class _Threshold:
             some = rivals[terms.rows] > MASKED / 2
             return jnp.sum(weighed(terms.weights, jnp.where(some, jax.nn.softplus(margin), 0)))
 
-        value, (of_positive, of_rivals) = jax.value_and_grad(cross_entropy, argnums=(0, 1))(
+        value, (grad_positive, grad_rivals) = jax.value_and_grad(cross_entropy, argnums=(0, 1))(
             terms.positive, sums
         )
         shift = jnp.where(sums > MASKED / 2, sums, 0)
         logits = _logits(terms.negative, terms.log_weights)
         mass = jnp.exp(jnp.minimum(logits - shift[:, None], 0))
-        return value, of_positive, of_rivals[:, None] * jnp.where(chosen > 0, chosen * mass, 0)
+        return value, grad_positive, grad_rivals[:, None] * jnp.where(chosen > 0, chosen * mass, 0)
 
 
 def _logits(scores: jax.Array, log_weights: jax.Array | None) -> jax.Array:

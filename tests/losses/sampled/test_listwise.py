@@ -13,6 +13,7 @@ from listwise_losses import LISTWISE
 
 from snm.losses import ordered as losses
 from snm.losses.sampled.listwise import LIST_LOSSES, ListLoss, Lists
+from snm.losses.softmax import sampled_softmax
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -88,7 +89,7 @@ def test_gradients(loss):
 
 def test_listmle_of_one_positive_is_the_sampled_softmax():
     one = Lists(jnp.asarray(POSITIVE[:4]), np.arange(4), jnp.ones(4), jnp.asarray(NEGATIVE), WHERE)
-    softmax = losses.sampled_softmax(POSITIVE[:4], NEGATIVE, where=WHERE, reduce_fn=jnp.sum)
+    softmax = sampled_softmax(POSITIVE[:4], NEGATIVE, where=WHERE, reduce_fn=jnp.sum)
     assert float(ListLoss("listmle")(one)) == pytest.approx(float(softmax), rel=1e-12)
 
 
