@@ -32,7 +32,7 @@ from snm.compare.records import read_record, write_record
 from snm.config.settings import Config, preset, read_config, write_config
 from snm.data import cache
 from snm.data.formats import dispatch as formats
-from snm.data.formats.foreign import read_rows
+from snm.data.formats.foreign import ReadOptions, read_rows
 from snm.data.formats.questions import read_questions
 from snm.data.repository.unpack import unpack
 from snm.data.vectorizer import Vectorizer
@@ -140,8 +140,8 @@ def rows_of(form: str, place: Path, raw: bytes) -> None:
     path = place / f"rows.{form}"
     if form == "raw":
         (place / "names.txt").write_text("a b\n" * (raw.count(b"\n") + 1))
-    options = {"label_file": place / "names.txt"} if form == "raw" else {}
-    for row in refused(lambda path: list(read_rows(path, form, **options)), path, raw) or ():
+    options = ReadOptions(label_file=place / "names.txt" if form == "raw" else None)
+    for row in refused(lambda path: list(read_rows(path, form, options)), path, raw) or ():
         assert row.where.startswith(str(path)) and (row.text is None) == (form == "svmlight")
         assert all(name == " ".join(name.split()) != "" for name in row.labels)
         if row.entries is not None:

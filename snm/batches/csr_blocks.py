@@ -12,7 +12,17 @@ from scipy.sparse import csr_matrix
 
 from snm.tables.table import SparseRows
 
-__all__ = ["Csr", "block_of", "csr_of", "likely_most", "padded", "repeat", "slice_of", "take"]
+__all__ = [
+    "Csr",
+    "block_of",
+    "csr_of",
+    "likely_most",
+    "padded",
+    "power_of_two",
+    "repeat",
+    "slice_of",
+    "take",
+]
 
 _DEVIATIONS = 5.0
 
@@ -134,7 +144,23 @@ def slice_of(matrix: csr_matrix, first: int, last: int, rows: int, entries: int)
     return Csr(starts, ids, values)
 
 
+def power_of_two(count: int, at_least: int = 1) -> int:
+    """The least power of two that neither is above: few lengths of padded arrays are compiled.
+
+    Example:
+      >>> power_of_two(5), power_of_two(8), power_of_two(0), power_of_two(3, at_least=16)
+      (8, 8, 1, 16)
+    """
+    return 1 << (max(count, at_least) - 1).bit_length()
+
+
 def block_of(matrix: csr_matrix, points: np.ndarray, at_least: int = 8) -> SparseRows:
-    """Rows of a matrix as a block, padded to a power of two entries; -1 gives an empty row."""
+    """Rows of a matrix as a block, padded to a power of two entries.
+
+    Args:
+      matrix: CSR.
+      points: int [n], rows of it; -1 gives an empty row.
+      at_least: entries of the block.
+    """
     counts = np.append(np.diff(matrix.indptr), 0)[points]
-    return take(csr_of(matrix), points, 1 << max(int(counts.sum()), at_least).bit_length())
+    return take(csr_of(matrix), points, power_of_two(int(counts.sum()), at_least))

@@ -132,14 +132,14 @@ def _run_fetch(command: Fetch) -> None:
     with _bar(console) as bar:
         task = bar.add_task(entry.name, total=None)
 
-        def told(have: int, total: int | None) -> None:
+        def on_progress(have: int, total: int | None) -> None:
             bar.update(task, completed=have, total=total)
 
         try:
             facts = fetch(
                 entry,
                 out,
-                told,
+                on_progress,
                 archive=command.from_file,
                 any_statistics=command.any_statistics,
             )

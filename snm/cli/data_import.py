@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, cast
 
 from tyro.conf import Positional, arg
 
-from snm.data.formats.foreign import READERS
+from snm.data.formats.foreign import READERS, ReadOptions, Row, detect, read_rows
 from snm.errors import InputError, counted
 
 if TYPE_CHECKING:
     import numpy as np
     from scipy.sparse import csr_matrix
 
-    from snm.data.convert import Counts, Told
-    from snm.data.formats.foreign import Row
+    from snm.data.convert import Counts, OnProgress
     from snm.data.vectorizer import Kind, Vectorizer
 
 __all__ = ["Import"]
@@ -191,7 +190,6 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
     import numpy as np
 
     from snm.data.convert import build, entries_of, frequent_labels, index_base
-    from snm.data.formats.foreign import detect, read_rows
 
     form = command.format
     if form == "auto":
@@ -213,15 +211,14 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
         if part == "test":
             assert command.test is not None
             path, labels = command.test, command.test_label_file
-        return read_rows(
-            path,
-            form,
+        options = ReadOptions(
             text=text,
             labels=command.labels,
             label_separator=command.label_separator,
             label_file=labels,
             weight=weight if part == "train" else None,
         )
+        return read_rows(path, form, options)
 
     drawn = _Draws(draws, command.test_fraction)
 
@@ -324,7 +321,7 @@ class _Draws:
         return bool(self._known[number])
 
 
-def _vectorizer(command: Import, rows: Iterable[Row], told: Told) -> Vectorizer:
+def _vectorizer(command: Import, rows: Iterable[Row], on_progress: OnProgress) -> Vectorizer:
     from snm.data.convert import fit_vectorizer
     from snm.data.vectorizer import CLASSES, Vectorizer
 
@@ -348,7 +345,7 @@ def _vectorizer(command: Import, rows: Iterable[Row], told: Told) -> Vectorizer:
         most=most,
         min_points=command.min_points,
         max_share=command.max_share,
-        told=told,
+        on_progress=on_progress,
         source=str(command.source),
     )
 
@@ -372,7 +369,7 @@ def _stop_words(asked: str | None, like: Vectorizer) -> tuple[str, ...]:
 
 
 @contextlib.contextmanager
-def _bar() -> Iterator[Callable[[str], Told]]:
+def _bar() -> Iterator[Callable[[str], OnProgress]]:
     """Makes a counter for each pass over the files; drawn on a terminal only."""
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -382,13 +379,13 @@ def _bar() -> Iterator[Callable[[str], Told]]:
     quiet = not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=quiet) as bar:
 
-        def passing(what: str) -> Told:
+        def passing(what: str) -> OnProgress:
             task = bar.add_task(what)
 
-            def told(count: int) -> None:
+            def on_progress(count: int) -> None:
                 if count % 512 == 0:
                     bar.update(task, description=f"{what}: {count:,}")
 
-            return told
+            return on_progress
 
         yield passing

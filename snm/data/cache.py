@@ -140,54 +140,70 @@ def _crc_of(parts: dict[str, Any]) -> int:
     return zlib.crc32(json.dumps(parts, sort_keys=True).encode())
 
 
+@contextlib.contextmanager
+def _new_entry(place: Path, key: str) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Yields a folder for arrays, and `parts` to describe them; both are the entry at the end.
+
+    Raises:
+      InputError: the file system refuses.
+    """
+    folder = place / entry(key)
+    with made_whole("cache", folder, lasting=False) as temporary:
+        parts: dict[str, Any] = {}
+        yield temporary, parts
+        manifest = {"parts": parts, "crc": _crc_of(parts)}
+        disk.write(temporary / "manifest.json", json.dumps(manifest).encode())
+        # Callers write only after `read` failed, so an existing entry is damaged.
+        disk.remove_tree(folder)
+
+
 def write(place: Path, key: str, parts: Parts) -> None:
     """Writes a cache entry; gives up silently on an OSError (disk full, folder not writable)."""
-    folder = place / entry(key)
-    with contextlib.suppress(InputError), made_whole("cache", folder, lasting=False) as temporary:
-        manifest: dict[str, Any] = {"parts": {}}
+    with contextlib.suppress(InputError), _new_entry(place, key) as (temporary, told):
         for part, matrices in parts.items():
-            manifest["parts"][part] = {}
+            told[part] = {}
             for name, matrix in zip(_MATRICES, matrices, strict=True):
                 recorded: dict[str, Any] = {"shape": [int(size) for size in matrix.shape]}
                 for array, dtype in _ARRAYS.items():
                     values = getattr(matrix, array).astype(dtype, copy=False)
                     np.save(temporary / f"{part}.{name}.{array}.npy", values)
                     recorded[array] = _size_and_crc(values)
-                manifest["parts"][part][name] = recorded
-        manifest["crc"] = _crc_of(manifest["parts"])
-        disk.write(temporary / "manifest.json", json.dumps(manifest).encode())
-        # Callers write only after `read` failed, so an existing entry is damaged.
-        disk.remove_tree(folder)
+                told[part][name] = recorded
 
 
-def write_pieces(place: Path, key: str, parts: Iterable[tuple[str, list[Path]]]) -> None:
+def write_pieces(
+    place: Path, key: str, parts: Iterable[tuple[str, list[Path]]]
+) -> InputError | None:
     """Writes a cache entry from text files, in memory bounded by a block of them.
 
-    Gives up silently on an OSError, as `write`. Row pointers alone are held, 8 bytes a point.
+    Row pointers alone are held, 8 bytes a point.
 
     Args:
       place: the cache folder.
       key: SHA-256 of the source.
       parts: `train` and `test` with their files, as `pieces_of` takes them.
 
+    Returns:
+      Why the cache folder cannot hold the entry (disk full, folder not writable); None if it does.
+
     Raises:
       InputError: a fault of the files.
     """
-    folder, fault = place / entry(key), None
-    with contextlib.suppress(InputError), made_whole("cache", folder, lasting=False) as temporary:
-        manifest: dict[str, Any] = {"parts": {}}
-        for part, files in parts:
-            try:
-                widths, pieces = pieces_of(files)
-                manifest["parts"][part] = _write_part(temporary, part, widths, pieces)
-            except InputError as error:  # not of the cache
-                fault = error
-                raise
-        manifest["crc"] = _crc_of(manifest["parts"])
-        disk.write(temporary / "manifest.json", json.dumps(manifest).encode())
-        disk.remove_tree(folder)
-    if fault is not None:
-        raise fault
+    fault = None
+    try:
+        with _new_entry(place, key) as (temporary, told):
+            for part, files in parts:
+                try:
+                    widths, pieces = pieces_of(files)
+                    told[part] = _write_part(temporary, part, widths, pieces)
+                except InputError as error:  # not of the cache
+                    fault = error
+                    raise
+    except InputError as error:
+        if fault is not None:
+            raise
+        return error
+    return None
 
 
 def _write_part(

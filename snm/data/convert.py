@@ -26,7 +26,7 @@ __all__ = ["Counts", "build", "entries_of", "fit_vectorizer", "frequent_labels",
 
 _CHUNK = 2048  # rows in memory at once
 _LARGEST_ID = 2**31 - 1
-Told = Callable[[int], None]
+OnProgress = Callable[[int], None]
 """A progress callback: called with the number of rows done so far."""
 
 
@@ -65,7 +65,7 @@ def fit_vectorizer(
     most: int,
     min_points: int,
     max_share: float = 1.0,
-    told: Told,
+    on_progress: OnProgress,
     source: str = "texts",
 ) -> Vectorizer:
     """Chooses the vocabulary in one pass over the training texts.
@@ -82,7 +82,7 @@ def fit_vectorizer(
       most: largest number of words; number of hash buckets for `hashing`.
       min_points: smallest document frequency of a word.
       max_share: largest document frequency of a word over n.
-      told: progress callback.
+      on_progress: called with the number of rows that are done.
       source: where the rows come from, for messages.
 
     Raises:
@@ -97,7 +97,7 @@ def fit_vectorizer(
     for row in rows:
         frequency.update(set(words_of(row.text or "")))
         points += 1
-        told(points)
+        on_progress(points)
     kept = [w for w, count in frequency.items() if min_points <= count <= max_share * points]
     kept = sorted(sorted(kept, key=lambda word: (-frequency[word], word))[:most])
     if not kept:
@@ -114,12 +114,12 @@ def fit_vectorizer(
     )
 
 
-def index_base(rows: Iterable[Row], told: Told) -> tuple[int, int]:
+def index_base(rows: Iterable[Row], on_progress: OnProgress) -> tuple[int, int]:
     """Finds where a file's feature ids start, and the number of features.
 
     Args:
       rows: rows with `entries`.
-      told: progress callback.
+      on_progress: called with the number of rows that are done.
 
     Returns:
       0 if some row has feature 0, else 1; and the number of ids from there to the largest.
@@ -135,17 +135,19 @@ def index_base(rows: Iterable[Row], told: Told) -> tuple[int, int]:
             low, high = min(low, int(ids[0])), max(high, int(ids[-1]))
             if high >= _LARGEST_ID:
                 raise InputError(row.where, f"feature {high}", f"an id below {_LARGEST_ID}")
-        told(number)
+        on_progress(number)
     return low, max(1, high - low + 1)
 
 
-def frequent_labels(rows: Iterable[Row], least: int, told: Told) -> tuple[frozenset[str], int]:
+def frequent_labels(
+    rows: Iterable[Row], least: int, on_progress: OnProgress
+) -> tuple[frozenset[str], int]:
     """The labels of at least `least` rows, and the number of the others.
 
     Args:
       rows: the training rows.
       least: smallest number of rows of a label that is kept.
-      told: progress callback.
+      on_progress: called with the number of rows that are done.
 
     Raises:
       InputError: no label is left.
@@ -154,7 +156,7 @@ def frequent_labels(rows: Iterable[Row], least: int, told: Told) -> tuple[frozen
     points = 0
     for points, row in enumerate(rows, 1):
         frequency.update(row.labels)
-        told(points)
+        on_progress(points)
     kept = frozenset(name for name, count in frequency.items() if count >= least)
     if not kept:
         found = f"no label of at least {least} of {points} training points"
@@ -168,7 +170,7 @@ def build(
     features_of: Callable[[list[Row]], csr_matrix],
     num_features: int,
     part_of: Callable[[str, int], str],
-    told: Told,
+    on_progress: OnProgress,
     *,
     known: Sequence[str] = (),
     new_labels: Literal["append", "drop"] = "append",
@@ -187,7 +189,7 @@ def build(
       features_of: rows -> float32 CSR [rows, d].
       num_features: number of features d.
       part_of: (name of the file, 0-based number of the row in it) -> `train` or `test`.
-      told: progress callback.
+      on_progress: called with the number of rows that are done.
       known: names of labels, in the order of their ids.
       new_labels: whether other labels are appended, or dropped from their points.
       weighted: whether to write the weights of the training points to `weights.txt`.
@@ -200,7 +202,7 @@ def build(
       InputError: no training point, no label, or no weight above 0.
     """
     ids = {name: label for label, name in enumerate(known)}
-    new: dict[str, int] = ids if new_labels == "append" else {}
+    appending, left_out = new_labels == "append", dict[str, None]()  # a set in order
     counts = Counts({"train": 0, "test": 0}, num_features, 0, 0, 0)
     weights: list[NDArray[np.float32]] = []
     done = 0
@@ -215,7 +217,12 @@ def build(
             for chunk in _chunks(numbered):
                 is_test = np.array([part_of(name, number) == "test" for number, _ in chunk])
                 found = features_of([row for _, row in chunk])
-                labels = _labels([row for _, row in chunk], ids, new)
+                for label in itertools.chain.from_iterable(row.labels for _, row in chunk):
+                    if appending:
+                        ids.setdefault(label, len(ids))
+                    elif label not in ids:
+                        left_out[label] = None
+                labels = _labels([row for _, row in chunk], ids)
                 counts.without_labels += int(np.count_nonzero(np.diff(labels.indptr) == 0))
                 counts.without_features += int(np.count_nonzero(np.diff(found.indptr) == 0))
                 for part, chosen in (("train", ~is_test), ("test", is_test)):
@@ -229,10 +236,11 @@ def build(
                 of_chunk = np.array([row.weight for _, row in chunk], np.float32)
                 weights.append(of_chunk[~is_test])
                 done += len(chunk)
-                told(done)
+                on_progress(done)
         counts.labels = len(ids)
         counts.joined_by = _joined_by(ids)
-        counts.new_labels = tuple(new)[len(known) if new is ids else 0 :] if known else ()
+        if known:
+            counts.new_labels = tuple(ids)[len(known) :] if appending else tuple(left_out)
         for part, writer in writers.items():
             counts.points[part] = writer.rows
             writer.finish(num_features, len(ids))
@@ -273,15 +281,8 @@ def _chunks(rows: Iterator[tuple[int, Row]]) -> Iterator[list[tuple[int, Row]]]:
         yield chunk
 
 
-def _labels(rows: list[Row], ids: dict[str, int], new: dict[str, int]) -> csr_matrix:
-    """Labels of `rows` as CSR [rows, labels so far]; adds names that `ids` lacks to `new`.
-
-    They get ids where `new` is `ids`; otherwise they are left out.
-    """
-    for row in rows:
-        for name in row.labels:
-            if name not in ids:
-                new.setdefault(name, len(new))
+def _labels(rows: list[Row], ids: dict[str, int]) -> csr_matrix:
+    """Labels of `rows` as CSR [rows, labels so far], of the names that have ids."""
     found = [sorted(ids[name] for name in row.labels if name in ids) for row in rows]
     indptr = np.concatenate([[0], np.cumsum([len(row) for row in found])]).astype(np.int64)
     indices = np.fromiter(itertools.chain.from_iterable(found), np.int32, count=int(indptr[-1]))

@@ -101,14 +101,14 @@ def load(
         package.
       cache: folder of parsed data sets, keyed by the SHA-256 of the source. `default` is
         `$SNM_CACHE`, `$XDG_CACHE_HOME/snm` or `~/.cache/snm`. None disables the cache. A damaged
-        or unwritable cache is ignored.
+        or unwritable cache is ignored, unless the data are to be mapped.
       mapped: leave the arrays in the files of the cache and map them into memory, so that data may
         be larger than it. None does so where the files take more than a quarter of the memory that
         is free. Text is then parsed in bounded memory. It needs a cache that can be written.
 
     Raises:
-      InputError: no such folder, no training file, train and test of different widths, or a
-        damaged file.
+      InputError: no such folder, no training file, train and test of different widths, a damaged
+        file, or no cache that can hold what is to be mapped.
       StoreError: a store gave up.
     """
     if source == SYNTHETIC:
@@ -118,15 +118,19 @@ def load(
     files = _files_of(source)
     key = _sha256(files.all)
     place = cache_folder(cache)
-    mapped = place is not None and (_is_large(files) if mapped is None else mapped)
+    if mapped and place is None:
+        raise InputError("mapped", "True without a cache folder", "a folder, or mapped=False")
+    must, share = bool(mapped), _share_of_memory(files)
+    mapped = place is not None and (share > _LARGE if mapped is None else mapped)
     parts = _cached(place, key, mapped=mapped)
-    if (
-        parts is None
-        and mapped
-        and place
-        and files.train[0].name.removesuffix(".gz").endswith(".txt")
-    ):
-        binary_cache.write_pieces(place, key, files.parts)
+    if parts is None and mapped and place and files.are_text:
+        refused = binary_cache.write_pieces(place, key, files.parts)
+        if refused is not None and (must or share > 1):
+            raise InputError(
+                f"cache folder {place}",
+                refused.found,
+                "room for data that memory does not hold; $SNM_CACHE names another folder",
+            )
         entries.send(place, binary_cache.entry(key))
         parts = _cached(place, key, mapped=True)
     if parts is None:
@@ -205,6 +209,11 @@ class _Files:
         return [("train", self.train), *([("test", self.test)] if self.test else [])]
 
     @property
+    def are_text(self) -> bool:
+        """Whether they can be parsed in pieces."""
+        return self.train[0].name.removesuffix(".gz").endswith(".txt")
+
+    @property
     def all(self) -> list[Path]:
         optional = (self.names, self.weights, *self.filters, self.label_weights)
         return [*self.train, *self.test, *(file for file in optional if file)]
@@ -224,13 +233,13 @@ def _files_of(source: str | Path) -> _Files:
     return _Files(folder, train, test, find_names(folder), weights, of_labels, filters)
 
 
-def _is_large(files: _Files) -> bool:
-    """Whether the parsed arrays may take more than a quarter of the memory that is free."""
+def _share_of_memory(files: _Files) -> float:
+    """What the parsed arrays may take, as a share of the memory that is free."""
     sizes = [
         file.stat().st_size * (_PACKED if file.suffix in (".gz", ".npz") else 1)
         for file in (*files.train, *files.test)
     ]
-    return sum(sizes) > _LARGE * available_memory()
+    return sum(sizes) / max(1, available_memory())
 
 
 def find_names(folder: Path) -> Path | None:

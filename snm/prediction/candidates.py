@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csr_matrix
 
+from snm.batches.csr_blocks import power_of_two
 from snm.errors import InputError
 
 __all__ = [
@@ -131,7 +132,7 @@ def ids_of_labels(
 
 def padded(ids: NDArray[np.int32], num_labels: int) -> NDArray[np.int32]:
     """Ids padded with K to a power of two, so that few lengths are compiled."""
-    size = max(_LEAST, 1 << (len(ids) - 1).bit_length())
+    size = power_of_two(len(ids), _LEAST)
     return np.concatenate([ids, np.full(size - len(ids), num_labels, np.int32)])
 
 

@@ -13,6 +13,7 @@ from jax.sharding import Mesh, PartitionSpec
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from snm.batches.csr_blocks import power_of_two
 from snm.distributed.mesh import DATA, on_mesh, table_axes
 from snm.distributed.processes import everywhere
 from snm.machine.compiler import answer_options
@@ -159,13 +160,13 @@ def scores_of_pairs(
     scored = compiled_pairs(model, mesh)
     rows = np.repeat(np.arange(mask.shape[0], dtype=np.int32), np.diff(mask.indptr))
     found = np.empty(mask.nnz, np.float32)
-    # The rows of a piece take 16 MiB; its length is a power of two, as few are compiled.
-    most = max(256, (1 << 22) // queries.shape[1])
+    # The rows of a piece take 16 MiB or less, unless 256 of them take more.
+    most = max(256, power_of_two((1 << 22) // queries.shape[1] + 1) // 2)
     queries = np.pad(queries, ((0, max(0, block_rows - len(queries))), (0, 0)))
     for first in range(0, mask.nnz, most):
         piece = slice(first, min(first + most, mask.nnz))
         count = piece.stop - first
-        size = max(256, 1 << (count - 1).bit_length())
+        size = power_of_two(count, 256)
         row, label = np.zeros(size, np.int32), np.full(size, mask.shape[1], np.int32)
         row[:count], label[:count] = rows[piece], mask.indices[piece]
         pairs = queries, row, label

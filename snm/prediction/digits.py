@@ -8,7 +8,7 @@ __all__ = ["rounded"]
 
 
 def rounded(values: Iterable[float]) -> list[float]:
-    """Scores or probabilities of float32 with six decimals, after which they have no digits.
+    """Scores or probabilities of float32, with six decimals.
 
     Example:
       >>> rounded([43.53745651245117, 0.25])

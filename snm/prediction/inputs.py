@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csr_matrix
 
@@ -15,19 +17,21 @@ __all__ = ["as_rows"]
 
 
 def as_rows(
-    features: csr_matrix | Sequence[str], width: int, vectorizer: Vectorizer | None
+    features: csr_matrix | Sequence[str] | NDArray[Any], width: int, vectorizer: Vectorizer | None
 ) -> csr_matrix:
-    """Features or texts as CSR [n, d], not weighted.
+    """Features or texts as CSR [n, d], not weighted, whose rows hold no feature twice.
 
     Args:
-      features: a sparse or dense matrix [n, d], or n texts.
+      features: a sparse or dense matrix [n, d], or n texts. What a row holds twice is added up.
       width: d.
       vectorizer: of texts; None for a model that was not trained on texts.
 
     Raises:
-      InputError: another number of columns, one text in place of several, or texts without a
-        vectorizer.
+      InputError: another number of columns, a value that is not finite, one text in place of
+        several, or texts without a vectorizer.
     """
+    if isinstance(features, np.ndarray) and features.dtype.kind in "OU" and features.ndim == 1:
+        features = features.tolist()  # texts, such as a column of a table
     if not sparse.issparse(features) and not isinstance(features, np.ndarray):
         if isinstance(features, str):
             raise InputError("texts", "one text", "a list of texts")
@@ -37,4 +41,10 @@ def as_rows(
     features = csr_matrix(features)
     if features.shape[1] != width:
         raise InputError("features", f"{features.shape[1]} columns", f"{width}, as in training")
+    if not features.has_canonical_format:
+        features = features.copy()
+        features.sum_duplicates()
+    # The ends, and no mask, which could be too large for the values of mapped data.
+    if features.nnz and not np.isfinite([features.data.min(), features.data.max()]).all():
+        raise InputError("features", "a value that is not finite", "finite numbers")
     return features

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.batches.csr_blocks import block_of
+from snm.batches.csr_blocks import block_of, power_of_two
 from snm.distributed.processes import everywhere
 from snm.prediction.compiled import compiled_order
 from snm.prediction.point_blocks import Blocks
@@ -46,7 +46,7 @@ def pairs_in_order(
         relevant = block_of(labels, rows, predictor.block_entries)
         pairs = left_out[(left_out[:, 0] >= first) & (left_out[:, 0] < first + count)]
         # Padded to a power of two with slots of no label, so that few lengths are compiled.
-        size = 1 << len(pairs).bit_length()
+        size = power_of_two(len(pairs))
         row, slot = np.zeros(size, np.int32), np.full(size, num_labels, np.int32)
         row[: len(pairs)], slot[: len(pairs)] = pairs[:, 0] - first, pairs[:, 1]
         points = (block, relevant, Masked(jnp.asarray(row), jnp.asarray(slot)))

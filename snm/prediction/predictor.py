@@ -121,7 +121,7 @@ class Predictor:
         """The points, how many labels, and those to choose from, checked."""
         rows = self.as_rows(features)
         among = self._among(labels, rows.shape[0])
-        return rows, self._checked_k(k, among), among
+        return rows, checked_k(k, among, self.model.head.num_labels), among
 
     def _top(
         self, rows: csr_matrix, k: int, among: NDArray[np.int32] | csr_matrix | None
@@ -254,7 +254,7 @@ class Predictor:
     ) -> Iterator[tuple[NDArray, NDArray]]:
         """`top` where each point has its own labels to choose from, CSR [n, K]."""
         first = 0
-        for count, block in self._blocks(features, self.mesh):
+        for count, block in self._blocks(features):
             rows = slice(first, first + count)
             first, mask = rows.stop, among[rows]
             if self.model.drop_seen:
@@ -281,10 +281,7 @@ class Predictor:
         Raises:
           InputError: not from 1 to K.
         """
-        return self._checked_k(k, self._among(labels, num_points))
-
-    def _checked_k(self, k: int | None, among: NDArray[np.int32] | csr_matrix | None) -> int:
-        return checked_k(k, among, self.model.head.num_labels)
+        return checked_k(k, self._among(labels, num_points), self.model.head.num_labels)
 
     def witnesses(
         self, features: csr_matrix | Sequence[str], answers: NDArray[np.int32]
@@ -300,10 +297,10 @@ class Predictor:
         """
         if self.memory is None:
             found = "a run without a memory of neighbours"
-            raise InputError("witnesses", found, "one trained with --memory, where it pays")
+            raise InputError("witnesses", found, "one trained with --memory on")
         rows = self.as_rows(features)
         told, first = [], 0
-        for count, block in self._blocks(rows, self.mesh):
+        for count, block in self._blocks(rows):
             weighted, queries = self._of_memory(self.memory, rows, first, count, block)
             told += self.memory.witnesses(weighted, queries, answers[first : first + count])
             first += count
@@ -361,7 +358,7 @@ class Predictor:
         Raises:
           InputError: as in `top`.
         """
-        for count, block in self._blocks(features, self.mesh):
+        for count, block in self._blocks(features):
             yield self._queries(block, count)
 
     def _queries(self, block: SparseRows, count: int) -> NDArray[np.float32]:
@@ -379,12 +376,10 @@ class Predictor:
         """
         return as_rows(features, self.model.num_features, self.vectorizer)
 
-    def _blocks(
-        self, features: csr_matrix | Sequence[str], mesh: Mesh | None = None
-    ) -> Iterator[tuple[int, SparseRows]]:
+    def _blocks(self, features: csr_matrix | Sequence[str]) -> Iterator[tuple[int, SparseRows]]:
         """Blocks of weighted points, each with the number of its points."""
         rows = self.as_rows(features)
-        return self._blocking(mesh, rows.shape[0]).of(rows)
+        return self._blocking(self.mesh, rows.shape[0]).of(rows)
 
     def _blocking(self, mesh: Mesh | None, num_points: int | None = None) -> Blocks:
         blocks = Blocks(self.weighting, self.block_rows, self.block_entries, mesh)

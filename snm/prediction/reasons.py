@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.batches.csr_blocks import block_of
+from snm.batches.csr_blocks import block_of, power_of_two
 from snm.memory.memory import NAME, Witness
 from snm.prediction.candidates import values_at
 from snm.prediction.compiled import compiled_parts
@@ -124,10 +124,9 @@ def _parts(
     """What each entry adds to the scores of its point's labels, [k, entries], k at least 1."""
     count, k = labels.shape
     places = np.where(np.arange(_POINTS) < count, np.arange(_POINTS), -1)
-    entries = max(_LEAST_ENTRIES, 1 << max(weighted.nnz - 1, 0).bit_length())
-    padded = np.zeros((_POINTS, max(_LEAST_LABELS, 1 << (k - 1).bit_length())), np.int32)
+    padded = np.zeros((_POINTS, power_of_two(k, _LEAST_LABELS)), np.int32)
     padded[:count, :k] = labels
-    block = block_of(weighted, places, entries)
+    block = block_of(weighted, places, _LEAST_ENTRIES)
     found = compiled_parts(predictor.model)(predictor.state, block, padded)
     return np.asarray(found, np.float64)[:k, : weighted.nnz]
 

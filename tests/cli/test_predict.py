@@ -164,6 +164,9 @@ def test_bad_questions(run, tiny_run, tmp_path, capsys):
     assert said.endswith(
         "among text;title, expected columns separated by commas: this header has one column"
     )
+    path.write_text("id,text,id\n1,a,2\n")
+    said = refused(capsys, "predict", run, path)
+    assert said == f"{path}:1: found column 'id' twice, expected a name of its own for each column"
     path.write_text("title,text\na\n")
     call("predict", run, path, "--output", tmp_path / "out", status=2)
     assert "a.csv:2: found 1 field, expected 2, as in the header" in capsys.readouterr().err

@@ -90,6 +90,21 @@ def test_large_files_are_mapped(folder, tmp_path, monkeypatch):
     assert not is_mapped(load(folder, cache=None).train.features.data)  # nowhere to keep them
 
 
+def test_no_room_for_what_is_to_be_mapped(folder, tmp_path, monkeypatch):
+    """Data that memory holds are read whole; larger ones, and what was asked for, are refused."""
+    (place := tmp_path / "file").touch()
+    size = sum(file.stat().st_size for file in folder.glob("*.txt") if file.stem != "labels")
+    monkeypatch.setattr(loading, "available_memory", lambda: 2 * size)
+    assert not is_mapped(load(folder, cache=place).train.features.data)
+    with pytest.raises(InputError, match=r"cache folder .*file: found .*\$SNM_CACHE names another"):
+        load(folder, cache=place, mapped=True)
+    with pytest.raises(InputError, match="mapped: found True without a cache folder"):
+        load(folder, cache=None, mapped=True)
+    monkeypatch.setattr(loading, "available_memory", lambda: size // 2)
+    with pytest.raises(InputError, match="room for data that memory does not hold"):
+        load(folder, cache=place)
+
+
 def test_the_free_memory_is_within_the_limit_of_the_process(monkeypatch):
     limit = snm.machine.memory._status("VmData") + (3 << 20)
     monkeypatch.setattr(snm.machine.memory.resource, "getrlimit", lambda _: (limit, limit))

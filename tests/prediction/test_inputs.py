@@ -16,10 +16,17 @@ def test_matrices_and_texts_become_rows():
     dense = np.eye(3, dtype=np.float32)
     for given in (dense, csr_matrix(dense)):
         np.testing.assert_array_equal(as_rows(given, 3, None).toarray(), dense)
-    assert as_rows(["graph of a graph", "else"], 3, WORDS).toarray().tolist() == [
-        [0, 2, 1],
-        [0] * 3,
-    ]
+    texts = ["graph of a graph", "else"]
+    for given in (texts, tuple(texts), np.array(texts), np.array(texts, object)):
+        assert as_rows(given, 3, WORDS).toarray().tolist() == [[0, 2, 1], [0] * 3]
+
+
+def test_a_feature_twice_is_added_up():
+    """A file or a request cannot hold one twice; rows of SciPy can."""
+    given = csr_matrix((np.ones(3, np.float32), [2, 0, 2], [0, 3]), shape=(1, 3))
+    found = as_rows(given, 3, None)
+    assert found.indices.tolist() == [0, 2] and found.data.tolist() == [1, 2]
+    assert given.nnz == 3  # the caller's own
 
 
 @pytest.mark.parametrize(
@@ -28,6 +35,9 @@ def test_matrices_and_texts_become_rows():
         (np.eye(4), None, "features: found 4 columns, expected 3, as in training"),
         ("one text", WORDS, "texts: found one text, expected a list of texts"),
         (["a text"], None, "texts: found a model of features"),
+        (np.array(["a text"]), None, "texts: found a model of features"),
+        (np.array([[1, np.nan, 0]]), None, "features: found a value that is not finite"),
+        (np.array([[1, -np.inf, 0]]), None, "features: found a value that is not finite"),
     ],
 )
 def test_what_cannot_be_asked(given, words, said):

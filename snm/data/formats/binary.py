@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data.formats.gzipped import ALWAYS_ALLOWED, MAX_RATIO, TOO_LARGE
-from snm.errors import InputError
+from snm.errors import InputError, reason_of
 
 __all__ = [
     "DAMAGE",
@@ -80,7 +80,7 @@ def refuse_bomb(path: Path, archive: zipfile.ZipFile) -> None:
     if sum(one.file_size for one in archive.infolist()) > max(
         ALWAYS_ALLOWED, MAX_RATIO * path.stat().st_size
     ):
-        raise InputError(str(path), TOO_LARGE, "arrays")
+        raise InputError(str(path), TOO_LARGE, "less, or arrays saved with compressed=False")
 
 
 def npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -184,8 +184,7 @@ def iter_npz(
         try:
             archive = stack.enter_context(zipfile.ZipFile(path))
         except DAMAGE as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise InputError(str(path), reason.lower(), "a SciPy .npz file") from error
+            raise InputError(str(path), reason_of(error), "a SciPy .npz file") from error
 
         refuse_bomb(path, archive)
 

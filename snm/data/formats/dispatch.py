@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
 from snm.data.formats.binary import iter_npy, iter_npz, read_npy, read_npz
-from snm.data.formats.gzipped import UNREADABLE, open_bytes, unreadable
+from snm.data.formats.gzipped import BYTE_ORDER_MARK, UNREADABLE, open_bytes, unreadable
+from snm.data.formats.records import number_of
 from snm.data.formats.text import TextReader, read_pair, read_text, to_csr
 from snm.data.formats.text_errors import FEATURES, ONE_FILE, shown
 from snm.data.formats.text_writer import write_text
@@ -95,7 +96,7 @@ def read_lines(path: Path) -> list[str]:
     """
     try:
         with open_bytes(path) as stream:
-            raw = stream.read()
+            raw = stream.read().removeprefix(BYTE_ORDER_MARK)
         text = raw.decode("utf-8")
     except UNREADABLE as error:
         raise unreadable(path, error) from error
@@ -140,10 +141,7 @@ def read_weights(
     weights = np.zeros(len(lines), np.float32)
     most = float(np.finfo(np.float32).max)
     for row, line in enumerate(lines):
-        try:
-            weight = float(line)
-        except ValueError:
-            weight = math.nan
+        weight = number_of(line)
         weights[row] = weight if 0 <= weight <= most else math.nan
         if not (weights[row] >= 0 if zero else weights[row] > 0):
             expected = f"a finite number {'of at least' if zero else 'above'} 0"

@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from snm.data.formats.records import csv_rows, json_objects, missing, no_column, numbered_lines
+from snm.data.formats.records import (
+    csv_rows,
+    json_objects,
+    missing,
+    number_of,
+    numbered_lines,
+    place_of,
+)
 from snm.errors import InputError
 
 if TYPE_CHECKING:
@@ -74,6 +81,9 @@ class ReadOptions:
     weight: str | None = None
 
 
+_PLAIN = ReadOptions()
+
+
 @dataclass(frozen=True)
 class Reader:
     """One import format.
@@ -117,37 +127,17 @@ def detect(path: Path, label_file: Path | None) -> str:
     raise InputError(str(path), found, f"--format, one of {', '.join(READERS)}")
 
 
-def read_rows(
-    path: Path,
-    form: str,
-    *,
-    text: tuple[str, ...] = ("text",),
-    labels: str = "labels",
-    label_separator: str | None = None,
-    label_file: Path | None = None,
-    weight: str | None = None,
-) -> Iterator[Row]:
+def read_rows(path: Path, form: str, options: ReadOptions = _PLAIN) -> Iterator[Row]:
     """Reads a file in bounded memory.
 
     Args:
       path: the file; `.gz` is unpacked.
       form: a key of `READERS`.
-      text: see `ReadOptions`.
-      labels: see `ReadOptions`.
-      label_separator: see `ReadOptions`.
-      label_file: see `ReadOptions`.
-      weight: see `ReadOptions`.
+      options: of its reader.
 
     Raises:
       InputError: at the first wrong line, naming file and line; or after none.
     """
-    options = ReadOptions(
-        text=text,
-        labels=labels,
-        label_separator=label_separator,
-        label_file=label_file,
-        weight=weight,
-    )
     row = None
     for row in READERS[form].read(path, options):
         yield row
@@ -166,11 +156,8 @@ def _weight(where: str, field: str, value: object) -> float:
     Raises:
       InputError: no finite number of at least 0.
     """
-    try:
-        number = float(value) if isinstance(value, str | int | float) else math.nan
-    except (ValueError, OverflowError):
-        number = math.nan
-    if isinstance(value, bool) or not 0 <= number <= _LARGEST_WEIGHT:
+    number = number_of(str(value)) if type(value) in (str, int, float) else math.nan
+    if not 0 <= number <= _LARGEST_WEIGHT:
         expected = "a finite number of at least 0 (see --weight-column)"
         raise InputError(where, f"{field}: {ascii(value)[:40]}", expected)
     return number
@@ -187,7 +174,7 @@ def _jsonl(path: Path, options: ReadOptions) -> Iterator[Row]:
                 raise InputError(where, wrong[:200], f"a text in {field!r} (see --text)")
             parts.append(value)
         names = found.get(labels)
-        if not isinstance(names, list) or not all(isinstance(n, str | int) for n in names):
+        if not isinstance(names, list) or not all(type(n) in (str, int) for n in names):
             wrong = missing(found, labels) if labels not in found else f"{labels}: {names!r}"
             expected = f"a list of names or numbers in {labels!r} (see --labels)"
             raise InputError(where, wrong[:200], expected)
@@ -210,9 +197,7 @@ def _csv(path: Path, options: ReadOptions) -> Iterator[Row]:
         asked = "--text, --labels and --weight-column"
 
     def column(field: str) -> int:
-        if field not in header:
-            raise no_column(path, field, header, f"the columns of {asked}")
-        return header.index(field)
+        return place_of(path, field, header, f"the columns of {asked}")
 
     texts, labels = [column(field) for field in options.text], column(options.labels)
     weights = None if options.weight is None else column(options.weight)
@@ -271,10 +256,9 @@ def _svmlight(path: Path, options: ReadOptions) -> Iterator[Row]:
             if match is None:
                 raise InputError(where, ascii(token[:40]), "a pair feature:value")
             ids.append(int(match[1]))
-            try:
-                values.append(float(match[2]))
-            except ValueError as error:
-                raise InputError(where, ascii(token[:40]), "a number after the colon") from error
+            values.append(number_of(match[2]))
+            if math.isnan(values[-1]):
+                raise InputError(where, ascii(token[:40]), "a finite number after the colon")
         features, weights = np.asarray(ids, np.int64), np.asarray(values, np.float32)
         if not np.isfinite(weights).all():
             raise InputError(where, "a value that is not finite", "finite float32 numbers")

@@ -12,10 +12,11 @@ import zlib
 from pathlib import Path
 from typing import BinaryIO
 
-from snm.errors import InputError
+from snm.errors import InputError, reason_of
 
 __all__ = [
     "ALWAYS_ALLOWED",
+    "BYTE_ORDER_MARK",
     "LONGEST_LINE",
     "MAX_RATIO",
     "TOO_LARGE",
@@ -32,6 +33,9 @@ MAX_RATIO = 100
 ALWAYS_ALLOWED = 1 << 24  # bytes
 LONGEST_LINE = 1 << 24
 """Bytes of the longest line: it bounds memory on files without line ends."""
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""Spreadsheets begin UTF-8 files with it."""
 
 TOO_LARGE = f"more than {MAX_RATIO} times its size unpacked"
 
@@ -79,5 +83,6 @@ def unreadable(where: str | Path, error: Exception) -> InputError:
         return InputError(str(where), "a truncated gzip file", "a complete file")
     if is_damage(error):
         return InputError(str(where), f"damaged gzip data ({error})", "an intact file")
-    reason = getattr(error, "strerror", None) or str(error)
-    return InputError(str(where), reason.lower(), "a readable file")
+    if str(error) == TOO_LARGE:
+        return InputError(str(where), TOO_LARGE, "less, or the unpacked file (see gunzip)")
+    return InputError(str(where), reason_of(error), "a readable file")

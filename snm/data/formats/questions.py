@@ -16,8 +16,8 @@ from snm.data.formats.records import (
     json_objects,
     missing,
     named,
-    no_column,
     numbered_lines,
+    place_of,
 )
 from snm.errors import InputError
 
@@ -148,11 +148,9 @@ def _of_csv(
     rows = csv_rows(path, lines)
     _, header = next(rows)
     used = _used(asked, header)
-    for name in used:
-        if name not in header:
-            raise no_column(path, name, header, "a header with the text's column (see --columns)")
-    places = [header.index(name) for name in used]
-    others = {name: place for place, name in enumerate(header) if name not in used}
+    expected = "a header with the text's column (see --columns)"
+    places = [place_of(path, name, header, expected) for name in used]
+    others = {name: place_of(path, name, header, expected) for name in header if name not in used}
 
     def read() -> Iterator[Question]:
         for _, row in rows:

@@ -7,29 +7,52 @@ from __future__ import annotations
 
 import csv
 import json
+import math
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from snm.data.formats.gzipped import LONGEST_LINE, UNREADABLE, open_bytes, unreadable
+from snm.data.formats.gzipped import (
+    BYTE_ORDER_MARK,
+    LONGEST_LINE,
+    UNREADABLE,
+    open_bytes,
+    unreadable,
+)
 from snm.errors import InputError, counted
 
 __all__ = [
+    "NUMBER",
     "STDIN",
     "csv_rows",
     "json_objects",
     "missing",
     "named",
-    "no_column",
+    "number_of",
     "numbered_lines",
+    "place_of",
 ]
 
 STDIN = Path("-")
 """Stands for standard input."""
 
 _LARGEST_CSV_FIELD = 1 << 28  # characters
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # spreadsheets begin UTF-8 files with it
+
+
+NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
+"""A finite decimal number. Python's `float` also reads `1_000`."""
+
+
+def number_of(text: str) -> float:
+    """A finite decimal number, perhaps between spaces; NaN for anything else.
+
+    Example:
+      >>> number_of("1e3"), number_of("1_000"), number_of("inf")
+      (1000.0, nan, nan)
+    """
+    return float(text) if re.fullmatch(NUMBER, text.strip()) else math.nan
 
 
 def named(path: Path) -> str:
@@ -51,7 +74,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
                     found = f"a line of over {LONGEST_LINE} bytes"
                     raise InputError(f"{named(path)}:{number}", found, "text in lines")
                 if number == 1:
-                    line = line.removeprefix(_BYTE_ORDER_MARK)
+                    line = line.removeprefix(BYTE_ORDER_MARK)
                 try:
                     yield number, line.decode("utf-8").rstrip("\r\n")
                 except UnicodeDecodeError as error:
@@ -59,7 +82,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
                     where = f"{named(path)}:{number}"
                     raise InputError(where, f"bytes that are not text ({bad})", "UTF-8") from error
     except UNREADABLE as error:
-        raise unreadable(path, error) from error
+        raise unreadable(named(path), error) from error
 
 
 def json_objects(
@@ -139,7 +162,27 @@ def csv_rows(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[str
         raise InputError(f"{name}:{rows.line_num}", str(error), "CSV") from error
 
 
-def no_column(path: Path, field: str, header: Sequence[str], expected: str) -> InputError:
+def place_of(path: Path, field: str, header: Sequence[str], expected: str) -> int:
+    """The column of a name.
+
+    Args:
+      path: the file, for messages.
+      field: the name.
+      header: the names of all columns.
+      expected: what a header without it lacks.
+
+    Raises:
+      InputError: no column has the name, or two have.
+    """
+    if field not in header:
+        raise _no_column(path, field, header, expected)
+    if header.count(field) > 1:
+        expected = "a name of its own for each column"
+        raise InputError(f"{named(path)}:1", f"column {field!r} twice", expected)
+    return header.index(field)
+
+
+def _no_column(path: Path, field: str, header: Sequence[str], expected: str) -> InputError:
     """Says that a header lacks a column; and what parts columns, where it seems to part none."""
     found = f"no column {field!r} among {', '.join(header[:8])}"
     mark = _delimiter(path)

@@ -13,14 +13,23 @@ from typing import NoReturn
 
 import numpy as np
 
+from snm.data.formats.records import NUMBER
 from snm.errors import InputError
 
-__all__ = ["FEATURES", "LABELS", "ONE_FILE", "Form", "Header", "explain", "read_header", "shown"]
+__all__ = [
+    "FEATURES",
+    "LABELS",
+    "ONE_FILE",
+    "Form",
+    "Header",
+    "explain",
+    "read_header",
+    "shown",
+]
 
 _INDEX = re.compile(rb"[0-9]{1,16}")
 _NEGATIVE = re.compile(rb"-[0-9]+")
-# Python's `float` alone also reads `1_000` and spaces around a number.
-_NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_NUMBER = re.compile(NUMBER.encode())
 _NOT_FINITE = re.compile(rb"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 _LARGEST_WIDTH = 2**31 - 1  # ids are int32
 

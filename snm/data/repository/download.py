@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from snm.data.repository.registry import Entry, Mirror
-from snm.errors import InputError
+from snm.errors import InputError, first_line
 
 __all__ = ["fetch_archive"]
 
-Told = Callable[[int, int | None], None]
+OnProgress = Callable[[int, int | None], None]
 """A progress callback: called with the bytes present and the total, or None if it is unknown."""
 
 _TRIES = 4  # attempts per mirror that drops the connection
@@ -25,13 +25,13 @@ _PIECE = 1 << 18  # bytes
 _TIMEOUT = (15, 60)  # seconds to connect, and between bytes
 
 
-def fetch_archive(entry: Entry, folder: Path, told: Told) -> tuple[Mirror, Path]:
+def fetch_archive(entry: Entry, folder: Path, on_progress: OnProgress) -> tuple[Mirror, Path]:
     """Downloads the archive of a data set from the first mirror that works.
 
     Args:
       entry: the data set.
       folder: where the archive goes; partial downloads are kept here and resumed.
-      told: progress callback.
+      on_progress: called with the bytes that are there, and all of them if known.
 
     Returns:
       the mirror, and the downloaded file.
@@ -52,7 +52,7 @@ def fetch_archive(entry: Entry, folder: Path, told: Told) -> tuple[Mirror, Path]
         key = hashlib.sha256(mirror.address.encode()).hexdigest()[:12]
         name = f"{entry.name}-{key}"
         part = folder / f"{name}.part"
-        downloader = _Downloader(mirror, part, told)
+        downloader = _Downloader(mirror, part, on_progress)
         try:
             found = pooch.retrieve(
                 mirror.url or f"https://drive.google.com/uc?id={mirror.drive}",
@@ -102,7 +102,7 @@ def _reason(error: Exception) -> str:
     for kind, words in (("Timeout", "no answer in time"), ("ConnectionError", "cannot be reached")):
         if any(base.__name__ == kind for base in type(error).__mro__):
             return words
-    return f"{type(error).__name__}: {error}".splitlines()[0][:200]
+    return f"{type(error).__name__}: {first_line(error)}"
 
 
 class _Downloader:
@@ -111,11 +111,11 @@ class _Downloader:
     Args:
       mirror: where to download from.
       part: the part file.
-      told: progress callback.
+      on_progress: called with the bytes that are there, and all of them if known.
     """
 
-    def __init__(self, mirror: Mirror, part: Path, told: Told):
-        self._mirror, self._part, self._told = mirror, part, told
+    def __init__(self, mirror: Mirror, part: Path, on_progress: OnProgress):
+        self._mirror, self._part, self._on_progress = mirror, part, on_progress
         # The ETag or Last-Modified of the partly downloaded version.
         self._mark = part.with_suffix(".mark")
 
@@ -168,7 +168,7 @@ class _Downloader:
                 for piece in _pieces(answer):
                     out.write(piece)
                     have += len(piece)
-                    self._told(have, total)
+                    self._on_progress(have, total)
         if total is not None and have != total:
             raise requests.ConnectionError(f"{have} of {total} bytes")
 
@@ -184,7 +184,7 @@ class _Downloader:
                 output=str(self._part),
                 quiet=True,
                 resume=True,
-                progress=self._told,
+                progress=self._on_progress,
             )
         except gdown.exceptions.DownloadError as error:
             raise _RefusedError(" ".join(str(error).split())[:200]) from error

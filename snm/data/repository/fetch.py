@@ -10,7 +10,7 @@ import numpy as np
 
 from snm.data.formats.dispatch import read_text, write_text
 from snm.data.load import load
-from snm.data.repository.download import Told, fetch_archive
+from snm.data.repository.download import OnProgress, fetch_archive
 from snm.data.repository.registry import SIZES, Entry, Mirror
 from snm.data.repository.unpack import unpack
 from snm.data.statistics import describe
@@ -46,7 +46,7 @@ def place_of(entry: Entry) -> Path:
 def fetch(
     entry: Entry,
     out: Path,
-    told: Told,
+    on_progress: OnProgress,
     *,
     archive: Path | None = None,
     any_statistics: bool = False,
@@ -56,7 +56,7 @@ def fetch(
     Args:
       entry: the data set.
       out: the folder to create; it must not exist.
-      told: progress callback of the download.
+      on_progress: called with the bytes that are there, and all of them if known.
       archive: a local archive, used instead of a download.
       any_statistics: whether to accept sizes other than the registry's.
 
@@ -72,7 +72,7 @@ def fetch(
     if archive is None:
         downloads = out.parent / ".downloads"
         downloads.mkdir(exist_ok=True)
-        mirror, archive = fetch_archive(entry, downloads, told)
+        mirror, archive = fetch_archive(entry, downloads, on_progress)
         mirrors = (mirror,)
         downloaded = archive
     else:

@@ -384,6 +384,8 @@ def test_names(tmp_path):
         formats.read_names(path, 4)
     with pytest.raises(InputError, match=r"labels\.txt:2: found bytes that are not text"):
         formats.read_names(written(tmp_path, b"a\n\xff\n", "labels.txt"), 2)
+    marked = written(tmp_path, b"\xef\xbb\xbfa\nb\n", "labels.txt")  # as spreadsheets save it
+    assert formats.read_names(marked, 2) == ("a", "b")
     packed = written(tmp_path, "a\nb", "labels.txt.gz")
     assert formats.read_names(packed, 2) == ("a", "b")
     packed.write_bytes(packed.read_bytes()[:-4])
@@ -400,6 +402,7 @@ def test_weights(tmp_path):
         ("1\n-1\n2\n", r"weights\.txt:2: found '-1', expected a finite number of at least 0"),
         ("1\n2\nnan\n", "txt:3: found 'nan'"),
         ("1e39\n2\n1\n", "txt:1: found '1e39'"),
+        ("1_0\n2\n1\n", "txt:1: found '1_0'"),
         ("1\n\n1\n", "txt:2: found ''"),
         ("1\n1\n", r"txt:3: found 2 weights, expected 3, one a training point"),
         ("0\n0\n0\n", r"weights\.txt: found only zeros"),
