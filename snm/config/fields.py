@@ -35,7 +35,8 @@ class InputSettings:
     features, l2 where a value is negative, and tfidf otherwise."""
     input_dropout: float | Literal["auto"] = "auto"
     """Share of an example's features left out at each visit, in [0, 1); auto suits the points that
-    a label has, and what is lost with half the features; it is 0 for dense ones and in one pass."""
+    a label has, and what is lost with half the features; it is 0 for dense ones, and in up to 3
+    passes."""
     label_text: Literal["auto", "on", "off"] = "auto"
     """Train on the names of the labels, too, each a point that has its label; for texts (`snm data
     import`). auto does where names surely help nearest neighbours."""

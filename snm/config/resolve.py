@@ -16,7 +16,7 @@ from snm.data.evidence import evidence_lost
 from snm.data.mapped import is_mapped
 from snm.data.weighting import Kind, Weighting, filled
 from snm.distributed.dataset import column_counts, has_negative, ones_of_rows, seen_labels
-from snm.distributed.processes import several
+from snm.distributed.processes import has_several_processes
 from snm.errors import InputError
 from snm.losses.sampled import LOSSES
 from snm.memory.label_names import try_names
@@ -123,7 +123,7 @@ def _epochs(config: Config, dataset: Dataset, class_init: str, splits: int) -> i
         return rules.few_epochs(visits, _features_of_point(dataset))
     if config.epochs == "auto":
         fewer = rules.auto_fewer_visits(class_init, _points_of_label(dataset))
-        return rules.auto_epochs(visits, fewer=fewer)
+        return rules.auto_epochs(visits, _features_of_point(dataset), fewer=fewer)
     return config.epochs
 
 
@@ -132,8 +132,8 @@ def _input_dropout(config: Config, dataset: Dataset, weighting: Kind, epochs: in
         return config.input_dropout
     if weighting == "standard":
         return 0.0  # a dense feature names no label, and the rest cannot stand in for it
-    if epochs == 1:
-        return 0.0  # no point is seen again, which is what overfits
+    if not rules.auto_may_drop(epochs):
+        return 0.0
     lost = evidence_lost(dataset.train, ones_of_rows)
     return rules.auto_input_dropout(_points_of_label(dataset), lost)
 
@@ -162,7 +162,11 @@ def _at_once(config: Config, dataset: Dataset, members: int) -> int:
     """Members that train side by side, which several processes never do."""
     if config.members_at_once != "auto":
         return min(config.members_at_once, members)
-    return 1 if several() else rules.auto_members_at_once(members, _rows(dataset), config.dim)
+    return (
+        1
+        if has_several_processes()
+        else rules.auto_members_at_once(members, _rows(dataset), config.dim)
+    )
 
 
 def _rows(dataset: Dataset) -> int:
@@ -290,7 +294,7 @@ def _memory(config: Config, dataset: Dataset, members: int, *, dense: bool) -> L
 
 def _not_at_hand(dataset: Dataset, flag: str) -> tuple[str, str] | None:
     """What was found where this process does not have all points in memory, and what to do."""
-    if several():
+    if has_several_processes():
         return "several processes", f"one process, or {flag} off"
     if is_mapped(dataset.train.features.indices):
         found = "data that are mapped, because they take a large part of the memory"
@@ -364,12 +368,12 @@ def _seen(config: Config, dataset: Dataset) -> Literal["keep", "drop"]:
 def _item_splits(config: Config, dataset: Dataset, seen: Literal["keep", "drop"]) -> int:
     """As asked for, or one where features and labels are the same items; in one process only."""
     if config.item_splits == "auto":
-        return 1 if seen == "drop" and not several() else 0
+        return 1 if seen == "drop" and not has_several_processes() else 0
     if config.item_splits:
         num_features, num_labels = dataset.train.num_features, dataset.train.num_labels
         if num_features != num_labels:
             found = f"{config.item_splits}, with {num_features} features and {num_labels} labels"
             raise InputError("--item-splits", found, "0, or the same items in the same order")
-        if several():
+        if has_several_processes():
             raise InputError("--item-splits", "several processes", "one process, or 0")
     return config.item_splits

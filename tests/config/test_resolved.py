@@ -109,14 +109,14 @@ def test_an_older_run_loads_and_goes_on(data, tmp_path):
     assert (run / "config.toml").read_text() == text.replace("epochs = 1", "epochs = 2")
 
 
-def test_a_run_of_one_pass_keeps_its_dropout_when_passes_are_added(data, tmp_path, monkeypatch):
+def test_a_run_of_few_passes_keeps_its_dropout_when_passes_are_added(data, tmp_path, monkeypatch):
     monkeypatch.setattr("snm.config.resolve.evidence_lost", lambda *_: 0.0)
-    once = dataclasses.replace(tiny.CONFIG, input_dropout="auto", epochs=1)
-    twice = dataclasses.replace(once, epochs=2)
-    assert (resolve(once, data).input_dropout, resolve(twice, data).input_dropout) == (0.0, 0.5)
-    snm.train(data, once, tmp_path / "run")
-    assert snm.train(data, twice, tmp_path / "run")["epochs"] == 2
+    few = dataclasses.replace(tiny.CONFIG, input_dropout="auto", epochs=3)
+    more = dataclasses.replace(few, epochs=4)
+    assert (resolve(few, data).input_dropout, resolve(more, data).input_dropout) == (0.0, 0.5)
+    snm.train(data, few, tmp_path / "run")
+    assert snm.train(data, more, tmp_path / "run")["epochs"] == 4
     assert read_resolved(tmp_path / "run/config.toml").input_dropout == 0.0
-    other = dataclasses.replace(twice, input_dropout=0.5)
+    other = dataclasses.replace(more, input_dropout=0.5)
     with pytest.raises(InputError, match="input_dropout"):
         snm.train(data, other, tmp_path / "run")

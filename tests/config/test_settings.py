@@ -191,7 +191,7 @@ def test_auto_becomes_what_the_rules_say():
     data = snm.generate(points=3000, test_points=0, features=60, labels=50, seed=0,
                         labels_per_point=2, nonzeros_per_point=5)  # fmt: skip
     found = resolve(preset("default"), data)
-    assert found.epochs == rules.auto_epochs(3000) == 30
+    assert found.epochs == rules.auto_epochs(3000, 5) == 30
     assert found.class_init == "centroid"
     assert found.score_scale == rules.auto_score_scale(50)
     assert (found.sampled, found.mined) == (49, "all")
@@ -258,13 +258,13 @@ def test_what_a_listwise_loss_is_trained_with(loss):
         assert (psi.a, psi.b) == (0.5, pytest.approx(0.55))
 
 
-def test_a_single_pass_has_no_dropout_and_split_items_take_fewer_negatives(monkeypatch):
+def test_few_passes_have_no_dropout_and_split_items_take_fewer_negatives(monkeypatch):
     data = snm.generate(points=1000, test_points=0, features=60, labels=50, seed=0,
                         labels_per_point=2, nonzeros_per_point=5)  # fmt: skip
     monkeypatch.setattr("snm.config.resolve.evidence_lost", lambda *_: 0.0)
     monkeypatch.setattr(rules, "_VISITS", 1001)
     found = resolve(preset("default"), data)
-    assert (found.epochs, found.input_dropout) == (2, 0.5)
+    assert (found.epochs, found.input_dropout) == (2, 0.0)
     monkeypatch.setattr(rules, "_VISITS", 1000)
     found = resolve(preset("default"), data)
     assert (found.epochs, found.input_dropout) == (1, 0.0)
@@ -273,14 +273,15 @@ def test_a_single_pass_has_no_dropout_and_split_items_take_fewer_negatives(monke
     assert resolve(random, data).epochs == 1
     asked = resolve(dataclasses.replace(preset("default"), input_dropout=0.3), data)
     assert asked.input_dropout == 0.3
-    twice = dataclasses.replace(preset("default"), epochs=2)
-    assert resolve(twice, data).input_dropout == 0.5
+    for epochs, share in ((3, 0.0), (4, 0.5)):
+        passes = dataclasses.replace(preset("default"), epochs=epochs)
+        assert resolve(passes, data).input_dropout == share
     assert rules.auto_size(40_981) == 8192
     assert rules.auto_size(40_981, item_splits=1) == 4096
     assert rules.auto_size(40_981, members=3, item_splits=1) == 2048
 
 
-def test_points_of_many_features_start_at_shorter_rows_and_are_visited_more_often():
+def test_points_of_many_features_start_at_shorter_rows_and_are_visited_more_often(monkeypatch):
     long = snm.generate(points=3000, test_points=0, features=4000, labels=50, seed=0,
                         labels_per_point=2, nonzeros_per_point=160)  # fmt: skip
     features = long.train.features.nnz / 3000
@@ -293,6 +294,8 @@ def test_points_of_many_features_start_at_shorter_rows_and_are_visited_more_ofte
     fast = resolve(preset("fast"), long)
     assert fast.feature_init == found.feature_init
     assert fast.epochs == round(features / 64) == 2
+    monkeypatch.setattr(rules, "_VISITS", 3000)  # else so few points are visited often anyway
+    assert resolve(preset("default"), long).epochs == 2
     # Values as they are given may be of any size; the paper's rows have length 1.
     for changes, length in [(dict(weighting="none"), 1.0), (dict(feature_init=0.7), 0.7)]:
         asked = dataclasses.replace(preset("default"), **changes)
