@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from snm.batches.csr_blocks import repeat
+from snm.data.mapped import row_blocks
 from snm.tables.hashing import GOLDEN, mixed
 from snm.tables.table import SparseRows
 
@@ -47,15 +48,11 @@ def entries_left(keys: np.ndarray, counts: np.ndarray, share: float) -> np.ndarr
       int64 [n].
     """
     left = np.zeros(len(counts), np.int64)
-    ends = np.cumsum(counts)
-    first = 0
-    while first < len(counts):  # blocks of points, so that the draws of all are never there at once
-        before = ends[first] - counts[first]
-        last = max(first + 1, int(np.searchsorted(ends, before + _BLOCK, side="right")))
-        starts = np.append(0, np.cumsum(counts[first:last]))
+    of_all = np.append(0, np.cumsum(counts))
+    for first, last in row_blocks(of_all, _BLOCK):  # the draws of all are never there at once
+        starts = of_all[first : last + 1] - of_all[first]
         kept = _kept(keys[first:last], starts, int(starts[-1]), share)
         left[first:last] = np.diff(np.append(0, np.cumsum(kept))[starts])
-        first = last
     return left
 
 

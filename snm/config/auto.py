@@ -31,26 +31,27 @@ __all__ = [
     "few_epochs",
 ]
 
-_VISITS = 250_000
+_VISITS = 250_000  # of points, in a training by `--epochs auto`
 _MOST_PASSES = 30
-_FEW_VISITS = 4000
-_MOST_OF_FEW = 4
-_SEVERAL_MEMBERS = 83_333
+_FEW_VISITS = 4000  # the same by `--epochs few`
+_MOST_OF_FEW = 4  # passes by `--epochs few`
+_LONG_PASS = 64  # features a point for which there is a pass
+_PASSES_WITHOUT_DROPOUT = 3
+_LOST = (0.05, 0.08)  # evidence lost: full dropout below, none above
+_SHORT = 32  # features a point up to which feature rows start at length 1
+_FREQUENT = 100  # training points of a label that has many
+_MOST_POINTS_OF_THREE = 83_333  # a pass of three members then visits as many as `_VISITS`
 _TOGETHER = 3 << 30  # bytes of rows that members have together, in answers
 _SIDE_BY_SIDE = 1 << 30  # the same, while they train at once
-_MINED_LABELS = 1 << 18
-_MANY_POINTS = 100
+_MINED_LABELS = 1 << 18  # k' K: the fewer labels, the more of them are mined
 FEWEST_POINTS = 500
 """Training points below which no memory and no label names are tried."""
-_MANY = 40_000
-_MOST_ENTRIES = 200_000
+_POINTS_TO_SPARE = 40_000  # of which a single member does not miss those that choose a memory
+_MOST_ENTRIES = 200_000  # read to find a point's neighbours, in about two milliseconds
 DENSE_ENTRY = 0.01
 """What an entry of dense features costs in a search for neighbours, sparse ones being 1."""
-_SURELY_SEEN = 20
+_SURELY_SEEN = 20  # expected pairs of an item with itself, below which none says nothing
 _DENSE = 0.3  # share of the values that are not 0
-_LOST = (0.05, 0.08)  # evidence lost: full dropout below, none above
-_PASSES_WITHOUT_DROPOUT = 3
-_SHORT, _A_PASS = 32, 64  # features a point: of short ones, and those that a pass can teach
 
 
 def auto_epochs(num_points: int, features: float, *, fewer: bool = False) -> int:
@@ -103,7 +104,7 @@ def few_epochs(num_points: int, features: float) -> int:
 
 
 def _passes_of_long(features: float) -> int:
-    return min(_MOST_OF_FEW, round(features / _A_PASS))
+    return min(_MOST_OF_FEW, round(features / _LONG_PASS))
 
 
 def auto_feature_init(features: float) -> float:
@@ -155,7 +156,7 @@ def auto_fewer_visits(class_init: str, points_of_label: float) -> bool:
       >>> auto_fewer_visits("centroid", 250.2)
       False
     """
-    return class_init == "centroid" and points_of_label < _MANY_POINTS
+    return class_init == "centroid" and points_of_label < _FREQUENT
 
 
 def auto_members(num_points: int, rows: int, dim: int) -> int:
@@ -175,7 +176,7 @@ def auto_members(num_points: int, rows: int, dim: int) -> int:
       [3, 1]
     """
     small = 3 * 4 * rows * dim <= _TOGETHER
-    return 3 if small and num_points <= _SEVERAL_MEMBERS else 1
+    return 3 if small and num_points <= _MOST_POINTS_OF_THREE else 1
 
 
 def auto_members_at_once(members: int, rows: int, dim: int) -> int:
@@ -217,12 +218,12 @@ def auto_memory(num_points: int, members: int, entries: float, *, wanted: bool =
       >>> auto_memory(20_755, 1, 3000, wanted=True)
       True
     """
-    enough = num_points >= (FEWEST_POINTS if members > 1 or wanted else _MANY)
+    enough = num_points >= (FEWEST_POINTS if members > 1 or wanted else _POINTS_TO_SPARE)
     return enough and entries <= _MOST_ENTRIES
 
 
 def auto_mined(num_labels: int) -> int:
-    """K' for `--mined auto`: 32, or more where there are few labels, up to 256.
+    """The k' of `--mined auto`: 32, or more where there are few labels, up to 256.
 
     Among many labels the hardest negatives are true negatives, and a few of them suffice. Among a
     thousand labels they are often labels that the point should have but lacks; a larger k' adds
@@ -239,8 +240,8 @@ def auto_mined(num_labels: int) -> int:
 def auto_may_drop(passes: int) -> bool:
     """Whether `--input-dropout auto` may leave features out: where a training has over 3 passes.
 
-    Dropout pays once a point is seen often enough to be learned by heart. In 2 or 3 passes it cost
-    0.6 to 5 points of P@1, P@3, P@5 and PSP@5 together on all held-out parts that were tried.
+    Dropout pays once a point is seen often enough to be learned by heart. In 2 and 3 passes it cost
+    on eight of ten held-out parts (`experiments/results/dropout-by-passes.json`).
     """
     return passes > _PASSES_WITHOUT_DROPOUT
 
@@ -268,7 +269,7 @@ def auto_input_dropout(
     """
     low, high = thresholds
     share = 0.5 * min(1.0, max(0.0, (high - evidence_lost) / (high - low)))
-    return min(share, 0.3) if points_of_label >= _MANY_POINTS else share
+    return min(share, 0.3) if points_of_label >= _FREQUENT else share
 
 
 def auto_label_text(num_points: int, num_labels: int) -> bool:
@@ -298,7 +299,7 @@ def auto_learn_scale(points_of_label: float) -> bool:
       >>> [auto_learn_scale(points) for points in (4.3, 14.0, 250.2)]
       [False, False, True]
     """
-    return points_of_label >= _MANY_POINTS
+    return points_of_label >= _FREQUENT
 
 
 def auto_drops_seen(together: int, expected: float) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_matrix
 
-__all__ = ["is_mapped", "rows_of", "zeros_beside"]
+__all__ = ["is_mapped", "row_blocks", "rows_of", "zeros_beside"]
 
 _ENTRIES = 1 << 20  # copied at once
 
@@ -63,6 +64,28 @@ def _allocate(file: int, size: int) -> None:
         os.posix_fallocate(file, 0, size)
     else:
         os.truncate(file, size)
+
+
+def row_blocks(starts: NDArray[Any], entries: int) -> Iterator[tuple[int, int]]:
+    """Ranges of rows of CSR, one after the other, for what takes several times their memory.
+
+    Args:
+      starts: int [n + 1], where the entries of each row start, and the end.
+      entries: of a range at most, unless a single row has more.
+
+    Yields:
+      the first row of a range, and one past its last.
+
+    Example:
+      >>> list(row_blocks(np.array([0, 2, 4, 9, 10]), 4))
+      [(0, 2), (2, 3), (3, 4)]
+    """
+    first, rows = 0, len(starts) - 1
+    while first < rows:
+        last = int(np.searchsorted(starts, int(starts[first]) + entries, side="right")) - 1
+        last = min(max(last, first + 1), rows)
+        yield first, last
+        first = last
 
 
 def rows_of(matrix: csr_matrix, rows: NDArray[np.int64]) -> csr_matrix:

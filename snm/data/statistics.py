@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data.dataset import Dataset, Points, counts_of_ids
+from snm.data.mapped import row_blocks
 
 __all__ = ["describe", "duplicate_rows", "duplicate_test_rows"]
 
@@ -96,18 +96,9 @@ def duplicate_test_rows(dataset: Dataset) -> NDArray[np.bool_]:
     tests = _row_keys(dataset.test.features)
     wanted, seen = set(tests), set[bytes]()
     features = dataset.train.features
-    for first, last in _blocks(features):
+    for first, last in row_blocks(features.indptr, _ENTRIES):
         seen |= wanted.intersection(_row_keys(features[first:last]))
     return np.array([key in seen for key in tests], bool)
-
-
-def _blocks(features: csr_matrix) -> Iterator[tuple[int, int]]:
-    """Ranges of rows of CSR [n, d] with about `_ENTRIES` entries each."""
-    first, starts = 0, features.indptr
-    while first < features.shape[0]:
-        last = int(np.searchsorted(starts, starts[first] + _ENTRIES, side="right")) - 1
-        yield first, (last := min(max(last, first + 1), features.shape[0]))
-        first = last
 
 
 def duplicate_rows(features: csr_matrix) -> NDArray[np.bool_]:

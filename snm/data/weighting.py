@@ -6,7 +6,6 @@ The fitted weighting is saved with the model, and prediction applies it too.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data.formats.binary import DAMAGE, headers_unwarned, refuse_bomb
-from snm.data.mapped import zeros_beside
+from snm.data.mapped import row_blocks, zeros_beside
 from snm.errors import InputError
 from snm.system import disk
 
@@ -117,7 +116,8 @@ class Weighting:
         if self.idf is not None:
             _refuse_negative(features, first_row)
         values = zeros_beside(features.data, len(features.data), np.float32)
-        for starts in _blocks_of_rows(features.indptr):
+        for first, last in row_blocks(features.indptr, _ENTRIES):
+            starts = features.indptr[first : last + 1]
             there = slice(starts[0], starts[-1])
             values[there] = self._of_rows(features.data[there], features.indices[there], starts)
         result = csr_matrix((values, features.indices, features.indptr), shape=features.shape)
@@ -136,12 +136,14 @@ class Weighting:
     def _standardized(self, features: csr_matrix) -> csr_matrix:
         rows, width = features.shape
         starts = self.starts(features)
-        values = np.empty(rows * width, np.float32)
-        for part in _blocks_of_rows(starts):
-            block = features[part[0] // width : part[-1] // width].toarray().astype(np.float64)
+        values = zeros_beside(features.data, rows * width, np.float32)
+        ids = zeros_beside(features.indices, rows * width, np.int32)
+        for first, last in row_blocks(starts, _ENTRIES):
+            block = features[first:last].toarray().astype(np.float64)
             standard = ((block - self.mean) / self.spread).ravel()
-            values[part[0] : part[-1]] = self._divided(standard, part)
-        ids = np.tile(np.arange(width, dtype=np.int32), rows)
+            there = slice(starts[first], starts[last])
+            values[there] = self._divided(standard, starts[first : last + 1])
+            ids[there] = np.tile(np.arange(width, dtype=np.int32), len(block))
         result = csr_matrix((values, ids, starts), shape=features.shape)
         result.has_sorted_indices = True
         return result
@@ -228,8 +230,8 @@ def document_counts(features: csr_matrix, *, first_row: int = 0) -> NDArray[np.i
     """
     _refuse_negative(features, first_row)
     counts = np.zeros(features.shape[1], np.int64)
-    for starts in _blocks_of_rows(features.indptr):
-        there = slice(starts[0], starts[-1])
+    for first, last in row_blocks(features.indptr, _ENTRIES):
+        there = slice(features.indptr[first], features.indptr[last])
         present = features.indices[there][features.data[there] > 0]
         counts += np.bincount(present, minlength=features.shape[1])
     return counts
@@ -238,7 +240,8 @@ def document_counts(features: csr_matrix, *, first_row: int = 0) -> NDArray[np.i
 def _mean_and_spread(features: csr_matrix) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean and standard deviation of each feature over all rows, float64 [d]."""
     rows, width = features.shape
-    blocks = [(part[0], part[-1]) for part in _blocks_of_rows(features.indptr)]
+    starts = features.indptr
+    blocks = [(starts[first], starts[last]) for first, last in row_blocks(starts, _ENTRIES)]
     count, total, squares = (np.zeros(width) for _ in range(3))
     for first, last in blocks:
         ids = features.indices[first:last]
@@ -253,19 +256,6 @@ def _mean_and_spread(features: csr_matrix) -> tuple[NDArray[np.float64], NDArray
     spread = np.sqrt(squares / max(1, rows))
     # The mean of equal values is not always that value, since sums are rounded.
     return mean, np.where(spread <= 1e-9 * np.abs(mean), 1, spread)
-
-
-def _blocks_of_rows(starts: NDArray) -> Iterator[NDArray]:
-    """The starts of the rows of CSR, with the end of the last, some rows at a time.
-
-    What is computed from a block takes several times its memory, and is given back before the next.
-    """
-    first, rows = 0, len(starts) - 1
-    while first < rows:
-        last = int(np.searchsorted(starts, int(starts[first]) + _ENTRIES, side="right")) - 1
-        last = min(max(last, first + 1), rows)
-        yield starts[first : last + 1]
-        first = last
 
 
 def _refuse_negative(features: csr_matrix, first_row: int = 0) -> None:

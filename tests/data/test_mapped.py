@@ -111,7 +111,7 @@ def test_the_free_memory_is_within_the_limit_of_the_process(monkeypatch):
     assert 0 <= snm.machine.memory.available_memory() <= 3 << 20
 
 
-@pytest.mark.parametrize("kind", ["tfidf", "l2", "none"])
+@pytest.mark.parametrize("kind", ["tfidf", "l2", "standard", "none"])
 def test_weighted_values_are_in_a_file_without_a_name(folder, tmp_path, kind):
     whole, mapped = load(folder, cache=None), load(folder, cache=tmp_path / "c", mapped=True)
     before = sorted((tmp_path / "c").iterdir())
