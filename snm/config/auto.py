@@ -237,13 +237,22 @@ def auto_mined(num_labels: int) -> int:
     return 1 << min(8, max(5, power))
 
 
-def auto_may_drop(passes: int) -> bool:
+def auto_may_drop(passes: int, features: float) -> bool:
     """Whether `--input-dropout auto` may leave features out: where a training has over 3 passes.
 
     Dropout pays once a point is seen often enough to be learned by heart. In 2 and 3 passes it cost
-    on eight of ten held-out parts (`experiments/results/dropout-by-passes.json`).
+    on eight of ten held-out parts (`experiments/results/dropout-by-passes.json`). Long points have
+    none in as many passes as `few_epochs` gives them.
+
+    Args:
+      passes: of the training.
+      features: the mean over points of how many they have.
+
+    Example:
+      >>> [auto_may_drop(passes, 20) for passes in (3, 4)], auto_may_drop(4, 320)
+      ([False, True], False)
     """
-    return passes > _PASSES_WITHOUT_DROPOUT
+    return passes > max(_PASSES_WITHOUT_DROPOUT, _passes_of_long(features))
 
 
 def auto_input_dropout(

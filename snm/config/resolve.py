@@ -132,7 +132,7 @@ def _input_dropout(config: Config, dataset: Dataset, weighting: Kind, epochs: in
         return config.input_dropout
     if weighting == "standard":
         return 0.0  # a dense feature names no label, and the rest cannot stand in for it
-    if not rules.auto_may_drop(epochs):
+    if not rules.auto_may_drop(epochs, _features_of_point(dataset)):
         return 0.0
     lost = evidence_lost(dataset.train, ones_of_rows)
     return rules.auto_input_dropout(_points_of_label(dataset), lost)
