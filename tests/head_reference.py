@@ -250,8 +250,21 @@ def lists_of(case: Case, rows, bias, queries, log_scale):
     return total
 
 
-def reference(case: Case, *, ranks=None, project: bool = True) -> Wanted:
-    """The dense step: every row by its gradient, then (`project`) back to unit length."""
+def derivatives_of(case: Case, *, ranks=None):
+    """The loss and its gradients as a function of rows, biases, queries and the log of the scale.
+
+    Of the case it takes the settings, the terms and the sample: cases that differ in the rest share
+    one program.
+    """
+    loss = functools.partial(loss_of, case, ranks=ranks)
+    return jax.jit(jax.value_and_grad(loss, argnums=(0, 1, 2, 3)), compiler_options=QUICK)
+
+
+def reference(case: Case, *, ranks=None, project: bool = True, derivatives=None) -> Wanted:
+    """The dense step: every row by its gradient, then (`project`) back to unit length.
+
+    `derivatives` are those of `derivatives_of`, where they are compiled already.
+    """
     spec, head = case.spec, case.head
     with jax.enable_x64(True):
         rows, queries, log_scale = (
@@ -260,10 +273,10 @@ def reference(case: Case, *, ranks=None, project: bool = True) -> Wanted:
         )
         bias = np.zeros(spec.num_labels) if head.bias is None else head.bias
         bias = jnp.asarray(np.asarray(bias, np.float64))
-        loss, (grad_rows, grad_bias, grad_queries, grad_log_scale) = jax.jit(
-            jax.value_and_grad(lambda *at: loss_of(case, *at, ranks=ranks), argnums=(0, 1, 2, 3)),
-            compiler_options=QUICK,
-        )(rows, bias, queries, log_scale)
+        derivatives = derivatives or derivatives_of(case, ranks=ranks)
+        loss, (grad_rows, grad_bias, grad_queries, grad_log_scale) = derivatives(
+            rows, bias, queries, log_scale
+        )
         grad_rows, accumulator = np.asarray(grad_rows), head.table.accumulator
         step = grad_rows
         if accumulator is not None:

@@ -15,7 +15,9 @@ from snm.data.synthetic import generate
 POINTS, TEST_POINTS, FEATURES, LABELS = 60, 20, 30, 20
 
 # Four steps an epoch, the last one short; two a dispatch. A falling rate would make another
-# program for another number of epochs.
+# program for another number of epochs. A checkpoint an epoch costs more than its steps: where a
+# test has more than some dozen steps and does not stop in their middle, it sets
+# `checkpoint_every`. The last step is always saved.
 CONFIG: Config = dataclasses.replace(
     preset("default"),
     dim=8,
@@ -31,7 +33,9 @@ CONFIG: Config = dataclasses.replace(
     steps_per_dispatch=2,
     checkpoint_every=4,
 )
-REMEMBERING = dataclasses.replace(CONFIG, members=2, epochs=2, sampled=40, memory="on")
+REMEMBERING = dataclasses.replace(
+    CONFIG, members=2, epochs=2, sampled=40, memory="on", checkpoint_every=1000
+)
 """For `told_by_neighbours`."""
 FLAGS = [
     f"--{name.replace('_', '-')}={getattr(CONFIG, name)}"

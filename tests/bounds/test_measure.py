@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pytest
 import tiny
+from command_line import call, refused
 from scipy import sparse
 
 import snm
 from snm.bounds.cli import verdicts
 from snm.bounds.measure import bounds_of_run, measure, sampled_vartheta
-from snm.cli.main import main
 from snm.head.spec import HeadSpec
 from snm.losses.rank_weights import epsilon_tail, top
 from snm.losses.theta import lemma2_bound
@@ -34,13 +34,6 @@ def run(data, tmp_path_factory, request):
     config = dataclasses.replace(tiny.CONFIG, loss=request.param, members=members, epochs=2)
     snm.train(data, config, folder)
     return folder
-
-
-def call(capsys, *words, status=0):
-    with pytest.raises(SystemExit) as stop:
-        main([str(word) for word in words])
-    assert (stop.value.code or 0) == status
-    return capsys.readouterr()
 
 
 @pytest.mark.parametrize("k", [1, 3, tiny.LABELS - 1])
@@ -136,7 +129,8 @@ def test_vartheta_of_a_head():
 
 
 def test_the_command(run, capsys):
-    found = json.loads(call(capsys, "bounds", run, "--json").out)
+    call("bounds", run, "--json")
+    found = json.loads(capsys.readouterr().out)
     assert len(found["theorem_6"]) == 8 and found["points"] == tiny.POINTS
     assert found["margin_quantiles"]["0.5"] <= found["margin_quantiles"]["0.95"]
     five = found["theorem_5"]
@@ -150,7 +144,8 @@ def test_the_command(run, capsys):
         reach = found["class"]["largest_score"]
         assert five["range"] == pytest.approx(2 * (1 + reach), rel=1e-6)
         assert "known labels are left out" in five["note"] and five["note"] in found["verdicts"][-1]
-    text = " ".join(call(capsys, "bounds", run, "--points", "30").out.split())
+    call("bounds", run, "--points", "30")
+    text = " ".join(capsys.readouterr().out.split())
     assert "margins measured on 30" in text and "vacuous" in text
     assert str(tiny.POINTS) in text
 
@@ -173,5 +168,4 @@ def test_bad_input_is_one_line(run, capsys, tmp_path):
         ((run, "--rho", "0"), "--rho"),
         ((run, "--points", "0"), "--points"),
     ):
-        said = call(capsys, "bounds", *words, status=2).err
-        assert said.startswith("snm: error: ") and said.count("\n") == 1 and what in said
+        assert what in refused(capsys, "bounds", *words)

@@ -15,7 +15,7 @@ from snm.data.formats.dispatch import write_text
 from snm.runs.load import load
 
 FIRST, LABELS = 57, 60
-CONFIG = dataclasses.replace(tiny.CONFIG, members=2, epochs=2, sampled=40, memory="on")
+CONFIG = tiny.REMEMBERING
 
 
 def written(folder, train, test):

@@ -38,7 +38,10 @@ def test_what_the_user_gave_stays(given, then, monkeypatch):
     assert os.environ["XLA_FLAGS"] == then
 
 
-@pytest.mark.parametrize(("flags", "kernels"), [("", True), (f"{OURS[:-6]}1", False)])
+@pytest.mark.parametrize(
+    ("flags", "kernels"),
+    [("", True), pytest.param(f"{OURS[:-6]}1", False, marks=pytest.mark.slow)],
+)
 def test_a_loop_over_rows_becomes_one_kernel(flags, kernels):
     """The compiler takes the flag from `import snm`, and counts such a loop as small."""
     out = subprocess.run(

@@ -10,11 +10,11 @@ import sys
 import numpy as np
 import pytest
 import tiny
+from command_line import call, refused
 from hypothesis import given
 from hypothesis import strategies as st
 
 import snm
-from snm.cli.main import main
 from snm.config.resolve import resolve
 from snm.errors import InputError
 from snm.memory.memory import Memory, MemorySettings
@@ -35,13 +35,6 @@ def folder(tmp_path_factory):
 def planned(folder):
     dataset = snm.load_data(folder)
     return forecast(dataset, resolve(tiny.CONFIG, dataset))
-
-
-def call(capsys, *words):
-    with pytest.raises(SystemExit) as stop:
-        main([str(word) for word in words])
-    said = capsys.readouterr()
-    return stop.value.code or 0, said.out, said.err
 
 
 def needs(**changes):
@@ -226,8 +219,9 @@ def test_a_step_is_timed(at_once, planned):
 
 def test_members_at_once_take_their_time_together(folder, capsys):
     words = ["plan", folder, *tiny.FLAGS, "--members=4", "--members-at-once=2"]
-    code, out, _ = call(capsys, *words)
-    assert code == 0 and "a step of 2 members at once, 4 steps an epoch" in out
+    call(*words)
+    out = capsys.readouterr().out
+    assert "a step of 2 members at once, 4 steps an epoch" in out
     epoch, whole = (float(text) for text in re.findall(r"([0-9.e-]+) s (?:an epoch|of train)", out))
     assert whole == pytest.approx(2 * 3 * epoch, rel=0.1)  # four members, two at a time; two digits
 
@@ -255,28 +249,29 @@ def test_a_plan_counts_every_stage_of_b(folder, monkeypatch):
 
 def test_plan_on_the_command_line(folder, tmp_path, capsys):
     words = ["plan", folder, *tiny.FLAGS]
-    code, out, _ = call(capsys, *words)
-    assert code == 0 and "tables" in out and "fits: " in out and "4 steps an epoch" in out
-    code, out, _ = call(capsys, *words, "--json", "--device-memory", "1MiB")
-    found = json.loads(out)
-    assert code == 0 and not found["fits"] and found["limit_bytes"] == MIB
+    call(*words)
+    out = capsys.readouterr().out
+    assert "tables" in out and "fits: " in out and "4 steps an epoch" in out
+    call(*words, "--json", "--device-memory", "1MiB")
+    found = json.loads(capsys.readouterr().out)
+    assert not found["fits"] and found["limit_bytes"] == MIB
     assert found["peak_host_bytes"] == max(sum(s.values()) for s in found["host_bytes"].values())
     assert found["seconds_per_epoch"] == pytest.approx(4 * found["seconds_per_step"])
-    code, out, _ = call(capsys, *words, "--mesh=label=2", "--device-memory", "1GiB")
-    assert code == 0 and "each of 2 devices, MiB" in out and "one CPU simulates the devices" in out
+    call(*words, "--mesh=label=2", "--device-memory", "1GiB")
+    out = capsys.readouterr().out
+    assert "each of 2 devices, MiB" in out and "one CPU simulates the devices" in out
     assert "fits: " in out
-    code, _, said = call(capsys, *words, "--device-memory", "much")
-    assert code == 2 and "--device-memory: found 'much', expected a size such as" in said
+    said = refused(capsys, *words, "--device-memory", "much")
+    assert "--device-memory: found 'much', expected a size such as" in said
 
 
 def test_a_run_that_cannot_fit_is_refused_before_it_begins(folder, tmp_path, capsys):
     run = tmp_path / "run"
     words = ["train", folder, "--run-dir", run, *tiny.FLAGS]
-    code, _, said = call(capsys, *words, "--device-memory", "2MiB")
-    assert code == 2 and said.count("\n") == 1
+    said = refused(capsys, *words, "--device-memory", "2MiB")
     assert "--device-memory: found a run that needs " in said and "at most 2 MiB" in said
     assert not run.exists()
-    assert call(capsys, *words, "--device-memory", "80GiB", "--epochs=1")[0] == 0
+    call(*words, "--device-memory", "80GiB", "--epochs=1")
 
 
 SIZES = {  # labels, features, dim, members

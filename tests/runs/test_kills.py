@@ -1,16 +1,14 @@
 """Kills a run with SIGKILL at random times; the same command must end with the same bits."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
 import pytest
 import tiny
-from small_runs import arrays
+from faulty_runs import command
+from small_runs import arrays, same
 
 from snm.runs.folder import RunFolder
 
@@ -20,13 +18,7 @@ WINDOW = (2.0, 9.0)  # seconds from the start of a process: the imports, compili
 
 
 def start(data, run):
-    words = ["train", str(data), "--run-dir", str(run), *tiny.FLAGS, f"--epochs={EPOCHS}"]
-    return subprocess.Popen(
-        [sys.executable, "-m", "snm", *words],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "JAX_NUM_CPU_DEVICES": "4"},
-    )
+    return command(data, run, f"--epochs={EPOCHS}")
 
 
 @pytest.mark.slow
@@ -64,8 +56,7 @@ def test_twenty_kills_lose_nothing(tmp_path):
         assert process.wait() == 0, process.stderr.read()
     print(f"\n{KILLS} kills, met: {met}")
     assert met["checkpoint"], "no kill met a checkpoint"
-    first, second = arrays(tmp_path / "whole"), arrays(run)
-    assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(first, second, strict=True))
+    assert same(arrays(tmp_path / "whole"), arrays(run))
     results = [
         json.loads((tmp_path / name / "result.json").read_text()) for name in ("whole", "run")
     ]

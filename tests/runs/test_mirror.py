@@ -8,12 +8,11 @@ import re
 import shutil
 import time
 
-import numpy as np
 import pytest
 import tiny
 from command_line import call
 from flaky_store import KilledError
-from small_runs import arrays
+from small_runs import arrays, same
 
 import snm
 from snm.errors import InputError, StoppedError
@@ -40,10 +39,6 @@ def undisturbed(data, tmp_path_factory):
     run = tmp_path_factory.mktemp("whole") / "run"
     result = snm.train(data, CONFIG, run)
     return arrays(run), result["metrics"]
-
-
-def same(found, expected):
-    return all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
 def forget(tmp_path):

@@ -16,10 +16,10 @@ from snm.errors import InputError
 from snm.memory import choose as choose_module
 from snm.memory.adjustment import shifts_of
 from snm.runs.folder import RunFolder
-from snm.runs.load import load
+from snm.runs.load import load, load_member
 from snm.trainer import memory as memory_module
 
-CONFIG = dataclasses.replace(tiny.CONFIG, members=2, epochs=2, sampled=40, memory="on")
+CONFIG = tiny.REMEMBERING
 STRENGTH = 0.2
 
 
@@ -83,18 +83,24 @@ def test_on_is_refused_where_none_can_be(trained, change, found):
         resolve(dataclasses.replace(CONFIG, **change), dataset)
 
 
-def test_few_points_choose_none(trained, tmp_path, monkeypatch):
-    data, _, _ = trained
+def test_few_points_choose_none(trained, monkeypatch):
+    data, run, _ = trained
+    dataset, whole = snm.load_data(data), load(run, memory=False)
+    config = resolve(CONFIG, dataset)
+    first = snm.Predictor(*load_member(run, 1), whole.weighting)
     monkeypatch.setattr(choose_module, "_adjusted", adjusted)
-    result = snm.train(data, dataclasses.replace(CONFIG, members=1), tmp_path / "run")
-    assert result["memory"]["held_out"] < 500 and result["memory"]["adjustment"] is None
+    few = memory_module.find_memory(config, dataset, first, whole)
+    assert few.found["held_out"] == 60 < memory_module._LEAST_ADJUSTED
+    assert few.found["adjustment"] is None and few.shifts is None
+    monkeypatch.setattr(memory_module, "_LEAST_ADJUSTED", 60)
+    enough = memory_module.find_memory(config, dataset, first, whole)
+    assert enough.found["adjustment"] is not None and enough.shifts is not None
 
 
-def test_without_biases_none_is_tried(trained, tmp_path, monkeypatch):
-    data, _, _ = trained
-    choosing(monkeypatch)
-    config = dataclasses.replace(CONFIG, bias=False, members=1)
-    assert snm.train(data, config, tmp_path / "run")["memory"]["adjustment"] is None
+def test_without_biases_none_is_tried(trained):
+    dataset = snm.load_data(trained[0])
+    found = resolve(dataclasses.replace(CONFIG, bias=False), dataset)
+    assert (found.memory, found.logit_adjustment) == ("on", "off")  # and off is as above
 
 
 def test_a_damaged_file_is_named_and_made_again(trained, tmp_path, monkeypatch):

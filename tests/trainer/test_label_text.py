@@ -30,16 +30,28 @@ from snm.trainer.training import training
 
 CONFIG = dataclasses.replace(tiny.CONFIG, dim=32, class_init="centroid", weighting="l2",
                              input_dropout=0.3, sampled=40, mined=8, epochs=4,
-                             memory="off", label_text="on")  # fmt: skip
+                             checkpoint_every=1000, memory="off", label_text="on")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    """A run that has learned from names too."""
+def trained(tmp_path_factory):
+    """A run that has learned from names too: its place, and its events."""
     place = tmp_path_factory.mktemp("label-text")
     named_texts.write(place / "data")
-    snm.train(place / "data", CONFIG, place / "run")
-    return place
+    return place, list(training(place / "data", CONFIG, place / "run"))
+
+
+@pytest.fixture(scope="module")
+def place(trained):
+    return trained[0]
+
+
+@pytest.fixture(scope="module")
+def without_names(place):
+    """The same run without names."""
+    off = dataclasses.replace(CONFIG, label_text="off")
+    snm.train(place / "data", off, place / "without-names")
+    return place / "without-names"
 
 
 def tables(run):
@@ -71,14 +83,13 @@ def test_a_run_learns_what_it_would_if_the_names_were_in_the_file(place, tmp_pat
     assert told[0]["data"]["points"] == named_texts.POINTS
 
 
-def test_a_label_without_a_training_point_is_found_by_its_name(place, tmp_path):
+def test_a_label_without_a_training_point_is_found_by_its_name(place, without_names):
     data = load_data(place / "data")
     unseen = data.test.take(np.flatnonzero(data.test.labels[:, named_texts.UNSEEN].sum(axis=1)))
     assert unseen.num_points >= 10
     assert not data.label_frequency()[named_texts.UNSEEN].any()
-    snm.train(place / "data", dataclasses.replace(CONFIG, label_text="off"), tmp_path / "off")
     found = []
-    for run in (place / "run", tmp_path / "off"):
+    for run in (place / "run", without_names):
         labels, _ = load(run).predict(unseen.features, 5)
         right = [set(row) & set(t.indices) for row, t in zip(labels, unseen.labels, strict=True)]
         found.append(np.mean([bool(one) for one in right]))
@@ -167,14 +178,12 @@ def test_refit_and_validation_with_names(place, tmp_path):
     result = snm.train(place / "data", asked, tmp_path / "run")
     assert result["metrics"]["P@1"] > 20
     memory = load(tmp_path / "run").memory
-    assert memory is None or (memory.rows == NAME).sum() == named_texts.LABELS
+    assert memory is not None and (memory.rows == NAME).sum() == named_texts.LABELS
 
 
-def test_the_run_says_so(place, capsys, tmp_path):
-    call("train", place / "data", "--run-dir", tmp_path / "run", *tiny.FLAGS, "--memory", "off",
-         "--label-text", "on")  # fmt: skip
-    told = "80 label names are training points too (--label-text off leaves them out)"
-    assert told in capsys.readouterr().out
+def test_the_run_says_so(trained):
+    notes = [event.text for event in trained[1] if isinstance(event, Noted)]
+    assert "80 label names are training points too (--label-text off leaves them out)" in notes
 
 
 def test_a_run_goes_on_to_the_same_tables(place, tmp_path):
@@ -184,7 +193,7 @@ def test_a_run_goes_on_to_the_same_tables(place, tmp_path):
         np.testing.assert_array_equal(mine, theirs)
 
 
-def test_a_run_from_before_goes_on_without_names(place, tmp_path):
+def test_a_run_from_before_goes_on_without_names(place, without_names, tmp_path):
     old = dataclasses.replace(CONFIG, label_text="off", epochs=2)
     snm.train(place / "data", old, tmp_path / "run")
     path = tmp_path / "run" / "config.toml"
@@ -193,8 +202,8 @@ def test_a_run_from_before_goes_on_without_names(place, tmp_path):
     asked = dataclasses.replace(old, label_text="auto", epochs=4)
     assert resolve(asked, load_data(place / "data")).label_text == "on"
     result = snm.train(place / "data", asked, tmp_path / "run")
-    fresh = dataclasses.replace(old, epochs=4)
-    assert result["metrics"] == snm.train(place / "data", fresh, tmp_path / "fresh")["metrics"]
+    fresh = json.loads((without_names / "result.json").read_text())
+    assert result["epochs"] == 4 and result["metrics"] == fresh["metrics"]
 
 
 def test_weighted_points_and_their_names(place):
@@ -210,7 +219,7 @@ def test_weighted_points_and_their_names(place):
 
 @pytest.fixture(scope="module")
 def remembering(place):
-    asked = dataclasses.replace(CONFIG, members=2, memory="on")
+    asked = dataclasses.replace(CONFIG, members=2, memory="on", epochs=2)
     snm.train(place / "data", asked, place / "remembering")
     assert load(place / "remembering").memory is not None
     return place / "remembering"

@@ -91,7 +91,7 @@ def test_a_warm_start_takes_member_by_member(data, tmp_path):
     [
         ({}, 0),
         ({"members": 2}, 2),
-        ({"mesh": "label=2"}, 1),
+        pytest.param({"mesh": "label=2"}, 1, marks=pytest.mark.slow),
         ({"epochs": 9, "learning_rate": 400.0, "validation_fraction": 0.3, "evaluate_every": 1}, 1),
     ],
 )

@@ -25,7 +25,7 @@ from snm.runs.load import assemble, load
 from snm.trainer import memory as memory_module
 from snm.trainer.memory import memory_of, memory_split, never_tried
 
-CONFIG = dataclasses.replace(tiny.CONFIG, members=2, epochs=2, sampled=40, memory="on")
+CONFIG = tiny.REMEMBERING
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +34,17 @@ def trained(tmp_path_factory):
     data = tiny.told_by_neighbours(place / "data")
     events = list(snm.training(data, CONFIG, place / "run"))
     return data, place / "run", events
+
+
+@pytest.fixture(scope="module")
+def model(trained):
+    return load(trained[1])
+
+
+@pytest.fixture(scope="module")
+def unseen(trained):
+    """The points of test."""
+    return snm.load_data(trained[0]).test
 
 
 def test_pays_and_says_so(trained):
@@ -54,36 +65,34 @@ def test_only_the_first_member_leaves_points_out(trained):
     assert [event.num_points for event in started] == [540, 600]
 
 
-def test_scores_are_those_of_the_model_and_the_memory(trained):
-    data, run, _ = trained
-    test = snm.load_data(data).test
-    whole, alone = load(run), load(run, memory=False)
-    labels, scores = whole.predict(test.features, 5)
-    everything, model_scores = alone.predict(test.features, 60)
+def test_scores_are_those_of_the_model_and_the_memory(trained, model, unseen):
+    features = unseen.features
+    alone = load(trained[1], memory=False)
+    labels, scores = model.predict(features, 5)
+    everything, model_scores = alone.predict(features, 60)
     dense = np.zeros((150, 60))
     np.put_along_axis(dense, everything, model_scores, axis=1)
-    queries = np.concatenate(list(alone.queries(test.features)))
-    weighted = alone.weighting.apply(test.features)
-    dense += whole.memory.additions(weighted, queries).toarray()
+    queries = np.concatenate(list(alone.queries(features)))
+    weighted = alone.weighting.apply(features)
+    dense += model.memory.additions(weighted, queries).toarray()
     expected = np.sort(dense, axis=1)[:, ::-1][:, :5]
     np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(np.take_along_axis(dense, labels, 1), expected, rtol=1e-4, atol=1e-4)
     # One point alone, and blocks of another size, get the same answers.
-    assert whole.predict(test.features[7], 5)[0].tolist() == labels[7:8].tolist()
-    small = dataclasses.replace(whole, block_rows=32)
-    assert small.predict(test.features, 5)[0].tolist() == labels.tolist()
+    assert model.predict(features[7], 5)[0].tolist() == labels[7:8].tolist()
+    small = dataclasses.replace(model, block_rows=32)
+    assert small.predict(features, 5)[0].tolist() == labels.tolist()
 
 
-def test_evaluation_is_with_the_memory(trained):
+def test_evaluation_is_with_the_memory(trained, model, unseen):
     data, run, _ = trained
     result = json.loads((run / "result.json").read_text())["metrics"]
     assert snm.evaluate(run, data=data)["metrics"] == result
-    assert result["P@1"] > 5 + precision_of(load(run, memory=False), data)
-    assert result["P@1"] == pytest.approx(precision_of(load(run), data))
+    assert result["P@1"] > 5 + precision_of(load(run, memory=False), unseen)
+    assert result["P@1"] == pytest.approx(precision_of(model, unseen))
 
 
-def precision_of(predictor, data):
-    test = snm.load_data(data).test
+def precision_of(predictor, test):
     labels, _ = predictor.predict(test.features, 1)
     return 100 * float(np.asarray(test.labels[np.arange(150), labels[:, 0]]).mean())
 
@@ -138,16 +147,13 @@ def test_a_run_from_before_the_setting_goes_on_without(trained, tmp_path):
     assert result["metrics"] == fresh["metrics"]
 
 
-def test_validation_points_choose_and_are_not_stored(trained, tmp_path):
-    config = dataclasses.replace(CONFIG, members=1, validation_fraction=0.2)
-    snm.train(trained[0], config, tmp_path / "run")
-    trial = json.loads((tmp_path / "run" / "memory.json").read_text())
+def test_validation_points_choose_and_are_stored_after_a_refit(trained, tmp_path):
+    """Without a refit they are not stored: `tests/estimator/test_memory.py`."""
+    refit = dict(validation_fraction=0.2, patience=1, refit=True)
+    config = dataclasses.replace(CONFIG, members=1, **refit)
+    trial = snm.train(trained[0], config, tmp_path / "run")["memory"]
     assert trial["held_out"] == 120
-    assert trial["points"] in (0, 480)
-    refit = dataclasses.replace(config, patience=1, refit=True)
-    snm.train(trained[0], refit, tmp_path / "refit")
-    trial = json.loads((tmp_path / "refit" / "memory.json").read_text())
-    assert trial["points"] in (0, 600)
+    assert trial["used"] and trial["points"] == 600
 
 
 def test_labels_that_are_dropped_stay_dropped(tmp_path):
@@ -215,11 +221,9 @@ def test_several_processes_have_none_and_say_so(monkeypatch):
         pytest.param("data=4", marks=pytest.mark.slow),
     ],
 )
-def test_answers_on_a_mesh_are_those_of_one_device(trained, mesh):
+def test_answers_on_a_mesh_are_those_of_one_device(trained, model, unseen, mesh):
     """With blocks of which the last is short, and one in which a part of the mesh has no point."""
-    data, run, _ = trained
-    test = snm.load_data(data).test.features
-    alone = load(run)
+    run, alone, test = trained[1], model, unseen.features
     config, facts = read_resolved(run / "config.toml"), json.loads((run / "run.json").read_text())
     parts = assemble(RunFolder(run), config, facts, alone.weighting, None, finished=True,
                      mesh=make_mesh(mesh, 60, 16))  # fmt: skip
@@ -252,13 +256,14 @@ def test_a_run_on_a_mesh_has_the_memory_of_one_device(trained, tmp_path):
     assert finished.result["metrics"] == expected["metrics"]
 
 
-def test_predictions_are_explained(trained, tmp_path, capsys):
+def test_predictions_are_explained(trained, model, tmp_path, capsys):
     data, run, _ = trained
-    test, train = snm.load_data(data).test, snm.load_data(data).train
+    dataset = snm.load_data(data)
+    test, train = dataset.test, dataset.train
     out = tmp_path / "answers.jsonl"
     command_line.call("predict", run, data / "test.txt", "--k=3", "--output", out, "--explain")
     answers = [json.loads(line) for line in out.read_text().splitlines()]
-    labels, _ = load(run).predict(test.features, 3)
+    labels, _ = model.predict(test.features, 3)
     assert [answer["labels"] for answer in answers] == labels.tolist()
     spoken = 0
     for point, answer in enumerate(answers):
@@ -309,30 +314,30 @@ def test_none_is_tried_where_no_point_that_could_choose_has_a_label(tmp_path):
     labels = sparse.csr_matrix(sparse.diags(some.astype(np.float32)) @ made.train.labels)
     labels.eliminate_zeros()
     data = dataclasses.replace(data, train=Points(made.train.features, labels))
-    result = snm.train(data, CONFIG, tmp_path / "run")
+    config = dataclasses.replace(CONFIG, members=1)
+    result = snm.train(data, config, tmp_path / "run")
     assert "memory" not in result and load(tmp_path / "run").memory is None
     # Nothing is left to do.
-    assert len(list(snm.training(data, CONFIG, tmp_path / "run"))) == 1
+    assert len(list(snm.training(data, config, tmp_path / "run"))) == 1
 
 
-def test_probabilities_of_a_run(trained, tmp_path, capsys):
+def test_probabilities_of_a_run(trained, model, unseen, tmp_path, capsys):
     data, run, _ = trained
-    model, test = load(run), snm.load_data(data).test
-    labels, _ = model.predict(test.features, 5)
-    found, p = model.predict_proba(test.features, 5)
+    labels, _ = model.predict(unseen.features, 5)
+    found, p = model.predict_proba(unseen.features, 5)
     np.testing.assert_array_equal(found, labels)
     assert p.shape == (150, 5) and (np.diff(p, axis=1) <= 1e-6).all() and 0 < p.min() < p.max() < 1
     # They were not fitted on these points: the error is within twice that of chance.
     result = json.loads((run / "result.json").read_text())
     told = result["reliability"]
     assert told["answers"] == 750 and told["ECE"] < 2 * told["ECE_by_chance"]
-    right = np.take_along_axis(test.labels.toarray(), labels, axis=1)
+    right = np.take_along_axis(unseen.labels.toarray(), labels, axis=1)
     assert abs(p.mean() - right.mean()) < 0.03 and p[right > 0].mean() > 0.15 + p[right == 0].mean()
     assert snm.evaluate(run, data=data)["reliability"] == told
-    among, of_some = model.predict_proba(test.features, 2, [[3, 7]] * 149 + [[]])
+    among, of_some = model.predict_proba(unseen.features, 2, [[3, 7]] * 149 + [[]])
     assert (of_some[-1] == 0).all() and (among[-1] == -1).all() and (of_some[:-1] > 0).all()
 
-    write_text(tmp_path / "test.txt", test.features, test.labels)
+    write_text(tmp_path / "test.txt", unseen.features, unseen.labels)
     lines = predicted(capsys, run, tmp_path / "test.txt", "--probabilities")
     assert [one["labels"] for one in lines] == labels.tolist()
     np.testing.assert_allclose([one["probabilities"] for one in lines], p, atol=1e-6)
@@ -345,10 +350,9 @@ def test_probabilities_of_a_run(trained, tmp_path, capsys):
     assert f"ECE@5 {told['ECE']:.4f}" in capsys.readouterr().out
 
 
-def test_thresholds_of_a_run(trained, tmp_path, capsys):
+def test_thresholds_of_a_run(trained, model, unseen, tmp_path, capsys):
     """Each makes its own F1 higher on other points than 0.5 does."""
     data, run, _ = trained
-    model, test = load(run), snm.load_data(data).test
     at = {one["threshold"]: one for one in snm.evaluate(
         run, data=data, thresholds=["0.5", "micro-f1", "macro-f1", "f1@5"]
     )["at_threshold"]}  # fmt: skip
@@ -358,14 +362,14 @@ def test_thresholds_of_a_run(trained, tmp_path, capsys):
     assert at["f1@5"]["F1"] > half["F1"] + 2
     cut = model.threshold("micro-f1")
     assert cut.k == 50 and not cut.labels and 0.1 < cut.overall < 0.5
-    labels, p = model.predict_proba(test.features, threshold="micro-f1")
-    every, all_p = model.predict_proba(test.features, 50)
+    labels, p = model.predict_proba(unseen.features, threshold="micro-f1")
+    every, all_p = model.predict_proba(unseen.features, 50)
     np.testing.assert_array_equal(labels, np.where(all_p >= cut.overall, every, -1))
     np.testing.assert_array_equal(p > 0, labels >= 0)
     kept = (labels >= 0).sum() / 150
     assert kept == pytest.approx(at["micro-f1"]["answers"], rel=0.05)  # some points have no label
 
-    write_text(tmp_path / "test.txt", test.features, test.labels)
+    write_text(tmp_path / "test.txt", unseen.features, unseen.labels)
     lines = predicted(capsys, run, tmp_path / "test.txt", "--threshold=micro-f1")
     assert [one["labels"] for one in lines] == [row[row >= 0].tolist() for row in labels]
     lines = predicted(capsys, run, tmp_path / "test.txt", "--threshold=f1@3", "--k=2")
@@ -422,7 +426,7 @@ def test_runs_without_probabilities_say_so(trained, tmp_path, capsys):
             load(before)
 
 
-def test_points_of_weight_0_neither_choose_nor_vote(trained):
+def test_points_of_weight_0_neither_choose_nor_vote(trained, model):
     """And the others vote with their weights."""
     data, run, _ = trained
     loaded = snm.load_data(data)
@@ -433,6 +437,6 @@ def test_points_of_weight_0_neither_choose_nor_vote(trained):
     _, every = memory_split(config, loaded)
     np.testing.assert_array_equal(held, every[every % 4 > 0])
     settings = MemorySettings(10, 1.0, 1.0, 1.0)
-    memory = memory_of(load(run), train, np.arange(600), settings)
+    memory = memory_of(model, train, np.arange(600), settings)
     np.testing.assert_array_equal(memory.rows, np.flatnonzero(weights))
     np.testing.assert_array_equal(memory.weights, weights[weights > 0])
