@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tiny
 from command_line import call, refused
-from documents import LABELS, TEXTS, documents, read, write
+from data.documents import LABELS, TEXTS, documents, read, write
 from sklearn.datasets import load_svmlight_file
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.preprocessing import MultiLabelBinarizer

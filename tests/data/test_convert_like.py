@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tiny
 from command_line import call, refused
-from documents import TEXTS, read, write
+from data.documents import TEXTS, read, write
 from sklearn.feature_extraction.text import CountVectorizer
 
 import snm

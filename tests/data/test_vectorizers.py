@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 from command_line import call, refused
-from documents import TEXTS, documents, write
+from data.documents import TEXTS, documents, write
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
 
 import snm

@@ -2,9 +2,10 @@
 
 import json
 
-import figures
 import pages
 import pytest
+
+from docs import figures
 
 # Figures that each page names at least.
 PAGES = {

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tiny
-from answers import assert_answer_alike
 from command_line import call, refused
+from export.answers import assert_answer_alike
 from scipy.sparse import random_array
 
 import snm

@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from head.small_problem import DIM, N, problem_of, slot_labels, small_case
 from head_reference import row_of_term
-from small_problem import DIM, N, problem_of, slot_labels, small_case
 
 from snm.head import by_blocks as module
 from snm.head.by_blocks import by_blocks, mean_blocks

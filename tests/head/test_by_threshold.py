@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from head.small_problem import K, S, own_slots, positive_scores, problem_of, slot_scores, small_case
 from head_reference import rank_weights, row_of_term
-from small_problem import K, S, own_slots, positive_scores, problem_of, slot_scores, small_case
 
 from snm.head.by_threshold import by_threshold, every_score, left_out, mines_by_threshold
 from snm.head.problem import term_scores

@@ -5,7 +5,7 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
-from small_problem import N, S, problem_of, slot_scores, small_case
+from head.small_problem import N, S, problem_of, slot_scores, small_case
 
 from snm.head.mining import mine
 from snm.topk.search import MASKED

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import rax
 from jax.test_util import check_grads
-from listwise_losses import LISTWISE
+from losses.listwise_losses import LISTWISE
 
 from snm.errors import InputError
 from snm.losses.listwise import (

@@ -45,7 +45,7 @@ def start(data, tmp_path, run):
         }
         found.append(
             subprocess.Popen(
-                [sys.executable, str(HERE / "folder_store.py"), *words],
+                [sys.executable, str(HERE / "runs" / "folder_store.py"), *words],
                 env=environment,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -100,7 +100,7 @@ def test_two_hosts_lose_their_disks_and_go_on_to_the_same_bits(how, data, tmp_pa
     assert statuses == [0, 0], said
     monkeypatch.setenv("FOLDER_STORE", str(tmp_path / "store"))
     monkeypatch.setenv("SNM_CACHE", str(tmp_path / "reader"))
-    import folder_store  # noqa: F401 (makes the scheme known here)
+    from runs import folder_store  # noqa: F401 (makes the scheme known here)
 
     found, expected = bring(tmp_path), tmp_path / "whole"
     for mine, other in zip(arrays(found), arrays(expected), strict=True):

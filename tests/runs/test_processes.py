@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiny
+from runs.several_processes import alone, assert_same, free_port, together, told
 from scipy import sparse
-from several_processes import alone, assert_same, free_port, together, told
 from small_runs import arrays
 
 import snm

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import tiny
 from command_line import refused
-from faulty_runs import command, last_good, small_disk, until
 from orbax.checkpoint import v1 as ocp
+from runs.faulty_runs import command, last_good, small_disk, until
 from small_runs import arrays, config, same
 
 import snm

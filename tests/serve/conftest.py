@@ -1,7 +1,7 @@
 """One compiled batch size, which is enough for most tests of the server."""
 
 import pytest
-from served import served, serving
+from serve.served import served, serving
 
 from snm.serve import engine as engines
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tiny
 from command_line import call
-from served import WORDS, as_question, serving
+from serve.served import WORDS, as_question, serving
 
 import snm
 from snm.prediction.calibration import Calibration, Curve

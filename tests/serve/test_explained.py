@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tiny
 from scipy import sparse
-from served import WORDS, as_question, serving
+from serve.served import WORDS, as_question, serving
 
 import snm
 from snm.memory.memory import Memory, MemorySettings

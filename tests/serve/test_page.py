@@ -5,7 +5,7 @@ import shutil
 import threading
 
 import pytest
-from served import serving
+from serve.served import serving
 
 HOSTILE = "<img src=x onerror=document.title='owned'>"
 CELLS = """Array.from(document.querySelectorAll('#answers tr'), row =>

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 from command_line import refused
-from served import serving, started
+from serve.served import serving, started
 
 from snm.serve import server as servers
 from snm.serve.guards import HostChecked

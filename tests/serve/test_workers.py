@@ -10,9 +10,9 @@ import time
 
 import httpx
 import pytest
-import small_work
 from command_line import call, refused
-from served import started
+from serve import small_work
+from serve.served import started
 
 from snm.errors import InputError
 from snm.serve.server import listen

@@ -6,7 +6,7 @@ import shutil
 import sys
 
 import pytest
-from comparison import BASE, NAMES, arm, full, many, results
+from compare.comparison import BASE, NAMES, arm, full, many, results
 
 from snm.compare.report.page import page
 from snm.compare.report.plots import drawing

@@ -1,7 +1,7 @@
 """Tables in a terminal are no wider than it, cut no word, and leave no cell out."""
 
 import pytest
-from comparison import full, many
+from compare.comparison import full, many
 from rich.console import Console
 
 from snm.compare.report.tables import sheets

@@ -8,8 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import tiny
-from archives import FILES, GOOD, SIZES, said, texts, zipped
 from command_line import call, refused
+from data.archives import FILES, GOOD, SIZES, said, texts, zipped
 from real_data import real_data_folder
 
 import snm

@@ -5,7 +5,7 @@ import tarfile
 import zipfile
 
 import pytest
-from archives import FILES, GOOD, said, texts, zipped
+from data.archives import FILES, GOOD, said, texts, zipped
 
 from snm.data.repository.fetch import fetch
 from snm.data.repository.registry import Entry, Mirror

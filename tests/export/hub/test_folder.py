@@ -9,8 +9,8 @@ import sys
 import numpy as np
 import pytest
 import tiny
-from answers import assert_answer_alike
 from command_line import call, refused
+from export.answers import assert_answer_alike
 from safetensors.numpy import load_file, save_file
 
 import snm

@@ -5,10 +5,10 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import hub_stand_in
 import numpy as np
 import pytest
 from command_line import call, refused
+from export import hub_stand_in
 
 import snm
 from snm.errors import InputError

@@ -9,7 +9,7 @@ import pytest
 import rax
 from head_reference import QUICK
 from jax.test_util import check_grads
-from listwise_losses import LISTWISE
+from losses.listwise_losses import LISTWISE
 
 from snm.losses import ordered as losses
 from snm.losses.sampled.listwise import LIST_LOSSES, ListLoss, Lists

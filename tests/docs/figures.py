@@ -44,7 +44,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 _TABLE = re.compile(r"<!-- figures\b:?(.*?)-->\n+((?:\|[^\n]*\n)+)", re.DOTALL)
 _SENTENCE = re.compile(r"(-?[\d,]*\.?\d+)%?<!-- = ([^\n]*?) -->")
 _NUMBER = re.compile(r"(?<![\w.@])-?\d(?:[\d,]*\d)?(?:\.\d+)?")
