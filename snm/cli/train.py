@@ -170,6 +170,7 @@ class _Display:
         self._losses: list[tuple[int, float]] = []  # points of a dispatch, and their mean
         self._seconds, self._compiled = 0.0, False
         self._untold = 0.0  # seconds since the line of an epoch
+        self._held = ""  # the line of an epoch that ended too soon after that
 
     def show(self, event: Any) -> None:
         """Shows one event, and keeps the result of the last."""
@@ -192,12 +193,19 @@ class _Display:
             case Skipped():
                 self._print(f"step {event.step:,} skipped: {event.tensor} not finite")
             case Finished():
+                self._print_held()
                 self.result = event.result
 
     def _print(self, text: str, best: bool = False) -> None:
         self._bar.console.print(text + "  best" * best)
 
+    def _print_held(self) -> None:
+        if self._held:
+            self._print(self._held)
+        self._held = ""
+
     def _start(self, event: Any) -> None:
+        self._print_held()
         if not self._total:
             self._bar.remove_task(self._task)
         self._total, self._per_epoch = event.last_step, event.steps_per_epoch
@@ -235,13 +243,14 @@ class _Display:
             self._tell(epoch, rate, last=event.step == self._total)
 
     def _tell(self, epoch: int, rate: str, last: bool) -> None:
-        """Prints a line for an epoch, unless it came too soon after the one before."""
+        """Prints a line for an epoch; holds back what comes too soon after another."""
+        whole = sum(points for points, _ in self._losses)
+        of_points = math.fsum(points * loss for points, loss in self._losses)
+        mean = of_points / whole if whole else math.nan
+        line = f"epoch {epoch:>3} of {self._epochs()}   loss {mean:8.4f}"
+        self._held = line + (rate and f"   {rate:>9} examples/s")
         if last or self._untold >= _LINE_EVERY:
-            whole = sum(points for points, _ in self._losses)
-            of_points = math.fsum(points * loss for points, loss in self._losses)
-            mean = of_points / whole if whole else math.nan
-            told = f"epoch {epoch:>3} of {self._epochs()}   loss {mean:8.4f}"
-            self._print(told + (rate and f"   {rate:>9} examples/s"))
+            self._print_held()
             self._untold = 0.0
         self._losses.clear()
 

@@ -238,7 +238,7 @@ def auto_mined(num_labels: int) -> int:
 
 
 def auto_may_drop(passes: int, features: float) -> bool:
-    """Whether `--input-dropout auto` may leave features out: where a training has over 3 passes.
+    """Whether `--input-dropout auto` may leave features out: not in the first passes.
 
     Dropout pays once a point is seen often enough to be learned by heart. In 2 and 3 passes it cost
     on eight of ten held-out parts (`experiments/results/dropout-by-passes.json`). Long points have

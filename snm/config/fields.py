@@ -36,7 +36,7 @@ class InputSettings:
     input_dropout: float | Literal["auto"] = "auto"
     """Share of an example's features left out at each visit, in [0, 1); auto suits the points that
     a label has, and what is lost with half the features; it is 0 for dense ones, and in up to 3
-    passes."""
+    passes, or 4 of points with many features."""
     label_text: Literal["auto", "on", "off"] = "auto"
     """Train on the names of the labels, too, each a point that has its label; for texts (`snm data
     import`). auto does where names surely help nearest neighbours."""
@@ -153,8 +153,9 @@ class OptimizationSettings:
     """Members that train side by side in threads, on one CPU; auto is all of them where their
     tables are small. It changes time and memory, never the result."""
     epochs: int | Literal["auto", "few"] = "auto"
-    """Passes over the training points, may be raised on a finished run; auto suits their number;
-    few is one pass, or up to 4 where points are few or have many features."""
+    """Passes over the training points, may be raised on a finished run; auto suits their number and
+    how many features they have; few is one pass, or up to 4 where points are few or have many
+    features."""
     batch_size: int = 256
     """Points a step."""
     learning_rate: float | Literal["auto"] = "auto"

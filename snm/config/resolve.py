@@ -48,8 +48,8 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
     class_init = config.class_init
     if class_init == "auto":
         class_init = rules.auto_class_init(splits)
-    epochs = _epochs(config, dataset, class_init, splits)
     weighting = _weighting(config, dataset, seen)
+    epochs = _epochs(config, dataset, class_init, splits, dense=weighting == "standard")
     dropout = _input_dropout(config, dataset, weighting, epochs)
     memory = _memory(config, dataset, members, dense=weighting == "standard")
     resolved = ResolvedConfig(
@@ -117,13 +117,15 @@ def _learning_rate(config: Config) -> float:
     return LOSSES[config.loss].learning_rate(config.transformation)
 
 
-def _epochs(config: Config, dataset: Dataset, class_init: str, splits: int) -> int:
+def _epochs(config: Config, dataset: Dataset, class_init: str, splits: int, *, dense: bool) -> int:
     visits = (1 + splits) * dataset.train.num_points
     if config.epochs == "few":
         return rules.few_epochs(visits, _features_of_point(dataset))
     if config.epochs == "auto":
         fewer = rules.auto_fewer_visits(class_init, _points_of_label(dataset))
-        return rules.auto_epochs(visits, _features_of_point(dataset), fewer=fewer)
+        # The values of dense features are not the smaller for their number.
+        features = 0.0 if dense else _features_of_point(dataset)
+        return rules.auto_epochs(visits, features, fewer=fewer)
     return config.epochs
 
 

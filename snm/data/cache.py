@@ -1,8 +1,9 @@
 """Caches parsed matrices as `.npy` files, so that a data set is parsed once.
 
-Cache errors never reach the caller. If an entry is missing, damaged or unreadable, `read` returns
-None and the caller parses the source again. An entry is a folder `v1-<sha256 of the source>` with
-a manifest of its arrays. It is written under a temporary name and then renamed.
+Cache errors never reach the caller, but for those that `write_pieces` returns. If an entry is
+missing, damaged or unreadable, `read` returns None and the caller parses the source again. An entry
+is a folder `v1-<sha256 of the source>` with a manifest of its arrays. It is written under a
+temporary name and then renamed.
 """
 
 from __future__ import annotations

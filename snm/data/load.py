@@ -125,14 +125,10 @@ def load(
     parts = _cached(place, key, mapped=mapped)
     if parts is None and mapped and place and files.are_text:
         refused = binary_cache.write_pieces(place, key, files.parts)
-        if refused is not None and (must or share > 1):
-            raise InputError(
-                f"cache folder {place}",
-                refused.found,
-                "room for data that memory does not hold; $SNM_CACHE names another folder",
-            )
         entries.send(place, binary_cache.entry(key))
-        parts = _cached(place, key, mapped=True)
+        parts = _cached(place, key, mapped=True)  # perhaps of another process
+        if parts is None and refused is not None and (must or share > 1):
+            raise _no_room(place, refused.found)
     if parts is None:
         parts = {"train": _read_part(files.train)}
         if files.test:
@@ -140,8 +136,16 @@ def load(
         if place:
             binary_cache.write(place, key, parts)
             entries.send(place, binary_cache.entry(key))
-            parts = (_cached(place, key, mapped=True) if mapped else None) or parts
+            there = _cached(place, key, mapped=True) if mapped else None
+            parts = there if must else there or parts
+    if parts is None:
+        raise _no_room(place, "no entry that can be written and mapped")
     return _assemble(files, parts, key)
+
+
+def _no_room(place: Path | None, found: str) -> InputError:
+    expected = "a folder for the parsed data that can be written (cache=, or $SNM_CACHE)"
+    return InputError(f"cache folder {place}", found, expected)
 
 
 def _cached(place: Path | None, key: str, **how: Any) -> binary_cache.Parts | None:

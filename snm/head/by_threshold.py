@@ -144,8 +144,9 @@ def _by_rows(
     """
     n, size = scores.shape
     most = max(1, of_platform(_CACHED) // size)
-    turns = -(-n // most)
-    rows = -(-n // turns)
+    even = (r for r in range(min(most, n), most // 2, -1) if n % r == 0)
+    rows = next(even, -(-n // -(-n // most)))
+    turns = -(-n // rows)
 
     def some_rows(part: tuple[jax.Array, jax.Array | None]) -> tuple[Mined, jax.Array]:
         scores, positive = part
@@ -160,9 +161,12 @@ def _by_rows(
             )
         return found, form.row_sums(found.weights(scores), scores, positive, log_weights)
 
-    def in_turns(x: jax.Array) -> jax.Array:
-        x = jnp.pad(x, [(0, turns * rows - n)] + [(0, 0)] * (x.ndim - 1))
+    def in_turns(x: jax.Array, padding: float) -> jax.Array:
+        if turns * rows > n:
+            widths = [(0, turns * rows - n)] + [(0, 0)] * (x.ndim - 1)
+            x = jnp.pad(x, widths, constant_values=padding)
         return x.reshape(turns, rows, *x.shape[1:])
 
-    parts = jax.tree.map(in_turns, (scores, positive))
+    of_positive = None if positive is None else in_turns(positive, 0)
+    parts = in_turns(scores, MASKED), of_positive
     return jax.tree.map(lambda x: x.reshape(turns * rows)[:n], lax.map(some_rows, parts))

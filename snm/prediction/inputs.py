@@ -32,6 +32,8 @@ def as_rows(
     """
     if isinstance(features, np.ndarray) and features.dtype.kind in "OU" and features.ndim == 1:
         features = features.tolist()  # texts, such as a column of a table
+        if not all(isinstance(text, str) for text in features):
+            raise InputError("texts", "an array of other objects", "texts")
     if not sparse.issparse(features) and not isinstance(features, np.ndarray):
         if isinstance(features, str):
             raise InputError("texts", "one text", "a list of texts")

@@ -358,7 +358,7 @@ class Predictor:
         Raises:
           InputError: as in `top`.
         """
-        for count, block in self._blocks(features):
+        for count, block in self._blocks(self.as_rows(features)):
             yield self._queries(block, count)
 
     def _queries(self, block: SparseRows, count: int) -> NDArray[np.float32]:
@@ -376,9 +376,8 @@ class Predictor:
         """
         return as_rows(features, self.model.num_features, self.vectorizer)
 
-    def _blocks(self, features: csr_matrix | Sequence[str]) -> Iterator[tuple[int, SparseRows]]:
+    def _blocks(self, rows: csr_matrix) -> Iterator[tuple[int, SparseRows]]:
         """Blocks of weighted points, each with the number of its points."""
-        rows = self.as_rows(features)
         return self._blocking(self.mesh, rows.shape[0]).of(rows)
 
     def _blocking(self, mesh: Mesh | None, num_points: int | None = None) -> Blocks:

@@ -196,7 +196,7 @@ def run_steps(
         with part("checkpoints"):
             writer.wait()
         yield from map(Saved, writer.written())
-    if stopping:
+    if stopping or (stop is not None and stop()):
         raise StoppedError(progress.step)
     if keep is not None:
         keep(state)

@@ -24,7 +24,7 @@ from snm.cli.evaluate import print_metrics
 from snm.cli.table import VERBS
 from snm.cli.train import _Display
 from snm.data.formats.dispatch import iter_features, read_text
-from snm.runs.events import Started, Stepped
+from snm.runs.events import Finished, Started, Stepped
 from snm.system.terminal import progress_bar
 
 
@@ -203,6 +203,12 @@ def test_short_epochs_share_a_line(capsys):
         display.show(Stepped(step, 16, float(step), seconds=0.4))
     told = [line.split()[:6] for line in capsys.readouterr().out.splitlines()]
     assert told == [f"epoch {n} of 8 loss {n}.0000".split() for n in (3, 6, 8)]
+    # One that ends early is told when the run ends.
+    display.show(Started("member-2", 0, 8, 1, 16))
+    display.show(Stepped(1, 16, 1.0, seconds=0.4))
+    assert "epoch   1" not in capsys.readouterr().out
+    display.show(Finished({}))
+    assert "epoch   1 of 8   loss   1.0000" in capsys.readouterr().out
 
 
 def test_training_names_the_first_of_several_members(capsys):

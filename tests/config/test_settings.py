@@ -296,6 +296,10 @@ def test_points_of_many_features_start_at_shorter_rows_and_are_visited_more_ofte
     assert fast.epochs == round(features / 64) == 2
     monkeypatch.setattr(rules, "_VISITS", 3000)  # else so few points are visited often anyway
     assert resolve(preset("default"), long).epochs == 2
+    monkeypatch.setattr("snm.config.resolve.evidence_lost", lambda *_: 0.0)
+    monkeypatch.setattr(rules, "_LONG_PASS", 32)  # then so many features give the 4 passes of 224
+    found = resolve(preset("default"), long)
+    assert (found.epochs, found.input_dropout) == (4, 0.0)
     # Values as they are given may be of any size; the paper's rows have length 1.
     for changes, length in [(dict(weighting="none"), 1.0), (dict(feature_init=0.7), 0.7)]:
         asked = dataclasses.replace(preset("default"), **changes)

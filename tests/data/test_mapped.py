@@ -96,12 +96,23 @@ def test_no_room_for_what_is_to_be_mapped(folder, tmp_path, monkeypatch):
     size = sum(file.stat().st_size for file in folder.glob("*.txt") if file.stem != "labels")
     monkeypatch.setattr(loading, "available_memory", lambda: 2 * size)
     assert not is_mapped(load(folder, cache=place).train.features.data)
-    with pytest.raises(InputError, match=r"cache folder .*file: found .*\$SNM_CACHE names another"):
+    with pytest.raises(
+        InputError, match=r"cache folder .*file: found .*, expected a folder for the"
+    ):
         load(folder, cache=place, mapped=True)
+    (arrays := tmp_path / "arrays").mkdir()
+    for part, points in (("trn", whole := load(folder, cache=None).train), ("tst", whole)):
+        sparse.save_npz(arrays / f"X.{part}.npz", points.features)
+        sparse.save_npz(arrays / f"Y.{part}.npz", points.labels)
+    assert is_mapped(load(arrays, cache=tmp_path / "c", mapped=True).train.features.data)
+    with pytest.raises(InputError, match=r"file: found no entry that can be written and mapped"):
+        load(arrays, cache=place, mapped=True)
     with pytest.raises(InputError, match="mapped: found True without a cache folder"):
         load(folder, cache=None, mapped=True)
     monkeypatch.setattr(loading, "available_memory", lambda: size // 2)
-    with pytest.raises(InputError, match="room for data that memory does not hold"):
+    with pytest.raises(
+        InputError, match=r"cache folder .*file: found file exists, expected a folder"
+    ):
         load(folder, cache=place)
 
 

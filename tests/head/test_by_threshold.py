@@ -9,6 +9,7 @@ import pytest
 from head.small_problem import K, S, own_slots, positive_scores, problem_of, slot_scores, small_case
 from head_reference import rank_weights, row_of_term
 
+from snm.head import by_threshold as module
 from snm.head.by_threshold import by_threshold, every_score, left_out, mines_by_threshold
 from snm.head.problem import term_scores
 from snm.topk.search import MASKED
@@ -115,6 +116,22 @@ def off_the_kink(case):
 @pytest.mark.parametrize("name", CASES)
 def test_loss_and_gradient(name):
     compare(off_the_kink(small_case(**CASES[name])))
+
+
+@pytest.mark.parametrize("mined", [6, None])
+def test_points_that_turns_do_not_divide(mined, monkeypatch):
+    """Seven points, three a turn: the last turn is filled up, and every point has what it had."""
+    scores = np.random.default_rng(3).normal(size=(7, 40)).astype(np.float32)
+    scores[2, 5:] = MASKED
+    form = small_case(loss="softmax", **ALL).spec.head_loss.threshold
+    found = []
+    for at_once in (7, 3):
+        monkeypatch.setattr(module, "_CACHED", dict.fromkeys(module._CACHED, 40 * at_once))
+        by_rows = jax.jit(lambda s, p: module._by_rows(form, mined, s, p, None))
+        found.append(jax.tree.leaves(by_rows(scores, scores[:, 0])))
+    for whole, in_turns in zip(*found, strict=True):
+        assert in_turns.shape == (7,)
+        np.testing.assert_allclose(in_turns, whole, rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", EVERY)

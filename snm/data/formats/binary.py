@@ -71,7 +71,7 @@ def headers_unwarned() -> Iterator[None]:
         yield
 
 
-def refuse_bomb(path: Path, archive: zipfile.ZipFile) -> None:
+def refuse_bomb(path: Path, archive: zipfile.ZipFile, expected: str = "less") -> None:
     """Refuses an archive whose members unpack to far more than its size.
 
     Raises:
@@ -80,7 +80,7 @@ def refuse_bomb(path: Path, archive: zipfile.ZipFile) -> None:
     if sum(one.file_size for one in archive.infolist()) > max(
         ALWAYS_ALLOWED, MAX_RATIO * path.stat().st_size
     ):
-        raise InputError(str(path), TOO_LARGE, "less, or arrays saved with compressed=False")
+        raise InputError(str(path), TOO_LARGE, expected)
 
 
 def npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -186,7 +186,7 @@ def iter_npz(
         except DAMAGE as error:
             raise InputError(str(path), reason_of(error), "a SciPy .npz file") from error
 
-        refuse_bomb(path, archive)
+        refuse_bomb(path, archive, "less, or arrays saved with compressed=False")
 
         def member(name: str, kinds: str) -> _Member:
             try:

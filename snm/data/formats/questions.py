@@ -150,7 +150,8 @@ def _of_csv(
     used = _used(asked, header)
     expected = "a header with the text's column (see --columns)"
     places = [place_of(path, name, header, expected) for name in used]
-    others = {name: place_of(path, name, header, expected) for name in header if name not in used}
+    named_ones = [name for name in header if name and name not in used]  # not `text,,`
+    others = {name: place_of(path, name, header, expected) for name in named_ones}
 
     def read() -> Iterator[Question]:
         for _, row in rows:

@@ -49,10 +49,11 @@ def number_of(text: str) -> float:
     """A finite decimal number, perhaps between spaces; NaN for anything else.
 
     Example:
-      >>> number_of("1e3"), number_of("1_000"), number_of("inf")
+      >>> number_of("1e3"), number_of("1_000"), number_of("1e999")
       (1000.0, nan, nan)
     """
-    return float(text) if re.fullmatch(NUMBER, text.strip()) else math.nan
+    number = float(text) if re.fullmatch(NUMBER, text.strip()) else math.nan
+    return number if math.isfinite(number) else math.nan
 
 
 def named(path: Path) -> str:

@@ -102,7 +102,8 @@ def _reason(error: Exception) -> str:
     for kind, words in (("Timeout", "no answer in time"), ("ConnectionError", "cannot be reached")):
         if any(base.__name__ == kind for base in type(error).__mro__):
             return words
-    return f"{type(error).__name__}: {first_line(error)}"
+    kind, text = type(error).__name__, first_line(error)
+    return kind if text == kind else f"{kind}: {text}"
 
 
 class _Downloader:

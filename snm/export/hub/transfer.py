@@ -128,4 +128,6 @@ def _refuse(where: str, error: Exception, expected: str) -> NoReturn:
     # The client raises errors of its own, of its HTTP library and of the system; all are news of
     # the Hub, and none is one of this program.
     said = first_line(error).removeprefix("Got: ")  # as the client quotes the connection's errors
-    raise InputError(where, said.rstrip("."), expected) from error
+    raise InputError(
+        where, said if said.endswith(" ...") else said.rstrip("."), expected
+    ) from error
