@@ -52,7 +52,8 @@ def number_of(text: str) -> float:
       >>> number_of("1e3"), number_of("1_000"), number_of("1e999")
       (1000.0, nan, nan)
     """
-    number = float(text) if re.fullmatch(NUMBER, text.strip()) else math.nan
+    text = text.strip(" \t\r")  # not all that Unicode calls space
+    number = float(text) if re.fullmatch(NUMBER, text) else math.nan
     return number if math.isfinite(number) else math.nan
 
 

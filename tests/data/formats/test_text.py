@@ -403,6 +403,7 @@ def test_weights(tmp_path):
         ("1\n2\nnan\n", "txt:3: found 'nan'"),
         ("1e39\n2\n1\n", "txt:1: found '1e39'"),
         ("1_0\n2\n1\n", "txt:1: found '1_0'"),
+        ("1\x1e\n2\n1\n", r"txt:1: found '1\\x1e'"),
         ("1\n\n1\n", "txt:2: found ''"),
         ("1\n1\n", r"txt:3: found 2 weights, expected 3, one a training point"),
         ("0\n0\n0\n", r"weights\.txt: found only zeros"),
