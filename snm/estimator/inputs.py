@@ -12,6 +12,7 @@ from sklearn.utils.validation import _check_sample_weight
 
 from snm.data.dataset import Points
 from snm.errors import InputError
+from snm.prediction.inputs import without_repeats
 
 __all__ = ["canonical", "points_of", "seed_of", "weights_of_classes"]
 
@@ -21,11 +22,7 @@ _CLASS_WEIGHT = "`balanced`, a mapping from class to weight, or one weight a cla
 
 def canonical(inputs: Any) -> csr_matrix:
     """Dense or sparse inputs as float32 CSR, whose rows hold no feature twice."""
-    features = csr_matrix(inputs, dtype=np.float32)
-    if not features.has_canonical_format:
-        features = features.copy()
-        features.sum_duplicates()
-    return features
+    return without_repeats(csr_matrix(inputs, dtype=np.float32))
 
 
 def points_of(features: csr_matrix, labels: csr_matrix, sample_weight: Any) -> Points:

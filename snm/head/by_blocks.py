@@ -58,11 +58,8 @@ def by_blocks(
     Returns:
       The table and biases after the step, the gradient of the queries, and the loss.
     """
-    loss, grad_positive, grad_scores = (
-        gradients.loss,
-        gradients.grad_positive,
-        gradients.grad_scores,
-    )
+    loss, grad_scores = gradients.loss, gradients.grad_scores
+    grad_positive = gradients.grad_positive
     context = None
     if dense is not None and dense.reads_first:
         extra, grad_extra, context = _first_walk(problem, positive_scores, dense)

@@ -13,7 +13,7 @@ from scipy.sparse import csr_matrix
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
 
-__all__ = ["as_rows"]
+__all__ = ["as_rows", "without_repeats"]
 
 
 def as_rows(
@@ -43,10 +43,16 @@ def as_rows(
     features = csr_matrix(features)
     if features.shape[1] != width:
         raise InputError("features", f"{features.shape[1]} columns", f"{width}, as in training")
-    if not features.has_canonical_format:
-        features = features.copy()
-        features.sum_duplicates()
+    features = without_repeats(features)
     # The ends, and no mask, which could be too large for the values of mapped data.
     if features.nnz and not np.isfinite([features.data.min(), features.data.max()]).all():
         raise InputError("features", "a value that is not finite", "finite numbers")
+    return features
+
+
+def without_repeats(features: csr_matrix) -> csr_matrix:
+    """The matrix, or a copy with sorted ids where a row holds one twice or out of order."""
+    if not features.has_canonical_format:
+        features = features.copy()
+        features.sum_duplicates()
     return features
