@@ -291,6 +291,7 @@ def test_a_full_queue_and_shutdown(served, monkeypatch):
     slow = _Slow(served)
     monkeypatch.setattr(engines, "_sized", lambda *_: slow)
     monkeypatch.setattr(engines.Engine, "warm", lambda _: None)
+    monkeypatch.setattr(engines.Engine, "_compile", lambda *_: None)  # only requests are `asked`
     with serving(served, queue=2) as (address, server):
         answers = []
 
