@@ -128,7 +128,7 @@ class Mend:
     """A change: the program that shows it, and how to undo it.
 
     Attributes:
-      point: its number in the table of docs/devices.md.
+      point: its number in the table of COMPILERS.md.
       program: function of a target, and of keywords.
       undone: keywords of the program that undo it.
       patches: makes the contexts that undo it.

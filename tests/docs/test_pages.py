@@ -65,7 +65,12 @@ def test_the_reference_has_every_public_name():
 
 def test_pictures_and_links_of_the_readmes():
     """Of files that are no part of the site."""
-    for name in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md", "experiments/README.md"):
+    of_folders = (
+        "benchmarks/README.md",
+        "benchmarks/devices/COMPILERS.md",
+        "experiments/README.md",
+    )
+    for name in ("README.md", "CONTRIBUTING.md", *of_folders):
         path = pages.ROOT / name
         for target in re.findall(r"\]\(([^)#\s]+)", path.read_text(encoding="utf-8")):
             if "://" not in target:

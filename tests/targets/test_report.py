@@ -69,7 +69,7 @@ def test_without_the_compiler_one_line_says_how_to_get_it(target, wheel, capsys)
 
 
 def test_the_page_has_the_peaks_of_each_target():
-    page = (pages.ROOT / "docs/devices.md").read_text()
+    page = (pages.ROOT / "docs/targets.md").read_text()
     rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")]
     named = {row[0]: row for row in rows if row[0] in TARGETS and row[-1].endswith(SOURCES)}
     assert list(named) == list(TARGETS)
