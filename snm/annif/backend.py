@@ -79,7 +79,7 @@ class SnmBackend(TfidfVectorizerMixin, AnnifLearningBackend):
                 self._put_back()
             if not run.exists():
                 raise NotInitializedException(f"no model {run}", backend_id=self.backend_id)
-            with self._told():
+            with self._as_annif_errors():
                 self._predictor = dataclasses.replace(load(run), block_rows=_TOGETHER)
 
     def _train(self, corpus: Any, params: dict[str, Any], jobs: int = 0) -> None:
@@ -88,7 +88,7 @@ class SnmBackend(TfidfVectorizerMixin, AnnifLearningBackend):
         if corpus.is_empty():
             raise NotSupportedException("no documents to train on", backend_id=self.backend_id)
         keep_programs()
-        with self._told(ConfigurationException):
+        with self._as_annif_errors(ConfigurationException):
             config = self._settings(params)
         counts = self.create_vectorizer(
             (document.text for document in corpus.documents),
@@ -103,7 +103,7 @@ class SnmBackend(TfidfVectorizerMixin, AnnifLearningBackend):
         dataset = self._dataset(counts, (one.subject_set for one in corpus.documents))
         self.info(f"training on {dataset.train.num_points} documents")
         disk.remove_tree(self._path(self._NEW))
-        with self._told():
+        with self._as_annif_errors():
             train(dataset, config, self._path(self._NEW), progress=False)
         self._exchange()
 
@@ -124,7 +124,7 @@ class SnmBackend(TfidfVectorizerMixin, AnnifLearningBackend):
             raise NotSupportedException(found, backend_id=self.backend_id)
         new = self._path(self._NEW)
         disk.remove_tree(new)
-        with self._told():
+        with self._as_annif_errors():
             write_grown(
                 RunFolder(self._path(self._RUN)), RunFolder(new), self._predictor, names, dataset,
                 None,
@@ -140,7 +140,7 @@ class SnmBackend(TfidfVectorizerMixin, AnnifLearningBackend):
         limit = min(limit, predictor.model.head.num_labels)
         if limit < 1:
             return SuggestionBatch.from_sequence([[]] * len(documents), self.project.subjects)
-        with self._told():
+        with self._as_annif_errors():
             labels, scores = predictor.predict(counts, limit)
         likely = 1 / (1 + np.exp(-scores.astype(np.float64)))
         if predictor.calibration is not None:
@@ -214,7 +214,7 @@ class SnmBackend(TfidfVectorizerMixin, AnnifLearningBackend):
             disk.rename(self._path(self._OLD), self._path(self._RUN))
 
     @contextlib.contextmanager
-    def _told(self, kind: type[Exception] = OperationFailedException) -> Iterator[None]:
+    def _as_annif_errors(self, kind: type[Exception] = OperationFailedException) -> Iterator[None]:
         """Turns refusals into errors that Annif shows in one line."""
         try:
             yield

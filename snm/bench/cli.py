@@ -130,7 +130,7 @@ def _run(asked: Bench) -> None:
         console.print(f"nothing is slower than in {asked.vs}")
 
 
-def _time_part(part: str, shape: str, asked: Bench, told: Any) -> list[dict[str, Any]]:
+def _time_part(part: str, shape: str, asked: Bench, report: Any) -> list[dict[str, Any]]:
     import jax.numpy as jnp
 
     from snm.bench.contest import held
@@ -139,7 +139,7 @@ def _time_part(part: str, shape: str, asked: Bench, told: Any) -> list[dict[str,
     from snm.bench.shapes import SHAPES
 
     whole = SHAPES[shape]
-    told(f"{part} {shape}: preparing")
+    report(f"{part} {shape}: preparing")
     dtype = _DTYPES[asked.device] if asked.compute_dtype == "auto" else asked.compute_dtype
     whole = dataclasses.replace(whole, compute_dtype=dtype)
     machine = Machine(whole.batch, whole.dim, jnp.dtype(dtype))
@@ -154,7 +154,7 @@ def _time_part(part: str, shape: str, asked: Bench, told: Any) -> list[dict[str,
         for contest in PARTS[part](size, machine):
             if not asked.peers:
                 contest.peers = tuple
-            found = held(contest, asked.repeats, told)
+            found = held(contest, asked.repeats, report)
             rows += [{**row, "compute_dtype": dtype} for row in found]
     return rows
 

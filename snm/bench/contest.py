@@ -90,26 +90,26 @@ class Contest:
     repeats: int = 10**9
 
 
-def held(contest: Contest, repeats: int, told: Callable[[str], None]) -> list[dict[str, Any]]:
+def held(contest: Contest, repeats: int, report: Callable[[str], None]) -> list[dict[str, Any]]:
     """Runs a contest.
 
     Args:
       contest: the contestants and their job.
       repeats: rounds; each contestant runs once per round.
-      told: called with a description of the current activity.
+      report: called with a description of the current activity.
 
     Returns:
       A row for each of our contestants.
     """
     peaks = {}
     for mine in contest.ours:
-        told(f"{contest.part} {contest.shape}: {mine.name}, warm-up")
+        report(f"{contest.part} {contest.shape}: {mine.name}, warm-up")
         reset_peak()
         mine.call()
         peaks[mine.name] = contest.machine.peak_memory()
     rounds = min(repeats, contest.repeats)
-    alone = _rounds(contest, contest.ours, rounds, told)
-    told(f"{contest.part} {contest.shape}: peers, warm-up")
+    alone = _rounds(contest, contest.ours, rounds, report)
+    report(f"{contest.part} {contest.shape}: peers, warm-up")
     found = list(contest.peers())
     missing = {one.name: one.reason for one in found if isinstance(one, Missing)}
     peers = [one for one in found if isinstance(one, Contestant)]
@@ -117,7 +117,7 @@ def held(contest: Contest, repeats: int, told: Callable[[str], None]) -> list[di
         peer.call()
     # The rounds with peers are separate: the floor must not include the peers' effect on the caches
     # and cores.
-    together = _rounds(contest, [*contest.ours, *peers], rounds, told) if peers else alone
+    together = _rounds(contest, [*contest.ours, *peers], rounds, report) if peers else alone
     return [_row(contest, one, alone, together, peaks[one.name], missing) for one in contest.ours]
 
 
@@ -131,13 +131,13 @@ class _Times:
 
 
 def _rounds(
-    contest: Contest, everyone: Sequence[Contestant], rounds: int, told: Callable[[str], None]
+    contest: Contest, everyone: Sequence[Contestant], rounds: int, report: Callable[[str], None]
 ) -> _Times:
     seconds: dict[str, list[float]] = {one.name: [] for one in everyone}
     floors: dict[str, list[float]] = {one.name: [] for one in contest.ours}
     rates: list[Rates] = []
     for number in range(rounds):
-        told(f"{contest.part} {contest.shape}: round {number + 1} of {rounds}")
+        report(f"{contest.part} {contest.shape}: round {number + 1} of {rounds}")
         before = contest.machine.rates()
         for one in everyone:
             begin = time.perf_counter()

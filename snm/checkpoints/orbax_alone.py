@@ -25,7 +25,7 @@ def quiet_tasks() -> None:
     """Drops what asyncio and Python say of the rest of a checkpoint that could not be written.
 
     Other arrays fail for the same reason, and what comes after them is not begun: nobody asks for
-    their errors, as SavingError has told it.
+    their errors, as SavingError has them.
     """
     warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
     logger = logging.getLogger("asyncio")

@@ -126,12 +126,13 @@ def print_metrics(found: dict[str, Any], title: str) -> None:
             "averaged over points"
         )
     if "reliability" in found:
-        told = found["reliability"]
+        reliability = found["reliability"]
         console.print(
-            f"ECE@{told['k']} {told['ECE']:.4f}: how far probabilities are from the share of right "
-            f"answers, in bins (about {told['ECE_by_chance']:.4f} if they were exact)"
+            f"ECE@{reliability['k']} {reliability['ECE']:.4f}: how far probabilities are from the "
+            f"share of right answers, in bins (about {reliability['ECE_by_chance']:.4f} if they "
+            "were exact)"
         )
-        console.print(_reliability_table(told))
+        console.print(_reliability_table(reliability))
     if "at_threshold" in found:
         console.print(_threshold_table(found["at_threshold"]))
     unlabelled = found["metrics"]["points_without_labels"]
@@ -152,7 +153,7 @@ def print_metrics(found: dict[str, Any], title: str) -> None:
         console.print(table)
 
 
-def _reliability_table(told: dict[str, Any]) -> Table:
+def _reliability_table(reliability: dict[str, Any]) -> Table:
     """The reliability diagram: a bar of the share that is right for each bin of probability."""
     from rich.table import Table
 
@@ -160,7 +161,7 @@ def _reliability_table(told: dict[str, Any]) -> Table:
     for name in ("probability", "right", "answers"):
         table.add_column(name, justify="right")
     table.add_column("right: #, probability: |")
-    for one in told["bins"]:
+    for one in reliability["bins"]:
         bar = list("#" * round(30 * one["right"])) + [" "] * 31
         bar[round(30 * one["probability"])] = "|"
         table.add_row(f"{one['probability']:.3f}", f"{one['right']:.3f}", f"{one['answers']:,}",
@@ -177,8 +178,8 @@ def _threshold_table(rows: list[dict[str, Any]]) -> Table:
     for name in rows[0]:
         table.add_column(headings.get(name, name), justify="right")
     for row in rows:
-        told, *values = row.values()
-        table.add_row(told, *(f"{value:.2f}" for value in values))
+        name, *values = row.values()
+        table.add_row(name, *(f"{value:.2f}" for value in values))
     return table
 
 

@@ -134,8 +134,8 @@ def _run(command: Plan) -> None:
             f"(epochs {config.epochs}, members {config.members}), without evaluation",
             soft_wrap=True,
         )
-    told = f"{size_in_words(peak)} at the peak, {size_in_words(limit)} available"
-    console.print(f"fits: {told}" if fits else f"does not fit: {told}", soft_wrap=True)
+    sizes = f"{size_in_words(peak)} at the peak, {size_in_words(limit)} available"
+    console.print(f"fits: {sizes}" if fits else f"does not fit: {sizes}", soft_wrap=True)
     for flags, size in ways:
         console.print(f"  {flags:<24} {size_in_words(size)}")
 

@@ -125,7 +125,7 @@ def _run(command: Predict) -> None:
     if command.threshold is not None:
         likely, threshold = True, predictor.threshold(command.threshold)
         k = threshold.most(k)
-    predictor.checked_k(command.k)  # before anything is told
+    predictor.checked_k(command.k)  # before anything is printed
     names = predictor.label_names if form == "jsonl" else None
     among = None if command.labels is None else _labels_of(command.labels, predictor)
     rows = unknown = 0
@@ -284,15 +284,15 @@ def _reasons(
 ) -> list[list[dict[str, Any]]]:
     """For each point and label what `--explain` adds, ready for JSON."""
     words = None if predictor.vectorizer is None else predictor.vectorizer.vocabulary
-    told = []
+    explained = []
     for of_point in predictor.reasons(features, labels):
         labels_of: list[dict[str, Any]] = []
         for reason in of_point:
             labels_of.append({"parts": reason.as_json(words)})
             if predictor.memory is not None:
                 labels_of[-1]["because"] = reason.witnesses_as_json(words)
-        told.append(labels_of)
-    return told
+        explained.append(labels_of)
+    return explained
 
 
 def _lines(
@@ -326,9 +326,9 @@ def _lines(
         if probabilities is not None:
             answer["probabilities"] = rounded(probabilities[number][kept].tolist())
         if reasons is not None:
-            told = [reasons[number][place] for place in np.flatnonzero(kept)]
+            shown = [reasons[number][place] for place in np.flatnonzero(kept)]
             for name in reasons[number][0]:
-                answer[name] = [of_label[name] for of_label in told]
+                answer[name] = [of_label[name] for of_label in shown]
         if unknown[number]:
             answer["unknown"] = True
         yield json.dumps(answer, ensure_ascii=False) + "\n"

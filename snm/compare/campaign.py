@@ -29,7 +29,7 @@ WATCH = "R@1"
 _PROBES = 8  # probe calls during each run of the first table
 _MAX_EPOCH_FACTOR = 20  # limit of the epochs at equal time, relative to the requested epochs
 
-Told = Callable[[str, Running], None]
+OnProgress = Callable[[str, Running], None]
 """A progress callback: called with the stage and the state of its jobs."""
 
 
@@ -63,7 +63,7 @@ class Campaign:
       plan: what to compare.
       dataset: the data set that `plan.data` names.
       folder: folder of results and unfinished runs.
-      told: progress callback.
+      on_progress: called with the stage and the state of its jobs.
 
     Attributes:
       arms: the arms with resolved settings.
@@ -72,8 +72,8 @@ class Campaign:
       InputError: settings that do not fit the data.
     """
 
-    def __init__(self, plan: Plan, dataset: Dataset, folder: Path, told: Told):
-        self._plan, self._dataset, self._told = plan, dataset, told
+    def __init__(self, plan: Plan, dataset: Dataset, folder: Path, on_progress: OnProgress):
+        self._plan, self._dataset, self._on_progress = plan, dataset, on_progress
         self._runs, self._decided = folder / "runs", folder / "decided.json"
         self.arms = [
             ResolvedArm(arm.name, resolve(_plain_run(arm.config), dataset), arm.baseline, arm.about)
@@ -198,7 +198,7 @@ class Campaign:
 
     def _run_jobs(self, stage: str, jobs: list[Job]) -> None:
         for state in run_jobs(self._plan.data, self._runs, jobs, self._plan.jobs):
-            self._told(stage, state)
+            self._on_progress(stage, state)
 
 
 def _plain_run(config: Config) -> Config:

@@ -152,7 +152,7 @@ def _run(asked: Compare) -> None:
     dataset = load(asked.data)
     if dataset.test is None:
         raise InputError(dataset.name, "no test points", "a test file beside the train file")
-    told = _Display()
+    display = _Display()
     # Resolves and checks every arm before anything is written.
     campaign = Campaign(
         CampaignPlan(
@@ -166,7 +166,7 @@ def _run(asked: Compare) -> None:
         ),
         dataset,
         asked.out,
-        told,
+        display,
     )
     plan = {
         "data": str(Path(asked.data).resolve()) if asked.data != "synthetic" else asked.data,
@@ -185,10 +185,10 @@ def _run(asked: Compare) -> None:
         write_record(asked.out / "plan.json", plan)
         about = _about(asked, dataset, plan)
         found: dict[str, Any] = {}
-        with told.bar:
+        with display.bar:
             for found in campaign.run():
                 write_json(asked.out / "results.json", {**about, **found})
-            found["peers"] = _peers(asked, campaign.arms[0].config, told)
+            found["peers"] = _peers(asked, campaign.arms[0].config, display)
         found["published"] = _published(dataset)
         results = {**about, **found}
         _write(asked.out, results)
@@ -250,7 +250,7 @@ def _about(asked: Compare, dataset: Dataset, plan: dict[str, Any]) -> dict[str, 
     }
 
 
-def _peers(asked: Compare, config: Config, told: _Display) -> list[dict[str, Any]]:
+def _peers(asked: Compare, config: Config, display: _Display) -> list[dict[str, Any]]:
     """Runs each package on the same split; one that fails becomes a line with its reason."""
     if not asked.peers:
         return []
@@ -259,12 +259,12 @@ def _peers(asked: Compare, config: Config, told: _Display) -> list[dict[str, Any
 
     found = []
     for number, name in enumerate(asked.peers):
-        told("peers", Running(number, len(asked.peers), {name: (0, 0)}))
+        display("peers", Running(number, len(asked.peers), {name: (0, 0)}))
         path = asked.out / "peers" / f"{re.sub('[:/]', '-', name)}.json"
         result = run_peer(name, asked.data, path, weighting=config.weighting, seen=config.seen)
         result.pop("asked", None)  # the path of the data is private
         found.append(result)
-    told("peers", Running(len(asked.peers), len(asked.peers), {}))
+    display("peers", Running(len(asked.peers), len(asked.peers), {}))
     return found
 
 

@@ -58,14 +58,14 @@ def run_task(task: Path) -> dict[str, Any]:
         steps = -(-points_trained_on(config, dataset) // config.batch_size)
         every = max(1, config.epochs // asked["probes"]) * steps
         probe = Probe(dataset, config)
-    total, told, result = 0, 0.0, {}
+    total, reported, result = 0, 0.0, {}
     run = folder / name
     for event in training(dataset, config, run, source=asked["data"], probe=probe,
                           probe_every=every):  # fmt: skip
         if isinstance(event, Started):
             total = event.last_step
-        elif isinstance(event, Stepped) and time.monotonic() - told > _PROGRESS_SECONDS:
-            told = time.monotonic()
+        elif isinstance(event, Stepped) and time.monotonic() - reported > _PROGRESS_SECONDS:
+            reported = time.monotonic()
             (folder / f"{name}.steps").write_text(f"{event.step} {total}")
         elif isinstance(event, Finished):
             result = event.result

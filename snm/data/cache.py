@@ -160,16 +160,16 @@ def _new_entry(place: Path, key: str) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 def write(place: Path, key: str, parts: Parts) -> None:
     """Writes a cache entry; gives up silently on an OSError (disk full, folder not writable)."""
-    with contextlib.suppress(InputError), _new_entry(place, key) as (temporary, told):
+    with contextlib.suppress(InputError), _new_entry(place, key) as (temporary, recorded_parts):
         for part, matrices in parts.items():
-            told[part] = {}
+            recorded_parts[part] = {}
             for name, matrix in zip(_MATRICES, matrices, strict=True):
                 recorded: dict[str, Any] = {"shape": [int(size) for size in matrix.shape]}
                 for array, dtype in _ARRAYS.items():
                     values = getattr(matrix, array).astype(dtype, copy=False)
                     np.save(temporary / f"{part}.{name}.{array}.npy", values)
                     recorded[array] = _size_and_crc(values)
-                told[part][name] = recorded
+                recorded_parts[part][name] = recorded
 
 
 def write_pieces(
@@ -192,11 +192,11 @@ def write_pieces(
     """
     fault = None
     try:
-        with _new_entry(place, key) as (temporary, told):
+        with _new_entry(place, key) as (temporary, recorded_parts):
             for part, files in parts:
                 try:
                     widths, pieces = pieces_of(files)
-                    told[part] = _write_part(temporary, part, widths, pieces)
+                    recorded_parts[part] = _write_part(temporary, part, widths, pieces)
                 except InputError as error:  # not of the cache
                     fault = error
                     raise

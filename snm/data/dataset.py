@@ -193,12 +193,12 @@ def summary_of_weights(weights: NDArray[np.float32]) -> str:
       '0 to 2.5, 1.17 on average; 1 point of weight 0 is left out'
     """
     mean = float(np.mean(weights, dtype=np.float64))
-    told = f"{weights.min():.3g} to {weights.max():.3g}, {mean:.3g} on average"
+    text = f"{weights.min():.3g} to {weights.max():.3g}, {mean:.3g} on average"
     if none := int(np.count_nonzero(weights == 0)):
-        told += f"; {counted(none, 'point')} of weight 0 {'is' if none == 1 else 'are'} left out"
+        text += f"; {counted(none, 'point')} of weight 0 {'is' if none == 1 else 'are'} left out"
     if not 0.5 <= mean <= 2:
-        told += f"; steps are as long as with {mean:.3g} times the learning rate"
-    return told
+        text += f"; steps are as long as with {mean:.3g} times the learning rate"
+    return text
 
 
 @dataclass(frozen=True, eq=False)

@@ -107,10 +107,10 @@ def evaluate_points(
                 left = np.where(cut(best, p[:, : cut.k or LOOKED_AT]), best, -1)
                 of_cuts[number] = of_cuts[number].update(left, truth)
             answers, p = answers[:, : max(ks)], p[:, : max(ks)]
-            told = (answers >= 0) & (np.diff(truth.indptr) > 0)[:, None]
-            if told.any():  # SciPy selects no entry as a matrix, and some as an array
-                right = np.asarray(truth[np.nonzero(told)[0], answers[told]]).ravel() > 0
-                reliability = reliability.update(p[told], right)
+            given = (answers >= 0) & (np.diff(truth.indptr) > 0)[:, None]
+            if given.any():  # SciPy selects no entry as a matrix, and some as an array
+                right = np.asarray(truth[np.nonzero(given)[0], answers[given]]).ravel() > 0
+                reliability = reliability.update(p[given], right)
         if duplicates is not None:
             others = others.update(answers, truth, leave_out=duplicates[rows])
         row = rows.stop

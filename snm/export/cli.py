@@ -155,11 +155,13 @@ def _run(command: Export) -> None:
         for line in _warnings(about["measured"], command):
             console.print(line, soft_wrap=True)
     if memory is not None:
-        told = f"{counted(len(memory.rows), 'point')} in memory{'-*' if mapped else ''}."
-        told += f"{command.to}; the manifest says how they vote"
+        message = f"{counted(len(memory.rows), 'point')} in memory{'-*' if mapped else ''}."
+        message += f"{command.to}; the manifest says how they vote"
         if indexed:
-            told = "not in the index, nor in its recall; `snm evaluate` and `serve` add the votes"
-        console.print(f"memory of neighbours: {told}", soft_wrap=True)
+            message = (
+                "not in the index, nor in its recall; `snm evaluate` and `serve` add the votes"
+            )
+        console.print(f"memory of neighbours: {message}", soft_wrap=True)
     _say_size(out)
 
 
@@ -204,8 +206,8 @@ def _hub(command: Export, predictor: Predictor) -> None:
     _say_size(out)
     if command.push is not None:
         with console.status(Text(f"sending {out}")):
-            told = push(out, command.push, private=command.private)
-        say(f"sent to {told}")
+            commit = push(out, command.push, private=command.private)
+        say(f"sent to {commit}")
 
 
 def _say_size(out: Path) -> None:

@@ -141,12 +141,12 @@ class Memory:
           for each point and each of its answers, the most similar voters with that label.
         """
         found = self._similar(features, queries)
-        told = []
+        witnesses = []
         for row, labels in enumerate(answers.tolist()):
             order = np.argsort(-found.cosines[row], kind="stable")[: self.settings.neighbors]
             voters = [i for i in order if found.ids[row, i] >= 0 and found.cosines[row, i] > 0]
             held = {i: set(self._labels_of(found.ids[row, i])) for i in voters}
-            told.append(
+            witnesses.append(
                 [
                     [
                         self._witness(features[row], int(found.ids[row, i]), found.cosines[row, i])
@@ -155,7 +155,7 @@ class Memory:
                     for label in labels
                 ]
             )
-        return told
+        return witnesses
 
     def _witness(self, point: csr_matrix, stored: int, similarity: np.float32) -> Witness:
         shared = point.multiply(self.features[stored]).tocsr()

@@ -18,7 +18,7 @@ def merged(old: Memory, new: Memory) -> Memory:
     """The points of two memories; the settings are those of `old`.
 
     A point of `old` gives way to one of `new` with the same features and at least its labels: it is
-    the same point, told again.
+    the same point, given again.
 
     Args:
       old: n points with K labels.

@@ -91,8 +91,8 @@ def peak_to_compare(expected: Forecast, programs: Programs, named: bool) -> int:
 def simulate_devices(mesh: str) -> None:
     """Makes a CPU simulate as many devices as a mesh asks for, so that a plan needs no others."""
     data, label = parse_mesh(mesh)
-    told = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
-    if data * label > 1 and not told:
+    simulated = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
+    if data * label > 1 and not simulated:
         with contextlib.suppress(RuntimeError):  # JAX has started: its devices must do
             jax.config.update("jax_num_cpu_devices", data * label)
 

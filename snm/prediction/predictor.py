@@ -299,12 +299,12 @@ class Predictor:
             found = "a run without a memory of neighbours"
             raise InputError("witnesses", found, "one trained with --memory on")
         rows = self.as_rows(features)
-        told, first = [], 0
+        witnesses, first = [], 0
         for count, block in self._blocks(rows):
             weighted, queries = self._of_memory(self.memory, rows, first, count, block)
-            told += self.memory.witnesses(weighted, queries, answers[first : first + count])
+            witnesses += self.memory.witnesses(weighted, queries, answers[first : first + count])
             first += count
-        return told
+        return witnesses
 
     def reasons(
         self, features: csr_matrix | Sequence[str], answers: NDArray[np.int32], most: int = 5
@@ -317,7 +317,7 @@ class Predictor:
         Args:
           features: as in `top`.
           answers: int [n, k], labels for each point, such as those that `top` gave.
-          most: features that are told one by one, those that add or take most.
+          most: features that are listed one by one, those that add or take most.
 
         Returns:
           for each point and each of its labels, the terms of its score and who voted for it.

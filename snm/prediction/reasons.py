@@ -78,7 +78,7 @@ def reasons_of(
       predictor: on one device.
       rows: CSR [n, d], not weighted.
       answers: int [n, k]; a label of -1 has a reason without terms.
-      most: features of a label that are told one by one.
+      most: features of a label that are listed one by one.
     """
     head, memory = predictor.state.head, predictor.memory
     answers = np.asarray(answers, np.int32)
@@ -100,7 +100,7 @@ def reasons_of(
         )
         votes = values_at(memory.additions(weighted, queries), mask).reshape(asked.shape)
         spoken = memory.witnesses(weighted, queries, answers)
-    told = []
+    explained = []
     for first in range(0, len(answers), _POINTS):
         of_block = weighted[first : first + _POINTS]
         parts = _parts(predictor, of_block, asked[first : first + _POINTS])
@@ -114,8 +114,8 @@ def reasons_of(
                 witnesses = [] if spoken is None else spoken[point][place]
                 reason = Reason(largest, others, *terms, witnesses)
                 of_point.append(reason if label >= 0 else Reason([], 0.0, 0.0, 0.0, []))
-            told.append(of_point)
-    return told
+            explained.append(of_point)
+    return explained
 
 
 def _parts(
@@ -136,5 +136,5 @@ def _largest(
 ) -> tuple[list[tuple[int, float]], float]:
     """The features that add or take most, with what they add, and the sum of the others."""
     order = np.argsort(-np.abs(parts), kind="stable")
-    told = [(int(ids[i]), float(parts[i])) for i in order[:most] if parts[i] != 0]
-    return told, float(parts[order[most:]].sum())
+    largest = [(int(ids[i]), float(parts[i])) for i in order[:most] if parts[i] != 0]
+    return largest, float(parts[order[most:]].sum())

@@ -50,9 +50,11 @@ class NonFiniteError(ArithmeticError):
     def __init__(self, step: int, found: NonFinite, points: list[int], hint: str = ""):
         self.step, self.tensor = step, found.tensor
         self.points, self.culprits = points, [points[i] for i in found.places if i < len(points)]
-        rows = _told(points)
+        rows = _rows_and_labels(points)
         if self.culprits:
-            rows = f"{len(self.culprits)} of {len(points)} points, {_told(self.culprits)}"
+            rows = (
+                f"{len(self.culprits)} of {len(points)} points, {_rows_and_labels(self.culprits)}"
+            )
         super().__init__(
             f"step {step}: {found.tensor} not finite; its batch: {rows} (all in log.jsonl). "
             + (hint or "The step was not taken, and the checkpoints before it are whole. A lower "
@@ -61,11 +63,11 @@ class NonFiniteError(ArithmeticError):
         )  # fmt: skip
 
 
-def _told(points: list[int]) -> str:
+def _rows_and_labels(points: list[int]) -> str:
     """Row numbers, and the labels whose names are among the points."""
     rows, labels = [p for p in points if p >= 0], [-1 - p for p in points if p < 0]
-    told = [f"rows {_few(rows)} of train"] if rows or not labels else []
-    return " and ".join(told + ([f"the names of labels {_few(labels)}"] if labels else []))
+    parts = [f"rows {_few(rows)} of train"] if rows or not labels else []
+    return " and ".join(parts + ([f"the names of labels {_few(labels)}"] if labels else []))
 
 
 def _few(rows: list[int]) -> str:

@@ -236,16 +236,16 @@ def make_app(
             names = None
             if predictor.label_names is not None:
                 names = [predictor.label_names[label] for label in ids]
-            told = None if exact.calibration is None else rounded(p[found].tolist())
+            probabilities = None if exact.calibration is None else rounded(p[found].tolist())
             why = {}
             if reasons is not None:
-                why = _told([reasons[number][i] for i in np.flatnonzero(found)], exact)
+                why = _as_fields([reasons[number][i] for i in np.flatnonzero(found)], exact)
             answers.append(
                 Answer(
                     labels=ids,
                     names=names,
                     scores=rounded(row_scores[found].tolist()),
-                    probabilities=told,
+                    probabilities=probabilities,
                     unknown=blank[number],
                     **why,
                 )
@@ -340,7 +340,7 @@ def _among(
     return found
 
 
-def _told(reasons: list[Reason], predictor: Predictor) -> dict[str, Any]:
+def _as_fields(reasons: list[Reason], predictor: Predictor) -> dict[str, Any]:
     """The terms of the scores of a point, and who voted for its labels if there is a memory."""
     words = None if predictor.vectorizer is None else predictor.vectorizer.vocabulary
     parts = [Parts(**reason.as_json(words)) for reason in reasons]

@@ -1,4 +1,4 @@
-"""Pydantic's errors of a request, told as all others: where, what was found and expected."""
+"""Pydantic's errors of a request, worded as all others: where, what was found and expected."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class _Worker:
 
     def __init__(self, work: Work, listening: socket.socket):
         spawn = multiprocessing.get_context("spawn")
-        self.told, tell = spawn.Pipe(duplex=False)
+        self.messages, tell = spawn.Pipe(duplex=False)
         self.ready = False
         self.process: BaseProcess = spawn.Process(
             target=_work, args=(work, listening, tell), name="snm-worker"
@@ -99,18 +99,18 @@ class _Worker:
         tell.close()
 
     def newly_ready(self) -> bool:
-        """Whether it told since the last call that it answers."""
+        """Whether it said since the last call that it answers."""
         if self.ready:
             return False
         with contextlib.suppress(EOFError):
-            self.ready = self.told.poll() and self.told.recv()
+            self.ready = self.messages.poll() and self.messages.recv()
         return self.ready
 
 
 def _wait(workers: list[_Worker]) -> None:
     """Until a process says something or ends, or a while has passed."""
     sentinels = [one.process.sentinel for one in workers]
-    connection.wait([*sentinels, *(one.told for one in workers if not one.ready)], _LOOK)
+    connection.wait([*sentinels, *(one.messages for one in workers if not one.ready)], _LOOK)
 
 
 def _work(work: Work, listening: socket.socket, tell: Any) -> None:

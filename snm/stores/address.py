@@ -32,7 +32,7 @@ KINDS = {"gs": Kind("gcsfs", "gcs"), "s3": Kind("s3fs", "s3")}
 
 # `Path` makes one slash of two, and command lines make paths of what they read.
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+):/{1,2}(?!/)(.*)", re.DOTALL)
-_LONGEST = 300  # characters of an error of a store that are told
+_LONGEST = 300  # characters of an error of a store that are printed
 # Names of values that nobody else may see, in addresses and in the errors of stores' packages.
 _SECRET = re.compile(
     r"""((?:key|token|secret|password|signature|credential|upload_?id)[\w-]*["']?\s*[=:]\s*["']?)"""

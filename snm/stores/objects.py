@@ -27,7 +27,7 @@ __all__ = ["Found", "GoneError", "Objects", "Patience", "StoreError", "safe"]
 T = TypeVar("T")
 
 _AT_ONCE = 8  # objects that are copied side by side: one of them alone leaves most of a link idle
-_SILENT = 10.0  # seconds after which what is tried again is told
+_SILENT = 10.0  # seconds after which what is tried again is printed
 # Where waiting does not help: errors by type, of this machine's disk, and as s3fs and gcsfs have
 # them; gcsfs has `OSError("Forbidden: ...")` for status 403.
 _FINAL = (PermissionError, IsADirectoryError, NotADirectoryError)
@@ -224,13 +224,15 @@ class Objects:
                 last: Exception = error
             except Exception as error:  # stores' packages raise errors of many types
                 last = error
-            told = in_words(last)
+            reason = in_words(last)
             if tried == most or _final(last) or self._ended.is_set():
                 count = "1 try" if tried == 1 else f"{tried} tries"
-                raise StoreError(f"{self.address / name}: gave up after {count} ({told})") from last
+                raise StoreError(
+                    f"{self.address / name}: gave up after {count} ({reason})"
+                ) from last
             pause = self._patience.pause(tried)
             if monotonic() + pause - begun > _SILENT:
-                _tell(f"{self.address / name}: trying again ({tried + 1} of {most}): {told}")
+                _print(f"{self.address / name}: trying again ({tried + 1} of {most}): {reason}")
             self._ended.wait(pause)
 
 
@@ -244,14 +246,14 @@ def _seen() -> Iterator[None]:
 
 
 _telling = threading.Lock()
-_told_at: list[float] = []  # when the last line was told, by any thread
+_printed_at: list[float] = []  # when the last line was printed, by any thread
 
 
-def _tell(line: str) -> None:
+def _print(line: str) -> None:
     """Prints a line on stderr; one in ten seconds, for many objects may fail side by side."""
     with _telling:
-        if not _told_at or monotonic() - _told_at[0] >= _SILENT:
-            _told_at[:] = [monotonic()]
+        if not _printed_at or monotonic() - _printed_at[0] >= _SILENT:
+            _printed_at[:] = [monotonic()]
             print(f"snm: {plain(line)}", file=sys.stderr, flush=True)
 
 
@@ -282,5 +284,5 @@ def _final(error: Exception) -> bool:
 
 
 def _version(info: dict[str, Any]) -> str:
-    told = [str(info[name]) for name in _VERSIONS if info.get(name) is not None]
-    return told[0] if told else ""
+    versions = [str(info[name]) for name in _VERSIONS if info.get(name) is not None]
+    return versions[0] if versions else ""

@@ -183,13 +183,13 @@ def _print(found: dict[str, Any]) -> None:
             console.print(f"{program['name']}: {fault}", soft_wrap=True)
         if program["loops_of_unknown_length"]:
             loops = counted(program["loops_of_unknown_length"], "loop")
-            told = f"{loops} of unknown length, counted for a shard that holds its mean share"
-            console.print(f"{program['name']}: {told}", soft_wrap=True)
+            text = f"{loops} of unknown length, counted for a shard that holds its mean share"
+            console.print(f"{program['name']}: {text}", soft_wrap=True)
     epoch, steps = found["seconds_per_epoch"], found["steps_per_epoch"]
-    told = f"{counted(steps, 'step')} an epoch: at least {duration(epoch)}. {found['assumptions']}"
-    console.print(told, soft_wrap=True)
+    text = f"{counted(steps, 'step')} an epoch: at least {duration(epoch)}. {found['assumptions']}"
+    console.print(text, soft_wrap=True)
     peak, limit = found["peak_bytes"], found["limit_bytes"]
-    told = f"{peak / 2**30:.2f} GiB at the peak, {limit / 2**30:.2f} GiB available: "
+    text = f"{peak / 2**30:.2f} GiB at the peak, {limit / 2**30:.2f} GiB available: "
     room = f"{abs(limit - peak) / 2**30:.2f} GiB"
-    fits = f"fits: {told}{room} to spare" if found["fits"] else f"does not fit: {told}{room} short"
+    fits = f"fits: {text}{room} to spare" if found["fits"] else f"does not fit: {text}{room} short"
     console.print(fits, soft_wrap=True)

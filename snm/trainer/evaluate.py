@@ -47,7 +47,7 @@ def evaluate(
       same_ids: labels without names mean the same in the other data set.
       auc: also the AUC; None is the setting of the run.
       thresholds: of probabilities, to measure F1 at; as in `Predictor.threshold`.
-      on_progress: told the number of points done.
+      on_progress: called with the number of points done.
       wrap: replaces the predictor, for example by a search index over its class rows.
 
     Returns:
@@ -143,7 +143,7 @@ def score_test_points(
       predictor: of the model.
       config: the propensity model, and whether to measure the AUC.
       dataset: with test points; the frequencies of the labels are those of its train.
-      on_progress: told the number of points done.
+      on_progress: called with the number of points done.
       thresholds: as in `evaluate`.
 
     Returns:

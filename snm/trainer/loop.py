@@ -99,7 +99,7 @@ def run_steps(
       rows: int [N], the number of each point of the source in messages; None counts from 0.
       stop: asked after every dispatch. After True the loop saves a checkpoint and ends; a run that
         goes on from there takes the same path as one that was never stopped.
-      keep: told the state after the last step.
+      keep: called with the state after the last step.
 
     Yields:
       Events; those of a dispatch come one dispatch later, so that the device has work meanwhile.

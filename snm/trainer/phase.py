@@ -138,8 +138,8 @@ class PhaseRun:
         before = about["versions"] if note is None else note.about["versions"]
         changed = sorted(name for name, now in about["versions"].items() if before.get(name) != now)
         if changed:
-            told = ", ".join(f"{name} {before.get(name)}" for name in changed)
-            self._notes.append(f"this run began with {told}: its bits may differ from here on")
+            versions = ", ".join(f"{name} {before.get(name)}" for name in changed)
+            self._notes.append(f"this run began with {versions}: its bits may differ from here on")
         if note is None and member == 1:
             self._notes += _about_the_data(config, dataset, warm_start)
         if self.progress.step > self.last_step:
@@ -246,15 +246,15 @@ def _about_the_data(
     """What a new run says of its data and of where it starts, a line each."""
     notes = []
     if config.seen == "drop":
-        told = "labels that are among a point's own features are never its answers"
-        notes.append(f"{told} (--seen keep allows them)")
+        note = "labels that are among a point's own features are never its answers"
+        notes.append(f"{note} (--seen keep allows them)")
     if (weights := dataset.train.weights) is not None:
         notes.append(f"weights of points: {summary_of_weights(weights)}")
     if (weights := dataset.train.label_weights) is not None:
         notes.append(f"weights of labels: {weights.min():.3g} to {weights.max():.3g}")
     if (names := trained_beside(config, dataset)) is not None:
-        told = f"{counted(names.num_points, 'label name')} are training points too"
-        notes.append(f"{told} (--label-text off leaves them out)")
+        note = f"{counted(names.num_points, 'label name')} are training points too"
+        notes.append(f"{note} (--label-text off leaves them out)")
     if warm_start is not None and warm_start.note:
         notes.append(warm_start.note)
     return notes

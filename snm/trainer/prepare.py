@@ -132,11 +132,11 @@ def prepare(
     model = make_model(config, points.num_features, num_labels)
     given = points.num_points
     points, rows = with_splits(points, rows, config.item_splits, config.seed)
-    told = np.arange(points.num_points) % given
+    numbers = np.arange(points.num_points) % given
     if more is not None:
-        told = np.append(told, -1 - more.labels.indices.astype(np.int64))
+        numbers = np.append(numbers, -1 - more.labels.indices.astype(np.int64))
         if rows is not None:
-            rows = np.append(rows, np.arange(points.num_points, len(told)))
+            rows = np.append(rows, np.arange(points.num_points, len(numbers)))
         points = points.beside(more)
     source = source_of(config, model.head, points, rows, weighting, mesh)
     total_steps = config.epochs * source.steps_per_epoch
@@ -151,7 +151,7 @@ def prepare(
         steps_per_dispatch=source.steps_of_dispatch(
             config.steps_per_dispatch or steps_per_dispatch()
         ),
-        rows=told[points.labelled(rows)],
+        rows=numbers[points.labelled(rows)],
     )
 
 

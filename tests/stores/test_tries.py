@@ -35,7 +35,7 @@ ParamValidationError = type("ParamValidationError", (Exception,), {})
         FileNotFoundError("The specified bucket does not exist"),
     ],
 )
-def test_what_stays_wrong_is_told_at_once(error, flaky, monkeypatch):
+def test_what_stays_wrong_is_printed_at_once(error, flaky, monkeypatch):
     met = []
 
     def refuse(self, path, value, **_):
@@ -93,7 +93,7 @@ def test_silence_ends_after_ten_seconds(flaky, monkeypatch, capsys):
     """Pauses of 4 s: nothing at 0 and 4 s; lines at 8 and 20 s, and none in between."""
     now = [100.0]
     monkeypatch.setattr(objects, "monotonic", lambda: now[0])
-    monkeypatch.setattr(objects, "_told_at", [])
+    monkeypatch.setattr(objects, "_printed_at", [])
     monkeypatch.setattr(objects.Patience, "pause", lambda self, tried: 4.0)
     place = Objects(Address.of(PLACE))
 

@@ -78,10 +78,10 @@ class Elsewhere:
         """See `Home`."""
         code = "import sys; from importlib import metadata; print(metadata.version(sys.argv[1]))"
         try:
-            told = subprocess.run(self._command("-c", code, package), capture_output=True)
+            asked = subprocess.run(self._command("-c", code, package), capture_output=True)
         except OSError:  # of a file that is no program
             return package, None
-        return package, None if told.returncode else told.stdout.decode().strip()
+        return package, None if asked.returncode else asked.stdout.decode().strip()
 
     def run(self, script: Path, words: Sequence[str], errors: Path) -> None:
         """Runs a script with the interpreter.

@@ -138,8 +138,8 @@ def _used(asked: list[tuple[str, ...]], there: Iterable[str]) -> tuple[str, ...]
 
 def _about(path: Path, form: str, used: Sequence[str], others: Iterable[str]) -> str:
     passed = ", ".join(map(repr, others))
-    told = f"{named(path)}: {form}, text from {' and '.join(map(repr, used))}"
-    return f"{told}; passed on: {passed}" if passed else told
+    line = f"{named(path)}: {form}, text from {' and '.join(map(repr, used))}"
+    return f"{line}; passed on: {passed}" if passed else line
 
 
 def _of_csv(
@@ -178,7 +178,7 @@ def _of_json(
         fields = {name: value for name, value in found.items() if name not in used}
         return Question(" ".join(found[name] for name in used), fields)
 
-    begins = question(*first)  # refused before anything is told
+    begins = question(*first)  # refused before anything is printed
     rest = (question(where, found) for where, found in rows)
     others = begins.fields
     return Questions(

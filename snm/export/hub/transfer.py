@@ -80,7 +80,7 @@ def push(folder: Path, repository: str, *, private: bool = False) -> str:
     try:
         api = hub.HfApi(library_name="snm")
         api.create_repo(repository, private=private, exist_ok=True)
-        told = api.upload_folder(
+        commit = api.upload_folder(
             repo_id=repository,
             folder_path=folder,
             allow_patterns=list(FILES),
@@ -90,7 +90,7 @@ def push(folder: Path, repository: str, *, private: bool = False) -> str:
     except Exception as error:
         again = f"an answer of the Hub; the model is in {folder}: `hf upload {repository} {folder}`"
         _refuse(where, error, again)
-    return str(told)
+    return str(commit)
 
 
 def pull(address: Address) -> Path:

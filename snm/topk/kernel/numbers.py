@@ -110,5 +110,5 @@ def _asked_for() -> str | None:
 
 
 def finished(scores: jax.Array, slots: jax.Array) -> Best:
-    """Scores as they are told: -inf for what is excluded."""
+    """Scores as they are returned: -inf for what is excluded."""
     return Best(jnp.where(scores > LOWEST, scores, -jnp.inf), slots)
