@@ -138,8 +138,8 @@ class PhaseRun:
         before = about["versions"] if note is None else note.about["versions"]
         changed = sorted(name for name, now in about["versions"].items() if before.get(name) != now)
         if changed:
-            versions = ", ".join(f"{name} {before.get(name)}" for name in changed)
-            self._notes.append(f"this run began with {versions}: its bits may differ from here on")
+            earlier = ", ".join(f"{name} {before.get(name)}" for name in changed)
+            self._notes.append(f"this run began with {earlier}: its bits may differ from here on")
         if note is None and member == 1:
             self._notes += _about_the_data(config, dataset, warm_start)
         if self.progress.step > self.last_step:
