@@ -180,7 +180,7 @@ def loss_of(case: Case, rows, bias, queries, log_scale, *, ranks=None):
     scores = scores[row]
     positive = jnp.take_along_axis(scores, np.asarray(terms.ids)[:, None], axis=1)[:, 0]
     # As many ranks as B, or as the batch has candidates.
-    most = spec.sampled if sample is None or sample.candidates is None else spec.num_labels
+    most = spec.sampled if sample is None or sample.num_drawn is None else spec.num_labels
     order = jnp.argsort(jnp.where(kept, -scores, jnp.inf), axis=1)[:, :most]
     ranked = jnp.take_along_axis(scores, order, axis=1)
     real = jnp.take_along_axis(kept, order, axis=1)
@@ -197,7 +197,7 @@ def loss_of(case: Case, rows, bias, queries, log_scale, *, ranks=None):
         values = jnp.log1p(rivals)
     else:
         vartheta = rank_weights(spec, ranks)
-        if sample is not None and sample.candidates is not None:
+        if sample is not None and sample.num_drawn is not None:
             vartheta = of_those_there(spec, vartheta, negatives_of(case).sum(axis=1))
         vartheta = jnp.broadcast_to(vartheta[..., : ranked.shape[1]], ranked.shape)
         phi = PHI[spec.phi]

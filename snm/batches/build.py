@@ -239,7 +239,7 @@ def make_source(
         num_frequent=num_frequent,
         data_parts=parts,
         own=own,
-        candidates=counts.labels,
+        labels_of_all=counts.labels,
         input_dropout=input_dropout,
         drop_seen=drop_seen,
         sampler_of=sampler_of if resized else None,

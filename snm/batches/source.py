@@ -64,8 +64,8 @@ class Source:
       data_parts: parts that the points of a batch are cut into, in order; from 2 on, what belongs
         to points has a leading axis of parts.
       own: the parts that this process makes, None for all; the batches are the same for any.
-      candidates: CSR [N, K], the labels of all points; None unless the sampler needs the positives
-        of whole batches.
+      labels_of_all: CSR [N, K], the labels of all points; None unless the sampler needs the
+        positives of whole batches.
       input_dropout: share of a point's features that a visit leaves out, in [0, 1).
       drop_seen: whether batches have `seen`.
       schedule: of the learning rates.
@@ -85,7 +85,7 @@ class Source:
     num_frequent: int | None = None
     data_parts: int = 1
     own: range | None = None
-    candidates: csr_matrix | None = None
+    labels_of_all: csr_matrix | None = None
     input_dropout: float = 0.0
     drop_seen: bool = False
     schedule: Schedule = CONSTANT
@@ -345,8 +345,8 @@ class Source:
         if not sampler.needs_batch_positives:
             return sampler.on_host(step, None)
         if terms is None:  # points of other processes may be in the batch
-            assert self.candidates is not None
-            known = take(csr_of(self.candidates), points, self.data_parts * entries)
+            assert self.labels_of_all is not None
+            known = take(csr_of(self.labels_of_all), points, self.data_parts * entries)
             terms = self._terms(known, points, positives)
         return sampler.on_host(step, self._positives_of(terms))
 

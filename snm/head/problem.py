@@ -181,8 +181,8 @@ def make_problem(
     one = spec.positives == "one"
     term_rows = jnp.arange(n, dtype=jnp.int32) if one else entry_rows(terms)
     counts = None
-    if sample is not None and sample.candidates is not None and spec.head_loss.takes_ranks:
-        counts = _counted(sample.candidates, num_slots, excluded, masked, term_rows, n)
+    if sample is not None and sample.num_drawn is not None and spec.head_loss.takes_ranks:
+        counts = _counted(sample.num_drawn, num_slots, excluded, masked, term_rows, n)
     return Problem(
         table=head.table,
         bias=head.bias,

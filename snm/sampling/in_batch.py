@@ -53,7 +53,7 @@ class InBatchSampler:
 def in_batch(
     labels: Array, size: int, num_labels: int, *, label_log_weights: Array | None = None
 ) -> Sample:
-    """The distinct positives of a batch as the candidates of all its points ("in-batch negatives").
+    """The distinct positives of a batch as the sample of all its points ("in-batch negatives").
 
     There is no surplus label: `drop` is S. Every operation is one that NumPy and JAX share, on
     shapes known at compile time, so one function serves the host and the device.
@@ -69,7 +69,7 @@ def in_batch(
         `in_batch_log_weights`.
 
     Returns:
-      A sample with S = `size` slots and its `candidates`, arrays of the library of `labels`.
+      A sample with S = `size` slots and its `num_drawn`, arrays of the library of `labels`.
     """
     xp: Any = labels.__array_namespace__()
     labels = xp.asarray(labels, dtype=np.int32).reshape(-1)

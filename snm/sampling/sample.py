@@ -42,7 +42,7 @@ class Sample(NamedTuple):
         S, one past the last slot, leaves out none.
       log_weights: float32 [S], or None for zeros: what a sampled softmax adds to the score of the
         negative in each slot (natural logarithm; -inf in unused slots).
-      candidates: int32 scalar, the labels in `ids`, where the batch decides how many there are;
+      num_drawn: int32 scalar, the labels in `ids`, where the batch decides how many there are;
         weights over ranks are then divided by how many negatives a term really has. None where B
         is drawn.
     """
@@ -50,7 +50,7 @@ class Sample(NamedTuple):
     ids: Array
     drop: Array
     log_weights: Array | None = None
-    candidates: Array | None = None
+    num_drawn: Array | None = None
 
 
 def slots_of(ids: Array, labels: Array) -> jax.Array:

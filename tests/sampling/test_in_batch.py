@@ -33,7 +33,7 @@ def test_in_batch_takes_each_positive_once():
     labels = np.array([[3, 1, 9], [1, -1, 0]], np.int32)  # 9 and -1 are padding
     sample = jax.jit(in_batch, static_argnums=(1, 2))(labels, 5, 9)
     np.testing.assert_array_equal(sample.ids, [0, 1, 3, 9, 9])
-    assert sample.drop == 5 and sample.log_weights is None and sample.candidates == 3
+    assert sample.drop == 5 and sample.log_weights is None and sample.num_drawn == 3
     weights = np.arange(9, dtype=np.float32)
     sample = in_batch(labels, 5, 9, label_log_weights=weights)
     np.testing.assert_array_equal(sample.log_weights, [0, 1, 3, -np.inf, -np.inf])
@@ -120,7 +120,7 @@ def test_host_and_device_find_the_same_labels(labels, size):
         np.testing.assert_array_equal(sample.ids, distinct + [7] * unused)
         expected = [*weights[distinct], *[-np.inf] * unused]
         np.testing.assert_array_equal(sample.log_weights, expected)
-        assert sample.drop == size and sample.candidates == len(distinct)
+        assert sample.drop == size and sample.num_drawn == len(distinct)
         assert sample.ids.dtype == sample.drop.dtype == np.int32
         assert sample.log_weights.dtype == np.float32
 
@@ -182,7 +182,7 @@ def test_negatives_weigh_as_much_as_positives(tiny_data, changes, most):
     source, spec = prepared.source, prepared.model.head
     batch = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), source.stack(1, 1))
     labels = set(batch.terms.ids[batch.terms.values != 0].tolist())
-    assert batch.sample.candidates == len(labels) > (8 if config.positives == "all" else 4)
+    assert batch.sample.num_drawn == len(labels) > (8 if config.positives == "all" else 4)
     head = init_head(spec, jax.random.key(0), 4, score_scale=0.5)
     queries = jnp.eye(8, 4)  # points 5 to 8 have scores of 0
     new, step = update_head(
