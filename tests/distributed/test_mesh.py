@@ -1,4 +1,4 @@
-"""Compares runs on a mesh with runs on one device: losses, files and memory."""
+"""A mesh against one device: the start, what a step moves and holds, answers, and refusals."""
 
 import dataclasses
 import re
@@ -6,12 +6,11 @@ import re
 import jax
 import numpy as np
 import pytest
+from distributed.uneven import DATA, SMALL
 from jax.sharding import PartitionSpec
 
 import snm
 from snm.batches.build import make_source
-from snm.batches.epoch_order import Order
-from snm.batches.source import Source
 from snm.config.resolve import resolve
 from snm.data.weighting import Weighting
 from snm.distributed.collectives import Shard
@@ -23,151 +22,9 @@ from snm.model.model import init_state
 from snm.model.placement import abstract_on, compiled_start, initial, spread
 from snm.prediction.compiled import compiled_top
 from snm.prediction.order import pairs_in_order
-from snm.runs.events import NonFiniteError, Started, Stepped
 from snm.tables import table as rows_module
 from snm.tables.table import SparseRows
 from snm.trainer.programs import compiled_steps
-from snm.trainer.training import training
-
-# Neither the features nor the labels can be cut into 2, 4 or 8 equal parts.
-DATA = snm.generate(points=320, test_points=160, features=301, labels=203, seed=1)
-SMALL = dataclasses.replace(
-    snm.preset("default"), epochs=2, dim=16, members=1, batch_size=32, mined=8, sampled=64,
-    steps_per_dispatch=1,
-)  # fmt: skip
-
-
-def run(folder, **changes):
-    """The losses of a run by step, and its metrics on the test points."""
-    losses, metrics, began = [], {}, []
-    for event in training(DATA, dataclasses.replace(SMALL, **changes), folder):
-        if isinstance(event, Stepped):
-            losses.append(event.loss)
-        elif isinstance(event, Started):
-            began.append(event.step)
-        elif not hasattr(event, "step"):
-            metrics = event.result["metrics"]
-    return np.array(losses), metrics, began
-
-
-CASES = {
-    "decoupled softmax": {},
-    "bowl, one positive": dict(
-        preset="paper", loss="bowl", positives="one", exclude="positive", encoder="relu", bias=False
-    ),
-    "negative sampling": dict(loss="bowl", mined="all"),
-    "powl by products": dict(loss="powl", mined=60),
-    "all labels": dict(sampled="all"),
-    "full softmax": dict(sampled="all", mined="all"),
-    "adagrad": dict(row_optimizer="adagrad", learning_rate=0.1),
-    "subsample": dict(loss="bowl", vartheta="subsample"),
-    "frequency": dict(sampler="frequency", mined="all"),
-    "in-batch": dict(sampler="in-batch", mined="all"),
-    "in-batch, counted": dict(sampler="in-batch", loss="bowl", mined="all", sampled="auto"),
-    "in-batch, k' of them": dict(sampler="in-batch", loss="bowl", mined=30, sampled="auto"),
-    "on the device": dict(data_on="device"),
-    "rising B": dict(sampled="all", sampled_start=40, mined=8),
-    "learned scale": dict(learn_score_scale=True),
-    # Seed 0 meets a near tie in step 9 of member 2, which a mesh rounds to the other side.
-    "two members": dict(members=2, seed=2),
-    "lists": dict(loss="listmle"),
-    "lists of the whole sample": dict(loss="rankcosine", mined="all", learning_rate=20.0),
-}
-# Feature rows lie over `data` in the first, and in those beside them.
-MESHES = ("data=2", "label=2", "data=2,label=4", "label=8")
-MORE = ("data=8", "data=4,label=2")
-OF_FEATURES = ("decoupled softmax", "adagrad", "two members")  # what concerns their rows
-
-
-@pytest.fixture(scope="module")
-def on_one(tmp_path_factory):
-    """The run on one device for each case, computed once."""
-    found = {}
-
-    def of(case):
-        if case not in found:
-            found[case] = run(tmp_path_factory.mktemp("one") / "run", **CASES[case])
-        return found[case]
-
-    return of
-
-
-def _pairs():
-    """Each case on both axes at once, and on one other mesh in turn; what concerns rows on all."""
-    others = [mesh for mesh in MESHES if mesh != "data=2,label=4"]
-    for number, case in enumerate(CASES):
-        if case in OF_FEATURES:
-            yield from ((case, mesh) for mesh in MESHES + MORE)
-        else:
-            yield from ((case, mesh) for mesh in ("data=2,label=4", others[number % len(others)]))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("case", "mesh"), list(_pairs()))
-def test_a_mesh_computes_what_one_device_does(case, mesh, on_one, tmp_path):
-    if case == "on the device":
-        pytest.skip("draws on the device: compared with itself below")
-    losses, metrics, _ = on_one(case)
-    here, found, _ = run(tmp_path / "run", mesh=mesh, **CASES[case])
-    np.testing.assert_allclose(here, losses, rtol=1e-4)
-    for name, value in metrics.items():
-        assert found[name] == pytest.approx(value, abs=0.3), name
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mesh", MESHES + MORE)
-def test_resident_points_are_sharded(mesh, on_one, tmp_path):
-    losses, metrics, _ = on_one("on the device")
-    here, found, _ = run(tmp_path / "run", mesh=mesh, data_on="device")
-    np.testing.assert_allclose(here, losses, rtol=1e-4)
-    assert found["P@1"] == pytest.approx(metrics["P@1"], abs=0.3)
-
-
-@pytest.mark.parametrize(
-    ("first", "then"),
-    [
-        pytest.param("", "label=8", marks=pytest.mark.slow),
-        pytest.param("label=8", "data=2", marks=pytest.mark.slow),
-        pytest.param("data=2,label=4", "", marks=pytest.mark.slow),
-        pytest.param("data=8", "data=2,label=4", marks=pytest.mark.slow),
-        pytest.param("label=2", "data=8", marks=pytest.mark.slow),
-    ],
-)
-def test_a_run_continues_on_another_mesh(first, then, tmp_path):
-    half, _, _ = run(tmp_path / "run", mesh=first, epochs=1, schedule="constant")
-    rest, found, began = run(tmp_path / "run", mesh=then, epochs=2, schedule="constant")
-    assert began == [10]  # of 20 steps
-    whole, metrics, _ = run(tmp_path / "whole", schedule="constant")
-    np.testing.assert_allclose(np.concatenate([half, rest]), whole, rtol=1e-4)
-    assert found["P@1"] == pytest.approx(metrics["P@1"], abs=0.3)
-    # What was kept has no added rows: it loads on one device.
-    loaded = snm.load(tmp_path / "run").state
-    assert loaded.head.table.rows.shape == (203, 16)
-    assert loaded.features.rows.shape == (301, 16)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mesh", ["data=8", "label=8"])
-def test_bfloat16_tables_on_either_axis(mesh, tmp_path):
-    """Devices round with their own random bits, so the first losses are only close."""
-    losses, metrics, _ = run(tmp_path / "one", table_dtype="bfloat16")
-    here, found, _ = run(tmp_path / "run", mesh=mesh, table_dtype="bfloat16")
-    np.testing.assert_allclose(here[:4], losses[:4], rtol=5e-3)
-    np.testing.assert_allclose(here, losses, rtol=0.05)
-    assert found["P@1"] == pytest.approx(metrics["P@1"], abs=10)
-
-
-@pytest.mark.slow
-def test_warm_start_on_a_mesh(tmp_path):
-    old = dataclasses.replace(SMALL, epochs=1)
-    list(training(DATA, old, tmp_path / "old"))
-    found = []
-    for mesh in ("", "data=8"):
-        events = training(DATA, dataclasses.replace(SMALL, mesh=mesh), tmp_path / f"new{mesh}",
-                          warm_start=tmp_path / "old")  # fmt: skip
-        found.append([event.loss for event in events if isinstance(event, Stepped)])
-    np.testing.assert_allclose(found[1], found[0], rtol=1e-4)
-
 
 # -- the start ---------------------------------------------------------------------------------
 
@@ -374,33 +231,6 @@ def test_a_feature_shard_may_be_empty():
     found = compiled_top(model, 5, devices)(spread(state, devices), stacked)
     np.testing.assert_array_equal(found.slots, whole.slots)
     np.testing.assert_allclose(found.scores, whole.scores, rtol=1e-5, atol=1e-6)
-
-
-# -- what is not finite ------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mesh", ["data=2,label=4", "label=2", "data=8"])
-def test_the_non_finite_error_on_a_mesh_names_tensor_and_row(mesh, tmp_path, monkeypatch):
-    stack = Source.stack
-
-    def broken(self, first, count, length=0):
-        """The third point of step 3 has features that are no numbers."""
-        batch = stack(self, first, count, length)
-        if first == 3:
-            values, starts = batch.features.values[0], batch.features.starts[0]
-            if self.data_parts > 1:
-                values, starts = values[0], starts[0]
-            values[starts[2] : starts[3]] = np.nan
-        return batch
-
-    monkeypatch.setattr(Source, "stack", broken)
-    with pytest.raises(NonFiniteError) as error:
-        run(tmp_path / "run", mesh=mesh, epochs=1)
-    points = Order.of(320, 32, seed=0).epoch(0)[0][3]
-    assert error.value.points == points.tolist()
-    assert error.value.tensor == "the feature values are"
-    assert error.value.culprits == [points[2]]
 
 
 # -- what is refused ---------------------------------------------------------------------------

@@ -1,10 +1,8 @@
-"""Tests the application: answers, errors, and what a full queue does."""
+"""Tests the application: its answers, and the errors of requests."""
 
 import asyncio
 import dataclasses
 import re
-import threading
-import time
 
 import httpx
 import numpy as np
@@ -15,9 +13,7 @@ from serve.served import WORDS, as_question, serving
 
 import snm
 from snm.prediction.calibration import Calibration, Curve
-from snm.prediction.compiled import compiled_top
 from snm.prediction.thresholds import Threshold
-from snm.serve import engine as engines
 
 
 def test_answers_are_those_of_the_model(address, served, tiny_run):
@@ -271,129 +267,6 @@ def test_a_point_without_a_known_feature_is_answered_as_unknown(address, number)
     answers = httpx.post(f"{address}/predict", json=question).json()["answers"]
     assert [answer["unknown"] for answer in answers] == list(map(bool, unknown))
     assert all(len(answer["labels"]) == 5 for answer in answers)
-
-
-class _Slow:
-    """A model that blocks until it is released."""
-
-    def __init__(self, model):
-        self._model = model
-        self.go = threading.Event()
-        self.asked = threading.Semaphore(0)
-
-    def predict(self, rows, k, labels=None):
-        self.asked.release()
-        assert self.go.wait(30)
-        return self._model.predict(rows, k, labels)
-
-
-def test_a_full_queue_and_shutdown(served, monkeypatch):
-    slow = _Slow(served)
-    monkeypatch.setattr(engines, "_sized", lambda *_: slow)
-    monkeypatch.setattr(engines.Engine, "warm", lambda _: None)
-    monkeypatch.setattr(engines.Engine, "_compile", lambda *_: None)  # only requests are `asked`
-    with serving(served, queue=2) as (address, server):
-        answers = []
-
-        def ask():
-            answers.append(httpx.post(f"{address}/predict", json={"texts": ["word1"]}, timeout=60))
-
-        threads = [threading.Thread(target=ask) for _ in range(3)]
-        threads[0].start()
-        assert slow.asked.acquire(timeout=30)  # it is being answered; two more may wait
-        for thread in threads[1:]:
-            thread.start()
-        deadline = time.monotonic() + 30
-        while "snm_waiting_requests 2.0" not in httpx.get(f"{address}/metrics").text:
-            assert time.monotonic() < deadline
-        refused_one = httpx.post(f"{address}/predict", json={"texts": ["word1"]})
-        assert refused_one.status_code == 503
-        assert refused_one.headers["Retry-After"] == "1"
-        assert refused_one.json()["error"] == "2 requests wait already"
-        server.should_exit = True  # what SIGTERM does
-        time.sleep(0.2)
-        slow.go.set()
-        for thread in threads:
-            thread.join(30)
-        assert [answer.status_code for answer in answers] == [200, 200, 200]
-
-
-def test_an_error_of_the_model_is_a_500_and_the_service_continues(served, monkeypatch):
-    real = engines._sized
-
-    class Broken:
-        fail = True
-
-        def predict(self, rows, k, labels=None):
-            if Broken.fail:
-                Broken.fail = False
-                raise RuntimeError("device lost")
-            return real(served, 8).predict(rows, k, labels)
-
-    monkeypatch.setattr(engines, "_sized", lambda *_: Broken())
-    monkeypatch.setattr(engines.Engine, "warm", lambda _: None)
-    monkeypatch.setattr(engines.Engine, "_compile", lambda *_: None)
-    with serving(served) as (address, _):
-        answer = httpx.post(f"{address}/predict", json={"texts": ["word1"]})
-        assert answer.status_code == 500 and "internal error" in answer.json()["error"]
-        assert httpx.post(f"{address}/predict", json={"texts": ["word1"]}).status_code == 200
-
-
-def test_every_compiled_size_answers_the_same(served, tiny_run, monkeypatch):
-    """Also before those of more than one point are compiled."""
-    monkeypatch.setattr(engines, "_SIZES", (1, 8))
-    features = snm.load_data(tiny_run / "data").test.features
-    labels, _ = served.predict(features, k=3)
-
-    used = []
-    real = engines._sized
-
-    def recorded(predictor, size):
-        class Recorded:
-            def predict(self, rows, k, labels=None):
-                used.append(size)
-                return real(predictor, size).predict(rows, k, labels)
-
-        return Recorded()
-
-    monkeypatch.setattr(engines, "_sized", recorded)
-
-    async def ask(engine, *counts):
-        return [(await engine.answer(features[:n], 3))[0] for n in counts]
-
-    async def before_and_after():
-        engine = engines.Engine(served, most=15, queue=9)
-        engine.warm()
-        assert used == [1, 1]  # for few labels and for most
-        compiling = engine._compile
-        monkeypatch.setattr(engine, "_compile", lambda *_: None)
-        engine.start()
-        early = await ask(engine, 1, 11)
-        monkeypatch.setattr(engine, "_compile", compiling)
-        engine._compile(8, 10, 0)
-        del used[:]
-        late = await ask(engine, 1, 8, 11)
-        assert used == [1, 8, 8]
-        await engine.stop()
-        with pytest.raises(engines.FullError, match="stopping"):
-            await engine.answer(features[:1], 1)
-        return early + late
-
-    for found in asyncio.run(before_and_after()):
-        np.testing.assert_array_equal(found, labels[: len(found)])
-
-
-def test_the_first_requests_compile_nothing(served):
-    """Whatever a point has: no, one, or all features."""
-    engine = engines.Engine(served, most=15, queue=9)
-    engine.warm()
-    programs = [compiled_top(served.model, count, None) for count in (10, 15)]
-    before = [program._cache_size() for program in programs]
-    assert min(before) >= 1
-    for text in ("", "word1", " ".join(WORDS)):
-        for k in (1, 10, 15):
-            engine._answer(served.as_rows([text]), k)
-    assert [program._cache_size() for program in programs] == before
 
 
 def test_predictions_by_an_index(tiny_run, served, tmp_path):

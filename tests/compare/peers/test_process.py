@@ -1,51 +1,24 @@
+"""Names of packages, the process that runs one, and each package that is installed."""
+
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from compare.peers.fake_peer import answering, of
 from scipy.sparse import csr_matrix
 
-from snm.compare.peers import process as peers
 from snm.compare.peers.process import check, main, measure, run_peer
 from snm.compare.peers.protocol import Answers, Peer
 from snm.compare.peers.table import PEERS
-from snm.compare.peers.words import are_counts, as_words
 from snm.compare.records import read_record
 from snm.data.formats.dispatch import write_text
-from snm.data.load import load
 from snm.data.synthetic import generate
-from snm.data.weighting import Weighting
 from snm.errors import InputError
-from snm.evaluation.metrics import propensities
 from snm.machine.memory import peak_memory
-
-_TRAIN = "4 3 6\n0 0:3\n0,1 1:1\n2 0:1 2:2\n3,4 2:1\n"
-_TEST = "2 3 6\n0,5 0:2 1:2\n1 2:1\n"
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> str:
-    """Four training points, two test points, six labels; labels 0 to 5 have 2, 1, 1, 1, 1 and 0
-    training points."""
-    folder = tmp_path / "tiny"
-    folder.mkdir()
-    (folder / "train.txt").write_text(_TRAIN)
-    (folder / "test.txt").write_text(_TEST)
-    return str(folder)
-
-
-def _answering(monkeypatch: pytest.MonkeyPatch, answer: Callable[..., Any], weighted: bool = True,
-               package: str = "json") -> None:  # fmt: skip
-    monkeypatch.setitem(PEERS, "fake", Peer(package, "made up", answer, weighted))
-
-
-def _of(rows: list[list[int]]) -> Callable[..., Answers]:
-    return lambda x, y, x_test, *, k, seed, threads: (np.array(rows), 2.5, 0.25)
-
 
 # -- names -------------------------------------------------------------------------------------
 
@@ -78,8 +51,8 @@ def test_a_peer_of_another_module(
 
 
 def test_check_says_what_is_missing_without_importing(monkeypatch: pytest.MonkeyPatch) -> None:
-    _answering(monkeypatch, _of([]), package="no_such_package")
-    monkeypatch.setitem(PEERS, "other", Peer("xml.dom", "made up", _of([])))
+    answering(monkeypatch, of([]), package="no_such_package")
+    monkeypatch.setitem(PEERS, "other", Peer("xml.dom", "made up", of([])))
     monkeypatch.delitem(sys.modules, "xml.dom", raising=False)
     found = check(["fake", "other"])
     assert found["other"] is None
@@ -90,7 +63,7 @@ def test_check_says_what_is_missing_without_importing(monkeypatch: pytest.Monkey
 def test_a_missing_package_is_one_line(
     data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _answering(monkeypatch, _of([]), package="no_such_package")
+    answering(monkeypatch, of([]), package="no_such_package")
     out = tmp_path / "out.json"
     assert main(["fake", data, str(out)]) == 2
     told = capsys.readouterr().err
@@ -102,159 +75,6 @@ def test_a_missing_package_is_one_line(
     assert failed["name"] == "fake" and "not installed" in failed["failed"]
 
 
-# -- scores ------------------------------------------------------------------------------------
-
-
-def test_metrics_by_hand(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Point 0 has labels 0 and 5, and the package finds 0 first and 5 third; point 1 has label 1,
-    # found third, before the padding of the package's answer.
-    _answering(monkeypatch, _of([[0, 1, 5, 2, 3], [2, 3, 1, -1, -1]]))
-    found = measure("fake", data)
-    metrics = found["metrics"]
-    p = propensities(np.array([2, 1, 1, 1, 1, 0]), 4)
-    expected = {
-        "P@1": 100 * 1 / 2,
-        "P@3": 100 * (2 + 1) / 6,
-        "P@5": 100 * (2 + 1) / 10,
-        "R@1": 100 * (1 / 2 + 0) / 2,
-        "R@3": 100.0,
-        "nDCG@3": 100 * ((1 + 1 / 2) / (1 + 1 / np.log2(3)) + 1 / 2) / 2,
-        "PSP@1": 100 * (1 / p[0]) / (1 / min(p[0], p[5]) + 1 / p[1]),
-        "PSP@3": 100.0,
-        "coverage@1": 100 / 3,
-    }
-    assert {name: metrics[name] for name in expected} == pytest.approx(expected)
-    assert metrics["points"] == 2
-    assert found["seconds"] == 2.5 and found["predict_seconds"] == 0.25
-    assert found["settings"] == "made up"
-    assert found["data"] == {"name": "tiny", "sha256": load(data).sha256}
-    assert found["peak_memory_bytes"] >= found["memory_before_bytes"] > 1 << 20
-
-
-def test_metrics_are_those_of_an_evaluation(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from snm.evaluation import evaluate as evaluation
-
-    assert peers.KS == evaluation.KS
-    _answering(monkeypatch, _of([[0, 1, 2, 3, 4]] * 2))
-    found = measure("fake", data)["metrics"]
-    counts = {"points", "points_without_labels"}
-    assert set(found) == {*evaluation.metric_names(6), *counts}
-
-
-def test_filtered_labels_are_neither_right_nor_wrong(
-    data: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (Path(data) / "filter_labels_test.txt").write_text("0 1\n")
-    (Path(data) / "filter_labels_train.txt").write_text("")
-    asked: list[int] = []
-
-    def answer(x: Any, y: Any, x_test: Any, *, k: int, seed: int, threads: int) -> Answers:
-        asked.append(k)
-        return np.array([[1, 0, 2, 3, 4, 5], [1, 0, 2, 3, 4, 5]]), 0.0, 0.0
-
-    _answering(monkeypatch, answer)
-    assert measure("fake", data)["metrics"]["P@1"] == 100.0
-    assert asked == [6]
-
-
-def test_seen_labels_are_dropped_from_the_predictions(
-    data: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    test = load(data).test
-    assert test is not None
-    own = [test.features[row].indices.tolist() for row in range(2)]
-    others = [[label for label in range(6) if label not in of_row] for of_row in own]
-    asked: list[int] = []
-
-    def answer(x: Any, y: Any, x_test: Any, *, k: int, seed: int, threads: int) -> Answers:
-        asked.append(k)
-        rows = [of_row + rest for of_row, rest in zip(own, others, strict=True)]
-        return np.array([(row + [-1] * 6)[:6] for row in rows]), 0.0, 0.0
-
-    _answering(monkeypatch, answer)
-    told: list[np.ndarray] = []
-    scored = peers._scored
-    monkeypatch.setattr(
-        peers, "_scored", lambda found, *rest: told.append(found) or scored(found, *rest)
-    )
-    measure("fake", data, seen="drop")
-    measure("fake", data)
-    assert asked == [min(5 + max(map(len, own)), 6), 5]
-    assert [row[row >= 0].tolist() for row in told[0]] == [rest[:5] for rest in others]
-    assert told[1][:, 0].tolist() == [of_row[0] for of_row in own]
-
-
-def test_arguments_of_a_package(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[tuple[Any, ...]] = []
-
-    def answer(x: Any, y: Any, x_test: Any, *, k: int, seed: int, threads: int) -> Answers:
-        seen.append((x, y, x_test, k, seed, threads))
-        return np.zeros((2, 5), np.int64) - 1, 0.0, 0.0
-
-    raw = load(data)
-    assert raw.test is not None
-    fitted = Weighting.fit("tfidf", raw.train.features)
-    _answering(monkeypatch, answer)
-    measure("fake", data, seed=3, threads=2)
-    _answering(monkeypatch, answer, weighted=False)
-    measure("fake", data)
-    weighted, unweighted = seen
-    assert weighted[3:] == (5, 3, 2)
-    for given, points in ((weighted[0], raw.train), (weighted[2], raw.test)):
-        np.testing.assert_array_equal(given.toarray(), fitted.apply(points.features).toarray())
-    np.testing.assert_array_equal(unweighted[0].toarray(), [[3, 0, 0], [0, 1, 0], [1, 0, 2],
-                                                            [0, 0, 1]])  # fmt: skip
-    np.testing.assert_array_equal(unweighted[1].toarray(), raw.train.labels.toarray())
-
-
-def test_a_held_out_part_is_scored_instead_of_test(
-    data: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held = load(data).split(0.25, 1)
-    assert held.test is not None
-    first = held.test.labels.indices[0]
-    others = [label for label in range(6) if label != first][:4]
-    _answering(monkeypatch, _of([[first, *others]]))
-    (Path(data) / "test.txt").unlink()
-    metrics = measure("fake", data, validation_fraction=0.25, seed=1)["metrics"]
-    assert metrics["points"] == 1 and metrics["P@1"] == 100.0
-    with pytest.raises(InputError, match="no test points"):
-        measure("fake", data)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"), [({"weighting": "idf"}, "one of none"), ({"threads": 0}, "1 or more")]
-)
-def test_bad_settings(
-    options: dict[str, Any], said: str, data: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _answering(monkeypatch, _of([]))
-    with pytest.raises(InputError, match=said):
-        measure("fake", data, **options)
-
-
-# -- words -------------------------------------------------------------------------------------
-
-
-def test_counts_repeat_a_word_up_to_ten_times() -> None:
-    x = csr_matrix([[2.0, 0.0, 1.0], [0.0, 0.0, 0.0], [0.0, 40.0, 0.0]])
-    assert list(as_words(x, counted=True)) == ["0 0 2", "", " ".join(["1"] * 10)]
-
-
-def test_other_values_give_one_word_per_feature() -> None:
-    x = csr_matrix(([0.3, -7.0, 0.0], ([0, 0, 1], [4, 2, 1])), shape=(2, 5))
-    assert list(as_words(x.tocsr(), counted=False)) == ["2 4", ""]
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [([1, 2, 1000], True), ([1, 0.5], False), ([-1, 2], False), ([2019, 1], False),
-     ([np.inf], False), ([], True)],
-)  # fmt: skip
-def test_are_counts(values: list[float], expected: bool) -> None:
-    assert are_counts(csr_matrix(np.array([values], np.float32))) is expected
-
-
 # -- the process -------------------------------------------------------------------------------
 
 
@@ -264,7 +84,7 @@ def test_a_failing_package_gives_a_one_line_error_and_no_file(
     def answer(*_: Any, **__: Any) -> Answers:
         raise RuntimeError("out of\nluck")
 
-    _answering(monkeypatch, answer)
+    answering(monkeypatch, answer)
     assert main(["fake", data, str(tmp_path / "new" / "out.json")]) == 1
     assert capsys.readouterr().err == "snm: error: fake: RuntimeError: out of luck\n"
     assert list((tmp_path / "new").iterdir()) == []
@@ -278,7 +98,7 @@ def test_output_of_a_package_is_discarded(
         os.write(2, b"progress")
         return np.zeros((2, 5), np.int64) - 1, 0.0, 0.0
 
-    _answering(monkeypatch, answer)
+    answering(monkeypatch, answer)
     measure("fake", data)
     assert capfd.readouterr() == ("", "")
 
@@ -286,7 +106,7 @@ def test_output_of_a_package_is_discarded(
 def test_an_output_file_that_cannot_be_written(
     data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _answering(monkeypatch, _of([]))
+    answering(monkeypatch, of([]))
     assert main(["fake", data, str(tmp_path)]) == 2
     assert main(["fake", data, f"{data}/train.txt/out.json"]) == 2
     assert capsys.readouterr().err.count("\n") == 2
@@ -322,7 +142,7 @@ def _in_child(monkeypatch: pytest.MonkeyPatch, line: str) -> list[list[str]]:
 def test_run_peer_reuses_a_result_with_equal_arguments(
     data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _answering(monkeypatch, _of([]))
+    answering(monkeypatch, of([]))
     started = _in_child(monkeypatch, 'assert "jax" not in sys.modules')
     out = tmp_path / "peers" / "fake.json"
     found = run_peer("fake", data, out, weighting="l2", threads=1)
@@ -349,7 +169,7 @@ def test_run_peer_reuses_a_result_with_equal_arguments(
 def test_run_peer_reports_the_reason_of_a_failure(
     line: str, reason: str, data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _answering(monkeypatch, _of([]))
+    answering(monkeypatch, of([]))
     _in_child(monkeypatch, line)
     out = tmp_path / "peers" / "fake.json"
     assert run_peer("fake", data, out) == {"name": "fake", "failed": reason}

@@ -4,7 +4,7 @@ import pytest
 import tiny
 from hypothesis import given
 from hypothesis import strategies as st
-from runs.several_processes import alone, assert_same, ended, free_port, start, together
+from runs.processes.several_processes import alone, assert_same, ended, free_port, start, together
 
 from snm.distributed.launch import Meeting, launched
 from snm.errors import InputError

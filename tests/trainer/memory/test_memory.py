@@ -12,18 +12,14 @@ from earlier import without_manifest
 from scipy import sparse
 
 import snm
-from snm.config import resolve as resolve_module
-from snm.config.resolve import resolve
 from snm.config.resolved import read_resolved
-from snm.data.dataset import Dataset, Points
 from snm.data.formats.dispatch import write_text
 from snm.distributed.mesh import make_mesh
 from snm.errors import InputError
 from snm.memory.memory import MemorySettings
 from snm.runs.folder import RunFolder
 from snm.runs.load import assemble, load
-from snm.trainer import memory as memory_module
-from snm.trainer.memory import memory_of, memory_split, never_tried
+from snm.trainer.memory import memory_of, memory_split
 
 CONFIG = tiny.REMEMBERING
 
@@ -120,99 +116,6 @@ def test_a_missing_memory_is_one_line(trained, tmp_path):
     load(copy, memory=False)
 
 
-def test_off_where_there_are_no_neighbours(tmp_path):
-    """No two points share a feature."""
-    labels = snm.generate(points=600, test_points=0, features=120, labels=60, seed=0).train.labels
-    data = Dataset("alone", Points(sparse.identity(600, np.float32, "csr"), labels), None, None, "")
-    events = list(snm.training(data, CONFIG, tmp_path / "run"))
-    trial = json.loads((tmp_path / "run" / "memory.json").read_text())
-    assert not trial["used"] and trial["gain"] <= 2 * trial["error"]
-    assert (trial["points"], trial["bytes"]) == (0, 0)
-    assert not (tmp_path / "run" / "memory.npz").exists()
-    assert load(tmp_path / "run").memory is None
-    assert any("off, it does not surely pay (at best P " in getattr(e, "text", "") for e in events)
-
-
-def test_a_run_from_before_the_setting_goes_on_without(trained, tmp_path):
-    data = trained[0]
-    old = dataclasses.replace(CONFIG, memory="off", epochs=1)
-    snm.train(data, old, tmp_path / "run")
-    path = tmp_path / "run" / "config.toml"
-    path.write_text(path.read_text().replace('memory = "off"\n', ""))
-    without_manifest(tmp_path / "run")
-    longer = dataclasses.replace(CONFIG, memory="auto", epochs=2)
-    result = snm.train(data, longer, tmp_path / "run")
-    assert result["epochs"] == 2 and "memory" not in result
-    fresh = snm.train(data, dataclasses.replace(old, epochs=2), tmp_path / "fresh")
-    assert result["metrics"] == fresh["metrics"]
-
-
-def test_validation_points_choose_and_are_stored_after_a_refit(trained, tmp_path):
-    """Without a refit they are not stored: `tests/estimator/test_memory.py`."""
-    refit = dict(validation_fraction=0.2, patience=1, refit=True)
-    config = dataclasses.replace(CONFIG, members=1, **refit)
-    trial = snm.train(trained[0], config, tmp_path / "run")["memory"]
-    assert trial["held_out"] == 120
-    assert trial["used"] and trial["points"] == 600
-
-
-def test_labels_that_are_dropped_stay_dropped(tmp_path):
-    """A recommender: what a point has is never its answer, although its neighbours have it."""
-    rng = np.random.default_rng(0)
-    taste = rng.integers(5, size=600)
-    items = 12 * taste[:, None] + np.argsort(rng.random((600, 12)), axis=1)[:, :6]
-    features, labels = np.zeros((600, 60), np.float32), np.zeros((600, 60), np.float32)
-    np.put_along_axis(features, items[:, :4], 1, axis=1)
-    np.put_along_axis(labels, items[:, 4:], 1, axis=1)
-    points = Points(sparse.csr_matrix(features), sparse.csr_matrix(labels))
-    data = Dataset("tastes", points, points, None, "0" * 64)
-    # A model that learned nothing needs the memory.
-    config = dataclasses.replace(CONFIG, seen="drop", learning_rate=1e-6)
-    snm.train(data, config, tmp_path / "run")
-    predictor = load(tmp_path / "run")
-    assert predictor.memory is not None
-    answers, _ = predictor.predict(points.features, 8)
-    own = np.take_along_axis(features, answers, axis=1)
-    assert (own == 0).all()
-
-
-@pytest.mark.parametrize(
-    ("change", "points", "expected"),
-    [
-        ({}, 600, "on"),
-        ({"memory": "auto"}, 600, "on"),
-        ({"memory": "auto", "members": 1}, 600, "off"),
-        ({"memory": "auto"}, 499, "off"),
-        ({"memory": "off"}, 600, "off"),
-        ({"memory": "auto", "mesh": "label=2"}, 600, "on"),
-    ],
-)
-def test_where_it_is_tried(change, points, expected):
-    made = snm.generate(points=points, test_points=0, features=120, labels=60, seed=0)
-    assert resolve(dataclasses.replace(CONFIG, **change), made).memory == expected
-
-
-def test_on_is_refused_where_points_are_too_few():
-    made = snm.generate(points=499, test_points=0, features=120, labels=60, seed=0)
-    told = "memory on: found 499 training points, expected at least 500"
-    with pytest.raises(InputError, match=told):
-        resolve(CONFIG, made)
-
-
-def test_several_processes_have_none_and_say_so(monkeypatch):
-    """As if this were one of two; `tests/distributed` starts them."""
-    made = snm.generate(points=600, test_points=0, features=120, labels=60, seed=0)
-    auto = dataclasses.replace(CONFIG, memory="auto", seen="keep", input_dropout=0.0)
-    assert never_tried(auto, made) is None
-    for module in (memory_module, resolve_module):
-        monkeypatch.setattr(module, "has_several_processes", lambda: True)
-    assert resolve(auto, made).memory == "off"
-    assert never_tried(auto, made) == "memory: off, because it needs one process"
-    assert never_tried(dataclasses.replace(auto, memory="off"), made) is None
-    with pytest.raises(InputError, match=r"^memory on: found several processes, expected one"):
-        resolve(dataclasses.replace(auto, memory="on"), made)
-
-
 @pytest.mark.parametrize(
     "mesh",
     [
@@ -303,22 +206,6 @@ def test_a_run_without_a_memory_explains_by_features(trained, tmp_path):
     for answer in map(json.loads, out.read_text().splitlines()):
         assert "because" not in answer and len(answer["parts"]) == 5
         assert all(parts["votes"] == 0 and parts["features"] for parts in answer["parts"])
-
-
-def test_none_is_tried_where_no_point_that_could_choose_has_a_label(tmp_path):
-    made = snm.generate(points=600, test_points=0, features=120, labels=60, seed=0)
-    data = Dataset("few", made.train, None, None, "0" * 64)
-    _, held = data.rows_of_split(0.1, CONFIG.seed)
-    some = np.ones(600, bool)
-    some[held] = False
-    labels = sparse.csr_matrix(sparse.diags(some.astype(np.float32)) @ made.train.labels)
-    labels.eliminate_zeros()
-    data = dataclasses.replace(data, train=Points(made.train.features, labels))
-    config = dataclasses.replace(CONFIG, members=1)
-    result = snm.train(data, config, tmp_path / "run")
-    assert "memory" not in result and load(tmp_path / "run").memory is None
-    # Nothing is left to do.
-    assert len(list(snm.training(data, config, tmp_path / "run"))) == 1
 
 
 def test_probabilities_of_a_run(trained, model, unseen, tmp_path, capsys):

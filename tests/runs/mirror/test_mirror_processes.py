@@ -18,7 +18,7 @@ from small_runs import arrays
 from snm.runs.folder import RunFolder
 
 EPOCHS = 12
-HERE = Path(__file__).parent.parent
+TESTS = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -39,13 +39,13 @@ def start(data, tmp_path, run):
         environment = {
             **os.environ,
             "JAX_NUM_CPU_DEVICES": "2",
-            "PYTHONPATH": os.pathsep.join([str(HERE.parent), str(HERE)]),
+            "PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS)]),
             "FOLDER_STORE": str(tmp_path / "store"),
             "SNM_CACHE": str(tmp_path / f"disk-{number}"),
         }
         found.append(
             subprocess.Popen(
-                [sys.executable, str(HERE / "runs" / "folder_store.py"), *words],
+                [sys.executable, str(Path(__file__).with_name("folder_store.py")), *words],
                 env=environment,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -100,7 +100,7 @@ def test_two_hosts_lose_their_disks_and_go_on_to_the_same_bits(how, data, tmp_pa
     assert statuses == [0, 0], said
     monkeypatch.setenv("FOLDER_STORE", str(tmp_path / "store"))
     monkeypatch.setenv("SNM_CACHE", str(tmp_path / "reader"))
-    from runs import folder_store  # noqa: F401 (makes the scheme known here)
+    from runs.mirror import folder_store  # noqa: F401 (makes the scheme known here)
 
     found, expected = bring(tmp_path), tmp_path / "whole"
     for mine, other in zip(arrays(found), arrays(expected), strict=True):

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiny
-from runs.several_processes import alone, assert_same, free_port, together, told
+from runs.processes.several_processes import alone, assert_same, free_port, together, told
 from scipy import sparse
 from small_runs import arrays
 

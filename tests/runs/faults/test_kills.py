@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 import tiny
-from runs.faulty_runs import command
+from runs.faults.faulty_runs import command
 from small_runs import arrays, same
 
 from snm.runs.folder import RunFolder

@@ -12,7 +12,7 @@ import pytest
 import tiny
 from command_line import refused
 from orbax.checkpoint import v1 as ocp
-from runs.faulty_runs import command, last_good, small_disk, until
+from runs.faults.faulty_runs import command, last_good, small_disk, until
 from small_runs import arrays, config, same
 
 import snm

@@ -9,7 +9,7 @@ import time
 import pytest
 import tiny
 from command_line import refused
-from runs.faulty_runs import command, until
+from runs.faults.faulty_runs import command, until
 from small_runs import arrays, config, log, same
 
 import snm

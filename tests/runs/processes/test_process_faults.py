@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 import tiny
-from runs.several_processes import TIMEOUT, alone, ended, start, together, told
+from runs.processes.several_processes import TIMEOUT, alone, ended, start, together, told
 from small_runs import arrays
 
 from snm.checkpoints.store import Checkpoints, SavingError

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import tiny
-from runs.faulty_runs import last_good
+from runs.faults.faulty_runs import last_good
 from small_runs import arrays, config, log, same
 
 import snm

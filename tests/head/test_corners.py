@@ -1,0 +1,151 @@
+"""`update_head` at its corners: few labels, ties, blocks, overflow, and what its gradient is."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from head.steps import K, check, same_bits, stepped
+from head_reference import QUICK, csr, loss_of, make_case, reference
+
+from snm.head import by_pairs
+from snm.head.state import Head
+from snm.losses import rank_weights as weights
+from snm.sampling.in_batch import in_batch
+from snm.tables.table import RowTable
+from snm.topk import block_quotas as quotas
+from snm.topk import search as scoring
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(loss="powl", phi="logistic"),
+        pytest.param(dict(loss="powl", vartheta="power-law"), marks=pytest.mark.slow),
+        dict(loss="softmax", positives="all", exclude="all", bias=True),
+    ],
+    ids=["own left out", "ordered", "known left out"],
+)
+def test_many_mined_of_several_blocks(monkeypatch, options):
+    """Each block gives a share, found by counting; only a loss of ranks puts them in order."""
+    monkeypatch.setattr(scoring, "_CPU_BLOCK", 160)
+    monkeypatch.setitem(by_pairs.PAIRS_LIMIT, "cpu", 1)
+    joins = []
+    monkeypatch.setattr(
+        scoring,
+        "merge_candidates",
+        lambda *args, **named: joins.append(named) or quotas.merge_candidates(*args, **named),
+    )
+    case = make_case(num_labels=1000, sampled=800, mined=64, **options)
+    check(case, stepped(case))
+    assert joins == [{"ordered": "vartheta" in options}]
+
+
+def test_subsampled_ranks_are_those_of_the_key():
+    case = make_case(
+        num_labels=K, sampled=200, mined=8, vartheta="subsample", loss="powl", phi="logistic",
+        subsample_draws=6, positives="all",
+    )  # fmt: skip
+    key = jax.random.key(5)
+    vartheta = np.full(8, 1 / 8)
+    ranks, _ = weights.subsample(key, vartheta, 6, shape=case.terms.ids.shape)
+    check(case, stepped(case, key), ranks=np.asarray(ranks))
+
+
+@pytest.mark.parametrize(
+    ("num_labels", "options"),
+    [
+        (2, dict(sampled=1, mined=1, vartheta="power-law", exclude="all")),
+        (2, dict(sampled=1, mined=1, loss="powl", positives="all", bias=True)),
+        (20, dict(sampled=18, mined=18, loss="powl", positives="all")),
+    ],
+)
+def test_few_labels(num_labels, options):
+    """Blocks are longer than the table, and some terms have no negative left."""
+    case = make_case(num_labels=num_labels, **options)
+    check(case, stepped(case))
+
+
+def test_a_sample_smaller_than_the_mined():
+    """Five slots, none of them surplus, for k' = 8: what is left takes the first weights."""
+    case = make_case(
+        num_labels=K,
+        sampled=12,
+        mined=8,
+        vartheta="power-law",
+        sample=lambda labels: in_batch(labels[:5], 5, K),
+    )
+    assert int(case.sample.drop) == 5
+    check(case, stepped(case))
+
+
+def test_ties_go_to_the_lowest_label():
+    """Equal rows score the same: the mined one, and so the updated one, is the first."""
+    case = make_case(num_labels=20, n=1, dim=4, sampled=19, mined=1, learn_scale=False)
+    rows = jnp.tile(jnp.array([0.5, 0.5, 0.5, 0.5]), (20, 1))
+    case = case._replace(
+        head=Head(RowTable(rows), None, jnp.float32(0)), terms=csr([4], [1.0], [0, 1])
+    )
+    head, _ = stepped(case)
+    moved = np.flatnonzero(np.abs(head.table.rows - rows).max(axis=1) > 1e-6)
+    np.testing.assert_array_equal(moved, [0, 4])
+
+
+def test_query_gradient_is_the_finite_difference():
+    case = make_case(num_labels=K, sampled=200, mined=3, phi="logistic", loss="powl")
+    _, step = stepped(case)
+    with jax.enable_x64(True):
+        at = [np.asarray(x, np.float64) for x in (case.head.table.rows, case.queries)]
+        loss = jax.jit(
+            lambda q: loss_of(case, jnp.asarray(at[0]), jnp.zeros(K), q, np.log(2.0)),
+            compiler_options=QUICK,
+        )
+        for i, j in [(0, 0), (2, 5), (6, 31)]:
+            move = np.zeros_like(at[1])
+            move[i, j] = 1e-5
+            slope = (loss(at[1] + move) - loss(at[1] - move)) / 2e-5
+            np.testing.assert_allclose(step.query_gradient[i, j], slope, atol=1e-6)
+
+
+def test_projected_step_is_the_step_of_the_normalised_row_to_first_order():
+    """Rows kept at unit length against rows normalised in the forward pass.
+
+    With w = u / |u| at |u| = 1 the gradient with respect to u is the tangent part g - (g.w) w.
+    Projecting w - a g gives w - a (g - (g.w) w) + O(a^2): the same step, up to O(a^2).
+    """
+    case = make_case(num_labels=K, sampled=200, mined=3, learn_scale=False)
+    rows = np.asarray(case.head.table.rows, np.float64)
+    gradient = reference(case).grad_rows
+    radial = np.sum(gradient * rows, axis=1, keepdims=True)
+    tangent = gradient - radial * rows
+    assert np.abs(radial).max() > 0.01
+
+    gaps = []
+    for rate in (0.1, 0.05):
+        projected = rows - rate * gradient
+        projected /= np.linalg.norm(projected, axis=1, keepdims=True)
+        stepped_on_tangent = rows - rate * tangent
+        stepped_on_tangent /= np.linalg.norm(stepped_on_tangent, axis=1, keepdims=True)
+        gaps.append(np.abs(projected - stepped_on_tangent).max())
+    np.testing.assert_allclose(gaps[0] / gaps[1], 4, rtol=0.1)  # half the rate, a quarter the gap
+
+    # And the tangent part is the gradient through the normalisation.
+    with jax.enable_x64(True):
+        queries, log_scale = np.asarray(case.queries, np.float64), np.log(2.0)
+
+        def loss(rows):
+            unit = rows / jnp.linalg.norm(rows, axis=1, keepdims=True)
+            return loss_of(case, unit, jnp.zeros(K), jnp.asarray(queries), log_scale)
+
+        of_free_rows = jax.jit(jax.grad(loss), compiler_options=QUICK)(jnp.asarray(rows))
+    np.testing.assert_allclose(of_free_rows, tangent, atol=1e-6)
+
+
+def test_nothing_is_written_where_the_loss_of_all_negatives_overflows():
+    """In `bowl` the negatives' loss is known after the walk that writes, so a bound must do."""
+    case = make_case(num_labels=K, sampled=K - 1, mined=K - 1, phi="exponential", n=3)
+    case = case._replace(head=dataclasses.replace(case.head, log_scale=jnp.float32(np.log(1e4))))
+    head, step = stepped(case)
+    assert not step.ok
+    same_bits(head, case.head)
