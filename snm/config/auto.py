@@ -10,7 +10,6 @@ import math
 from typing import Literal
 
 __all__ = [
-    "DENSE_ENTRY",
     "FEWEST_POINTS",
     "auto_class_init",
     "auto_drops_seen",
@@ -47,9 +46,8 @@ _MINED_LABELS = 1 << 18  # k' K: the fewer labels, the more of them are mined
 FEWEST_POINTS = 500
 """Training points below which no memory and no label names are tried."""
 _POINTS_TO_SPARE = 40_000  # of which a single member does not miss those that choose a memory
-_MOST_ENTRIES = 200_000  # read to find a point's neighbours, in about two milliseconds
-DENSE_ENTRY = 0.01
-"""What an entry of dense features costs in a search for neighbours, sparse ones being 1."""
+_MOST_STORED = 40_000_000  # values of sparse points; to choose a memory takes 42 bytes for each
+_MOST_DENSE = 20_000_000  # the same of dense ones, all multiplied for an answer, in 2 ms
 _SURELY_SEEN = 20  # expected pairs of an item with itself, below which none says nothing
 _DENSE = 0.3  # share of the values that are not 0
 
@@ -194,32 +192,37 @@ def auto_members_at_once(members: int, rows: int, dim: int) -> int:
     return members if 4 * members * rows * dim <= _SIDE_BY_SIDE else 1
 
 
-def auto_memory(num_points: int, members: int, entries: float, *, wanted: bool = False) -> bool:
+def auto_memory(
+    num_points: int, members: int, values: int, *, dense: bool = False, few_visits: bool = False
+) -> bool:
     """Whether `--memory auto` tries a memory.
 
     The points that choose it are left out of the first member's training: a tenth of all, at most
-    2000. They are hardly missed where other members see them, or where points are many. To find a
-    point's neighbours takes about ten nanoseconds an entry on a CPU, so at most two milliseconds.
+    2000. They are hardly missed where other members see them, or where points are many; with few
+    visits, a memory is worth more than they are. Of sparse points, a search reads a bounded number
+    of values (`snm.memory.neighbors.READ`), and the memory of the machine is the limit; of dense
+    points it reads all.
 
     Args:
       num_points: training points.
       members: models whose scores are added.
-      entries: the mean over points of the entries that are read to find a point's neighbours: the
-        sum over its features of the training points that have them, each `DENSE_ENTRY` if dense.
-      wanted: the preset counts on a memory, which is worth more to it than those points.
+      values: of the features of all training points.
+      dense: whether the features are dense.
+      few_visits: whether the passes are those of `few_epochs`.
 
     Example:
-      >>> [auto_memory(n, 3, 3000) for n in (400, 500, 20_755)]
+      >>> [auto_memory(n, 3, 19 * n) for n in (400, 500, 20_755)]
       [False, True, True]
-      >>> [auto_memory(n, 1, 3000) for n in (20_755, 162_657)]
+      >>> [auto_memory(n, 1, 19 * n) for n in (20_755, 162_657)]
       [False, True]
-      >>> auto_memory(490_449, 1, 1_000_000)
-      False
-      >>> auto_memory(20_755, 1, 3000, wanted=True)
+      >>> auto_memory(20_755, 1, 19 * 20_755, few_visits=True)
       True
+      >>> [auto_memory(490_449, 1, 45 * 490_449, dense=dense) for dense in (False, True)]
+      [True, False]
     """
-    enough = num_points >= (FEWEST_POINTS if members > 1 or wanted else _POINTS_TO_SPARE)
-    return enough and entries <= _MOST_ENTRIES
+    spared = members > 1 or few_visits
+    enough = num_points >= (FEWEST_POINTS if spared else _POINTS_TO_SPARE)
+    return enough and values <= (_MOST_DENSE if dense else _MOST_STORED)
 
 
 def auto_mined(num_labels: int) -> int:

@@ -15,7 +15,7 @@ from snm.data.dataset import Dataset
 from snm.data.evidence import evidence_lost
 from snm.data.mapped import is_mapped
 from snm.data.weighting import Kind, Weighting, filled
-from snm.distributed.dataset import column_counts, has_negative, ones_of_rows, seen_labels
+from snm.distributed.dataset import has_negative, ones_of_rows, seen_labels
 from snm.distributed.processes import has_several_processes
 from snm.errors import InputError
 from snm.losses.sampled import LOSSES
@@ -277,9 +277,7 @@ def _check_bound(config: Config, mined: int | Literal["all"]) -> None:
 
 def _memory(config: Config, dataset: Dataset, members: int, *, dense: bool) -> Literal["on", "off"]:
     """Whether a memory is tried: in one process only, and where points can be spared for it."""
-    # That of a preset is tried where it may pay; asked for by the user, it is tried or refused.
-    wanted = config.memory == "on" == preset(config.preset).memory
-    if config.memory == "on" and not wanted:
+    if config.memory == "on":  # it is tried or refused
         if (refused := _not_at_hand(dataset, "--memory")) is not None:
             raise InputError("--memory on", *refused)
         if dataset.train.num_points < rules.FEWEST_POINTS:
@@ -288,10 +286,10 @@ def _memory(config: Config, dataset: Dataset, members: int, *, dense: bool) -> L
         return "on"
     if config.memory == "off" or _not_at_hand(dataset, "--memory") is not None:
         return "off"
-    counts = column_counts(dataset.train.features).astype(float)
-    points = dataset.train.num_points
-    entries = counts @ counts / points * (rules.DENSE_ENTRY if dense else 1.0)
-    return "on" if rules.auto_memory(points, members, entries, wanted=wanted) else "off"
+    train, few_visits = dataset.train, config.epochs == "few"
+    values = train.num_points * train.num_features if dense else train.features.nnz
+    tried = rules.auto_memory(train.num_points, members, values, dense=dense, few_visits=few_visits)
+    return "on" if tried else "off"
 
 
 def _not_at_hand(dataset: Dataset, flag: str) -> tuple[str, str] | None:

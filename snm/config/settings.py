@@ -71,7 +71,6 @@ PRESETS: dict[str, dict[str, Any]] = {
         "input_dropout": 0.0,
         "dim": 256,
         "members": 1,
-        "memory": "on",
         "epochs": "few",
         "batch_size": 128,
     },

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from snm.memory.memory import FOUND, Memory
+from snm.memory.neighbors import READ
 
 __all__ = ["by_feature_of", "memory_arrays_of", "votes_of"]
 
@@ -54,10 +55,13 @@ def votes_of(memory: Memory) -> dict[str, Any]:
     return {
         "points": len(memory.rows),
         "found": FOUND,
+        "read": READ,
         **dataclasses.asdict(memory.settings),
         "votes": {
             "of features": "c_i = (x . f_i) / (|x| |f_i|), where f_i are the features of point i; "
-            "the `found` points of highest c_i > 0 are kept, and of ties for the last places some",
+            "the `found` points of highest c_i > 0 are kept, and of ties for the last places some; "
+            "where x is sparse, they are found by its rarest features alone: as many as are in "
+            "`read` points together, or one",
             "of queries": "e_i = (z . queries_i) / |z|, where z is multiplier * q of each member, "
             "side by side",
             "similarity": "s_i = feature_share * c_i + (1 - feature_share) * e_i",

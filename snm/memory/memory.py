@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.machine.cores import on_all_cores, share_of_core
-from snm.memory.neighbors import Neighbors, nearest, unit_rows
+from snm.memory.neighbors import Neighbors, Stored
 
 __all__ = ["EARLIER", "NAME", "Memory", "MemorySettings", "Witness", "joint_cosines", "votes"]
 
@@ -99,11 +99,13 @@ class Memory:
         return of_matrices + sum(array.nbytes for array in arrays)
 
     @functools.cached_property
+    def _stored(self) -> Stored:
+        return Stored(self.features, self.transposed)
+
+    @property
     def by_feature(self) -> csr_matrix:
         """CSR [d, n]: for each feature, the points that have it, whose rows have length 1."""
-        if self.transposed is not None:
-            return self.transposed
-        return unit_rows(self.features).T.tocsr()
+        return self._stored.by_feature
 
     def additions(self, features: csr_matrix, queries: NDArray[np.float32] | None) -> csr_matrix:
         """What to add to the scores of a few points.
@@ -168,7 +170,7 @@ class Memory:
 
     def _similar(self, features: csr_matrix, queries: NDArray[np.float32] | None) -> Neighbors:
         """The neighbours found by features, with their similarities in place of cosines."""
-        found = nearest(unit_rows(features), self.by_feature, FOUND)
+        found = self._stored.similar(features, FOUND)
         if self.queries is None:
             return found
         assert queries is not None

@@ -1,7 +1,9 @@
-"""Exact nearest neighbours by cosine of features, on the host."""
+"""Nearest neighbours by cosine of features, on the host: exact, or found by rarer features."""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -12,7 +14,10 @@ from scipy.sparse import csr_matrix
 
 from snm.machine.cores import num_cores, on_all_cores, share_of_core
 
-__all__ = ["Neighbors", "nearest", "unit_rows"]
+__all__ = ["READ", "Neighbors", "Stored", "nearest", "unit_rows"]
+
+READ = 1 << 15
+"""Entries of stored points that `Stored.similar` reads for a point, at most."""
 
 _BLOCK_COSINES = 1 << 24  # computed at once; they need up to 8 bytes each
 _LEAST_ROWS = 32  # points of a block; fewer are found sooner than a thread starts
@@ -30,6 +35,80 @@ class Neighbors(NamedTuple):
 
     ids: NDArray[np.int32]
     cosines: NDArray[np.float32]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Stored:
+    """Points among which neighbours are found.
+
+    Attributes:
+      features: float32 CSR [n, d], of any length.
+      transposed: `by_feature`, where it is known already.
+    """
+
+    features: csr_matrix
+    transposed: csr_matrix | None = None
+
+    @functools.cached_property
+    def by_feature(self) -> csr_matrix:
+        """CSR [d, n]: for each feature, the points that have it, whose rows have length 1."""
+        if self.transposed is not None:
+            return self.transposed
+        return unit_rows(self.features).T.tocsr()
+
+    @functools.cached_property
+    def _lengths(self) -> NDArray[np.float32]:
+        return _lengths(self.features)
+
+    def similar(self, features: csr_matrix, count: int) -> Neighbors:
+        """Points of high cosine, found by the rarer features of each point, in any order.
+
+        A frequent feature is in thousands of stored points and adds little to a cosine. So the
+        search reads at most `READ` stored entries for a point: its rarest features first, and one
+        of them in any case. The cosines of what it finds are those of all features. Dense features
+        are all read.
+
+        Args:
+          features: CSR [m, d], of any length.
+          count: neighbours of each point.
+        """
+        features = unit_rows(features)
+        if _is_full(self.by_feature):
+            return nearest(features, self.by_feature, count)
+        read = _rarer(features, np.diff(self.by_feature.indptr), READ)
+        ids, cosines = nearest(read, self.by_feature, count)
+        shorter = np.flatnonzero(np.diff(read.indptr) < np.diff(features.indptr))
+
+        def complete(rows: NDArray[np.int64]) -> None:
+            point = np.zeros(features.shape[1], np.float32)
+            for row in rows:
+                own = slice(features.indptr[row], features.indptr[row + 1])
+                point[features.indices[own]] = features.data[own]
+                near = ids[row][ids[row] >= 0]
+                cosines[row, : len(near)] = self.features[near] @ point / self._lengths[near]
+                point[features.indices[own]] = 0
+
+        share = share_of_core(len(shorter), _LEAST_ROWS)
+        parts = [shorter[first : first + share] for first in range(0, len(shorter), share)]
+        on_all_cores(complete, parts)
+        return Neighbors(ids, cosines)
+
+
+def _rarer(features: csr_matrix, frequency: NDArray[np.integer], most: int) -> csr_matrix:
+    """Features of points without those by which a search would read more than `most` entries.
+
+    Of each point, the rarest features are kept as long as the sum of their frequencies is at most
+    `most`, and one of them that any stored point has.
+    """
+    counts = frequency[features.indices].astype(np.int64)
+    rows = np.repeat(np.arange(features.shape[0]), np.diff(features.indptr))
+    order = np.lexsort((counts, rows))
+    read = np.concatenate([[0], np.cumsum(counts[order])])
+    before = read[:-1] - read[features.indptr[:-1]][rows]
+    keep = np.empty(len(order), bool)
+    keep[order] = (before + counts[order] <= most) | (before == 0)
+    starts = np.concatenate([[0], np.cumsum(keep)])[features.indptr]
+    return csr_matrix((features.data[keep], features.indices[keep], starts), features.shape)
 
 
 def nearest(features: csr_matrix, by_feature: csr_matrix, count: int) -> Neighbors:
@@ -99,9 +178,14 @@ def _highest(values: NDArray[np.float32], count: int) -> NDArray[np.int64]:
 
 def unit_rows(features: csr_matrix) -> csr_matrix:
     """CSR [n, d] with rows of length 1; rows of zeros stay."""
+    scaled = features.copy()
+    scaled.data = scaled.data / np.repeat(_lengths(features), np.diff(features.indptr))
+    return scaled
+
+
+def _lengths(features: csr_matrix) -> NDArray[np.float32]:
+    """The lengths of rows, float32 [n]; 1 for a row of zeros."""
     squares = np.asarray(features.multiply(features).sum(axis=1), np.float64).ravel()
     lengths = np.sqrt(squares)
     lengths[lengths == 0] = 1
-    scaled = features.copy()
-    scaled.data = scaled.data / np.repeat(lengths, np.diff(features.indptr)).astype(np.float32)
-    return scaled
+    return lengths.astype(np.float32)

@@ -48,6 +48,8 @@ def _changes(
         rows = 4 * (-(-model.num_features // of_features) + -(-model.head.num_labels // label))
         less = dataclasses.replace(needs, optimiser=max(needs.optimiser - rows, 0))
         yield "--row-optimizer sgd", less
+    if needs.neighbours:
+        yield "--memory off", dataclasses.replace(needs, neighbours=0)
     for members in range(needs.members - 1, 0, -1):
         beside = min(needs.at_once, members)
         yield f"--members {members}", dataclasses.replace(needs, members=members, at_once=beside)

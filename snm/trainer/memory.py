@@ -21,7 +21,7 @@ from snm.evaluation.evaluate import KS
 from snm.memory.adjustment import save_shifts, shifts_of
 from snm.memory.choose import Trial, choose
 from snm.memory.memory import FOUND, NAME, Memory, MemorySettings, joint_cosines
-from snm.memory.neighbors import nearest, unit_rows
+from snm.memory.neighbors import Stored
 from snm.memory.store import save_memory
 from snm.prediction.calibration import Calibration
 from snm.prediction.predictor import Predictor
@@ -270,9 +270,8 @@ def _trial(
     stored = _stored(first, stored)
     count = min(_LABELS, stored.num_labels)
     labels, scores = first.predict(held.features, count)
-    weighted = first.weighting.apply(held.features)
-    by_feature = unit_rows(first.weighting.apply(stored.features)).T.tocsr()
-    found = nearest(unit_rows(weighted), by_feature, FOUND)
+    among = Stored(first.weighting.apply(stored.features))
+    found = among.similar(first.weighting.apply(held.features), FOUND)
     queries = np.concatenate(list(first.queries(held.features)))
     cosines = joint_cosines(found.ids, queries, unit_queries(first, stored.features))
     own = held.features if first.model.drop_seen else None

@@ -331,7 +331,7 @@ def test_the_fast_preset_trains_one_small_model_beside_a_memory():
     few = data(400)
     assert (resolve(preset("fast"), few).memory, resolve(preset("fast"), few).epochs) == ("off", 4)
     with pytest.raises(InputError, match="memory on"):
-        resolve(dataclasses.replace(preset("default"), memory="on"), few)
+        resolve(dataclasses.replace(preset("fast"), memory="on"), few)
     # What is resolved stays as it is.
     assert resolve(found, data(3000)) == found
     asked = dataclasses.replace(preset("fast"), epochs=7, memory="off")

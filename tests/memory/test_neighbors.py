@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_matrix, random
 
 from snm.memory import neighbors
-from snm.memory.neighbors import _highest, nearest, unit_rows
+from snm.memory.neighbors import Stored, _highest, _rarer, nearest, unit_rows
 
 
 @pytest.mark.parametrize("dense", [False, True])
@@ -59,3 +59,52 @@ def test_the_highest_values(count, size, kind):
     found = _highest(values, count)
     assert len(np.unique(found)) == count
     np.testing.assert_array_equal(np.sort(values[found]), np.sort(values)[-count:])
+
+
+def test_a_search_reads_the_rarest_features_first():
+    """Features of 5, 1, 2 and 0 stored points: a point reads at most 3 entries, or one feature."""
+    frequency = np.array([5, 1, 2, 0])
+    asked = csr_matrix(
+        np.array([[1, 2, 3, 4], [1, 0, 0, 4], [1, 0, 3, 0], [0, 0, 0, 0]], np.float32)
+    )
+    read = _rarer(asked, frequency, 3)
+    expected = [[0, 2, 3, 4], [1, 0, 0, 4], [0, 0, 3, 0], [0, 0, 0, 0]]
+    np.testing.assert_array_equal(read.toarray(), expected)
+    np.testing.assert_array_equal(_rarer(asked, frequency, 8).toarray(), asked.toarray())
+
+
+def _frequent(rng: np.random.Generator, points: int) -> csr_matrix:
+    """Words as in texts: a feature's frequency falls with its rank, and its value rises."""
+    drawn = rng.random((points, 300)) < np.linspace(1, 0.1, 300) ** 6
+    return csr_matrix((drawn * (0.2 + np.arange(300) / 300)).astype(np.float32))
+
+
+def test_similar_points_have_the_cosines_of_all_features(monkeypatch):
+    rng = np.random.default_rng(8)
+    stored, asked = _frequent(rng, 500), _frequent(rng, 40)
+    among = Stored(stored)
+    whole = nearest(unit_rows(asked), among.by_feature, 30)
+    reads = np.diff(among.by_feature.indptr)[asked.indices].sum() / 40
+    monkeypatch.setattr(neighbors, "READ", int(reads / 3))
+    found = among.similar(asked, 30)
+    x, q = stored.toarray().astype(np.float64), asked.toarray().astype(np.float64)
+    cosines = q @ x.T / np.outer(np.linalg.norm(q, axis=1), np.linalg.norm(x, axis=1))
+    rows = np.arange(40)[:, None]
+    np.testing.assert_allclose(found.cosines, cosines[rows, found.ids], atol=1e-6)
+    shared = [np.isin(found.ids[row], whole.ids[row]).mean() for row in range(40)]
+    assert 0.6 < np.mean(shared) < 1  # less is read, and most are found
+    # Where little is read anyway, and where all features are dense, neighbours are those of all.
+    monkeypatch.setattr(neighbors, "READ", 1 << 40)
+    np.testing.assert_array_equal(among.similar(asked, 30).ids, whole.ids)
+    monkeypatch.setattr(neighbors, "READ", 1)
+    dense = csr_matrix(rng.normal(0, 1, (50, 8)).astype(np.float32))
+    exact = nearest(unit_rows(dense[:5]), Stored(dense).by_feature, 7)
+    np.testing.assert_array_equal(Stored(dense).similar(dense[:5], 7).ids, exact.ids)
+
+
+def test_similar_points_of_few_are_padded(monkeypatch):
+    monkeypatch.setattr(neighbors, "READ", 1)
+    stored = csr_matrix(np.array([[3, 4], [1, 0], [0, 0]], np.float32))
+    found = Stored(stored).similar(csr_matrix(np.array([[1, 1], [0, 0]], np.float32)), 3)
+    np.testing.assert_array_equal(found.ids, [[0, -1, -1], [-1, -1, -1]])  # by feature 1
+    np.testing.assert_allclose(found.cosines, [[1.4 / 2**0.5, 0, 0], [0, 0, 0]], atol=1e-6)

@@ -194,6 +194,13 @@ def test_ways_to_fit_do_and_cost_little_first(planned):
     beside = dataclasses.replace(expected, needs=dataclasses.replace(big, at_once=2))
     first = next(ways_to_fit(beside, settings, model, expected.peak_host))
     assert first == ("--members-at-once 1", expected.peak_host)
+    # A memory of neighbours is given up before members are.
+    remembering = dataclasses.replace(big, neighbours=1 << 33)
+    host, _ = account(remembering, on_cpu=True)
+    full = dataclasses.replace(expected, needs=remembering, host=host)
+    assert full.peak_host > 1 << 33
+    first = next(ways_to_fit(full, settings, model, 1 << 33))
+    assert first[0] == "--memory off" and first[1] < 1 << 33
     # Dimensions are tried from the largest down: the first that fits loses least.
     dims = [int(flags.split()[1]) for flags, _ in ways if flags.startswith("--dim")]
     assert dims == sorted(dims, reverse=True) and dims[0] < 256
