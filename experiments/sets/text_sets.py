@@ -6,16 +6,23 @@
     python -m experiments.sets.text_sets imports PATH ... --out imports.csv
     python -m experiments.sets.text_sets packages PATH ... --out packages.csv
     python -m experiments.sets.text_sets tags PATH ... --out tags.csv
+    python -m experiments.sets.text_sets depends PATH ... --out depends.csv
+    python -m experiments.sets.text_sets maintainers PATH ... --out maintainers.csv
     python -m experiments.sets.text_sets readmes PATH ... --out readmes.csv
+    python -m experiments.sets.text_sets glosses PATH ... --out glosses.csv
+    python -m experiments.sets.text_sets hypernyms PATH ... --out hypernyms.csv
 
 The first four read Python packages, for example a folder `site-packages`: docstrings, and as
 labels the words of the function's or class's name, the names of a function's parameters, or the
 module and the packages that it is in; or the names that a module uses, and what it imports.
 `packages` reads files `Packages` of a Debian mirror: one-line descriptions, and the words of the
-package's name. `tags` reads these and a file `Translation-en`: whole descriptions, and the tags of
-the package. `readmes` reads folders of npm packages: the file `README`, and the keywords of
-`package.json`. Texts of imports, tags and readmes are long. Labels of fewer than three texts are
-left out. Rows are shuffled with seed 0. To import:
+package's name; `maintainers` the same texts, and who maintains the package, a single label. `tags`
+and `depends` read these and a file `Translation-en`: whole descriptions, and the tags of the
+package, or the packages that it depends on or recommends. `readmes` reads folders of npm packages:
+the file `README`, and the keywords of `package.json`. `glosses` and `hypernyms` read files
+`data.noun` and `data.verb` of WordNet: definitions, and the words that they define, or all more
+general terms. Texts of imports, tags, depends and readmes are long. Labels of fewer than three
+texts are left out. Rows are shuffled with seed 0. To import:
 
     snm data import FILE --label-separator ';' --test-fraction 0.1 --out DATA
 """
@@ -42,7 +49,8 @@ LONGEST = 300  # characters of a docstring
 MOST_NAMES = 1500  # of a module, in the order of their use
 
 Row = tuple[str, Sequence[str]]
-Kind = Literal["docstrings", "parameters", "modules", "imports", "packages", "tags", "readmes"]
+Kind = Literal["docstrings", "parameters", "modules", "imports", "packages", "maintainers", "tags",
+               "depends", "readmes", "glosses", "hypernyms"]  # fmt: skip
 
 
 def main(
@@ -54,7 +62,7 @@ def main(
 
     Args:
       kind: what texts and labels are.
-      paths: folders of Python or npm packages, or files of a Debian mirror.
+      paths: folders of Python or npm packages, or files of a Debian mirror or of WordNet.
       out: a CSV file to write, with the columns text and labels.
     """
     rows = distinct(KINDS[kind](paths))
@@ -167,6 +175,71 @@ def of_tags(files: Sequence[Path]) -> Iterator[Row]:
             yield text, tags[name].split(", ")
 
 
+def of_maintainers(files: Sequence[Path]) -> Iterator[Row]:
+    """The first lines of descriptions, and the name of the package's maintainer."""
+    names = dict(fields(files, r"^Maintainer: ([^<\n]+)"))
+    for name, text in fields(files, r"^Description(?:-en)?: (.+)$"):
+        if name in names:
+            yield text, [names[name].strip().replace(";", " ")]
+
+
+def needs(files: Sequence[Path]) -> dict[str, list[str]]:
+    """For each package, what it depends on or recommends; of alternatives the first."""
+    found: dict[str, list[str]] = {}
+    for field in ("Depends", "Recommends"):
+        for name, text in fields(files, rf"^{field}: (.+)$"):
+            # Without versions and architectures.
+            found.setdefault(name, []).extend(
+                re.split(r"[ :(|]", one)[0] for one in text.split(", ")
+            )
+    return {name: list(dict.fromkeys(others)) for name, others in found.items()}
+
+
+def of_depends(files: Sequence[Path]) -> Iterator[Row]:
+    """Whole descriptions, and the packages that the package depends on or recommends."""
+    needed = needs(files)
+    for name, text in fields(files, r"^Description-en: (.+(?:\n .+)*)$"):
+        yield text, needed.get(name, [])
+
+
+def senses(files: Sequence[Path]) -> dict[str, tuple[str, list[str], list[str]]]:
+    """The senses of WordNet: definition, words, and the ids of the more general senses."""
+    found = {}
+    for file in files:
+        for line in file.read_text(encoding="utf-8").splitlines():
+            if line.startswith(" "):
+                continue  # the licence
+            head, gloss = line.split(" | ", 1)
+            part = head.split()
+            pointers = 5 + 2 * int(part[3], 16)  # the number of words is hexadecimal
+            general = [part[i + 2] + part[i + 1] for i in range(pointers, len(part) - 3)
+                       if part[i] in ("@", "@i")]  # fmt: skip
+            found[part[2] + part[0]] = (
+                gloss.split('; "')[0].strip(),
+                part[4 : pointers - 1 : 2],
+                general,
+            )
+    return found
+
+
+def of_glosses(files: Sequence[Path]) -> Iterator[Row]:
+    """Definitions, and the words that they define."""
+    for gloss, defined, _ in senses(files).values():
+        yield gloss, [one for word in defined for one in words(word)]
+
+
+def of_hypernyms(files: Sequence[Path]) -> Iterator[Row]:
+    """Definitions, and all senses that are more general, by their first word and their place."""
+    found = senses(files)
+    for gloss, _, general in found.values():
+        above, left = dict.fromkeys(general), list(general)
+        while left:
+            more = [one for one in found[left.pop()][2] if one not in above]
+            above.update(dict.fromkeys(more))
+            left += more
+        yield gloss, [f"{found[one][1][0]}.{one}" for one in above]
+
+
 def of_readmes(folders: Sequence[Path]) -> Iterator[Row]:
     """The README of npm packages, after their description, and their keywords."""
     for file in sorted(path for folder in folders for path in folder.rglob("package.json")):
@@ -185,8 +258,12 @@ KINDS: dict[Kind, Callable[[Sequence[Path]], Iterator[Row]]] = {
     "modules": of_modules,
     "imports": of_imports,
     "packages": of_packages,
+    "maintainers": of_maintainers,
     "tags": of_tags,
+    "depends": of_depends,
     "readmes": of_readmes,
+    "glosses": of_glosses,
+    "hypernyms": of_hypernyms,
 }
 """Kind of the texts -> what reads them, and the labels of each."""
 

@@ -34,7 +34,8 @@ _VISITS = 250_000  # of points, in a training by `--epochs auto`
 _MOST_PASSES = 30
 _FEW_VISITS = 4000  # the same by `--epochs few`
 _MOST_OF_FEW = 4  # passes by `--epochs few`
-_LONG_PASS = 64  # features a point for which there is a pass
+_LONG_PASS = 64  # features a point for which there is a pass by `--epochs auto`
+_LONG_PASS_OF_FEW = 20  # the same by `--epochs few`
 _PASSES_WITHOUT_DROPOUT = 3
 _LOST = (0.05, 0.08)  # evidence lost: full dropout below, none above
 _SHORT = 32  # features a point up to which feature rows start at length 1
@@ -57,7 +58,8 @@ def auto_epochs(num_points: int, features: float, *, fewer: bool = False) -> int
 
     At the same number of steps, small sets gain more from further passes than large ones. Sets
     below a quarter of a million points get 3 at least, and larger ones a single pass: further ones
-    take most of a training's time there, and change little. Long points get as many as with `few`.
+    take most of a training's time there, and change little. Long points get one for every 64
+    features at least, up to 4.
 
     Args:
       num_points: points, with those of `--item-splits`.
@@ -85,7 +87,7 @@ def few_epochs(num_points: int, features: float) -> int:
 
     Where class rows start at centroids and a memory answers beside them, further passes add less
     than half of a percent, unless there are fewer than 4000 visits. A pass moves a feature's row in
-    proportion to its value, which is lower in points of many features: those take one for every 64.
+    proportion to its value, which is lower in points of many features: those take one for every 20.
 
     Args:
       num_points: points, with those of `--item-splits`.
@@ -94,11 +96,11 @@ def few_epochs(num_points: int, features: float) -> int:
     Example:
       >>> [few_epochs(n, 20) for n in (0, 1_123, 4_500, 162_657)]
       [4, 4, 1, 1]
-      >>> [few_epochs(15_511, features) for features in (20, 95, 130, 200, 673)]
-      [1, 1, 2, 3, 4]
+      >>> [few_epochs(15_511, features) for features in (20, 29, 45, 70, 673)]
+      [1, 1, 2, 4, 4]
     """
-    passes = max(1, round(_FEW_VISITS / max(1, num_points)), _passes_of_long(features))
-    return min(_MOST_OF_FEW, passes)
+    of_long = round(features / _LONG_PASS_OF_FEW)
+    return min(_MOST_OF_FEW, max(1, round(_FEW_VISITS / max(1, num_points)), of_long))
 
 
 def _passes_of_long(features: float) -> int:
@@ -193,34 +195,34 @@ def auto_members_at_once(members: int, rows: int, dim: int) -> int:
 
 
 def auto_memory(
-    num_points: int, members: int, values: int, *, dense: bool = False, few_visits: bool = False
+    num_points: int, members: int, passes: int, values: int, *, dense: bool = False
 ) -> bool:
     """Whether `--memory auto` tries a memory.
 
     The points that choose it are left out of the first member's training: a tenth of all, at most
-    2000. They are hardly missed where other members see them, or where points are many; with few
-    visits, a memory is worth more than they are. Of sparse points, a search reads a bounded number
-    of values (`snm.memory.neighbors.READ`), and the memory of the machine is the limit; of dense
-    points it reads all.
+    2000. They are hardly missed where other members see them, or where points are many; in as few
+    passes as `few_epochs` gives, a memory is worth more than they are. Of sparse points, a search
+    reads a bounded number of values (`snm.memory.neighbors.READ`), and the memory of the machine is
+    the limit; of dense points it reads all.
 
     Args:
       num_points: training points.
       members: models whose scores are added.
+      passes: of the training.
       values: of the features of all training points.
       dense: whether the features are dense.
-      few_visits: whether the passes are those of `few_epochs`.
 
     Example:
-      >>> [auto_memory(n, 3, 19 * n) for n in (400, 500, 20_755)]
+      >>> [auto_memory(n, 3, 12, 19 * n) for n in (400, 500, 20_755)]
       [False, True, True]
-      >>> [auto_memory(n, 1, 19 * n) for n in (20_755, 162_657)]
+      >>> [auto_memory(n, 1, 12, 19 * n) for n in (20_755, 162_657)]
       [False, True]
-      >>> auto_memory(20_755, 1, 19 * 20_755, few_visits=True)
+      >>> auto_memory(20_755, 1, 4, 19 * 20_755)
       True
-      >>> [auto_memory(490_449, 1, 45 * 490_449, dense=dense) for dense in (False, True)]
+      >>> [auto_memory(490_449, 1, 1, 45 * 490_449, dense=dense) for dense in (False, True)]
       [True, False]
     """
-    spared = members > 1 or few_visits
+    spared = members > 1 or passes <= _MOST_OF_FEW
     enough = num_points >= (FEWEST_POINTS if spared else _POINTS_TO_SPARE)
     return enough and values <= (_MOST_DENSE if dense else _MOST_STORED)
 
@@ -245,7 +247,7 @@ def auto_may_drop(passes: int, features: float) -> bool:
 
     Dropout pays once a point is seen often enough to be learned by heart. In 2 and 3 passes it cost
     on eight of ten held-out parts (`experiments/results/dropout-by-passes.json`). Long points have
-    none in as many passes as `few_epochs` gives them.
+    none in as many passes as `--epochs auto` gives them at least.
 
     Args:
       passes: of the training.

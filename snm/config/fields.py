@@ -135,7 +135,7 @@ class AnswerSettings:
     memory: Literal["auto", "on", "off"] = "auto"
     """Keep the training points, and add the labels of a point's nearest ones to the scores, where
     that pays on training points that the first member does not see; auto does with several members,
-    with --epochs few, or with many points."""
+    in up to four passes, or with many points."""
 
     logit_adjustment: Literal["auto", "on", "off"] = "auto"
     """Lower the scores of labels by a multiple of their log frequency, where that pays on points

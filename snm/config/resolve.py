@@ -51,7 +51,7 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
     weighting = _weighting(config, dataset, seen)
     epochs = _epochs(config, dataset, class_init, splits, dense=weighting == "standard")
     dropout = _input_dropout(config, dataset, weighting, epochs)
-    memory = _memory(config, dataset, members, dense=weighting == "standard")
+    memory = _memory(config, dataset, members, epochs, dense=weighting == "standard")
     resolved = ResolvedConfig(
         **unresolved_values(config),
         weighting=weighting,
@@ -275,7 +275,9 @@ def _check_bound(config: Config, mined: int | Literal["all"]) -> None:
         raise InputError(where, found, "1 or more: less bounds no retrieval loss")
 
 
-def _memory(config: Config, dataset: Dataset, members: int, *, dense: bool) -> Literal["on", "off"]:
+def _memory(
+    config: Config, dataset: Dataset, members: int, passes: int, *, dense: bool
+) -> Literal["on", "off"]:
     """Whether a memory is tried: in one process only, and where points can be spared for it."""
     if config.memory == "on":  # it is tried or refused
         if (refused := _not_at_hand(dataset, "--memory")) is not None:
@@ -286,9 +288,9 @@ def _memory(config: Config, dataset: Dataset, members: int, *, dense: bool) -> L
         return "on"
     if config.memory == "off" or _not_at_hand(dataset, "--memory") is not None:
         return "off"
-    train, few_visits = dataset.train, config.epochs == "few"
+    train = dataset.train
     values = train.num_points * train.num_features if dense else train.features.nnz
-    tried = rules.auto_memory(train.num_points, members, values, dense=dense, few_visits=few_visits)
+    tried = rules.auto_memory(train.num_points, members, passes, values, dense=dense)
     return "on" if tried else "off"
 
 

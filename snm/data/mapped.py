@@ -101,10 +101,8 @@ def rows_of(matrix: csr_matrix, rows: NDArray[np.int64]) -> csr_matrix:
     starts = np.concatenate([[0], np.cumsum(counts)]).astype(matrix.indptr.dtype)
     ids = zeros_beside(matrix.indices, int(starts[-1]), matrix.indices.dtype)
     values = zeros_beside(matrix.data, int(starts[-1]), matrix.data.dtype)
-    step = max(1, int(_ENTRIES * len(rows) / max(1, int(starts[-1]))))
-    for first in range(0, len(rows), step):
-        part = matrix[rows[first : first + step]]
-        there = slice(int(starts[first]), int(starts[min(first + step, len(rows))]))
+    for first, last in row_blocks(starts, _ENTRIES):
+        part, there = matrix[rows[first:last]], slice(int(starts[first]), int(starts[last]))
         ids[there], values[there] = part.indices, part.data
     found = csr_matrix((values, ids, starts), shape=(len(rows), matrix.shape[1]))
     found.has_sorted_indices = matrix.has_sorted_indices

@@ -160,8 +160,8 @@ def scores_of_pairs(
     scored = compiled_pairs(model, mesh)
     rows = np.repeat(np.arange(mask.shape[0], dtype=np.int32), np.diff(mask.indptr))
     found = np.empty(mask.nnz, np.float32)
-    # The rows of a piece take 16 MiB or less, unless 256 of them take more.
-    most = max(256, power_of_two((1 << 22) // queries.shape[1] + 1) // 2)
+    # The class rows of a piece take up to 32 MiB, unless 256 of them take more.
+    most = power_of_two((1 << 22) // queries.shape[1], 256)
     queries = np.pad(queries, ((0, max(0, block_rows - len(queries))), (0, 0)))
     for first in range(0, mask.nnz, most):
         piece = slice(first, min(first + most, mask.nnz))

@@ -1,0 +1,87 @@
+"""How much a search for neighbours must read: answers with a memory against entries read a point.
+
+Trains `--preset fast --memory on` on four fifths of the training points, and answers for the rest.
+The memory that the run chose is searched with several limits of what is read for a point, its
+rarest features first (`snm.memory.neighbors.READ`). Test points are not used.
+
+    python -m experiments.answers.search_reads DATA ... --out experiments/results/search-reads.json
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import tyro
+
+import snm
+from snm.data.dataset import Dataset
+from snm.evaluation.evaluate import evaluate_points
+from snm.machine.versions import machine
+from snm.memory import neighbors
+from snm.memory.memory import FOUND
+from snm.memory.neighbors import Stored
+from snm.prediction.predictor import Predictor
+from snm.runs.folder import write_json
+
+LIMITS = (1 << 40, 1 << 17, 1 << 16, 1 << 15, 1 << 14, 1 << 13)
+KEYS = ("P@1", "P@3", "P@5", "PSP@5")
+
+
+def main(data: tyro.conf.Positional[list[Path]], out: Path) -> None:
+    """Trains on each set, and writes what was found after each.
+
+    Args:
+      data: folders of data sets.
+      out: JSON file to write.
+    """
+    runs: list[dict[str, Any]] = []
+    for folder in data:
+        parts = snm.load_data(folder).split(0.2, seed=0)
+        assert parts.test is not None
+        with tempfile.TemporaryDirectory() as place:
+            config = dataclasses.replace(snm.preset("fast"), memory="on")
+            snm.train(parts, config, f"{place}/run")
+            model = snm.load(f"{place}/run")
+        runs.append({"data": folder.name, "points": parts.train.num_points,
+                     "used": model.memory is not None, **scored(model, None, parts)})  # fmt: skip
+        if model.memory is None:
+            continue
+        for limit in LIMITS:
+            with mock.patch.object(neighbors, "READ", limit):
+                found = scored(model, Stored(model.memory.features), parts)
+            name = "all" if limit == LIMITS[0] else limit
+            runs.append({"data": folder.name, "read": name, **found})
+            print(runs[-1], flush=True)
+        write_json(out, {**machine(), "split": "held-out fifth of train", "runs": runs})
+
+
+def scored(model: Predictor, among: Stored | None, parts: Dataset) -> dict[str, Any]:
+    """Metrics of the held-out points; milliseconds of the search for a point, in one block.
+
+    Args:
+      model: with a memory.
+      among: what its memory stores; None answers without the memory.
+      parts: the training points, and those held out.
+    """
+    points = parts.test
+    assert points is not None
+    found: dict[str, Any] = {}
+    if among is None:
+        model = dataclasses.replace(model, memory=None)
+    else:
+        features = model.weighting.apply(points.features)
+        among.similar(features[:100], FOUND)  # what is computed once is
+        begun = time.perf_counter()
+        among.similar(features, FOUND)
+        found["milliseconds"] = 1000 * (time.perf_counter() - begun) / points.num_points
+    metrics = evaluate_points(model, points, parts.label_frequency(), parts.train.num_points)
+    return {**found, **{key: metrics["metrics"][key] for key in KEYS}}
+
+
+if __name__ == "__main__":
+    tyro.cli(main, description=__doc__)
