@@ -300,7 +300,7 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
             raise InputError("y", found, "at least 2 classes: there are no negatives")
         asked = self._config(points.num_points)
         if in_parts:
-            if asked.memory == "on" != preset(asked.preset).memory:
+            if asked.memory == "on":
                 expected = "`auto` or `off`: only fit can hold out the points that choose it"
                 raise InputError("memory", "'on' in the first call of partial_fit", expected)
             asked = dataclasses.replace(asked, memory="off")

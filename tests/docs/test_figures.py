@@ -25,7 +25,7 @@ PAGES = {
     "docs/theory.md": 0,
     "docs/trust.md": 100,
     "docs/which-tool.md": 70,
-    "experiments/README.md": 1100,
+    "experiments/README.md": 1150,
 }
 
 

@@ -83,7 +83,8 @@ def test_labels_that_are_dropped_stay_dropped(tmp_path):
     [
         ({}, 600, "on"),
         ({"memory": "auto"}, 600, "on"),
-        ({"memory": "auto", "members": 1}, 600, "off"),
+        ({"memory": "auto", "members": 1, "epochs": 4}, 600, "on"),
+        ({"memory": "auto", "members": 1, "epochs": 5}, 600, "off"),
         ({"memory": "auto"}, 499, "off"),
         ({"memory": "off"}, 600, "off"),
         ({"memory": "auto", "mesh": "label=2"}, 600, "on"),
