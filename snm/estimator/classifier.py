@@ -19,7 +19,7 @@ except ImportError as error:
 
 from snm.config.resolve import resolve
 from snm.config.resolved import ResolvedConfig
-from snm.config.settings import Config, preset
+from snm.config.settings import Config
 from snm.data.dataset import Dataset, Points
 from snm.data.weighting import Weighting
 from snm.errors import InputError
