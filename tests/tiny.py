@@ -4,10 +4,11 @@ import dataclasses
 from pathlib import Path
 
 import numpy as np
+from scipy import sparse
 
 from snm.config.resolved import RESOLVED, ResolvedConfig, unresolved_values
 from snm.config.settings import Config, preset
-from snm.data.dataset import Dataset
+from snm.data.dataset import Dataset, Points
 from snm.data.formats.dispatch import write_text
 from snm.data.load import load
 from snm.data.synthetic import generate
@@ -105,3 +106,18 @@ def told_by_neighbours(folder: Path) -> Path:
         assert points is not None
         write_text(folder / f"{name}.txt", points.features, points.labels)
     return folder
+
+
+def tastes() -> Dataset:
+    """A recommender: 600 points with six of the twelve items of one of five tastes, two as labels.
+
+    The test points are those of training.
+    """
+    rng = np.random.default_rng(0)
+    taste = rng.integers(5, size=600)
+    items = 12 * taste[:, None] + np.argsort(rng.random((600, 12)), axis=1)[:, :6]
+    features, labels = np.zeros((600, 60), np.float32), np.zeros((600, 60), np.float32)
+    np.put_along_axis(features, items[:, :4], 1, axis=1)
+    np.put_along_axis(labels, items[:, 4:], 1, axis=1)
+    points = Points(sparse.csr_matrix(features), sparse.csr_matrix(labels))
+    return Dataset("tastes", points, points, None, "0" * 64)

@@ -54,7 +54,7 @@ class Stored:
         """CSR [d, n]: for each feature, the points that have it, whose rows have length 1."""
         if self.transposed is not None:
             return self.transposed
-        return unit_rows(self.features).T.tocsr()
+        return _divided(self.features, self._lengths).T.tocsr()
 
     @functools.cached_property
     def _lengths(self) -> NDArray[np.float32]:
@@ -78,6 +78,9 @@ class Stored:
         read = _rarer(features, np.diff(self.by_feature.indptr), READ)
         ids, cosines = nearest(read, self.by_feature, count)
         shorter = np.flatnonzero(np.diff(read.indptr) < np.diff(features.indptr))
+        if not len(shorter):
+            return Neighbors(ids, cosines)
+        lengths = self._lengths  # computed once, before threads ask for them
 
         def complete(rows: NDArray[np.int64]) -> None:
             point = np.zeros(features.shape[1], np.float32)
@@ -85,7 +88,7 @@ class Stored:
                 own = slice(features.indptr[row], features.indptr[row + 1])
                 point[features.indices[own]] = features.data[own]
                 near = ids[row][ids[row] >= 0]
-                cosines[row, : len(near)] = self.features[near] @ point / self._lengths[near]
+                cosines[row, : len(near)] = self.features[near] @ point / lengths[near]
                 point[features.indices[own]] = 0
 
         share = share_of_core(len(shorter), _LEAST_ROWS)
@@ -178,8 +181,13 @@ def _highest(values: NDArray[np.float32], count: int) -> NDArray[np.int64]:
 
 def unit_rows(features: csr_matrix) -> csr_matrix:
     """CSR [n, d] with rows of length 1; rows of zeros stay."""
+    return _divided(features, _lengths(features))
+
+
+def _divided(features: csr_matrix, lengths: NDArray[np.float32]) -> csr_matrix:
+    """Each row divided by a number."""
     scaled = features.copy()
-    scaled.data = scaled.data / np.repeat(_lengths(features), np.diff(features.indptr))
+    scaled.data = scaled.data / np.repeat(lengths, np.diff(features.indptr))
     return scaled
 
 

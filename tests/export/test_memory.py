@@ -11,7 +11,6 @@ from safetensors.numpy import load_file
 from scipy import sparse
 
 import snm
-from snm.data.dataset import Dataset, Points
 from snm.export.index import IndexedPredictor
 from snm.export.memory import memory_arrays_of, votes_of
 from snm.runs.load import load
@@ -108,14 +107,8 @@ def test_an_index_says_what_it_lacks_and_gets_the_votes(run, tmp_path, capsys, l
 @pytest.mark.slow
 def test_labels_that_are_dropped_stay_dropped(tmp_path):
     """A recommender whose model learned nothing, so that the memory answers."""
-    rng = np.random.default_rng(0)
-    taste = rng.integers(5, size=600)
-    items = 12 * taste[:, None] + np.argsort(rng.random((600, 12)), axis=1)[:, :6]
-    features, labels = np.zeros((600, 60), np.float32), np.zeros((600, 60), np.float32)
-    np.put_along_axis(features, items[:, :4], 1, axis=1)
-    np.put_along_axis(labels, items[:, 4:], 1, axis=1)
-    points = Points(sparse.csr_matrix(features), sparse.csr_matrix(labels))
-    data = Dataset("tastes", points, points, None, "0" * 64)
+    data = tiny.tastes()
+    points, features = data.train, data.train.features.toarray()
     snm.train(
         data,
         dataclasses.replace(tiny.REMEMBERING, seen="drop", learning_rate=1e-6),

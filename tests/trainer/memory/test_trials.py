@@ -60,14 +60,8 @@ def test_validation_points_choose_and_are_stored_after_a_refit(tmp_path):
 
 def test_labels_that_are_dropped_stay_dropped(tmp_path):
     """A recommender: what a point has is never its answer, although its neighbours have it."""
-    rng = np.random.default_rng(0)
-    taste = rng.integers(5, size=600)
-    items = 12 * taste[:, None] + np.argsort(rng.random((600, 12)), axis=1)[:, :6]
-    features, labels = np.zeros((600, 60), np.float32), np.zeros((600, 60), np.float32)
-    np.put_along_axis(features, items[:, :4], 1, axis=1)
-    np.put_along_axis(labels, items[:, 4:], 1, axis=1)
-    points = Points(sparse.csr_matrix(features), sparse.csr_matrix(labels))
-    data = Dataset("tastes", points, points, None, "0" * 64)
+    data = tiny.tastes()
+    points, features = data.train, data.train.features.toarray()
     # A model that learned nothing needs the memory.
     config = dataclasses.replace(CONFIG, seen="drop", learning_rate=1e-6)
     snm.train(data, config, tmp_path / "run")
