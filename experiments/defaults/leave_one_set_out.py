@@ -19,7 +19,7 @@ import numpy as np
 import tyro
 
 from experiments.defaults.default_preset import GENERATED, dataset_of
-from snm.config.auto import auto_input_dropout
+from snm.config.passes import auto_input_dropout
 from snm.data.evidence import evidence_lost
 from snm.runs.folder import read_json, write_json
 

@@ -9,17 +9,15 @@ from __future__ import annotations
 import math
 from typing import Literal
 
+from snm.config.passes import FREQUENT, MOST_OF_FEW
+
 __all__ = [
     "FEWEST_POINTS",
     "auto_class_init",
     "auto_drops_seen",
-    "auto_epochs",
     "auto_feature_init",
-    "auto_fewer_visits",
-    "auto_input_dropout",
     "auto_label_text",
     "auto_learn_scale",
-    "auto_may_drop",
     "auto_members",
     "auto_members_at_once",
     "auto_memory",
@@ -27,19 +25,9 @@ __all__ = [
     "auto_score_scale",
     "auto_size",
     "auto_weighting",
-    "few_epochs",
 ]
 
-_VISITS = 250_000  # of points, in a training by `--epochs auto`
-_MOST_PASSES = 30
-_FEW_VISITS = 4000  # the same by `--epochs few`
-_MOST_OF_FEW = 4  # passes by `--epochs few`
-_LONG_PASS = 64  # features a point for which there is a pass by `--epochs auto`
-_LONG_PASS_OF_FEW = 20  # the same by `--epochs few`
-_PASSES_WITHOUT_DROPOUT = 3
-_LOST = (0.05, 0.08)  # evidence lost: full dropout below, none above
 _SHORT = 32  # features a point up to which feature rows start at length 1
-_FREQUENT = 100  # training points of a label that has many
 _MOST_POINTS_OF_THREE = 83_333  # a pass of three members then visits as many as `_VISITS`
 _TOGETHER = 3 << 30  # bytes of rows that members have together, in answers
 _SIDE_BY_SIDE = 1 << 30  # the same, while they train at once
@@ -51,60 +39,6 @@ _MOST_STORED = 40_000_000  # values of sparse points; to choose a memory takes 4
 _MOST_DENSE = 20_000_000  # the same of dense ones, all multiplied for an answer, in 2 ms
 _SURELY_SEEN = 20  # expected pairs of an item with itself, below which none says nothing
 _DENSE = 0.3  # share of the values that are not 0
-
-
-def auto_epochs(num_points: int, features: float, *, fewer: bool = False) -> int:
-    """Passes over the points for `--epochs auto`: a quarter of a million visits, at most 30 passes.
-
-    At the same number of steps, small sets gain more from further passes than large ones. Sets
-    below a quarter of a million points get 3 at least, and larger ones a single pass: further ones
-    take most of a training's time there, and change little. Long points get one for every 64
-    features at least, up to 4.
-
-    Args:
-      num_points: points, with those of `--item-splits`.
-      features: the mean over points of how many they have.
-      fewer: half as many visits, and at least 2 passes where it would be 3; see
-        `auto_fewer_visits`.
-
-    Example:
-      >>> [auto_epochs(n, 20) for n in (0, 4_880, 12_920, 24_000, 162_657, 1_186_239)]
-      [30, 30, 19, 10, 3, 1]
-      >>> [auto_epochs(n, 20, fewer=True) for n in (1_123, 4_500, 20_755, 162_657, 490_449)]
-      [30, 28, 6, 2, 1]
-      >>> [auto_epochs(n, 236) for n in (15_449, 162_657, 1_186_239)]
-      [16, 4, 4]
-    """
-    visits, fewest = (_VISITS // 2, 2) if fewer else (_VISITS, 3)
-    if num_points >= _VISITS:
-        fewest = 1
-    passes = max(fewest, round(visits / max(1, num_points)), _passes_of_long(features))
-    return min(_MOST_PASSES, passes)
-
-
-def few_epochs(num_points: int, features: float) -> int:
-    """Passes over the points for `--epochs few`: 1, or up to 4 for few points or long ones.
-
-    Where class rows start at centroids and a memory answers beside them, further passes add less
-    than half of a percent, unless there are fewer than 4000 visits. A pass moves a feature's row in
-    proportion to its value, which is lower in points of many features: those take one for every 20.
-
-    Args:
-      num_points: points, with those of `--item-splits`.
-      features: the mean over points of how many they have.
-
-    Example:
-      >>> [few_epochs(n, 20) for n in (0, 1_123, 4_500, 162_657)]
-      [4, 4, 1, 1]
-      >>> [few_epochs(15_511, features) for features in (20, 29, 45, 70, 673)]
-      [1, 1, 2, 4, 4]
-    """
-    of_long = round(features / _LONG_PASS_OF_FEW)
-    return min(_MOST_OF_FEW, max(1, round(_FEW_VISITS / max(1, num_points)), of_long))
-
-
-def _passes_of_long(features: float) -> int:
-    return min(_MOST_OF_FEW, round(features / _LONG_PASS))
 
 
 def auto_feature_init(features: float) -> float:
@@ -138,25 +72,6 @@ def auto_class_init(item_splits: int) -> Literal["centroid", "random"]:
       ('centroid', 'random')
     """
     return "random" if item_splits else "centroid"
-
-
-def auto_fewer_visits(class_init: str, points_of_label: float) -> bool:
-    """Whether `--epochs auto` asks for half of the visits: where class rows start near their end.
-
-    The centroid of a few points is close to what training makes of them, and more visits overfit
-    it. A label with a hundred points learns more than their centroid.
-
-    Args:
-      class_init: centroid or random.
-      points_of_label: the mean over labels of the training points that have it.
-
-    Example:
-      >>> auto_fewer_visits("centroid", 14.0), auto_fewer_visits("random", 14.0)
-      (True, False)
-      >>> auto_fewer_visits("centroid", 250.2)
-      False
-    """
-    return class_init == "centroid" and points_of_label < _FREQUENT
 
 
 def auto_members(num_points: int, rows: int, dim: int) -> int:
@@ -222,7 +137,7 @@ def auto_memory(
       >>> [auto_memory(490_449, 1, 1, 45 * 490_449, dense=dense) for dense in (False, True)]
       [True, False]
     """
-    spared = members > 1 or passes <= _MOST_OF_FEW
+    spared = members > 1 or passes <= MOST_OF_FEW
     enough = num_points >= (FEWEST_POINTS if spared else _POINTS_TO_SPARE)
     return enough and values <= (_MOST_DENSE if dense else _MOST_STORED)
 
@@ -240,50 +155,6 @@ def auto_mined(num_labels: int) -> int:
     """
     power = round(math.log2(_MINED_LABELS / num_labels))
     return 1 << min(8, max(5, power))
-
-
-def auto_may_drop(passes: int, features: float) -> bool:
-    """Whether `--input-dropout auto` may leave features out: not in the first passes.
-
-    Dropout pays once a point is seen often enough to be learned by heart. In 2 and 3 passes it cost
-    on eight of ten held-out parts (`experiments/results/dropout-by-passes.json`). Long points have
-    none in as many passes as `--epochs auto` gives them at least.
-
-    Args:
-      passes: of the training.
-      features: the mean over points of how many they have.
-
-    Example:
-      >>> [auto_may_drop(passes, 20) for passes in (3, 4)], auto_may_drop(4, 320)
-      ([False, True], False)
-    """
-    return passes > max(_PASSES_WITHOUT_DROPOUT, _passes_of_long(features))
-
-
-def auto_input_dropout(
-    points_of_label: float, evidence_lost: float, *, thresholds: tuple[float, float] = _LOST
-) -> float:
-    """The share for `--input-dropout auto`: 0.5, and less where it would remove what decides.
-
-    A label with few points overfits to features that they share by chance, and dropout prevents
-    that. A label with hundreds of points does not: 0.3. Where one of few features decides, such as
-    a word that names the label, a visit without it teaches to answer from nothing. So the share
-    falls in a straight line, from 0.5 where 0.05 of the evidence is lost to 0 at 0.08.
-
-    Args:
-      points_of_label: the mean over labels of the training points that have it.
-      evidence_lost: see `snm.data.evidence.evidence_lost`.
-      thresholds: the evidence lost up to which dropout is full, and from which there is none.
-
-    Example:
-      >>> [auto_input_dropout(points, 0.03) for points in (4.3, 14.0, 250.2)]
-      [0.5, 0.5, 0.3]
-      >>> [round(auto_input_dropout(14.0, lost), 2) for lost in (0.05, 0.07, 0.17)]
-      [0.5, 0.17, 0.0]
-    """
-    low, high = thresholds
-    share = 0.5 * min(1.0, max(0.0, (high - evidence_lost) / (high - low)))
-    return min(share, 0.3) if points_of_label >= _FREQUENT else share
 
 
 def auto_label_text(num_points: int, num_labels: int) -> bool:
@@ -313,7 +184,7 @@ def auto_learn_scale(points_of_label: float) -> bool:
       >>> [auto_learn_scale(points) for points in (4.3, 14.0, 250.2)]
       [False, False, True]
     """
-    return points_of_label >= _FREQUENT
+    return points_of_label >= FREQUENT
 
 
 def auto_drops_seen(together: int, expected: float) -> bool:

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from snm.config import auto as rules
+from snm.config import passes
 from snm.config.resolved import ResolvedConfig, unresolved_values
 from snm.config.settings import Config, preset
 from snm.config.stages import SizeSchedule
@@ -120,12 +121,12 @@ def _learning_rate(config: Config) -> float:
 def _epochs(config: Config, dataset: Dataset, class_init: str, splits: int, *, dense: bool) -> int:
     visits = (1 + splits) * dataset.train.num_points
     if config.epochs == "few":
-        return rules.few_epochs(visits, _features_of_point(dataset))
+        return passes.few_epochs(visits, _features_of_point(dataset))
     if config.epochs == "auto":
-        fewer = rules.auto_fewer_visits(class_init, _points_of_label(dataset))
+        fewer = passes.auto_fewer_visits(class_init, _points_of_label(dataset))
         # The values of dense features are not the smaller for their number.
         features = 0.0 if dense else _features_of_point(dataset)
-        return rules.auto_epochs(visits, features, fewer=fewer)
+        return passes.auto_epochs(visits, features, fewer=fewer)
     return config.epochs
 
 
@@ -134,10 +135,10 @@ def _input_dropout(config: Config, dataset: Dataset, weighting: Kind, epochs: in
         return config.input_dropout
     if weighting == "standard":
         return 0.0  # a dense feature names no label, and the rest cannot stand in for it
-    if not rules.auto_may_drop(epochs, _features_of_point(dataset)):
+    if not passes.auto_may_drop(epochs, _features_of_point(dataset)):
         return 0.0
     lost = evidence_lost(dataset.train, ones_of_rows)
-    return rules.auto_input_dropout(_points_of_label(dataset), lost)
+    return passes.auto_input_dropout(_points_of_label(dataset), lost)
 
 
 def _feature_init(config: Config, dataset: Dataset, weighting: Kind, dropout: float) -> float:
@@ -276,7 +277,7 @@ def _check_bound(config: Config, mined: int | Literal["all"]) -> None:
 
 
 def _memory(
-    config: Config, dataset: Dataset, members: int, passes: int, *, dense: bool
+    config: Config, dataset: Dataset, members: int, epochs: int, *, dense: bool
 ) -> Literal["on", "off"]:
     """Whether a memory is tried: in one process only, and where points can be spared for it."""
     if config.memory == "on":  # it is tried or refused
@@ -290,7 +291,7 @@ def _memory(
         return "off"
     train = dataset.train
     values = train.num_points * train.num_features if dense else train.features.nnz
-    tried = rules.auto_memory(train.num_points, members, passes, values, dense=dense)
+    tried = rules.auto_memory(train.num_points, members, epochs, values, dense=dense)
     return "on" if tried else "off"
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import snm
 from snm.cli.main import base_settings
 from snm.config import auto as rules
+from snm.config import passes
 from snm.config.resolve import resolve
 from snm.config.settings import PRESETS, Config, preset, read_config, write_config
 from snm.data.evidence import evidence_lost
@@ -191,7 +192,7 @@ def test_auto_becomes_what_the_rules_say():
     data = snm.generate(points=3000, test_points=0, features=60, labels=50, seed=0,
                         labels_per_point=2, nonzeros_per_point=5)  # fmt: skip
     found = resolve(preset("default"), data)
-    assert found.epochs == rules.auto_epochs(3000, 5) == 30
+    assert found.epochs == passes.auto_epochs(3000, 5) == 30
     assert found.class_init == "centroid"
     assert found.score_scale == rules.auto_score_scale(50)
     assert (found.sampled, found.mined) == (49, "all")
@@ -200,7 +201,7 @@ def test_auto_becomes_what_the_rules_say():
     assert data.train.labels.nnz / 50 >= 100
     lost = evidence_lost(data.train)
     assert 0.04 < lost < 0.16  # few features, of which one decides
-    assert found.input_dropout == rules.auto_input_dropout(120, lost) < 0.3
+    assert found.input_dropout == passes.auto_input_dropout(120, lost) < 0.3
     assert found.learn_score_scale is True
     assert resolve(preset("paper"), data).input_dropout == 0
     rare = snm.generate(points=1000, test_points=0, features=60, labels=50, seed=0,
@@ -212,7 +213,7 @@ def test_auto_becomes_what_the_rules_say():
     random = resolve(dataclasses.replace(preset("default"), class_init="random"), rare)
     assert (random.class_init, random.epochs) == ("random", 30)
     assert resolve(preset("paper"), rare).class_init == "random"
-    assert few.input_dropout == rules.auto_input_dropout(60, evidence_lost(rare.train)) < 0.5
+    assert few.input_dropout == passes.auto_input_dropout(60, evidence_lost(rare.train)) < 0.5
     assert few.learn_score_scale is False
     alone = resolve(dataclasses.replace(preset("default"), members=1), data)
     assert (alone.members, alone.dim) == (1, 512)
@@ -262,10 +263,10 @@ def test_few_passes_have_no_dropout_and_split_items_take_fewer_negatives(monkeyp
     data = snm.generate(points=1000, test_points=0, features=60, labels=50, seed=0,
                         labels_per_point=2, nonzeros_per_point=5)  # fmt: skip
     monkeypatch.setattr("snm.config.resolve.evidence_lost", lambda *_: 0.0)
-    monkeypatch.setattr(rules, "_VISITS", 1001)
+    monkeypatch.setattr(passes, "_VISITS", 1001)
     found = resolve(preset("default"), data)
     assert (found.epochs, found.input_dropout) == (2, 0.0)
-    monkeypatch.setattr(rules, "_VISITS", 1000)
+    monkeypatch.setattr(passes, "_VISITS", 1000)
     found = resolve(preset("default"), data)
     assert (found.epochs, found.input_dropout) == (1, 0.0)
     # Below so many points, random rows get at least 3 passes.
@@ -274,8 +275,8 @@ def test_few_passes_have_no_dropout_and_split_items_take_fewer_negatives(monkeyp
     asked = resolve(dataclasses.replace(preset("default"), input_dropout=0.3), data)
     assert asked.input_dropout == 0.3
     for epochs, share in ((3, 0.0), (4, 0.5)):
-        passes = dataclasses.replace(preset("default"), epochs=epochs)
-        assert resolve(passes, data).input_dropout == share
+        asked = dataclasses.replace(preset("default"), epochs=epochs)
+        assert resolve(asked, data).input_dropout == share
     assert rules.auto_size(40_981) == 8192
     assert rules.auto_size(40_981, item_splits=1) == 4096
     assert rules.auto_size(40_981, members=3, item_splits=1) == 2048
@@ -294,10 +295,8 @@ def test_points_of_many_features_start_at_shorter_rows_and_are_visited_more_ofte
     fast = resolve(preset("fast"), long)
     assert fast.feature_init == found.feature_init
     assert fast.epochs == 4 < round(features / 20)
-    monkeypatch.setattr(rules, "_VISITS", 3000)  # else so few points are visited often anyway
-    assert resolve(preset("default"), long).epochs == 2
+    monkeypatch.setattr(passes, "_VISITS", 3000)  # else so few points are visited often anyway
     monkeypatch.setattr("snm.config.resolve.evidence_lost", lambda *_: 0.0)
-    monkeypatch.setattr(rules, "_LONG_PASS", 32)  # then so many features give the 4 passes of 224
     found = resolve(preset("default"), long)
     assert (found.epochs, found.input_dropout) == (4, 0.0)
     # Values as they are given may be of any size; the paper's rows have length 1.
@@ -324,7 +323,7 @@ def test_the_fast_preset_trains_one_small_model_beside_a_memory():
 
     found = resolve(preset("fast"), data(3000))
     assert (found.members, found.dim, found.input_dropout) == (1, 256, 0.0)
-    assert found.epochs == rules.few_epochs(3000, 5) == 1
+    assert found.epochs == passes.few_epochs(3000, 5) == 1
     assert found.memory == "on"
     assert resolve(preset("fast"), data(1300)).epochs == 3
     # Too few points to choose a memory: the preset trains without, and who asks is told.

@@ -1,0 +1,148 @@
+"""The rules behind `--epochs auto` and `few`, and how much of a point such a training leaves out.
+
+They were chosen as those of `snm.config.auto`.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "FREQUENT",
+    "MOST_OF_FEW",
+    "auto_epochs",
+    "auto_fewer_visits",
+    "auto_input_dropout",
+    "auto_may_drop",
+    "few_epochs",
+]
+
+FREQUENT = 100
+"""Training points of a label that has many."""
+MOST_OF_FEW = 4
+"""Passes by `--epochs few`, at most."""
+_VISITS = 250_000  # of points, in a training by `--epochs auto`
+_MOST_PASSES = 30
+_FEW_VISITS = 4000  # of points, by `--epochs few`
+_LONG_PASS = 20  # features a point for each of which there is a pass, up to `_MOST_OF_LONG`
+_MOST_OF_LONG = 4
+_PASSES_WITHOUT_DROPOUT = 3
+_LOST = (0.05, 0.08)  # evidence lost: full dropout below, none above
+
+
+def auto_epochs(num_points: int, features: float, *, fewer: bool = False) -> int:
+    """Passes over the points for `--epochs auto`: a quarter of a million visits, at most 30 passes.
+
+    At the same number of steps, small sets gain more from further passes than large ones. Sets
+    below a quarter of a million points get 3 at least, and larger ones a single pass: further ones
+    take most of a training's time there, and change little. Long points need more: a pass moves a
+    feature's row in proportion to its value, which is lower in points of many features. So they get
+    one for every 20 features at least, up to 4.
+
+    Args:
+      num_points: points, with those of `--item-splits`.
+      features: the mean over points of how many they have.
+      fewer: half as many visits, and at least 2 passes where it would be 3; see
+        `auto_fewer_visits`.
+
+    Example:
+      >>> [auto_epochs(n, 20) for n in (0, 4_880, 12_920, 24_000, 162_657, 1_186_239)]
+      [30, 30, 19, 10, 3, 1]
+      >>> [auto_epochs(n, 20, fewer=True) for n in (1_123, 4_500, 20_755, 162_657, 490_449)]
+      [30, 28, 6, 2, 1]
+      >>> [auto_epochs(n, 236) for n in (15_449, 162_657, 1_186_239)]
+      [16, 4, 4]
+      >>> [auto_epochs(490_449, features) for features in (20, 43, 76)]
+      [1, 2, 4]
+    """
+    visits, fewest = (_VISITS // 2, 2) if fewer else (_VISITS, 3)
+    if num_points >= _VISITS:
+        fewest = 1
+    passes = max(fewest, round(visits / max(1, num_points)), _passes_of_long(features))
+    return min(_MOST_PASSES, passes)
+
+
+def few_epochs(num_points: int, features: float) -> int:
+    """Passes over the points for `--epochs few`: 1, or up to 4 for few points or long ones.
+
+    Where class rows start at centroids and a memory answers beside them, further passes add less
+    than half of a percent, unless there are fewer than 4000 visits, or points are long: those take
+    as many as by `auto_epochs`.
+
+    Args:
+      num_points: points, with those of `--item-splits`.
+      features: the mean over points of how many they have.
+
+    Example:
+      >>> [few_epochs(n, 20) for n in (0, 1_123, 4_500, 162_657)]
+      [4, 4, 1, 1]
+      >>> [few_epochs(15_511, features) for features in (20, 29, 45, 70, 673)]
+      [1, 1, 2, 4, 4]
+    """
+    of_few = min(MOST_OF_FEW, round(_FEW_VISITS / max(1, num_points)))
+    return max(1, of_few, _passes_of_long(features))
+
+
+def _passes_of_long(features: float) -> int:
+    return min(_MOST_OF_LONG, round(features / _LONG_PASS))
+
+
+def auto_fewer_visits(class_init: str, points_of_label: float) -> bool:
+    """Whether `--epochs auto` asks for half of the visits: where class rows start near their end.
+
+    The centroid of a few points is close to what training makes of them, and more visits overfit
+    it. A label with a hundred points learns more than their centroid.
+
+    Args:
+      class_init: centroid or random.
+      points_of_label: the mean over labels of the training points that have it.
+
+    Example:
+      >>> auto_fewer_visits("centroid", 14.0), auto_fewer_visits("random", 14.0)
+      (True, False)
+      >>> auto_fewer_visits("centroid", 250.2)
+      False
+    """
+    return class_init == "centroid" and points_of_label < FREQUENT
+
+
+def auto_may_drop(passes: int, features: float) -> bool:
+    """Whether `--input-dropout auto` may leave features out: not in the first passes.
+
+    Dropout pays once a point is seen often enough to be learned by heart. In 2 and 3 passes it cost
+    on eight of ten held-out parts (`experiments/results/dropout-by-passes.json`). Long points have
+    none in as many passes as `--epochs auto` gives them at least.
+
+    Args:
+      passes: of the training.
+      features: the mean over points of how many they have.
+
+    Example:
+      >>> [auto_may_drop(passes, 20) for passes in (3, 4)], auto_may_drop(4, 320)
+      ([False, True], False)
+    """
+    return passes > max(_PASSES_WITHOUT_DROPOUT, _passes_of_long(features))
+
+
+def auto_input_dropout(
+    points_of_label: float, evidence_lost: float, *, thresholds: tuple[float, float] = _LOST
+) -> float:
+    """The share for `--input-dropout auto`: 0.5, and less where it would remove what decides.
+
+    A label with few points overfits to features that they share by chance, and dropout prevents
+    that. A label with hundreds of points does not: 0.3. Where one of few features decides, such as
+    a word that names the label, a visit without it teaches to answer from nothing. So the share
+    falls in a straight line, from 0.5 where 0.05 of the evidence is lost to 0 at 0.08.
+
+    Args:
+      points_of_label: the mean over labels of the training points that have it.
+      evidence_lost: see `snm.data.evidence.evidence_lost`.
+      thresholds: the evidence lost up to which dropout is full, and from which there is none.
+
+    Example:
+      >>> [auto_input_dropout(points, 0.03) for points in (4.3, 14.0, 250.2)]
+      [0.5, 0.5, 0.3]
+      >>> [round(auto_input_dropout(14.0, lost), 2) for lost in (0.05, 0.07, 0.17)]
+      [0.5, 0.17, 0.0]
+    """
+    low, high = thresholds
+    share = 0.5 * min(1.0, max(0.0, (high - evidence_lost) / (high - low)))
+    return min(share, 0.3) if points_of_label >= FREQUENT else share
