@@ -28,7 +28,9 @@ _PASSES_WITHOUT_DROPOUT = 3
 _LOST = (0.05, 0.08)  # evidence lost: full dropout below, none above
 
 
-def auto_epochs(num_points: int, features: float, *, fewer: bool = False) -> int:
+def auto_epochs(
+    num_points: int, features: float, *, item_splits: int = 0, fewer: bool = False
+) -> int:
     """Passes over the points for `--epochs auto`: a quarter of a million visits, at most 30 passes.
 
     At the same number of steps, small sets gain more from further passes than large ones. Sets
@@ -38,8 +40,10 @@ def auto_epochs(num_points: int, features: float, *, fewer: bool = False) -> int
     one for every 20 features at least, up to 4.
 
     Args:
-      num_points: points, with those of `--item-splits`.
+      num_points: training points.
       features: the mean over points of how many they have.
+      item_splits: further splits of each point, visited too. With them, half as many visits
+        suffice.
       fewer: half as many visits, and at least 2 passes where it would be 3; see
         `auto_fewer_visits`.
 
@@ -48,15 +52,17 @@ def auto_epochs(num_points: int, features: float, *, fewer: bool = False) -> int
       [30, 30, 19, 10, 3, 1]
       >>> [auto_epochs(n, 20, fewer=True) for n in (1_123, 4_500, 20_755, 162_657, 490_449)]
       [30, 28, 6, 2, 1]
+      >>> [auto_epochs(n, 10, item_splits=1) for n in (1_000, 12_732, 24_000, 341_736)]
+      [30, 5, 3, 1]
       >>> [auto_epochs(n, 236) for n in (15_449, 162_657, 1_186_239)]
       [16, 4, 4]
       >>> [auto_epochs(490_449, features) for features in (20, 43, 76)]
       [1, 2, 4]
     """
-    visits, fewest = (_VISITS // 2, 2) if fewer else (_VISITS, 3)
-    if num_points >= _VISITS:
-        fewest = 1
-    passes = max(fewest, round(visits / max(1, num_points)), _passes_of_long(features))
+    visits = _VISITS // 2 if fewer or item_splits else _VISITS
+    of_pass = (1 + item_splits) * max(1, num_points)
+    fewest = 1 if of_pass >= _VISITS else 2 if fewer else 3
+    passes = max(fewest, round(visits / of_pass), _passes_of_long(features))
     return min(_MOST_PASSES, passes)
 
 

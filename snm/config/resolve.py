@@ -119,14 +119,14 @@ def _learning_rate(config: Config) -> float:
 
 
 def _epochs(config: Config, dataset: Dataset, class_init: str, splits: int, *, dense: bool) -> int:
-    visits = (1 + splits) * dataset.train.num_points
+    points = dataset.train.num_points
     if config.epochs == "few":
-        return passes.few_epochs(visits, _features_of_point(dataset))
+        return passes.few_epochs((1 + splits) * points, _features_of_point(dataset))
     if config.epochs == "auto":
         fewer = passes.auto_fewer_visits(class_init, _points_of_label(dataset))
         # The values of dense features are not the smaller for their number.
         features = 0.0 if dense else _features_of_point(dataset)
-        return passes.auto_epochs(visits, features, fewer=fewer)
+        return passes.auto_epochs(points, features, item_splits=splits, fewer=fewer)
     return config.epochs
 
 

@@ -23,6 +23,7 @@ from snm.losses.sampled import LOSSES
 from snm.losses.sampled.ordered import Powl
 from snm.losses.surrogates import hinge
 from snm.model.from_config import head_spec
+from tests import tiny
 
 
 def toml(folder: Path, text: str) -> Path:
@@ -304,6 +305,18 @@ def test_points_of_many_features_start_at_shorter_rows_and_are_visited_more_ofte
         asked = dataclasses.replace(preset("default"), **changes)
         assert resolve(asked, long).feature_init == length
     assert resolve(preset("paper"), long).feature_init == 1.0
+
+
+def test_split_items_are_visited_half_as_often(monkeypatch):
+    """600 points, each twice in a pass: 12 passes would be 14,400 visits."""
+    data = tiny.tastes()
+    monkeypatch.setattr(passes, "_VISITS", 14_400)
+    monkeypatch.setattr("snm.config.resolve.evidence_lost", lambda *_: 0.0)
+    found = resolve(preset("default"), data)
+    assert (found.item_splits, found.epochs) == (1, 6)
+    monkeypatch.setattr(passes, "_VISITS", 2_400)  # 1 pass, but random rows get 3
+    found = resolve(preset("default"), data)
+    assert (found.class_init, found.epochs, found.input_dropout) == ("random", 3, 0.0)
 
 
 def test_a_number_may_stand_where_auto_may(tmp_path):
