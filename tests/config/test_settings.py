@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,7 +24,6 @@ from snm.losses.sampled import LOSSES
 from snm.losses.sampled.ordered import Powl
 from snm.losses.surrogates import hinge
 from snm.model.from_config import head_spec
-from tests import tiny
 
 
 def toml(folder: Path, text: str) -> Path:
