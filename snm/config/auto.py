@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 _SHORT = 32  # features a point up to which feature rows start at length 1
-_MOST_POINTS_OF_THREE = 83_333  # a pass of three members then visits as many as `_VISITS`
+_MOST_POINTS_OF_THREE = 83_333  # a pass of three members then makes a quarter of a million visits
 _TOGETHER = 3 << 30  # bytes of rows that members have together, in answers
 _SIDE_BY_SIDE = 1 << 30  # the same, while they train at once
 _MINED_LABELS = 1 << 18  # k' K: the fewer labels, the more of them are mined

@@ -18,12 +18,11 @@ __all__ = [
 FREQUENT = 100
 """Training points of a label that has many."""
 MOST_OF_FEW = 4
-"""Passes by `--epochs few`, at most."""
+"""Passes by `--epochs few`, and for the length of points, at most."""
 _VISITS = 250_000  # of points, in a training by `--epochs auto`
 _MOST_PASSES = 30
 _FEW_VISITS = 4000  # of points, by `--epochs few`
-_LONG_PASS = 20  # features a point for each of which there is a pass, up to `_MOST_OF_LONG`
-_MOST_OF_LONG = 4
+_LONG_PASS = 20  # features a point for each of which there is a pass, up to `MOST_OF_FEW`
 _PASSES_WITHOUT_DROPOUT = 3
 _LOST = (0.05, 0.08)  # evidence lost: full dropout below, none above
 
@@ -60,13 +59,13 @@ def auto_epochs(
       [1, 2, 4]
     """
     visits = _VISITS // 2 if fewer or item_splits else _VISITS
-    of_pass = (1 + item_splits) * max(1, num_points)
+    of_pass = _visits_of_pass(num_points, item_splits)
     fewest = 1 if of_pass >= _VISITS else 2 if fewer else 3
     passes = max(fewest, round(visits / of_pass), _passes_of_long(features))
     return min(_MOST_PASSES, passes)
 
 
-def few_epochs(num_points: int, features: float) -> int:
+def few_epochs(num_points: int, features: float, *, item_splits: int = 0) -> int:
     """Passes over the points for `--epochs few`: 1, or up to 4 for few points or long ones.
 
     Where class rows start at centroids and a memory answers beside them, further passes add less
@@ -74,8 +73,9 @@ def few_epochs(num_points: int, features: float) -> int:
     as many as by `auto_epochs`.
 
     Args:
-      num_points: points, with those of `--item-splits`.
+      num_points: training points.
       features: the mean over points of how many they have.
+      item_splits: further splits of each point, visited too.
 
     Example:
       >>> [few_epochs(n, 20) for n in (0, 1_123, 4_500, 162_657)]
@@ -83,12 +83,16 @@ def few_epochs(num_points: int, features: float) -> int:
       >>> [few_epochs(15_511, features) for features in (20, 29, 45, 70, 673)]
       [1, 1, 2, 4, 4]
     """
-    of_few = min(MOST_OF_FEW, round(_FEW_VISITS / max(1, num_points)))
-    return max(1, of_few, _passes_of_long(features))
+    of_few = round(_FEW_VISITS / _visits_of_pass(num_points, item_splits))
+    return min(MOST_OF_FEW, max(1, of_few, _passes_of_long(features)))
+
+
+def _visits_of_pass(num_points: int, item_splits: int) -> int:
+    return (1 + item_splits) * max(1, num_points)
 
 
 def _passes_of_long(features: float) -> int:
-    return min(_MOST_OF_LONG, round(features / _LONG_PASS))
+    return min(MOST_OF_FEW, round(features / _LONG_PASS))
 
 
 def auto_fewer_visits(class_init: str, points_of_label: float) -> bool:

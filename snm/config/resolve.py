@@ -121,7 +121,7 @@ def _learning_rate(config: Config) -> float:
 def _epochs(config: Config, dataset: Dataset, class_init: str, splits: int, *, dense: bool) -> int:
     points = dataset.train.num_points
     if config.epochs == "few":
-        return passes.few_epochs((1 + splits) * points, _features_of_point(dataset))
+        return passes.few_epochs(points, _features_of_point(dataset), item_splits=splits)
     if config.epochs == "auto":
         fewer = passes.auto_fewer_visits(class_init, _points_of_label(dataset))
         # The values of dense features are not the smaller for their number.
