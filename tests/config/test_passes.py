@@ -1,0 +1,72 @@
+"""How many passes a training makes, and what depends on that: the rules on data sets."""
+
+import dataclasses
+import math
+
+import pytest
+import tiny
+
+import snm
+from snm.config import auto as rules
+from snm.config import passes
+from snm.config.resolve import resolve
+from snm.config.settings import preset
+
+
+def test_few_passes_have_no_dropout_and_split_items_take_fewer_negatives(monkeypatch):
+    data = snm.generate(points=1000, test_points=0, features=60, labels=50, seed=0,
+                        labels_per_point=2, nonzeros_per_point=5)  # fmt: skip
+    monkeypatch.setattr("snm.config.resolve.evidence_lost", lambda *_: 0.0)
+    monkeypatch.setattr(passes, "_VISITS", 1001)
+    found = resolve(preset("default"), data)
+    assert (found.epochs, found.input_dropout) == (2, 0.0)
+    monkeypatch.setattr(passes, "_VISITS", 1000)
+    found = resolve(preset("default"), data)
+    assert (found.epochs, found.input_dropout) == (1, 0.0)
+    # Below so many points, random rows get at least 3 passes.
+    random = dataclasses.replace(preset("default"), class_init="random")
+    assert resolve(random, data).epochs == 1
+    asked = resolve(dataclasses.replace(preset("default"), input_dropout=0.3), data)
+    assert asked.input_dropout == 0.3
+    for epochs, share in ((3, 0.0), (4, 0.5)):
+        asked = dataclasses.replace(preset("default"), epochs=epochs)
+        assert resolve(asked, data).input_dropout == share
+    assert rules.auto_size(40_981) == 8192
+    assert rules.auto_size(40_981, item_splits=1) == 4096
+    assert rules.auto_size(40_981, members=3, item_splits=1) == 2048
+
+
+def test_points_of_many_features_start_at_shorter_rows_and_are_visited_more_often(monkeypatch):
+    long = snm.generate(points=3000, test_points=0, features=4000, labels=50, seed=0,
+                        labels_per_point=2, nonzeros_per_point=160)  # fmt: skip
+    features = long.train.features.nnz / 3000
+    assert 130 < features < 160
+    found = resolve(preset("default"), long)
+    assert found.feature_init == pytest.approx(math.sqrt(32 / features))
+    half = resolve(dataclasses.replace(preset("default"), input_dropout=0.5), long)
+    assert half.feature_init == pytest.approx(math.sqrt(32 / (features / 2)))
+    assert resolve(found, long) == found
+    fast = resolve(preset("fast"), long)
+    assert fast.feature_init == found.feature_init
+    assert fast.epochs == 4 < round(features / 20)
+    monkeypatch.setattr(passes, "_VISITS", 3000)  # else so few points are visited often anyway
+    monkeypatch.setattr("snm.config.resolve.evidence_lost", lambda *_: 0.0)
+    found = resolve(preset("default"), long)
+    assert (found.epochs, found.input_dropout) == (4, 0.0)
+    # Values as they are given may be of any size; the paper's rows have length 1.
+    for changes, length in [(dict(weighting="none"), 1.0), (dict(feature_init=0.7), 0.7)]:
+        asked = dataclasses.replace(preset("default"), **changes)
+        assert resolve(asked, long).feature_init == length
+    assert resolve(preset("paper"), long).feature_init == 1.0
+
+
+def test_split_items_are_visited_half_as_often(monkeypatch):
+    """600 points, each twice in a pass: 12 passes would be 14,400 visits."""
+    data = tiny.tastes()
+    monkeypatch.setattr(passes, "_VISITS", 14_400)
+    monkeypatch.setattr("snm.config.resolve.evidence_lost", lambda *_: 0.0)
+    found = resolve(preset("default"), data)
+    assert (found.item_splits, found.epochs) == (1, 6)
+    monkeypatch.setattr(passes, "_VISITS", 2_400)  # 1 pass, but random rows get 3
+    found = resolve(preset("default"), data)
+    assert (found.class_init, found.epochs, found.input_dropout) == ("random", 3, 0.0)
