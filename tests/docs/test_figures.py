@@ -25,7 +25,16 @@ PAGES = {
     "docs/theory.md": 0,
     "docs/trust.md": 100,
     "docs/which-tool.md": 70,
-    "experiments/README.md": 1150,
+    "experiments/README.md": 0,
+    "experiments/answers/README.md": 100,
+    "experiments/defaults/README.md": 340,
+    "experiments/defaults/features.md": 210,
+    "experiments/defaults/ideas.md": 300,
+    "experiments/defaults/labels.md": 320,
+    "experiments/defaults/passes.md": 700,
+    "experiments/mining/README.md": 460,
+    "experiments/references/README.md": 430,
+    "experiments/theory/README.md": 40,
 }
 
 

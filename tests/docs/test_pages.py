@@ -69,7 +69,9 @@ def test_pictures_and_links_of_the_readmes():
         "benchmarks/README.md",
         "benchmarks/devices/COMPILERS.md",
         "experiments/README.md",
-    )
+        *(f"experiments/{path.parent.name}/{path.name}"
+          for path in pages.ROOT.glob("experiments/*/*.md")),
+    )  # fmt: skip
     for name in ("README.md", "CONTRIBUTING.md", *of_folders):
         path = pages.ROOT / name
         for target in re.findall(r"\]\(([^)#\s]+)", path.read_text(encoding="utf-8")):

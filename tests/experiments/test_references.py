@@ -305,7 +305,7 @@ def test_runs_are_recorded_and_ended_at_the_limit(tmp_path: Path) -> None:
 
 
 def test_the_page_has_the_measured_figures() -> None:
-    page = (ROOT / "experiments/README.md").read_text(encoding="utf-8")
+    page = (ROOT / "experiments/references/README.md").read_text(encoding="utf-8")
     keys = [f"{metric}@{k}" for metric in ("P", "R", "PSP") for k in (1, 3, 5)]
     for run in read_json(ROOT / "experiments/results/references.json")["runs"]:
         if run["split"] == "test" and "metrics" in run:

@@ -132,10 +132,10 @@ class ListLoss(HeadLoss):
     def learning_rate(self, transformation: str) -> float:
         """The best of two or three on held-out points of `citeulike-t-14k`.
 
-        `experiments/README.md` has them. 20 where a loss is as steep as softmax. RankCosine lies
-        within 1/2, the gradient of smoothed DCG is p (1 - p) for a share p that is small at first,
-        and the multiplier of linear scores cancels. Where one point in ten has a label, its row is
-        updated so often that a tenth may suit.
+        `experiments/mining/README.md` has them. 20 where a loss is as steep as softmax. RankCosine
+        lies within 1/2, the gradient of smoothed DCG is p (1 - p) for a share p that is small at
+        first, and the multiplier of linear scores cancels. Where one point in ten has a label, its
+        row is updated so often that a tenth may suit.
         """
         return LIST_LOSSES[self.name].rates.get(transformation, 20.0)
 
