@@ -9,9 +9,9 @@ __all__ = [
     "FREQUENT",
     "MOST_OF_FEW",
     "auto_epochs",
-    "auto_fewer_visits",
     "auto_input_dropout",
     "auto_may_drop",
+    "auto_more_visits",
     "few_epochs",
 ]
 
@@ -19,8 +19,12 @@ FREQUENT = 100
 """Training points of a label that has many."""
 MOST_OF_FEW = 4
 """Passes by `--epochs few`, and for the length of points, at most."""
-_VISITS = 250_000  # of points, in a training by `--epochs auto`
+_VISITS = 100_000  # of points, in a training by `--epochs auto`
+_MORE_VISITS = 250_000  # the same where `auto_more_visits`
 _MOST_PASSES = 30
+_TWO_PASSES = 50_000  # points from which 2 passes are enough, else 3
+_ONE_PASS = 250_000  # visits of a pass from which one is enough
+_FREQUENT_FEATURE = 200  # training points of a feature that has many
 _FEW_VISITS = 4000  # of points, by `--epochs few`
 _LONG_PASS = 20  # features a point for each of which there is a pass, up to `MOST_OF_FEW`
 _PASSES_WITHOUT_DROPOUT = 3
@@ -28,39 +32,40 @@ _LOST = (0.05, 0.08)  # evidence lost: full dropout below, none above
 
 
 def auto_epochs(
-    num_points: int, features: float, *, item_splits: int = 0, fewer: bool = False
+    num_points: int, features: float, *, item_splits: int = 0, more: bool = False
 ) -> int:
-    """Passes over the points for `--epochs auto`: a quarter of a million visits, at most 30 passes.
+    """Passes over the points for `--epochs auto`: 100 thousand visits, at most 30 passes.
 
-    At the same number of steps, small sets gain more from further passes than large ones. Sets
-    below a quarter of a million points get 3 at least, and larger ones a single pass: further ones
-    take most of a training's time there, and change little. Long points need more: a pass moves a
-    feature's row in proportion to its value, which is lower in points of many features. So they get
-    one for every 20 features at least, up to 4.
+    Class rows start near their end, and more visits gain little or overfit them. At the same number
+    of steps, small sets gain more from further passes than large ones. So there are at least 3
+    passes, 2 from 50 thousand points on, and a single one where that makes a quarter of a million
+    visits: further ones take most of a training's time there, and change little. Long points need
+    more: a pass moves a feature's row in proportion to its value, which is lower in points of many
+    features. So they get one for every 20 features at least, up to 4.
 
     Args:
       num_points: training points.
       features: the mean over points of how many they have.
-      item_splits: further splits of each point, visited too. With them, half as many visits
-        suffice.
-      fewer: half as many visits, and at least 2 passes where it would be 3; see
-        `auto_fewer_visits`.
+      item_splits: further splits of each point, visited too. With them, class rows start at random,
+        and are given 3 passes whatever the number of points.
+      more: a quarter of a million visits, and at least 3 passes; see `auto_more_visits`.
 
     Example:
-      >>> [auto_epochs(n, 20) for n in (0, 4_880, 12_920, 24_000, 162_657, 1_186_239)]
-      [30, 30, 19, 10, 3, 1]
-      >>> [auto_epochs(n, 20, fewer=True) for n in (1_123, 4_500, 20_755, 162_657, 490_449)]
-      [30, 28, 6, 2, 1]
+      >>> [auto_epochs(n, 20) for n in (0, 1_123, 4_500, 20_755, 47_000, 162_657, 1_186_239)]
+      [30, 30, 22, 5, 3, 2, 1]
+      >>> [auto_epochs(n, 20, more=True) for n in (4_880, 12_920, 24_000, 162_657, 1_186_239)]
+      [30, 19, 10, 3, 1]
       >>> [auto_epochs(n, 10, item_splits=1) for n in (1_000, 12_732, 24_000, 341_736)]
-      [30, 5, 3, 1]
-      >>> [auto_epochs(n, 236) for n in (15_449, 162_657, 1_186_239)]
-      [16, 4, 4]
+      [30, 4, 3, 1]
+      >>> [auto_epochs(n, 236) for n in (6_652, 162_657, 1_186_239)]
+      [15, 4, 4]
       >>> [auto_epochs(490_449, features) for features in (20, 43, 76)]
       [1, 2, 4]
     """
-    visits = _VISITS // 2 if fewer or item_splits else _VISITS
     of_pass = _visits_of_pass(num_points, item_splits)
-    fewest = 1 if of_pass >= _VISITS else 2 if fewer else 3
+    fewest = 3 if more or item_splits or num_points < _TWO_PASSES else 2
+    fewest = 1 if of_pass >= _ONE_PASS else fewest
+    visits = _MORE_VISITS if more else _VISITS
     passes = max(fewest, round(visits / of_pass), _passes_of_long(features))
     return min(_MOST_PASSES, passes)
 
@@ -95,23 +100,29 @@ def _passes_of_long(features: float) -> int:
     return min(MOST_OF_FEW, round(features / _LONG_PASS))
 
 
-def auto_fewer_visits(class_init: str, points_of_label: float) -> bool:
-    """Whether `--epochs auto` asks for half of the visits: where class rows start near their end.
+def auto_more_visits(
+    class_init: str, points_of_label: float, points_of_feature: float, *, item_splits: int = 0
+) -> bool:
+    """Whether `--epochs auto` asks for more visits, 250 thousand: where rows have much to learn.
 
-    The centroid of a few points is close to what training makes of them, and more visits overfit
-    it. A label with a hundred points learns more than their centroid.
+    The centroid of a few points is close to what training makes of them. A label with a hundred
+    points learns more, but only where features are frequent too: rows of features with few points
+    learn those by heart first. Random class rows need more visits, unless split items add some.
 
     Args:
       class_init: centroid or random.
       points_of_label: the mean over labels of the training points that have it.
+      points_of_feature: the same of features.
+      item_splits: further splits of each point.
 
     Example:
-      >>> auto_fewer_visits("centroid", 14.0), auto_fewer_visits("random", 14.0)
+      >>> [auto_more_visits("centroid", *of) for of in ((250.2, 463), (175.3, 23), (42.4, 74))]
+      [True, False, False]
+      >>> auto_more_visits("random", 14.0, 20.0), auto_more_visits("random", 4.3, 9, item_splits=1)
       (True, False)
-      >>> auto_fewer_visits("centroid", 250.2)
-      False
     """
-    return class_init == "centroid" and points_of_label < FREQUENT
+    frequent = points_of_label >= FREQUENT and points_of_feature >= _FREQUENT_FEATURE
+    return not item_splits and (class_init == "random" or frequent)
 
 
 def auto_may_drop(passes: int, features: float) -> bool:

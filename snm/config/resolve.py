@@ -96,6 +96,10 @@ def _points_of_label(dataset: Dataset) -> float:
     return dataset.train.labels.nnz / dataset.train.num_labels
 
 
+def _points_of_feature(dataset: Dataset) -> float:
+    return dataset.train.features.nnz / dataset.train.num_features
+
+
 def _features_of_point(dataset: Dataset) -> float:
     return dataset.train.features.nnz / dataset.train.num_points
 
@@ -123,10 +127,12 @@ def _epochs(config: Config, dataset: Dataset, class_init: str, splits: int, *, d
     if config.epochs == "few":
         return passes.few_epochs(points, _features_of_point(dataset), item_splits=splits)
     if config.epochs == "auto":
-        fewer = passes.auto_fewer_visits(class_init, _points_of_label(dataset))
+        more = passes.auto_more_visits(
+            class_init, _points_of_label(dataset), _points_of_feature(dataset), item_splits=splits
+        )
         # The values of dense features are not the smaller for their number.
         features = 0.0 if dense else _features_of_point(dataset)
-        return passes.auto_epochs(points, features, item_splits=splits, fewer=fewer)
+        return passes.auto_epochs(points, features, item_splits=splits, more=more)
     return config.epochs
 
 

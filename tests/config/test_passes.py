@@ -16,16 +16,18 @@ from snm.config.settings import preset
 def test_few_passes_have_no_dropout_and_split_items_take_fewer_negatives(monkeypatch):
     data = snm.generate(points=1000, test_points=0, features=60, labels=50, seed=0,
                         labels_per_point=2, nonzeros_per_point=5)  # fmt: skip
-    monkeypatch.setattr("snm.config.resolve.evidence_lost", lambda *_: 0.0)
-    monkeypatch.setattr(passes, "_VISITS", 1001)
-    found = resolve(preset("default"), data)
-    assert (found.epochs, found.input_dropout) == (2, 0.0)
-    monkeypatch.setattr(passes, "_VISITS", 1000)
-    found = resolve(preset("default"), data)
-    assert (found.epochs, found.input_dropout) == (1, 0.0)
-    # Below so many points, random rows get at least 3 passes.
     random = dataclasses.replace(preset("default"), class_init="random")
-    assert resolve(random, data).epochs == 1
+    monkeypatch.setattr("snm.config.resolve.evidence_lost", lambda *_: 0.0)
+    monkeypatch.setattr(passes, "_VISITS", 400)
+    monkeypatch.setattr(passes, "_MORE_VISITS", 1000)
+    for two, one, of_centroids, of_random in (
+        (1001, 1001, 3, 3), (1000, 1001, 2, 3), (1000, 1000, 1, 1)
+    ):  # fmt: skip
+        monkeypatch.setattr(passes, "_TWO_PASSES", two)
+        monkeypatch.setattr(passes, "_ONE_PASS", one)
+        found = resolve(preset("default"), data)
+        assert (found.epochs, found.input_dropout) == (of_centroids, 0.0)
+        assert resolve(random, data).epochs == of_random
     asked = resolve(dataclasses.replace(preset("default"), input_dropout=0.3), data)
     assert asked.input_dropout == 0.3
     for epochs, share in ((3, 0.0), (4, 0.5)):
@@ -50,6 +52,7 @@ def test_points_of_many_features_start_at_shorter_rows_and_are_visited_more_ofte
     assert fast.feature_init == found.feature_init
     assert fast.epochs == 4 < round(features / 20)
     monkeypatch.setattr(passes, "_VISITS", 3000)  # else so few points are visited often anyway
+    monkeypatch.setattr(passes, "_ONE_PASS", 3000)
     monkeypatch.setattr("snm.config.resolve.evidence_lost", lambda *_: 0.0)
     found = resolve(preset("default"), long)
     assert (found.epochs, found.input_dropout) == (4, 0.0)
@@ -60,13 +63,29 @@ def test_points_of_many_features_start_at_shorter_rows_and_are_visited_more_ofte
     assert resolve(preset("paper"), long).feature_init == 1.0
 
 
-def test_split_items_are_visited_half_as_often(monkeypatch):
-    """600 points, each twice in a pass: 12 passes would be 14,400 visits."""
+def test_split_items_count_as_visits(monkeypatch):
+    """600 points, each twice in a pass: 7,200 visits are 6 passes."""
     data = tiny.tastes()
-    monkeypatch.setattr(passes, "_VISITS", 14_400)
+    monkeypatch.setattr(passes, "_VISITS", 7_200)
     monkeypatch.setattr("snm.config.resolve.evidence_lost", lambda *_: 0.0)
     found = resolve(preset("default"), data)
-    assert (found.item_splits, found.epochs) == (1, 6)
-    monkeypatch.setattr(passes, "_VISITS", 2_400)  # 1 pass, but random rows get 3
+    assert (found.class_init, found.item_splits, found.epochs) == ("random", 1, 6)
+    monkeypatch.setattr(passes, "_VISITS", 1_200)  # 1 pass, but random rows get 3
+    monkeypatch.setattr(passes, "_TWO_PASSES", 600)
     found = resolve(preset("default"), data)
-    assert (found.class_init, found.epochs, found.input_dropout) == ("random", 3, 0.0)
+    assert (found.epochs, found.input_dropout) == (3, 0.0)
+
+
+def test_frequent_labels_on_frequent_features_are_visited_more_often(monkeypatch):
+    monkeypatch.setattr(passes, "_VISITS", 8_000)
+    monkeypatch.setattr(passes, "_MORE_VISITS", 24_000)
+    sizes = dict(points=2000, test_points=0, seed=0, labels_per_point=4, nonzeros_per_point=20)
+    for features, labels, epochs in (
+        (100, 50, 12), (1000, 50, 4), (100, 500, 4)
+    ):  # fmt: skip
+        data = snm.generate(features=features, labels=labels, **sizes)
+        of_label = data.train.labels.nnz / labels
+        of_feature = data.train.features.nnz / features
+        assert (of_label >= 100, of_feature >= 200) == (labels == 50, features == 100)
+        found = resolve(preset("default"), data)
+        assert (found.class_init, found.epochs) == ("centroid", epochs)

@@ -192,7 +192,7 @@ def test_auto_becomes_what_the_rules_say():
     data = snm.generate(points=3000, test_points=0, features=60, labels=50, seed=0,
                         labels_per_point=2, nonzeros_per_point=5)  # fmt: skip
     found = resolve(preset("default"), data)
-    assert found.epochs == passes.auto_epochs(3000, 5) == 30
+    assert found.epochs == passes.auto_epochs(3000, 5, more=True) == 30
     assert found.class_init == "centroid"
     assert found.score_scale == rules.auto_score_scale(50)
     assert (found.sampled, found.mined) == (49, "all")
@@ -208,7 +208,7 @@ def test_auto_becomes_what_the_rules_say():
                         labels_per_point=2, nonzeros_per_point=5)  # fmt: skip
     assert rare.train.labels.nnz / 50 < 100
     few = resolve(preset("default"), rare)
-    # Of 1000 points, half of the visits are still 125 passes.
+    # Of 1000 points, 100 thousand visits are still 100 passes.
     assert (few.class_init, few.epochs) == ("centroid", 30)
     random = resolve(dataclasses.replace(preset("default"), class_init="random"), rare)
     assert (random.class_init, random.epochs) == ("random", 30)

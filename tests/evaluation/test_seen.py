@@ -199,7 +199,7 @@ def test_items_are_split_again_where_seen_ones_are_dropped():
     once, twice = (
         resolve(dataclasses.replace(CONFIG, **of, seen="drop", item_splits=n), many) for n in (0, 1)
     )
-    assert (once.epochs, twice.epochs) == (12, 3)  # half as many visits, two in each pass
+    assert (once.epochs, twice.epochs) == (12, 3)  # fewer visits, two in each pass
 
 
 def repeated(points, times):
