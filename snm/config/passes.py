@@ -47,8 +47,9 @@ def auto_epochs(
       num_points: training points.
       features: the mean over points of how many they have.
       item_splits: further splits of each point, visited too. With them, class rows start at random,
-        and are given 3 passes whatever the number of points.
-      more: a quarter of a million visits, and at least 3 passes; see `auto_more_visits`.
+        and 3 passes are the fewest, unless one makes a quarter of a million visits.
+      more: a quarter of a million visits, and at least 3 passes, unless one makes as many; see
+        `auto_more_visits`.
 
     Example:
       >>> [auto_epochs(n, 20) for n in (0, 1_123, 4_500, 20_755, 47_000, 162_657, 1_186_239)]
