@@ -1,7 +1,7 @@
 """The rules behind `auto`: settings as functions of the size of the data.
 
 No rule depends on the name of a data set. They were chosen on held-out parts of training sets; see
-`experiments/defaults/`.
+`experiments/rules/`.
 """
 
 from __future__ import annotations

@@ -29,12 +29,13 @@ PAGES = {
     "experiments/README.md": 0,
     "experiments/answers/README.md": 100,
     "experiments/defaults/README.md": 340,
-    "experiments/defaults/features.md": 210,
-    "experiments/defaults/ideas.md": 300,
-    "experiments/defaults/labels.md": 320,
-    "experiments/defaults/passes.md": 700,
     "experiments/mining/README.md": 460,
     "experiments/references/README.md": 430,
+    "experiments/rules/dropout.md": 220,
+    "experiments/rules/features.md": 210,
+    "experiments/rules/ideas.md": 300,
+    "experiments/rules/labels.md": 320,
+    "experiments/rules/passes.md": 700,
     "experiments/theory/README.md": 40,
 }
 
