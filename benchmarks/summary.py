@@ -1,4 +1,4 @@
-"""Writes the tables of `benchmarks/README.md`, and a plot of time against K, from `snm bench` JSON.
+"""Writes the tables of `benchmarks/EPYC.md`, and a plot of time against K, from `snm bench` JSON.
 
 python -m benchmarks.summary benchmarks/results/cpu.json [--plot benchmarks/growth.svg]
 """
@@ -20,7 +20,7 @@ def markdown(rows: Rows) -> Iterator[str]:
     """Yields Markdown: one table for each part, and one more for each tuned allocator."""
     titled = [(_title(row), row) for row in rows]
     for title in dict.fromkeys(title for title, _ in titled):
-        yield f"### {title}\n"
+        yield f"## {title}\n"
         yield "| shape | job | ms | / floor | times faster than | peak MB |"
         yield "|---|---|---:|---:|---|---:|"
         for row in (row for found, row in titled if found == title):

@@ -66,7 +66,7 @@ def test_the_reference_has_every_public_name():
 def test_pictures_and_links_of_the_readmes():
     """Of files that are no part of the site."""
     of_folders = (
-        "benchmarks/README.md",
+        *(f"benchmarks/{path.name}" for path in pages.ROOT.glob("benchmarks/*.md")),
         "benchmarks/devices/COMPILERS.md",
         "experiments/README.md",
         *(f"experiments/{path.parent.name}/{path.name}"
