@@ -149,14 +149,14 @@ def _is(value: Any, key: str, wanted: str) -> bool:
 
 def figures(page: Path) -> Iterator[Figure]:
     """All figures of a page that name their value."""
-    text = page.read_text(encoding="utf-8")
+    text, name = page.read_text(encoding="utf-8"), str(page.relative_to(ROOT))
     for rules, table in _TABLE.findall(text):
-        yield from _of_table(page.name, rules, table)
+        yield from _of_table(name, rules, table)
     for printed, place in _SENTENCE.findall(text):
         file, _, path = place.partition(" ")
-        yield Figure(f"{page.name}: {printed}", printed, file, path)
+        yield Figure(f"{name}: {printed}", printed, file, path)
     for section in sections(text):
-        for figure, _ in _of_text(page.name, section):
+        for figure, _ in _of_text(name, section):
             if figure:
                 yield figure
 

@@ -65,18 +65,24 @@ def test_the_reference_has_every_public_name():
 
 def test_pictures_and_links_of_the_readmes():
     """Of files that are no part of the site."""
-    of_folders = (
-        *(f"benchmarks/{path.name}" for path in pages.ROOT.glob("benchmarks/*.md")),
-        "benchmarks/devices/COMPILERS.md",
-        "experiments/README.md",
-        *(f"experiments/{path.parent.name}/{path.name}"
-          for path in pages.ROOT.glob("experiments/*/*.md")),
-    )  # fmt: skip
-    for name in ("README.md", "CONTRIBUTING.md", *of_folders):
-        path = pages.ROOT / name
-        for target in re.findall(r"\]\(([^)#\s]+)", path.read_text(encoding="utf-8")):
-            if "://" not in target:
-                assert (path.parent / target).exists(), f"{name}: {target}"
+    of_folders = [path for folder in ("benchmarks", "experiments")
+                  for path in (pages.ROOT / folder).rglob("*.md")]  # fmt: skip
+    assert len(of_folders) >= 15
+    for path in (pages.ROOT / "README.md", pages.ROOT / "CONTRIBUTING.md", *of_folders):
+        for link in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
+            if "://" in link:
+                continue
+            target, _, anchor = link.partition("#")
+            there = path.parent / target if target else path
+            where = f"{path.relative_to(pages.ROOT)}: {link}"
+            assert there.exists(), where
+            assert not anchor or anchor in anchors(there), where
+
+
+def anchors(page: Path) -> set[str]:
+    """What links to the headings of a page end with, where GitHub shows it."""
+    headings = re.findall("^#+ +(.*)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", ["../README.md", "../CONTRIBUTING.md", *PAGES])
