@@ -64,8 +64,10 @@ def auto_epochs(
       [1, 2, 4]
     """
     of_pass = _visits_of_pass(num_points, item_splits)
-    fewest = 3 if more or item_splits or num_points < _TWO_PASSES else 2
-    fewest = 1 if of_pass >= _ONE_PASS else fewest
+    if of_pass >= _ONE_PASS:
+        fewest = 1
+    else:
+        fewest = 3 if more or item_splits or num_points < _TWO_PASSES else 2
     visits = _MORE_VISITS if more else _VISITS
     passes = max(fewest, round(visits / of_pass), _passes_of_long(features))
     return min(_MOST_PASSES, passes)
@@ -76,7 +78,7 @@ def few_epochs(num_points: int, features: float, *, item_splits: int = 0) -> int
 
     Where class rows start at centroids and a memory answers beside them, further passes add less
     than half of a percent, unless there are fewer than 4000 visits, or points are long: those take
-    as many as by `auto_epochs`.
+    as many as `auto_epochs` gives them at least.
 
     Args:
       num_points: training points.
