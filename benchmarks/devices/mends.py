@@ -15,7 +15,6 @@ import contextlib
 import dataclasses
 import functools
 import json
-import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from unittest import mock
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jax.sharding import SingleDeviceSharding
 
 from snm.bench.shapes import SHAPES, model_of, source_of
@@ -102,7 +100,6 @@ def draw(target: Target) -> Program:
         key = jax.random.wrap_key_data(data)
         return permutation.permuted(key, SHAPE.num_labels, SHAPE.sampled + 1)
 
-    permutation.permuted.clear_cache()
     return compiled("", 1, jax.jit(drawn), _placed(target, (key,)), [], SHAPE.num_labels)
 
 
@@ -111,8 +108,7 @@ def draw(target: Target) -> Program:
 
 def _on_cpu(module: Any) -> Any:
     """A module with the forms that it has for CPUs."""
-    forms = {**vars(lax), "platform_dependent": lambda *args, cpu, default: cpu(*args)}
-    return mock.patch.object(module, "lax", types.SimpleNamespace(**forms))
+    return mock.patch.object(module, "by_platform", lambda *args, cpu, default: cpu(*args))
 
 
 def _neighbouring(scores: jax.Array, begin: jax.Array, count: int) -> tuple[Any, jax.Array]:

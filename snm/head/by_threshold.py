@@ -24,7 +24,7 @@ from snm.head.problem import Problem, ScoreGradients
 from snm.head.spec import HeadSpec
 from snm.losses.sampled import TermScores
 from snm.losses.sampled.protocol import ThresholdForm
-from snm.machine.platform import of_platform
+from snm.machine.platform import by_platform, of_platform
 from snm.topk.bisection import MASKED, Mined, mined_weights
 from snm.topk.blocks import block_plan, read_block, score_block
 
@@ -154,7 +154,7 @@ def _by_rows(
             every = jnp.full(scores.shape[0], MASKED / 2)
             found = Mined(every, every, jnp.zeros_like(every))
         else:
-            found = lax.platform_dependent(
+            found = by_platform(
                 scores,
                 cpu=functools.partial(mined_weights, count=mined),
                 default=functools.partial(mined_by_digits, count=mined),

@@ -13,12 +13,13 @@ host at each turn. It follows the few cells outside to where each one ends, by p
 
 from __future__ import annotations
 
-import functools
 import math
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+
+from snm.machine.platform import by_platform
 
 __all__ = ["permuted"]
 
@@ -26,13 +27,12 @@ __all__ = ["permuted"]
 _Halves = tuple[jax.Array, jax.Array]
 
 
-@functools.partial(jax.jit, static_argnums=(1, 2))
 def permuted(key: jax.Array, num_labels: int, size: int) -> jax.Array:
     """The images of 0 .. size-1 under a pseudo-random permutation of 0 .. K-1.
 
     Args:
       key: a PRNG key, consumed: it picks the permutation.
-      num_labels: K, from 1 to 2^31 - 1; static.
+      num_labels: K, from 1 to 2^31 - 1; static under `jax.jit`.
       size: from 1 to K; static.
 
     Returns:
@@ -87,7 +87,7 @@ def permuted(key: jax.Array, num_labels: int, size: int) -> jax.Array:
         ends = lax.fori_loop(0, turns, lambda _, ends: followed(ends, ends), ends)
         return followed(images, ends)
 
-    return lax.platform_dependent(cpu=by_walking, default=by_doubling)
+    return by_platform(cpu=by_walking, default=by_doubling)
 
 
 def _num_rounds(num_labels: int) -> int:

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+
+from snm.machine.platform import by_platform
 
 __all__ = [
     "STREAM",
@@ -71,7 +72,7 @@ def slots_of(ids: Array, labels: Array) -> jax.Array:
 def _first_at_least(ids: jax.Array, labels: jax.Array) -> jax.Array:
     """`jnp.searchsorted`; a loop of fifteen tiny steps costs an accelerator more than its code."""
     unrolled = functools.partial(jnp.searchsorted, method="scan_unrolled")
-    return lax.platform_dependent(ids, labels, cpu=jnp.searchsorted, default=unrolled)
+    return by_platform(ids, labels, cpu=jnp.searchsorted, default=unrolled)
 
 
 def excluded_slots(sample: Sample, labels: Array, *, slots: Array | None = None) -> jax.Array:

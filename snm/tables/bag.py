@@ -5,7 +5,7 @@ rows only, in O(entries) time.
 
 CPU and accelerators need different code. On a CPU, a loop over entries that moves one row at a time
 through the cache is several times faster than a gather that first writes all rows to memory. On an
-accelerator the same loop would run on one thread. `jax.lax.platform_dependent` selects the form.
+accelerator the same loop would run on one thread. `by_platform` selects the form.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from snm.machine.platform import by_platform
 from snm.tables.access import element_at, row_at, rows_at, with_row
 from snm.tables.rounding import as_float
 from snm.tables.table import SparseRows, entry_rows
@@ -39,9 +40,7 @@ def embedding_bag(table: jax.Array, block: SparseRows) -> jax.Array:
     Returns:
       float32 [n, dim].
     """
-    return lax.platform_dependent(
-        table, block, cpu=embedding_bag_loop, default=embedding_bag_gather
-    )
+    return by_platform(table, block, cpu=embedding_bag_loop, default=embedding_bag_gather)
 
 
 def embedding_bag_loop(table: jax.Array, block: SparseRows) -> jax.Array:

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from snm.machine.platform import by_platform
 from snm.tables.access import element_at, row_at, with_row
 from snm.tables.bag import embedding_bag_gather, embedding_bag_loop
 from snm.tables.rounding import as_float
@@ -148,7 +149,7 @@ def sum_columns(table: jax.Array, columns: Columns, block: SparseRows) -> jax.Ar
     Returns:
       float32 [n, dim].
     """
-    return lax.platform_dependent(table, columns, block, cpu=_sum_loop, default=_sum_gather)
+    return by_platform(table, columns, block, cpu=_sum_loop, default=_sum_gather)
 
 
 def _sum_loop(table: jax.Array, columns: Columns, block: SparseRows) -> jax.Array:
@@ -195,7 +196,7 @@ def update_columns(
       The table after the step.
     """
     steps = vectors * -jnp.asarray(learning_rate, vectors.dtype)
-    rows = lax.platform_dependent(
+    rows = by_platform(
         table.rows, columns, block, steps, ok, cpu=_update_loop, default=_update_scatter
     )
     return RowTable(rows, table.accumulator)

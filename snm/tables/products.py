@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from snm.machine.platform import by_platform
 from snm.tables.access import rows_at
 from snm.tables.rounding import as_float
 from snm.tables.table import SparseRows, entry_rows
@@ -37,7 +38,7 @@ def entry_products(table: jax.Array, block: SparseRows, vectors: jax.Array) -> j
       float32 [entries]: `table[id_p] @ vectors[i]` for entry p of row i. Those of padding mean
       nothing, and are finite if the table and the vectors are.
     """
-    return lax.platform_dependent(table, block, vectors, cpu=_some_at_a_time, default=_all_at_once)
+    return by_platform(table, block, vectors, cpu=_some_at_a_time, default=_all_at_once)
 
 
 def _some_at_a_time(table: jax.Array, block: SparseRows, vectors: jax.Array) -> jax.Array:

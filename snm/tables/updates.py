@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from snm.machine.platform import by_platform
 from snm.tables.access import element_at, row_at, with_row
 from snm.tables.optimizers import ROW_OPTIMIZERS, step_rows
 from snm.tables.rounding import rounded_steps
@@ -86,16 +87,14 @@ def _update_by_entry(
     rows = table.rows
     for block, vectors in gradients:
         steps = vectors * -jnp.asarray(learning_rate, vectors.dtype)
-        rows = lax.platform_dependent(rows, block, steps, ok, cpu=_add_loop, default=add_scatter)
+        rows = by_platform(rows, block, steps, ok, cpu=_add_loop, default=add_scatter)
     if unit_norm:
         lists = [(block.ids, block.starts[-1]) for block, _ in gradients]
         if touched is not None:
             lists = [(touched, jnp.int32(touched.shape[0]))]
         for ids, length in lists:
             count = jnp.where(ok, length, 0)
-            rows = lax.platform_dependent(
-                rows, ids, count, cpu=_project_loop, default=_project_scatter
-            )
+            rows = by_platform(rows, ids, count, cpu=_project_loop, default=_project_scatter)
     return RowTable(rows, table.accumulator)
 
 
@@ -184,7 +183,7 @@ def _update_by_row(
 
     cpu = functools.partial(_segments_loop, step)
     default = functools.partial(_segments_scatter, step)
-    return lax.platform_dependent(table, ids, values, places, vectors, ok, cpu=cpu, default=default)
+    return by_platform(table, ids, values, places, vectors, ok, cpu=cpu, default=default)
 
 
 def _sorted_entries(

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from snm.machine.cores import num_cores
+from snm.machine.platform import by_platform
 
 __all__ = ["parallel_top_k"]
 
@@ -36,7 +37,7 @@ def parallel_top_k(scores: jax.Array, count: int) -> tuple[jax.Array, jax.Array]
     if (parts := _num_parts(scores.shape[0])) == 1:
         return whole(scores)
     in_parts = functools.partial(_top_k_in_parts, count=count, parts=parts)
-    return lax.platform_dependent(scores, cpu=in_parts, default=whole)
+    return by_platform(scores, cpu=in_parts, default=whole)
 
 
 def _num_parts(rows: int) -> int:

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from snm.machine.platform import by_platform
 from snm.topk.bisection import MASKED
 from snm.topk.block_quotas import Candidates, block_candidates, choose_quota, merge_candidates
 from snm.topk.blocks import (
@@ -117,7 +118,9 @@ def best_scores(
         compute_dtype=compute_dtype,
     )
     arguments = queries, table, ids, masked, added, bias, first_row, num_valid
-    return lax.platform_dependent(*arguments, cpu=cpu, default=accelerator, **kernels)
+    if kernels:
+        return lax.platform_dependent(*arguments, default=accelerator, **kernels)
+    return by_platform(*arguments, cpu=cpu, default=accelerator)
 
 
 def _search_blocks(

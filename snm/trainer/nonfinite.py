@@ -14,6 +14,7 @@ from snm.batches.source import Source
 from snm.checkpoints.writer import has_room
 from snm.distributed.processes import has_several_processes
 from snm.head.head import update_head
+from snm.machine.platform import compiling_for
 from snm.model.encoder import apply_tower
 from snm.model.model import Model, TrainState
 from snm.model.placement import gathered
@@ -54,7 +55,8 @@ def diagnose(
         if has_several_processes() or not has_room(state):
             return NonFinite.of_loss(loss)
         source = source.whole()
-        with jax.default_device(jax.local_devices(backend="cpu")[0]):
+        host = jax.local_devices(backend="cpu")[0]
+        with jax.default_device(host), compiling_for("cpu", 0):
             resident = source.resident_arrays()
             return diagnose(model, source, resident, gathered(state, model), step, loss)
     shape = source.shape_of_step(step)

@@ -10,12 +10,13 @@ import pytest
 from jax import export
 
 from snm.bench.shapes import Shape, model_of, source_of
+from snm.machine.platform import compiling_for
 from snm.model.inference import best_labels
 from snm.model.model import abstract_state, init_state
 from snm.model.train_step import train_steps
 from snm.tables.table import SparseRows
 
-PLATFORMS = ("cpu", "cuda", "tpu", "rocm")
+PLATFORMS = {"cpu": "cpu", "cuda": "gpu", "tpu": "tpu", "rocm": "gpu"}
 SMALL = Shape("small", 64, 300, 500, 9, 3.0, 16, 128, (4,), dim=32)
 HEADS = {
     "bowl, one positive": {},
@@ -24,9 +25,21 @@ HEADS = {
 }
 
 
+def lowered(program, platform, *shapes, **options):
+    """What a function becomes for a platform, traced for it."""
+    with compiling_for(PLATFORMS[platform], 16 << 30):
+        # A lambda of its own: jax keeps the traces of a function that it has seen.
+        fresh = jax.jit(lambda *arguments: program(*arguments), **options)
+        exported = export.export(fresh, platforms=(platform,))(*shapes)
+    assert exported.platforms == (platform,)
+    assert "f64" not in exported.mlir_module()
+    return exported
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
 @pytest.mark.parametrize("mined", [4, 128])
 @pytest.mark.parametrize("name", HEADS)
-def test_a_training_step_lowers_for_all_platforms(name, mined):
+def test_a_training_step_lowers_for_all_platforms(name, mined, platform):
     model = model_of(SMALL, mined)
     model = dataclasses.replace(model, head=dataclasses.replace(model.head, **HEADS[name]))
     source = dataclasses.replace(source_of(SMALL, mined, 64, resident=True), spec=model.head)
@@ -37,32 +50,34 @@ def test_a_training_step_lowers_for_all_platforms(name, mined):
         return train_steps(model, state, stack, take)
 
     shapes = abstract_state(model), source.stack(0, 2)
-    exported = export.export(jax.jit(steps, donate_argnums=0), platforms=PLATFORMS)(*shapes)
-    assert exported.platforms == PLATFORMS
-    text = exported.mlir_module()
-    assert "f64" not in text and "callback" not in text
-    # The forms of each platform are all there: a loop over rows, and a scatter.
-    assert "platform_index" in text and "stablehlo.scatter" in text
+    text = lowered(steps, platform, *shapes, donate_argnums=0).mlir_module()
+    assert "callback" not in text
+    # Only a CPU goes over table rows in loops; an accelerator would run them on one thread.
+    assert (text.count("stablehlo.while") > 12) == (platform == "cpu")
 
 
-def test_a_prediction_lowers_for_all_platforms():
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_a_prediction_lowers_for_all_platforms(platform):
     model = model_of(SMALL, 4)
     block = SparseRows(
         jax.ShapeDtypeStruct((99,), jnp.int32),
         jax.ShapeDtypeStruct((99,), jnp.float32),
         jax.ShapeDtypeStruct((9,), jnp.int32),
     )
-    best = jax.jit(lambda state, block: best_labels(model, state, block, 5))
-    exported = export.export(best, platforms=PLATFORMS)(abstract_state(model), block)
+
+    def best(state, block):
+        return best_labels(model, state, block, 5)
+
+    exported = lowered(best, platform, abstract_state(model), block)
     assert [aval.shape for aval in exported.out_avals] == [(8, 5), (8, 5)]
-    assert "f64" not in exported.mlir_module()
 
 
 def test_a_platform_that_an_operation_lacks_is_found():
     """What the tests above would say of an operation that only a CPU has."""
-    only_cpu = jax.jit(lambda x: jax.scipy.linalg.schur(x)[0])
     with pytest.raises(NotImplementedError, match=r"(?i)platform"):
-        export.export(only_cpu, platforms=PLATFORMS)(jax.ShapeDtypeStruct((3, 3), jnp.float32))
+        lowered(
+            lambda x: jax.scipy.linalg.schur(x)[0], "tpu", jax.ShapeDtypeStruct((3, 3), "float32")
+        )
 
 
 @pytest.mark.parametrize("asked", ["float32", "tensorfloat32"])

@@ -1,14 +1,15 @@
 """Compares row tables with dense float64 algebra, in the CPU form and in the accelerator form."""
 
 import functools
+from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
-from jax import lax
 
+from snm.machine.platform import compiling_for
 from snm.tables import table as rows_module
 from snm.tables import updates
 from snm.tables.bag import embedding_bag
@@ -22,15 +23,10 @@ FORMS = ("cpu", "accelerator")
 
 
 @pytest.fixture(params=FORMS)
-def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Runs the test once with each of the two forms that `platform_dependent` selects from."""
-    wanted = "cpu" if request.param == "cpu" else "default"
-
-    def choose(*args, **codes):
-        return codes[wanted](*args)
-
-    monkeypatch.setattr(lax, "platform_dependent", choose)
-    return request.param
+def form(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Runs the test once with each of the two forms that `by_platform` selects from."""
+    with compiling_for("cpu" if request.param == "cpu" else "gpu", 1 << 34):
+        yield request.param
 
 
 def random_block(seed: int, lengths: list[int], padding: int = 0) -> SparseRows:

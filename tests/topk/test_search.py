@@ -198,7 +198,7 @@ def test_cpu_and_accelerator_blocks_give_the_same(monkeypatch, sampled):
 
     monkeypatch.setattr(scoring, "_CPU_BLOCK", 64)
     monkeypatch.setattr(scoring, "_ACCELERATOR_NUMBERS", 200 * (N + DIM))
-    monkeypatch.setattr(jax.lax, "platform_dependent", both)
+    monkeypatch.setattr(scoring, "by_platform", both)
     best_scores(jnp.asarray(queries), jnp.asarray(table), ids, 3)
     ((cpu, accelerator),) = forms
     assert cpu.num_blocks > accelerator.num_blocks
@@ -213,7 +213,7 @@ def test_a_block_of_an_accelerator_has_so_many_scores_and_rows(monkeypatch, quer
         plans.extend(default.keywords[name] for name in ("plan", "plan_of_folds"))
         return Best(*(jnp.zeros((queries, 3), dtype) for dtype in (jnp.float32, jnp.int32)))
 
-    monkeypatch.setattr(jax.lax, "platform_dependent", chosen)
+    monkeypatch.setattr(scoring, "by_platform", chosen)
     shapes = (jax.ShapeDtypeStruct((n, dim), jnp.float32) for n in (queries, 3_000_000))
     jax.eval_shape(lambda *given: best_scores(*given, None, 3), *shapes)
     held, after = (plan.size * (queries + dim) for plan in plans)
