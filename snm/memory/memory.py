@@ -169,14 +169,18 @@ class Memory:
         return self.labels.indices[first:last].tolist()
 
     def _similar(self, features: csr_matrix, queries: NDArray[np.float32] | None) -> Neighbors:
-        """The neighbours found by features, with their similarities in place of cosines."""
+        """The neighbours found by features, with their similarities in place of cosines.
+
+        That of an id of -1, where fewer were found, is 0.
+        """
         found = self._stored.similar(features, FOUND)
         if self.queries is None:
             return found
         assert queries is not None
         share = self.settings.feature_share
         cosines = joint_cosines(found.ids, queries, self.queries)
-        return Neighbors(found.ids, share * found.cosines + (1 - share) * cosines)
+        mixed = share * found.cosines + (1 - share) * cosines
+        return Neighbors(found.ids, np.where(found.ids >= 0, mixed, 0))
 
 
 def joint_cosines(

@@ -149,6 +149,20 @@ def test_witnesses_are_the_voters_with_the_label() -> None:
     assert some > 10
 
 
+def test_places_where_no_neighbour_was_found_hide_no_witness() -> None:
+    """One point of three shares a feature; the last is alike by its query, and shares none."""
+    stored = csr_matrix(np.array([[1.0, 3.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], np.float32))
+    queries = np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]], np.float16)
+    memory = Memory(
+        stored, csr_matrix(np.eye(3, dtype=np.float32)), queries, np.arange(3),
+        MemorySettings(1, 1.0, 0.5, 2.0),
+    )  # fmt: skip
+    point, query = csr_matrix(np.array([[1.0, 0.0, 0.0]], np.float32)), np.array([[1.0, 0.0]])
+    ((told,),) = memory.witnesses(point, query.astype(np.float32), np.zeros((1, 1), np.int32))
+    assert [(one.row, one.features) for one in told] == [(0, [0])]
+    assert told[0].similarity == pytest.approx(0.5 / np.sqrt(10))
+
+
 def test_a_point_of_weight_2_votes_as_if_it_were_there_twice() -> None:
     """All stored points vote, so that no repeated one takes the place of another."""
     settings = MemorySettings(200, 2.0, 0.5, 3.0)
