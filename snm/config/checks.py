@@ -131,6 +131,7 @@ _RANGES = (
     ("input_dropout", 0.0, 0.999),
     ("validation_fraction", 0.0, 0.9),
     ("tower_momentum", 0.0, 0.999),
+    ("tail_epsilon", 0.0, 1.0),  # more, and the hardest would weigh least
 )
 _MINIMA = (
     ("dim", 1),
@@ -153,7 +154,6 @@ _MINIMA = (
     ("keep_checkpoints", 1),
     ("steps_per_dispatch", 0),
     ("negative_weight", 0.0),
-    ("tail_epsilon", 0.0),
     ("power_alpha", 0.0),
     ("scale_learning_rate", 0.0),
 )

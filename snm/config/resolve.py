@@ -11,7 +11,7 @@ from snm.config import auto as rules
 from snm.config import passes
 from snm.config.resolved import ResolvedConfig, unresolved_values
 from snm.config.settings import Config, preset
-from snm.config.stages import SizeSchedule
+from snm.config.stages import Sizes, SizeSchedule
 from snm.data.dataset import Dataset
 from snm.data.evidence import evidence_lost
 from snm.data.mapped import is_mapped
@@ -44,7 +44,6 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
     splits = _item_splits(config, dataset, seen)
     sampled = _sampled(config, dataset, members, splits)
     mined = _mined(config, num_labels, num_labels - 1 if sampled == "all" else sampled)
-    _check_bound(config, mined)
     scale, learned = _score_scale(config, dataset)
     class_init = config.class_init
     if class_init == "auto":
@@ -73,7 +72,10 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
         members=members,
         members_at_once=_at_once(config, dataset, members),
     )
-    _check_stages(resolved, num_labels)
+    sizes = SizeSchedule.of(resolved, num_labels)
+    stages = [sizes(share) for share in sizes.shares]
+    _check_stages(resolved, num_labels, stages)
+    _check_bound(resolved, stages)
     return resolved
 
 
@@ -236,7 +238,7 @@ def _check_sampler(config: Config) -> None:
         raise InputError("--sampler", found, expected)
 
 
-def _check_stages(config: ResolvedConfig, num_labels: int) -> None:
+def _check_stages(config: ResolvedConfig, num_labels: int, stages: list[Sizes]) -> None:
     """Refuses sizes that B, k' or the score scale cannot start from."""
     where, start = "--sampled-start", config.sampled_start
     if start and SAMPLERS[config.sampler].needs_batch_positives:
@@ -248,15 +250,14 @@ def _check_stages(config: ResolvedConfig, num_labels: int) -> None:
     if config.mined_start and config.mined == "all":
         found = f"{config.mined_start}, with --mined all"
         raise InputError("--mined-start", found, "0: k' is B at every step")
-    sizes = SizeSchedule.of(config, num_labels)
-    for stage in map(sizes, sizes.shares):
+    for stage in stages:
         if stage.mined > stage.sampled:
             where = "--mined-start" if config.mined_start else "--sampled-start"
             found = f"a stage with {stage.mined} mined of {stage.sampled} sampled labels"
             raise InputError(where, found, "at most as many mined as sampled, at every step")
 
 
-def _check_bound(config: Config, mined: int | Literal["all"]) -> None:
+def _check_bound(config: ResolvedConfig, stages: list[Sizes]) -> None:
     """Refuses a loss that should bound the retrieval loss, and does not (Reddi et al., Theorem 3).
 
     That needs theta_j = 1/k (or more) for the k hardest of all labels but the positive.
@@ -268,9 +269,11 @@ def _check_bound(config: Config, mined: int | Literal["all"]) -> None:
     if sampler.needs_label_frequency or sampler.needs_batch_positives:
         found = f"--sampler {config.sampler}"
         raise InputError(where, found, "--sampler uniform: each label must be as likely as others")
-    if mined != "all" and mined < k:
-        found = f"{mined} mined negatives and --retrieval-k {k}"
-        raise InputError(where, found, f"--mined {k} or more: fewer bound no retrieval loss at {k}")
+    if (fewest := min(stage.mined for stage in stages)) < k:
+        found = f"{fewest} mined negatives and --retrieval-k {k}"
+        flag = "--sampled" if config.mined == "all" else "--mined"
+        expected = f"{flag} {k} or more, at every step: fewer bound no retrieval loss at {k}"
+        raise InputError(where, found, expected)
     if config.exclude == "all":
         found = "--exclude all"
         raise InputError(where, found, "--exclude positive: the loss must count every other label")

@@ -110,6 +110,7 @@ def test_no_file(tmp_path):
         (dict(sampled=0), "--sampled: found 0"),
         (dict(seed=-1), "--seed: found -1, expected 0 or more"),
         (dict(input_dropout=1.0), "--input-dropout: found 1.0, expected 0.0 to 0.999"),
+        (dict(tail_epsilon=5.0), "--tail-epsilon: found 5.0, expected 0.0 to 1.0"),
         (dict(tower_momentum=1.5), "--tower-momentum: found 1.5, expected 0.0 to 0.999"),
         (dict(learning_rate=0.0), "--learning-rate: found 0.0, expected a number above 0"),
         (dict(score_scale=-1.0), "--score-scale: found -1.0, expected a number above 0"),
@@ -330,6 +331,14 @@ def test_configs_of_the_experiments_can_be_read(path: Path) -> None:
     ("values", "message"),
     [
         (dict(mined=1, retrieval_k=5), "found 1 mined negatives and --retrieval-k 5, expected"),
+        (
+            dict(mined_start=1, retrieval_k=5),
+            "found 1 mined negatives and --retrieval-k 5, expected",
+        ),
+        (
+            dict(sampled=4, mined="all", retrieval_k=8),
+            "found 4 mined negatives and --retrieval-k 8, expected --sampled 8 or more",
+        ),
         (dict(exclude="all"), "found --exclude all, expected --exclude positive"),
         (dict(vartheta="power-law", retrieval_k=2), "found power-law weights and --retrieval-k 2"),
         (dict(negative_weight=0.5), "found --negative-weight 0.5, expected 1 or more"),
