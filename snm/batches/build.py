@@ -20,6 +20,7 @@ from snm.data.weighting import Weighting
 from snm.distributed.dataset import column_counts, label_draws
 from snm.distributed.mesh import DATA, parse_mesh
 from snm.distributed.processes import from_first_process, has_several_processes
+from snm.errors import InputError
 from snm.head.spec import HeadSpec
 from snm.machine.platform import device_bytes, platform
 from snm.sampling.protocol import Sampler, SamplerInputs
@@ -252,13 +253,20 @@ def keeps_on_device(config: Config, *entries: int) -> bool:
     Args:
       config: the settings.
       entries: of the features and of the labels, on each device.
+
+    Raises:
+      InputError: the settings keep them on the device, whose int32 numbers are too few.
     """
     if SAMPLERS[config.sampler].needs_batch_positives and parse_mesh(config.mesh)[0] > 1:
         return False  # only the host sees the positives of the whole batch
+    numbered = max(entries) < 2**31
+    if config.data_on == "device" and not numbered:
+        found = f"{max(entries):,} entries on a device"
+        raise InputError("--data-on device", found, "fewer than 2^31, or --data-on host")
     if config.data_on != "auto":
         return config.data_on == "device"
     if platform() == "cpu":
         return False  # host and device share the memory: nothing to gain
-    fits = 8 * sum(entries) < _RESIDENT_FRACTION * (device_bytes() or 0)
+    fits = numbered and 8 * sum(entries) < _RESIDENT_FRACTION * (device_bytes() or 0)
     # Processes may see slightly different limits.
     return bool(from_first_process([int(fits)], 1)[0])

@@ -14,6 +14,8 @@ import tiny
 import snm
 from snm.batches.build import keeps_on_device, make_source
 from snm.config.resolve import resolve
+from snm.errors import InputError
+from snm.machine.platform import compiling_for
 from snm.model.from_config import make_model
 from snm.model.model import init_state
 from snm.sampling.in_batch import InBatchSampler
@@ -170,3 +172,13 @@ def test_a_mesh_over_points_keeps_them_on_the_host_if_the_whole_batch_is_asked_f
     ):  # fmt: skip
         config = dataclasses.replace(on_device, sampler=name, mesh=mesh)
         assert keeps_on_device(config, 10) is expected
+
+
+def test_points_with_more_entries_than_int32_has_numbers_stay_on_the_host():
+    """On a device that has room for them."""
+    auto, device = (dataclasses.replace(tiny.CONFIG, data_on=on) for on in ("auto", "device"))
+    with compiling_for("gpu", 1 << 40):
+        assert keeps_on_device(auto, 2**31 - 1, 5)
+        assert not keeps_on_device(auto, 2**31, 5)
+    with pytest.raises(InputError, match="data_on device: found 2,147,483,648 entries"):
+        keeps_on_device(device, 5, 2**31)
