@@ -54,8 +54,9 @@ def split_positive(
     scores: ArrayLike, labels: ArrayLike, where: ArrayLike | None
 ) -> tuple[jax.Array, jax.Array]:
     """The scores [...] of the labels [...], and the mask [..., K] of the other unmasked labels."""
-    scores, column = jnp.asarray(scores), jnp.asarray(labels)[..., None]
-    ids = jax.lax.broadcasted_iota(column.dtype, scores.shape, scores.ndim - 1)
+    # Labels may come in a type that holds fewer numbers than there are labels.
+    scores, column = jnp.asarray(scores), jnp.asarray(labels)[..., None].astype(jnp.int32)
+    ids = jax.lax.broadcasted_iota(jnp.int32, scores.shape, scores.ndim - 1)
     positive = jnp.take_along_axis(scores, column, axis=-1)[..., 0]
     return positive, (ids != column) & as_mask(where, scores.shape)
 

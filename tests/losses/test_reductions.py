@@ -128,6 +128,13 @@ def test_a_mask_of_one_row_is_that_of_all():
     assert as_mask(None, (2, 3)).all() and as_mask(None, (2, 3)).shape == (2, 3)
 
 
+def test_a_label_of_a_narrow_type_is_one_of_all():
+    """Label 3 as uint8 is not label 259."""
+    scores = np.arange(300, dtype=np.float32)
+    positive, others = split_positive(scores, np.uint8(3), None)
+    assert positive == 3 and np.flatnonzero(~np.asarray(others)).tolist() == [3]
+
+
 @pytest.mark.parametrize(
     ("kinds", "wide", "common"),
     [
