@@ -83,10 +83,10 @@ class Order:
     def _bound(self, strip: int) -> int:
         return strip * self.num_points // self.strips
 
-    def points_in(self, step: int, count: int) -> int:
-        """Points in `count` steps of one epoch, from step `step` of the run on."""
+    def points_in(self, step: int) -> int:
+        """Points in a step, counted from the start of the run."""
         begin = step % self.steps * self.batch_size
-        return min(begin + count * self.batch_size, self.num_points) - begin
+        return min(begin + self.batch_size, self.num_points) - begin
 
     def epoch(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """The order of an epoch and a uniform draw for each point, which picks its positive.

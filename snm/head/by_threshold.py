@@ -64,7 +64,7 @@ def by_threshold(
     """The loss of all terms on the k' highest scores of their points, and its gradient.
 
     Scores that tie for the last places share them: the loss is what any choice among them gives,
-    the gradient the mean over the choices.
+    the gradient the mean over the choices (of labels that were drawn with the same probability).
 
     Args:
       spec: of the head.

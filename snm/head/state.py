@@ -41,7 +41,8 @@ class HeadStep(NamedTuple):
     Attributes:
       loss: float32 scalar, the weighted sum over the terms, before the update.
       query_gradient: float32 [n, dim], the gradient of the loss with respect to the queries.
-      ok: bool scalar; if False, a value was not finite and no row was written.
+      ok: bool scalar; False if a value was not finite, or `taken` is. No row was written then, but
+        where the loss over all labels is not finite and every score was.
     """
 
     loss: jax.Array

@@ -2,7 +2,8 @@
 
 Public names, by module:
 
-- `neighbors`: `nearest`, `unit_rows`: exact nearest points by cosine of sparse features.
+- `neighbors`: `nearest`: exact nearest points by cosine of sparse features; `Stored`: a search that
+  reads a bounded number of entries, which answers use; `unit_rows`.
 - `memory`: `Memory`, `MemorySettings`, `Witness`: stored points, the votes of a point's neighbours,
   and who voted for a label.
 - `choose`: `choose`, `Trial`: settings from held-out points, or none where it does not pay.

@@ -37,7 +37,10 @@ class NonFinite(NamedTuple):
 
 
 class NonFiniteError(ArithmeticError):
-    """A loss or a gradient was not finite; the step changed no parameter.
+    """A loss or a gradient was not finite; the step was not taken.
+
+    It changed no parameter, but where the gradient of the queries alone was not finite: class rows
+    are written before it is known.
 
     Attributes:
       step: the step, counted from 0.

@@ -63,7 +63,8 @@ def uniform_host(seed: int, step: int, num_labels: int, size: int) -> Sample:
     and nothing has to be shuffled.
 
     The cost is O(size log size) at any number of labels: NumPy switches between Floyd's sampling
-    (Bentley and Floyd, 1987) and a partial shuffle, which it uses only where size > K / 50.
+    (Bentley and Floyd, 1987) and a partial shuffle, which it uses only where size > K / 20 and K is
+    above 10,000.
 
     Args:
       seed: the seed of the run, >= 0.

@@ -148,7 +148,7 @@ def run_steps(
         progress.step = first + count
         progress.seconds += seconds
         # A step divides by the batch size, also where the last batch of an epoch has fewer points.
-        points = np.array([source.order.points_in(first + row, 1) for row in range(count)])
+        points = np.array([source.order.points_in(first + row) for row in range(count)])
         of_points = math.fsum(losses[ok]) * source.batch_size
         loss = of_points / int(points[ok].sum()) if ok.any() else math.nan
         yield Stepped(first + count, int(points.sum()), loss, seconds)

@@ -33,7 +33,7 @@ def test_every_point_stands_once_in_an_epoch_at_a_place_of_its_strip(
             seen = steps[:, first:last]
             own = order.points_at(int(first), int(last))
             assert np.isin(seen[seen >= 0], own).all()
-    counts = [order.points_in(7 * order.steps + step, 1) for step in range(order.steps)]
+    counts = [order.points_in(7 * order.steps + step) for step in range(order.steps)]
     assert counts == (steps >= 0).sum(axis=1).tolist()
 
 

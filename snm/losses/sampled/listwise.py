@@ -4,8 +4,8 @@ The labels of a point say which are relevant, and no more, so a list has two gra
 The positives of the step (all of the point's, or the one that was drawn) have the higher grade,
 the mined negatives 0. The rest is a choice:
 
-* The higher grade is the largest possible score, the multiplier of the inner products: no list
-  can score a positive higher. The target of ListNet and the vector of RankCosine follow from it.
+* The higher grade is the multiplier of the inner products when training starts: without a bias no
+  score is higher. The target of ListNet and the vector of RankCosine follow from it.
   Smoothed DCG@1 takes the gain 2^1 - 1.
 * ListMLE is its top-k form, over the places of the positives: the order of the negatives means
   nothing. The positives are placed in the order of their scores, which is the likeliest of the

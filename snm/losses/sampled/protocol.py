@@ -112,7 +112,7 @@ class DenseForm(Protocol):
         """At least the loss of one negative whose score is at most `highest`.
 
         The step asks before it writes a row, to know that the loss will be finite. None where the
-        loss is known by then. `counts` is as in `TermScores`.
+        loss is known by then, or has no such bound. `counts` is as in `TermScores`.
         """
 
 
