@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import io
 import itertools
 import json
 import re
@@ -177,12 +178,17 @@ def _check(command: Predict) -> None:
     if (command.input is None) == (not command.text):
         found = "neither INPUT nor --text" if command.input is None else "INPUT and --text"
         raise InputError("snm predict", found, "one of them (INPUT may be -, standard input)")
+    if command.text and (command.columns or command.input_format != "auto"):
+        flag = "--columns" if command.columns else "--input-format"
+        raise InputError(flag, "--text", "INPUT: texts of the command line have no form")
     if output is None:
         if command.format == "sparse":
             raise InputError("--format sparse", "no --output", "a file: it begins with a count")
     elif output.is_dir() or not output.resolve().parent.is_dir():
         found = "a folder" if output.is_dir() else "no such folder"
         raise InputError(f"--output {output}", found, "a file in a folder that exists")
+    elif output.exists() and not output.is_file():  # a device or a pipe would become a file
+        raise InputError(f"--output {output}", "no regular file", "a file to write or replace")
 
 
 def _labels_of(path: Path, predictor: Predictor) -> NDArray[np.int32]:
@@ -213,10 +219,13 @@ def _written(output: Path | None) -> Iterator[Any]:
     from snm.system.files import whole_file
 
     if output is None:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8")  # as in a file, whatever the locale
         yield sys.stdout
         return
     try:
-        with whole_file(output) as beside, beside.open("w", encoding="utf-8") as lines:
+        # Of a link, the file that it names is replaced.
+        with whole_file(output.resolve()) as beside, beside.open("w", encoding="utf-8") as lines:
             yield lines
     except OSError as error:
         reason = reason_of(error)
@@ -232,9 +241,8 @@ def _blocks(
     command: Predict, predictor: Predictor, holding: contextlib.ExitStack
 ) -> Iterator[_Block]:
     """The points of the input, some at a time; says how it is read."""
-    from snm.data.formats.dispatch import iter_features
     from snm.data.formats.questions import read_questions
-    from snm.data.formats.records import STDIN
+    from snm.data.formats.records import STDIN, named
 
     if command.input is None:
         return iter([_Block(list(command.text))])
@@ -262,7 +270,18 @@ def _blocks(
         source = Path(folder) / "standard-input.txt"
         with source.open("w", encoding="utf-8") as kept:
             kept.writelines(f"{line}\n" for _, line in found.lines)
-    return (_Block(features) for features in iter_features(source, width, _ROWS))
+    return _of_features(source, width, named(command.input))
+
+
+def _of_features(source: Path, width: int, called: str) -> Iterator[_Block]:
+    """The points of a file of features, which messages call `called`."""
+    from snm.data.formats.dispatch import iter_features
+
+    try:
+        yield from map(_Block, iter_features(source, width, _ROWS))
+    except InputError as error:
+        where = error.where.replace(str(source), called)
+        raise InputError(where, error.found, error.expected) from error
 
 
 def _of_texts(questions: Iterator[Question]) -> Iterator[_Block]:

@@ -4,6 +4,7 @@ import dataclasses
 import gzip
 import io
 import json
+import os
 import sys
 from types import SimpleNamespace
 
@@ -135,6 +136,64 @@ def test_columns_that_are_named(run, tmp_path, capsys):
     # What it is may be said, too.
     found, _ = answers(capsys, run, path, "--input-format", "text")
     assert [answer.get("unknown", False) for answer in found] == [True, False]
+
+
+def test_columns_are_never_taken_for_texts(run, tmp_path, capsys):
+    """A header of one name, or without the columns asked for, is a header all the same."""
+    path = tmp_path / "a"
+    path.write_text("text\nword03 word21 word07\n")
+    found, _ = answers(capsys, run, path, "--columns", "text")
+    check(found, run, TEXTS[:1])
+    path.write_text("title,text\na,b\n")
+    said = refused(capsys, "predict", run, path, "--columns", "titel")
+    assert said.startswith(
+        f"{path}:1: found no column 'titel' among title, text, expected a header"
+    )
+    asked = ("predict", run, path, "--columns", "text")
+    said = refused(capsys, *asked, "--input-format", "text")
+    assert said == f"--columns: found text in {path}, expected CSV or JSON lines"
+    said = refused(capsys, "predict", run, "--columns", "text", "--text", "word03")
+    assert said.startswith("--columns: found --text, expected INPUT")
+    said = refused(capsys, "predict", run, "--input-format", "csv", "--text", "word03")
+    assert said.startswith("--input-format: found --text, expected INPUT")
+
+
+def test_an_output_that_is_no_file(run, tmp_path, capsys):
+    """A pipe stays one, and of a link the file that it names is written."""
+    pipe, target, link = (tmp_path / name for name in ("pipe", "target", "link"))
+    os.mkfifo(pipe)
+    said = refused(capsys, "predict", run, "--text", "word03", "--output", pipe)
+    assert said == f"--output {pipe}: found no regular file, expected a file to write or replace"
+    assert pipe.is_fifo()
+    target.write_text("before")
+    link.symlink_to(target)
+    call("predict", run, "--text", "word03", "--output", link)
+    assert link.is_symlink() and json.loads(target.read_text())["labels"]
+
+
+def test_faults_of_standard_input(run, tmp_path, capsys, monkeypatch):
+    rows = snm.load(run).vectorizer.transform(TEXTS)
+    write_text(tmp_path / "a", rows, rows[:, : tiny.LABELS] * 0)
+    head, first, _, *rest = (tmp_path / "a").read_text().splitlines()
+    wrong = "\n".join([head, first, " x:1", *rest]).encode()
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(wrong)))
+    assert refused(capsys, "predict", run, "-").startswith("standard input:3: found ")
+    nested = b'{"a":' * 100_000  # a text, then
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(nested)))
+    assert answers(capsys, run, "-")[0][0]["unknown"]
+    monkeypatch.setattr(sys, "stdin", None)
+    said = refused(capsys, "predict", run, "-")
+    assert said == "standard input: found closed, expected points to label"
+
+
+def test_answers_on_standard_output_are_utf_8(run, monkeypatch):
+    """As in a file, whatever the locale; this one has no such letters."""
+    named = dataclasses.replace(snm.load(run), label_names=["日本"] * tiny.LABELS)
+    monkeypatch.setattr("snm.export.load.load", lambda _, **more: named)
+    out = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+    monkeypatch.setattr(sys, "stdout", out)
+    call("predict", run, "--text", "word03")
+    assert json.loads(out.buffer.getvalue())["names"] == ["日本"] * 5
 
 
 def test_sparse_rows_of_unknown_points_are_empty(run, tmp_path):

@@ -78,6 +78,7 @@ def read_questions(
         first wrong line.
     """
     asked = [tuple(columns)] if columns else [*([tuple(trained_on)] if trained_on else []), _TEXT]
+    told = form != "auto"
     if form == "auto":
         form = _form_of_name(path)
     lines: Iterator[tuple[int, str]] = iter(())
@@ -88,6 +89,10 @@ def read_questions(
         if form == "auto":
             text = "" if first is None else first[1]
             form = _form_of_line(text, asked, num_features, of_texts)
+    if columns and form in ("text", "sparse"):
+        if told or form == "sparse":
+            raise InputError("--columns", f"{form} in {named(path)}", "CSV or JSON lines")
+        form = "csv"  # names the column that is missing
     if form == "csv":
         return _of_csv(path, lines, asked)
     if form == "jsonl":
@@ -119,7 +124,7 @@ def _form_of_line(
         try:
             if isinstance(json.loads(line), dict):
                 return "jsonl"
-        except ValueError:
+        except (ValueError, RecursionError):
             pass
     try:
         header = next(csv.reader([line], strict=True), [])

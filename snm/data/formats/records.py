@@ -68,6 +68,8 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     Raises:
       InputError: a file that cannot be read, a line of over 16 MiB, or bytes that are not UTF-8.
     """
+    if path == STDIN and sys.stdin is None:
+        raise InputError(named(path), "closed", "points to label")
     try:
         with sys.stdin.buffer if path == STDIN else open_bytes(path) as stream:
             lines = iter(lambda: stream.readline(LONGEST_LINE + 1), b"")
