@@ -273,6 +273,21 @@ def test_bad_input_leaves_no_folder(tmp_path, capsys, name, text, options, said)
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "form"),
+    [("a.csv", "text,labels\nxx,a\n", "csv"), ("a.txt", "At 10:30 we met\n", "svmlight")],
+)
+def test_a_label_file_is_of_raw_text_alone(tmp_path, capsys, name, text, form):
+    """It is not ignored where the points have labels, or look as if they had some."""
+    (tmp_path / name).write_text(text)
+    (tmp_path / "y").write_text("a\n")
+    said = refused(capsys, "data", "import", tmp_path / name, "--label-file", tmp_path / "y",
+                   "--out", tmp_path / "out")  # fmt: skip
+    assert (
+        said == f"--label-file: found a file that holds its labels ({form}), expected --format raw"
+    )
+
+
 def test_raw_text_and_labels_of_different_lengths(tmp_path, capsys):
     (tmp_path / "x").write_text("one\ntwo\nthree\n")
     (tmp_path / "y").write_text("a\nb\n")
