@@ -25,7 +25,7 @@ _MANY = 0.01  # fraction of rows above which a note becomes a warning
 # A and B of Jain, Prabhu and Varma (KDD 2016), by a word in the name of the data set.
 _PROPENSITIES = (("amazon", 0.6, 2.6), ("wiki", 0.5, 0.4))
 _FILES_LISTED = 6
-_WEIGHTS = ("weights.txt", "label_weights.txt")
+_WITHOUT_HEADER = ("weights.txt", "label_weights.txt", "labels.txt", "Y.txt")
 
 
 def examine_data(source: str) -> tuple[list[Finding], dict[str, Any]]:
@@ -81,14 +81,19 @@ def _sizes(facts: dict[str, Any]) -> str:
 def _advice(folder: Path, error: InputError) -> str:
     """Advice for data that cannot be read."""
     path = Path(error.where.split(":")[0])
-    # Files of weights have no header.
-    if path.suffix in (".txt", ".gz") and path.is_file() and path.name not in _WEIGHTS:
+    if path.suffix in (".txt", ".gz") and path.is_file() and not _has_no_header(path):
         seen = scan(path)
         if seen is not None and (advice := _advice_on_text(path, seen)):
             return advice
     if error.where == str(folder):
         return _advice_on_files(folder)
     return f"correct it, so that it has {error.expected}"
+
+
+def _has_no_header(path: Path) -> bool:
+    """Whether a text file of a data set has lines alone: weights, names or pairs to leave out."""
+    name = path.name.removesuffix(".gz")
+    return name in _WITHOUT_HEADER or name.startswith("filter_labels")
 
 
 def _advice_on_text(path: Path, seen: Scan) -> str:

@@ -154,7 +154,7 @@ def test_data_under_other_names(tmp_path, name, text, advice):
     assert advice.split(":")[0] in said.advice
 
 
-def test_filters(folder):
+def test_filters_and_other_files_without_a_header(folder):
     (folder / "filter_labels.txt").write_text("0 1\n")
     assert "is called filter_labels_test.txt" in found(folder)["filter"].advice
     (folder / "filter_labels.txt").unlink()
@@ -164,7 +164,16 @@ def test_filters(folder):
     hits = sum(pairs.labels[row, label] for row, label in pairs.filter)
     assert f"has 4 pairs, {int(hits)} of them true labels" in found(folder)["filter"].found
     (folder / "filter_labels_test.txt").write_text("20 1\n")
-    assert "row index 20" in found(folder, "error")["reading"].found
+    said = found(folder, "error")["reading"]
+    assert "row index 20" in said.found and said.advice.startswith("correct it, so that it has")
+    (folder / "filter_labels_test.txt").unlink()
+    # Nor do files of names and of weights begin with a line of counts.
+    (folder / "labels.txt").write_text("one\ntwo\n")
+    assert "first line" not in found(folder, "error")["reading"].advice
+    (folder / "labels.txt").unlink()
+    with gzip.open(folder / "weights.txt.gz", "wt") as stream:
+        stream.write("1\nheavy\n")
+    assert "first line" not in found(folder, "error")["reading"].advice
 
 
 def test_names_propensities_and_negative_values(folder, tmp_path):
