@@ -180,6 +180,8 @@ def _run(asked: Compare) -> None:
         "equal_seconds": asked.equal_seconds,
         "jobs": asked.jobs,
     }
+    if asked.out.is_dir():  # a folder that is refused gets no lock
+        _refuse_another(asked.out, plan)
     with locked(asked.out / LOCK, f"--out {asked.out}"):
         _refuse_another(asked.out, plan)
         write_record(asked.out / "plan.json", plan)
@@ -221,8 +223,9 @@ def _refuse_another(out: Path, plan: dict[str, Any]) -> None:
         if before.get(name) != value:
             if isinstance(value, dict):
                 old = before.get(name) or {}
-                key = next(key for key in value if old.get(key) != value[key])
-                name, value, before = key, value[key], old
+                changed = (key for key in {**value, **old} if old.get(key) != value.get(key))
+                name = next(changed)
+                value, before = value.get(name), old
             found = f"a comparison with {name} = {before.get(name)!r}"
             raise InputError(f"--out {out}", found, f"{value!r}: choose another folder")
 

@@ -326,6 +326,16 @@ def test_a_comparison_killed_five_times_gives_the_same_results(folder, tmp_path)
     assert metrics(tmp_path / "broken") == metrics(tmp_path / "whole")
 
 
+def test_a_folder_of_other_files_is_left_as_it_was(folder, tmp_path, capsys):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/notes.txt").write_text("mine")
+    with pytest.raises(SystemExit) as error:
+        main(command(folder, tmp_path / "out", "--mined", "3", "--seeds", "1"))
+    assert error.value.code == 2
+    assert "notes.txt in a folder that is no comparison" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["notes.txt"]
+
+
 def test_another_process_in_the_folder_is_refused(folder, tmp_path, capsys):
     from snm.system.locks import LOCK, locked
 

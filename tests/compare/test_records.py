@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from snm.compare.cli import _refuse_another
+from snm.compare.cli import _FIXED, _refuse_another
 from snm.compare.records import read_record, write_record
 from snm.errors import InputError
 
@@ -38,6 +38,13 @@ def test_results_of_earlier_versions_are_taken(tmp_path):
     (tmp_path / "x.json").write_text("[1]")
     with pytest.raises(InputError, match=r"x\.json: found a damaged or changed file"):
         read_record(tmp_path / "x.json")
+
+
+def test_settings_that_a_plan_of_another_version_has(tmp_path):
+    """Those that this version lacks, where all that it knows are the same."""
+    write_record(tmp_path / "plan.json", {"settings": {"dim": 8, "gone": 1}})
+    with pytest.raises(InputError, match=r"a comparison with gone = 1, expected None"):
+        _refuse_another(tmp_path, {**dict.fromkeys(_FIXED), "settings": {"dim": 8}})
 
 
 def test_a_comparison_that_was_stopped_at_its_plan_goes_on(tmp_path):
