@@ -1,4 +1,4 @@
-"""Writes, verifies and reads the checkpoints of a run; the only module that imports orbax.
+"""Writes, verifies and reads the checkpoints of a run, by orbax; only `orbax_alone` imports it too.
 
 A checkpoint is a folder with the arrays of the training state, in orbax's format, and a manifest:
 the counters of the training loop, a description of the run (data, library versions), and the size
