@@ -81,6 +81,7 @@ class Engine:
         self._thread = concurrent.futures.ThreadPoolExecutor(1, "snm-engine")
         self._compiler = concurrent.futures.ThreadPoolExecutor(1, "snm-compiler")
         self._explainer = concurrent.futures.ThreadPoolExecutor(1, "snm-explainer")
+        self._explaining = 0
         self._worker: asyncio.Task[None] | None = None
         self._stopping = False
 
@@ -182,9 +183,19 @@ class Engine:
         Args:
           rows: raw features, CSR [n, d].
           answers: int32 [n, k], from `answer`.
+
+        Raises:
+          FullError: as many requests wait to be explained as the queue holds.
         """
+        most = self._waiting.maxsize
+        if self._explaining > most:  # the first of them is being explained
+            raise FullError(f"{most} requests wait for explanations already")
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._explainer, self._reasons, rows, answers)
+        self._explaining += 1
+        try:
+            return await loop.run_in_executor(self._explainer, self._reasons, rows, answers)
+        finally:
+            self._explaining -= 1
 
     def _reasons(self, rows: csr_matrix, answers: NDArray[np.int32]) -> list[list[Reason]]:
         # In blocks of one size, whose programs answer already.
