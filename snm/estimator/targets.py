@@ -49,6 +49,7 @@ class Targets:
 
         Raises:
           ValueError: y is no classification target; the message is scikit-learn's.
+          InputError: other classes than its columns for an indicator.
         """
         form = _form(y)
         if form in ("dense", "sparse"):
@@ -57,6 +58,9 @@ class Targets:
             if classes is not None and len(classes) != width:
                 found = f"{len(classes)} classes for {width} columns"
                 raise InputError("classes", found, "one a column")
+            if classes is not None and not np.array_equal(np.sort(classes), np.arange(width)):
+                found = "names, with an indicator y"
+                raise InputError("classes", found, f"0 to {width - 1}, its columns, or None")
             return cls(form, np.arange(width), np.dtype(y.dtype))
         if classes is None:
             if form == "lists":

@@ -183,6 +183,15 @@ def test_weights_of_classes(fitted, data, tmp_path):
         model.set_params(class_weight="balanced").partial_fit(alike, y)
 
 
+def test_classes_of_an_indicator_are_its_columns():
+    """Names would be lost, so that a second call with them would find other classes."""
+    y = np.eye(3, dtype=int)
+    assert Targets.of(y, classes=[2, 0, 1]).classes.tolist() == [0, 1, 2]
+    for named in (["a", "b", "c"], [1, 2, 3]):
+        with pytest.raises(InputError, match="classes: found names, with an indicator y, expect"):
+            Targets.of(y, classes=named)
+
+
 def test_balanced_weights_are_those_of_scikit_learn():
     y = np.array(["b", "a", "c", "a", "a", "c"])
     targets = Targets.of(y)
