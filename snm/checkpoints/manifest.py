@@ -9,7 +9,7 @@ from typing import Any
 
 from snm.errors import InputError, first_line
 from snm.system.files import fingerprint
-from snm.system.sealed_json import read_json, write_json
+from snm.system.sealed_json import read_sealed, write_sealed
 
 __all__ = ["MANIFEST", "DamagedError", "Note", "difference", "fingerprints"]
 
@@ -52,7 +52,7 @@ class Note:
             step.
         """
         try:
-            note = cls(**read_json(path / MANIFEST))
+            note = cls(**read_sealed(path / MANIFEST))
         except (OSError, ValueError, TypeError) as error:
             raise DamagedError(path, f"{MANIFEST}: {first_line(error)}") from error
         objects = (note.progress, note.about, note.files)
@@ -64,7 +64,7 @@ class Note:
 
     def write(self, path: Path) -> None:
         """Writes it into the folder of a checkpoint, whose files must be on the disk before."""
-        write_json(path / MANIFEST, dataclasses.asdict(self))
+        write_sealed(path / MANIFEST, dataclasses.asdict(self))
 
 
 def fingerprints(

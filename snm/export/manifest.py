@@ -8,7 +8,7 @@ from typing import Any
 from snm.errors import InputError, reason_of
 from snm.runs.folder import write_json
 from snm.system.files import fingerprint
-from snm.system.sealed_json import read_json, sealed
+from snm.system.sealed_json import read_sealed, sealed
 
 __all__ = ["read_manifest", "write_manifest"]
 
@@ -47,7 +47,7 @@ def read_manifest(
     """
     path = folder / name
     try:
-        found = read_json(path)
+        found = read_sealed(path)
         files = dict(found["files"])
         if not all(str(one).isprintable() and Path(one).name == one for one in files):
             raise ValueError("other names than of files")

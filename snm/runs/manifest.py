@@ -22,7 +22,7 @@ from typing import Any
 
 from snm.errors import InputError, reason_of
 from snm.system.files import fingerprint, write_whole
-from snm.system.sealed_json import checksum, read_json, write_json
+from snm.system.sealed_json import checksum, read_sealed, write_sealed
 
 __all__ = ["CONFIG", "MAY_CHANGE", "Manifest", "read_manifest"]
 
@@ -117,11 +117,11 @@ class Manifest:
         """Writes `manifest.json`, unless it is there already."""
         path, value = manifest_path(folder), dataclasses.asdict(self)
         try:
-            if read_json(path) == value:
+            if read_sealed(path) == value:
                 return
         except (OSError, ValueError):
             pass
-        write_json(path, value)
+        write_sealed(path, value)
 
 
 def manifest_path(folder: Path) -> Path:
@@ -137,7 +137,7 @@ def read_manifest(folder: Path) -> Manifest | None:
     """
     path = manifest_path(folder)
     try:
-        found = Manifest(**read_json(path))
+        found = Manifest(**read_sealed(path))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError) as error:

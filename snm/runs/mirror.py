@@ -29,7 +29,7 @@ from snm.stores.objects import Objects, StoreError
 from snm.stores.uploads import RECORD, Uploads, bring
 from snm.system import disk
 from snm.system.locks import LOCK, locked
-from snm.system.sealed_json import write_json
+from snm.system.sealed_json import write_sealed
 
 __all__ = ["Place", "place_of"]
 
@@ -249,7 +249,7 @@ class Replica(Place):
         barrier(_STORED)
         record = self.folder.parent / RECORD
         if (found := bring(self._objects, self.folder, record)) is not None:
-            write_json(record, {"name": found.name})
+            write_sealed(record, {"name": found.name})
         barrier(_BROUGHT)
 
     def follow(self, events: Generator[Event]) -> Iterator[Event]:

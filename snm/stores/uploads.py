@@ -26,7 +26,7 @@ from snm.stores.snapshots import (
 )
 from snm.system import disk
 from snm.system.files import made_whole
-from snm.system.sealed_json import read_json, write_json
+from snm.system.sealed_json import read_sealed, write_sealed
 
 __all__ = ["RECORD", "Uploads", "bring"]
 
@@ -73,7 +73,7 @@ def bring(objects: Objects, folder: Path, record: Path) -> Snapshot | None:
 
 def _recorded(record: Path) -> str | None:
     try:
-        return read_json(record)["name"]
+        return read_sealed(record)["name"]
     except (OSError, ValueError, KeyError):
         return None
 
@@ -170,7 +170,7 @@ class Uploads:
         self._objects.write(made.name, made.text())
         self._before, self._last = self._last, made
         self._refuse_others()  # who may have looked before this one was there
-        write_json(self._record, {"name": made.name})
+        write_sealed(self._record, {"name": made.name})
 
     def _refuse_others(self) -> None:
         """Ends this process's uploads once another one has begun."""

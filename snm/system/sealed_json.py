@@ -10,11 +10,11 @@ from typing import Any
 
 from snm.system.files import write_whole
 
-__all__ = ["checksum", "read_json", "sealed", "write_json"]
+__all__ = ["checksum", "read_sealed", "sealed", "write_sealed"]
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Reads an object that `write_json` wrote, without its checksum.
+def read_sealed(path: Path) -> dict[str, Any]:
+    """Reads an object that `write_sealed` wrote, without its checksum.
 
     Raises:
       OSError: no such file, or one that cannot be read.
@@ -31,7 +31,7 @@ def read_json(path: Path) -> dict[str, Any]:
     return found
 
 
-def write_json(path: Path, value: dict[str, Any]) -> None:
+def write_sealed(path: Path, value: dict[str, Any]) -> None:
     """Writes a JSON object with its checksum; it appears when it is whole, and is on the disk."""
     write_whole(path, json.dumps(sealed(value)))
 

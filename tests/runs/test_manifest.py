@@ -151,9 +151,9 @@ def copy_an_old_one_as_the_newest(run):
 def take_that_of_another_run(run):
     """Of the same settings and data, but other bits: the seconds differ at least."""
     manifest = run / "checkpoints" / "8" / "manifest.json"
-    note = sealed_json.read_json(manifest)
+    note = sealed_json.read_sealed(manifest)
     note["progress"]["seconds"] += 1
-    sealed_json.write_json(manifest, note)
+    sealed_json.write_sealed(manifest, note)
 
 
 def remove_the_result(run):
