@@ -49,7 +49,7 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
     if class_init == "auto":
         class_init = rules.auto_class_init(splits)
     weighting = _weighting(config, dataset, seen)
-    epochs = _epochs(config, dataset, class_init, splits, dense=weighting == "standard")
+    epochs = _epochs(config, dataset, class_init, splits)
     dropout = _input_dropout(config, dataset, weighting, epochs)
     memory = _memory(config, dataset, members, epochs, dense=weighting == "standard")
     resolved = ResolvedConfig(
@@ -124,16 +124,14 @@ def _learning_rate(config: Config) -> float:
     return LOSSES[config.loss].learning_rate(config.transformation)
 
 
-def _epochs(config: Config, dataset: Dataset, class_init: str, splits: int, *, dense: bool) -> int:
-    points = dataset.train.num_points
+def _epochs(config: Config, dataset: Dataset, class_init: str, splits: int) -> int:
+    points, features = dataset.train.num_points, _features_of_point(dataset)
     if config.epochs == "few":
-        return passes.few_epochs(points, _features_of_point(dataset), item_splits=splits)
+        return passes.few_epochs(points, features, item_splits=splits)
     if config.epochs == "auto":
         more = passes.auto_more_visits(
             class_init, _points_of_label(dataset), _points_of_feature(dataset), item_splits=splits
         )
-        # The values of dense features are not the smaller for their number.
-        features = 0.0 if dense else _features_of_point(dataset)
         return passes.auto_epochs(points, features, item_splits=splits, more=more)
     return config.epochs
 

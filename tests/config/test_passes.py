@@ -56,6 +56,8 @@ def test_points_of_many_features_start_at_shorter_rows_and_are_visited_more_ofte
     monkeypatch.setattr("snm.config.resolve.evidence_lost", lambda *_: 0.0)
     found = resolve(preset("default"), long)
     assert (found.epochs, found.input_dropout) == (4, 0.0)
+    dense = dataclasses.replace(preset("default"), weighting="standard")
+    assert resolve(dense, long).epochs == 4  # as few_epochs
     # Values as they are given may be of any size; the paper's rows have length 1.
     for changes, length in [(dict(weighting="none"), 1.0), (dict(feature_init=0.7), 0.7)]:
         asked = dataclasses.replace(preset("default"), **changes)
