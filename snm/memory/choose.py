@@ -13,7 +13,7 @@ from scipy.sparse import csr_matrix
 
 from snm.machine.cores import on_all_cores
 from snm.memory.adjustment import STRENGTHS, shifts_of
-from snm.memory.memory import MemorySettings, votes
+from snm.memory.memory import MemorySettings, mixed, votes
 from snm.memory.neighbors import Neighbors
 
 __all__ = ["Trial", "choose"]
@@ -123,8 +123,7 @@ def choose(
 
     def merged_by(voting: _Voting) -> _Merged:
         share, count, power = voting
-        joint = Neighbors(found.ids, share * found.cosines + (1 - share) * cosines)
-        voted = votes(joint, stored, count, power, weights)
+        voted = votes(mixed(found, cosines, share), stored, count, power, weights)
         return _Merged.of(labels, scores, voted, truth, own)
 
     def tried(voting: _Voting) -> Trial:

@@ -21,7 +21,16 @@ from scipy.sparse import csr_matrix
 from snm.machine.cores import on_all_cores, share_of_core
 from snm.memory.neighbors import Neighbors, Stored
 
-__all__ = ["EARLIER", "NAME", "Memory", "MemorySettings", "Witness", "joint_cosines", "votes"]
+__all__ = [
+    "EARLIER",
+    "NAME",
+    "Memory",
+    "MemorySettings",
+    "Witness",
+    "joint_cosines",
+    "mixed",
+    "votes",
+]
 
 EARLIER, NAME = -1, -2
 """In place of the number of a stored point: it is of an earlier training set (`snm grow`), or it is
@@ -169,18 +178,25 @@ class Memory:
         return self.labels.indices[first:last].tolist()
 
     def _similar(self, features: csr_matrix, queries: NDArray[np.float32] | None) -> Neighbors:
-        """The neighbours found by features, with their similarities in place of cosines.
-
-        That of an id of -1, where fewer were found, is 0.
-        """
+        """The neighbours found by features, with their similarities in place of cosines."""
         found = self._stored.similar(features, FOUND)
         if self.queries is None:
             return found
         assert queries is not None
-        share = self.settings.feature_share
         cosines = joint_cosines(found.ids, queries, self.queries)
-        mixed = share * found.cosines + (1 - share) * cosines
-        return Neighbors(found.ids, np.where(found.ids >= 0, mixed, 0))
+        return mixed(found, cosines, self.settings.feature_share)
+
+
+def mixed(found: Neighbors, cosines: NDArray[np.float32], feature_share: float) -> Neighbors:
+    """Neighbours with similarities in place of cosines; that of an id of -1, for none, is 0.
+
+    Args:
+      found: by features.
+      cosines: float32 [m, count], of the queries, as `joint_cosines`.
+      feature_share: as in `MemorySettings`.
+    """
+    both = feature_share * found.cosines + (1 - feature_share) * cosines
+    return Neighbors(found.ids, np.where(found.ids >= 0, both, 0))
 
 
 def joint_cosines(
