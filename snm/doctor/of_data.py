@@ -25,7 +25,6 @@ _MANY = 0.01  # fraction of rows above which a note becomes a warning
 # A and B of Jain, Prabhu and Varma (KDD 2016), by a word in the name of the data set.
 _PROPENSITIES = (("amazon", 0.6, 2.6), ("wiki", 0.5, 0.4))
 _FILES_LISTED = 6
-_WITHOUT_HEADER = ("weights.txt", "label_weights.txt", "labels.txt", "Y.txt")
 
 
 def examine_data(source: str) -> tuple[list[Finding], dict[str, Any]]:
@@ -49,14 +48,17 @@ def examine_data(source: str) -> tuple[list[Finding], dict[str, Any]]:
         found = "files of `snm export`"
         raise InputError(source, found, "the folder of a data set or of a run")
     findings: list[Finding] = []
+    of_points: list[Path] = []
     try:
         if source != SYNTHETIC:
             layout, train, test = find_files(Path(source))
-            files = ", ".join(file.name for file in train + test)
+            of_points = train + test
+            files = ", ".join(file.name for file in of_points)
             findings.append(Finding("ok", "format", f"{layout}: {files}"))
         dataset = load(source)
     except InputError as error:
-        findings.append(Finding("error", "reading", error.as_flags, _advice(Path(source), error)))
+        advice = _advice(Path(source), of_points, error)
+        findings.append(Finding("error", "reading", error.as_flags, advice))
         return findings, {}
     facts = describe(dataset)
     findings.append(Finding("ok", "reading", _sizes(facts)))
@@ -78,22 +80,16 @@ def _sizes(facts: dict[str, Any]) -> str:
 # -- data that cannot be read ----------------------------------------------------------------
 
 
-def _advice(folder: Path, error: InputError) -> str:
-    """Advice for data that cannot be read."""
+def _advice(folder: Path, of_points: list[Path], error: InputError) -> str:
+    """Advice for data that cannot be read; of its files, those of points have a header."""
     path = Path(error.where.split(":")[0])
-    if path.suffix in (".txt", ".gz") and path.is_file() and not _has_no_header(path):
+    if path.suffix in (".txt", ".gz") and path in of_points:
         seen = scan(path)
         if seen is not None and (advice := _advice_on_text(path, seen)):
             return advice
     if error.where == str(folder):
         return _advice_on_files(folder)
     return f"correct it, so that it has {error.expected}"
-
-
-def _has_no_header(path: Path) -> bool:
-    """Whether a text file of a data set has lines alone: weights, names or pairs to leave out."""
-    name = path.name.removesuffix(".gz")
-    return name in _WITHOUT_HEADER or name.startswith("filter_labels")
 
 
 def _advice_on_text(path: Path, seen: Scan) -> str:
