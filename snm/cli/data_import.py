@@ -194,14 +194,15 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
     form = command.format
     if form == "auto":
         form = detect(command.source, command.label_file)
-    if form == "raw" and command.test is not None and command.test_label_file is None:
+    apart = READERS[form].label_file
+    if apart and command.test is not None and command.test_label_file is None:
         expected = "a file with the labels of --test, one line a text"
         raise InputError("--test-label-file", "none", expected)
     for flag, given in (
         ("--label-file", command.label_file),
         ("--test-label-file", command.test_label_file),
     ):
-        if given is not None and form != "raw":
+        if given is not None and not apart:
             raise InputError(flag, f"a file that holds its labels ({form})", "--format raw")
     weight = command.weight_column
     if weight is not None and not READERS[form].fields:

@@ -95,6 +95,7 @@ class Reader:
       entries: whether rows hold `entries` instead of `text`.
       fields: whether `ReadOptions.text` and `weight` name fields of its points.
       separated: whether `ReadOptions.label_separator` separates its labels.
+      label_file: whether its labels are in `ReadOptions.label_file`.
       nothing: what a file without a point holds.
     """
 
@@ -104,6 +105,7 @@ class Reader:
     entries: bool = False
     fields: bool = False
     separated: bool = False
+    label_file: bool = False
     nothing: str = "an empty file"
 
 
@@ -283,7 +285,7 @@ READERS: dict[str, Reader] = {
         separated=True,
         nothing="no row after the header",
     ),
-    "raw": Reader(_raw, separated=True),
+    "raw": Reader(_raw, separated=True, label_file=True),
     "fasttext": Reader(_fasttext, matches=lambda line: _LABEL_PREFIX in line),
     "svmlight": Reader(
         _svmlight,
