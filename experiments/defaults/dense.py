@@ -13,8 +13,8 @@ are 0 where that leaves less, which the preset `fast` trains on.
 `passes` asks whether large sets of dense points need the 4 passes of long points; `--parts passes`
 runs it alone.
 
-Takes about 8 minutes for the three sets of the first two results on 2 cores, and two minutes a set
-for the third.
+Takes about 8 minutes for the three sets of the first two results on 2 cores, and two to three
+minutes a set for the third.
 """
 
 from __future__ import annotations
