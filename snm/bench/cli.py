@@ -87,6 +87,7 @@ def _run(asked: Bench) -> None:
 
     from snm.bench.parts import PARTS
     from snm.runs.folder import write_json
+    from snm.system.files import check_writable
 
     console = _wide_console()
     for part in asked.parts:
@@ -99,8 +100,8 @@ def _run(asked: Bench) -> None:
             if count != "all" and count < 1:
                 raise InputError(name, str(count), "1 or more")
     before = None if asked.vs is None else _read(asked.vs)
-    if asked.json is not None and not asked.json.resolve().parent.is_dir():
-        raise InputError(f"--json {asked.json}", "no such folder", "a file in a folder that exists")
+    if asked.json is not None:
+        check_writable("--json", asked.json)
     if asked.device == "gpu" and jax.default_backend() == "cpu":
         console.print("skipped: jax finds no GPU (is its CUDA extra installed?)")
         return

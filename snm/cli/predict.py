@@ -168,6 +168,8 @@ def _run(command: Predict) -> None:
 
 
 def _check(command: Predict) -> None:
+    from snm.system.files import check_writable
+
     output = command.output
     if command.explain and command.format == "sparse":
         raise InputError("--explain", "--format sparse", "JSON lines")
@@ -184,11 +186,8 @@ def _check(command: Predict) -> None:
     if output is None:
         if command.format == "sparse":
             raise InputError("--format sparse", "no --output", "a file: it begins with a count")
-    elif output.is_dir() or not output.resolve().parent.is_dir():
-        found = "a folder" if output.is_dir() else "no such folder"
-        raise InputError(f"--output {output}", found, "a file in a folder that exists")
-    elif output.exists() and not output.is_file():  # a device or a pipe would become a file
-        raise InputError(f"--output {output}", "no regular file", "a file to write or replace")
+    else:
+        check_writable("--output", output)
 
 
 def _labels_of(path: Path, predictor: Predictor) -> NDArray[np.int32]:
@@ -224,8 +223,7 @@ def _written(output: Path | None) -> Iterator[Any]:
         yield sys.stdout
         return
     try:
-        # Of a link, the file that it names is replaced.
-        with whole_file(output.resolve()) as beside, beside.open("w", encoding="utf-8") as lines:
+        with whole_file(output) as beside, beside.open("w", encoding="utf-8") as lines:
             yield lines
     except OSError as error:
         reason = reason_of(error)

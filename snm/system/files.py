@@ -19,6 +19,7 @@ from snm.errors import InputError, reason_of
 from snm.system import disk
 
 __all__ = [
+    "check_writable",
     "fingerprint",
     "made_whole",
     "make_folder",
@@ -54,6 +55,19 @@ def sync_names(*folders: Path) -> None:
             disk.sync(folder)
 
 
+def check_writable(flag: str, path: Path) -> None:
+    """Refuses the file of an option, before anything is computed for it.
+
+    Raises:
+      InputError: a folder, in no folder, or a device or a pipe, which a file would replace.
+    """
+    if path.is_dir() or not path.resolve().parent.is_dir():
+        found = "a folder" if path.is_dir() else "no such folder"
+        raise InputError(f"{flag} {path}", found, "a file in a folder that exists")
+    if path.exists() and not path.is_file():
+        raise InputError(f"{flag} {path}", "no regular file", "a file to write or replace")
+
+
 def write_whole(path: Path, content: str | bytes) -> None:
     """Writes a file atomically; a text as UTF-8 with unchanged line ends."""
     partial = path.with_suffix(".partial")
@@ -67,11 +81,12 @@ def write_whole(path: Path, content: str | bytes) -> None:
 def whole_file(path: Path) -> Iterator[Path]:
     """Yields a temporary path for a file, which is renamed to `path` at the end of the block.
 
-    If the block raises, the temporary file is removed.
+    If the block raises, the temporary file is removed. Of a link, its target is written.
 
     Raises:
       OSError: the file system refuses.
     """
+    path = path.resolve()
     partial = _partial_name(path)
     _remove_left(path)
     try:

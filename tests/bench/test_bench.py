@@ -232,6 +232,7 @@ def exit_of(*words: str) -> int:
         (["step", "--mined", "-3"], "--mined: found -3, expected 1 or more"),
         (["step", "--vs", "nowhere.json"], "--vs nowhere.json: found no such file"),
         (["step", "--json", "no/such/a.json"], "found no such folder"),
+        (["step", "--json", "."], "found a folder, expected a file in a folder that exists"),
     ],
 )
 def test_bad_requests_get_one_line(words, said, capsys):
