@@ -140,6 +140,32 @@ def build_index(predictor: Predictor, library: str, settings: Settings, folder: 
     return name
 
 
+def _nearest(index: Any, queries: NDArray[np.float32], k: int) -> tuple[NDArray, NDArray]:
+    """As `knn_query` of hnswlib, but padded with -1 and inf, as faiss does.
+
+    hnswlib raises where the links lead a query to fewer than k labels. No larger ef finds more, as
+    a search with an ef of at least k ends before k labels only where no link leads on.
+    """
+    try:
+        return index.knn_query(queries, k)
+    except RuntimeError:
+        index.knn_query(queries, 1)  # each query finds one, unless something else is wrong
+    labels = np.full((len(queries), k), -1, np.int64)
+    distances = np.full((len(queries), k), np.inf, np.float32)
+    for row in range(len(queries)):
+        low, high = 0, k  # how many it finds, at least and at most
+        while low < high:
+            count = (low + high + 1) // 2
+            try:
+                found = index.knn_query(queries[row], count)
+            except RuntimeError:
+                high = count - 1
+            else:
+                low = count
+                labels[row, :count], distances[row, :count] = found
+    return labels, distances
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class IndexedPredictor:
     """A predictor that searches an index instead of all labels.
@@ -220,7 +246,7 @@ class IndexedPredictor:
           k: the number of labels.
 
         Returns:
-          int32 [n, k] labels, padded with -1, and float32 [n, k] scores.
+          int32 [n, k] labels, padded with -1, and float32 [n, k] scores, -inf there.
         """
         column = np.full((len(queries), 1), self._bias_scale, np.float32)
         augmented = np.concatenate([queries, column], axis=1)
@@ -228,10 +254,11 @@ class IndexedPredictor:
         if self.library == "faiss":
             self.index.hnsw.efSearch = effort
             scores, labels = self.index.search(augmented, k)
-            return labels.astype(np.int32), scores
-        self.index.set_ef(effort)
-        labels, distances = self.index.knn_query(augmented, k)
-        return labels.astype(np.int32), 1 - distances
+        else:
+            self.index.set_ef(effort)
+            labels, distances = _nearest(self.index, augmented, k)
+            scores = 1 - distances
+        return labels.astype(np.int32), np.where(labels < 0, np.float32(-np.inf), scores)
 
     def top(
         self,

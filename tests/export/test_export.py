@@ -17,7 +17,7 @@ from scipy.sparse import random_array
 import snm
 from snm.data.weighting import Weighting
 from snm.errors import InputError
-from snm.export.index import IndexedPredictor, Settings, build_index
+from snm.export.index import IndexedPredictor, Settings, bias_scale, build_index
 from snm.export.manifest import read_manifest, write_manifest
 from snm.export.measure import measure, recall
 from snm.model.from_config import make_model
@@ -193,6 +193,30 @@ def index_recall(index, predictor, features, exact):
     """The recall of the top label at the set search effort; a larger k would raise the effort."""
     labels, _ = index.predict(features, 1)
     return np.mean(labels[:, 0] == exact[:, 0])
+
+
+@pytest.mark.parametrize("library", ["faiss", "hnswlib"])
+def test_a_search_that_finds_too_few_labels_is_padded(wide, tmp_path, library):
+    """Links lead to few labels, but the scores of those are right, and the rest is -1 and -inf."""
+    predictor, features = wide
+    queries = np.concatenate(list(predictor.queries(features)))
+    head = predictor.state.head
+    scores = queries @ np.asarray(head.table.rows).T + np.asarray(head.bias)
+    name = build_index(predictor, library, Settings(2, 1, 1), tmp_path)
+    index = open_raw(predictor, library, tmp_path / name, 1)
+    labels, found = index.search(queries, 400)
+    assert labels.shape == found.shape == (200, 400)
+    counts = (labels >= 0).sum(axis=1)
+    assert counts.min() >= 1 and len(set(counts)) > 1
+    for row, count in enumerate(counts):
+        here = labels[row, :count]
+        assert (labels[row, count:] == -1).all() and (found[row, count:] == -np.inf).all()
+        assert len(set(here)) == count and (np.diff(found[row, :count]) <= 0).all()
+        np.testing.assert_allclose(found[row, :count], scores[row, here], rtol=1e-4, atol=1e-4)
+        if library == "hnswlib" and count < 400:  # it finds no more
+            column = np.float32([bias_scale(predictor)])
+            with pytest.raises(RuntimeError):
+                index.index.knn_query(np.concatenate([queries[row], column]), count + 1)
 
 
 def test_invalid_options(run, tmp_path, capsys, monkeypatch):
