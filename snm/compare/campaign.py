@@ -18,13 +18,18 @@ from snm.compare.jobs import Job, Running, result_of, run_jobs
 from snm.compare.records import read_record, write_record
 from snm.compare.report.summary import summarized
 from snm.config.resolve import resolve
-from snm.config.settings import Config
 from snm.data.dataset import Dataset
 
-__all__ = ["WATCH", "Campaign", "Plan"]
+__all__ = ["OWN", "WATCH", "Campaign", "Plan"]
 
 WATCH = "R@1"
 """The metric that tuning maximises, on the held-out fifth of train."""
+
+OWN: dict[str, Any] = {
+    "members": 1, "validation_fraction": 0.0, "patience": 0, "refit": False, "seed": 0,
+}  # fmt: skip
+"""Settings of all arms: one model a run, and no validation, which the comparison does itself. Each
+run then gets a seed of its own."""
 
 _PROBES = 8  # probe calls during each run of the first table
 _MAX_EPOCH_FACTOR = 20  # limit of the epochs at equal time, relative to the requested epochs
@@ -75,9 +80,10 @@ class Campaign:
     def __init__(self, plan: Plan, dataset: Dataset, folder: Path, on_progress: OnProgress):
         self._plan, self._dataset, self._on_progress = plan, dataset, on_progress
         self._runs, self._decided = folder / "runs", folder / "decided.json"
+        configs = [resolve(dataclasses.replace(arm.config, **OWN), dataset) for arm in plan.arms]
         self.arms = [
-            ResolvedArm(arm.name, resolve(_plain_run(arm.config), dataset), arm.baseline, arm.about)
-            for arm in plan.arms
+            ResolvedArm(arm.name, config, arm.baseline, arm.about)
+            for arm, config in zip(plan.arms, configs, strict=True)
         ]
 
     @property
@@ -199,11 +205,6 @@ class Campaign:
     def _run_jobs(self, stage: str, jobs: list[Job]) -> None:
         for state in run_jobs(self._plan.data, self._runs, jobs, self._plan.jobs):
             self._on_progress(stage, state)
-
-
-def _plain_run(config: Config) -> Config:
-    """The settings with one model a run and no validation, which the comparison does itself."""
-    return dataclasses.replace(config, members=1, validation_fraction=0.0, patience=0, refit=False)
 
 
 def _settings(arm: Arm) -> dict[str, Any]:

@@ -79,7 +79,8 @@ class Compare:
     preset: Literal["paper", "default", "fast"] = "paper"
     """Preset that the settings of all arms start from."""
     config: Path | None = None
-    """TOML file with settings of all arms, which override the preset."""
+    """TOML file with settings of all arms, which override the preset. Members, validation and seed
+    are refused there: a comparison sets them itself."""
     epochs: int | None = None
     """Passes over the training points; by default the preset's."""
     dim: int | None = None
@@ -95,10 +96,17 @@ class Compare:
         Raises:
           InputError: a file or a value that cannot be used.
         """
+        from snm.compare.campaign import OWN
+
         # Each arm sets its own k'; the preset's may exceed what is sampled here.
         start = dataclasses.replace(preset(self.preset), mined="all")
         if self.config is not None:
-            start = read_config(self.config, base=start)
+            before, start = start, read_config(self.config, base=start)
+            for name, own in OWN.items():
+                value = getattr(start, name)
+                if value not in (own, getattr(before, name)):
+                    expected = f"{own!r}, as a comparison sets it, or none"
+                    raise InputError(f"{self.config}: {name}", repr(value), expected)
         names = ("sampled", "epochs", "dim", "batch_size")
         given = {name: value for name in names if (value := getattr(self, name)) is not None}
         return dataclasses.replace(start, **given, mined="all")

@@ -15,6 +15,7 @@ import tiny
 import snm
 from snm.cli.main import main
 from snm.compare.arms import BASELINE, EXTRAS, grid_of, plan_arms
+from snm.compare.cli import Compare
 from snm.compare.jobs import Job, result_of, run_jobs
 from snm.compare.probe import Probe
 from snm.compare.report.summary import half_range, interval, summarized
@@ -148,6 +149,29 @@ def test_bad_options(folder, tmp_path, capsys, flags, expected):
     assert expected in said
     assert said.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_settings_that_a_comparison_has_of_its_own_are_refused(folder, tmp_path, capsys):
+    path, out = tmp_path / "own.toml", tmp_path / "out"
+    words = [*command(folder, out, "--mined", "3"), "--config", str(path)]
+    stopping = "validation_fraction = 0.1\npatience = 2\nrefit = true"
+    for lines, found in (
+        ("members = 3", "members: found 3, expected 1, as"),
+        (stopping, "validation_fraction: found 0.1, expected 0.0, as"),
+        ("seed = 7", "seed: found 7, expected 0, as"),
+    ):
+        path.write_text(TOML + lines)
+        with pytest.raises(SystemExit) as error:
+            main(words)
+        assert error.value.code == 2
+        said = capsys.readouterr().err
+        assert said.startswith(f"snm: error: {path}: {found}") and said.count("\n") == 1
+    assert not out.exists()
+    # As in the settings of a run, which are all in its file; and those of a preset may differ.
+    path.write_text(TOML + "members = 1\nseed = 0")
+    assert Compare("tiny", out, config=path, preset="default").base().members == 1
+    path.write_text(TOML)
+    assert Compare("tiny", out, config=path, preset="default").base().members == "auto"
 
 
 def test_data_without_test_points(tmp_path, capsys):
