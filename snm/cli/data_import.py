@@ -138,6 +138,8 @@ def _run(command: Import) -> None:
 
 
 def _check(command: Import) -> None:
+    from snm.data.vectorizer import CLASSES, refuse_pattern
+
     if command.out.exists():
         raise InputError(str(command.out), "a file or folder of that name", "a new folder")
     for path in (command.source, command.test, command.label_file, command.test_label_file):
@@ -168,9 +170,13 @@ def _check(command: Import) -> None:
             found = f"--analyzer {command.analyzer}"
             raise InputError(f"--{flag}", found, "--analyzer word: characters have none")
     if command.token_pattern is not None:
-        from snm.data.vectorizer import refuse_pattern
-
         refuse_pattern(command.token_pattern)
+    if CLASSES.get(command.vectorizer, command.vectorizer) == "hashing":
+        for name in ("min_points", "max_share"):
+            if getattr(command, name) != getattr(Import, name):
+                found = f"--vectorizer {command.vectorizer}"
+                expected = "counts or tfidf: hashing keeps all words"
+                raise InputError("--" + name.replace("_", "-"), found, expected)
     if not 0 < command.max_share <= 1:
         raise InputError("--max-share", f"{command.max_share}", "above 0, up to 1")
     first, last = command.ngrams

@@ -69,6 +69,8 @@ def _run(command: Evaluate) -> None:
         raise InputError("--threshold", "nothing", "probabilities, micro-f1, macro-f1 or f1@k")
     run, data, index = command.run, command.data, command.index
     same_ids = command.same_ids
+    if same_ids and data is None:  # those of its own data are the same, or it is refused
+        raise InputError("--same-ids", "no --data", "the data that have the same ids")
     if index is not None:
         from snm.export.index import IndexedPredictor
         from snm.runs.load import load

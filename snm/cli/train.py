@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from snm.config.settings import Config
-from snm.errors import counted, duration
+from snm.errors import InputError, counted, duration
 from snm.machine.cores import num_cores
 
 if TYPE_CHECKING:
@@ -119,6 +119,12 @@ def run_training(command: Train) -> None:
     console.quiet = not is_first_process()
     command.settings.check()  # before the data are read, which may take long
     check_trackers(command.log_to)
+    if command.same_ids and command.warm_start is None:
+        raise InputError("--same-ids", "no --warm-start", "the run that has the same ids")
+    if command.device_memory is not None:  # also where nothing is trained
+        from snm.planning.forecast import parse_bytes
+
+        parse_bytes(command.device_memory)
 
     with waiting(f"reading {command.data}"), part("reading"):
         dataset = load_together(command.data)

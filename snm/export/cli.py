@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["Export"]
 
 _LOW_RECALL = 0.95
+# Options that do something for an index alone, and those that do for rows of int8, too.
+_OF_INDEX, _MEASURED = ("links", "build_effort", "search_effort"), ("data", "min_recall")
 
 
 @dataclasses.dataclass
@@ -117,12 +119,14 @@ def _run(command: Export) -> None:
     if rounded and not mapped:
         raise InputError(f"--rows {command.rows}", f"--to {command.to}", "--to npy")
     _check_hub(command)
-    if command.min_recall is not None:
-        if not indexed and not rounded:
-            expected = "--to faiss or hnswlib, or --rows int8"
-            raise InputError("--min-recall", f"--to {command.to}", expected)
-        if not 0 <= command.min_recall <= 1:
-            raise InputError("--min-recall", f"{command.min_recall:g}", "0 to 1")
+    for name in (*_OF_INDEX, *_MEASURED):
+        allowed = indexed or (rounded and name in _MEASURED)
+        if getattr(command, name) != getattr(Export, name) and not allowed:
+            flag = "--" + name.replace("_", "-")
+            expected = "--to faiss or hnswlib" + ", or --rows int8" * (name in _MEASURED)
+            raise InputError(flag, f"--to {command.to}", expected)
+    if command.min_recall is not None and not 0 <= command.min_recall <= 1:
+        raise InputError("--min-recall", f"{command.min_recall:g}", "0 to 1")
     points = _points(command) if indexed or rounded else None
     predictor = load(command.run)
     if command.to == "hub":

@@ -73,6 +73,8 @@ def _run(command: Grow) -> None:
     out = command.output
     if out.exists():
         raise InputError(f"--output {out}", "a file or folder of that name", "a new folder")
+    if command.same_ids and command.data is None:
+        raise InputError("--same-ids", "no --data", "the data that have the same ids")
     predictor = load(command.run)
     old = RunFolder(command.run)
     if not old.finished():

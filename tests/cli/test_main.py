@@ -15,7 +15,7 @@ from importlib import metadata
 import numpy as np
 import pytest
 import tiny
-from command_line import call, contents
+from command_line import call, contents, refused
 from scipy import sparse
 
 import snm
@@ -119,6 +119,8 @@ def test_dry_run_writes_nothing(data, tmp_path, capsys, monkeypatch):
     call("train", data, "--run-dir", "run", *tiny.FLAGS, "--dry-run")
     shown = capsys.readouterr().out
     assert "4 steps an epoch, 12 in all" in shown and "learning_rate" in shown
+    said = refused(capsys, "train", data, "--run-dir", "run", "--dry-run", "--device-memory=much")
+    assert said.startswith("--device-memory: found 'much', expected a size")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -92,6 +92,11 @@ def test_frequent_words_are_left_out(tmp_path, capsys):
     for options, said in (
         (["--max-share", "0.1"], "in at least 1 of 4 texts, and in at most 0.1 of them"),
         (["--max-share", "0"], "--max-share: found 0.0, expected above 0, up to 1"),
+        (["--max-share=0.5", "--vectorizer=hashing"], "--max-share: found --vectorizer hashing"),
+        (
+            ["--min-points=2", "--vectorizer=HashingVectorizer"],
+            "--min-points: found --vectorizer HashingVectorizer, expected counts or tfidf",
+        ),
         (["--token-pattern", "("], "--token-pattern: found '(' (missing ), unterminated"),
         (["--token-pattern", "(a)(b)"], "(several groups), expected a regular expression"),
         (["--token-pattern", ""], "--token-pattern: found '' (0 characters)"),
@@ -100,6 +105,7 @@ def test_frequent_words_are_left_out(tmp_path, capsys):
     ):
         message = refused(capsys, *command, *options)
         assert said in message, message
+    call(*command, "--vectorizer=hashing", "--min-points=1", "--max-share=1")  # that drops none
 
 
 def test_stop_words_follow_the_pattern(tmp_path):

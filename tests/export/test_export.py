@@ -232,6 +232,14 @@ def test_invalid_options(run, tmp_path, capsys, monkeypatch):
             patch.setitem(sys.modules, name, None)
             said = refused(capsys, "export", run, "--to", library, "--output", out)
         assert said == f"--to {library}: found no {library}, expected pip install 'snm[export]'"
+    words = ("export", run, "--output", out, "--to")
+    for option in ("--links=64", "--build-effort=64", "--search-effort=512", "--data=synthetic"):
+        flag, more = option.split("=")[0], ", or --rows int8" * option.startswith("--data")
+        for form in ("npz", "npy", "hub"):
+            expected = f"{flag}: found --to {form}, expected --to faiss or hnswlib{more}"
+            assert refused(capsys, *words, form, option) == expected
+    said = refused(capsys, *words, "npy", "--rows=int8", "--search-effort=512")
+    assert said == "--search-effort: found --to npy, expected --to faiss or hnswlib"
     assert list(tmp_path.iterdir()) == []
     call("export", run, "--to", "hnswlib", "--output", out)
     said = refused(capsys, "export", run, "--to", "npz", "--output", out)

@@ -144,6 +144,17 @@ def test_labels_that_cannot_be_compared(place, tmp_path, capsys):
     assert WarmStart(run, ids, same_ids=True).slots is None
 
 
+def test_same_ids_say_nothing_without_the_other_ids(place, tmp_path, capsys):
+    run, out = place / "run", tmp_path / "out"
+    for words, flag in (
+        (("evaluate", run), "--data"),
+        (("grow", run, "--labels", run / "labels.txt", "--output", out), "--data"),
+        (("train", place / "data", "--run-dir", out), "--warm-start"),
+    ):
+        assert f"--same-ids: found no {flag}, expected" in refused(capsys, *words, "--same-ids")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_features_of_another_vocabulary_are_refused(place, tmp_path, capsys):
     """Two imports of texts number their words in their own ways."""
     words = tuple(f"word{number:02}" for number in range(tiny.FEATURES))
