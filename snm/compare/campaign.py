@@ -187,20 +187,21 @@ class Campaign:
     def _arms_at_equal_time(self, first: Sequence[dict[str, Any]]) -> list[ResolvedArm]:
         """The arms with as many epochs as fit the training time of their baseline."""
         seconds = {arm["name"]: arm["seconds"] for arm in first}
+        jobs = {arm.name: Job(arm.name, arm.config, "test").name for arm in self.arms}
         decided = read_record(self._decided) if self._decided.exists() else {}
+        found = []
         for arm in self.arms:
+            # By settings, since a name may have others when the comparison goes on with more arms.
+            pair = f"{jobs[arm.name]} of {jobs[arm.baseline]}"
             mine, base = seconds[arm.name], seconds[arm.baseline]
-            if arm.name not in decided and mine and base:
+            if pair not in decided and mine and base:
                 factor = min(base / mine, _MAX_EPOCH_FACTOR)
-                decided[arm.name] = max(1, round(arm.config.epochs * factor))
+                decided[pair] = max(1, round(arm.config.epochs * factor))
+            if pair in decided:
+                config = dataclasses.replace(arm.config, epochs=decided[pair])
+                found.append(dataclasses.replace(arm, config=config))
         write_record(self._decided, decided)
-        return [
-            dataclasses.replace(
-                arm, config=dataclasses.replace(arm.config, epochs=decided[arm.name])
-            )
-            for arm in self.arms
-            if arm.name in decided
-        ]
+        return found
 
     def _run_jobs(self, stage: str, jobs: list[Job]) -> None:
         for state in run_jobs(self._plan.data, self._runs, jobs, self._plan.jobs):

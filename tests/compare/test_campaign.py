@@ -15,6 +15,7 @@ import tiny
 import snm
 from snm.cli.main import main
 from snm.compare.arms import BASELINE, EXTRAS, grid_of, plan_arms
+from snm.compare.campaign import Campaign, Plan
 from snm.compare.cli import Compare
 from snm.compare.jobs import Job, result_of, run_jobs
 from snm.compare.probe import Probe
@@ -180,6 +181,25 @@ def test_data_without_test_points(tmp_path, capsys):
         main(["compare", str(tmp_path / "data"), "--out", str(tmp_path / "out")])
     assert error.value.code == 2
     assert "no test points" in capsys.readouterr().err
+
+
+def test_epochs_at_equal_time_are_of_the_settings_that_were_timed(folder, tmp_path):
+    """The k' of an extra is the one of --mined nearest to 16, and so may change when it goes on."""
+    dataset = snm.load_data(folder / "tiny")
+    base = dataclasses.replace(snm.preset("paper"), sampled=8, epochs=2)
+
+    def epochs_of(mined, seconds):
+        arms = plan_arms(base, mined=mined, losses=("bowl",), extras=["anneal"])
+        plan = Plan("tiny", arms, seeds=1, tune=False, tune_epochs=None, equal_seconds=True, jobs=1)
+        campaign = Campaign(plan, dataset, tmp_path, lambda *_: None)
+        first = [{"name": arm.name, "seconds": s} for arm, s in zip(arms, seconds, strict=True)]
+        return {arm.name: arm.config.epochs for arm in campaign._arms_at_equal_time(first)}
+
+    # As many times 2 epochs as the seconds of the arm are in those of the first.
+    before = {BASELINE: 2, "top-1": 4, "top-4": 8, "anneal": 6}
+    assert epochs_of((1, 4), (12.0, 6.0, 3.0, 4.0)) == before
+    assert epochs_of((1,), (12.0, 3.0, 2.0)) == {BASELINE: 2, "top-1": 4, "anneal": 12}
+    assert epochs_of((1, 4), (24.0, 6.0, 3.0, 4.0)) == before
 
 
 # -- the probe -------------------------------------------------------------------------------
