@@ -124,7 +124,9 @@ def _form_of_line(
         try:
             if isinstance(json.loads(line), dict):
                 return "jsonl"
-        except (ValueError, RecursionError):
+        except RecursionError:  # the reader of JSON lines refuses it
+            return "jsonl"
+        except ValueError:
             pass
     try:
         header = next(csv.reader([line], strict=True), [])

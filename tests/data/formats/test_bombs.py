@@ -138,6 +138,9 @@ def test_deep_json_lines(tmp_path):
         said = refused("deep", lambda: list(read_rows(path, "jsonl")))
         assert len(said) < 500
         refused("deep", lambda: texts(path))
+    unnamed = tmp_path / "rows"  # its first line tells the form
+    unnamed.write_text('{"text":' * 200_000)
+    assert "rows:1: found no JSON" in refused("deep", lambda: texts(unnamed))
 
 
 @pytest.mark.parametrize("size", ["points", "test_points", "features", "labels", "topics"])
