@@ -25,6 +25,7 @@ from snm.stores.address import Address
 from snm.stores.objects import StoreError
 from snm.system import timing
 from snm.system.escapes import plain
+from snm.system.files import refuse_unreachable
 
 __all__ = ["STOPPED", "base_settings", "main", "on_this_machine", "parse"]
 
@@ -105,13 +106,17 @@ def on_this_machine(command: Any) -> Any:
     """The verb with local copies in place of addresses in stores, where it reads folders.
 
     Raises:
-      InputError: an address where a path of this machine is wanted, nothing at an address, or no
-        folder where a run is wanted.
+      InputError: an address where a path of this machine is wanted, nothing at an address, no
+        folder where a run is wanted, or a path that cannot be reached.
     """
     copies = {}
     for field in dataclasses.fields(command):
         value = getattr(command, field.name)
-        address = None if field.name in _OWN else Address.of(value)
+        address = Address.of(value)
+        if address is None and isinstance(value, Path):
+            refuse_unreachable(value)
+        if field.name in _OWN:
+            continue
         if address is not None and field.name in _READ:
             from snm.stores.copies import local
             from snm.system.terminal import waiting

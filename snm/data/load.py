@@ -19,6 +19,7 @@ from snm.machine.memory import available_memory
 from snm.stores import entries
 from snm.stores.copies import local
 from snm.system.cache_folder import folder as cache_folder
+from snm.system.files import refuse_unreachable
 
 __all__ = ["fetched", "find_files", "find_names", "key_of", "load", "load_mapped"]
 
@@ -310,7 +311,11 @@ def fetched(source: str | Path) -> Path | None:
     """The folder of the fetched set of that name (any case), or None.
 
     A local file or folder of the same name takes precedence: then the result is None.
+
+    Raises:
+      InputError: a path that cannot be reached.
     """
+    refuse_unreachable(Path(source))
     if Path(source).exists() or not re.fullmatch(r"[\w.-]+", str(source)):
         return None
     cache = cache_folder("default")

@@ -66,8 +66,10 @@ def _run(path: str, *, as_json: bool) -> None:
     from snm.doctor.of_data import examine_data
     from snm.doctor.of_run import examine_run
     from snm.runs.folder import RunFolder
+    from snm.system.files import refuse_unreachable
     from snm.system.terminal import console
 
+    refuse_unreachable(Path(path))
     folder = RunFolder(Path(path))
     is_run = folder.config.exists() or folder.facts.exists()
     facts: dict[str, Any] = {}

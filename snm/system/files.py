@@ -23,6 +23,7 @@ __all__ = [
     "fingerprint",
     "made_whole",
     "make_folder",
+    "refuse_unreachable",
     "sync_names",
     "sync_tree",
     "whole_file",
@@ -53,6 +54,20 @@ def sync_names(*folders: Path) -> None:
     for folder in folders:
         with contextlib.suppress(PermissionError):
             disk.sync(folder)
+
+
+def refuse_unreachable(path: Path) -> None:
+    """Refuses a path of which the system does not say what is there.
+
+    Raises:
+      InputError: for example a name that is too long, or a folder that may not be searched.
+    """
+    try:
+        (path / "a").stat()  # below it, since a folder that may not be searched can be seen
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # the last: a null byte
+        return
+    except OSError as error:
+        raise InputError(str(path), reason_of(error), "a path that can be reached") from error
 
 
 def check_writable(flag: str, path: Path) -> None:

@@ -277,6 +277,40 @@ def test_bad_predictions(data, run, tmp_path, capsys):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["late.txt", "wide.txt"]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "train LONG --run-dir NEW",
+        "train DATA --run-dir LONG",
+        "train DATA --run-dir NEW --warm-start LONG",
+        "predict LONG --text x",
+        "predict RUN LONG",
+        "predict RUN --text x --output LONG",
+        "predict RUN --text x --output LONG/file",
+        "evaluate RUN --data LONG",
+        "export RUN --to npy --output LONG",
+        "grow RUN --output LONG",
+        "compare LONG --out NEW",
+        "doctor LONG",
+        "data stats LONG",
+        "data synth LONG",
+        "data import FILE --out LONG",
+        "data import FILE --out NEW --like LONG",
+    ],
+)
+def test_a_path_that_cannot_be_reached(data, run, tmp_path, capsys, line):
+    """The system refuses even to say whether it is there, which is no failure of the command."""
+    (tmp_path / "f.csv").write_text("text,labels\na,b\n")
+    long = tmp_path / ("x" * 300)
+    stands = {"DATA": data, "RUN": run, "FILE": tmp_path / "f.csv", "NEW": tmp_path / "new",
+              "LONG": long, "LONG/file": long / "file"}  # fmt: skip
+    words = [stands.get(word, word) for word in line.split()]
+    path = stands["LONG/file" if "LONG/file" in line else "LONG"]
+    said = refused(capsys, *words)
+    assert said == f"{path}: found file name too long, expected a path that can be reached"
+    assert [path.name for path in tmp_path.iterdir()] == ["f.csv"]
+
+
 def test_bad_evaluations(data, run, tmp_path, capsys):
     said = refused(capsys, "evaluate", run, "--threshold")
     assert said == "--threshold: found nothing, expected probabilities, micro-f1, macro-f1 or f1@k"

@@ -2,6 +2,8 @@
 not."""
 
 import ast
+import errno
+import os
 import signal
 import subprocess
 import sys
@@ -13,7 +15,13 @@ import snm
 from benchmarks.trust.crash_model import Recorder
 from snm.errors import InputError
 from snm.system import disk
-from snm.system.files import made_whole, make_folder, whole_file, write_whole
+from snm.system.files import (
+    made_whole,
+    make_folder,
+    refuse_unreachable,
+    whole_file,
+    write_whole,
+)
 
 HOLDS = """
 import sys, time
@@ -84,6 +92,28 @@ def test_write_whole_keeps_line_ends(tmp_path):
     write_whole(tmp_path / "a.txt", "a\r\nb\u2028\n")
     assert (tmp_path / "a.txt").read_bytes() == "a\r\nb\u2028\n".encode()
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_a_path_that_cannot_be_reached(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    for name in ("file", "file/below", "nothing", "nothing/below", "null \0"):
+        refuse_unreachable(tmp_path / name)
+    (tmp_path / "circle").symlink_to("circle")
+    for name, found in (("x" * 300, "file name too long"), ("circle", "too many levels of")):
+        with pytest.raises(InputError, match=f"{name}: found {found}"):
+            refuse_unreachable(tmp_path / name)
+
+    def denied(path, **more):
+        """As to users other than root: the folder may be seen, but not searched."""
+        if Path(path) != tmp_path:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", denied)
+        with pytest.raises(InputError) as error:
+            refuse_unreachable(tmp_path)
+    said = f"{tmp_path}: found permission denied, expected a path that can be reached"
+    assert error.value.as_flags == said
 
 
 # What writes elsewhere: archives and their parts while they are fetched, scratch of comparisons and
