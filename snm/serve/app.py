@@ -203,7 +203,7 @@ def make_app(
     _answer_errors(app)
 
     @app.post("/predict", responses=_ERRORS, response_model_exclude_unset=True)
-    async def predict(question: Question) -> Answers:
+    async def predict(question: Question, request: Request) -> Answers:
         """The labels of each point with the highest scores.
 
         The body is JSON, whatever its Content-Type.
@@ -219,10 +219,12 @@ def make_app(
             k = threshold.most(k)
         rows = _rows(question, exact, limits.max_points)
         among = _among(question.labels, exact, rows.shape[0])
-        labels, scores = await app.state.engine.answer(rows, min(k or 5, most), among)
-        reasons = None
+        asked, reasons = (rows, min(k or 5, most), among), None
         if question.explain:
-            reasons = await app.state.engine.reasons(rows, labels)
+            gone = request.is_disconnected
+            (labels, scores), reasons = await app.state.engine.explained(*asked, gone)
+        else:
+            labels, scores = await app.state.engine.answer(*asked)
         blank = ((rows != 0).getnnz(axis=1) == 0).tolist()
         likely = np.full(scores.shape, np.nan)
         if exact.calibration is not None:

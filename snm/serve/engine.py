@@ -16,13 +16,14 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, issparse, vstack
 
+from snm.errors import counted
 from snm.export.index import IndexedPredictor
 from snm.prediction.candidates import padded
 from snm.prediction.predictor import Predictor
@@ -56,7 +57,7 @@ class Engine:
     Args:
       predictor: the model, or the model with an index.
       most: the largest number of labels that a request may ask for.
-      queue: the number of requests that may wait.
+      queue: the number of requests that may wait, and of explained ones beside them.
       on_batch: called with the number of points of each batch.
       on_waiting: called with the number of requests in the queue when it changes.
     """
@@ -81,7 +82,8 @@ class Engine:
         self._thread = concurrent.futures.ThreadPoolExecutor(1, "snm-engine")
         self._compiler = concurrent.futures.ThreadPoolExecutor(1, "snm-compiler")
         self._explainer = concurrent.futures.ThreadPoolExecutor(1, "snm-explainer")
-        self._explaining = 0
+        self._turn = asyncio.Lock()  # to be explained
+        self._explaining = 0  # requests to be explained that are open
         self._worker: asyncio.Task[None] | None = None
         self._stopping = False
 
@@ -175,25 +177,39 @@ class Engine:
         self._on_waiting(self._waiting.qsize())
         return await future
 
-    async def reasons(self, rows: csr_matrix, answers: NDArray[np.int32]) -> list[list[Reason]]:
-        """What the scores of answers are sums of, as `Predictor.reasons`.
+    async def explained(
+        self,
+        rows: csr_matrix,
+        k: int,
+        labels: NDArray[np.int32] | csr_matrix | None,
+        gone: Callable[[], Awaitable[bool]],
+    ) -> tuple[Answer, list[list[Reason]] | None]:
+        """As `answer`, and what the scores are sums of, as `Predictor.reasons`.
 
         Another thread finds them than answers, so that others do not wait for explanations.
 
         Args:
-          rows: raw features, CSR [n, d].
-          answers: int32 [n, k], from `answer`.
+          rows: as `answer`.
+          k: as `answer`.
+          labels: as `answer`.
+          gone: whether nobody waits for the answer any more; the reasons are then None.
 
         Raises:
-          FullError: as many requests wait to be explained as the queue holds.
+          FullError: the queue is full, as many requests wait to be explained, or the server is
+            stopping.
         """
         most = self._waiting.maxsize
         if self._explaining > most:  # the first of them is being explained
-            raise FullError(f"{most} requests wait for explanations already")
-        loop = asyncio.get_running_loop()
+            raise FullError(f"{counted(most, 'request')} waiting for explanations already")
         self._explaining += 1
         try:
-            return await loop.run_in_executor(self._explainer, self._reasons, rows, answers)
+            answer = await self.answer(rows, k, labels)
+            async with self._turn:
+                if await gone():
+                    return answer, None
+                loop = asyncio.get_running_loop()
+                found = loop.run_in_executor(self._explainer, self._reasons, rows, answer[0])
+                return answer, await found
         finally:
             self._explaining -= 1
 

@@ -18,6 +18,6 @@ class Limits:
     max_bytes: int = 1 << 20
     """Most bytes of a request; more are refused with 413."""
     queue: int = 256
-    """Requests that may wait; more are refused with 503."""
+    """Requests that may wait, and as many for an explanation; more are refused with 503."""
     patience: int = 30
     """Seconds that a client has to send a request and to take its answer."""

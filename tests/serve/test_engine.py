@@ -124,24 +124,6 @@ def test_every_compiled_size_answers_the_same(served, tiny_run, monkeypatch):
         np.testing.assert_array_equal(found, labels[: len(found)])
 
 
-def test_explanations_wait_in_a_queue_too(served, monkeypatch):
-    """One is made, two wait, the fourth is refused; and when they are done, there is room."""
-    go = threading.Event()
-    monkeypatch.setattr(engines.Engine, "_reasons", lambda *_: go.wait(30))
-    rows, answers = np.zeros((1, 1)), np.zeros((1, 1), np.int32)
-
-    async def ask():
-        engine = engines.Engine(served, most=15, queue=2)
-        asked = [asyncio.create_task(engine.reasons(rows, answers)) for _ in range(3)]
-        await asyncio.sleep(0)
-        with pytest.raises(engines.FullError, match="2 requests wait for explanations already"):
-            await engine.reasons(rows, answers)
-        go.set()
-        return [*await asyncio.gather(*asked), await engine.reasons(rows, answers)]
-
-    assert asyncio.run(ask()) == [True] * 4
-
-
 def test_the_first_requests_compile_nothing(served):
     """Whatever a point has: no, one, or all features."""
     engine = engines.Engine(served, most=15, queue=9)

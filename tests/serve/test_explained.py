@@ -1,6 +1,7 @@
 """Answers with what their scores are sums of."""
 
 import dataclasses
+import threading
 
 import httpx
 import numpy as np
@@ -11,6 +12,7 @@ from serve.served import WORDS, as_question, serving
 
 import snm
 from snm.memory.memory import Memory, MemorySettings
+from snm.serve.engine import Engine
 
 
 def test_scores_are_explained(address, served, tiny_run):
@@ -42,3 +44,36 @@ def test_scores_are_explained(address, served, tiny_run):
             "shares": ["word1"],
         }
         assert one["because"] == [[voted], []]
+
+
+def test_explanations_wait_in_a_queue_and_not_for_clients_that_have_gone(served, monkeypatch):
+    explained, begun, go, statuses = [], threading.Event(), threading.Event(), []
+    reasons = Engine._reasons
+
+    def slow(self, rows, labels):
+        explained.append(rows.indices.tolist())
+        begun.set()
+        assert go.wait(30)
+        return reasons(self, rows, labels)
+
+    with serving(served, queue=1) as (address, _):
+
+        def ask(word, explain=True, timeout=30):
+            body = {"texts": [word], "explain": explain}
+            return httpx.post(f"{address}/predict", json=body, timeout=timeout)
+
+        assert ask("word0").status_code == 200
+        monkeypatch.setattr(Engine, "_reasons", slow)
+        first = threading.Thread(target=lambda: statuses.append(ask("word1").status_code))
+        first.start()
+        assert begun.wait(30)
+        with pytest.raises(httpx.ReadTimeout):
+            ask("word2", timeout=1)
+        refused = ask("word3")  # word2 waits
+        assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
+        assert refused.json()["error"] == "1 request waiting for explanations already"
+        assert ask("word3", explain=False).status_code == 200
+        go.set()
+        first.join(30)
+        assert ask("word4").status_code == 200
+    assert explained == [[1], [4]] and statuses == [200]
