@@ -51,8 +51,13 @@ class RowTable:
     accumulator: jax.Array | None = None
 
 
+_SHORTEST = 1e-25
+"""The square of the length below which vectors stay. The derivative of `rsqrt` there is
+1.6e37, and float32 ends at 3.4e38."""
+
+
 def normalize(x: jax.Array) -> jax.Array:
-    """Scales the last axis to unit length; a zero vector stays zero, with a finite gradient.
+    """Scales the last axis to unit length; a vector shorter than 3e-13 stays as it is.
 
     `x / norm(x)` has a NaN gradient at zero. An example without features, or one whose ReLU units
     are all inactive, would spread it to every row that it touches.
@@ -63,8 +68,8 @@ def normalize(x: jax.Array) -> jax.Array:
 def unit_factors(x: jax.Array) -> jax.Array:
     """What `normalize` multiplies the vectors by, in their shape with a last axis of 1."""
     square = jnp.sum(x * x, axis=-1, keepdims=True)
-    # max(square, tiny) would be finite too, but multiplies the gradient at zero by 1e19.
-    return lax.rsqrt(jnp.where(square > jnp.finfo(x.dtype).tiny, square, 1))
+    # max(square, _SHORTEST) would be finite too, but multiplies the gradient at zero by 3e12.
+    return lax.rsqrt(jnp.where(square > _SHORTEST, square, 1))
 
 
 def random_rows(

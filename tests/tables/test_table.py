@@ -234,6 +234,14 @@ def test_normalize_at_zero_has_a_harmless_gradient():
     np.testing.assert_array_equal(gradient, [2, 2, 2])
 
 
+@pytest.mark.parametrize("power", [-30, -20, -19, -16, -13, -12, -11, -3, 0, 3])
+def test_normalize_has_a_finite_gradient_at_any_length(power):
+    """1 over the length, across the vector, and 1 where it stays."""
+    length = 10.0**power
+    gradient = jax.grad(lambda x: normalize(x)[0])(jnp.array([0.0, length]))
+    np.testing.assert_allclose(gradient, [1 if power <= -13 else 1 / length, 0], rtol=1e-5)
+
+
 def test_normalize_gradient_is_tangent():
     x = jnp.array([3.0, 4.0])
     gradient = jax.grad(lambda x: normalize(x)[0])(x)
