@@ -7,6 +7,7 @@ import difflib
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from snm.config.checks import OF_ORDERED
 from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config, check_name
 from snm.errors import InputError
@@ -17,19 +18,15 @@ __all__ = ["BASELINE", "EXTRAS", "Arm", "ResolvedArm", "grid_of", "plan_arms"]
 BASELINE = "negative-sampling"
 """Name of the baseline arm: all sampled labels are negatives."""
 
-_SOFTMAX: dict[str, Any] = {"score_scale": "auto", "learning_rate": 20.0}
+_SOFTMAX: dict[str, Any] = {"score_scale": "auto", "learning_rate": 20.0, **OF_ORDERED}
 """Settings of a softmax arm, from the default preset. The paper's scores in [-1, 1] and learning
 rate suit margin losses only."""
 
+_LISTWISE: dict[str, Any] = {"score_scale": "auto", "learning_rate": "auto", **OF_ORDERED}
+"""Settings of an arm with a listwise loss: its own scale and learning rate."""
 
-_LISTWISE: dict[str, Any] = {
-    "score_scale": "auto",
-    "learning_rate": "auto",
-    "positives": "all",
-    "exclude": "all",
-}
-"""Settings of an arm with a listwise loss: its own scale and learning rate, and lists of all
-positives of a point."""
+_LISTS: dict[str, Any] = {"positives": "all", "exclude": "all"}
+"""Settings of every arm with a listwise loss: lists of all positives of a point."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,10 +138,10 @@ def plan_arms(
     for number, loss in enumerate(losses):
         check_name("--losses", "loss", loss)
         changes: Changes = {} if loss == base.loss else {"loss": loss}
+        if changes and not LOSSES[loss].ordered:
+            changes |= _LISTWISE if LOSSES[loss].listwise else _SOFTMAX
         if LOSSES[loss].listwise:
-            changes |= _LISTWISE
-        elif changes and not LOSSES[loss].ordered:
-            changes |= _SOFTMAX
+            changes |= _LISTS
         prefix = f"{loss}-" if number else ""
         arms += _arms_of_loss(dataclasses.replace(base, **changes), prefix, mined, exclude_all)
     middle = min(mined, key=lambda k: abs(k - 16)) if mined else 16
@@ -153,7 +150,12 @@ def plan_arms(
             near = difflib.get_close_matches(name, EXTRAS, n=1, cutoff=0.0)[0]
             raise InputError("--extras", f"{name!r}", f"for example {near}")
         about, settings = EXTRAS[name]
-        config = dataclasses.replace(arms[0].config, **settings(middle))
+        changed = settings(middle)
+        config = dataclasses.replace(arms[0].config, **changed)
+        of_ordered = "loss" not in changed and OF_ORDERED.keys() & changed
+        if of_ordered and not LOSSES[config.loss].ordered:
+            found = f"{name} where {config.loss} is the first loss"
+            raise InputError("--extras", found, "bowl or powl, whose weights and surrogate it sets")
         used = "" if config.mined == "all" else f" (k' {middle})"
         arms.append(Arm(name, config, BASELINE, about + used))
     return arms

@@ -82,11 +82,11 @@ class Compare:
     """TOML file with settings of all arms, which override the preset. Members, validation and seed
     are refused there: a comparison sets them itself."""
     epochs: int | None = None
-    """Passes over the training points; by default the preset's."""
+    """Passes over the training points; by default those of the file or the preset."""
     dim: int | None = None
-    """Dimension of embeddings; by default the preset's."""
+    """Dimension of embeddings; by default that of the file or the preset."""
     batch_size: int | None = None
-    """Batch size; by default the preset's."""
+    """Batch size; by default that of the file or the preset."""
     jobs: int = 1
     """Number of concurrent runs. Times are comparable only between runs at the same load."""
 

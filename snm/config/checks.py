@@ -105,25 +105,25 @@ def _check_loss(config: Config) -> None:
         found = "a learned bias" if config.bias else "--learn-score-scale True"
         instead = "--no-bias" if config.bias else "--learn-score-scale False"
         raise InputError("--transformation linear", found, f"{instead}: psi must stay positive")
-    if not kind.listwise:
-        return
-    for name, plain in _OF_ORDERED:
-        value = getattr(config, name)
-        if value != plain:
-            found = f"{value} with --loss {loss}"
-            raise InputError(_flag(name), found, f"{plain}: it belongs to bowl and powl")
-    if config.positives == "all" and config.exclude == "positive":
+    if not kind.ordered:
+        for name, plain in OF_ORDERED.items():
+            value = getattr(config, name)
+            if value != plain:
+                found = f"{value} with --loss {loss}"
+                raise InputError(_flag(name), found, f"{plain}: it belongs to bowl and powl")
+    if kind.listwise and config.positives == "all" and config.exclude == "positive":
         found = f"positive with --loss {loss} and all positives"
         expected = "all, or --positives one: a label is a positive or a negative of a list"
         raise InputError("--exclude", found, expected)
 
 
-_OF_ORDERED: tuple[tuple[str, Any], ...] = (
-    ("phi", "hinge"),
-    ("vartheta", "top"),
-    ("weight_scale", "mean"),
-    ("negative_weight", 1.0),
-)
+OF_ORDERED: dict[str, Any] = {
+    "phi": "hinge",
+    "vartheta": "top",
+    "weight_scale": "mean",
+    "negative_weight": 1.0,
+}
+"""Settings that only bowl and powl read, and what other losses leave them at."""
 
 
 _MOST = 2**31 - 1

@@ -24,6 +24,7 @@ from snm.compare.report.tables import markdown, sheets
 from snm.compare.report.terminal import laid_out
 from snm.config.resolve import resolve
 from snm.config.settings import read_config
+from snm.errors import InputError
 from snm.losses.sampled import LOSSES
 from snm.runs.folder import read_json
 
@@ -118,6 +119,26 @@ def test_listwise_losses_are_arms_of_their_own(folder):
         trials = [dataclasses.replace(config, **trial).check() for trial in grid_of(config)]
         assert len(trials) == 6
     assert resolve(by_name["listnet-top-2"].config, dataset).learning_rate == 20.0
+
+
+def test_settings_of_a_loss_stay_with_it(folder):
+    """Those of bowl and powl are not passed on; a loss that the file names keeps its own."""
+    dataset = snm.load_data(folder / "tiny")
+    small = dataclasses.replace(snm.preset("paper"), sampled=8, epochs=1)
+    margin = dataclasses.replace(small, phi="logistic", vartheta="power-law", negative_weight=4.0)
+    losses, extras = ("bowl", "softmax", "listnet"), ["frequency", "in-batch", "full-softmax"]
+    for arm in plan_arms(margin, mined=(2,), losses=losses, extras=extras):
+        config = resolve(arm.config, dataset)
+        assert (config.phi == "logistic") == (config.loss == "bowl"), arm.name
+    for loss in ("softmax", "listnet"):
+        own = dataclasses.replace(small, loss=loss, learning_rate=2.0, score_scale=3.0)
+        for arm in plan_arms(own, mined=(2,), losses=(loss,)):
+            assert (arm.config.learning_rate, arm.config.score_scale) == (2.0, 3.0)
+        for extra in ("power-law", "epsilon-tail", "subsample", "logistic", "squared-hinge"):
+            with pytest.raises(InputError, match=f"{extra} where {loss} is the first loss"):
+                plan_arms(own, mined=(2,), losses=(loss,), extras=[extra])
+        arms = plan_arms(own, mined=(2,), losses=(loss,), extras=["anneal", "all-labels"])
+        assert len(arms) == 4
 
 
 def test_every_extra_fits_a_data_set_and_every_arm_has_as_many_trials(folder):

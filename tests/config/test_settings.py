@@ -134,6 +134,9 @@ def test_no_file(tmp_path):
             "--transformation linear: found --learn-score-scale True",
         ),
         (dict(loss="listmle", phi="logistic"), "--phi: found logistic with --loss listmle"),
+        (dict(loss="softmax", phi="logistic"), "--phi: found logistic with --loss softmax"),
+        (dict(loss="softmax", negative_weight=4.0), "--negative-weight: found 4.0 with --loss"),
+        (dict(loss="softmax", weight_scale="surrogate"), "--weight-scale: found surrogate with"),
         (dict(loss="ranksvm", negative_weight=2.0), "--negative-weight: found 2.0 with --loss ra"),
         (dict(loss="rankcosine", vartheta="power-law"), "--vartheta: found power-law with --loss"),
         (
@@ -303,7 +306,7 @@ def test_the_fast_preset_trains_one_small_model_beside_a_memory():
     name=st.sampled_from(sorted(PRESETS)),
 )
 def test_what_is_written_reads_back(tmp_path_factory, name, **values):
-    config = dataclasses.replace(preset(name), **values)
+    config = dataclasses.replace(preset(name), loss="bowl", **values)
     file = tmp_path_factory.mktemp("round") / "config.toml"
     write_config(file, config)
     assert read_config(file) == config
