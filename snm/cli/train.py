@@ -135,32 +135,35 @@ def run_training(command: Train) -> None:
     with waiting("planning"), part("starting"):
         from snm.config.resolve import resolve
         from snm.planning.fit_check import refuse_what_cannot_fit
+        from snm.runs.folder import RunFolder
         from snm.runs.mirror import place_of
         from snm.stores.address import Address
         from snm.trainer.memory import never_tried
         from snm.trainer.training import resolved_training
 
-    with waiting("planning"), part("planning"):
-        config = resolve(command.settings, dataset)
-        refuse_what_cannot_fit(dataset, config, command.device_memory)
     if (note := never_tried(command.settings, dataset)) is not None:
         console.print(note)
-    with place_of(command.run_dir) as place, progress_bar() as bar, _stop_wished() as stop:
-        events = resolved_training(
-            dataset,
-            config,
-            place.folder,
-            source=command.data,  # as typed, so that `evaluate` finds the data again
-            warm_start=command.warm_start,
-            same_ids=command.same_ids,
-            profile=command.profile,
-            stop=stop,
-            share=place.share,
-        )
-        display = _Display(bar, config.members, config.members_at_once)
-        services = command.log_to if is_first_process() else ()
-        for event in tracked(place.follow(events), services, place.folder):
-            display.show(event)
+    with place_of(command.run_dir) as place:
+        with waiting("planning"), part("planning"):
+            asked = RunFolder(place.folder).as_decided(command.settings)
+            config = resolve(asked, dataset)
+            refuse_what_cannot_fit(dataset, config, command.device_memory)
+        with progress_bar() as bar, _stop_wished() as stop:
+            events = resolved_training(
+                dataset,
+                config,
+                place.folder,
+                source=command.data,  # as typed, so that `evaluate` finds the data again
+                warm_start=command.warm_start,
+                same_ids=command.same_ids,
+                profile=command.profile,
+                stop=stop,
+                share=place.share,
+            )
+            display = _Display(bar, config.members, config.members_at_once)
+            services = command.log_to if is_first_process() else ()
+            for event in tracked(place.follow(events), services, place.folder):
+                display.show(event)
     _print_result(display.result, dataset.name, Address.of(command.run_dir) or command.run_dir)
     _print_times(command.profile_time)
 

@@ -43,7 +43,7 @@ __all__ = ["RunFolder", "member_seed", "phase_names", "read_json", "write_json"]
 
 _LAST_SETTING = "steps_per_dispatch"  # of every version
 _OLDER_SAMPLED = (8192, 16_384, 32_768)  # what `--sampled auto` was for one member and many labels
-_DECIDED = ("label_text", "input_dropout", "feature_init")
+_DECIDED = ("label_text", "input_dropout", "feature_init", "memory", "logit_adjustment")
 """Settings whose `auto` looks at more than counts, or at `--epochs`, which may be raised."""
 _NEXT_SEED = 1_000_003  # from one member to the next: far from the seeds that people choose
 

@@ -6,6 +6,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 import tiny
+from command_line import call
 from earlier import without_manifest
 
 import snm
@@ -13,6 +14,7 @@ from snm.config.resolve import resolve
 from snm.config.resolved import RESOLVED, ResolvedConfig, read_resolved
 from snm.config.settings import Config, preset, write_config
 from snm.errors import InputError
+from snm.runs.folder import read_json
 
 # Devices decide it, in each process that trains.
 OF_DEVICES = {"data_on", "mining_kernel"}
@@ -109,14 +111,34 @@ def test_an_older_run_loads_and_goes_on(data, tmp_path):
     assert (run / "config.toml").read_text() == text.replace("epochs = 1", "epochs = 2")
 
 
-def test_a_run_of_few_passes_keeps_its_dropout_when_passes_are_added(data, tmp_path, monkeypatch):
+def by_command(folder, config, run):
+    write_config(folder / "given.toml", config)
+    call("train", folder / "data", "--config", folder / "given.toml", "--run-dir", run)
+    return read_json(run / "result.json")
+
+
+def by_function(folder, config, run):
+    return snm.train(folder / "data", config, run)
+
+
+@pytest.mark.parametrize("train", [by_command, by_function])
+def test_what_few_passes_decided_stays_when_passes_are_added(train, tmp_path, monkeypatch):
     monkeypatch.setattr("snm.config.resolve.evidence_lost", lambda *_: 0.0)
-    few = dataclasses.replace(tiny.CONFIG, input_dropout="auto", epochs=3)
+    monkeypatch.setattr("snm.config.auto.FEWEST_POINTS", 20)
+    monkeypatch.setattr(
+        "snm.config.auto.auto_memory", lambda n, members, passes, *_, **__: passes < 4
+    )
+    data = snm.load_data(tiny.write(tmp_path / "data"))
+    few = dataclasses.replace(tiny.CONFIG, input_dropout="auto", memory="auto", epochs=3)
     more = dataclasses.replace(few, epochs=4)
-    assert (resolve(few, data).input_dropout, resolve(more, data).input_dropout) == (0.0, 0.5)
-    snm.train(data, few, tmp_path / "run")
-    assert snm.train(data, more, tmp_path / "run")["epochs"] == 4
-    assert read_resolved(tmp_path / "run/config.toml").input_dropout == 0.0
-    other = dataclasses.replace(more, input_dropout=0.5)
-    with pytest.raises(InputError, match="input_dropout"):
-        snm.train(data, other, tmp_path / "run")
+    decided = [
+        (found.input_dropout, found.memory) for found in (resolve(few, data), resolve(more, data))
+    ]
+    assert decided == [(0.0, "on"), (0.5, "off")]
+    train(tmp_path, few, tmp_path / "run")
+    assert train(tmp_path, more, tmp_path / "run")["epochs"] == 4
+    found = read_resolved(tmp_path / "run/config.toml")
+    assert (found.input_dropout, found.memory) == (0.0, "on")
+    for name, value in (("input_dropout", 0.5), ("memory", "off")):
+        with pytest.raises(InputError, match=name):
+            snm.train(data, dataclasses.replace(more, **{name: value}), tmp_path / "run")
