@@ -78,14 +78,17 @@ def write_grown(
     for measured in ("by_label_frequency", "without_repeats", "reliability", "memory"):
         result.pop(measured, None)
     memory = None
+    # Also of a memory that did not pay: probabilities and thresholds are in it.
+    trial = old.read_trial() if old.has(old.memory_trial) else None
     if predictor.memory is not None:
+        assert trial is not None
         new_names = None
         if config.label_text == "on" and predictor.vectorizer is not None:
             new_names = points_of_names(names[first:], predictor.vectorizer, first)
         memory = grown_memory(predictor.memory, predictor, dataset, len(names), new_names)
         save_memory(new.memory, memory)
-        trial = old.read_trial()
         trial |= {"points": len(memory.rows), "bytes": memory.nbytes}
+    if trial is not None:
         write_json(new.memory_trial, trial)
         result["memory"] = trial
     shifts = old.read_adjustment(first)

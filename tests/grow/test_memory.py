@@ -10,7 +10,7 @@ from command_line import call, refused
 from scipy import sparse
 
 import snm
-from snm.data.dataset import Points
+from snm.data.dataset import Dataset, Points
 from snm.data.formats.dispatch import write_text
 from snm.runs.load import load
 
@@ -172,3 +172,20 @@ def test_a_run_without_a_memory_gets_none(place, tmp_path, capsys):
     assert load(tmp_path / "grown").memory is None
     neither = refused(capsys, "grow", place / "run", "--output", tmp_path / "more")
     assert neither.startswith("--labels: found none, expected new labels, or --data")
+
+
+def test_probabilities_stay_where_the_memory_did_not_pay(tmp_path):
+    """No two points share a feature."""
+    labels = snm.generate(points=600, test_points=0, features=120, labels=60, seed=0).train.labels
+    data = Dataset("alone", Points(sparse.identity(600, np.float32, "csr"), labels), None, None, "")
+    snm.train(data, CONFIG, tmp_path / "run")
+    before = snm.load(tmp_path / "run")
+    assert before.memory is None and before.calibration is not None
+    (tmp_path / "new.txt").write_text("60\n61\n")
+    call("grow", tmp_path / "run", "--labels", tmp_path / "new.txt", "--output", tmp_path / "grown")
+    after = snm.load(tmp_path / "grown")
+    assert after.memory is None and after.calibration == before.calibration
+    trials = [
+        json.loads((tmp_path / name / "memory.json").read_text()) for name in ("run", "grown")
+    ]
+    assert trials[0] == trials[1] and not trials[0]["used"]
