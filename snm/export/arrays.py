@@ -16,7 +16,7 @@ from snm.tables.rounding import as_float
 __all__ = ["FORMAT", "arrays_of", "fingerprint", "manifest_of", "write_arrays"]
 
 FORMAT = "snm-export-1"
-
+_HASHED = 1 << 16  # rows at once, that of bfloat16 no second table is made
 
 _SCORE = {
     "linear": "h",
@@ -52,12 +52,13 @@ def arrays_of(predictor: Predictor) -> dict[str, np.ndarray]:
 
 
 def fingerprint(predictor: Predictor) -> str:
-    """The SHA-256 of class rows and biases, which identifies the model of an index."""
+    """The SHA-256 of class rows, as float32, and biases, which identifies the model of an index."""
     total = hashlib.sha256()
-    arrays = (predictor.state.head.table.rows, predictor.state.head.bias)
-    for array in arrays:
-        if array is not None:
-            total.update(np.ascontiguousarray(array).data)
+    rows, bias = predictor.state.head.table.rows, predictor.state.head.bias
+    for first in range(0, len(rows), _HASHED):
+        total.update(np.ascontiguousarray(as_float(rows[first : first + _HASHED])).data)
+    if bias is not None:
+        total.update(np.ascontiguousarray(bias).data)
     return total.hexdigest()
 
 

@@ -201,6 +201,16 @@ def test_commands_take_it_in_place_of_the_run(run, out, tmp_path, capsys):
     assert said in refused(capsys, "evaluate", out)
 
 
+def test_an_export_of_bfloat16_rows_is_the_same_model(tmp_path):
+    """It has them as float32."""
+    config = dataclasses.replace(tiny.CONFIG, table_dtype="bfloat16", epochs=1)
+    snm.train(tiny.write(tmp_path / "data"), config, tmp_path / "run")
+    call("export", tmp_path / "run", "--to", "npy", "--output", tmp_path / "out")
+    run = snm.load(tmp_path / "run")
+    assert run.state.head.table.rows.dtype == np.uint16
+    assert fingerprint(snm.load(tmp_path / "out")) == fingerprint(run)
+
+
 def test_names_are_read_one_by_one(out, tmp_path):
     names = snm.load(out).label_names
     assert isinstance(names, MappedNames) and len(names) == 60
