@@ -154,6 +154,7 @@ _MINIMA = (
     ("keep_checkpoints", 1),
     ("steps_per_dispatch", 0),
     ("negative_weight", 0.0),
+    ("frequency_power", 0.0),
     ("power_alpha", 0.0),
     ("scale_learning_rate", 0.0),
 )

@@ -52,9 +52,10 @@ class FrequencySampler:
             )
         if self.size < 1:
             raise ValueError(f"size must be at least 1, found {self.size}")
-        weights = (frequency + 1.0) ** self.power
+        logs = self.power * np.log1p(frequency)
+        weights = np.exp(logs - logs.max())  # a large power of a frequency would overflow
         # A frozen dataclass sets what it derives from its fields this way.
-        object.__setattr__(self, "log_q", np.log(weights / weights.sum()))
+        object.__setattr__(self, "log_q", logs - logs.max() - np.log(weights.sum()))
         object.__setattr__(self, "_cumulative", np.cumsum(weights))
 
     @classmethod

@@ -134,6 +134,7 @@ def test_no_file(tmp_path):
             "--transformation linear: found --learn-score-scale True",
         ),
         (dict(loss="listmle", phi="logistic"), "--phi: found logistic with --loss listmle"),
+        (dict(frequency_power=-0.5), "--frequency-power: found -0.5, expected 0.0 or more"),
         (dict(loss="softmax", phi="logistic"), "--phi: found logistic with --loss softmax"),
         (dict(loss="softmax", negative_weight=4.0), "--negative-weight: found 4.0 with --loss"),
         (dict(loss="softmax", weight_scale="surrogate"), "--weight-scale: found surrogate with"),

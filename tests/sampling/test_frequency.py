@@ -116,3 +116,11 @@ def test_each_step_and_seed_has_its_own_draw():
     np.testing.assert_array_equal(first, again)
     assert len(np.intersect1d(first, other)) < 20
     assert not np.array_equal(first, FrequencySampler(frequency, size=50, seed=1).on_host(3).ids)
+
+
+def test_a_large_power_does_not_overflow():
+    """Of 201 and 3 to the power 300, the second is lost in float64, and its logarithm is not."""
+    sampler = FrequencySampler(np.array([200, 2]), 300.0, size=4)
+    np.testing.assert_allclose(sampler.log_q, [0, 300 * np.log(3 / 201)], atol=1e-12)
+    sample = sampler.on_host(0)
+    assert np.isfinite(sample.log_weights[sample.ids == 0]).all() and 0 in sample.ids
