@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import difflib
+import errno
 import gc
 import io
 import os
@@ -211,13 +212,19 @@ _AGAIN = {
 """What the same command does after it was interrupted, of the verbs that do not begin again."""
 
 
+_OF_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+"""A full or failing disk is no unusable input, whoever reports it: the same command may succeed."""
+
+
 def _guarded(words: list[str]) -> int:
     """Runs a command; an error becomes one line on stderr and an exit status."""
     try:
         _run(words)
         sys.stdout.flush()
     except InputError as error:
-        return _said(error.as_flags, 2)
+        cause = error.__cause__
+        of_disk = isinstance(cause, OSError) and cause.errno in _OF_DISK
+        return _said(error.as_flags, 1 if of_disk else 2)
     except StoppedError as error:
         return _said(f"{error}; the same command goes on from there", STOPPED)
     except KeyboardInterrupt:
