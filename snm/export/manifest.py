@@ -43,7 +43,7 @@ def read_manifest(
       name: of the file of the manifest.
 
     Raises:
-      InputError: no such folder, an export of an earlier version, or damage; it names the file.
+      InputError: no such folder, or damage; it names the file.
     """
     path = folder / name
     try:
