@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from snm.errors import InputError
@@ -54,9 +55,12 @@ def arrays_of(predictor: Predictor) -> dict[str, np.ndarray]:
 def fingerprint(predictor: Predictor) -> str:
     """The SHA-256 of class rows, as float32, and biases, which identifies the model of an index."""
     total = hashlib.sha256()
-    rows, bias = predictor.state.head.table.rows, predictor.state.head.bias
+    rows, bias = np.asarray(predictor.state.head.table.rows), predictor.state.head.bias
     for first in range(0, len(rows), _HASHED):
-        total.update(np.ascontiguousarray(as_float(rows[first : first + _HASHED])).data)
+        piece = rows[first : first + _HASHED]
+        if piece.dtype != np.float32:
+            piece = np.asarray(as_float(jnp.asarray(piece)))
+        total.update(np.ascontiguousarray(piece).data)
     if bias is not None:
         total.update(np.ascontiguousarray(bias).data)
     return total.hexdigest()
