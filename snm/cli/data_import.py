@@ -28,10 +28,6 @@ else:
     Format = Literal["auto", *READERS]
 
 _MOST_WORDS, _PLACES = 200_000, 1 << 18
-_MOST_FEATURES = 2**31 - 1  # ids are int32
-_OF_LIKE = ("vectorizer", "features", "min_points", "max_share", "min_label_count", "ngrams",
-            "strip_accents", "analyzer", "stop_words", "token_pattern", "lowercase",
-            "binary")  # fmt: skip
 
 
 @dataclasses.dataclass
@@ -127,92 +123,28 @@ def _run(command: Import) -> None:
     Raises:
       InputError: files or options that cannot be used; then no folder is left.
     """
+    from snm.cli.import_checks import check
     from snm.cli.import_summary import tell
     from snm.system.files import made_whole
 
-    _check(command)
+    check(command)
     out = command.out
     with made_whole("--out", out) as beside:
         counts, vectorizer = _import(command, beside)
     tell(command, counts, vectorizer)
 
 
-def _check(command: Import) -> None:
-    from snm.data.vectorizer import CLASSES, refuse_pattern
-
-    if command.out.exists():
-        raise InputError(str(command.out), "a file or folder of that name", "a new folder")
-    for path in (command.source, command.test, command.label_file, command.test_label_file):
-        if path is not None and not path.is_file():
-            found = "a folder" if path.is_dir() else "no such file"
-            raise InputError(str(path), found, "a file of points")
-    if command.test_fraction and command.test is not None:
-        raise InputError("--test-fraction", "--test as well", "one of the two")
-    if not 0 <= command.test_fraction < 1:
-        raise InputError("--test-fraction", f"{command.test_fraction}", "0 to below 1")
-    for name in ("features", "min_points", "min_label_count"):
-        value = getattr(command, name)
-        if value is not None and value < 1:
-            raise InputError("--" + name.replace("_", "-"), f"{value}", "1 or more")
-    if (command.features or 0) > _MOST_FEATURES:
-        raise InputError("--features", f"{command.features}", f"at most {_MOST_FEATURES}")
-    if command.seed < 0:
-        raise InputError("--seed", f"{command.seed}", "0 or more")
-    if command.label_separator == "":
-        raise InputError("--label-separator", "an empty text", "one character or more")
-    if command.test_label_file is not None and command.test is None:
-        raise InputError("--test-label-file", "no --test", "the test points that it labels")
-    for flag, given in (
-        ("stop-words", command.stop_words),
-        ("token-pattern", command.token_pattern),
-    ):
-        if given is not None and command.analyzer != "word":
-            found = f"--analyzer {command.analyzer}"
-            raise InputError(f"--{flag}", found, "--analyzer word: characters have none")
-    if command.token_pattern is not None:
-        refuse_pattern(command.token_pattern)
-    if CLASSES.get(command.vectorizer, command.vectorizer) == "hashing":
-        for name in ("min_points", "max_share"):
-            if getattr(command, name) != getattr(Import, name):
-                found = f"--vectorizer {command.vectorizer}"
-                expected = "counts or tfidf: hashing keeps all words"
-                raise InputError("--" + name.replace("_", "-"), found, expected)
-    if not 0 < command.max_share <= 1:
-        raise InputError("--max-share", f"{command.max_share}", "above 0, up to 1")
-    first, last = command.ngrams
-    if not 1 <= first <= last:
-        raise InputError("--ngrams", f"{first} {last}", "the shortest and the longest, from 1")
-    if command.like is None:
-        if command.new_labels != "refuse":
-            raise InputError("--new-labels", "no --like", "the run or data that has the old ones")
-        return
-    for field in dataclasses.fields(command):
-        if field.name in _OF_LIKE and getattr(command, field.name) != field.default:
-            flag = "--" + field.name.replace("_", "-")
-            raise InputError(flag, f"--like {command.like} as well", "one of the two")
-
-
 def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
     import numpy as np
 
+    from snm.cli.import_checks import check_format
     from snm.data.convert import build, entries_of, frequent_labels, index_base
 
     form = command.format
     if form == "auto":
         form = detect(command.source, command.label_file)
-    apart = READERS[form].label_file
-    if apart and command.test is not None and command.test_label_file is None:
-        expected = "a file with the labels of --test, one line a text"
-        raise InputError("--test-label-file", "none", expected)
-    for flag, given in (
-        ("--label-file", command.label_file),
-        ("--test-label-file", command.test_label_file),
-    ):
-        if given is not None and not apart:
-            raise InputError(flag, f"a file that holds its labels ({form})", "--format raw")
+    check_format(command, form)
     weight = command.weight_column
-    if weight is not None and not READERS[form].fields:
-        raise InputError("--weight-column", f"points without fields ({form})", "CSV or JSON lines")
     ids = None if command.like is None else _ids_of(command.like)
     if ids is not None and READERS[form].entries:
         raise InputError(str(command.source), f"features ({form})", "texts, for --like")

@@ -288,6 +288,30 @@ def test_a_label_file_is_of_raw_text_alone(tmp_path, capsys, name, text, form):
     )
 
 
+@pytest.mark.parametrize(
+    ("form", "words", "said"),
+    [
+        ("svmlight", ["--vectorizer=hashing"], "--vectorizer: found features (svmlight)"),
+        ("svmlight", ["--features=5"], "--features: found features (svmlight), expected texts"),
+        ("svmlight", ["--ngrams", "1", "2"], "--ngrams: found features (svmlight)"),
+        ("svmlight", ["--no-lowercase"], "--no-lowercase: found features (svmlight)"),
+        ("svmlight", ["--stop-words=none.txt"], "--stop-words: found features (svmlight)"),
+        ("svmlight", ["--text=body"], "--text: found points without fields (svmlight)"),
+        ("fasttext", ["--labels=tags"], "--labels: found points without fields (fasttext)"),
+        ("raw", ["--text=body"], "--text: found points without fields (raw)"),
+        ("jsonl", ["--label-separator=;"], "--label-separator: found labels that are apart alr"),
+        ("fasttext", ["--label-separator=;"], "expected CSV or raw text"),
+        ("svmlight", ["--label-separator=;"], "--label-separator: found"),
+    ],
+)
+def test_an_option_that_the_format_ignores_is_refused(tmp_path, capsys, form, words, said):
+    source = tmp_path / "points"
+    source.write_text("1 2:1\n" if form == "svmlight" else "__label__a xx\n")
+    command = ["data", "import", source, "--format", form, "--out", tmp_path / "out"]
+    assert said in refused(capsys, *command, *words)
+    assert not (tmp_path / "out").exists()
+
+
 def test_raw_text_and_labels_of_different_lengths(tmp_path, capsys):
     (tmp_path / "x").write_text("one\ntwo\nthree\n")
     (tmp_path / "y").write_text("a\nb\n")

@@ -101,7 +101,7 @@ def test_frequent_words_are_left_out(tmp_path, capsys):
         (["--token-pattern", "(a)(b)"], "(several groups), expected a regular expression"),
         (["--token-pattern", ""], "--token-pattern: found '' (0 characters)"),
         (["--token-pattern", "a", "--analyzer=char"], "--token-pattern: found --analyzer char"),
-        (["--like", tmp_path / "out", "--no-lowercase"], "--lowercase: found --like"),
+        (["--like", tmp_path / "out", "--no-lowercase"], "--no-lowercase: found --like"),
     ):
         message = refused(capsys, *command, *options)
         assert said in message, message

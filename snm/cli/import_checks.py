@@ -1,0 +1,118 @@
+"""What `snm data import` refuses before it reads a point."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from snm.data.formats.foreign import READERS
+from snm.errors import InputError
+
+if TYPE_CHECKING:
+    from snm.cli.data_import import Import
+
+__all__ = ["check", "check_format"]
+
+_MOST_FEATURES = 2**31 - 1  # ids are int32
+_OF_TEXTS = ("vectorizer", "features", "min_points", "max_share", "ngrams", "strip_accents",
+             "analyzer", "stop_words", "token_pattern", "lowercase", "binary")  # fmt: skip
+
+
+def check(command: Import) -> None:
+    """Checks what needs no look into the files.
+
+    Raises:
+      InputError: options that cannot be used, or not together.
+    """
+    from snm.data.vectorizer import CLASSES, refuse_pattern
+
+    if command.out.exists():
+        raise InputError(str(command.out), "a file or folder of that name", "a new folder")
+    for path in (command.source, command.test, command.label_file, command.test_label_file):
+        if path is not None and not path.is_file():
+            found = "a folder" if path.is_dir() else "no such file"
+            raise InputError(str(path), found, "a file of points")
+    if command.test_fraction and command.test is not None:
+        raise InputError("--test-fraction", "--test as well", "one of the two")
+    if not 0 <= command.test_fraction < 1:
+        raise InputError("--test-fraction", f"{command.test_fraction}", "0 to below 1")
+    for name in ("features", "min_points", "min_label_count"):
+        value = getattr(command, name)
+        if value is not None and value < 1:
+            raise InputError("--" + name.replace("_", "-"), f"{value}", "1 or more")
+    if (command.features or 0) > _MOST_FEATURES:
+        raise InputError("--features", f"{command.features}", f"at most {_MOST_FEATURES}")
+    if command.seed < 0:
+        raise InputError("--seed", f"{command.seed}", "0 or more")
+    if command.label_separator == "":
+        raise InputError("--label-separator", "an empty text", "one character or more")
+    if command.test_label_file is not None and command.test is None:
+        raise InputError("--test-label-file", "no --test", "the test points that it labels")
+    for flag, given in (
+        ("stop-words", command.stop_words),
+        ("token-pattern", command.token_pattern),
+    ):
+        if given is not None and command.analyzer != "word":
+            found = f"--analyzer {command.analyzer}"
+            raise InputError(f"--{flag}", found, "--analyzer word: characters have none")
+    if command.token_pattern is not None:
+        refuse_pattern(command.token_pattern)
+    if CLASSES.get(command.vectorizer, command.vectorizer) == "hashing":
+        for name in ("min_points", "max_share"):
+            if _is_given(command, name):
+                found = f"--vectorizer {command.vectorizer}"
+                expected = "counts or tfidf: hashing keeps all words"
+                raise InputError(_flag(command, name), found, expected)
+    if not 0 < command.max_share <= 1:
+        raise InputError("--max-share", f"{command.max_share}", "above 0, up to 1")
+    first, last = command.ngrams
+    if not 1 <= first <= last:
+        raise InputError("--ngrams", f"{first} {last}", "the shortest and the longest, from 1")
+    if command.like is None:
+        if command.new_labels != "refuse":
+            raise InputError("--new-labels", "no --like", "the run or data that has the old ones")
+        return
+    for name in (*_OF_TEXTS, "min_label_count"):
+        if _is_given(command, name):
+            found = f"--like {command.like} as well"
+            raise InputError(_flag(command, name), found, "one of the two")
+
+
+def check_format(command: Import, form: str) -> None:
+    """Refuses what points of this format have no use for.
+
+    Args:
+      command: the command.
+      form: a key of `READERS`.
+
+    Raises:
+      InputError: an option that would be ignored, or test points without their label file.
+    """
+    reader = READERS[form]
+    if reader.label_file and command.test is not None and command.test_label_file is None:
+        expected = "a file with the labels of --test, one line a text"
+        raise InputError("--test-label-file", "none", expected)
+    for used, names, found, expected in (
+        (reader.label_file, ("label_file", "test_label_file"), "a file that holds its labels",
+         "--format raw"),
+        (reader.fields, ("text", "labels", "weight_column"), "points without fields",
+         "CSV or JSON lines"),
+        (reader.separated, ("label_separator",), "labels that are apart already",
+         "CSV or raw text"),
+        (not reader.entries, _OF_TEXTS, "features", "texts"),
+    ):  # fmt: skip
+        for name in names:
+            if not used and _is_given(command, name):
+                raise InputError(_flag(command, name), f"{found} ({form})", expected)
+
+
+def _is_given(command: Import, name: str) -> bool:
+    """Whether an option is not the default."""
+    defaults = {field.name: field.default for field in dataclasses.fields(command)}
+    return bool(getattr(command, name) != defaults[name])
+
+
+def _flag(command: Import, name: str) -> str:
+    """The option as it was given."""
+    no = "no-" if getattr(command, name) is False else ""
+    return f"--{no}{name.replace('_', '-')}"
