@@ -127,7 +127,8 @@ def _run_fetch(command: Fetch) -> None:
     if command.out is not None and out.exists():
         raise InputError(f"--out {out}", "a file or folder of that name", "a new folder")
     if out.exists():
-        console.print(f"{entry.name} is already in {out}", soft_wrap=True)
+        unread = "" if command.from_file is None else f"; {command.from_file} was not read"
+        console.print(f"{entry.name} is already in {out}{unread}", soft_wrap=True)
         return
     with _bar(console) as bar:
         task = bar.add_task(entry.name, total=None)

@@ -140,6 +140,8 @@ def _run(asked: Compare) -> None:
     ):
         if value is not None and value < 1:
             raise InputError(flag, str(value), "1 or more")
+    if asked.tune_epochs is not None and not asked.tune:
+        raise InputError("--tune-epochs", "no --tune", "--tune, whose trials have so many epochs")
     if asked.peers:
         from snm.compare.peers.process import check
 

@@ -159,6 +159,7 @@ def test_every_extra_fits_a_data_set_and_every_arm_has_as_many_trials(folder):
         (["--mined", "9"], "found 9 mined of 8 sampled labels"),
         (["--seeds", "0"], "--seeds: found 0, expected 1 or more"),
         (["--tune-epochs", "0"], "--tune-epochs: found 0"),
+        (["--tune-epochs", "3"], "--tune-epochs: found no --tune"),
         (["--peers", "omikiji"], "omikuji"),
         (["--tunes"], "unknown option"),
     ],

@@ -338,6 +338,8 @@ def test_by_name_on_the_command_line(server, tmp_path, monkeypatch, capsys):
     assert f"Tiny-20 is in {place}" in shown and "next: snm train Tiny-20 --run-dir RUN" in shown
     call("data", "fetch", "Tiny-20")
     assert "is already in" in capsys.readouterr().out
+    call("data", "fetch", "Tiny-20", "--from-file", "other.zip")
+    assert "is already in" in (told := capsys.readouterr().out) and "other.zip was not" in told
     # From now on the name loads the data.
     assert snm.load_data("Tiny-20").train.num_points == 60
     call("data", "stats", "tiny-20", "--json")
