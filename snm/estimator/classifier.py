@@ -265,7 +265,7 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
                 raise InputError("classes", "None", "all classes in the first call of partial_fit")
         else:
             targets = self._targets
-            if classes is not None and not np.array_equal(np.sort(classes), self.classes_):
+            if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
                 raise InputError("classes", "others than before", "those of the first call")
         points = self._points(features, targets, y, sample_weight)
         if first:

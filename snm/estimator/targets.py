@@ -45,7 +45,8 @@ class Targets:
 
         Args:
           y: the targets.
-          classes: all classes, where y may lack some of them; 0 to K - 1 for an indicator.
+          classes: all classes, where y may lack some of them, each once or more; 0 to K - 1 for an
+            indicator.
 
         Raises:
           ValueError: y is no classification target; the message is scikit-learn's.
@@ -67,7 +68,7 @@ class Targets:
                 classes = MultiLabelBinarizer().fit(y).classes_
             else:
                 classes = np.unique(_column(y))
-        classes = np.sort(np.asarray(classes))
+        classes = np.unique(np.asarray(classes))
         return cls(form, classes, classes.dtype)
 
     def matrix(self, y: Any, *, unknown: Literal["refuse", "drop"] = "refuse") -> sparse.csr_matrix:

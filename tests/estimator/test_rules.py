@@ -98,7 +98,9 @@ def test_partial_fit_needs_to_know_the_classes(data):
     model = SNMClassifier(**{**SMALL, "sampled": 2, "mined": 2})
     with pytest.raises(InputError, match="all classes in the first call"):
         model.partial_fit(X, y)
-    model.partial_fit(X, y, classes=["0", "1", "2", "unseen"])
+    model.partial_fit(X, y, classes=["unseen", "0", "1", "0", "2"])  # as in scikit-learn, a set
+    assert model.classes_.tolist() == ["0", "1", "2", "unseen"]
+    model.partial_fit(X, y, classes=["0", "1", "2", "unseen", "unseen"])
     assert model.classes_.tolist() == ["0", "1", "2", "unseen"]
     with pytest.raises(InputError, match=r"classes: found others than before"):
         model.partial_fit(X, y, classes=["0", "1"])
