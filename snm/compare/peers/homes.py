@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import shutil
@@ -32,8 +33,10 @@ class Here:
 
     def missing(self, package: str) -> tuple[str, str] | None:
         """See `Home`."""
-        if importlib.util.find_spec(package) is not None:
-            return None
+        # To look for `a.b` imports `a`, which may not be there either.
+        with contextlib.suppress(ModuleNotFoundError):
+            if importlib.util.find_spec(package) is not None:
+                return None
         return f"the package {package} not installed", "pip install 'snm[peers]'"
 
     def version(self, package: str) -> tuple[str, str | None]:

@@ -73,11 +73,14 @@ def _peer(name: str) -> Peer:
 
 def _peers_of(module: str) -> dict[str, Peer]:
     """The table `PEERS` of a module outside of snm."""
+    expected = "a module on PYTHONPATH with a table PEERS: MODULE:NAME"
     try:
-        peers: dict[str, Peer] = importlib.import_module(module).PEERS
-    except (ImportError, ValueError, TypeError, AttributeError) as error:
-        expected = "a module on PYTHONPATH with a table PEERS: MODULE:NAME"
-        raise InputError("--peers", f"{module!r}: {error}", expected) from error
+        peers = importlib.import_module(module).PEERS
+    except Exception as error:  # whatever the module raises
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        raise InputError("--peers", f"{module!r}: {text}", expected) from error
+    if not isinstance(peers, dict) or not peers:
+        raise InputError("--peers", f"{module!r}: PEERS is no table with a peer", expected)
     return peers
 
 

@@ -50,6 +50,26 @@ def test_a_peer_of_another_module(
             check([wrong])
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("PEERS = {}", "PEERS is no table with a peer"),
+        ("PEERS = ['mine']", "PEERS is no table with a peer"),
+        ("def", "SyntaxError: invalid syntax"),
+        ("raise RuntimeError('out of\\nluck')", "RuntimeError: out of luck"),
+    ],
+)
+def test_a_module_of_peers_that_is_none(
+    text: str, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "broken", raising=False)
+    with pytest.raises(InputError, match="a module on PYTHONPATH with a table PEERS") as refused:
+        check(["broken:mine"])
+    assert found in str(refused.value) and "\n" not in str(refused.value)
+
+
 def test_check_says_what_is_missing_without_importing(monkeypatch: pytest.MonkeyPatch) -> None:
     answering(monkeypatch, of([]), package="no_such_package")
     monkeypatch.setitem(PEERS, "other", Peer("xml.dom", "made up", of([])))
@@ -58,6 +78,8 @@ def test_check_says_what_is_missing_without_importing(monkeypatch: pytest.Monkey
     assert found["other"] is None
     assert found["fake"] is not None and "pip install 'snm[peers]'" in found["fake"]
     assert "xml.dom" not in sys.modules
+    monkeypatch.setitem(PEERS, "within", Peer("no_such_package.part", "made up", of([])))
+    assert "no_such_package.part not installed" in (check(["within"])["within"] or "")
 
 
 def test_a_missing_package_is_one_line(
