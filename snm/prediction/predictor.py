@@ -176,18 +176,19 @@ class Predictor:
         """
         return self.fitted_calibration()(scores, members=self.model.members, ranked=ranked)
 
-    def fitted_calibration(self) -> Calibration:
+    def fitted_calibration(self, option: str = "--probabilities") -> Calibration:
         """The calibration.
+
+        Args:
+          option: that asks for it, for the message.
 
         Raises:
           InputError: the model has none.
         """
         if self.calibration is None:
-            expected = (
-                f"one trained with --memory on (from {FEWEST_POINTS} points on), which holds out "
-                "points to fit them on"
-            )
-            raise InputError("--probabilities", "a model without any", expected)
+            one = f"one trained with --memory on (from {FEWEST_POINTS} points on)"
+            expected = f"{one}, which holds out points to fit them on"
+            raise InputError(option, "a model without probabilities", expected)
         return self.calibration
 
     def threshold(self, asked: str | float) -> Threshold:
@@ -200,7 +201,7 @@ class Predictor:
         Raises:
           InputError: anything else, or the run has no probabilities or no such threshold.
         """
-        return threshold_of(self.fitted_calibration().thresholds, asked)
+        return threshold_of(self.fitted_calibration("--threshold").thresholds, asked)
 
     def predict_proba(
         self,
@@ -225,6 +226,7 @@ class Predictor:
         Raises:
           InputError: as in `top`, `probabilities` and `threshold`.
         """
+        self.fitted_calibration("--probabilities" if threshold is None else "--threshold")
         cut = self.threshold(0.0 if threshold is None else threshold)  # before it takes time
         found, scores = self.predict(features, cut.most(k), labels)
         p = self.probabilities(scores, ranked=labels is None)
@@ -385,10 +387,7 @@ class Predictor:
         return blocks if num_points is None else blocks.for_points(num_points)
 
     def predict(
-        self,
-        features: csr_matrix | Sequence[str],
-        k: int | None = None,
-        labels: Any = None,
+        self, features: csr_matrix | Sequence[str], k: int | None = None, labels: Any = None
     ) -> tuple[NDArray, NDArray]:
         """The best labels of all points (or texts): int32 [n, k] labels, float32 [n, k] scores.
 

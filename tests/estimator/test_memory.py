@@ -162,7 +162,7 @@ def test_probabilities(data):
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.proba_topk(data.test.features, 5)[1], p)
     model.partial_fit(data.train.features, data.train.labels)
-    with pytest.raises(InputError, match="probabilities: found a model without any"):
+    with pytest.raises(InputError, match="probabilities: found a model without probabilities"):
         model.proba_topk(data.test.features)
 
 
@@ -191,7 +191,7 @@ def test_a_threshold_alone_makes_fit_tell_probabilities(data):
     model = SNMClassifier(**few, threshold=0.3).fit(features, labels)
     _, p = model.proba_topk(features[:50], 5)
     assert (np.diff(model.predict(features[:50]).indptr) >= (p >= 0.3).sum(axis=1)).all()
-    with pytest.raises(InputError, match="probabilities: found a model without any"):
+    with pytest.raises(InputError, match="probabilities: found a model without probabilities"):
         SNMClassifier(**few).fit(features, labels).proba_topk(features[:50])
 
 

@@ -280,18 +280,18 @@ def test_runs_without_probabilities_say_so(trained, tmp_path, capsys):
     (before / "memory.json").write_text(json.dumps(trial))
     earlier = load(before)
     said = (
-        r"probabilities: found a model without any, expected one trained with memory on "
-        r"\(from 500 points on\), which holds"
+        r"^probabilities: found a model without probabilities, expected one trained with memory "
+        r"on \(from 500 points on\), which holds"
     )
     with pytest.raises(InputError, match=said):
         earlier.predict_proba(["text"])
     write_text(tmp_path / "test.txt", *(sparse.csr_matrix((2, n)) for n in (120, 60)))
     for flag in ("--probabilities", "--threshold=0.5"):
-        assert command_line.refused(
-            capsys, "predict", before, tmp_path / "test.txt", flag
-        ).startswith(
-            "--probabilities: found a model without any, expected one trained with --memory on"
-        )
+        said = command_line.refused(capsys, "predict", before, tmp_path / "test.txt", flag)
+        option, _, _ = flag.partition("=")
+        assert said.startswith(f"{option}: found a model without probabilities, expected one tr")
+    with pytest.raises(InputError, match=r"^threshold: found a model without probabilities"):
+        earlier.predict_proba(["text"], threshold=0.5)
     said = command_line.refused(capsys, "predict", run, tmp_path / "test.txt", "--threshold=2")
     assert said.startswith("--threshold: found 2, expected a probability from 0 to 1, micro-f1")
     whole = json.loads((run / "memory.json").read_text())["calibration"]
