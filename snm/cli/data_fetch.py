@@ -75,7 +75,6 @@ def _print_list(*, as_json: bool) -> None:
     """Prints the registry: the columns of Table 1, and what was verified."""
     from rich.table import Table
 
-    from snm.data.repository.fetch import place_of
     from snm.data.repository.registry import read_registry
 
     entries = read_registry()
@@ -99,7 +98,7 @@ def _print_list(*, as_json: bool) -> None:
             f"{entry.propensity[0]}, {entry.propensity[1]}",
             str(len(entry.mirrors)),
             "yes" if entry.statistics_verified and fetched else checked,
-            "yes" if place_of(entry).is_dir() else "",
+            "yes" if _is_cached(entry) else "",
         )
     console = _console(wide=True)
     console.print(table)
@@ -109,6 +108,17 @@ def _print_list(*, as_json: bool) -> None:
         "citations and licence notes too.",
         soft_wrap=True,
     )
+
+
+def _is_cached(entry: Entry) -> bool:
+    """Whether a data set is in the cache, if there is one that can be used."""
+    from snm.data.repository.fetch import place_of
+    from snm.errors import InputError
+
+    try:
+        return place_of(entry).is_dir()
+    except InputError:
+        return False
 
 
 def _run_fetch(command: Fetch) -> None:

@@ -368,6 +368,15 @@ def test_by_name_on_the_command_line(server, tmp_path, monkeypatch, capsys):
     assert "labels 7 (--any-statistics" in done.err
 
 
+def test_the_list_needs_no_cache(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("SNM_CACHE", str(tmp_path / "open"))
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)  # where others may write, nothing is read from
+    assert "write" in refused(capsys, "data", "fetch", "EURLex-4K")
+    call("data", "list")
+    assert "EURLex-4K" in capsys.readouterr().out
+
+
 def test_the_hash_of_a_local_archive_selects_the_mirror(tmp_path):
     archive = tmp_path / "x.zip"
     archive.write_bytes(GOOD)
