@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from pathlib import Path
 from typing import Any
@@ -68,30 +69,34 @@ def fetch(
         Then the folder is not created. A download whose hash was verified is kept.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
-    mirrors: tuple[Mirror, ...] = entry.mirrors
-    if archive is None:
-        downloads = out.parent / ".downloads"
-        downloads.mkdir(exist_ok=True)
-        mirror, archive = fetch_archive(entry, downloads, on_progress)
-        mirrors = (mirror,)
-        downloaded = archive
-    else:
-        downloaded = None
-        if not archive.is_file():
-            raise InputError(f"--from-file {archive}", "no such file", "an archive")
-        mirrors = _matching_mirrors(archive, mirrors)
+    downloads = out.parent / ".downloads"
     try:
-        with made_whole("--out", out) as temporary:
-            _unpack(archive, mirrors, temporary)
-            facts = describe(load(temporary, cache=None))
-            _check_sizes(entry, facts, any_statistics)
-    except InputError:
-        if downloaded is not None and mirrors[0].hash is None:
-            downloaded.unlink(missing_ok=True)  # no hash verified it: download it again
-        raise
-    if downloaded is not None:
-        downloaded.unlink()
-    return facts
+        mirrors: tuple[Mirror, ...] = entry.mirrors
+        if archive is None:
+            downloads.mkdir(exist_ok=True)
+            mirror, archive = fetch_archive(entry, downloads, on_progress)
+            mirrors = (mirror,)
+            downloaded = archive
+        else:
+            downloaded = None
+            if not archive.is_file():
+                raise InputError(f"--from-file {archive}", "no such file", "an archive")
+            mirrors = _matching_mirrors(archive, mirrors)
+        try:
+            with made_whole("--out", out) as temporary:
+                _unpack(archive, mirrors, temporary)
+                facts = describe(load(temporary, cache=None))
+                _check_sizes(entry, facts, any_statistics)
+        except InputError:
+            if downloaded is not None and mirrors[0].hash is None:
+                downloaded.unlink(missing_ok=True)  # no hash verified it: download it again
+            raise
+        if downloaded is not None:
+            downloaded.unlink()
+        return facts
+    finally:
+        with contextlib.suppress(OSError):  # it holds a part that a later call resumes
+            downloads.rmdir()
 
 
 def _matching_mirrors(archive: Path, mirrors: tuple[Mirror, ...]) -> tuple[Mirror, ...]:
