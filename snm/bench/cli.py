@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Bench", "slower", "table_of"]
 
-_WIDTH = 110  # characters of a table without a terminal
 _OF_SAMPLES = ("step", "epoch")  # the parts that have a B and several k'
 _DTYPES = {"cpu": "float32", "gpu": "bfloat16"}
 _WORSE = 1.3  # times a former ratio, where the quartiles also lie apart
@@ -88,8 +87,9 @@ def _run(asked: Bench) -> None:
     from snm.bench.parts import PARTS
     from snm.runs.folder import write_json
     from snm.system.files import check_writable
+    from snm.system.terminal import wide_console
 
-    console = _wide_console()
+    console = wide_console()
     for part in asked.parts:
         if part not in PARTS:
             raise InputError(part, "an unknown part", f"one of {', '.join(PARTS)}")
@@ -299,15 +299,6 @@ def _command() -> str:
         if flag in words[:-1]:
             words[words.index(flag) + 1] = "FILE"
     return " ".join(words)
-
-
-def _wide_console() -> Console:
-    from rich.console import Console
-
-    console = Console(highlight=False, markup=False)
-    if not console.is_terminal:
-        console.width = _WIDTH
-    return console
 
 
 def _bar(console: Console) -> Progress:

@@ -76,6 +76,7 @@ def _print_list(*, as_json: bool) -> None:
     from rich.table import Table
 
     from snm.data.repository.registry import read_registry
+    from snm.system.terminal import wide_console
 
     entries = read_registry()
     if as_json:
@@ -100,7 +101,7 @@ def _print_list(*, as_json: bool) -> None:
             "yes" if entry.statistics_verified and fetched else checked,
             "yes" if _is_cached(entry) else "",
         )
-    console = _console(wide=True)
+    console = wide_console()
     console.print(table)
     console.print(
         "verified: yes, if address, hash and sizes were compared with the archive; sizes, if the "
@@ -130,10 +131,10 @@ def _run_fetch(command: Fetch) -> None:
     from snm.data.repository.fetch import OtherSizesError, fetch, place_of
     from snm.data.repository.registry import find
     from snm.errors import InputError
+    from snm.system.terminal import console, wide_console
 
     entry = find(command.name)
     out = command.out or place_of(entry)
-    console = _console()
     if command.out is not None and out.exists():
         raise InputError(f"--out {out}", "a file or folder of that name", "a new folder")
     if out.exists():
@@ -156,9 +157,9 @@ def _run_fetch(command: Fetch) -> None:
             )
         except OtherSizesError as error:
             bar.stop()
-            _console(wide=True).print(_compared(entry, error.facts))
+            wide_console().print(_compared(entry, error.facts))
             raise
-    _console(wide=True).print(_compared(entry, facts))
+    wide_console().print(_compared(entry, facts))
     console.print(f"{entry.name} is in {out}", soft_wrap=True)
     if entry.note:
         console.print(f"note: {entry.note}", soft_wrap=True)
@@ -186,16 +187,6 @@ def _number(value: float | None) -> str:
     if value is None:
         return "?"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
-
-
-def _console(wide: bool = False) -> Console:
-    """A console; without a terminal, a wide one keeps the columns of tables on one line."""
-    from rich.console import Console
-
-    console = Console(highlight=False, markup=False)
-    if wide and not console.is_terminal:
-        return Console(highlight=False, markup=False, width=140)
-    return console
 
 
 def _bar(console: Console) -> Progress:

@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from snm.compare.processes import reason_of_end
 from snm.compare.records import read_record, write_record
 from snm.config.resolved import ResolvedConfig
 from snm.system.files import make_folder
@@ -144,12 +144,8 @@ def _note_failure(folder: Path, job: Job, status: int) -> None:
     """Records why a worker ended without a result; deletes the files of one that has a result."""
     errors = folder / f"{job.name}.stderr"
     if result_of(folder, job) is None:
-        lines = [line for line in errors.read_text(errors="replace").splitlines() if line.strip()]
-        reason = lines[-1].removeprefix("snm: error: ") if lines else f"exit status {status}"
-        if status < 0:
-            reason = f"ended by {signal.Signals(-status).name}"
-            reason += ", often because of too little memory" if status == -signal.SIGKILL else ""
-        write_record(folder / f"{job.name}.json", {"arm": job.arm, "error": reason})
+        found = {"arm": job.arm, "error": reason_of_end(errors, status)}
+        write_record(folder / f"{job.name}.json", found)
         return
     for suffix in ("stderr", "task.json", "steps", "lock"):
         (folder / f"{job.name}.{suffix}").unlink(missing_ok=True)

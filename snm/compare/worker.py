@@ -7,15 +7,14 @@ result file atomically at the end. It exits when the process that started it is 
 from __future__ import annotations
 
 import json
-import os
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from snm.compare.processes import end_with_parent
 from snm.compare.records import read_record, write_record
 from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset
@@ -116,16 +115,9 @@ def _probed(log: Path) -> list[dict[str, Any]]:
     return [found[step] for step in sorted(found)]
 
 
-def _end_with_parent() -> None:
-    # Not through sys.stdin: its lock, held by this thread, would abort an orderly exit.
-    while os.read(0, 1):
-        pass
-    os._exit(3)
-
-
 def main() -> int:
     """Runs the task of the command line; returns the exit status."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     task = Path(sys.argv[1])
     # An earlier worker of the same task may not have exited yet.
     lock = task.with_name(task.name.replace(".task.json", ".lock"))

@@ -30,18 +30,15 @@ def most_filtered(pairs: NDArray) -> int:
     return int(np.bincount(np.asarray(pairs)[:, 0]).max(initial=0)) if len(pairs) else 0
 
 
-def apply_filter(
-    topk_ids: NDArray, labels: CSR, pairs: NDArray, k: int, *, first_row: int = 0
-) -> tuple[NDArray, CSR]:
+def apply_filter(topk_ids: NDArray, labels: CSR, pairs: NDArray, k: int) -> tuple[NDArray, CSR]:
     """Removes (row, label) pairs from the predictions and from the true labels.
 
     Args:
       topk_ids: int [n, >= k], predicted labels, best first, padded with -1. With
         k + `most_filtered(pairs)` columns, k predictions remain.
       labels: CSR [n, K], the true labels: non-zero entries.
-      pairs: int [f, 2], (row of the test set, label), in any order.
+      pairs: int [f, 2], (row, label), in any order.
       k: predictions to keep.
-      first_row: the row of the test set at which this batch starts.
 
     Returns:
       int64 [n, k], the remaining predictions in their order, padded with -1; and CSR [n, K], the
@@ -57,8 +54,6 @@ def apply_filter(
         raise ValueError(f"expected topk_ids [{num_rows}, >= {k}], found {ids.shape}")
     if len(pairs) and not 0 <= pairs[:, 1].min() <= pairs[:, 1].max() < num_labels:
         raise ValueError(f"a filtered label is not in 0 .. {num_labels - 1}")
-    pairs = pairs[(pairs[:, 0] >= first_row) & (pairs[:, 0] < first_row + num_rows)]
-    pairs = pairs - np.array([first_row, 0])
     answers, _ = kept_first(ids, pairs, num_labels, k)
     return answers, without_filtered(labels, pairs)
 

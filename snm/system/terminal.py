@@ -28,7 +28,9 @@ from rich.text import Text
 
 from snm.system.escapes import plain
 
-__all__ = ["console", "displayed", "progress_bar", "say", "waiting"]
+__all__ = ["console", "displayed", "progress_bar", "say", "waiting", "wide_console"]
+
+_WIDE = 140  # characters
 
 
 class _Shown:
@@ -49,8 +51,18 @@ class _Escaping(RenderHook):
         return [_Shown(renderable) for renderable in renderables]
 
 
-console = Console(highlight=False, markup=False)
-console.push_render_hook(_Escaping())
+def _console(width: int | None = None) -> Console:
+    made = Console(highlight=False, markup=False, width=width)
+    made.push_render_hook(_Escaping())
+    return made
+
+
+console = _console()
+
+
+def wide_console() -> Console:
+    """The console; without a terminal, a wide one that keeps rows of tables on one line."""
+    return console if console.is_terminal else _console(_WIDE)
 
 
 def say(text: str) -> None:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from snm.compare.report import page
 from snm.system.escapes import plain
-from snm.system.terminal import console, progress_bar, say
+from snm.system.terminal import console, progress_bar, say, wide_console
 
 EVIL = "a\x1b[31m\x9b2J\u202eb<script>"  # bells and returns, rich leaves out
 SHOWN = r"a\x1b[31m\x9b2J\u202eb<script>"
@@ -44,6 +44,13 @@ def test_everything_that_is_printed_is_escaped(printed):
     text = printed.getvalue()
     assert text.count(SHOWN) >= 3
     assert not {"\x1b", "\x9b", "\u202e"} & set(text)
+
+
+def test_a_wide_console_escapes_and_keeps_rows_on_one_line(capsys):
+    table = Table(title="all")
+    table.add_row(EVIL, "x" * 100)
+    wide_console().print(table)
+    assert any(SHOWN in line and "x" * 100 in line for line in capsys.readouterr().out.split("\n"))
 
 
 def test_errors_are_one_line(tmp_path, capsys):

@@ -6,13 +6,14 @@ import contextlib
 import importlib.util
 import os
 import shutil
-import signal
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Protocol
+
+from snm.compare.processes import reason_of_end
 
 __all__ = ["HERE", "Elsewhere", "Here", "Home", "run_tied"]
 
@@ -131,15 +132,6 @@ def run_tied(command: Sequence[str], errors: Path, **environment: str) -> str | 
             except BaseException:
                 process.kill()
                 raise
-        return _reason(errors, status) if status else None
+        return reason_of_end(errors, status) if status else None
     finally:
         errors.unlink(missing_ok=True)
-
-
-def _reason(errors: Path, status: int) -> str:
-    if status < 0:
-        reason = f"ended by {signal.Signals(-status).name}"
-        hint = ", often because of too little memory"
-        return reason + (hint if status == -signal.SIGKILL else "")
-    lines = [line for line in errors.read_text(errors="replace").splitlines() if line.strip()]
-    return lines[-1].removeprefix("snm: error: ") if lines else f"exit status {status}"

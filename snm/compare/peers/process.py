@@ -17,7 +17,6 @@ import importlib
 import os
 import shutil
 import sys
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from numpy.typing import NDArray
 from snm.compare.peers.homes import run_tied
 from snm.compare.peers.protocol import Peer
 from snm.compare.peers.table import PEERS
+from snm.compare.processes import end_with_parent
 from snm.data.dataset import Points
 from snm.data.load import load
 from snm.data.weighting import Weighting
@@ -286,13 +286,6 @@ def _make_parent(out: Path) -> None:
         raise InputError(str(out), "a folder", "a file to write")
 
 
-def _end_with_parent() -> None:
-    # Not through `sys.stdin`: a thread that waits there would abort the exit of the process.
-    while os.read(0, 4096):
-        pass
-    os._exit(3)
-
-
 def main(words: Sequence[str] | None = None) -> int:
     """Runs `measure` from the command line; returns 2 for bad input, 1 if the package fails."""
     parser = argparse.ArgumentParser(
@@ -310,7 +303,7 @@ def main(words: Sequence[str] | None = None) -> int:
     asked = vars(parser.parse_args(words))
     name, out = asked["name"], asked.pop("out")
     if asked.pop("with_parent"):
-        threading.Thread(target=_end_with_parent, daemon=True).start()
+        end_with_parent()
     try:
         _make_parent(out)
         found = measure(**asked)

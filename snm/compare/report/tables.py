@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from snm.compare.report.summary import spread
+from snm.compare.report.summary import spread, with_spread
 from snm.errors import counted
 
 __all__ = ["Sheet", "device_words", "markdown", "sheets"]
@@ -248,8 +248,7 @@ def _cell(arm: dict[str, Any], name: str) -> str:
     mean = arm["mean"].get(name)
     if mean is None:
         return "-"
-    around = spread(arm, name)
-    text = f"{mean:.2f}" if around is None else f"{mean:.2f} ± {around.half:.2f}"
+    text = with_spread(mean, spread(arm, name))
     ratio = arm["ratio"][name]
     return text if ratio is None or arm["name"] == arm["baseline"] else f"{text} ({ratio:.2f}x)"
 

@@ -122,7 +122,8 @@ def _body(card: Card) -> Iterator[str]:
     yield f"`snm predict {where} INPUT` and `snm serve {where}` take it too. The files hold arrays"
     yield "and JSON; nothing in them is run."
     yield from ("", "## Data", "")
-    yield f"`{_plain(card.data)}`: {', '.join(counted(*one) for one in _counts(card))}."
+    counts = ", ".join(counted(count, what) for what, count in card.counts.items())
+    yield f"`{_plain(card.data)}`: {counts}."
     if card.stored:
         yield ""
         yield (
@@ -173,10 +174,6 @@ def _of_lists(metrics: dict[str, float]) -> dict[str, float]:
         for name, value in metrics.items()
         if _METRIC.fullmatch(name) and math.isfinite(value)
     }
-
-
-def _counts(card: Card) -> Iterator[tuple[int, str]]:
-    return ((count, what) for what, count in card.counts.items())
 
 
 def _plain(text: str) -> str:

@@ -1,0 +1,37 @@
+"""What processes of a comparison, and who started them, know of each other's end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+__all__ = ["end_with_parent", "reason_of_end"]
+
+
+def end_with_parent() -> None:
+    """Ends this process, with status 3, when its standard input does: a pipe of its parent."""
+    threading.Thread(target=_end_with_input, daemon=True).start()
+
+
+def _end_with_input() -> None:
+    # Not through `sys.stdin`: a thread that waits there would abort the exit of the process.
+    while os.read(0, 4096):
+        pass
+    os._exit(3)
+
+
+def reason_of_end(errors: Path, status: int) -> str:
+    """Why a process failed, in one line.
+
+    Args:
+      errors: file of its standard error; the reason is the last line.
+      status: as in `subprocess`: below 0, minus the signal that ended it.
+    """
+    if status < 0:
+        reason = f"ended by {signal.Signals(-status).name}"
+        hint = ", often because of too little memory"
+        return reason + (hint if status == -signal.SIGKILL else "")
+    lines = [line for line in errors.read_text(errors="replace").splitlines() if line.strip()]
+    return lines[-1].removeprefix("snm: error: ") if lines else f"exit status {status}"
