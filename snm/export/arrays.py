@@ -14,7 +14,7 @@ from snm.errors import InputError
 from snm.prediction.predictor import Predictor
 from snm.tables.rounding import as_float
 
-__all__ = ["FORMAT", "arrays_of", "fingerprint", "manifest_of", "write_arrays"]
+__all__ = ["FORMAT", "arrays_of", "class_rows_sha256", "manifest_of", "write_arrays"]
 
 FORMAT = "snm-export-1"
 _HASHED = 1 << 16  # rows at once, that of bfloat16 no second table is made
@@ -52,7 +52,7 @@ def arrays_of(predictor: Predictor) -> dict[str, np.ndarray]:
     return {name: np.ascontiguousarray(value, np.float32) for name, value in found.items()}
 
 
-def fingerprint(predictor: Predictor) -> str:
+def class_rows_sha256(predictor: Predictor) -> str:
     """The SHA-256 of class rows, as float32, and biases, which identifies the model of an index."""
     total = hashlib.sha256()
     rows, bias = np.asarray(predictor.state.head.table.rows), predictor.state.head.bias
@@ -83,7 +83,7 @@ def manifest_of(predictor: Predictor, run: Path) -> dict[str, Any]:
         "members": model.members,
         "encoder": model.encoder,
         "weighting": predictor.weighting.kind,
-        "class_rows_sha256": fingerprint(predictor),
+        "class_rows_sha256": class_rows_sha256(predictor),
         "score": {
             "weighting": {
                 "tfidf": "t = where(v < 1, v, 1 + log(v)) * idf; x = t / |t|",

@@ -29,7 +29,7 @@ from scipy.sparse import csr_matrix
 
 from snm.errors import InputError
 from snm.evaluation.filters import kept_first, most_filtered, pairs_of
-from snm.export.arrays import FORMAT, fingerprint
+from snm.export.arrays import FORMAT, class_rows_sha256
 from snm.export.manifest import read_manifest
 from snm.model.model import Model
 from snm.prediction.calibration import Calibration
@@ -202,7 +202,7 @@ class IndexedPredictor:
             raise InputError(str(file), "another format", "one that `snm export` wrote")
         if index.get("query") != QUERY:
             raise InputError(str(file), "other columns", "an index that this version exported")
-        if manifest["class_rows_sha256"] != fingerprint(predictor):
+        if manifest["class_rows_sha256"] != class_rows_sha256(predictor):
             raise InputError(str(folder), "the index of another model", "one of this run")
         module = _library(library)
         path = str(folder / name)

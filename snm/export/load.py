@@ -6,7 +6,7 @@ from pathlib import Path
 
 from snm.errors import InputError
 from snm.export.hub.folder import is_hub, open_hub
-from snm.export.hub.transfer import Address, pull
+from snm.export.hub.transfer import HubAddress, pull
 from snm.export.mapped import is_export, open_export
 from snm.prediction.predictor import Predictor
 from snm.runs import load as runs
@@ -35,7 +35,7 @@ def load(run: str | Path, *, memory: bool = True, verify: bool = True) -> Predic
     Raises:
       InputError: the folder is none of these, or damaged, or the run has no checkpoint.
     """
-    address = Address.of(str(run))
+    address = HubAddress.of(str(run))
     folder = local(run) if address is None else pull(address)
     if is_hub(folder):
         return open_hub(folder, memory=memory, verify=verify)

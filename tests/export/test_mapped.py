@@ -18,7 +18,7 @@ from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.export import measure as measures
-from snm.export.arrays import FORMAT, arrays_of, fingerprint
+from snm.export.arrays import FORMAT, arrays_of, class_rows_sha256
 from snm.export.manifest import read_manifest, write_manifest
 from snm.export.mapped import open_export, write_export
 from snm.export.names import MappedNames, line_starts
@@ -147,7 +147,7 @@ def test_rows_of_int8(run, tmp_path, capsys):
     assert with_votes.threshold("macro-f1").k == 50
     answered = (with_votes.predict(test, 1)[0] == snm.load(run).predict(test, 1)[0]).mean()
     assert answered > 0.9
-    assert fingerprint(opened) != fingerprint(exact)  # an index of the run is refused
+    assert class_rows_sha256(opened) != class_rows_sha256(exact)  # an index of the run is refused
 
 
 def test_rows_of_int8_that_find_too_little(run, tmp_path, capsys, monkeypatch):
@@ -196,7 +196,7 @@ def test_commands_take_it_in_place_of_the_run(run, out, tmp_path, capsys):
     assert answer["names"] == [f"näme {label}" for label in labels[0]]
     np.testing.assert_allclose(answer["scores"], scores[0], atol=1e-6)
     # So that an index of the run is one of the export.
-    assert fingerprint(snm.load(out)) == fingerprint(snm.load(run))
+    assert class_rows_sha256(snm.load(out)) == class_rows_sha256(snm.load(run))
     said = "found no config.toml, but files of `snm export`, expected the folder of a run"
     assert said in refused(capsys, "evaluate", out)
 
@@ -208,7 +208,7 @@ def test_an_export_of_bfloat16_rows_is_the_same_model(tmp_path):
     call("export", tmp_path / "run", "--to", "npy", "--output", tmp_path / "out")
     run = snm.load(tmp_path / "run")
     assert run.state.head.table.rows.dtype == np.uint16
-    assert fingerprint(snm.load(tmp_path / "out")) == fingerprint(run)
+    assert class_rows_sha256(snm.load(tmp_path / "out")) == class_rows_sha256(run)
 
 
 def test_names_are_read_one_by_one(out, tmp_path):

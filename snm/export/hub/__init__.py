@@ -1,5 +1,5 @@
 """A model as a folder of the Hugging Face Hub, and its transfer.
 
 Public names: `folder.write_hub`, `folder.open_hub`, `folder.is_hub`; `card.Card`,
-`card.model_card`; `transfer.Address`, `transfer.pull`, `transfer.push`.
+`card.model_card`; `transfer.HubAddress`, `transfer.pull`, `transfer.push`.
 """

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, NoReturn
 from snm.errors import InputError, first_line
 from snm.export.hub.folder import FILES
 
-__all__ = ["Address", "check_client", "pull", "push"]
+__all__ = ["HubAddress", "check_client", "pull", "push"]
 
 _PART = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9])?"
 _REPOSITORY = re.compile(rf"{_PART}/{_PART}")
@@ -17,7 +17,7 @@ _REPOSITORY = re.compile(rf"{_PART}/{_PART}")
 _URL = re.compile(rf"hf:/{{1,2}}({_PART}/{_PART})(?:@([\w./-]+))?", re.ASCII)
 
 
-class Address(NamedTuple):
+class HubAddress(NamedTuple):
     """A model on the Hub.
 
     Attributes:
@@ -29,7 +29,7 @@ class Address(NamedTuple):
     revision: str | None = None
 
     @classmethod
-    def of(cls, text: str) -> Address | None:
+    def of(cls, text: str) -> HubAddress | None:
         """The address that a text is, `hf://owner/name` or `hf://owner/name@revision`.
 
         None is returned for another text, such as that of a folder.
@@ -38,8 +38,8 @@ class Address(NamedTuple):
           InputError: it begins with `hf://`, and goes on otherwise.
 
         Example:
-          >>> Address.of("hf://owner/name@v1"), Address.of("runs/a")
-          (Address(repository='owner/name', revision='v1'), None)
+          >>> HubAddress.of("hf://owner/name@v1"), HubAddress.of("runs/a")
+          (HubAddress(repository='owner/name', revision='v1'), None)
         """
         if not text.startswith("hf:/"):
             return None
@@ -93,7 +93,7 @@ def push(folder: Path, repository: str, *, private: bool = False) -> str:
     return str(commit)
 
 
-def pull(address: Address) -> Path:
+def pull(address: HubAddress) -> Path:
     """Fetches a model, or what the cache of `huggingface_hub` lacks of it.
 
     Only the files of `FILES` are fetched.

@@ -13,7 +13,7 @@ from export import hub_stand_in
 import snm
 from snm.errors import InputError
 from snm.export.hub.folder import FILES
-from snm.export.hub.transfer import Address, pull, push
+from snm.export.hub.transfer import HubAddress, pull, push
 
 
 @pytest.fixture(scope="module")
@@ -77,8 +77,8 @@ def test_an_earlier_model_leaves_nothing(tmp_path, hub):
     assert set(hub.commits["me/wood"][-1]) == {*FILES, ".gitattributes"}
     push(second, "me/wood")
     assert set(hub.commits["me/wood"][-1]) == {*FILES, ".gitattributes"} - {"memory.safetensors"}
-    assert (pull(Address("me/wood", old)) / "memory.safetensors").exists()
-    assert not (pull(Address("me/wood")) / "memory.safetensors").exists()
+    assert (pull(HubAddress("me/wood", old)) / "memory.safetensors").exists()
+    assert not (pull(HubAddress("me/wood")) / "memory.safetensors").exists()
 
 
 def test_refusals_are_one_line(hub, tmp_path):
@@ -101,11 +101,11 @@ def test_refusals_are_one_line(hub, tmp_path):
 
 
 def test_addresses():
-    assert Address.of("hf:/a/b@v1") == Address.of("hf://a/b@v1") == Address("a/b", "v1")
-    assert Address.of("/a/hf://b") is None and Address.of("runs/hf") is None
+    assert HubAddress.of("hf:/a/b@v1") == HubAddress.of("hf://a/b@v1") == HubAddress("a/b", "v1")
+    assert HubAddress.of("/a/hf://b") is None and HubAddress.of("runs/hf") is None
     for wrong in ("hf://a", "hf://a/b/c", "hf://../b", "hf://a/b@", "hf://a/b\n", "hf:///a/b"):
         with pytest.raises(InputError, match="expected hf://owner/name"):
-            Address.of(wrong)
+            HubAddress.of(wrong)
 
 
 def test_without_the_client(remembering, tmp_path, capsys, monkeypatch):
@@ -144,7 +144,7 @@ def test_only_files_of_the_model_are_asked_for(tmp_path, monkeypatch):
     fake = SimpleNamespace(HfApi=Api, snapshot_download=fetch)
     monkeypatch.setitem(sys.modules, "huggingface_hub", fake)
     assert push(tmp_path, "me/wood", private=True) == "https://example.org/commit/1"
-    assert pull(Address("me/wood", "v1")) == tmp_path
+    assert pull(HubAddress("me/wood", "v1")) == tmp_path
     (_, made, how), (_, sent), (_, fetched, asked) = calls
     assert made == sent["repo_id"] == fetched == "me/wood"
     assert how == {"private": True, "exist_ok": True} and asked["revision"] == "v1"
