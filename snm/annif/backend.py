@@ -119,6 +119,9 @@ class SnmBackend(TfidfVectorizerMixin, AnnifLearningBackend):
         dataset = self._dataset(vstack(rows, format="csr"), subjects)
         names, known = dataset.label_names, self._predictor.model.head.num_labels
         assert names is not None
+        if names[:known] != tuple(self._predictor.label_names or ()):
+            found = "a vocabulary of other subjects, or in another order: train again"
+            raise OperationFailedException(found, backend_id=self.backend_id)
         if self._predictor.memory is None and len(names) == known:
             found = "no new subject, and no memory of neighbours to store documents: train again"
             raise NotSupportedException(found, backend_id=self.backend_id)

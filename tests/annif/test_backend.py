@@ -149,6 +149,20 @@ class TestOfAProject:
         again.learn(corpus_of([("eagle chair", [0])]))
         assert len(snm.load(place / "snm-run").memory.rows) == len(run.memory.rows) + 1
 
+    def test_it_learns_only_with_the_vocabulary_it_knows(self, place):
+        """Rows of old subjects would be those of others."""
+        from annif.exception import OperationFailedException
+        from annif.vocab import Subject
+
+        for number, uri in ((0, "http://example.org/1"), (4, "http://example.org/other")):
+            backend = backend_of(place, 6)
+            backend.project.subjects._subjects[number] = Subject(uri, {"en": uri}, None)
+            with pytest.raises(OperationFailedException, match="another order: train again"):
+                backend.learn(corpus_of([("chair", [5])]))
+        with pytest.raises(OperationFailedException, match="train again"):
+            backend_of(place, 4).learn(corpus_of([("chair", [2])]))
+        assert snm.load(place / "snm-run").model.head.num_labels == 5
+
     def test_what_it_cannot_do_is_one_line(self, place, tmp_path, monkeypatch):
         from annif.exception import AnnifException
 
