@@ -54,10 +54,12 @@ def in_order(
         for run in runs:
             results.append((yield from run(ends)))
         return results
-    with concurrent.futures.ThreadPoolExecutor(at_once - 1, "member") as pool:
-        others = [_Beside(run, ends, ending, pool) for run in runs[1:]]
+    places = threading.Semaphore(at_once - 1)
+    with concurrent.futures.ThreadPoolExecutor(at_once, "member") as pool:
+        others = [_Beside(run, ends, ending, places, pool) for run in runs[1:]]
         try:
             results.append((yield from runs[0](ends)))
+            places.release()  # that of the first run, for one more of the others
             for one in others:
                 results.append((yield from one.events()))
         except StoppedError:
@@ -81,9 +83,10 @@ class _Beside(Generic[T, R]):
         begin: Callable[[Stop], Generator[T, None, R]],
         ends: Stop,
         ending: threading.Event,
+        places: threading.Semaphore,
         pool: concurrent.futures.ThreadPoolExecutor,
     ):
-        self._begin, self._ends, self._ending = begin, ends, ending
+        self._begin, self._ends, self._ending, self._places = begin, ends, ending, places
         self._events: queue.SimpleQueue[T | None] = queue.SimpleQueue()  # None: it is over
         self.future = pool.submit(self._run)
 
@@ -104,13 +107,16 @@ class _Beside(Generic[T, R]):
                 self.future.result()
 
     def _run(self) -> R:
-        try:
-            return self._passed_on()
-        except BaseException:
-            self._ending.set()
-            raise
-        finally:
-            self._events.put(None)
+        with self._places:
+            try:
+                if self._ending.is_set():  # while it waited
+                    raise StoppedError(0)
+                return self._passed_on()
+            except BaseException:
+                self._ending.set()
+                raise
+            finally:
+                self._events.put(None)
 
     def _passed_on(self) -> R:
         run = self._begin(self._ends)

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import threading
+import time
 from collections.abc import Callable, Generator
 
 import jax
@@ -56,6 +57,50 @@ def test_runs_are_side_by_side():
 
     events, _ = collected(in_order([run] * 3, 3))
     assert sorted(events) == [0, 1, 2]
+
+
+def test_another_run_takes_the_place_of_the_first():
+    meeting = threading.Barrier(2, timeout=PATIENCE)
+
+    def first(stop) -> Generator[int, None, None]:
+        yield 0
+
+    def other(stop) -> Generator[int, None, None]:
+        meeting.wait()  # raises if it is alone
+        yield 1
+
+    assert collected(in_order([first, other, other, other, other], 2))[0] == [0, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("at_once", [2, 3])
+def test_no_more_run_than_may(at_once):
+    lock, running, most = threading.Lock(), set(), []
+
+    def run(stop) -> Generator[int, None, None]:
+        me = object()
+        with lock:
+            running.add(me)
+            most.append(len(running))
+        for number in range(3):
+            time.sleep(0.005)
+            yield number
+        with lock:
+            running.remove(me)
+
+    collected(in_order([run] * 7, at_once))
+    assert max(most) <= at_once
+
+
+def test_a_run_that_waits_for_its_place_is_not_begun_after_a_stop():
+    begun = []
+
+    def other(stop) -> Generator[int, None, None]:
+        begun.append(1)
+        yield from until_stopped(stop)
+
+    with pytest.raises(StoppedError, match="step 7"):
+        collected(in_order([until_stopped, other, other], 2, lambda: bool(begun)))
+    assert len(begun) == 1
 
 
 def until_stopped(stop) -> Generator[int, None, None]:
