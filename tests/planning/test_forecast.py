@@ -1,11 +1,13 @@
 """The plan: bytes by hand, what is refused and what would fit, and the measured peak."""
 
 import dataclasses
+import itertools
 import json
 import os
 import re
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -222,6 +224,31 @@ def test_without_accumulators_a_device_saves_its_own(mesh, rows, planned):
 @pytest.mark.parametrize("at_once", [1, 3])
 def test_a_step_is_timed(at_once, planned):
     assert 0 < seconds_per_step(planned[1], at_once) < 5
+
+
+def test_a_failure_of_one_member_ends_the_timing(planned, monkeypatch):
+    """In a thread, so that the test does not wait for ever where the timing does."""
+    numbers = itertools.count()
+
+    def initial(model, mesh):
+        if next(numbers) == 1:
+            raise MemoryError("no room for the second")
+        return real(model, mesh)
+
+    real = module.initial
+    monkeypatch.setattr(module, "initial", initial)
+    failures = []
+
+    def timed():
+        try:
+            seconds_per_step(planned[1], 3)
+        except MemoryError as error:
+            failures.append(str(error))
+
+    thread = threading.Thread(target=timed, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert failures == ["no room for the second"]
 
 
 def test_members_at_once_take_their_time_together(folder, capsys):
