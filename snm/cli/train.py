@@ -134,11 +134,13 @@ def run_training(command: Train) -> None:
 
     with waiting("planning"), part("starting"):
         from snm.config.resolve import resolve
+        from snm.distributed.mesh import make_mesh
         from snm.planning.fit_check import refuse_what_cannot_fit
         from snm.runs.folder import RunFolder
         from snm.runs.mirror import place_of
         from snm.stores.address import Address
         from snm.trainer.memory import never_tried
+        from snm.trainer.prepare import members_at_once
         from snm.trainer.training import resolved_training
 
     if (note := never_tried(command.settings, dataset)) is not None:
@@ -148,6 +150,7 @@ def run_training(command: Train) -> None:
             asked = RunFolder(place.folder).as_decided(command.settings)
             config = resolve(asked, dataset)
             refuse_what_cannot_fit(dataset, config, command.device_memory)
+            mesh = make_mesh(config.mesh, dataset.train.num_labels, config.batch_size)
         with progress_bar() as bar, _stop_wished() as stop:
             events = resolved_training(
                 dataset,
@@ -160,7 +163,7 @@ def run_training(command: Train) -> None:
                 stop=stop,
                 share=place.share,
             )
-            display = _Display(bar, config.members, config.members_at_once)
+            display = _Display(bar, config.members, members_at_once(config, mesh))
             services = command.log_to if is_first_process() else ()
             for event in tracked(place.follow(events), services, place.folder):
                 display.show(event)

@@ -238,6 +238,22 @@ def test_training_says_what_its_steps_will_take(at_once, cores, left, capsys, mo
     assert f"about {left} of steps left: 3 members of 10 epochs" in told
 
 
+@pytest.mark.parametrize(("mesh", "expected"), [("", 2), ("label=2", 1)])
+def test_the_display_knows_how_many_train_at_once(mesh, expected, data, tmp_path, monkeypatch):
+    """A mesh is given to one member alone."""
+    seen = []
+
+    class Display(_Display):
+        def __init__(self, bar, members, members_at_once):
+            super().__init__(bar, members, members_at_once)
+            seen.append(members_at_once)
+
+    monkeypatch.setattr("snm.cli.train._Display", Display)
+    call("train", data, "--run-dir", tmp_path / "run", *tiny.FLAGS,
+         "--epochs=1", "--members=2", "--members-at-once=2", f"--mesh={mesh}")  # fmt: skip
+    assert seen == [expected]
+
+
 def test_evaluate_names_what_a_group_adds_to_the_precision(run, capsys):
     call("evaluate", run)
     told = capsys.readouterr().out.partition("rarest tenth first")[2]
