@@ -10,6 +10,7 @@ from snm.distributed.mesh import DATA, LABEL, feature_axis, parse_mesh
 from snm.model.model import Model
 from snm.planning.forecast import Forecast, Needs, account
 from snm.tables.optimizers import has_accumulator
+from snm.trainer.prepare import dim_unit
 
 __all__ = ["ways_to_fit"]
 
@@ -17,7 +18,7 @@ __all__ = ["ways_to_fit"]
 def ways_to_fit(
     expected: Forecast, config: ResolvedConfig, model: Model, limit: int
 ) -> Iterator[tuple[str, int]]:
-    """Single changes that make a run fit, the least costly first.
+    """Single changes that make a run fit and that training takes, the least costly first.
 
     Args:
       expected: forecast of the run as it is.
@@ -38,12 +39,12 @@ def ways_to_fit(
 def _changes(
     needs: Needs, config: ResolvedConfig, model: Model, limit: int
 ) -> Iterator[tuple[str, Needs]]:
+    data, label = parse_mesh(config.mesh)
     for fewer in range(needs.at_once - 1, 0, -1):
         yield f"--members-at-once {fewer}", dataclasses.replace(needs, at_once=fewer)
     if needs.resident:
         yield "--data-on host", dataclasses.replace(needs, resident=0)
     if has_accumulator(config.row_optimizer):
-        data, label = parse_mesh(config.mesh)
         of_features = {DATA: data, LABEL: label}[feature_axis(data, label)]
         rows = 4 * (-(-model.num_features // of_features) + -(-model.head.num_labels // label))
         less = dataclasses.replace(needs, optimiser=max(needs.optimiser - rows, 0))
@@ -54,7 +55,7 @@ def _changes(
         beside = min(needs.at_once, members)
         yield f"--members {members}", dataclasses.replace(needs, members=members, at_once=beside)
     for batch in (config.batch_size // 2, config.batch_size // 4, config.batch_size // 8):
-        if batch:
+        if batch and batch % data == 0:
             share = batch / config.batch_size
             less = dataclasses.replace(
                 needs, step=round(needs.step * share), stack=round(needs.stack * share)
@@ -70,6 +71,7 @@ def _changes(
 
 
 def _smaller(dim: int) -> Iterator[int]:
-    """Smaller dimensions, largest first: multiples of 32, then of 8."""
-    yield from range((dim - 1) // 32 * 32, 31, -32)
-    yield from range(min(24, (dim - 1) // 8 * 8), 7, -8)
+    """Smaller dimensions, largest first: multiples of 32, then of 8; those that training takes."""
+    unit = dim_unit()
+    by_32, by_8 = range((dim - 1) // 32 * 32, 31, -32), range(min(24, (dim - 1) // 8 * 8), 7, -8)
+    yield from (smaller for smaller in (*by_32, *by_8) if smaller % unit == 0)

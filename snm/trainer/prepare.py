@@ -31,6 +31,7 @@ from snm.model.model import Model, abstract_state
 
 __all__ = [
     "Prepared",
+    "dim_unit",
     "members_at_once",
     "names_not_tried",
     "points_trained_on",
@@ -123,7 +124,7 @@ def prepare(
       InputError: a mesh that these devices, labels or batches do not allow; on a TPU, a `dim` that
         is no multiple of 128.
     """
-    unit = of_platform(_DIM_UNIT)
+    unit = dim_unit()
     if config.dim % unit:
         expected = f"a multiple of {unit}: {platform()}s copy other tables at each dispatch"
         raise InputError("--dim", f"{config.dim}", expected)
@@ -177,6 +178,11 @@ def names_not_tried(config: Config, dataset: Dataset) -> str | None:
 def steps_per_dispatch() -> int:
     """Steps between two exchanges with the host, where the settings leave the number open."""
     return of_platform(_STEPS)
+
+
+def dim_unit() -> int:
+    """What `dim` is a multiple of here; `prepare` refuses another."""
+    return of_platform(_DIM_UNIT)
 
 
 def members_at_once(config: ResolvedConfig, mesh: Mesh | None) -> int:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import snm
 from snm.config.resolve import resolve
 from snm.errors import InputError
+from snm.machine.platform import compiling_for
 from snm.memory.memory import Memory, MemorySettings
 from snm.planning import programs as module
 from snm.planning.forecast import Needs, account, forecast, parse_bytes
@@ -207,6 +208,30 @@ def test_ways_to_fit_do_and_cost_little_first(planned):
     dims = [int(flags.split()[1]) for flags, _ in ways if flags.startswith("--dim")]
     assert dims == sorted(dims, reverse=True) and dims[0] < 256
     assert not list(ways_to_fit(expected, settings, model, 100 * MIB))
+
+
+def numbers(flag, ways):
+    return [int(flags.split()[1]) for flags, _ in ways if flags.split()[0] == flag]
+
+
+@pytest.mark.parametrize(
+    ("mesh", "batch", "proposed"),
+    [("", 12, [6, 3, 1]), ("data=4", 12, []), ("data=4", 16, [8, 4]), ("label=4", 12, [6, 3, 1])],
+)
+def test_batches_that_a_mesh_cannot_cut_are_not_proposed(mesh, batch, proposed, planned):
+    settings = dataclasses.replace(tiny.CONFIG, mesh=mesh, batch_size=batch)
+    ways = ways_to_fit(planned[0], settings, planned[1].model, 1 << 50)
+    assert numbers("--batch-size", ways) == proposed
+
+
+@pytest.mark.parametrize(
+    ("platform", "proposed"),
+    [("tpu", [256, 128]), ("gpu", [*range(352, 0, -32), 24, 16, 8])],
+)
+def test_dimensions_that_a_tpu_refuses_are_not_proposed(platform, proposed, planned):
+    model = dataclasses.replace(planned[1].model, dim=384)
+    with compiling_for(platform, 16 << 30):
+        assert numbers("--dim", ways_to_fit(planned[0], tiny.CONFIG, model, 1 << 50)) == proposed
 
 
 @pytest.mark.parametrize(("mesh", "rows"), [("", 50), ("data=8", 4 + 20), ("data=2,label=4", 13)])
