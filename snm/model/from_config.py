@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
+from math import floor
 
 from snm.config.resolved import ResolvedConfig
 from snm.config.stages import Sizes, SizeSchedule
@@ -55,13 +56,17 @@ def head_stages(
         step; None is what the settings say.
     """
     head = head_spec(config, num_labels)
+    to_look_at: Iterable[int] = range(steps)
     if sizes is None:
         sizes = SizeSchedule.of(config, num_labels)
-        if len(sizes.shares) == 1:
+        ends = sizes.shares[:-1]
+        if not ends:
             return [(0, head)]
+        # A stage begins with the first step after which more than the `end` before it is done.
+        to_look_at = sorted({0, *(floor(end * steps) for end in ends)})
     stages: list[tuple[int, HeadSpec]] = []
     before: Sizes | None = None
-    for step in range(steps):
+    for step in to_look_at:
         now = sizes(Fraction(step + 1, steps))
         if now != before:
             stages.append((step, _sized(head, now)))

@@ -12,7 +12,7 @@ from small_runs import arrays, config, same
 import snm
 from snm.batches.source import Source
 from snm.config.resolve import resolve
-from snm.config.stages import Sizes
+from snm.config.stages import Sizes, SizeSchedule
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.model.from_config import head_stages
@@ -58,6 +58,36 @@ def test_mined_labels_fall_by_halves(data):
 def test_b_and_k_of_each_step(changes, expected, data):
     stages = head_stages(resolve(config(**changes), data), 20, steps=12)
     assert sizes_of(stages) == expected
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        dict(sampled_start=2, mined=2),
+        dict(sampled_start="all", mined_start=8, mined=3),
+        dict(sampled_start=4, mined_start=1, mined=4),
+        dict(sampled="all", sampled_start=1, mined=1, score_scale=8.0, score_scale_start=3.0),
+        dict(mined=1, mined_start="all", score_scale=1.0, score_scale_start=64.0),
+        dict(mined=1, mined_start="all", loss="listnet", score_scale=7.0, score_scale_start=1.0),
+    ],
+)
+def test_stages_are_those_of_a_look_at_every_step(changes, data):
+    settings = resolve(config(**changes), data)
+    by_step = SizeSchedule.of(settings, 20)
+    for steps in (*range(1, 100), 997, 1000, 1024):
+        assert head_stages(settings, 20, steps) == head_stages(settings, 20, steps, by_step)
+
+
+def test_a_long_run_looks_at_a_step_of_each_stage(data, monkeypatch):
+    settings = resolve(config(mined=3, mined_start="all"), data)
+    looks = []
+    sizes_at = SizeSchedule.__call__
+    monkeypatch.setattr(
+        SizeSchedule, "__call__", lambda self, done: looks.append(done) or sizes_at(self, done)
+    )
+    stages = head_stages(settings, 20, steps=30_000)
+    assert sizes_of(stages) == [(0, 8, 8), (10_000, 8, 4), (20_000, 8, 3)]
+    assert len(looks) == 3
 
 
 def test_the_score_scale_of_each_step_and_a_function_of_ones_own(data):
