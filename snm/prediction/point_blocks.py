@@ -114,11 +114,13 @@ class Blocks(NamedTuple):
         slots = np.full((self.parts, size), found.shape[1], np.int32)
         values = np.zeros((self.parts, size), np.float32)
         for part, (begin, end) in enumerate(itertools.pairwise(cuts)):
-            by_slot = found[begin:end].tocsc()
-            own = slice(by_slot.nnz)
-            rows[part, own] = by_slot.indices
-            slots[part, own] = np.repeat(np.arange(found.shape[1]), np.diff(by_slot.indptr))
-            values[part, own] = by_slot.data
+            entries = found[begin:end].tocoo()
+            # By slot; `tocsc` would make arrays of all K, of a point with a few hundred.
+            order = np.argsort(entries.col, kind="stable")
+            own = slice(entries.nnz)
+            rows[part, own] = entries.row[order]
+            slots[part, own] = entries.col[order]
+            values[part, own] = entries.data[order]
         arrays = tuple(x if self.parts > 1 else x[0] for x in (rows, slots, values))
         if self.mesh is None:
             return Added(*jax.device_put(arrays))

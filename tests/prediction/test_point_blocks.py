@@ -1,6 +1,8 @@
 """Blocks of few points: their sizes, and that answers do not depend on them."""
 
 import dataclasses
+import itertools
+import tracemalloc
 
 import jax
 import numpy as np
@@ -81,6 +83,35 @@ def test_answers_are_those_of_large_blocks(predictor, memory):
         np.testing.assert_allclose(found_scores, scores[:count], rtol=1e-6)
         of_few = np.concatenate(list(predictor.queries(every[:count])))
         np.testing.assert_allclose(of_few, queries[:count], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_what_a_memory_adds_is_ordered_by_slot_and_then_by_point(parts):
+    """Of 9 points, or of 8 and 1; their slots are in no order before."""
+    found = sparse.random(9, K, 0.05, format="csr", dtype=np.float32, random_state=3)
+    for start, end in itertools.pairwise(found.indptr):
+        found.indices[start:end] = found.indices[start:end][::-1].copy()
+    mesh = None if parts == 1 else make_mesh("data=2", K, D)
+    blocks = Blocks(Weighting.fit("none", points(2)), 16, 8, mesh)
+    added = [np.asarray(x).reshape(parts, -1) for x in blocks.added(found, 0)]
+    for part, (begin, end) in enumerate([(0, 9)] if parts == 1 else [(0, 8), (8, 9)]):
+        dense = found[begin:end].toarray()
+        slots, rows = np.nonzero(dense.T)
+        mine = [x[part, : len(slots)].tolist() for x in added]
+        assert mine == [rows.tolist(), slots.tolist(), dense[rows, slots].tolist()]
+        assert (added[1][part, len(slots) :] == K).all()
+
+
+def test_what_a_memory_adds_to_a_point_takes_no_room_for_all_labels():
+    many = 4_000_000
+    found = sparse.csr_matrix((np.ones(3, np.float32), ([0, 0, 0], [5, 3, 9])), (1, many))
+    blocks = Blocks(Weighting.fit("none", points(2)), 8, 8)
+    tracemalloc.start()
+    try:
+        blocks.added(found, 0)
+        assert tracemalloc.get_traced_memory()[1] < many
+    finally:
+        tracemalloc.stop()
 
 
 def test_answers_on_a_mesh_are_those_of_one_device(predictor):
