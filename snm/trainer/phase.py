@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import difflib
+import functools
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from numpy.typing import NDArray
 
 from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset, Points, summary_of_weights
@@ -225,13 +227,16 @@ class PhaseRun:
         assert self._probe is not None
         return self._probe(self._predictor(state))
 
+    @functools.cached_property
+    def _label_frequency(self) -> NDArray[np.int64]:
+        return label_frequency(self._dataset)
+
     def _validate(self, state: TrainState) -> dict[str, float]:
         assert self._phase.held_out is not None
-        frequency = label_frequency(self._dataset)
         found = evaluate_points(
             self._predictor(state),
             self._phase.held_out,
-            frequency,
+            self._label_frequency,
             self._dataset.train.num_points,
             propensity_a=self._config.propensity_a,
             propensity_b=self._config.propensity_b,

@@ -21,6 +21,7 @@ from snm.runs.events import (
     Started,
 )
 from snm.runs.folder import RunFolder
+from snm.trainer import phase
 from snm.trainer.prepare import prepare
 from snm.trainer.training import training
 from snm.trainer.warm_start import WarmStart, initial_state
@@ -170,6 +171,18 @@ def test_the_best_is_kept_though_no_checkpoint_was_due(data, tmp_path):
     assert best in [event.step for event in events if isinstance(event, Saved)]
     assert RunFolder(tmp_path / "run").checkpoints(2).best() == best
     assert events[-1].result["best_step"] == best
+
+
+def test_frequencies_are_counted_once_a_phase(data, tmp_path, monkeypatch):
+    counted = []
+    count = phase.label_frequency
+    monkeypatch.setattr(
+        phase, "label_frequency", lambda dataset: counted.append(1) or count(dataset)
+    )
+    settings = config(epochs=4, validation_fraction=28 / 60, evaluate_every=2)
+    events = list(training(data, settings, tmp_path / "run"))
+    assert sum(isinstance(event, Evaluated) for event in events) == 4
+    assert len(counted) == 1
 
 
 def test_validation_that_cannot_be(data, tmp_path):
