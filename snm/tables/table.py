@@ -123,10 +123,9 @@ def random_rows(
     def fill_part(number: jax.Array, rows: jax.Array) -> jax.Array:
         # The last block starts early, so that it ends with the table, and overwrites a part of the
         # block before it.
-        begin = jnp.minimum(number * size, count - size)
-        place = first + jnp.arange(num) - begin
-        drawn = numbered_block(number).at[place].get(mode="clip")
-        return jnp.where(((place >= 0) & (place < size))[:, None], drawn, rows)
+        place = jnp.minimum(number * size, count - size) - first + jnp.arange(size)
+        place = jnp.where(place < 0, num, place)  # not counted from the end
+        return rows.at[place].set(numbered_block(number), mode="drop")
 
     last = jnp.where(first + num > count - size, blocks - 1, (first + num - 1) // size)
     start = jnp.minimum(first // size, blocks)

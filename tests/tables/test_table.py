@@ -222,6 +222,27 @@ def test_random_rows_take_no_memory_beside_a_large_table():
     assert compiled.memory_analysis().temp_size_in_bytes < 0.5 * 4 * 64 * 1_000_000
 
 
+@pytest.mark.parametrize(("count", "parts"), [(50, 1), (50, 3), (33, 8), (16, 2), (5, 4), (34, 3)])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_random_rows_of_a_part_are_those_of_the_whole(count, parts, dtype, monkeypatch):
+    monkeypatch.setattr(rows_module, "_RANDOM_ROWS", 16)
+    whole = np.asarray(jax.jit(lambda: random_rows(jax.random.key(3), count, 4, dtype=dtype))())
+    num = -(-count // parts)
+    padded = np.concatenate([whole, np.zeros((num * parts - count, 4), whole.dtype)])
+    of_part = jax.jit(
+        lambda i: random_rows(jax.random.key(3), count, 4, part=(i, parts), dtype=dtype)
+    )
+    found = np.concatenate([of_part(i) for i in range(parts)])
+    np.testing.assert_array_equal(found, padded)
+
+
+def test_random_rows_of_a_part_are_drawn_without_arrays_of_its_length():
+    """Besides the rows: a few blocks of 65,536 rows."""
+    make = jax.jit(lambda key: random_rows(key, 16_000_000, 8, part=(jnp.int32(1), 2)))
+    compiled = make.lower(jax.random.key(0)).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < 8 * 4 * 8 * 65_536
+
+
 def test_normalize_has_unit_length():
     x = jnp.array([[3.0, 4.0], [1e-12, 0.0], [-1e12, 0.0]])
     np.testing.assert_allclose(normalize(x), [[0.6, 0.8], [1, 0], [-1, 0]], rtol=1e-6)
