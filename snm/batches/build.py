@@ -219,7 +219,7 @@ def make_source(
                 size=head.sampled + 1,
                 seed=seed,
                 num_points=order.num_points,
-                batch_size=order.batch_size,
+                batch_size=min(order.batch_size, order.num_points),  # without empty places
                 label_frequency=counts.label_frequency,
                 label_draws=counts.label_draws,
                 frequency_power=frequency_power,

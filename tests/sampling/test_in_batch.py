@@ -101,6 +101,21 @@ def test_the_weights_of_batches_estimate_the_number_of_labels(positives):
     assert abs(totals.mean() - occurring) < 4 * error + 0.03 * occurring
 
 
+def test_a_batch_of_all_points_on_a_mesh_that_cannot_cut_it_evenly():
+    """101 points on two devices: 102 places, and a batch has each label that occurs."""
+    data = snm.generate(points=101, test_points=1, features=30, labels=20, seed=2)
+    source = make_source(
+        HeadSpec(num_labels=20, sampled=10, mined=4, positives="all", exclude="all"),
+        data.train.features, data.train.labels, batch_size=256, seed=3, weight_of_term="mean",
+        resident=False, sampler="in-batch", frequency_power=1.0, data_parts=2,
+    )  # fmt: skip
+    assert (source.order.num_points, source.order.batch_size) == (101, 102)
+    sample = jax.tree.map(lambda x: x.reshape(-1), source.stack(0, 1).sample)
+    drawn = np.isfinite(sample.log_weights)
+    assert set(sample.ids[drawn]) == set(data.train.labels.indices)
+    assert (sample.log_weights[drawn] == 0).all()
+
+
 def all_of(frequency):
     """`label_draws` where every carrier takes the label."""
     return np.tile(np.asarray(frequency, np.float64), (2, 1))
