@@ -25,7 +25,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -35,58 +35,41 @@ from snm.losses.listwise import TRANSFORMATIONS, Transformation
 from snm.losses.reductions import MASKED, log_sum_exp, weighed
 from snm.losses.sampled.protocol import Draw, HeadLoss, TermScores
 
-__all__ = ["LISTS", "LIST_LOSSES", "ListLoss", "Lists"]
+__all__ = ["LISTS", "LIST_LOSSES", "ListLoss"]
 
 _LOW = MASKED  # the logarithm of nothing
 _OFFSET = 1.1  # the linear psi is then 21 times as large at the highest score as at the lowest
 
 
-class Lists(NamedTuple):
-    """Scores of positives and negatives, list by list.
+def _real(scores: TermScores) -> jax.Array:
+    """Which positives are in a list: bool [T]; padding is in none."""
+    return scores.weights != 0
 
-    Attributes:
-      positive: float32 [T], scores of the positives.
-      rows: int32 [T], non-decreasing, the list of each.
-      weights: float32 [T], of each term in the loss; 0 for padding, which is in no list.
-      negative: float32 [n, m].
-      where: bool [n, m]; a negative where it is False is not in its list.
-    """
 
-    positive: jax.Array
-    rows: jax.Array
-    weights: jax.Array
-    negative: jax.Array
-    where: jax.Array
+def _over_positives(scores: TermScores, values: jax.Array) -> jax.Array:
+    """The sum of [T] over the positives of each list: [n]."""
+    values = jnp.where(_real(scores), values, 0)
+    size = scores.negative.shape[0]
+    return jax.ops.segment_sum(values, scores.rows, size, indices_are_sorted=True)
 
-    @property
-    def real(self) -> jax.Array:
-        """Which positives are in a list: bool [T]."""
-        return self.weights != 0
 
-    def over_positives(self, values: jax.Array) -> jax.Array:
-        """The sum of [T] over the positives of each list: [n]."""
-        values = jnp.where(self.real, values, 0)
-        size = self.negative.shape[0]
-        return jax.ops.segment_sum(values, self.rows, size, indices_are_sorted=True)
+def _over_negatives(scores: TermScores, values: jax.Array) -> jax.Array:
+    """The sum of [n, m] over the negatives of each list: [n]."""
+    return jnp.sum(jnp.where(scores.where, values, 0), axis=1)
 
-    def over_negatives(self, values: jax.Array) -> jax.Array:
-        """The sum of [n, m] over the negatives of each list: [n]."""
-        return jnp.sum(jnp.where(self.where, values, 0), axis=1)
 
-    def log_sum_exp(self, positive: jax.Array, negative: jax.Array) -> jax.Array:
-        """The logarithm of the sum of exponentials over each list: [n]; 0 for an empty one."""
-        size = self.negative.shape[0]
-        low = jnp.where(self.real, positive, _LOW)
-        top = jax.ops.segment_max(low, self.rows, size, indices_are_sorted=True)
-        top = jnp.maximum(top, jnp.max(jnp.where(self.where, negative, _LOW), axis=1, initial=_LOW))
-        # A constant shift cancels from the value, so from the gradient too.
-        top = lax.stop_gradient(jnp.where(top > _LOW / 2, top, 0))
-        of_positive = jnp.where(self.real, positive - top[self.rows], 0)
-        of_negative = jnp.where(self.where, negative - top[:, None], 0)
-        total = self.over_positives(jnp.exp(of_positive)) + self.over_negatives(
-            jnp.exp(of_negative)
-        )
-        return top + jnp.log(jnp.where(total > 0, total, 1))
+def _log_sum_exp(scores: TermScores, positive: jax.Array, negative: jax.Array) -> jax.Array:
+    """The logarithm of the sum of exponentials over each list: [n]; 0 for an empty one."""
+    real, where = _real(scores), scores.where
+    low = jnp.where(real, positive, _LOW)
+    top = jax.ops.segment_max(low, scores.rows, negative.shape[0], indices_are_sorted=True)
+    top = jnp.maximum(top, jnp.max(jnp.where(where, negative, _LOW), axis=1, initial=_LOW))
+    # A constant shift cancels from the value, so from the gradient too.
+    top = lax.stop_gradient(jnp.where(top > _LOW / 2, top, 0))
+    of_positive = jnp.exp(jnp.where(real, positive - top[scores.rows], 0))
+    of_negative = jnp.exp(jnp.where(where, negative - top[:, None], 0))
+    total = _over_positives(scores, of_positive) + _over_negatives(scores, of_negative)
+    return top + jnp.log(jnp.where(total > 0, total, 1))
 
 
 @dataclass(frozen=True)
@@ -140,8 +123,8 @@ class ListLoss(HeadLoss):
         return LIST_LOSSES[self.name].rates.get(transformation, 20.0)
 
     def value(self, scores: TermScores, draw: Draw | None = None) -> jax.Array:
-        """The weighted sum of the losses of the lists."""
-        return self(Lists(*scores[:5]))
+        """The sum of the lists' losses, each times its weight: float32 scalar."""
+        return LIST_LOSSES[self.name].of_lists(self, scores)
 
     @property
     def psi(self) -> Transformation:
@@ -151,23 +134,19 @@ class ListLoss(HeadLoss):
             return TRANSFORMATIONS["linear"](slope, self.offset)
         return TRANSFORMATIONS[self.transformation](slope)
 
-    def __call__(self, lists: Lists) -> jax.Array:
-        """The sum of the lists' losses, each times its weight: float32 scalar."""
-        return LIST_LOSSES[self.name].of_lists(self, lists)
-
-    def logs(self, lists: Lists) -> tuple[jax.Array, jax.Array]:
+    def logs(self, scores: TermScores) -> tuple[jax.Array, jax.Array]:
         """Log psi of the scores [T] and [n, m]; of 0 where there is none."""
         return (
-            self.psi.log(jnp.where(lists.real, lists.positive, 0)),
-            self.psi.log(jnp.where(lists.where, lists.negative, 0)),
+            self.psi.log(jnp.where(_real(scores), scores.positive, 0)),
+            self.psi.log(jnp.where(scores.where, scores.negative, 0)),
         )
 
-    def log_grades(self, lists: Lists, power: float = 1.0) -> tuple[jax.Array, ...]:
+    def log_grades(self, scores: TermScores, power: float = 1.0) -> tuple[jax.Array, ...]:
         """Log psi of the two grades, and the logarithm of the sum of psi^power over each list."""
-        high, low = self.psi.log(jnp.asarray([self.grade, 0.0], lists.positive.dtype))
+        high, low = self.psi.log(jnp.asarray([self.grade, 0.0], scores.positive.dtype))
         counts = (
-            lists.over_positives(jnp.ones_like(lists.positive)),
-            lists.over_negatives(jnp.ones_like(lists.negative)),
+            _over_positives(scores, jnp.ones_like(scores.positive)),
+            _over_negatives(scores, jnp.ones_like(scores.negative)),
         )
         logs = (
             jnp.where(count > 0, jnp.log(jnp.maximum(count, 1)) + power * grade, _LOW)
@@ -176,21 +155,21 @@ class ListLoss(HeadLoss):
         return high, low, jnp.logaddexp(*logs)
 
 
-def _listnet(loss: ListLoss, lists: Lists) -> jax.Array:
-    positive, negative = loss.logs(lists)
-    high, low, total = loss.log_grades(lists)
-    share = lists.over_positives(positive) * jnp.exp(high - total)
-    share = share + lists.over_negatives(negative) * jnp.exp(low - total)
-    return _weighed(lists, lists.log_sum_exp(positive, negative) - share)
+def _listnet(loss: ListLoss, scores: TermScores) -> jax.Array:
+    positive, negative = loss.logs(scores)
+    high, low, total = loss.log_grades(scores)
+    share = _over_positives(scores, positive) * jnp.exp(high - total)
+    share = share + _over_negatives(scores, negative) * jnp.exp(low - total)
+    return _weighed(scores, _log_sum_exp(scores, positive, negative) - share)
 
 
-def _listmle(loss: ListLoss, lists: Lists) -> jax.Array:
-    positive, negative = loss.logs(lists)
+def _listmle(loss: ListLoss, scores: TermScores) -> jax.Array:
+    positive, negative = loss.logs(scores)
     size = negative.shape[0]
     # Best first within each list, and padding behind all.
-    rows = jnp.where(lists.real, lists.rows, size)
+    rows = jnp.where(_real(scores), scores.rows, size)
     order = jnp.lexsort((-lax.stop_gradient(positive), rows))
-    logs, rows, weights = positive[order], rows[order], lists.weights[order]
+    logs, rows, weights = positive[order], rows[order], scores.weights[order]
 
     def combine(later: tuple, earlier: tuple) -> tuple:
         """Sums of exponentials from a place to the end of its list, or of what is known of it."""
@@ -198,38 +177,38 @@ def _listmle(loss: ListLoss, lists: Lists) -> jax.Array:
         return other, jnp.where(row == other, jnp.logaddexp(value, sooner), sooner)
 
     _, following = lax.associative_scan(combine, (rows, logs), reverse=True)
-    rivals, some = log_sum_exp(negative, lists.where)
+    rivals, some = log_sum_exp(negative, scores.where)
     rivals = jnp.where(some, rivals, _LOW)
     rest = jnp.logaddexp(following, rivals.at[rows].get(mode="clip"))
     return jnp.sum(weighed(weights, rest - logs))
 
 
-def _rankcosine(loss: ListLoss, lists: Lists) -> jax.Array:
-    positive, negative = loss.logs(lists)
-    high, low, length = loss.log_grades(lists, power=2)
+def _rankcosine(loss: ListLoss, scores: TermScores) -> jax.Array:
+    positive, negative = loss.logs(scores)
+    high, low, length = loss.log_grades(scores, power=2)
     # In logarithms, so that no exponential overflows: the cosine does not change with length.
-    both = lists.log_sum_exp(positive + high, negative + low)
-    length = (length + lists.log_sum_exp(2 * positive, 2 * negative)) / 2
-    return _weighed(lists, (1 - jnp.exp(both - length)) / 2)
+    both = _log_sum_exp(scores, positive + high, negative + low)
+    length = (length + _log_sum_exp(scores, 2 * positive, 2 * negative)) / 2
+    return _weighed(scores, (1 - jnp.exp(both - length)) / 2)
 
 
-def _smoothed_dcg(loss: ListLoss, lists: Lists) -> jax.Array:
-    positive = jnp.where(lists.real, lists.positive, 0) / loss.temperature
-    negative = jnp.where(lists.where, lists.negative, 0) / loss.temperature
-    total = lists.log_sum_exp(positive, negative)
-    share = jnp.where(lists.real, positive - total[lists.rows], 0)
-    return _weighed(lists, -lists.over_positives(jnp.exp(share)))
+def _smoothed_dcg(loss: ListLoss, scores: TermScores) -> jax.Array:
+    positive = jnp.where(_real(scores), scores.positive, 0) / loss.temperature
+    negative = jnp.where(scores.where, scores.negative, 0) / loss.temperature
+    total = _log_sum_exp(scores, positive, negative)
+    share = jnp.where(_real(scores), positive - total[scores.rows], 0)
+    return _weighed(scores, -_over_positives(scores, jnp.exp(share)))
 
 
-def _weighed(lists: Lists, values: jax.Array) -> jax.Array:
-    return jnp.sum(weighed(lists.over_positives(lists.weights), values))
+def _weighed(scores: TermScores, values: jax.Array) -> jax.Array:
+    return jnp.sum(weighed(_over_positives(scores, scores.weights), values))
 
 
 @dataclass(frozen=True)
 class _Kind:
     """A loss of lists: its value, whether it transforms scores, its rate by transformation."""
 
-    of_lists: Callable[[ListLoss, Lists], jax.Array]
+    of_lists: Callable[[ListLoss, TermScores], jax.Array]
     transforms: bool = True
     rates: dict[str, float] = dataclasses.field(default_factory=dict)
 

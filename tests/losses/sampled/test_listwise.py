@@ -12,7 +12,8 @@ from jax.test_util import check_grads
 from losses.listwise_losses import LISTWISE
 
 from snm.losses import ordered as losses
-from snm.losses.sampled.listwise import LIST_LOSSES, ListLoss, Lists
+from snm.losses.sampled.listwise import LIST_LOSSES, ListLoss
+from snm.losses.sampled.protocol import TermScores
 from snm.losses.softmax import sampled_softmax
 
 
@@ -35,7 +36,9 @@ WHERE[1] = False
 
 
 def lists(positive=POSITIVE, negative=NEGATIVE):
-    return Lists(jnp.asarray(positive), ROWS, jnp.asarray(WEIGHTS), jnp.asarray(negative), WHERE)
+    return TermScores(
+        jnp.asarray(positive), ROWS, jnp.asarray(WEIGHTS), jnp.asarray(negative), WHERE
+    )
 
 
 FORMS = [
@@ -72,14 +75,14 @@ def test_a_sampled_list_is_the_whole_list_of_its_entries(loss):
         else:
             value = LISTWISE[loss.name](scores, 1.3 * relevant, transformation=loss.psi)
         expected += weight * float(value)
-    assert float(jax.jit(loss, compiler_options=QUICK)(lists())) == pytest.approx(
+    assert float(jax.jit(loss.value, compiler_options=QUICK)(lists())) == pytest.approx(
         expected, rel=1e-12
     )
 
 
 @pytest.mark.parametrize("loss", FORMS, ids=lambda loss: f"{loss.name} {loss.transformation}")
 def test_gradients(loss):
-    of_scores = jax.jit(lambda *scores: loss(lists(*scores)))
+    of_scores = jax.jit(lambda *scores: loss.value(lists(*scores)))
     check_grads(of_scores, (POSITIVE, NEGATIVE), order=1, modes=["rev"])
     of_positive, of_negative = jax.grad(of_scores, argnums=(0, 1))(POSITIVE, NEGATIVE)
     assert of_positive[-1] == 0  # padding
@@ -88,9 +91,11 @@ def test_gradients(loss):
 
 
 def test_listmle_of_one_positive_is_the_sampled_softmax():
-    one = Lists(jnp.asarray(POSITIVE[:4]), np.arange(4), jnp.ones(4), jnp.asarray(NEGATIVE), WHERE)
+    one = TermScores(
+        jnp.asarray(POSITIVE[:4]), np.arange(4), jnp.ones(4), jnp.asarray(NEGATIVE), WHERE
+    )
     softmax = sampled_softmax(POSITIVE[:4], NEGATIVE, where=WHERE, reduce_fn=jnp.sum)
-    assert float(ListLoss("listmle")(one)) == pytest.approx(float(softmax), rel=1e-12)
+    assert float(ListLoss("listmle").value(one)) == pytest.approx(float(softmax), rel=1e-12)
 
 
 def test_listnet_of_sure_grades_is_the_softmax_loss_of_rax():
@@ -102,14 +107,14 @@ def test_listnet_of_sure_grades_is_the_softmax_loss_of_rax():
         labels = (np.arange(len(scores)) < len(mine)).astype(float)
         where = np.r_[np.ones(len(mine), bool), WHERE[i]]
         theirs = rax.softmax_loss(scores, labels, where=where) / len(mine)
-        one = Lists(
+        one = TermScores(
             jnp.asarray(POSITIVE[mine]),
             np.zeros(len(mine), int),
             np.full(len(mine), 1 / len(mine)),
             jnp.asarray(NEGATIVE[i : i + 1]),
             WHERE[i : i + 1],
         )
-        assert float(loss(one)) == pytest.approx(float(theirs), rel=1e-12)
+        assert float(loss.value(one)) == pytest.approx(float(theirs), rel=1e-12)
 
 
 def test_ranksvm_is_powl_of_every_positive():
@@ -137,10 +142,10 @@ def test_extreme_scores_and_empty_lists_stay_finite(name):
     for scale in (0.0, 1e3):
         value, slopes = both((jnp.float32(scale * POSITIVE), jnp.float32(scale * NEGATIVE)))
         assert np.isfinite(value) and all(np.isfinite(slope).all() for slope in slopes)
-    nothing = Lists(jnp.zeros(3), np.zeros(3, int), jnp.zeros(3), jnp.zeros((2, 0)),
+    nothing = TermScores(jnp.zeros(3), np.zeros(3, int), jnp.zeros(3), jnp.zeros((2, 0)),
                     np.zeros((2, 0), bool))  # fmt: skip
-    assert float(ListLoss(name)(nothing)) == 0
+    assert float(ListLoss(name).value(nothing)) == 0
 
 
 def _float32(loss, scores):
-    return loss(Lists(scores[0], ROWS, jnp.float32(WEIGHTS), scores[1], WHERE))
+    return loss.value(TermScores(scores[0], ROWS, jnp.float32(WEIGHTS), scores[1], WHERE))
