@@ -128,7 +128,7 @@ def _rough_size(config: ResolvedConfig, dataset: Dataset) -> int:
     """Bytes of all members' tables, and of the scores of a batch against its sample."""
     train = dataset.train
     model = make_model(config, train.num_features, train.num_labels)
-    tables = state_bytes(jax.eval_shape(lambda: abstract_state(model))) * config.members
+    tables = state_bytes(abstract_state(model)) * config.members
     if jax.default_backend() != "cpu":
         tables //= parse_mesh(config.mesh)[1]
     sampled = max(SizeSchedule.of(config, train.num_labels).sampled)
