@@ -37,6 +37,7 @@ from snm.distributed.host_copy import state_bytes
 from snm.distributed.mesh import DATA
 from snm.errors import InputError
 from snm.machine.memory import available_memory, resident_memory
+from snm.machine.platform import device_bytes, platform
 from snm.model.inference import join
 from snm.model.model import Model, abstract_state
 from snm.model.placement import compiled_start, shapes_on
@@ -344,8 +345,7 @@ def _csr_bytes(matrix: csr_matrix, but: csr_matrix | None = None) -> int:
 
 def device_memory() -> int:
     """Bytes of the accelerator that trains, or the bytes of this machine open to this process."""
-    limit = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
-    if jax.default_backend() != "cpu" and limit:
+    if platform() != "cpu" and (limit := device_bytes()):
         return int(limit)
     return available_memory() + resident_memory()
 

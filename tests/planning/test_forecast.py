@@ -19,10 +19,11 @@ from hypothesis import strategies as st
 import snm
 from snm.config.resolve import resolve
 from snm.errors import InputError
+from snm.machine.memory import resident_memory
 from snm.machine.platform import compiling_for
 from snm.memory.memory import Memory, MemorySettings
 from snm.planning import programs as module
-from snm.planning.forecast import Needs, account, forecast, parse_bytes
+from snm.planning.forecast import Needs, account, device_memory, forecast, parse_bytes
 from snm.planning.programs import seconds_per_step
 from snm.planning.remedies import ways_to_fit
 
@@ -73,6 +74,13 @@ def test_other_words_are_no_sizes(text):
         assert parse_bytes(text) >= 0
     except InputError as error:
         assert "a size such as 80GiB" in str(error)
+
+
+def test_memory_is_that_of_the_device_that_is_compiled_for():
+    with compiling_for("tpu", 16 << 30):
+        assert device_memory() == 16 << 30
+    with compiling_for("cpu", 1):  # the memory of this machine
+        assert device_memory() > resident_memory()
 
 
 def test_tables_and_optimiser_by_hand(folder):
