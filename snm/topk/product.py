@@ -35,8 +35,9 @@ def product_top_k(
     more memory, the product is searched block by block. Either way of equal scores the lowest slot
     comes first.
 
-    Scores can be differentiated, slots not: the gradient reads and writes the chosen rows alone,
-    n x count x dim numbers. A score that is not a number counts as masked in the kernel.
+    Scores can be differentiated, slots not. The backward pass reads the chosen rows alone,
+    n x count x dim numbers; the gradient of `rows` is a dense [S, dim] array. A score that is not a
+    number counts as masked in the kernel.
 
     Args:
       queries: float32 [n, dim].
