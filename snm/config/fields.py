@@ -217,7 +217,8 @@ class RunSettings:
     keep_checkpoints: int = 2
     """Newest checkpoints kept, beside the best."""
     on_nonfinite: Literal["stop", "skip"] = "stop"
-    """Where a loss or gradient is not finite: stop, or leave that step out and count it."""
+    """Where a loss or gradient is not finite: stop, or leave that step out and count it. Class
+    rows, biases and the multiplier keep their step if only a later gradient is not finite."""
     data_on: Literal["auto", "host", "device"] = "auto"
     """Where the training set lives: streamed from the host, or on the device; auto suits it."""
     mesh: str = ""

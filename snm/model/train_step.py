@@ -37,6 +37,7 @@ class StepMetrics(NamedTuple):
       loss: float32 scalar, the sum of the points' losses over the batch size. A batch with empty
         places is divided by its full size, so that each point of an epoch weighs the same.
       ok: bool scalar, whether the step was taken: all values were finite, and it was to be taken.
+        If only the gradient of tower or feature sums is not, the head has taken its step already.
     """
 
     loss: jax.Array

@@ -39,8 +39,8 @@ class NonFinite(NamedTuple):
 class NonFiniteError(ArithmeticError):
     """A loss or a gradient was not finite; the step was not taken.
 
-    It changed no parameter, but where the gradient of the queries alone was not finite: class rows
-    are written before it is known.
+    It changed no parameter, but where the gradient of tower or feature sums alone was not finite:
+    class rows, biases and the multiplier are written before it is known.
 
     Attributes:
       step: the step, counted from 0.
