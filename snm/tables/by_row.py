@@ -40,7 +40,8 @@ class Columns(NamedTuple):
     runs; to start an inner loop would cost as much as to read a row.
 
     Attributes:
-      frequent: int32 [F], ascending, the table rows with the most entries; may be empty.
+      frequent: int32 [F], ascending, the table rows with the most entries; then, where the block
+        has fewer rows, 0 for columns without entries. May be empty.
       places: int32 [entries], the index of each entry of the block in the flat [n, F] matrix of
         frequent columns; n * F if its table row is not frequent.
       rest: int32 [entries], indices of the other entries, in the block's order; then padding.
