@@ -115,7 +115,8 @@ def _run(command: Grow) -> None:
         stored, had = len(memory.rows), len(predictor.memory.rows)
         console.print(f"memory: {stored:,} stored points, before {had:,}", soft_wrap=True)
     data = command.data or "DATA"
-    console.print(f"next: snm train {data} --run-dir RUN --warm-start {out}", soft_wrap=True)
+    settings = f"--config {out / 'config.toml'} --warm-start {out}"
+    console.print(f"next: snm train {data} --run-dir RUN {settings}", soft_wrap=True)
 
 
 def _new_names(

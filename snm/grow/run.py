@@ -45,8 +45,6 @@ def write_grown(
       where the rows of the new labels start, and the memory of the new run.
     """
     config = old.settings()
-    if predictor.memory is None:  # where it did not pay, none is made
-        config = dataclasses.replace(config, memory="off")
     facts: dict[str, Any] = {**old.read_facts(), "num_labels": len(names)}
     facts["grown_from"] = str(old.path.resolve())
     if dataset is not None:

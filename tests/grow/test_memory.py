@@ -189,3 +189,5 @@ def test_probabilities_stay_where_the_memory_did_not_pay(tmp_path):
         json.loads((tmp_path / name / "memory.json").read_text()) for name in ("run", "grown")
     ]
     assert trials[0] == trials[1] and not trials[0]["used"]
+    settings = [(tmp_path / name / "config.toml").read_text() for name in ("run", "grown")]
+    assert settings[0] == settings[1]  # so that a training that goes on from here can take them
