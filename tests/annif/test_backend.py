@@ -138,14 +138,15 @@ class TestOfAProject:
         backend = backend_of(place, 6)
         before = suggested(backend, "chair noise1", limit=1)[0]
         assert before == [[2]]
-        backend.learn(corpus_of([("chair", [5])] * 3 + [("chair noise1", [5]), ("unheard", [5])]))
+        taught = [("chair", [5])] * 3 + [("chair noise1", [5])] * 30 + [("unheard", [5])]
+        backend.learn(corpus_of(taught))
         assert 5 in suggested(backend, "chair noise1")[0][0]
         again = backend_of(place, 6)
         assert 5 in suggested(again, "chair noise1")[0][0]
         assert sorted(suggested(again, "apple drill")[0][0]) == [0, 3], "what it knew, it knows"
         run = snm.load(place / "snm-run")
         assert run.label_names[5] == "http://example.org/5"
-        # Without a new subject too: what is stored is 600 documents, 4 with a known word, and this.
+        # Without a new subject too: this is stored beside those of before.
         again.learn(corpus_of([("eagle chair", [0])]))
         assert len(snm.load(place / "snm-run").memory.rows) == len(run.memory.rows) + 1
 
