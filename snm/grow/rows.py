@@ -86,7 +86,8 @@ def bias_of(
     """Predicts the biases of new labels from their frequencies.
 
     Learned biases grow with label frequency. So this fits a least-squares line to the old biases
-    over log(1 + frequency) and evaluates it at the frequencies of the new labels.
+    over log(1 + frequency) and evaluates it at the frequencies of the new labels. In data that have
+    few of the old points, the line is far from those biases: none goes beyond the old ones.
 
     Args:
       old: float32 [K], the learned biases.
@@ -101,7 +102,7 @@ def bias_of(
     if x is None or np.ptp(x[: len(old)]) == 0:
         return np.full(count, np.median(old), np.float32)
     slope, start = np.polyfit(x[: len(old)], old.astype(np.float64), 1)
-    return (start + slope * x[len(old) :]).astype(np.float32)
+    return np.clip(start + slope * x[len(old) :], old.min(), old.max()).astype(np.float32)
 
 
 def grow_state(

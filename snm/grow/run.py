@@ -12,7 +12,7 @@ from snm.data.dataset import Dataset, points_of_names
 from snm.grow.memory import grown_memory
 from snm.grow.rows import Origins, bias_of, grow_state, new_rows
 from snm.machine.versions import versions
-from snm.memory.adjustment import save_shifts
+from snm.memory.adjustment import save_shifts, shifts_of
 from snm.memory.memory import Memory
 from snm.memory.store import save_memory
 from snm.prediction.predictor import Predictor
@@ -91,7 +91,10 @@ def write_grown(
         result["memory"] = trial
     shifts = old.read_adjustment(first)
     if shifts is not None:
-        more = bias_of(shifts, frequency, len(names) - first)
+        assert trial is not None
+        more = np.full(len(names) - first, np.median(shifts), np.float32)
+        if frequency is not None:
+            more = shifts_of(frequency[first:], trial["adjustment"]["strength"])
         save_shifts(new.adjustment, np.concatenate([shifts, more]))
     result |= {"metrics": {}, "grown_from": facts["grown_from"]}
     new.finish(result, used_checkpoints(new, config))

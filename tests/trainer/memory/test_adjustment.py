@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 import tiny
 from command_line import call
+from scipy.sparse import csr_matrix
 
 import snm
 from snm import SNMClassifier
 from snm.config.resolve import resolve
+from snm.data.formats.dispatch import write_text
 from snm.errors import InputError
 from snm.memory import choose as choose_module
 from snm.memory.adjustment import shifts_of
@@ -130,7 +132,7 @@ def test_a_run_from_before_the_setting_goes_on_without(trained, tmp_path):
 
 
 def test_a_grown_run_keeps_it_and_new_labels_get_theirs(trained, tmp_path):
-    _, run, _ = trained
+    data, run, _ = trained
     old = load(run).model.head.num_labels
     names = tmp_path / "names.txt"
     names.write_text(f"{old}\n")
@@ -143,6 +145,15 @@ def test_a_grown_run_keeps_it_and_new_labels_get_theirs(trained, tmp_path):
     np.testing.assert_allclose(difference[1][:old], difference[0], atol=1e-5)
     # Without data, its frequency is not known: it gets the median.
     assert difference[1][old] == pytest.approx(np.median(difference[0]), abs=1e-5)
+    # With data it is, as those of the old labels were, and in whatever data they were.
+    (tmp_path / "since").mkdir()
+    new = csr_matrix((np.ones(40), (np.arange(40), np.full(40, old))), shape=(40, old + 1))
+    features = snm.load_data(data).train.features[:40]
+    write_text(tmp_path / "since" / "train.txt", features, new)
+    call("grow", run, "--labels", names, "--data", tmp_path / "since", "--output", tmp_path / "fed")
+    exact, raw = (load(tmp_path / "fed", memory=one).state.head.bias for one in (True, False))
+    expected = shifts_of(np.array([40]), RunFolder(run).read_trial()["adjustment"]["strength"])
+    np.testing.assert_allclose((exact - raw)[old], expected[0], atol=1e-5)
 
 
 def test_the_estimator_has_it(trained, monkeypatch):
