@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 from annif.backend.backend import AnnifLearningBackend
 from annif.backend.mixins import TfidfVectorizerMixin
@@ -24,7 +25,9 @@ from annif.exception import (
     OperationFailedException,
 )
 from annif.suggestion import SubjectSuggestion, SuggestionBatch
+from annif.util import atomic_save
 from scipy.sparse import csr_matrix, vstack
+from sklearn.feature_extraction.text import TfidfVectorizer
 
 from snm.config.settings import Config, config_of
 from snm.data.dataset import Dataset, Points
@@ -90,21 +93,23 @@ class SnmBackend(TfidfVectorizerMixin, AnnifLearningBackend):
         keep_programs()
         with self._as_annif_errors(ConfigurationException):
             config = self._settings(params)
-        counts = self.create_vectorizer(
-            (document.text for document in corpus.documents),
-            {
-                "min_df": int(params["min_df"]),
-                "ngram_range": (1, int(params["ngram"])),
-                "tokenizer": self.project.analyzer.tokenize_words,
-                "use_idf": False,
-                "norm": None,  # counts, which the model weighs itself
-            },
+        # Not the mixin's own, which puts the vectoriser beside the model of before at once.
+        vectorizer = TfidfVectorizer(
+            min_df=int(params["min_df"]),
+            ngram_range=(1, int(params["ngram"])),
+            tokenizer=self.project.analyzer.tokenize_words,
+            token_pattern=None,
+            use_idf=False,
+            norm=None,  # counts, which the model weighs itself
         )
+        counts = vectorizer.fit_transform(document.text for document in corpus.documents)
         dataset = self._dataset(counts, (one.subject_set for one in corpus.documents))
         self.info(f"training on {dataset.train.num_points} documents")
         disk.remove_tree(self._path(self._NEW))
         with self._as_annif_errors():
             train(dataset, config, self._path(self._NEW), progress=False)
+        atomic_save(vectorizer, self.datadir, self.VECTORIZER_FILE, method=joblib.dump)
+        self.vectorizer = vectorizer
         self._exchange()
 
     def _learn(self, corpus: Any, params: dict[str, Any]) -> None:

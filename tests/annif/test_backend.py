@@ -197,6 +197,27 @@ class TestOfAProject:
         grown.learn(corpus_of([("fjord apple", [5])]))
         assert snm.load(place / "snm-run").model.head.num_labels == 6
 
+    def test_training_that_fails_or_is_interrupted_leaves_the_model(self, place, monkeypatch):
+        from annif.exception import AnnifException
+
+        import snm.annif.backend as module
+
+        def stopped(*_, **__):
+            raise KeyboardInterrupt
+
+        before = suggested(backend_of(place, 5), "apple drill")[0]
+        others = [(f"zebra {text}", own) for text, own in documents(20, 5, seed=1)]
+        failing = backend_of(place, 5)
+        with pytest.raises(AnnifException, match="memory on: found 20 training points"):
+            failing.train(corpus_of(others))
+        assert suggested(failing, "apple drill")[0] == before
+        monkeypatch.setattr(module, "train", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            backend_of(place, 5).train(corpus_of(others))
+        again = backend_of(place, 5)
+        assert suggested(again, "apple drill")[0] == before
+        assert "zebra" not in again.vectorizer.vocabulary_
+
     def test_an_interrupted_exchange_is_undone(self, place):
         (place / "snm-run").rename(place / "tmp-snm-before")
         assert sorted(suggested(backend_of(place, 5), "apple drill")[0][0]) == [0, 3]
