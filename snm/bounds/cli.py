@@ -34,7 +34,8 @@ class Bounds:
     run: Annotated[Positional[Path], arg(metavar="RUN")]
     """Folder of a run."""
     data: str | None = None
-    """Data set with test points; by default the one that the run was trained on."""
+    """Data set with test points; by default the one that the run was trained on. The training
+    points are always those of the run."""
     k: int | None = None
     """k of the retrieval loss; by default that of the run."""
     delta: float = 0.05
@@ -56,7 +57,7 @@ def _run(command: Bounds) -> None:
     """Measures a run and prints its bounds.
 
     Raises:
-      InputError: no run, data that do not fit, or an option out of range.
+      InputError: no run, data that do not fit or cannot be read, or an option out of range.
     """
     import numpy as np
     from rich.progress import TaskID
@@ -77,9 +78,7 @@ def _run(command: Bounds) -> None:
     with waiting(f"reading {command.run}"):
         predictor = load(command.run)
         config = folder.settings()
-        dataset, notes = data_of_run(folder, command.data)
-    if not dataset.train.num_points:
-        raise InputError(dataset.name, "no training points", "those that the run was trained on")
+        dataset, notes = data_of_run(folder, command.data, own_train=True)
     for note in () if command.json else notes:
         say(note)
     k = config.retrieval_k if command.k is None else command.k

@@ -78,6 +78,7 @@ def data_of_run(
     data: str | Path | Dataset | None = None,
     *,
     same_ids: bool = False,
+    own_train: bool = False,
 ) -> tuple[Dataset, list[str]]:
     """The data set of a run, or another in the ids of the run, with test points.
 
@@ -85,13 +86,16 @@ def data_of_run(
       folder: the run folder.
       data: another data set than the run's.
       same_ids: labels without names mean the same in the other data set.
+      own_train: train is what the run was trained on, also where the other data set has a train
+        part.
 
     Returns:
-      The data set, and lines on what was done with it. Train is empty where the other data set has
-      no test part and the run's data cannot be read.
+      The data set, and lines on what was done with it. Without `own_train`, train is empty where
+      the other data set has no test part and the run's data cannot be read.
 
     Raises:
-      InputError: no test points, other features or labels, or data that changed since the run.
+      InputError: no test points, other features or labels, or data that changed since the run;
+        with `own_train`, the run's data cannot be read.
     """
     facts = folder.read_facts()
     ids = ids_of_run(folder.path)
@@ -110,7 +114,10 @@ def data_of_run(
     dataset, mapped = in_ids_of(dataset, ids, same_ids=same_ids)
     if mapped is not None:
         notes.append(mapped)
-    if not dataset.train.num_points:
+    if own_train and dataset.sha256 != facts["sha256"]:
+        own, _ = in_ids_of(_own(facts), ids)
+        dataset = dataclasses.replace(dataset, train=own.train)
+    elif not dataset.train.num_points:
         with contextlib.suppress(InputError):
             own, _ = in_ids_of(_own(facts), ids)
             dataset = dataclasses.replace(dataset, train=own.train)

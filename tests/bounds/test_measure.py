@@ -169,3 +169,26 @@ def test_bad_input_is_one_line(run, capsys, tmp_path):
         ((run, "--points", "0"), "--points"),
     ):
         assert what in refused(capsys, "bounds", *words)
+
+
+def test_other_data_give_the_test_points_alone(tmp_path, capsys):
+    own, run = tiny.write(tmp_path / "own", names=True), tmp_path / "run"
+    snm.train(own, dataclasses.replace(tiny.CONFIG, epochs=1), run)
+    other = tiny.write(tmp_path / "other", names=True)
+    for part in ("train", "test"):
+        rows = (other / f"{part}.txt").read_text().splitlines()[1:6]
+        text = "\n".join([f"{len(rows)} {tiny.FEATURES} {tiny.LABELS}", *rows])
+        (other / f"{part}.txt").write_text(text + "\n")
+
+    def told(*words):
+        call("bounds", run, "--json", *words)
+        return json.loads(capsys.readouterr().out)
+
+    usual, found = told(), told("--data", other)
+    assert found["points"] == usual["points"] == tiny.POINTS
+    assert found["train_risk"] == usual["train_risk"]
+    assert found["margin_quantiles"] == usual["margin_quantiles"]
+    assert found["test_risk"] != usual["test_risk"]
+    moved = own.rename(tmp_path / "moved")
+    assert told("--data", moved) == usual
+    assert refused(capsys, "bounds", run, "--data", other).startswith(f"{own}: found no such")
