@@ -47,6 +47,7 @@ __all__ = ["Checkpoints", "SavingError"]
 _UNFINISHED = ".orbax-checkpoint-tmp"
 _DROPPED = ".dropped"
 _MOST_LISTED = 64  # checkpoints that process 0 lists to the others
+_WHOLE = 2**31 - 1  # instead of the number of a damaged file
 
 
 class SavingError(OSError):
@@ -289,22 +290,34 @@ class Checkpoints:
         """Compares every file of a checkpoint with its manifest, which it returns.
 
         Raises:
-          DamagedError: a file differs from what was written; the message names it.
+          DamagedError: a file differs from what was written; the message names it. Also where only
+            another process found that, so that all go on with the same checkpoint.
         """
-        note, path = self.read(step), self.path(step)
+        path = self.path(step)
+        trouble: DamagedError | None = None
+        note, differences = None, {}
         try:
+            note = self.read(step)
             found = fingerprints(path, note.files, _is_mine)
+            for name in sorted(note.files.keys() | found.keys()):
+                differences[name] = difference(note.files.get(name), found.get(name))
+        except DamagedError as error:
+            trouble = error
         except OSError as error:
-            raise DamagedError(path, first_line(error)) from error
-        names = sorted(note.files.keys() | found.keys())
-        differences = [difference(note.files.get(name), found.get(name)) for name in names]
-        # The first damaged file that any process found.
-        bad = least_of_processes(
-            next((i for i, what in enumerate(differences) if what), len(names))
-        )
-        if bad < len(names):
-            what = differences[bad] or "differs, as another process found"
-            raise DamagedError(path, f"{names[bad]} {what}")
+            trouble = DamagedError(path, first_line(error))
+            trouble.__cause__ = error
+        # The number from 1 of the first damaged file that any process found; 0 where one could
+        # not read them. A process that fails takes part too: the others wait for it.
+        mine = next((i for i, what in enumerate(differences.values(), 1) if what), _WHOLE)
+        bad = least_of_processes(mine if trouble is None else 0)
+        if trouble is not None:
+            raise trouble
+        if bad < _WHOLE:
+            names = ["a file", *differences]
+            name = names[bad] if bad < len(names) else names[0]
+            what = differences.get(name) or "differs, as another process found"
+            raise DamagedError(path, f"{name} {what}")
+        assert note is not None
         return note
 
     def newest_whole(self, like: Any) -> tuple[Any, Note | None, list[DamagedError]]:

@@ -1,0 +1,57 @@
+"""Of several processes, all take part in the verification, and all find the same."""
+
+import numpy as np
+import pytest
+
+from snm.checkpoints import store
+from snm.checkpoints.manifest import MANIFEST, DamagedError
+from snm.checkpoints.store import Checkpoints
+
+STEP = 3
+
+
+@pytest.fixture
+def saved(tmp_path):
+    made = Checkpoints(tmp_path / "checkpoints")
+    made.save(STEP, {"rows": np.arange(6.0)}, {"step": STEP}, None)
+    return made
+
+
+@pytest.fixture
+def together(monkeypatch):
+    """What this process tells the others, and what they tell it."""
+    told, others = [], []
+
+    def least(number):
+        told.append(number)
+        return min([number, *others])
+
+    monkeypatch.setattr(store, "least_of_processes", least)
+    return told, others
+
+
+def unreadable(*_):
+    raise OSError(5, "Input/output error")
+
+
+def test_a_process_that_cannot_read_takes_part(saved, together, monkeypatch):
+    told, _ = together
+    note = saved.verify(STEP)
+    assert told == [store._WHOLE] and note.files
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "fingerprints", unreadable)
+        with pytest.raises(DamagedError, match="Input/output error"):
+            saved.verify(STEP)
+    (saved.path(STEP) / MANIFEST).write_text("{")
+    with pytest.raises(DamagedError, match=MANIFEST):
+        saved.verify(STEP)
+    assert told[1:] == [0, 0]
+
+
+def test_what_another_process_found_is_damage_here_too(saved, together):
+    _, others = together
+    first, *_ = sorted(saved.read(STEP).files)
+    for number, name in ((0, "a file"), (1, first), (999, "a file")):
+        others[:] = [number]
+        with pytest.raises(DamagedError, match=f"{name} differs, as another process found"):
+            saved.verify(STEP)
