@@ -55,6 +55,7 @@ class Program:
       account: what a call moves, computes and exchanges.
       faults: what it should not have; see `snm.targets.faults`.
       seconds: of compiling.
+      share: of the run's training steps, those that it takes.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Program:
     account: Account
     faults: list[str]
     seconds: float
+    share: float = 1.0
 
     @property
     def peak(self) -> int:
@@ -97,10 +99,13 @@ def compile_run(
         prepared = prepare_phase(config, dataset, weighting, phase)
     source, count = prepared.source, prepared.steps_per_dispatch
     found = []
-    for _, head in prepared.stages:
+    ends = [first for first, _ in prepared.stages[1:]] + [prepared.total_steps]
+    for (first, head), end in zip(prepared.stages, ends, strict=True):
         model = dataclasses.replace(prepared.model, head=head, seed=0)
         name = f"training, k' {head.mined}"
-        found.append(compile_training(name, model, source, target, devices, (data, label), count))
+        made = compile_training(name, model, source, target, devices, (data, label), count)
+        share = (end - first) / prepared.total_steps
+        found.append(dataclasses.replace(made, share=share))
     entries = block_of(source.features, np.arange(min(ROWS, source.features.shape[0]))).ids.shape[0]
     scored = prepared.model, config.members, entries, target
     found.append(compile_scoring("evaluation", *scored, devices, (data, label)))

@@ -72,10 +72,13 @@ def with_devices(text: str, settings: Config) -> tuple[Target, Config]:
 def report(
     target: Target, mesh: str, programs: list[Program], steps_per_epoch: int, limit: int
 ) -> dict[str, Any]:
-    """What the programs need on each device, and the times that follow from the target's peaks."""
+    """What the programs need on each device, and the times that follow from the target's peaks.
+
+    The time of an epoch is the mean over the run, whose stages may have other sizes.
+    """
     peak = max(program.peak for program in programs)
     training = [program for program in programs if program.name.startswith("training")]
-    step = max(seconds_of(program, target)[0] for program in training)
+    step = sum(program.share * seconds_of(program, target)[0] for program in training)
     return {
         "target": target.name,
         "source": target.source,
@@ -186,8 +189,10 @@ def _print(found: dict[str, Any]) -> None:
             text = f"{loops} of unknown length, counted for a shard that holds its mean share"
             console.print(f"{program['name']}: {text}", soft_wrap=True)
     epoch, steps = found["seconds_per_epoch"], found["steps_per_epoch"]
-    text = f"{counted(steps, 'step')} an epoch: at least {duration(epoch)}. {found['assumptions']}"
-    console.print(text, soft_wrap=True)
+    several = sum(program["name"].startswith("training") for program in found["programs"]) > 1
+    mean = " on average" if several else ""
+    text = f"{counted(steps, 'step')} an epoch: at least {duration(epoch)}{mean}."
+    console.print(f"{text} {found['assumptions']}", soft_wrap=True)
     peak, limit = found["peak_bytes"], found["limit_bytes"]
     text = f"{peak / 2**30:.2f} GiB at the peak, {limit / 2**30:.2f} GiB available: "
     room = f"{abs(limit - peak) / 2**30:.2f} GiB"

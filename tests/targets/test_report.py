@@ -1,17 +1,21 @@
 """The table of targets, and what follows from an account by arithmetic."""
 
+import dataclasses
 import importlib.util
 
 import pages
 import pytest
+import tiny
 from command_line import refused
 
+from snm.config.resolve import resolve
 from snm.config.settings import Config, preset
 from snm.errors import InputError
 from snm.machine.platform import compiling_for, of_platform, platform
+from snm.targets import programs
 from snm.targets.account import Account, Exchange
 from snm.targets.programs import Program
-from snm.targets.report import limits, report, seconds_of, with_devices
+from snm.targets.report import _print, limits, report, seconds_of, with_devices
 from snm.targets.table import TARGETS, find_target
 
 SOURCES = ("/tpu/docs/v5e)", "/tpu/docs/v5p)", "/tpu/docs/v6e)", ".txtpb`")
@@ -21,7 +25,8 @@ def program(name="training, k' 16", **changes) -> Program:
     counts = Account(moved=8 * 3.35232e9, exchanges=[Exchange("all-reduce", 4, 450_000_000)] * 8)
     counts.operations.update({"float32": 8 * 67e9, "default": 8 * 495e9})
     sizes = dict(arguments=100, aliased=80, results=85, temporaries=7)
-    return Program(name, 8, **sizes, account=counts, faults=[], seconds=1.0)
+    made = Program(name, 8, **sizes, account=counts, faults=[], seconds=1.0)
+    return dataclasses.replace(made, **changes)
 
 
 def test_times_are_amounts_over_peaks():
@@ -41,6 +46,27 @@ def test_a_report_adds_up():
     (one, _) = found["programs"]
     assert one["collectives_per_step"] == {"all-reduce": {"count": 1, "bytes": 450_000_000}}
     assert one["moved_bytes_per_step"] == pytest.approx(3.35232e9)
+
+
+def test_an_epoch_has_the_steps_of_each_stage(capsys):
+    """2 ms a step for a quarter of them, and the 4 ms of a larger sample for the others."""
+    larger = Account(moved=8 * 4 * 3.35232e9, exchanges=[])
+    both = [program(share=0.25), program("training, k' 32", account=larger, share=0.75)]
+    found = report(TARGETS["h100"], "", both, 2000, limit=112)
+    assert found["seconds_per_epoch"] == pytest.approx(2000 * 3.5e-3)
+    _print(found)
+    assert "2,000 steps an epoch: at least 7 s on average. Times are" in capsys.readouterr().out
+
+
+def test_the_stages_of_a_run_are_its_steps(tmp_path, monkeypatch):
+    monkeypatch.setattr(programs, "devices_of", lambda *_: [None])
+    monkeypatch.setattr(programs, "compile_training", lambda name, *_: program(name))
+    monkeypatch.setattr(programs, "compile_scoring", lambda name, *_: program(name))
+    data = tiny.dataset(tmp_path / "data")
+    asked = dataclasses.replace(tiny.CONFIG, epochs=4, mined=4, mined_start=8)
+    found, _ = programs.compile_run(data, resolve(asked, data), TARGETS["h100"])
+    shares = {one.name: one.share for one in found if one.name.startswith("training")}
+    assert shares == pytest.approx({"training, k' 8": 0.5, "training, k' 4": 0.5})
 
 
 def test_devices_and_mesh_must_agree():
