@@ -8,7 +8,7 @@
 - `vectorizer.json`: the vectoriser, if the features were made from texts
 - `log.jsonl`: one line per event
 - `tensorboard/`: the same as TensorBoard event files
-- `trackers.json`: the ids of the run in tracking services, if any are used
+- `trackers.json`: the ids of the run in tracking services, if any are used, and what they received
 - `checkpoints/`: parameters
 - `memory.json`: the trial of a memory, and whether it paid
 - `memory.npz`: the training points that it keeps, if it did

@@ -2,8 +2,8 @@
 
 `tracked` yields the events of a run unchanged and logs the numbers of `log.jsonl` to the services.
 A run that continues after an interruption also continues in the service, under the same id and with
-each step once. A service that is added in the middle of a run first receives the earlier numbers
-from `log.jsonl`.
+each step once. A service first receives the numbers of `log.jsonl` that it lacks: all of them where
+it is added in the middle of a run, and what did not reach it before an interruption.
 """
 
 from __future__ import annotations
@@ -161,7 +161,8 @@ def tracked(events: Iterable[Event], names: Iterable[str], run_dir: str | Path) 
     Args:
       events: from `snm.training`.
       names: names of `TRACKERS`.
-      run_dir: the folder of the run; the services' ids are kept in its `trackers.json`.
+      run_dir: the folder of the run; the services' ids, and the last steps that they received, are
+        kept in its `trackers.json`.
 
     Raises:
       InputError: a package is not installed, or a service cannot be reached at the start.
@@ -203,41 +204,37 @@ class _Services:
         self._names, self._folder = names, folder
         # Read now, before the run continues and appends to the log.
         self._past = list(_past_points(folder.log))
-        self._last_steps = {(point.phase, point.name): point.step for point in self._past}
+        self._known: dict[str, dict[str, Any]] = {}
         self._trackers: dict[str, Tracker] | None = None
         self._pending: list[Point] = []
         self._notes: list[str] = []
         self._sent = time.monotonic()
 
     def open(self) -> None:
-        """Opens a run in each service, once; a new run first receives the numbers of the log."""
+        """Opens a run in each service, once, and sends the numbers of the log that it lacks."""
         if self._trackers is not None:
             return
         self._trackers = {}
-        place = self._folder.path / "trackers.json"
-        ids = read_json(place) if place.exists() else {}
-        if not isinstance(ids, dict) or not all(isinstance(one, str) for one in ids.values()):
-            raise InputError(str(place), "no ids of runs by service", "what `snm train` wrote")
+        self._known = self._read()
         settings = dataclasses.asdict(read_config(self._folder.checked(self._folder.config)))
         about = {**settings, "data": self._folder.read_facts()["data"]}
         for name in self._names:
+            known = self._known.get(name, {"id": None, "sent": {}})
             try:
-                tracker = TRACKERS[name](self._folder.path, about, ids.get(name))
-                if name not in ids:
-                    tracker.log(self._past)
+                tracker = TRACKERS[name](self._folder.path, about, known["id"])
+                if missing := _above(known["sent"], self._past):
+                    tracker.log(missing)
             except Exception as error:  # clients raise errors of any type
                 found = first_line(error)
                 expected = _EXPECTED.get(name, "a service that answers")
                 raise InputError(f"--log-to {name}", found, expected) from error
             self._trackers[name] = tracker
-            ids[name] = tracker.id
-            write_json(place, ids)  # before the next service, which may fail
+            self._known[name] = {"id": tracker.id, "sent": known["sent"] | _steps(missing)}
+            write_json(self._place, self._known)  # before the next service, which may fail
 
     def take(self, points: Iterable[Point]) -> None:
-        """Collects numbers that the services do not have yet, and sends them every few seconds."""
-        for point in points:
-            if point.step > self._last_steps.get((point.phase, point.name), -1):
-                self._pending.append(point)
+        """Collects numbers, and sends them every few seconds."""
+        self._pending += points
         if time.monotonic() - self._sent > _EVERY:
             self._send()
 
@@ -253,11 +250,20 @@ class _Services:
             self._call(name, "finish", metrics, status)
 
     def _send(self) -> None:
+        """Sends to each service the numbers that it does not have yet."""
         pending, self._pending, self._sent = self._pending, [], time.monotonic()
-        for name in list(self._trackers or {}) if pending else ():
-            self._call(name, "log", pending)
+        news = False
+        for name in list(self._trackers or {}):
+            sent = self._known[name]["sent"]
+            points = _above(sent, pending)
+            if points and self._call(name, "log", points):
+                sent.update(_steps(points))
+                news = True
+        if news:
+            with contextlib.suppress(OSError):  # then some are sent again, if the run is continued
+                write_json(self._place, self._known)
 
-    def _call(self, name: str, method: str, *values: Any) -> None:
+    def _call(self, name: str, method: str, *values: Any) -> bool:
         """Calls a method of a tracker; if it fails, notes the error and drops the tracker."""
         assert self._trackers is not None
         try:
@@ -265,6 +271,37 @@ class _Services:
         except Exception as error:  # clients raise errors of any type
             del self._trackers[name]
             self._notes.append(f"{name}: {first_line(error)}; no more is logged there")
+            return False
+        return True
+
+    @property
+    def _place(self) -> Path:
+        return self._folder.path / "trackers.json"
+
+    def _read(self) -> dict[str, dict[str, Any]]:
+        """The id of the run in each service, and the last step of each number that it received."""
+        found = read_json(self._place) if self._place.exists() else {}
+        try:
+            # Earlier versions wrote the ids alone, and sent what the log has.
+            return {
+                name: {"id": one, "sent": _steps(self._past)}
+                if isinstance(one, str)
+                else {"id": str(one["id"]), "sent": {k: int(v) for k, v in one["sent"].items()}}
+                for name, one in found.items()
+            }
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            what = "no ids of runs by service", "what `snm train` wrote"
+            raise InputError(str(self._place), *what) from error
+
+
+def _above(sent: dict[str, int], points: Iterable[Point]) -> list[Point]:
+    """The numbers of later steps than the last ones that were sent."""
+    return [one for one in points if one.step > sent.get(f"{one.phase}/{one.name}", -1)]
+
+
+def _steps(points: Iterable[Point]) -> dict[str, int]:
+    """The last step of each number, by phase and name."""
+    return {f"{one.phase}/{one.name}": one.step for one in points}
 
 
 def _points(event: Any, phase: str) -> Iterator[Point]:

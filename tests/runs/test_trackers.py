@@ -81,7 +81,10 @@ def test_a_service_receives_losses_and_metrics(service, folder):
     ]
     assert heard.end == ({"P@1": 60.0, "points": 20.0}, "done")
     assert heard.about["dim"] == tiny.CONFIG.dim and heard.about["data"] == "somewhere"
-    assert json.loads((folder / "trackers.json").read_text()) == {"json": "run-1"}
+    sent = {"train/loss": 4, "train/validation/P@1": 4}
+    assert json.loads((folder / "trackers.json").read_text()) == {
+        "json": {"id": "run-1", "sent": sent}
+    }
 
 
 def test_a_continued_run_logs_each_step_once(service, folder):
@@ -99,6 +102,48 @@ def test_a_continued_run_logs_each_step_once(service, folder):
     assert first.end == ({}, "stopped") and second.known == "run-1"
     assert [(p.phase, p.step) for p in first.heard] == [("train", 2), ("train", 4)]
     assert [(p.phase, p.step) for p in second.heard] == [("train", 6), ("member-2", 2)]
+
+
+def test_a_continued_run_logs_what_did_not_arrive(service, folder, monkeypatch):
+    """A failed request and a kill between two requests each leave numbers in the log alone."""
+
+    def broken(self, points):
+        raise ConnectionError("no route to host")
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*steps):
+        yield from logged(folder, [Started("train", 0, 12, 4, 60), *steps])
+        raise Killed
+
+    more = [Stepped(step, 32, 1.0, 0.1) for step in (6, 8, 10)]
+    with pytest.raises(Killed):
+        list(tracked(killed(STEPS[0]), ["json"], folder))
+    with monkeypatch.context() as patch:
+        patch.setattr(Recorder, "log", broken)
+        with pytest.raises(Killed):
+            list(tracked(killed(STEPS[1]), ["json"], folder))
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(trackers, "_EVERY", 60.0)
+        patch.setattr(trackers._Services, "finish", lambda *_: None)  # as after SIGKILL
+        list(tracked(killed(more[0]), ["json"], folder))
+    list(tracked(logged(folder, [Started("train", 4, 12, 4, 60), *more, END]), ["json"], folder))
+    heard = [[p.step for p in one.heard] for one in service]
+    assert heard == [[2], [], [4], [6, 8, 10]]
+
+
+def test_ids_alone_in_the_file_are_those_of_an_earlier_version(service, folder):
+    list(logged(folder, STEPS))
+    write_json(folder / "trackers.json", {"json": "run-0"})
+    again = [Started("train", 2, 8, 4, 60), STEPS[1], Stepped(6, 32, 1.0, 0.1), END]
+    list(tracked(logged(folder, again), ["json"], folder))
+    (heard,) = service
+    assert heard.known == "run-0" and [p.step for p in heard.heard] == [6]
+    for wrong in ([], {"json": 3}, {"json": {"id": "run-0"}}, {"json": {"id": "x", "sent": []}}):
+        write_json(folder / "trackers.json", wrong)
+        with pytest.raises(InputError, match="no ids of runs by service"):
+            list(tracked([Started("train", 0, 4, 4, 60)], ["json"], folder))
 
 
 def test_a_service_that_is_added_later_receives_earlier_numbers(service, folder):
@@ -186,7 +231,7 @@ def test_wandb(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     run = trained_twice(tmp_path, "wandb")
     files = sorted((run / "wandb").glob("offline-run-*/*.wandb"))
-    id = json.loads((run / "trackers.json").read_text())["wandb"]
+    id = json.loads((run / "trackers.json").read_text())["wandb"]["id"]
     assert [file.name for file in files] == [f"run-{id}.wandb"] * 2  # one id, two starts
     for file in files:
         assert b"train/loss" in file.read_bytes()
