@@ -20,10 +20,12 @@ def markdown(rows: Rows) -> Iterator[str]:
     """Yields Markdown: one table for each part, and one more for each tuned allocator."""
     titled = [(_title(row), row) for row in rows]
     for title in dict.fromkeys(title for title, _ in titled):
+        here = [row for found, row in titled if found == title]
+        peak, line = ("", "") if here[0]["peak_bytes"] is None else (" peak MB |", "---:|")
         yield f"## {title}\n"
-        yield "| shape | job | ms | / floor | times faster than | peak MB |"
-        yield "|---|---|---:|---:|---|---:|"
-        for row in (row for found, row in titled if found == title):
+        yield f"| shape | job | ms | / floor | times faster than |{peak}"
+        yield f"|---|---|---:|---:|---|{line}"
+        for row in here:
             yield f"| {' | '.join(_cells(row))} |"
         yield ""
 
@@ -50,7 +52,8 @@ def _cells(row: dict[str, Any]) -> Iterator[str]:
     if "agreement" in row:
         peers.append(f"agrees with float32 in {row['agreement']:.1%}")
     yield "; ".join([*peers, *(f"{name}: {why}" for name, why in row["peers_missing"].items())])
-    yield f"{row['peak_bytes'] / 2**20:,.0f}"
+    if row["peak_bytes"] is not None:
+        yield f"{row['peak_bytes'] / 2**20:,.0f}"
 
 
 def _number(value: float) -> str:

@@ -228,7 +228,8 @@ def table_of(rows: list[dict[str, Any]]) -> Table:
 
     title = f"{rows[0]['part']}, {rows[0]['shape']}: median (quartiles)" if rows else "nothing"
     table = Table(title=title, title_justify="left")
-    for name in ("case", "ms", "/ floor", "times faster than", "peak MB"):
+    has_peaks = any(row["peak_bytes"] is not None for row in rows)
+    for name in ("case", "ms", "/ floor", "times faster than", *["peak MB"] * has_peaks):
         table.add_column(
             name,
             justify="right" if name in ("/ floor", "ms", "peak MB") else "left",
@@ -253,7 +254,7 @@ def table_of(rows: list[dict[str, Any]]) -> Table:
             f"{1e3 * row['median_s']:.3g} ({low}-{high})",
             floor,
             "\n".join(peers),
-            f"{row['peak_bytes'] / 2**20:,.0f}",
+            *([f"{row['peak_bytes'] / 2**20:,.0f}"] if has_peaks else []),
         )
     return table
 

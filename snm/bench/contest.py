@@ -80,6 +80,8 @@ class Contest:
       peers: creates the peers. It is called after ours have run once, so that the peers' memory is
         not counted as ours.
       repeats: the maximum number of rounds, for slow jobs.
+      has_peaks: whether the peak of memory is that of one contestant: not where the contestants
+        have tables of their own, which are all in memory at once.
     """
 
     part: str
@@ -88,6 +90,7 @@ class Contest:
     ours: list[Ours]
     peers: Callable[[], Sequence[Contestant | Missing]] = tuple
     repeats: int = 10**9
+    has_peaks: bool = True
 
 
 def held(contest: Contest, repeats: int, report: Callable[[str], None]) -> list[dict[str, Any]]:
@@ -101,12 +104,13 @@ def held(contest: Contest, repeats: int, report: Callable[[str], None]) -> list[
     Returns:
       A row for each of our contestants.
     """
-    peaks = {}
+    peaks: dict[str, int] = {}
     for mine in contest.ours:
         report(f"{contest.part} {contest.shape}: {mine.name}, warm-up")
         reset_peak()
         mine.call()
-        peaks[mine.name] = contest.machine.peak_memory()
+        if contest.has_peaks:
+            peaks[mine.name] = contest.machine.peak_memory()
     rounds = min(repeats, contest.repeats)
     alone = _rounds(contest, contest.ours, rounds, report)
     report(f"{contest.part} {contest.shape}: peers, warm-up")
@@ -118,7 +122,9 @@ def held(contest: Contest, repeats: int, report: Callable[[str], None]) -> list[
     # The rounds with peers are separate: the floor must not include the peers' effect on the caches
     # and cores.
     together = _rounds(contest, [*contest.ours, *peers], rounds, report) if peers else alone
-    return [_row(contest, one, alone, together, peaks[one.name], missing) for one in contest.ours]
+    return [
+        _row(contest, one, alone, together, peaks.get(one.name), missing) for one in contest.ours
+    ]
 
 
 @dataclasses.dataclass
@@ -158,7 +164,7 @@ def _row(
     one: Ours,
     alone: _Times,
     together: _Times,
-    peak: int,
+    peak: int | None,
     missing: dict[str, str],
 ) -> dict[str, Any]:
     mine, floors, rates = alone.seconds[one.name], alone.floors[one.name], alone.rates

@@ -176,7 +176,7 @@ def growth_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
         one.against = () if labels == _GROWN[0] else (first,)
         one.notes |= {"labels": labels, "class_row_bytes": 4 * labels * shape.dim}
         ours.append(one)
-    yield Contest("growth", shape.name, machine, ours)
+    yield Contest("growth", shape.name, machine, ours, has_peaks=False)
 
 
 def epoch_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
