@@ -156,7 +156,7 @@ def _time_part(part: str, shape: str, asked: Bench, report: Any) -> list[dict[st
             if not asked.peers:
                 contest.peers = tuple
             found = held(contest, asked.repeats, report)
-            rows += [{**row, "compute_dtype": dtype} for row in found]
+            rows += [{"compute_dtype": dtype, **row} for row in found]
     return rows
 
 

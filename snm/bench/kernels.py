@@ -125,7 +125,10 @@ def score_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
     turn = itertools.cycle(samples)
 
     def call_of(count: int) -> Callable[[], Any]:
-        best = jax.jit(lambda queries, table, ids: best_scores(queries, table, ids, count))
+        dtype = jnp.dtype(shape.compute_dtype)
+        best = jax.jit(
+            lambda queries, table, ids: best_scores(queries, table, ids, count, compute_dtype=dtype)
+        )
         return lambda: jax.block_until_ready(best(queries, table, next(turn)))
 
     slots = shape.sampled + 1

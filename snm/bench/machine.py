@@ -100,6 +100,11 @@ class Machine:
         flop = 2 * rows * dim * _COLUMNS * self._products / (time.perf_counter() - begin)
         return Rates(flop, self._bytes)
 
+    def of_factors(self, dtype: Any) -> Machine:
+        """The machine with the rate of products of factors of a type."""
+        batch, dim = self._left.shape
+        return self if self._left.dtype == dtype else Machine(batch, dim, dtype)
+
     @property
     def torch_device(self) -> str:
         """Where PyTorch does the same job."""

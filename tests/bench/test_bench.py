@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.summary import markdown
 from snm.bench import contest as contest_module
-from snm.bench import shapes, steps
+from snm.bench import kernels, shapes, steps
 from snm.bench.cli import slower, table_of
 from snm.bench.contest import Contest, Contestant, Missing, Ours, held, quartiles, ratios
 from snm.bench.machine import Machine, Rates, Work
@@ -286,8 +286,28 @@ def test_parts_write_their_rows(parts, tmp_path, monkeypatch, capsys):
         assert row["median_s"] > 0
         assert row["on"]["versions"]["jax"]
         assert row["peak_bytes"] is None if row["part"] == "growth" else row["peak_bytes"] > 0
-        assert row["compute_dtype"] == "float32"
+        factors = row["case"] if row["part"] == "evaluate" else "float32"
+        assert row["compute_dtype"] == factors
     assert "eurlex" in capsys.readouterr().out
+
+
+def test_each_type_of_factors_is_compared_with_the_rate_of_its_products():
+    machine = Machine(TINY.batch, TINY.dim)
+    found = {one.ours[0].case: one.machine for one in PARTS["evaluate"](TINY, machine)}
+    assert found["float32"] is machine
+    assert found["bfloat16"]._left.dtype == jnp.bfloat16
+    assert found["bfloat16"]._left.shape == (TINY.batch, TINY.dim)
+
+
+def test_scores_have_the_factors_of_the_row(monkeypatch):
+    taken = []
+    monkeypatch.setattr(
+        kernels, "best_scores", lambda *_, compute_dtype: taken.append(compute_dtype)
+    )
+    half = dataclasses.replace(TINY, compute_dtype="bfloat16")
+    (contest,) = PARTS["score_mine"](half, Machine(TINY.batch, TINY.dim, jnp.bfloat16))
+    contest.ours[0].call()
+    assert taken == [jnp.bfloat16]
 
 
 def test_other_factors_are_another_job(tmp_path, monkeypatch, capsys):
