@@ -30,8 +30,9 @@ from snm.config.settings import preset
 from snm.data.load import load
 from snm.data.weighting import Weighting
 from snm.head import gradients, head
+from snm.machine.compiler import step_options
 from snm.machine.versions import surroundings
-from snm.model.placement import initial
+from snm.model.placement import initial, table_bytes
 from snm.model.train_step import train_step
 from snm.runs.folder import write_json
 from snm.topk import search
@@ -107,8 +108,13 @@ def set_up(setting: Setting, folder: Path) -> tuple[Any, Any, list[Any]]:
 
 
 def lowered(model: Any, state: Any, batch: Any) -> Any:
-    """The step's program, traced anew."""
-    step = jax.jit(lambda state, batch: train_step(model, state, batch), donate_argnums=0)
+    """The step's program, traced anew, with the options of training for the compiler."""
+    options = step_options(table_bytes(model))
+    step = jax.jit(
+        lambda state, batch: train_step(model, state, batch),
+        donate_argnums=0,
+        compiler_options=options,
+    )
     return step.lower(state, batch)
 
 

@@ -16,6 +16,7 @@ from snm.bench.contest import Contest, Contestant, Ours
 from snm.bench.machine import Machine, Work
 from snm.bench.shapes import SEED, Shape, queries_of, source_of, state_of
 from snm.bench.steps import StepContestants
+from snm.machine.compiler import step_options
 from snm.sampling.uniform import uniform_device, uniform_host
 from snm.tables.bag import embedding_bag
 from snm.tables.by_row import sum_columns, update_columns
@@ -29,6 +30,11 @@ _NUMBER = 4  # bytes of a float32 and of an int32
 _BATCHES = 4  # used in rotation, so that a call does not find the previous call's rows cached
 
 
+def _compiled(function: Callable[..., Any], **how: Any) -> Any:
+    """`jax.jit` with the options of a training step, which such parts are in."""
+    return jax.jit(function, compiler_options=step_options(), **how)
+
+
 def draw_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
     """The draw of a sample: on the host, as the loader does on a CPU, or on the accelerator."""
     size = shape.sampled + 1
@@ -38,7 +44,7 @@ def draw_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
         def draw() -> Any:
             return uniform_host(SEED, next(steps), shape.num_labels, size)
     else:
-        drawn = jax.jit(lambda step: uniform_device(SEED, step, shape.num_labels, size))
+        drawn = _compiled(lambda step: uniform_device(SEED, step, shape.num_labels, size))
 
         def draw() -> Any:
             return jax.block_until_ready(drawn(np.int32(next(steps))))
@@ -74,11 +80,11 @@ def bag_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
     table = jax.random.normal(jax.random.key(SEED), (shape.num_features, shape.dim))
     steps = jax.random.normal(jax.random.key(SEED + 1), (shape.batch, shape.dim)) * 1e-3
 
-    @jax.jit
+    @_compiled
     def forward(rows: jax.Array, block: Any, columns: Any) -> jax.Array:
         return embedding_bag(rows, block) if columns is None else sum_columns(rows, columns, block)
 
-    @functools.partial(jax.jit, donate_argnums=0)
+    @functools.partial(_compiled, donate_argnums=0)
     def update(rows: jax.Array, block: Any, columns: Any, steps: jax.Array) -> jax.Array:
         ok = jnp.bool_(True)
         if columns is None:
@@ -126,7 +132,7 @@ def score_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
 
     def call_of(count: int) -> Callable[[], Any]:
         dtype = jnp.dtype(shape.compute_dtype)
-        best = jax.jit(
+        best = _compiled(
             lambda queries, table, ids: best_scores(queries, table, ids, count, compute_dtype=dtype)
         )
         return lambda: jax.block_until_ready(best(queries, table, next(turn)))

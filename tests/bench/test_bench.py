@@ -3,6 +3,7 @@
 import dataclasses
 import json
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -204,7 +205,6 @@ def test_a_machine_has_rates():
 @pytest.mark.parametrize("mine_first", [False, True])
 def test_torch_starts_from_the_same_loss(mine_first):
     torch = pytest.importorskip("torch", reason="the peers are an extra: bench")
-    import jax
 
     from snm.bench.peers_torch import TorchStep
     from snm.bench.shapes import model_of, source_of
@@ -308,6 +308,14 @@ def test_scores_have_the_factors_of_the_row(monkeypatch):
     (contest,) = PARTS["score_mine"](half, Machine(TINY.batch, TINY.dim, jnp.bfloat16))
     contest.ours[0].call()
     assert taken == [jnp.bfloat16]
+
+
+@pytest.mark.parametrize("part", ["bag", "score_mine"])
+def test_parts_are_compiled_as_a_training_step(part, monkeypatch):
+    monkeypatch.setattr(kernels, "step_options", lambda: {"no_such_option": 1})
+    (contest,) = PARTS[part](TINY, Machine(TINY.batch, TINY.dim))
+    with pytest.raises(jax.errors.JaxRuntimeError, match="no_such_option"):
+        contest.ours[0].call()
 
 
 def test_other_factors_are_another_job(tmp_path, monkeypatch, capsys):
