@@ -152,5 +152,7 @@ def score_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
                  case=f"best {count}", work=work, against=(f"torch best {count}",))
             for count in counts
         ],
-        lambda: peers.scores(queries, table, samples, counts, machine.torch_device),
+        lambda: peers.scores(
+            queries, table, samples, counts, machine.torch_device, shape.compute_dtype
+        ),
     )  # fmt: skip

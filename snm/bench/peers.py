@@ -29,6 +29,7 @@ __all__ = ["array_files", "bags", "draws", "prediction", "readers", "retrieval",
 
 Peers = Sequence[Contestant | Missing]
 
+_FLOAT32_ONLY = "float32 only"
 _DENSE_BYTES = 3e9  # the largest tables for dense gradients, which need four copies of them
 
 
@@ -76,19 +77,24 @@ def scores(
     samples: Sequence[jax.Array],
     counts: Sequence[int],
     device: str,
+    compute_dtype: str = "float32",
 ) -> Peers:
     """A gather, a matrix product and `torch.topk`."""
+    names = [f"torch best {count}" for count in counts]
+    if device == "cpu" and compute_dtype == "bfloat16":
+        return [Missing(name, f"{_FLOAT32_ONLY} on a CPU") for name in names]
 
     def make() -> list[Contestant]:
         from snm.bench.peers_torch import best_of_sample
 
         drawn = [np.asarray(sample) for sample in samples]
-        call = best_of_sample(np.asarray(queries), np.asarray(table), drawn, device)
+        call = best_of_sample(np.asarray(queries), np.asarray(table), drawn, device, compute_dtype)
         return [
-            Contestant(f"torch best {count}", functools.partial(call, count)) for count in counts
+            Contestant(name, functools.partial(call, count))
+            for name, count in zip(names, counts, strict=True)
         ]
 
-    return _needs("torch", [f"torch best {count}" for count in counts], make)
+    return _needs("torch", names, make)
 
 
 def steps(shape: Shape, mined: int, batches: Sequence[Any], device: str, times: int = 1) -> Peers:
@@ -113,8 +119,16 @@ def steps(shape: Shape, mined: int, batches: Sequence[Any], device: str, times: 
             Contestant("torch sparse, mining first", first, times),
         ]
 
-    torch = _needs("torch", ("torch sparse", "torch sparse, mining first"), make)
+    half = shape.compute_dtype == "bfloat16"
+    names = ("torch sparse", "torch sparse, mining first")
+    torch: Peers
+    if half and device == "cpu":
+        torch = [Missing(name, f"{_FLOAT32_ONLY} on a CPU") for name in names]
+    else:
+        torch = _needs("torch", names, make)
     name = "optax, dense gradients"
+    if half:
+        return [*torch, Missing(name, _FLOAT32_ONLY)]
     size = 4 * shape.dim * (shape.num_features + shape.num_labels)
     if size > _DENSE_BYTES:
         return [*torch, Missing(name, f"its gradients would fill {size / 1e9:.0f} GB more")]

@@ -34,10 +34,9 @@ def _bag_arguments(block: Any, device: str) -> tuple[torch.Tensor, torch.Tensor,
     )
 
 
-def _casts(shape: Shape, device: str) -> Any:
-    """Within it, factors of products have the type of the shape, on a GPU."""
-    half = device == "cuda" and shape.compute_dtype == "bfloat16"
-    return torch.autocast(device, dtype=torch.bfloat16, enabled=half)
+def _casts(compute_dtype: str, device: str) -> Any:
+    """Within it, factors of products have a type."""
+    return torch.autocast(device, dtype=torch.bfloat16, enabled=compute_dtype == "bfloat16")
 
 
 def _done(device: str) -> None:
@@ -75,14 +74,18 @@ class TorchBag:
 
 
 def best_of_sample(
-    queries: np.ndarray, table: np.ndarray, samples: Sequence[np.ndarray], device: str
+    queries: np.ndarray,
+    table: np.ndarray,
+    samples: Sequence[np.ndarray],
+    device: str,
+    compute_dtype: str = "float32",
 ) -> Callable[[int], Any]:
     """A function that scores the gathered rows of a sample and selects the top `count`."""
     asked, rows = (torch.from_numpy(x.copy()).to(device) for x in (queries, table))
     turn = itertools.cycle([torch.from_numpy(ids.astype(np.int64)).to(device) for ids in samples])
 
     def call(count: int) -> Any:
-        with torch.no_grad():
+        with torch.no_grad(), _casts(compute_dtype, device):
             best = torch.topk(asked @ rows[next(turn)].T, count, dim=1)
         _done(device)
         return best
@@ -167,7 +170,7 @@ class TorchStep:
         return loss.item()
 
     def _step(self) -> torch.Tensor:
-        with _casts(self._shape, self._device):
+        with _casts(self._shape.compute_dtype, self._device):
             loss = self._loss()
         loss.backward()
         for optimizer in self._optimizers:

@@ -202,6 +202,15 @@ def test_a_machine_has_rates():
 # -- the peers do the same job -----------------------------------------------------------------
 
 
+@pytest.mark.parametrize("part", ["step", "score_mine"])
+def test_no_peer_of_float32_is_timed_against_bfloat16(part):
+    half = dataclasses.replace(TINY, compute_dtype="bfloat16")
+    (contest,) = PARTS[part](half, Machine(TINY.batch, TINY.dim, jnp.bfloat16))
+    found = contest.peers()
+    assert found
+    assert all(one.reason.startswith("float32 only") for one in found)
+
+
 @pytest.mark.parametrize("mine_first", [False, True])
 def test_torch_starts_from_the_same_loss(mine_first):
     torch = pytest.importorskip("torch", reason="the peers are an extra: bench")
