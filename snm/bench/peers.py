@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import itertools
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -48,11 +49,16 @@ def _needs(module: str, names: Sequence[str], make: Callable[[], list[Contestant
 def draws(num_labels: int, size: int) -> Peers:
     """Sampling without replacement as it is usually written, in O(K) per draw."""
     rng = np.random.default_rng(SEED)
-    keys = iter(jax.random.split(jax.random.key(SEED), 10_000))
-    choice = jax.jit(lambda key: jax.random.choice(key, num_labels, (size,), replace=False))
+    key, counts = jax.random.key(SEED), itertools.count()
+
+    @jax.jit
+    def choice(key: jax.Array, count: jax.Array) -> jax.Array:
+        key = jax.random.fold_in(key, count)
+        return jax.random.choice(key, num_labels, (size,), replace=False)
+
     return [
         Contestant("numpy permutation", lambda: rng.permutation(num_labels)[:size]),
-        Contestant("jax.random.choice", lambda: jax.block_until_ready(choice(next(keys)))),
+        Contestant("jax.random.choice", lambda: jax.block_until_ready(choice(key, next(counts)))),
     ]
 
 

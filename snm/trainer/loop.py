@@ -14,7 +14,7 @@ import functools
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -116,7 +116,7 @@ def run_steps(
     marks += [probe_every] if probe else []
     cuts = [step for step, _ in heads]
     programs = programs or StepPrograms(model, source, heads, mesh)
-    plan = list(dispatches(source, progress.step, last_step, steps_per_dispatch, marks, cuts))
+    plan = dispatches(source, progress.step, last_step, steps_per_dispatch, marks, cuts)
     waiting: collections.deque[tuple[int, int, Any]] = collections.deque()
     if probe is not None and not progress.step:
         yield Probed(0, 0.0, probe(state))
@@ -251,7 +251,10 @@ def dispatches(
 
 
 def ahead(
-    source_at: Callable[[int], Source], plan: list[tuple[int, int]], mesh: Mesh | None, length: int
+    source_at: Callable[[int], Source],
+    plan: Iterable[tuple[int, int]],
+    mesh: Mesh | None,
+    length: int,
 ) -> Iterator[tuple[int, int, Any]]:
     """The stacks of batches; a thread makes them while the device runs the one before.
 
@@ -269,11 +272,14 @@ def ahead(
 
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         rest = iter(plan)
-        futures = collections.deque(pool.submit(made, *one) for one in itertools.islice(rest, 2))
-        for first, count in plan:
+        begun = collections.deque(
+            (one, pool.submit(made, *one)) for one in itertools.islice(rest, 2)
+        )
+        while begun:
+            (first, count), future = begun.popleft()
             with part("waiting for batches"):
-                stack = futures.popleft().result()
+                stack = future.result()
             following = next(rest, None)
             if following:
-                futures.append(pool.submit(made, *following))
+                begun.append((following, pool.submit(made, *following)))
             yield first, count, stack

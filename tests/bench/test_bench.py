@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.summary import markdown
 from snm.bench import contest as contest_module
-from snm.bench import kernels, shapes, steps
+from snm.bench import kernels, peers, shapes, steps
 from snm.bench.cli import slower, table_of
 from snm.bench.contest import Contest, Contestant, Missing, Ours, held, quartiles, ratios
 from snm.bench.machine import Machine, Rates, Work
@@ -200,6 +200,15 @@ def test_a_machine_has_rates():
 
 
 # -- the peers do the same job -----------------------------------------------------------------
+
+
+def test_draws_have_no_last_call(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(jax, "block_until_ready", drawn.append)
+    _, choice = peers.draws(8, 4)
+    for _ in range(10_001):
+        choice.call()
+    assert len(set(map(tuple, np.asarray(drawn)))) > 1
 
 
 @pytest.mark.parametrize("part", ["step", "score_mine"])

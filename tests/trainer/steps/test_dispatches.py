@@ -1,6 +1,7 @@
 """Dispatches of one length where the device has the points: what fills them up changes nothing."""
 
 import dataclasses
+import itertools
 
 import jax
 import numpy as np
@@ -14,6 +15,7 @@ from snm.model.model import abstract_state
 from snm.model.placement import initial
 from snm.trainer import centroids as centroids_module
 from snm.trainer.centroids import centroids
+from snm.trainer.loop import ahead, dispatches
 from snm.trainer.prepare import Prepared, prepare
 from snm.trainer.programs import compiled_steps
 
@@ -38,6 +40,15 @@ def test_an_epoch_is_cut_into_equal_dispatches(data, most, length):
     assert of_device.steps_per_dispatch == length
     streamed = dataclasses.replace(of_device.source, resident=False)
     assert streamed.steps_of_dispatch(most) == min(most, 7)
+
+
+def test_steps_are_planned_as_they_are_taken(data):
+    """A billion of them begin at once: 4 + 3 an epoch, and batches are those of their steps."""
+    source = prepared(data, steps_per_dispatch=4).source
+    plan = dispatches(source, 0, 10**9, 4, [], [])
+    taken = list(itertools.islice(ahead(lambda _: source, plan, None, 4), 4))
+    assert [(first, count) for first, count, _ in taken] == [(0, 4), (4, 3), (7, 4), (11, 3)]
+    assert [int(stack.step[0]) for *_, stack in taken] == [0, 4, 7, 11]
 
 
 @pytest.mark.parametrize(
