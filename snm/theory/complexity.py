@@ -152,6 +152,7 @@ def linear_complexity(
     whole = math.sqrt(float(squares.sum())) * (1 if rows else 1 / math.sqrt(num_labels))
     worst = longest * math.sqrt(n) * (1 if rows else 1 / math.sqrt(num_labels))
     low = math.sqrt(2 / math.pi)
+    exact = _exact_norm(x, 1 if rows else num_labels)
     own, completion = [], []
     for _ in range(draws):
         g = rng.standard_normal(n)
@@ -159,9 +160,8 @@ def linear_complexity(
         parts = sparse.csr_array((g, (chosen, np.arange(n))), shape=(num_labels, n)) @ x
         lengths = _squares(parts)
         own.append(float(np.sqrt(lengths).sum() if rows else math.sqrt(lengths.sum())))
-        if rows:
+        if rows and exact is None:
             completion.append(float(np.linalg.norm(x.T @ g)))
-    exact = _exact_norm(x, 1 if rows else num_labels)
     if exact is not None:
         middle, error = exact if rows else exact / num_labels, 0.0
     elif rows:

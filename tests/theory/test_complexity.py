@@ -125,6 +125,14 @@ def test_large_samples_are_estimated(monkeypatch):
     assert abs(found.estimate.gaussian_completion - middle) < 4 * found.standard_error[1]
 
 
+def test_an_exact_norm_is_not_estimated_too(monkeypatch):
+    x, _, labels = sample(30, 4, 5, 0)
+    estimated = []
+    monkeypatch.setattr(np.linalg, "norm", lambda v: estimated.append(v) or 1.0)
+    assert linear_complexity(x, labels).standard_error[1] == 0
+    assert not estimated
+
+
 def test_the_two_layer_class_is_between_ascent_and_twice_the_linear_one():
     x, _, labels = sample(30, 4, 3, 5)
     found = two_layer_complexity(x, labels, inner=2.0, outer=0.5, draws=6)
