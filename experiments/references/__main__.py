@@ -49,9 +49,10 @@ def main(
     for folder in data:
         name = load(folder).name
         for reference in names:
-            key = {"data": name, "name": reference, "split": "held-out" if held_out else "test"}
+            split = "held-out" if held_out else "test"
+            key = {"data": name, "name": reference, "split": split, "seen": seen}
             runs = read_json(out)["runs"] if out.exists() else []
-            if any(all(run[part] == key[part] for part in key) for run in runs):
+            if any(all(run.get(part) == key[part] for part in key) for run in runs):
                 continue
             run = {**key, **_measured(reference, folder, held_out, seen, minutes)}
             before = read_json(out) if out.exists() else {"runs": []}  # others may write it too
@@ -85,7 +86,6 @@ def _measured(
     return {
         **{key: result[key] for key in keys},
         "sha256": result["data"]["sha256"],
-        "seen": seen,
         "processor_seconds": spent,
     }
 

@@ -302,6 +302,8 @@ def test_runs_are_recorded_and_ended_at_the_limit(tmp_path: Path) -> None:
     assert "metrics" not in runs[3]
     main([str(folder)], out, names=("leml",))  # is there already
     assert read_json(out)["runs"] == runs
+    main([str(folder)], out, names=("leml",), seen="drop")  # another run
+    assert [run["seen"] for run in read_json(out)["runs"]] == ["keep"] * 4 + ["drop"]
 
 
 def test_the_page_has_the_measured_figures() -> None:
