@@ -13,12 +13,12 @@ import argparse
 import dataclasses
 import math
 import os
-import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-from snm.targets.account import Exchange
+from snm.targets.account import Exchange, account
+from snm.targets.module import Module
 
 DIM = 512
 MINED = 256
@@ -42,23 +42,10 @@ COUNTED = [  # labels, features, batch, mesh
     (1_000_000, 100_000, 1024, "data=8,label=4"),
 ]
 
-_KINDS = "all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter"
-_BYTES = {"f32": 4, "s32": 4, "u32": 4, "pred": 1, "s64": 8, "u8": 1, "bf16": 2}
 
-
-def exchanges(module: str) -> Iterator[Exchange]:
-    """Yields the collectives in the text of a compiled module."""
-    pattern = re.compile(rf"= (.*?) ({_KINDS})(?:-start)?\((.*)")
-    for shapes, kind, rest in pattern.findall(module):
-        sizes = re.findall(r"(\w+)\[([\d,]*)\]", shapes)
-        size = sum(
-            _BYTES[dtype] * math.prod(int(n) for n in dims.split(",") if n) for dtype, dims in sizes
-        )
-        groups = re.search(r"replica_groups=(?:\{\{([\d,]+)\}|\[\d+,(\d+)\])", rest)
-        assert groups is not None, rest
-        group = len(groups[1].split(",")) if groups[1] else int(groups[2])
-        if group > 1:
-            yield Exchange(kind, group, size)
+def exchanges(module: str) -> list[Exchange]:
+    """The collectives in the text of a compiled module."""
+    return account(Module(module)).exchanges
 
 
 def model_and_source(labels: int, features: int, batch: int, data_parts: int) -> tuple[Any, Any]:
@@ -112,7 +99,7 @@ def count() -> None:
           "MiB | sent a device, MiB | by formula |")  # fmt: skip
     print("|---:|---:|---:|---|---:|---:|---:|---:|---:|---:|")
     for labels, features, batch, mesh in COUNTED:
-        found = list(exchanges(compiled(labels, features, batch, mesh)))
+        found = exchanges(compiled(labels, features, batch, mesh))
         gathered = sum(one.size for one in found if one.kind == "all-gather")
         reduced = sum(one.size for one in found if one.kind in ("all-reduce", "reduce-scatter"))
         parts = dict(part.split("=") for part in mesh.split(","))

@@ -7,11 +7,16 @@ from benchmarks.devices import scaling
 from snm.distributed.mesh import parse_mesh
 
 MODULE = """
+ENTRY %main (q: f32[128,512], s: f32[128,512], t: s32[]) -> f32[32,512] {
+  %q = f32[128,512]{1,0} parameter(0)
+  %s = f32[128,512]{1,0} parameter(1)
+  %t = s32[] parameter(2)
   %a = f32[256,512]{1,0} all-gather(%q), channel_id=1, replica_groups={{0,4},{1,5}}, dimensions={0}
   %b = (f32[128,512]{1,0}, s32[]) all-reduce(%s, %t), replica_groups=[2,4]<=[8], to_apply=%add
   %c = f32[9]{0} all-reduce(%s), replica_groups={{0},{1}}, to_apply=%add
   %d = f32[9]{0} add(%s, %s)
-  %e = f32[32,512]{1,0} reduce-scatter(%s), replica_groups=[2,4]<=[8], dimensions={0}, to_apply=%add
+  ROOT %e = f32[32,512]{1,0} reduce-scatter(%s), replica_groups=[2,4]<=[8], dimensions={0}
+}
 """
 
 
