@@ -116,6 +116,8 @@ def _run(command: Grow) -> None:
         console.print(f"memory: {stored:,} stored points, before {had:,}", soft_wrap=True)
     data = command.data or "DATA"
     settings = f"--config {out / 'config.toml'} --warm-start {out}"
+    if old.settings().memory == "on":  # other data may have too few points for one
+        settings += " --memory auto --logit-adjustment auto"
     console.print(f"next: snm train {data} --run-dir RUN {settings}", soft_wrap=True)
 
 
