@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import statistics
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -167,6 +168,8 @@ def run_training(command: Train) -> None:
             services = command.log_to if is_first_process() else ()
             for event in tracked(place.follow(events), services, place.folder):
                 display.show(event)
+    if not display.began:
+        console.print(f"{command.run_dir} is finished: nothing was trained", soft_wrap=True)
     _print_result(display.result, dataset.name, Address.of(command.run_dir) or command.run_dir)
     _print_times(command.profile_time)
 
@@ -177,10 +180,12 @@ class _Display:
     def __init__(self, bar: Progress, members: int = 1, members_at_once: int = 1):
         self._members, self._at_once, self._estimated = members, members_at_once, False
         self.result: dict[str, Any] = {}
+        self.began = False  # whether any phase did
         self._bar, self._task = bar, bar.add_task("preparing", total=None)
         self._total = self._per_epoch = self._points = 0
         self._losses: list[tuple[int, float]] = []  # points of a dispatch, and their mean
         self._seconds, self._compiled = 0.0, False
+        self._paces: list[float] = []  # seconds of a step, of each dispatch
         self._untold = 0.0  # seconds since the line of an epoch
         self._held = ""  # the line of an epoch that ended too soon after that
 
@@ -217,12 +222,13 @@ class _Display:
         self._held = ""
 
     def _start(self, event: Any) -> None:
+        self.began = True
         self._print_held()
         if not self._total:
             self._bar.remove_task(self._task)
         self._total, self._per_epoch = event.last_step, event.steps_per_epoch
         self._seconds, self._points, self._compiled = 0.0, 0, False
-        self._steps, self._step_before, self._untold = 0, event.step, 0.0
+        self._paces, self._step_before, self._untold = [], event.step, 0.0
         phase = self._named(event.phase)
         text = f"{phase}: compiling"
         self._task = self._bar.add_task(text, total=self._total, completed=event.step)
@@ -241,7 +247,7 @@ class _Display:
         # at once. Those of the first are of compiling.
         if self._compiled:
             self._points, self._seconds = self._points + event.points, self._seconds + event.seconds
-            self._steps += event.step - self._step_before
+            self._paces.append(event.seconds / (event.step - self._step_before))
         self._compiled, self._step_before = True, event.step
         self._untold += event.seconds
         self._estimate(event.step)
@@ -273,7 +279,8 @@ class _Display:
         self._estimated = True
         # Of more members than cores, the first runs as if it had a core, and ends before others.
         rounds = self._members / min(self._at_once, num_cores())
-        left = (self._total * rounds - step) * self._seconds / self._steps
+        # Not the mean: the first steps wait for what other members compile and begin.
+        left = (self._total * rounds - step) * statistics.median(self._paces)
         if left >= _SHORTEST_ESTIMATE:
             of = f"{counted(self._members, 'member')} of {counted(self._epochs(), 'epoch')}"
             self._print(f"about {duration(left)} of steps left: {of}")

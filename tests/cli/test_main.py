@@ -238,6 +238,19 @@ def test_training_says_what_its_steps_will_take(at_once, cores, left, capsys, mo
     assert f"about {left} of steps left: 3 members of 10 epochs" in told
 
 
+def test_a_stall_at_the_start_does_not_change_what_steps_will_take(capsys):
+    display = _Display(progress_bar())
+    display.show(Started("train", 0, 400, 40, 600))
+    for step in range(1, 12):
+        display.show(Stepped(step, 16, 1.0, seconds=1.1 if step == 3 else 0.1))
+    assert "about 39 s of steps left" in capsys.readouterr().out  # 0.1 s for each of 389 steps
+
+
+def test_a_finished_run_is_called_finished(tiny_run, capsys):
+    call("train", tiny_run / "data", "--run-dir", tiny_run / "run", *tiny.FLAGS)
+    assert "run is finished: nothing was trained" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("mesh", "expected"), [("", 2), ("label=2", 1)])
 def test_the_display_knows_how_many_train_at_once(mesh, expected, data, tmp_path, monkeypatch):
     """A mesh is given to one member alone."""
