@@ -45,7 +45,8 @@ def sheets(results: dict[str, Any]) -> list[Sheet]:
     found = [
         Sheet(
             "Equal steps, equal settings",
-            f"{each} Percent, test points.",
+            f"{each} Percent, test points. Arms without a loss in their name have "
+            f"{results['plan']['settings']['loss']}, or the one that they are named for.",
             ("arm", "k'", *RETRIEVAL),
             tuple(_row(arm, RETRIEVAL, [_mined(arm)]) for arm in arms),
         )
