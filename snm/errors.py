@@ -5,9 +5,19 @@ And the words for numbers in such lines.
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Iterable
 
-__all__ = ["InputError", "StoppedError", "counted", "duration", "first_line", "reason_of"]
+__all__ = [
+    "InputError",
+    "StoppedError",
+    "counted",
+    "duration",
+    "first_line",
+    "nearest",
+    "reason_of",
+]
 
 
 def counted(count: int, noun: str) -> str:
@@ -43,6 +53,17 @@ def reason_of(error: Exception) -> str:
       ('permission denied', 'no')
     """
     return (getattr(error, "strerror", None) or str(error)).lower()
+
+
+def nearest(word: str, known: Iterable[str], otherwise: str) -> str:
+    """What is expected instead of an unknown word: the most similar one, or `otherwise`.
+
+    Example:
+      >>> nearest("epoch", ["dim", "epochs"], "a setting"), nearest("lr", ["dim"], "a setting")
+      ('for example epochs', 'a setting')
+    """
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f"for example {near[0]}" if near else otherwise
 
 
 def first_line(error: BaseException) -> str:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import difflib
 import errno
 import gc
 import io
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from snm.cli.parse_errors import explained, unwrapped
 from snm.cli.setting_groups import joined
 from snm.config.settings import Config, preset, read_config
 from snm.distributed.launch import leave
-from snm.errors import InputError, StoppedError
+from snm.errors import InputError, StoppedError, nearest
 from snm.stores.address import Address
 from snm.stores.objects import StoreError
 from snm.system import timing
@@ -180,13 +179,19 @@ def _refuse_unknown(words: Sequence[str]) -> None:
         given = words[:depth]
         if len(given) == depth and not any(word.startswith("-") for word in given):
             known = dict.fromkeys(" ".join(verb.words.split()[:depth]) for verb in table.VERBS)
-            raise _unknown(" ".join(given), "command", known)
+            expected = nearest(" ".join(given), known, "a command that `snm --help` lists")
+            raise InputError(" ".join(given), "an unknown command", expected)
         return
     known_options = table.options(verb.kind)
     for word in words:
         name = word.partition("=")[0].replace("_", "-")
         if name.startswith("--") and name not in ("--", "--help", *known_options):
-            raise _unknown(name, "option", known_options)
+            # Without the dashes, which would make any two options alike.
+            near = nearest(name[2:], (one[2:] for one in known_options), "")
+            expected = (
+                near.replace("example ", "example --") or f"one of `{_command_of(words)} --help`"
+            )
+            raise InputError(name, "an unknown option", expected)
 
 
 def _command_of(words: Sequence[str]) -> str:
@@ -194,11 +199,6 @@ def _command_of(words: Sequence[str]) -> str:
     if (verb := table.find(words)) is not None:
         return f"snm {verb.words}"
     return " ".join(["snm", *(word for word in words[:1] if word in table.GROUPS)])
-
-
-def _unknown(word: str, noun: str, known: Iterable[str]) -> InputError:
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.0)[0]
-    return InputError(word, f"an unknown {noun}", f"for example {near}")
 
 
 # -- errors ----------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +19,7 @@ from snm.config.fields import (
     RunSettings,
     StartSettings,
 )
-from snm.errors import InputError, reason_of
+from snm.errors import InputError, nearest, reason_of
 from snm.system.files import write_whole
 
 __all__ = [
@@ -131,8 +130,8 @@ def config_of(values: Mapping[str, Any], where: str, *, base: Config | None = No
     hints, found = get_type_hints(Config), dict(values)
     for key, value in values.items():
         if key not in hints:
-            near = difflib.get_close_matches(key, hints, n=1, cutoff=0.0)
-            raise InputError(f"{where}: {key}", "an unknown key", f"for example {near[0]}")
+            expected = nearest(key, hints, "a setting, as in the config.toml of a run")
+            raise InputError(f"{where}: {key}", "an unknown key", expected)
         found[key] = checked(f"{where}: {key}", value, hints[key])
         if key in TABLES:
             check_name(f"{where}: {key}", key, found[key])
