@@ -60,7 +60,7 @@ class Predict:
     text: tuple[str, ...] = ()
     """Texts to label, instead of INPUT."""
     output: Path | None = None
-    """File to write; by default standard output."""
+    """File to write, other than INPUT; by default standard output."""
     k: int | None = None
     """Number of labels for each point; by default 5, or all where there are fewer, or as many as a
     threshold by name was chosen on."""
@@ -188,6 +188,10 @@ def _check(command: Predict) -> None:
             raise InputError("--format sparse", "no --output", "a file: it begins with a count")
     else:
         check_writable("--output", output)
+        for source in (command.input, command.labels):
+            if source and source.exists() and output.exists() and output.samefile(source):
+                found = "the file that is read"
+                raise InputError(f"--output {output}", found, "another file")
 
 
 def _labels_of(path: Path, predictor: Predictor) -> NDArray[np.int32]:

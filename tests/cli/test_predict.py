@@ -171,6 +171,19 @@ def test_an_output_that_is_no_file(run, tmp_path, capsys):
     assert link.is_symlink() and json.loads(target.read_text())["labels"]
 
 
+def test_an_output_that_is_what_is_read(run, tmp_path, capsys):
+    path, link, twin = (tmp_path / name for name in ("a.csv", "link.jsonl", "twin.jsonl"))
+    written(path, "csv")
+    before = path.read_bytes()
+    link.symlink_to(path)
+    os.link(path, twin)
+    for words in ([path], [link], ["--text", "x", "--labels", path]):
+        for output in (path, link, twin):
+            said = refused(capsys, "predict", run, *words, "--output", output)
+            assert said == f"--output {output}: found the file that is read, expected another file"
+    assert path.read_bytes() == before and link.is_symlink()
+
+
 def test_faults_of_standard_input(run, tmp_path, capsys, monkeypatch):
     rows = snm.load(run).vectorizer.transform(TEXTS)
     write_text(tmp_path / "a", rows, rows[:, : tiny.LABELS] * 0)
