@@ -18,9 +18,11 @@ from snm.compare.jobs import Job, Running, result_of, run_jobs
 from snm.compare.records import read_record, write_record
 from snm.compare.report.summary import summarized
 from snm.config.resolve import resolve
+from snm.config.settings import Config
+from snm.config.stages import SizeSchedule
 from snm.data.dataset import Dataset
 
-__all__ = ["OWN", "WATCH", "Campaign", "Plan"]
+__all__ = ["OWN", "WATCH", "Campaign", "Plan", "fewest_sampled"]
 
 WATCH = "R@1"
 """The metric that tuning maximises, on the held-out fifth of train."""
@@ -226,3 +228,17 @@ def _reported(result: dict[str, Any]) -> dict[str, Any]:
 
 def _mean(results: Sequence[dict[str, Any]], name: str) -> float | None:
     return float(np.mean([result[name] for result in results])) if results else None
+
+
+def fewest_sampled(config: Config, dataset: Dataset) -> int:
+    """The fewest labels that a stage of a run samples, which its k' may not exceed.
+
+    Args:
+      config: settings of negative sampling.
+      dataset: what is trained on.
+
+    Raises:
+      InputError: settings that do not fit the data.
+    """
+    resolved = resolve(dataclasses.replace(config, **OWN), dataset)
+    return min(SizeSchedule.of(resolved, dataset.train.num_labels).sampled)

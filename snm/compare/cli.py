@@ -19,6 +19,9 @@ from snm.config.settings import Config, check_name, preset, read_config
 from snm.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from snm.compare.arms import Arm
     from snm.compare.campaign import Campaign
     from snm.compare.jobs import Running
     from snm.data.dataset import Dataset
@@ -27,6 +30,8 @@ __all__ = ["Compare"]
 
 # Must not change when a comparison is resumed; seeds, arms and tables may be added.
 _FIXED = ("sha256", "settings")
+
+_MINED = (1, 16, 64, 256)  # k' that are compared by default
 
 
 @dataclasses.dataclass
@@ -50,8 +55,9 @@ class Compare:
     """Folder of the data set, or `synthetic`."""
     out: Path
     """Folder of the comparison."""
-    mined: tuple[int, ...] = (1, 16, 64, 256)
-    """Values of k' to compare with negative sampling."""
+    mined: tuple[int, ...] = ()
+    """Values of k' to compare with negative sampling; by default 1, 16, 64 and 256, without those
+    that are larger than B."""
     sampled: int | Literal["all", "auto"] | None = None
     """Labels sampled for each batch (B): a number, all, or auto, which depends on K."""
     seeds: int = 3
@@ -123,7 +129,7 @@ def _run(asked: Compare) -> None:
       InputError: data, settings or a folder that cannot be used.
     """
     from snm.compare.arms import grid_of, plan_arms
-    from snm.compare.campaign import Campaign
+    from snm.compare.campaign import Campaign, fewest_sampled
     from snm.compare.campaign import Plan as CampaignPlan
     from snm.compare.records import write_record
     from snm.compare.report.tables import sheets
@@ -152,16 +158,22 @@ def _run(asked: Compare) -> None:
     losses = asked.losses or (base.loss,)
     for loss in losses:
         check_name("--losses", "loss", loss)
-    arms = plan_arms(
-        base,
-        mined=asked.mined,
-        losses=losses,
-        extras=asked.extras,
-        exclude_all=asked.exclude_all,
-    )
+
+    def arms_of(mined: Sequence[int]) -> list[Arm]:
+        return plan_arms(
+            base, mined=mined, losses=losses, extras=asked.extras, exclude_all=asked.exclude_all
+        )
+
+    arms = arms_of(asked.mined or _MINED)  # refused before the data are read
     dataset = load(asked.data)
     if dataset.test is None:
         raise InputError(dataset.name, "no test points", "a test file beside the train file")
+    if not asked.mined:
+        fewest = fewest_sampled(arms[0].config, dataset)
+        if large := [k for k in _MINED if k > fewest]:
+            which = " and ".join(map(str, large))
+            say(f"note: --mined without {which}, as B is {fewest}")
+            arms = arms_of([k for k in _MINED if k <= fewest])
     display = _Display()
     # Resolves and checks every arm before anything is written.
     campaign = Campaign(

@@ -174,6 +174,26 @@ def test_bad_options(folder, tmp_path, capsys, flags, expected):
     assert not (tmp_path / "out").exists()
 
 
+def test_default_numbers_of_mined_labels_fit_the_data(tmp_path, monkeypatch, capsys):
+    """20 labels have 19 others to sample; a number that is asked for is refused as ever."""
+    tiny.write(tmp_path / "tiny")
+    planned = []
+    monkeypatch.setattr(Campaign, "run", lambda self: planned.append(self.arms) or sys.exit(0))
+    words = ["compare", str(tmp_path / "tiny"), "--out", str(tmp_path / "out")]
+    for more, names, said in (
+        ([], [BASELINE, "top-1", "top-16"], "64 and 256, as B is 19"),
+        (["--sampled=8"], [BASELINE, "top-1"], "16 and 64 and 256, as B is 8"),
+    ):
+        with pytest.raises(SystemExit) as error:
+            main([*words[:-1], str(tmp_path / f"out{len(more)}"), *more])
+        assert error.value.code == 0
+        assert [arm.name for arm in planned.pop()] == names
+        assert f"note: --mined without {said}\n" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main([*words, "--mined", "1", "64"])
+    assert "--mined: found 64 of 19 sampled labels" in capsys.readouterr().err
+
+
 def test_settings_that_a_comparison_has_of_its_own_are_refused(folder, tmp_path, capsys):
     path, out = tmp_path / "own.toml", tmp_path / "out"
     words = [*command(folder, out, "--mined", "3"), "--config", str(path)]
