@@ -14,6 +14,7 @@ from snm.errors import InputError, counted
 if TYPE_CHECKING:
     from snm.data.dataset import Dataset
 
+_TEST_POINTS = 2000  # where no number is given
 _MOSTLY = 0.5  # of the entries, from which on it is said that domains share them
 
 __all__ = ["Stats", "Synth"]
@@ -56,8 +57,8 @@ class Synth:
     points bring."""
     points: int = 8000
     """Number of training points."""
-    test_points: int = 2000
-    """Number of test points."""
+    test_points: Annotated[int | None, arg(metavar="INT")] = None
+    """Number of test points; 2000, and with --like no more than its domains have."""
     features: Annotated[int | None, arg(metavar="INT")] = None
     """Number of features; 8000, or with --like enough for each domain's own rare words."""
     labels: int = 4000
@@ -116,7 +117,7 @@ def _write_synthetic(command: Synth) -> None:
                 with waiting(f"writing {out / name}"):
                     write_text(beside / name, part.features, part.labels)
     points, labels = counted(command.points, "training point"), dataset.train.num_labels
-    tests = counted(command.test_points, "test point")
+    tests = counted(0 if dataset.test is None else dataset.test.num_points, "test point")
     say(f"{points}, {tests} and {counted(labels, 'label')} in {out}")
 
 
@@ -129,7 +130,7 @@ def _generated(command: Synth) -> Dataset:
     }
     del options["out"]
     with waiting("generating"):
-        return generate(**{"features": 8000} | options)
+        return generate(**{"test_points": _TEST_POINTS, "features": 8000} | options)
 
 
 def _made_of_another(command: Synth) -> Dataset:
@@ -146,12 +147,18 @@ def _made_of_another(command: Synth) -> Dataset:
         if (value := getattr(command, name)) is not None:
             flag = f"--{name.replace('_', '-')}"
             raise InputError(flag, f"{value} beside --like", "one of the two")
+    tests = command.test_points
     with waiting(f"enlarging {command.like}"):
         original = load(str(command.like))
         dataset = enlarge(
-            original, points=command.points, test_points=command.test_points,
-            features=command.features, labels=command.labels, seed=command.seed,
-        )  # fmt: skip
+            original,
+            points=command.points,
+            test_points=_TEST_POINTS if tests is None else tests,
+            labels=command.labels,
+            features=command.features,
+            fewer=tests is None,
+            seed=command.seed,
+        )
     if (share := frequent_share(original)) > _MOSTLY:
         say(
             f"note: {share:.0%} of the entries are of features of 1% of the points or more, which "

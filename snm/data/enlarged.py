@@ -37,6 +37,7 @@ def enlarge(
     test_points: int,
     labels: int,
     features: int | None = None,
+    fewer: bool = False,
     seed: int = 0,
 ) -> Dataset:
     """Makes a data set with more points, labels and features than one that it is made of.
@@ -50,6 +51,7 @@ def enlarge(
       labels: number of labels, which decides the number of domains. The result has about as many,
         all with training points; or more, as many as its points bring.
       features: number of features; None gives each domain ids of its own for all of its words.
+      fewer: whether there may be fewer test points, where the domains have no more.
       seed: random seed.
 
     Returns:
@@ -58,7 +60,7 @@ def enlarge(
     Raises:
       InputError: no test set, weights, a size out of range or for which there is no memory, fewer
         features than the original's, more labels than so many points have, or more test points than
-        the domains have.
+        the domains have, unless there may be fewer.
     """
     if original.test is None:
         raise InputError("--like", f"{original.name} without test points", "a data set with both")
@@ -72,7 +74,7 @@ def enlarge(
     rng = np.random.default_rng(seed)
     sizes = _domains(original, points, labels)
     tests = _cut(test_points, len(sizes), original.test.num_points)
-    if tests.sum() < test_points:
+    if tests.sum() < test_points and not fewer:
         expected = f"at most {len(sizes) * original.test.num_points} for {len(sizes)} domains"
         raise InputError("--test-points", f"{test_points}", expected)
     shared, rare = _words(original.train.features)

@@ -120,3 +120,16 @@ def test_on_the_command_line(tmp_path, capsys):
     (one / "test.txt").unlink()
     words[2] = tmp_path / "three"
     assert "without test points, expected a data set with both" in refused(capsys, *words)
+
+
+def test_a_default_that_the_source_is_too_small_for(tmp_path, capsys):
+    """Two domains of 80 test points each have fewer than the 2000 that are usual."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    call("data", "synth", one, "--points", 300, "--test-points", 80, "--features", 200,
+         "--labels", 90)  # fmt: skip
+    words = ["data", "synth", two, "--like", one, "--points", 600, "--labels", 90]
+    said = refused(capsys, *words, "--test-points", 2000)
+    assert said == "--test-points: found 2000, expected at most 160 for 2 domains"
+    call(*words)
+    assert "600 training points, 160 test points and" in capsys.readouterr().out
+    assert snm.load_data(two).test.num_points == 160
