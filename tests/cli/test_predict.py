@@ -144,6 +144,15 @@ def test_columns_are_never_taken_for_texts(run, tmp_path, capsys):
     path.write_text("text\nword03 word21 word07\n")
     found, _ = answers(capsys, run, path, "--columns", "text")
     check(found, run, TEXTS[:1])
+    for header in ("text", '"text"'):
+        path.write_text(f"{header}\nword03 word21 word07\n")
+        found, said = answers(capsys, run, path)
+        check(found, run, TEXTS[:1])
+        assert said == f"snm: {path}: CSV, text from 'text'\n"
+    path.write_text("text\nword03\n")
+    assert len(answers(capsys, run, path, "--input-format", "text")[0]) == 2
+    path.write_text("title\nword03\n")  # one of two columns
+    assert len(answers(capsys, run, path)[0]) == 2
     path.write_text("title,text\na,b\n")
     said = refused(capsys, "predict", run, path, "--columns", "titel")
     assert said.startswith(

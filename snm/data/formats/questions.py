@@ -132,7 +132,8 @@ def _form_of_line(
         header = next(csv.reader([line], strict=True), [])
     except csv.Error:
         header = []
-    if len(header) > 1 and any(set(names) <= set(header) for names in asked):
+    # A line that is the name of the text's column is a header, also where it is the only one.
+    if any(set(names) <= set(header) for names in asked):
         return "csv"
     return "text" if of_texts else "sparse"
 
