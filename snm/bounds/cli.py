@@ -65,6 +65,7 @@ def _run(command: Bounds) -> None:
     from snm.bounds.measure import bounds_of_run, measure
     from snm.runs.folder import RunFolder
     from snm.runs.load import load
+    from snm.runs.unfinished import remark_unfinished
     from snm.system.cache_folder import keep_programs
     from snm.system.terminal import progress_bar, say, waiting
     from snm.trainer.evaluate import data_of_run
@@ -75,6 +76,7 @@ def _run(command: Bounds) -> None:
         raise InputError("--points", str(command.points), "at least 1")
     keep_programs()
     folder = RunFolder(command.run)
+    remark_unfinished(command.run)
     with waiting(f"reading {command.run}"):
         predictor = load(command.run)
         config = folder.settings()

@@ -62,6 +62,7 @@ def _run(command: Evaluate) -> None:
     Raises:
       InputError: no run, data without test points or of another shape, or an index of another run.
     """
+    from snm.runs.unfinished import remark_unfinished
     from snm.system.terminal import console, waiting
     from snm.trainer.evaluate import evaluate
 
@@ -71,6 +72,7 @@ def _run(command: Evaluate) -> None:
     same_ids = command.same_ids
     if same_ids and data is None:  # those of its own data are the same, or it is refused
         raise InputError("--same-ids", "no --data", "the data that have the same ids")
+    remark_unfinished(run)
     if index is not None:
         from snm.export.index import IndexedPredictor
         from snm.runs.load import load

@@ -115,11 +115,13 @@ def _run(command: Predict) -> None:
     import numpy as np
 
     from snm.export.load import load
-    from snm.system.terminal import progress_bar, say
+    from snm.runs.unfinished import remark_unfinished
+    from snm.system.terminal import progress_bar, remark, say
 
     _check(command)
     output, form = command.output, command.format
     predictor = load(command.run, verify=command.verify)
+    remark_unfinished(command.run)
     likely, k, threshold = command.probabilities, command.k, None
     if likely:
         predictor.fitted_calibration()  # refused before it takes time
@@ -162,7 +164,7 @@ def _run(command: Predict) -> None:
             lines.write(f"{rows:<20}")
     if unknown:
         what = "feature" if predictor.vectorizer is None else "known word"
-        _remark(f"{unknown:,} of {counted(rows, 'point')} without a {what}: answered as unknown")
+        remark(f"{unknown:,} of {counted(rows, 'point')} without a {what}: answered as unknown")
     if output is not None:
         say(f"wrote the labels of {counted(rows, 'point')} to {output}")
 
@@ -234,17 +236,13 @@ def _written(output: Path | None) -> Iterator[Any]:
         raise InputError(f"--output {output}", reason, "a file that can be written") from error
 
 
-def _remark(text: str) -> None:
-    """A line that is no answer."""
-    print(f"snm: {text}", file=sys.stderr, flush=True)
-
-
 def _blocks(
     command: Predict, predictor: Predictor, holding: contextlib.ExitStack
 ) -> Iterator[_Block]:
     """The points of the input, some at a time; says how it is read."""
     from snm.data.formats.questions import read_questions
     from snm.data.formats.records import STDIN, named
+    from snm.system.terminal import remark
 
     if command.input is None:
         return iter([_Block(list(command.text))])
@@ -262,7 +260,7 @@ def _blocks(
             str(command.input), f"texts ({found.form})", f"features: {command.run} knows no texts"
         )
     if found.about is not None:
-        _remark(found.about)
+        remark(found.about)
     if found.form != "sparse":
         return _of_texts(found.texts)
     source = command.input

@@ -72,10 +72,12 @@ def manifest_of(predictor: Predictor, run: Path) -> dict[str, Any]:
     from snm.runs.folder import RunFolder
 
     model = predictor.model
-    facts = RunFolder(run).read_facts()
+    folder = RunFolder(run)
+    facts = folder.read_facts()
     return {
         "format": FORMAT,
         "run": run.resolve().name,
+        "finished": folder.finished(),
         "data": {"source": facts["data"], "sha256": facts["sha256"]},
         "num_features": model.num_features,
         "num_labels": model.head.num_labels,

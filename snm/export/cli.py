@@ -108,6 +108,7 @@ def _run(command: Export) -> None:
     from snm.export.memory import memory_arrays_of, votes_of
     from snm.runs.folder import RunFolder
     from snm.runs.load import load
+    from snm.runs.unfinished import remark_unfinished
     from snm.system.files import made_whole
     from snm.system.terminal import console
 
@@ -129,6 +130,7 @@ def _run(command: Export) -> None:
         raise InputError("--min-recall", f"{command.min_recall:g}", "0 to 1")
     points = _points(command) if indexed or rounded else None
     predictor = load(command.run)
+    remark_unfinished(command.run)
     if command.to == "hub":
         _hub(command, predictor)
         return

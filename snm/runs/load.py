@@ -29,6 +29,7 @@ from snm.stores.copies import local
 __all__ = [
     "assemble",
     "checkpoints_intact",
+    "first_member_step",
     "ids_of_run",
     "is_exported",
     "load",
@@ -200,6 +201,15 @@ def used_checkpoints(folder: RunFolder, config: ResolvedConfig) -> dict[str, lis
         phase, checkpoints, step = _best_of(folder, config, member, finished=True)
         found[phase] = [step, checkpoints.seal(step)]
     return found
+
+
+def first_member_step(folder: RunFolder, config: ResolvedConfig) -> int:
+    """The step of the checkpoint that predictions of an unfinished run are of.
+
+    Raises:
+      InputError: the first member has no checkpoint, or a damaged one.
+    """
+    return _best_of(folder, config, 1, finished=False)[2]
 
 
 def is_exported(folder: Path) -> bool:

@@ -85,6 +85,7 @@ def _run(options: Serve) -> None:
         of a run, or a missing package.
     """
     from snm.export.mapped import is_export
+    from snm.runs.unfinished import remark_unfinished
     from snm.system.terminal import say
 
     try:
@@ -95,6 +96,7 @@ def _run(options: Serve) -> None:
         raise InputError("snm serve", found, expected) from error
     several = options.workers > 1
     predictor = _load(options)
+    remark_unfinished(options.run)
     if several and not is_export(options.run):
         expected = "its export, which they share: snm export RUN --to npy"
         raise InputError(f"--workers {options.workers}", "a run", expected)

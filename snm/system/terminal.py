@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,7 +29,7 @@ from rich.text import Text
 
 from snm.system.escapes import plain
 
-__all__ = ["console", "displayed", "progress_bar", "say", "waiting", "wide_console"]
+__all__ = ["console", "displayed", "progress_bar", "remark", "say", "waiting", "wide_console"]
 
 _WIDE = 140  # characters
 
@@ -68,6 +69,11 @@ def wide_console() -> Console:
 def say(text: str) -> None:
     """Prints a line without wrapping it, so that long paths stay in one piece."""
     console.print(text, soft_wrap=True)
+
+
+def remark(text: str) -> None:
+    """Prints a line that is no answer, on standard error."""
+    print(f"snm: {plain(text)}", file=sys.stderr, flush=True)
 
 
 def displayed(value: Any) -> str:

@@ -1,0 +1,30 @@
+"""Says of a run that it is not finished, where a command uses it all the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from snm.runs.folder import RunFolder
+from snm.runs.load import first_member_step
+from snm.stores.copies import local
+from snm.system.terminal import remark
+
+__all__ = ["remark_unfinished"]
+
+
+def remark_unfinished(run: str | Path) -> None:
+    """Prints a line on standard error where a run is not finished; of an export it says nothing.
+
+    Args:
+      run: the run folder, or its address in a store; or what else `snm.load` takes.
+
+    Raises:
+      InputError: a damaged run, or one without a checkpoint.
+    """
+    folder = RunFolder(local(run))
+    if not folder.config.exists() or folder.finished():
+        return
+    config = folder.settings()
+    step = f"step {first_member_step(folder, config):,}"
+    what = step if config.members == 1 else f"member 1 of {config.members} alone, at {step}"
+    remark(f"{run} is not finished, this is {what}; the same `snm train` command goes on")
