@@ -30,13 +30,14 @@ class Card:
       name: of the model.
       data: the name of the data set.
       counts: what the data are -> how many.
-      metrics: name -> value on the test points; empty if there were none.
+      metrics: name -> value on the test points; empty if there were none, or unless finished.
       settings: of the run.
       reads_texts: whether the model takes texts; else only features.
       stored: training points that are part of the model.
       license: its id on the Hub, or None if nobody said.
       datasets: ids of data sets on the Hub.
       repository: `owner/name` on the Hub, or None if it is not there.
+      finished: whether the training came to its end.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Card:
     license: str | None = None
     datasets: tuple[str, ...] = ()
     repository: str | None = None
+    finished: bool = True
 
 
 def model_card(card: Card) -> str:
@@ -132,7 +134,10 @@ def _body(card: Card) -> Iterator[str]:
             "Share it only where the data may be shared."
         )
     yield from ("", "## Results", "")
-    yield from _results(card.metrics)
+    if card.finished:
+        yield from _results(card.metrics)
+    else:
+        yield "None: the training is not finished. The model is its first member as it was."
     yield from ("", "## Licence", "")
     yield _plain(card.license) if card.license else "Unknown: ask whoever trained the model."
     yield from ("", "## Settings", "")

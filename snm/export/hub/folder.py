@@ -79,7 +79,8 @@ def write_hub(
     """
     source, memory = RunFolder(run), predictor.memory
     settings, facts = source.settings(), source.read_facts()
-    result = source.read_result() if source.finished() else {"metrics": {}}
+    finished = source.finished()
+    result = source.read_result() if finished else {"metrics": {}}
     name = repository.split("/")[-1] if repository else run.resolve().name
     data = {"name": Path(facts["data"]).name, "sha256": facts["sha256"]}  # no path of a machine
     about: dict[str, Any] = {
@@ -120,6 +121,7 @@ def write_hub(
         license=license,
         datasets=datasets,
         repository=repository,
+        finished=finished,
     )
     disk.write(folder / "README.md", model_card(card).encode())
 

@@ -45,6 +45,14 @@ def test_answers_are_those_of_the_run(remembering, out, points):
     )
 
 
+def test_the_card_of_an_unfinished_run(tiny_run, tmp_path):
+    run = shutil.copytree(tiny_run / "run", tmp_path / "run")
+    RunFolder(run).reopen()
+    call("export", run, "--to", "hub", "--output", tmp_path / "out")
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "None: the training is not finished." in card and "no test points" not in card
+
+
 def test_one_member_of_bfloat16_without_a_bias(tmp_path):
     config = dataclasses.replace(
         tiny.CONFIG, encoder="linear", bias=False, table_dtype="bfloat16", weighting="l2", epochs=1
