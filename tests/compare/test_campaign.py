@@ -371,7 +371,9 @@ def test_tables_show_failures():
     arm = {"name": BASELINE, "baseline": BASELINE, "mined": 8, "sampled": 8, "mined_start": 0,
            "seeds": [{"seed": 0, "failed": "ended by SIGKILL"}], "seconds": None,
            "peak_memory_bytes": None, **summarized([], [])}  # fmt: skip
-    found = sheets({"arms": [arm], "plan": {"seeds": 1}, "equal_seconds": []})
+    found = sheets(
+        {"arms": [arm], "plan": {"seeds": 1, "settings": {"loss": "bowl"}}, "equal_seconds": []}
+    )
     assert all(list(laid_out(sheet, 80)) for sheet in found)
     failed = next(sheet for sheet in found if sheet.title == "Failed")
     assert failed.rows == ((BASELINE, "0", "ended by SIGKILL"),)
