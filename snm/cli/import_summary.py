@@ -58,9 +58,15 @@ def _tell_next(command: Import, counts: Counts) -> None:
 
     run = Path(str(command.like))
     if not (run / "config.toml").is_file():
-        say(f"next: snm train {command.out} --run-dir NEW --warm-start RUN")
+        say(f"next: {_trained_on(command.out, Path('RUN'))}")
     elif counts.new_labels and command.new_labels == "append":
         say(f"next: snm grow {run} --data {command.out} --output NEW")
     else:
         say(f"next: snm evaluate {run} --data {command.out}")
-        say(f"  or: snm train {command.out} --run-dir NEW --warm-start {run}")
+        say(f"  or: {_trained_on(command.out, run)}")
+
+
+def _trained_on(data: Path, run: Path) -> str:
+    """The command that trains a run on with other data, and with its own settings."""
+    settings = run / "config.toml"
+    return f"snm train {data} --run-dir NEW --config {settings} --warm-start {run}"

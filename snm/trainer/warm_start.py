@@ -93,7 +93,9 @@ def initial_state(
     shapes = [jax.tree.map(np.shape, (s.features.rows, s.tower, s.head.table.rows, s.head.bias))
               for s in map(abstract_state, (other, model))]  # fmt: skip
     if shapes[0] != shapes[1]:
-        raise InputError(f"--warm-start {warm_start.run}", _described(other), _described(model))
+        settings = warm_start.run / "config.toml"
+        expected = f"{_described(model)} (`--config {settings}` takes its settings)"
+        raise InputError(f"--warm-start {warm_start.run}", _described(other), expected)
     theirs, mine = RunFolder(warm_start.run).settings().weighting, prepared.config.weighting
     if theirs != mine:
         expected = f"{mine}, as here; or train with --weighting {theirs}"

@@ -249,6 +249,7 @@ def test_warm_start_from_other_shapes_writes_nothing(data, run, tmp_path, capsys
     words = ["train", data, "--run-dir", out, *tiny.FLAGS, "--warm-start", run]
     said = refused(capsys, *words, "--dim=9")
     assert "dim 8" in said and "dim 9" in said
+    assert said.endswith(f"bias (`--config {run / 'config.toml'}` takes its settings)")
     said = refused(capsys, *words, "--no-bias")
     assert "without bias" in said and "with bias" in said
     assert not out.exists()

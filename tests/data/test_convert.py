@@ -362,7 +362,11 @@ def test_import_train_and_predict_from_texts(tmp_path, capsys):
     evaluate = ["evaluate", str(tmp_path / "run"), "--data", str(tmp_path / "since")]
     said = capsys.readouterr().out
     assert f"next: snm {' '.join(evaluate)}\n" in said
+    (train_on,) = (line.split() for line in said.splitlines() if "  or: snm train" in line)
+    assert train_on[train_on.index("--config") + 1] == str(tmp_path / "run" / "config.toml")
     assert said.startswith("30 points, ")  # which are test points to `snm evaluate`
     call(*evaluate, "--json")
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert found["metrics"]["points"] == 30 and found["metrics"]["P@1"] > 90
+    train_on[train_on.index("NEW")] = tmp_path / "new"
+    call(*train_on[2:], "--epochs=1")
