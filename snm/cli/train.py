@@ -36,8 +36,8 @@ class Train:
     """Train a model, evaluate it on the test points, and store both in a folder.
 
     If the run was interrupted, the same command resumes it from the last checkpoint. SIGTERM and
-    Ctrl-C finish the current step, write a checkpoint and exit with status 75; a second signal
-    stops at once. Flags override the TOML file, which overrides the preset.
+    Ctrl-C finish the current step, write a checkpoint and exit with status 75; another signal,
+    a second later or more, stops at once. Flags override the TOML file, which overrides the preset.
 
     For example:
 

@@ -7,11 +7,14 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 __all__ = ["SIGNALS", "stop_wished"]
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+_SAME = 1.0  # seconds in which a signal of the same kind is not a second one
 
 
 @contextlib.contextmanager
@@ -22,6 +25,9 @@ def stop_wished(
 
     Python runs its signal handlers only when the main thread returns from compiled code, which can
     take minutes. So a separate thread receives the signals as they arrive.
+
+    One of the same kind within a second of the first counts as the same: `timeout` signals its
+    child, and then the group that the child is in.
 
     Args:
       on_first: called with the first signal, in that thread.
@@ -39,13 +45,17 @@ def stop_wished(
     sender.setblocking(False)
 
     def receive() -> None:
+        first, since = 0, 0.0
         while numbers := receiver.recv(16):
             for number in numbers:
                 if number not in SIGNALS:
                     continue
                 if wished.is_set():
+                    if number == first and time.monotonic() - since < _SAME:
+                        continue
                     on_second()
                     os._exit(128 + number)
+                first, since = number, time.monotonic()
                 wished.set()
                 on_first(signal.Signals(number))
 
