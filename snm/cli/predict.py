@@ -182,6 +182,8 @@ def _check(command: Predict) -> None:
     if (command.input is None) == (not command.text):
         found = "neither INPUT nor --text" if command.input is None else "INPUT and --text"
         raise InputError("snm predict", found, "one of them (INPUT may be -, standard input)")
+    if command.input is not None and command.input.is_dir():
+        raise InputError(str(command.input), "a folder", "a file of points")
     if command.text and (command.columns or command.input_format != "auto"):
         flag = "--columns" if command.columns else "--input-format"
         raise InputError(flag, "--text", "INPUT: texts of the command line have no form")

@@ -222,7 +222,9 @@ def _opened(run: str | Path) -> tuple[RunFolder, ResolvedConfig, dict[str, Any],
     """The folder of a run, its settings, the content of `run.json`, and whether it is finished."""
     folder = RunFolder(local(run))
     if not folder.config.exists():
-        found = "no config.toml" if folder.path.is_dir() else "no such folder"
+        found = "a file" if folder.path.exists() else "no such folder"
+        if folder.path.is_dir():
+            found = "no config.toml"
         if is_exported(folder.path):
             found += ", but files of `snm export`"
         raise InputError(str(run), found, "the folder of a run (`snm train`)")

@@ -272,6 +272,10 @@ def test_bad_predictions(data, run, tmp_path, capsys):
         said = refused(capsys, "predict", run, test, "--k", k)
         assert said == f"--k: found {k}, expected 1 to 20 labels"
     assert "no config.toml" in refused(capsys, "predict", data, test, "--output", out)
+    said = refused(capsys, "predict", run, data)
+    assert said == f"{data}: found a folder, expected a file of points"
+    said = refused(capsys, "predict", wide, "--text", "x")
+    assert said == f"{wide}: found a file, expected the folder of a run (`snm train`)"
     late = tmp_path / "late.txt"
     late.write_text("2 30 20\n1 2:1\n1 2:nan\n")
     assert refused(capsys, "predict", run, late, "--output", out).startswith(f"{late}:3: found")
