@@ -32,7 +32,7 @@ def _examine(folder: RunFolder) -> Iterator[Finding]:
         finished = folder.finished()
         result = folder.read_result() if finished else {}
     except InputError as error:
-        yield Finding("error", "settings", error.as_flags, "the folder is damaged: train anew")
+        yield _damage("settings", error, "the folder is damaged: train anew")
         return
     labels = counted(facts["num_labels"], "label")
     shapes = f"{counted(facts['num_features'], 'feature')}, {labels}"
@@ -40,7 +40,7 @@ def _examine(folder: RunFolder) -> Iterator[Finding]:
         "ok", "settings", f"{shapes}, dim {config.dim}, {counted(config.members, 'member')}"
     )
     yield from _progress(folder, config, finished)
-    yield from _answers(folder, facts)
+    yield from _answers(folder, config, facts, finished)
     yield from _data(facts)
     yield from _versions(result)
 
@@ -53,9 +53,8 @@ def _progress(folder: RunFolder, config: ResolvedConfig, finished: bool) -> Iter
             if step is not None:
                 saved.append(f"{name} at step {step}")
     if not saved:
-        yield Finding(
-            "error", "checkpoints", "there is none", "the same `snm train` command starts again"
-        )
+        advice = "the same `snm train` command starts again"
+        yield Finding("error" if finished else "note", "checkpoints", "there is none", advice)
         return
     if finished:
         yield Finding("ok", "checkpoints", f"finished: {', '.join(saved)}")
@@ -84,14 +83,29 @@ def _last_line(log: Path) -> dict[str, Any]:
     return {}
 
 
-def _answers(folder: RunFolder, facts: dict[str, Any]) -> Iterator[Finding]:
+def _damage(what: str, error: InputError, otherwise: str) -> Finding:
+    """An error, with the remedy that it names; where it names none, with another one."""
+    said = error.expected.partition(": ")[2]
+    if "`snm train`" not in said:
+        return Finding("error", what, error.as_flags, otherwise)
+    return Finding("error", what, error.as_flags.removesuffix(f": {said}"), said)
+
+
+def _answers(
+    folder: RunFolder, config: ResolvedConfig, facts: dict[str, Any], finished: bool
+) -> Iterator[Finding]:
     import jax
     from scipy.sparse import csr_matrix
 
+    first = folder.checkpoints(config.keep_checkpoints, phase_names(1)[0])
+    if not finished and first.latest() is None:
+        advice = "the same `snm train` command goes on"
+        yield Finding("note", "model", "none yet: member 1 has no checkpoint", advice)
+        return
     try:
         predictor = load(folder.path)
     except InputError as error:
-        yield Finding("error", "model", error.as_flags, "train anew into another folder")
+        yield _damage("model", error, "train anew into another folder")
         return
     except Exception as error:  # a damaged checkpoint can raise any error
         found = f"a checkpoint cannot be read: {first_line(error)}"

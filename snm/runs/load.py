@@ -274,5 +274,7 @@ def _best_of(
         if (last := again.latest()) is not None:
             phase, checkpoints, step = refit, again, last
     if step is None:
-        raise InputError(str(folder.path), "no checkpoint", "a run that has saved one")
+        found = "no checkpoint" + f" of member {member}" * (config.members > 1)
+        expected = "one: the same `snm train` command goes on"
+        raise InputError(str(folder.path), found, expected)
     return phase, checkpoints, step

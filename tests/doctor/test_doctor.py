@@ -260,9 +260,16 @@ def test_damaged_runs(run, tmp_path, capsys):
     assert said.level == "note" and "continues from there" in said.advice
     assert "the last line of the log is of step 12" in said.found
     shutil.rmtree(copy / "checkpoints")
-    assert levels(copy)["checkpoints"].level == levels(copy)["model"].level == "error"
-    call("doctor", copy, status=1)
+    assert levels(copy)["checkpoints"].level == levels(copy)["model"].level == "note"
+    call("doctor", copy)
     assert "there is none" in capsys.readouterr().out
+
+    copy = shutil.copytree(run, tmp_path / "emptied")
+    shutil.rmtree(copy / "checkpoints")
+    said = levels(copy)
+    assert said["checkpoints"].level == said["model"].level == "error"
+    assert said["model"].advice == "the same `snm train` command goes on"
+    call("doctor", copy, status=1)
 
     copy = without_manifest(shutil.copytree(run, tmp_path / "broken"))
     (copy / "run.json").write_text("{")
@@ -273,6 +280,22 @@ def test_damaged_runs(run, tmp_path, capsys):
     for file in (copy / "checkpoints").rglob("d/*"):  # where orbax keeps arrays
         file.write_bytes(b"\0" * 10)
     assert levels(copy)["model"].level == "error"
+
+
+def test_an_interrupted_run_whose_first_member_has_no_checkpoint(run, tmp_path, capsys):
+    data = json.loads((run / "run.json").read_text())["data"]
+    config = dataclasses.replace(tiny.CONFIG, members=2, epochs=1, members_at_once=1)
+    snm.train(data, config, tmp_path / "run")
+    RunFolder(tmp_path / "run").reopen()
+    for step in (tmp_path / "run" / "checkpoints").glob("[0-9]*"):
+        shutil.rmtree(step)
+    said = levels(tmp_path / "run")
+    assert said["checkpoints"].found.startswith("not finished: member-2 at step 4")
+    assert said["model"].level == "note" and "member 1 has no checkpoint" in said["model"].found
+    call("doctor", tmp_path / "run")
+    capsys.readouterr()
+    expected = "found no checkpoint of member 1, expected one: the same `snm train` command goes on"
+    assert refused(capsys, "evaluate", tmp_path / "run").endswith(expected)
 
 
 def test_data_of_a_run_that_changed(run, tmp_path):
