@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from snm.checkpoints.manifest import DamagedError
 from snm.config.resolved import ResolvedConfig
 from snm.data.load import load as load_dataset
 from snm.doctor.findings import Finding
@@ -85,6 +86,8 @@ def _last_line(log: Path) -> dict[str, Any]:
 
 def _damage(what: str, error: InputError, otherwise: str) -> Finding:
     """An error, with the remedy that it names; where it names none, with another one."""
+    if isinstance(error, DamagedError):
+        otherwise = "the same `snm train` command goes on from the checkpoint before it"
     said = error.expected.partition(": ")[2]
     if "`snm train`" not in said:
         return Finding("error", what, error.as_flags, otherwise)

@@ -32,6 +32,8 @@ MAY_CHANGE = ("auc", "epochs", "keep_checkpoints", "members_at_once", "mesh", "o
 CONFIG = "config.toml"
 _FORMAT = "snm-run-1"
 _WROTE = "what `snm` wrote"
+_FACTS = "run.json"  # what is compared with the data before anything is written
+_ANEW = f"{_WROTE}: the same `snm train` command makes it anew"
 _AGAIN = f"{_WROTE}: without it, the same `snm train` command makes it anew"
 
 
@@ -64,12 +66,14 @@ class Manifest:
         wanted = self.files.get(path.name)
         if wanted is None:
             raise InputError(str(path), "a file that the run did not write", "no such file")
+        expected = _WROTE if path.name == _FACTS else _ANEW
         try:
             found = fingerprint(path)
         except OSError as error:
-            raise InputError(str(path), reason_of(error), _WROTE) from error
+            raise InputError(str(path), reason_of(error), expected) from error
         if found not in wanted:
-            raise InputError(str(path), "a damaged or changed file (its checksum differs)", _WROTE)
+            what = "a damaged or changed file (its checksum differs)"
+            raise InputError(str(path), what, expected)
 
     def _check_settings(self, path: Path) -> None:
         try:

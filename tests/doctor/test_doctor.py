@@ -279,7 +279,8 @@ def test_damaged_runs(run, tmp_path, capsys):
     copy = shutil.copytree(run, tmp_path / "arrays")
     for file in (copy / "checkpoints").rglob("d/*"):  # where orbax keeps arrays
         file.write_bytes(b"\0" * 10)
-    assert levels(copy)["model"].level == "error"
+    said = levels(copy)["model"]
+    assert said.level == "error" and "goes on from the checkpoint before it" in said.advice
 
 
 def test_an_interrupted_run_whose_first_member_has_no_checkpoint(run, tmp_path, capsys):

@@ -16,6 +16,7 @@ from snm.cli.main import main
 from snm.config.resolve import resolve
 from snm.config.settings import read_config
 from snm.data.vectorizer import Vectorizer
+from snm.doctor.of_run import examine_run
 from snm.errors import InputError
 from snm.memory.memory import Memory, MemorySettings
 from snm.memory.store import save_memory
@@ -101,6 +102,26 @@ def harmless(before, after):
         return False
     first, second = ({k: v for k, v in found.items() if k not in MAY_CHANGE} for found in pairs)
     return first == second
+
+
+@pytest.mark.parametrize(
+    "name", ["labels.txt", "weighting.npz", "vectorizer.json", "result.json", "run.json"]
+)
+def test_what_the_same_command_makes_anew_is_told(place, run, tmp_path, capsys, name):
+    (run / name).write_bytes((run / name).read_bytes() + b"\n")
+    remedy = "the same `snm train` command makes it anew"
+    said = refused(capsys, "predict", run, place / "data" / "test.txt")
+    advice = [one.advice for one in examine_run(run) if one.level == "error"]
+    words = ("train", place / "data", "--run-dir", run, *tiny.FLAGS, "--members=2", "--epochs=2")
+    if name == "run.json":  # which tells whether it is the same command
+        assert said.endswith("expected what `snm` wrote") and "train anew" in advice[0]
+        assert said == refused(capsys, *words)
+        return
+    assert said.endswith(f"{name}: found a damaged or changed file (its checksum differs), "
+                         f"expected what `snm` wrote: {remedy}")  # fmt: skip
+    assert advice == [remedy]
+    call(*words)
+    assert snm.evaluate(run)["metrics"] == snm.evaluate(place / "run")["metrics"]
 
 
 def test_a_file_that_the_run_did_not_write_is_refused(tmp_path, tiny_run):
