@@ -34,8 +34,8 @@ class Evaluate:
     run: Annotated[Positional[Path], arg(metavar="RUN")]
     """Folder of a run, or its address in a store, such as gs://bucket/runs/a."""
     data: str | None = None
-    """Data set, whose test part is used or, where it has none, all points; by default the one that
-    the run was trained on. Its labels are mapped to those of the run by name."""
+    """Data set, by default the one that the run was trained on. Its test part is used; of other
+    data without one, all points. Its labels are mapped to those of the run by name."""
     same_ids: bool = False
     """Take labels without names to mean the same in DATA as in the run."""
     json: bool = False

@@ -110,7 +110,8 @@ def data_of_run(
                 dataset, train=dataset.train.take(np.arange(0)), test=dataset.train
             )
     if dataset.test is None:
-        raise InputError(dataset.name, "no test points", "a test file beside the train file")
+        found = "no test points, and its points are those that the run was trained on"
+        raise InputError(dataset.name, found, "--data with other points")
     dataset, mapped = in_ids_of(dataset, ids, same_ids=same_ids)
     if mapped is not None:
         notes.append(mapped)
