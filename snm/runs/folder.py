@@ -342,7 +342,9 @@ class RunFolder:
             before, now = getattr(old, field.name), getattr(config, field.name)
             if before != now and field.name not in MAY_CHANGE:
                 found = f"a run with {field.name} = {before!r}"
-                raise InputError(str(self.path), found, f"{now!r}: choose another --run-dir")
+                same = f"the run's own settings (`--config {self.config}`)"
+                expected = f"{now!r}: choose another --run-dir, or {same}"
+                raise InputError(str(self.path), found, expected)
 
 
 def phase_names(member: int) -> tuple[str, str]:

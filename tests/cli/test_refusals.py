@@ -1,7 +1,9 @@
 """Bad files, options and words on the command line: one line each, and nothing written."""
 
 import gzip
+import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from command_line import call, contents, refused
 
 from snm.cli.main import on_this_machine
 from snm.cli.predict import Predict
+from snm.config.settings import read_config
 
 HEADER = f"{tiny.POINTS} {tiny.FEATURES} {tiny.LABELS}"
 
@@ -227,11 +230,24 @@ def test_a_place_that_is_no_run(data, tmp_path, capsys):
     assert contents(data) == before
 
 
+def test_a_run_gets_more_epochs_without_its_flags(data, run, tmp_path, capsys):
+    copy = shutil.copytree(run, tmp_path / "run")
+    more = ("train", data, "--run-dir", copy, "--epochs=4")
+    said = refused(capsys, *more)
+    assert said.endswith(f"or the run's own settings (`--config {copy / 'config.toml'}`)")
+    call(*more, "--config", copy / "config.toml")
+    result = json.loads((copy / "result.json").read_text())
+    assert result["epochs"] == 4 and read_config(copy / "config.toml").dim == 8
+
+
 def test_another_run_is_never_overwritten(data, run, tmp_path, capsys):
     before = contents(run)
     again = ["train", data, "--run-dir", run, *tiny.FLAGS]
     said = refused(capsys, *again, "--dim=9")
-    assert said == f"{run}: found a run with dim = 8, expected 9: choose another --run-dir"
+    assert said == (
+        f"{run}: found a run with dim = 8, expected 9: choose another --run-dir, or the run's own "
+        f"settings (`--config {run / 'config.toml'}`)"
+    )
     assert "warm_start" in refused(capsys, *again, "--warm-start", run).replace("-", "_")
     said = refused(capsys, *again, "--epochs=1")
     assert said == (
