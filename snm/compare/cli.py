@@ -243,6 +243,9 @@ def _refuse_another(out: Path, plan: dict[str, Any]) -> None:
     for name in _FIXED:
         value = plan[name]
         if before.get(name) != value:
+            if name == "sha256":
+                found = f"a comparison of other data ({before.get('data')})"
+                raise InputError(f"--out {out}", found, "the same data: choose another folder")
             if isinstance(value, dict):
                 old = before.get(name) or {}
                 changed = (key for key in {**value, **old} if old.get(key) != value.get(key))

@@ -47,6 +47,12 @@ def test_settings_that_a_plan_of_another_version_has(tmp_path):
         _refuse_another(tmp_path, {**dict.fromkeys(_FIXED), "settings": {"dim": 8}})
 
 
+def test_a_comparison_of_other_data_is_named(tmp_path):
+    write_record(tmp_path / "plan.json", {"data": "/sets/wood", "sha256": "a", "settings": {}})
+    with pytest.raises(InputError, match=r"of other data \(/sets/wood\), expected the same data"):
+        _refuse_another(tmp_path, {"data": "/sets/iron", "sha256": "b", "settings": {}})
+
+
 def test_a_comparison_that_was_stopped_at_its_plan_goes_on(tmp_path):
     (tmp_path / "plan.partial").write_text('{"da')
     _refuse_another(tmp_path, {})
