@@ -106,7 +106,8 @@ def commands_of(bench: Bench) -> list[Command]:
         return Command(name, lambda folder: bench.verbs(folder)[name][1]())
 
     def export(form: str) -> Command:
-        words = ("export", bench.run, "--to", form, "--data", bench.source, "--output")
+        measured = ("--data", bench.source) if form in ("faiss", "hnswlib") else ()
+        words = ("export", bench.run, "--to", form, *measured, "--output")
         return Command(f"export {form}", lambda folder: said(*words, folder / "out"))
 
     return [
