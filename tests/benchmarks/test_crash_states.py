@@ -90,7 +90,7 @@ def test_two_thousand_power_cuts_and_some_errors():
 def test_without_syncs_the_same_cuts_lose_data(tmp_path):
     bench = crash_states.Bench(tmp_path)
     # Which state is drawn first depends on the process id, which is in names.
-    with pytest.raises(AssertionError, match="half of it is left|it is lost"):
+    with pytest.raises(AssertionError, match=r"half of it is left|it is lost"):
         crash_states.cuts_of_a_verb(bench, "import", 300, tmp_path, synced=False)
 
 
