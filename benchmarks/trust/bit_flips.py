@@ -35,7 +35,7 @@ from snm.data.formats.dispatch import write_text
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
 from snm.export.cli import Export
-from snm.export.index import IndexedPredictor
+from snm.export.index import LIBRARIES, IndexedPredictor
 from snm.export.manifest import read_manifest
 from snm.memory.memory import Memory, MemorySettings
 from snm.memory.store import save_memory
@@ -109,7 +109,8 @@ def exported(place: Path, run: Path, form: str) -> Path:
     """An export of the run in a format."""
     out = place / form
     with contextlib.redirect_stdout(io.StringIO()):
-        Export(run, form, out, data=str(place / "data"))()  # type: ignore[arg-type]
+        measured = {"data": str(place / "data")} if form in LIBRARIES else {}
+        Export(run, form, out, **measured)()  # type: ignore[arg-type]
     return out
 
 
