@@ -301,6 +301,7 @@ def iter_npy(
     """
     path = Path(path)
     try:
+        _refuse_long_header(path)
         with headers_unwarned():
             dense = np.load(path, mmap_mode="r", allow_pickle=False)
     except DAMAGE as error:
@@ -322,6 +323,20 @@ def iter_npy(
                 for first in range(first_row, last_row, at_once)
             ]
         yield _concatenate(pieces)
+
+
+def _refuse_long_header(path: Path) -> None:
+    """Refuses a length of the header beyond the file, for which numpy would allocate up to 4 GiB.
+
+    Raises:
+      ValueError: there is one.
+    """
+    with path.open("rb") as file:
+        start = file.read(12)
+    # Versions 2 and 3 give it in four bytes, version 1 in two.
+    length = int.from_bytes(start[8:12], "little") if start[6:7] in (b"\2", b"\3") else 0
+    if start.startswith(b"\x93NUMPY") and length > path.stat().st_size:
+        raise ValueError(f"a header of {length} bytes")
 
 
 def _sparse(path: Path, dense: NDArray[Any], first: int, last: int) -> csr_matrix:

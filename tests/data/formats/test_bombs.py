@@ -131,6 +131,18 @@ def test_a_wide_dense_matrix_is_converted_in_pieces(tmp_path):
     )
 
 
+def test_an_array_with_a_header_of_gigabytes(tmp_path):
+    """For a length of its header that is beyond the file, numpy allocates that much."""
+    path = tmp_path / "X.npy"
+    with path.open("wb") as out:
+        np.lib.format.write_array(out, np.eye(12, dtype=np.float32), version=(3, 0))
+    formats.read_npy(path)
+    raw = bytearray(path.read_bytes())
+    raw[11] = 0x27
+    path.write_bytes(raw)
+    assert "no array that numpy reads" in refused("npy", lambda: formats.read_npy(path))
+
+
 def test_deep_json_lines(tmp_path):
     path = tmp_path / "rows.jsonl"
     for text in ("[" * 200_000, '{"text":' * 200_000, json.dumps({"text": ["a" * 10**6]})):
