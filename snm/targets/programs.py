@@ -103,7 +103,8 @@ def compile_run(
     for (first, head), end in zip(prepared.stages, ends, strict=True):
         model = dataclasses.replace(prepared.model, head=head, seed=0)
         name = f"training, k' {head.mined}"
-        made = compile_training(name, model, source, target, devices, (data, label), count)
+        batches = source.with_head(head)
+        made = compile_training(name, model, batches, target, devices, (data, label), count)
         share = (end - first) / prepared.total_steps
         found.append(dataclasses.replace(made, share=share))
     entries = block_of(source.features, np.arange(min(ROWS, source.features.shape[0]))).ids.shape[0]
