@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 from snm.data.formats.foreign import READERS
@@ -108,8 +107,7 @@ def check_format(command: Import, form: str) -> None:
 
 def _is_given(command: Import, name: str) -> bool:
     """Whether an option is not the default."""
-    defaults = {field.name: field.default for field in dataclasses.fields(command)}
-    return bool(getattr(command, name) != defaults[name])
+    return bool(getattr(command, name) != getattr(type(command), name))
 
 
 def _flag(command: Import, name: str) -> str:
