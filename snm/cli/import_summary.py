@@ -54,19 +54,15 @@ def tell(command: Import, counts: Counts, vectorizer: Vectorizer | None) -> None
 
 def _tell_next(command: Import, counts: Counts) -> None:
     """What can be done with data in the ids of another run or data set."""
+    from snm.config.settings import flags_to_train_on
     from snm.system.terminal import say
 
     run = Path(str(command.like))
+    trained = f"snm train {command.out} --run-dir NEW"
     if not (run / "config.toml").is_file():
-        say(f"next: {_trained_on(command.out, Path('RUN'))}")
+        say(f"next: {trained} {flags_to_train_on(Path('RUN'))}")
     elif counts.new_labels and command.new_labels == "append":
         say(f"next: snm grow {run} --data {command.out} --output NEW")
     else:
         say(f"next: snm evaluate {run} --data {command.out}")
-        say(f"  or: {_trained_on(command.out, run)}")
-
-
-def _trained_on(data: Path, run: Path) -> str:
-    """The command that trains a run on with other data, and with its own settings."""
-    settings = run / "config.toml"
-    return f"snm train {data} --run-dir NEW --config {settings} --warm-start {run}"
+        say(f"  or: {trained} {flags_to_train_on(run)}")

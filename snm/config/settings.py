@@ -28,6 +28,7 @@ __all__ = [
     "check_name",
     "config_of",
     "config_text",
+    "flags_to_train_on",
     "preset",
     "read_config",
     "write_config",
@@ -138,6 +139,15 @@ def config_of(values: Mapping[str, Any], where: str, *, base: Config | None = No
     if base is None:
         base = preset(found.get("preset", "default"))
     return dataclasses.replace(base, **found).check()
+
+
+def flags_to_train_on(run: Path) -> str:
+    """The flags of `snm train` that go on from the parameters of a run, with its settings."""
+    settings = run / "config.toml"
+    flags = f"--config {settings} --warm-start {run}"
+    if settings.exists() and read_config(settings).memory == "on":
+        flags += " --memory auto --logit-adjustment auto"  # other data may have too few points
+    return flags
 
 
 def write_config(path: Path, config: Config) -> None:

@@ -62,6 +62,7 @@ def _run(command: Grow) -> None:
     """
     from rich.text import Text
 
+    from snm.config.settings import flags_to_train_on
     from snm.data.id_space import in_ids_of
     from snm.data.load import load as load_data
     from snm.grow.run import write_grown
@@ -115,10 +116,7 @@ def _run(command: Grow) -> None:
         stored, had = len(memory.rows), len(predictor.memory.rows)
         console.print(f"memory: {stored:,} stored points, before {had:,}", soft_wrap=True)
     data = command.data or "DATA"
-    settings = f"--config {out / 'config.toml'} --warm-start {out}"
-    if old.settings().memory == "on":  # other data may have too few points for one
-        settings += " --memory auto --logit-adjustment auto"
-    console.print(f"next: snm train {data} --run-dir RUN {settings}", soft_wrap=True)
+    console.print(f"next: snm train {data} --run-dir RUN {flags_to_train_on(out)}", soft_wrap=True)
 
 
 def _new_names(

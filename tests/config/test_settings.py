@@ -16,7 +16,14 @@ from snm.cli.main import base_settings
 from snm.config import auto as rules
 from snm.config import passes
 from snm.config.resolve import resolve
-from snm.config.settings import PRESETS, Config, preset, read_config, write_config
+from snm.config.settings import (
+    PRESETS,
+    Config,
+    flags_to_train_on,
+    preset,
+    read_config,
+    write_config,
+)
 from snm.data.evidence import evidence_lost
 from snm.errors import InputError
 from snm.losses.sampled import LOSSES
@@ -358,3 +365,12 @@ def test_a_loss_that_should_bound_the_retrieval_loss_does(values, message):
     resolve(dataclasses.replace(config, weight_scale="mean"), data)
     for fine in (dict(retrieval_k=5), dict(vartheta="power-law"), dict(mined="all")):
         resolve(dataclasses.replace(preset("default"), **{**bound, **fine}), data)
+
+
+def test_the_flags_that_go_on_from_a_run(tmp_path):
+    settings = tmp_path / "config.toml"
+    plain = f"--config {settings} --warm-start {tmp_path}"
+    assert flags_to_train_on(tmp_path) == plain  # a run that is not there yet, such as RUN
+    for memory, more in (("off", ""), ("on", " --memory auto --logit-adjustment auto")):
+        write_config(settings, dataclasses.replace(preset("default"), memory=memory))
+        assert flags_to_train_on(tmp_path) == plain + more
