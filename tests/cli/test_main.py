@@ -24,7 +24,7 @@ from snm.cli.evaluate import print_metrics
 from snm.cli.table import VERBS
 from snm.cli.train import _Display
 from snm.data.formats.dispatch import iter_features, read_text
-from snm.runs.events import Finished, Started, Stepped
+from snm.runs.events import Started, Stepped
 from snm.system.terminal import progress_bar
 
 
@@ -186,85 +186,6 @@ def test_evaluate_says_what_train_said(run, data, capsys):
     assert found["by_label_frequency"] == result["by_label_frequency"]
     call("evaluate", run, "--data", data)
     assert f"{result['metrics']['P@1']:.2f}" in capsys.readouterr().out
-
-
-def test_training_prints_the_mean_loss_of_all_points(capsys):
-    """A short last batch weighs by its points: (3 * 16 * 1 + 12 * 6) / 60 = 2."""
-    display = _Display(progress_bar())
-    display.show(Started("train", 0, 4, 4, 60))
-    for step, (points, loss) in enumerate([(16, 1.0), (16, 1.0), (16, 1.0), (12, 6.0)], start=1):
-        display.show(Stepped(step, points, loss, seconds=0.5))
-    assert "epoch   1 of 1   loss   2.0000" in capsys.readouterr().out
-
-
-def test_short_epochs_share_a_line(capsys):
-    """Epochs of 0.4 s: a line for each third, with its own loss, and one for the last."""
-    display = _Display(progress_bar())
-    display.show(Started("train", 0, 8, 1, 16))
-    for step in range(1, 9):
-        display.show(Stepped(step, 16, float(step), seconds=0.4))
-    told = [line.split()[:6] for line in capsys.readouterr().out.splitlines()]
-    assert told == [f"epoch {n} of 8 loss {n}.0000".split() for n in (3, 6, 8)]
-    # One that ends early is told when the run ends.
-    display.show(Started("member-2", 0, 8, 1, 16))
-    display.show(Stepped(1, 16, 1.0, seconds=0.4))
-    assert "epoch   1" not in capsys.readouterr().out
-    display.show(Finished({}))
-    assert "epoch   1 of 8   loss   1.0000" in capsys.readouterr().out
-
-
-def test_training_names_the_first_of_several_members(capsys):
-    for members, names in ((1, ["train", "refit"]), (2, ["member-1", "refit-1", "member-2"])):
-        display = _Display(progress_bar(), members)
-        for phase in ("train", "refit", "member-2")[: len(names)]:
-            display.show(Started(phase, 1_211, 4_000, 4, 60))
-        told = [line for line in capsys.readouterr().out.splitlines() if "going on" in line]
-        assert told == [f"{name}: going on from step 1,211 of 4,000" for name in names]
-
-
-@pytest.mark.parametrize(
-    ("at_once", "cores", "left"),
-    [(1, 8, "2.9 min"), (2, 8, "86 s"), (3, 8, "56 s"), (3, 2, "86 s")],
-)
-def test_training_says_what_its_steps_will_take(at_once, cores, left, capsys, monkeypatch):
-    """Steps 2 and 3 of 40 take 3 s: 1.5 s for each of 37 steps, and of 40 for every round more."""
-    monkeypatch.setattr("snm.cli.train.num_cores", lambda: cores)
-    display = _Display(progress_bar(), members=3, members_at_once=at_once)
-    display.show(Started("train", 0, 40, 4, 60))
-    for step in range(1, 6):
-        display.show(Stepped(step, 16, 1.0, seconds=9.0 if step == 1 else 1.0 + step % 2))
-    told = capsys.readouterr().out
-    assert told.count("left") == 1
-    assert f"about {left} of steps left: 3 members of 10 epochs" in told
-
-
-def test_a_stall_at_the_start_does_not_change_what_steps_will_take(capsys):
-    display = _Display(progress_bar())
-    display.show(Started("train", 0, 400, 40, 600))
-    for step in range(1, 12):
-        display.show(Stepped(step, 16, 1.0, seconds=1.1 if step == 3 else 0.1))
-    assert "about 39 s of steps left" in capsys.readouterr().out  # 0.1 s for each of 389 steps
-
-
-def test_a_finished_run_is_called_finished(tiny_run, capsys):
-    call("train", tiny_run / "data", "--run-dir", tiny_run / "run", *tiny.FLAGS)
-    assert "run is finished: nothing was trained" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(("mesh", "expected"), [("", 2), ("label=2", 1)])
-def test_the_display_knows_how_many_train_at_once(mesh, expected, data, tmp_path, monkeypatch):
-    """A mesh is given to one member alone."""
-    seen = []
-
-    class Display(_Display):
-        def __init__(self, bar, members, members_at_once):
-            super().__init__(bar, members, members_at_once)
-            seen.append(members_at_once)
-
-    monkeypatch.setattr("snm.cli.train._Display", Display)
-    call("train", data, "--run-dir", tmp_path / "run", *tiny.FLAGS,
-         "--epochs=1", "--members=2", "--members-at-once=2", f"--mesh={mesh}")  # fmt: skip
-    assert seen == [expected]
 
 
 def test_evaluate_names_what_a_group_adds_to_the_precision(run, capsys):

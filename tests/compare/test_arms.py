@@ -1,0 +1,87 @@
+"""The arms of `snm compare`: their names, settings and grids."""
+
+import dataclasses
+import json
+
+import pytest
+import tiny
+
+import snm
+from snm.compare.arms import BASELINE, EXTRAS, grid_of, plan_arms
+from snm.config.resolve import resolve
+from snm.errors import InputError
+from snm.losses.sampled import LOSSES
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a small data set."""
+    folder = tmp_path_factory.mktemp("arms")
+    tiny.write(folder / "tiny")
+    return folder
+
+
+def test_arms_have_names_and_baselines():
+    base = snm.preset("paper")
+    arms = plan_arms(base, mined=(1, 16), losses=("bowl", "softmax"), exclude_all=True)
+    names = [arm.name for arm in arms]
+    assert names[:3] == [BASELINE, "top-1", "top-16"]
+    assert "softmax-top-16-exclude-all" in names
+    assert len(set(names)) == len(names) == 12
+    by_name = {arm.name: arm for arm in arms}
+    assert by_name[BASELINE].config.mined == "all"
+    assert by_name["softmax-top-1"].baseline == "softmax-negative-sampling"
+    assert by_name["top-16-exclude-all"].config.exclude == "all"
+    plain = by_name["top-16"].config
+    assert plain == dataclasses.replace(base, mined=16)
+
+
+def test_listwise_losses_are_arms_of_their_own(folder):
+    base = snm.preset("paper")
+    listwise = [name for name in LOSSES if LOSSES[name].listwise]
+    losses = ("bowl", *listwise)
+    arms = plan_arms(base, mined=(2,), losses=losses, exclude_all=True)
+    # Listwise arms already exclude all known labels, so they have no second arm that does.
+    assert [arm.name for arm in arms] == [
+        BASELINE, "top-2", f"{BASELINE}-exclude-all", "top-2-exclude-all",
+        *(f"{loss}-{name}" for loss in listwise for name in (BASELINE, "top-2")),
+    ]  # fmt: skip
+    by_name = {arm.name: arm for arm in arms}
+    arm = by_name["listmle-top-2"]
+    assert arm.baseline == "listmle-negative-sampling" and "lists of all positives" in arm.about
+    assert (arm.config.positives, arm.config.exclude, arm.config.mined) == ("all", "all", 2)
+    dataset = snm.load_data(folder / "tiny")
+    for arm in arms:
+        config = resolve(dataclasses.replace(arm.config, sampled=8, epochs=1), dataset)
+        trials = [dataclasses.replace(config, **trial).check() for trial in grid_of(config)]
+        assert len(trials) == 6
+    assert resolve(by_name["listnet-top-2"].config, dataset).learning_rate == 20.0
+
+
+def test_settings_of_a_loss_stay_with_it(folder):
+    """Those of bowl and powl are not passed on; a loss that the file names keeps its own."""
+    dataset = snm.load_data(folder / "tiny")
+    small = dataclasses.replace(snm.preset("paper"), sampled=8, epochs=1)
+    margin = dataclasses.replace(small, phi="logistic", vartheta="power-law", negative_weight=4.0)
+    losses, extras = ("bowl", "softmax", "listnet"), ["frequency", "in-batch", "full-softmax"]
+    for arm in plan_arms(margin, mined=(2,), losses=losses, extras=extras):
+        config = resolve(arm.config, dataset)
+        assert (config.phi == "logistic") == (config.loss == "bowl"), arm.name
+    for loss in ("softmax", "listnet"):
+        own = dataclasses.replace(small, loss=loss, learning_rate=2.0, score_scale=3.0)
+        for arm in plan_arms(own, mined=(2,), losses=(loss,)):
+            assert (arm.config.learning_rate, arm.config.score_scale) == (2.0, 3.0)
+        for extra in ("power-law", "epsilon-tail", "subsample", "logistic", "squared-hinge"):
+            with pytest.raises(InputError, match=f"{extra} where {loss} is the first loss"):
+                plan_arms(own, mined=(2,), losses=(loss,), extras=[extra])
+        arms = plan_arms(own, mined=(2,), losses=(loss,), extras=["anneal", "all-labels"])
+        assert len(arms) == 4
+
+
+def test_every_extra_fits_a_data_set_and_every_arm_has_as_many_trials(folder):
+    dataset = snm.load_data(folder / "tiny")
+    base = dataclasses.replace(snm.preset("paper"), sampled=8, epochs=1)
+    arms = plan_arms(base, mined=(2, 3), losses=("bowl", "powl", "softmax"), extras=list(EXTRAS))
+    configs = [resolve(arm.config, dataset) for arm in arms]
+    assert len({json.dumps(dataclasses.asdict(config)) for config in configs}) == len(arms)
+    assert {len(grid_of(config)) for config in configs} == {6}
