@@ -192,10 +192,10 @@ def fuzz_words(folder, edits, packed):
             continue
         if name == "labels.txt":
             assert len(found) == 20
-            text = raw.decode().replace("\r\n", "\n")
+            text = raw.decode("utf-8-sig").replace("\r\n", "\n")
             assert "\n".join(found) == text.removesuffix("\n")
         else:
-            lines = raw.decode().replace("\r\n", "\n").removesuffix("\n").split("\n")
+            lines = raw.decode("utf-8-sig").replace("\r\n", "\n").removesuffix("\n").split("\n")
             wanted = [[int(word) for word in line.split()] for line in lines if raw]
             assert found.tolist() == wanted
             assert found.min(initial=0) >= 0 and (found < [30, 20]).all()
