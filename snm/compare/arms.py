@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from snm.config.checks import OF_ORDERED
 from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config, check_name
-from snm.errors import InputError
+from snm.errors import InputError, nearest
 from snm.losses.sampled import LOSSES
 
 __all__ = ["BASELINE", "EXTRAS", "Arm", "ResolvedArm", "grid_of", "plan_arms"]
@@ -147,8 +146,8 @@ def plan_arms(
     middle = min(mined, key=lambda k: abs(k - 16)) if mined else 16
     for name in extras:
         if name not in EXTRAS:
-            near = difflib.get_close_matches(name, EXTRAS, n=1, cutoff=0.0)[0]
-            raise InputError("--extras", f"{name!r}", f"for example {near}")
+            expected = nearest(name, EXTRAS, f"one of {', '.join(EXTRAS)}")
+            raise InputError("--extras", f"{name!r}", expected)
         about, settings = EXTRAS[name]
         changed = settings(middle)
         config = dataclasses.replace(arms[0].config, **changed)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +11,7 @@ from scipy.sparse import csr_matrix
 from snm.config.auto import auto_weighting
 from snm.config.settings import PRESETS, Config, preset
 from snm.data.weighting import filled
-from snm.errors import InputError
+from snm.errors import InputError, nearest
 
 __all__ = ["SETTINGS", "config_of", "weighted_for"]
 
@@ -68,8 +67,8 @@ def config_of(
             found, expected = "a setting of runs", "a parameter, or snm.train"
             raise InputError(f"settings: {key}", found, expected)
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)[0]
-            raise InputError(f"settings: {key}", "an unknown key", f"for example {near}")
+            expected = nearest(key, known, "a setting, as in the config.toml of a run")
+            raise InputError(f"settings: {key}", "an unknown key", expected)
         if values.get(key, value) != value:
             raise InputError(f"settings: {key}", "another value than the parameter's", "one")
         values[key] = value

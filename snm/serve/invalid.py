@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from snm.errors import InputError
+from snm.errors import InputError, nearest
 
 __all__ = ["as_input_error"]
 
@@ -30,8 +29,7 @@ def as_input_error(error: Mapping[str, Any], fields: Sequence[str]) -> InputErro
     if kind == "missing":
         return InputError(where, "nothing", 'JSON such as {"texts": ["some words"]}')
     if kind == "extra_forbidden":
-        near = difflib.get_close_matches(where, fields, n=1)
-        expected = f"for example {near[0]}" if near else f"one of {', '.join(fields)}"
+        expected = nearest(where, fields, f"one of {', '.join(fields)}")
         return InputError(where, "an unknown field", expected)
     if kind in _LEAST:
         limit = error["ctx"][_LEAST[kind]]

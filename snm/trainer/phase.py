@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import difflib
 import functools
 import itertools
 from collections.abc import Callable, Iterator
@@ -23,7 +22,7 @@ from snm.data.dataset import Dataset, Points, summary_of_weights
 from snm.data.weighting import Weighting
 from snm.distributed.dataset import label_frequency
 from snm.distributed.processes import is_first_process
-from snm.errors import InputError, counted
+from snm.errors import InputError, counted, nearest
 from snm.evaluation.evaluate import evaluate_points, metric_names
 from snm.machine.versions import versions
 from snm.model.model import TrainState
@@ -293,9 +292,8 @@ def first_phase(config: ResolvedConfig, dataset: Dataset) -> Phase:
         return Phase("train")
     known = metric_names(dataset.train.num_labels, auc=config.auc)
     if config.monitor not in known:
-        near = difflib.get_close_matches(config.monitor, known, n=1, cutoff=0.0)[0]
         found = f"{config.monitor!r}, no metric"
-        raise InputError("--monitor", found, f"for example {near}")
+        raise InputError("--monitor", found, nearest(config.monitor, known, f"such as {known[0]}"))
     kept, held = dataset.rows_of_split(config.validation_fraction, config.seed)
     held = dataset.train.counted(held)
     if not len(dataset.train.labelled(kept)) or not len(dataset.train.labelled(held)):

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import difflib
 import importlib
 import os
 import shutil
@@ -31,7 +30,7 @@ from snm.compare.processes import end_with_parent
 from snm.data.dataset import Points
 from snm.data.load import load
 from snm.data.weighting import Weighting
-from snm.errors import InputError, reason_of
+from snm.errors import InputError, nearest, reason_of
 from snm.evaluation.filters import apply_filter, kept_first, most_filtered, pairs_of
 from snm.evaluation.metrics import Metrics, propensities
 from snm.machine.memory import peak_memory, peak_of_children, resident_memory
@@ -66,8 +65,8 @@ def _peer(name: str) -> Peer:
     module, colon, key = name.rpartition(":")
     peers = _peers_of(module) if colon else PEERS
     if key not in peers:
-        near = difflib.get_close_matches(key, peers, n=1, cutoff=0.0)[0]
-        raise InputError("--peers", f"{name!r}", f"for example {module}{colon}{near}")
+        names = [f"{module}{colon}{known}" for known in peers]
+        raise InputError("--peers", f"{name!r}", nearest(name, names, f"one of {', '.join(names)}"))
     return peers[key]
 
 
