@@ -55,7 +55,7 @@ format: $(VENV)/.installed-dev
 
 bench: setup
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[bench]' -c constraints.txt
-	$(BIN)/snm bench --shape eurlex amazoncat amazon670k --json benchmarks/results/cpu.json
+	$(BIN)/snm bench --shape eurlex amazoncat amazon670k --json bench.json
 
 clean:
 	rm -rf $(VENV) $(TARGETS) build *.egg-info

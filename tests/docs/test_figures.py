@@ -10,6 +10,7 @@ from docs import figures
 # Figures that each page names at least.
 PAGES = {
     "README.md": 160,
+    "benchmarks/README.md": 138,
     "benchmarks/devices/COMPILERS.md": 34,
     "docs/after.md": 130,
     "docs/choosing.md": 30,
