@@ -26,7 +26,7 @@ PAGES = {
     "docs/targets.md": 90,
     "docs/theory.md": 0,
     "docs/trust.md": 100,
-    "docs/which-tool.md": 70,
+    "docs/which-tool.md": 60,
     "experiments/README.md": 0,
     "experiments/answers/README.md": 100,
     "experiments/defaults/README.md": 340,
