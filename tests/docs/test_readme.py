@@ -1,6 +1,5 @@
 """The Python of the README and of the page on the Python API runs as it stands."""
 
-import itertools
 from pathlib import Path
 
 import pages
@@ -50,16 +49,3 @@ def test_names_of_the_package_are_no_modules() -> None:
     for name in snm.__all__:
         if callable(getattr(snm, name)):
             assert importlib.util.find_spec(f"snm.{name}") is None, name
-
-
-def test_the_first_table_is_that_of_which_tool() -> None:
-    """It is kept on two pages, and both say the same."""
-    one, other = (_first_table(path) for path in (README, pages.ROOT / "docs" / "which-tool.md"))
-    assert len(one) > 10
-    assert one == other
-
-
-def _first_table(path: Path) -> list[str]:
-    lines = path.read_text().splitlines()
-    first = next(number for number, line in enumerate(lines) if line.startswith("| "))
-    return list(itertools.takewhile(lambda line: line.startswith("|"), lines[first:]))
