@@ -33,8 +33,8 @@ class ThresholdRange(NamedTuple):
     Attributes:
       low: float32 [n]; at least the requested number of scores are >= low, or all scores are if the
         row has fewer.
-      high: float32 [n]; at most the requested number of scores are >= high. It equals `low` unless
-        equal scores make the requested number impossible.
+      high: float32 [n]; at most the requested number of scores are >= high. Where it differs from
+        `low`, the scores in between are all equal.
     """
 
     low: jax.Array
@@ -48,7 +48,7 @@ class Mined(NamedTuple):
       low: float32 [n]; scores >= low are among the k highest or tie with the k-th.
       high: float32 [n]; scores >= high are among the k highest.
       share: float32 [n], the weight of the scores in between, which are all equal, such that the
-        weights of a row sum to k.
+        weights of a row sum to k, or to the number of its scores if it has fewer.
     """
 
     low: jax.Array
@@ -70,8 +70,8 @@ def mined_weights(scores: jax.Array, count: int) -> Mined:
     """
     low, high = find_threshold(scores, count, count)
     certain, possible = _count_reaching(scores, high), _count_reaching(scores, low)
-    # Where low and high are equal, as in a row with fewer scores, no score takes a share.
-    share = (count - certain) / jnp.maximum(possible - certain, 1)
+    # In a row with fewer scores, those in between are mined whole.
+    share = (jnp.minimum(count, possible) - certain) / jnp.maximum(possible - certain, 1)
     return Mined(low, high, share.astype(jnp.float32))
 
 

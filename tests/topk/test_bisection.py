@@ -42,6 +42,15 @@ def test_thresholds_mine_the_scores_that_a_sort_does(count):
             np.testing.assert_allclose(weights, by_sorting(row, count), atol=1e-6, err_msg=name)
 
 
+@pytest.mark.parametrize("count", [1, 2, 40, 96])
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_alone_has_the_weights_it_has_among_others(name, count):
+    """A search that ends before its first pass finds the same weights."""
+    row = ROWS[name](np.random.default_rng(0)).astype(np.float32)
+    weights = np.where(row > MASKED / 2, weights_of(count)(row[None])[0], 0)
+    np.testing.assert_allclose(weights, by_sorting(row, count), atol=1e-6)
+
+
 @pytest.mark.parametrize(("size", "fewest", "most"), [(97, 3, 5), (1024, 40, 64), (96, 95, 95)])
 def test_the_requested_number_reaches_the_threshold(size, fewest, most):
     """If low == high; otherwise equal scores make the requested number impossible."""
