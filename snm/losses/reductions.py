@@ -129,9 +129,13 @@ def log_sum_exp(scores: jax.Array, where: jax.Array) -> tuple[jax.Array, jax.Arr
 def reduced(
     values: jax.Array, weights: ArrayLike | None, reduce_fn: Reduce | None, dtype: jnp.dtype
 ) -> jax.Array:
-    """Weighs the values [...], reduces them in their own dtype, then returns to `dtype`."""
+    """Weighs the values [...], reduces them in their own dtype, then returns to `dtype`.
+
+    A value of weight 0 counts as 0 also where it is infinite or NaN.
+    """
     if weights is not None:
-        values = values * jnp.broadcast_to(jnp.asarray(weights, values.dtype), values.shape)
+        weights = jnp.broadcast_to(jnp.asarray(weights, values.dtype), values.shape)
+        values = weighed(weights, values)
     return (values if reduce_fn is None else reduce_fn(values)).astype(dtype)
 
 

@@ -157,3 +157,11 @@ def test_values_are_weighed_then_reduced_then_rounded():
     # 1 + 256 is lost in bfloat16 before it is summed, not after.
     many = jnp.asarray([256.0, 1.0, 1.0])
     assert reduced(many, None, jnp.sum, jnp.bfloat16) == 258
+
+
+def test_an_example_of_weight_0_is_silent_whatever_its_value():
+    values = jnp.asarray([1.0, jnp.inf, jnp.nan])
+    weights = np.array([2.0, 0, 0])
+    assert reduced(values, weights, jnp.sum, jnp.float32) == 2
+    of = jax.grad(lambda v: reduced(v, weights, jnp.sum, jnp.float32))(values)
+    assert of.tolist() == [2, 0, 0]
