@@ -36,7 +36,7 @@ def sampled_softmax(
       positive_scores: [...], any float dtype.
       negative_scores: [..., m], in any order.
       log_weights: [m] or [..., m], log w_j; None is all 0. For a negative drawn with expected count
-        q_j this is -log(q_j) (logQ correction), and (K - 1) / B each for a uniform sample.
+        q_j this is -log(q_j) (logQ correction): log((K - 1) / B) each for a uniform sample.
       where: `bool` [..., m]; a negative where it is False takes no part.
       weights: [...], multiplies each example's loss.
       score_scale: Scalar c, an inverse temperature; may be learned.
