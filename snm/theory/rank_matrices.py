@@ -170,8 +170,7 @@ def realisable_by_graph(matrices: npt.ArrayLike) -> npt.NDArray[np.bool_]:
     reach[..., :m, m:] |= values == 1
     reach[..., m:, :m] |= np.swapaxes(values == 1, -1, -2)
     for _ in range(math.ceil(math.log2(m + n))):  # each round doubles the length of the paths
-        step = reach.astype(np.uint8)
-        reach |= (step @ step) > 0
+        reach |= reach @ reach  # of bools: "or" instead of a sum, which could overflow
     return np.asarray(~(strict & np.swapaxes(reach, -1, -2)).any(axis=(-1, -2)))
 
 

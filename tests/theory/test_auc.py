@@ -81,6 +81,12 @@ def test_psi_by_both_characterisations_and_by_all_scores(m, n):
         assert expected == len({rank_matrices.rank_matrix(s[:m], s[m:]).tobytes() for s in scores})
 
 
+def test_a_cycle_is_found_among_many_points():
+    """256 copies of each point: as many paths of two edges lead from one copy to another."""
+    first = np.array(rank_matrices.FORBIDDEN[0]).reshape(2, 2)
+    assert not rank_matrices.realisable_by_graph(np.kron(first, np.ones((256, 256), int)))
+
+
 def test_psi_bounds_and_limits():
     for m, n in itertools.product(range(1, 6), repeat=2):
         assert 3 ** max(m, n) <= rank_matrices.psi(m, n) <= 3 ** (m * n)
