@@ -94,7 +94,8 @@ def retrieval_risk(
         found = f"answers {ids.shape}, distribution {values.shape}"
         raise InputError("retrieval risk", found, "[n, k] and [n, K]")
     if ids.size and not 0 <= ids.min() <= ids.max() < values.shape[1]:
-        raise InputError("answers", f"labels {ids.min()} to {ids.max()}", f"0 to {values.shape[1]}")
+        last = values.shape[1] - 1
+        raise InputError("answers", f"labels {ids.min()} to {ids.max()}", f"0 to {last}")
     if (np.diff(np.sort(ids, axis=1), axis=1) == 0).any():
         raise InputError("answers", "a label twice in a row", "distinct labels")
     missed = values.sum(axis=1) - np.take_along_axis(values, ids, axis=1).sum(axis=1)

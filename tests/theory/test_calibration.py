@@ -46,6 +46,8 @@ def test_the_risk_is_a_mean_over_inputs():
     d = [[0.5, 0.25, 0.25], [0.125, 0.125, 0.75]]
     assert retrieval_risk([[0], [0]], d) == (0.5 + 0.875) / 2
     assert retrieval_risk([[0], [0]], d, weights=[3, 1]) == (3 * 0.5 + 0.875) / 4
+    with pytest.raises(InputError, match="found labels 0 to 3, expected 0 to 2"):
+        retrieval_risk([[0], [3]], d)
 
 
 @properties
