@@ -302,6 +302,8 @@ def _theorem_5(
     slope = phi_lipschitz(spec.phi, lowest, rho=spec.ramp_rho)
     constants = lemma_7(kind, l1, l2, slope, phi_largest(spec.phi, lowest, rho=spec.ramp_rho))
     bound = theorem_5(constants, complexity, n, spec.num_labels, delta)
+    if not math.isfinite(constants.largest + bound.proved + bound.rademacher):
+        return {"why_not": f"with scores up to {reach:.3g}, phi {spec.phi} is beyond float64"}
     left_out = "known labels are left out of the negatives, which theta does not know of: "
     return {
         "loss": kind,

@@ -6,6 +6,7 @@ Reddi et al. (2019), Lemma 7 and the text after Theorem 5.
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,6 +18,7 @@ from snm.errors import InputError
 __all__ = [
     "L1Norms",
     "LossConstants",
+    "exp_or_inf",
     "lemma_7",
     "phi_largest",
     "phi_lipschitz",
@@ -25,6 +27,12 @@ __all__ = [
 
 Kind = Literal["powl", "bowl"]
 _UNBOUNDED = ("squared_hinge", "exponential")
+_OVERFLOW = math.log(sys.float_info.max)
+
+
+def exp_or_inf(x: float) -> float:
+    """e^x; infinite where it overflows float64."""
+    return math.exp(x) if x < _OVERFLOW else math.inf
 
 
 def phi_lipschitz(phi: str, lowest: float | None = None, *, rho: float = 1.0) -> float:
@@ -41,7 +49,7 @@ def phi_lipschitz(phi: str, lowest: float | None = None, *, rho: float = 1.0) ->
       rho: Margin of the ramp.
 
     Returns:
-      The smallest L with |phi(u) - phi(v)| <= L |u - v|.
+      The smallest L with |phi(u) - phi(v)| <= L |u - v|; infinite if it overflows float64.
 
     Raises:
       InputError: An unknown name, or no `lowest` where one is needed.
@@ -63,7 +71,7 @@ def phi_lipschitz(phi: str, lowest: float | None = None, *, rho: float = 1.0) ->
         share = 1.0 if lowest is None else 1 / (1 + math.exp(lowest)) if lowest < 700 else 0.0
         return share / math.log(2)
     assert lowest is not None
-    return 2 * max(1 - lowest, 0.0) if phi == "squared_hinge" else math.exp(-lowest)
+    return 2 * max(1 - lowest, 0.0) if phi == "squared_hinge" else exp_or_inf(-lowest)
 
 
 def phi_largest(phi: str, lowest: float, *, rho: float = 1.0) -> float:
@@ -75,7 +83,7 @@ def phi_largest(phi: str, lowest: float, *, rho: float = 1.0) -> float:
       rho: Margin of the ramp.
 
     Returns:
-      phi(lowest), since phi does not increase.
+      phi(lowest), since phi does not increase; infinite if it overflows float64.
 
     Example:
       >>> phi_largest("hinge", -1.0), phi_largest("squared_hinge", -2.0)
@@ -87,7 +95,7 @@ def phi_largest(phi: str, lowest: float, *, rho: float = 1.0) -> float:
     if phi == "squared_hinge":
         return max(1 - lowest, 0.0) ** 2
     if phi == "exponential":
-        return math.exp(-lowest)
+        return exp_or_inf(-lowest)
     if phi == "logistic":
         return float(np.logaddexp(0, -lowest)) / math.log(2)
     return min(max(1 - lowest / rho, 0.0), 1.0)

@@ -35,6 +35,7 @@ from typing import Literal
 
 from snm.errors import InputError
 from snm.losses.listwise import Transformation, exponential, linear, sigmoid
+from snm.theory.constants import exp_or_inf
 
 __all__ = [
     "ALGORITHMS",
@@ -66,22 +67,17 @@ def slope(psi: Transformation, reach: float, kind: Slope = "exact") -> float:
       kind: "printed" uses the bound of Table 1 for the sigmoid; it changes nothing for the others.
 
     Returns:
-      a, a e^{aBM} or a / 4 (printed: a e^{aBM} / (1 + e^{-aBM})^2).
+      a, a e^{aBM} or a / 4 (printed: a e^{aBM} / (1 + e^{-aBM})^2); infinite on overflow.
 
     Example:
-      >>> slope(sigmoid(2.0), 1.0)
+      >>> round(slope(sigmoid(2.0), 1.0), 12)
       0.5
 
     References:
       Lan et al. (2009), Theorem 2, Table 1.
     """
     _check(psi, reach)
-    if psi.name == "linear":
-        return psi.a
-    top = psi.a * math.exp(psi.a * reach)
-    if psi.name == "exponential":
-        return top
-    return psi.a / 4 if kind == "exact" else top / (1 + math.exp(-psi.a * reach)) ** 2
+    return exp_or_inf(_log_slope(psi, reach, kind))
 
 
 def log_normaliser(algorithm: Algorithm, psi: Transformation, reach: float, m: int) -> float:
@@ -157,8 +153,7 @@ def factor(
       >>> round(factor("rankcosine", exponential(1.0), 1.0, 4), 4)  # e^2
       7.3891
     """
-    log = log_factor(algorithm, psi, reach, m) + math.log(slope(psi, reach, kind))
-    return math.exp(log) if log < 709 else math.inf
+    return exp_or_inf(_log_product(algorithm, psi, reach, m, kind))
 
 
 def rademacher_linear(reach: float, n: int, *, printed: bool = False) -> float:
@@ -244,10 +239,10 @@ def table_1(a: float, b: float, reach: float, m: int) -> dict[str, dict[str, flo
       a: Slope of the transformations.
       b: Offset of the linear transformation, above aBM.
       reach: BM.
-      m: Number of documents in a list, at most 170.
+      m: Number of documents in a list.
 
     Returns:
-      For linear, exponential and sigmoid: "N", "N printed", and "C ..." of each algorithm.
+      For each transformation: "N", "N printed", "C ..." of each algorithm; infinite on overflow.
 
     References:
       Lan et al. (2009), Table 1.
@@ -256,7 +251,7 @@ def table_1(a: float, b: float, reach: float, m: int) -> dict[str, dict[str, flo
         name: {
             "N": slope(psi, reach),
             "N printed": slope(psi, reach, "printed"),
-            **{f"C {each}": math.exp(log_factor(each, psi, reach, m)) for each in ALGORITHMS},
+            **{f"C {each}": exp_or_inf(log_factor(each, psi, reach, m)) for each in ALGORITHMS},
         }
         for name, psi in _forms(a, b).items()
     }
@@ -341,11 +336,12 @@ def table_3(a: float, b: float, reach: float, m: int) -> list[Claim]:
     claimed = (
         log_m > (2 * u * k * k - room * n) / (room - k * k),
         log_m > (u * k * k * (1 + k) - room * n) / (room - k * k * (1 + k)),
-        log_m > u * (math.exp(u) - 1),
+        log_m > u * (exp_or_inf(u) - 1),
     )
     return _claims("listmle", _forms(a, b), reach, m, claimed)
 
 
+_SLOPES: tuple[Slope, ...] = ("printed", "exact")
 _PAIRS = (("linear", "exponential"), ("linear", "sigmoid"), ("sigmoid", "exponential"))
 
 
@@ -358,18 +354,25 @@ def _claims(
         printed, exact = (
             _log_product(algorithm, forms[first], reach, m, kind)
             < _log_product(algorithm, forms[second], reach, m, kind)
-            for kind in ("printed", "exact")
+            for kind in _SLOPES
         )
         out.append(Claim(f"{first} before {second}", stated, printed, exact))
     return out
 
 
 def _log_product(
-    algorithm: Algorithm, psi: Transformation, reach: float, m: int, kind: str
+    algorithm: Algorithm, psi: Transformation, reach: float, m: int, kind: Slope
 ) -> float:
     """The log of C_A(psi) N(psi)."""
-    found = slope(psi, reach, "exact" if kind == "exact" else "printed")
-    return log_factor(algorithm, psi, reach, m) + math.log(found)
+    return log_factor(algorithm, psi, reach, m) + _log_slope(psi, reach, kind)
+
+
+def _log_slope(psi: Transformation, reach: float, kind: Slope) -> float:
+    """The log of N(psi)."""
+    u, log = psi.a * reach, math.log(psi.a)
+    if psi.name != "sigmoid":
+        return log + u if psi.name == "exponential" else log
+    return log - math.log(4) if kind == "exact" else log + u - 2 * math.log1p(math.exp(-u))
 
 
 def _forms(a: float, b: float) -> Forms:

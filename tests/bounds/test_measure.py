@@ -12,12 +12,13 @@ from scipy import sparse
 
 import snm
 from snm.bounds.cli import verdicts
-from snm.bounds.measure import bounds_of_run, measure, sampled_vartheta
+from snm.bounds.measure import _theorem_5, bounds_of_run, measure, sampled_vartheta
 from snm.head.spec import HeadSpec
 from snm.losses.rank_weights import epsilon_tail, top
 from snm.losses.theta import lemma2_bound
 from snm.runs.load import load
 from snm.theory.complexity import linear_complexity
+from snm.theory.generalization import Complexity
 from snm.theory.retrieval import margins
 
 
@@ -126,6 +127,17 @@ def test_vartheta_of_a_head():
     assert sampled_vartheta(spec)[:3] == pytest.approx(top(3), rel=1e-6)
     assert sampled_vartheta(spec)[3:].tolist() == [0.0] * 7
     assert sampled_vartheta(dataclasses.replace(spec, mined=10)) == pytest.approx(top(10))
+
+
+def test_scores_whose_exponential_is_no_number_are_told():
+    spec = HeadSpec(num_labels=50, sampled=10, mined=3, loss="powl", phi="exponential")
+    of = {
+        reach: _theorem_5(spec, Complexity(1.0, 1.0, 1.0), 100, 0.05, reach, "uniform")
+        for reach in (10.0, 350.0, 400.0)
+    }
+    assert of[10.0]["lipschitz"] == pytest.approx(math.exp(20))
+    assert math.isfinite(of[350.0]["proved"])
+    assert of[400.0] == {"why_not": "with scores up to 400, phi exponential is beyond float64"}
 
 
 def test_the_command(run, capsys):

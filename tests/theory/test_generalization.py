@@ -72,6 +72,12 @@ def test_constants_of_the_whole_line():
         phi_lipschitz("hing")
 
 
+def test_the_exponential_of_large_scores_is_infinite():
+    for lowest, found in ((-709.0, math.exp(709)), (-800.0, math.inf)):
+        assert phi_lipschitz("exponential", lowest) == found
+        assert phi_largest("exponential", lowest) == found
+
+
 bounded = arrays(np.float64, K, elements=st.floats(-1.5, 1.5))
 
 

@@ -102,6 +102,13 @@ def test_bounds_by_hand_and_beyond_the_range_of_numbers():
     assert listwise.listwise_bound("listnet", exponential(1), 1.0, 500, 100)[0] == math.inf
     big = listwise.log_factor("listnet", exponential(1), 1.0, 500)
     assert big == pytest.approx(math.lgamma(501) + math.log(2) + 1 - math.log(math.log(500) + 2))
+    # Slopes may overflow, too; C of the sigmoid is 2 (1 + e^800) / (log m + 800).
+    for psi in (exponential(1.0), sigmoid(1.0)):
+        assert listwise.slope(psi, 800.0, "printed") == math.inf
+        assert listwise.factor("listmle", psi, 800.0, 5) == math.inf
+    assert listwise.slope(sigmoid(1.0), 800.0) == pytest.approx(0.25)
+    assert listwise.table_1(1.0, 801.0, 800.0, 5)["exponential"]["C listmle"] == math.inf
+    assert [claim.exact for claim in listwise.table_3(1.0, 801.0, 800.0, 5)] == [True] * 3
     with pytest.raises(InputError, match="b of the linear"):
         listwise.factor("listmle", linear(1, 0.5), 1.0, 4)
 
