@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from snm.errors import InputError
-from snm.theory.retrieval import Vector, check_distribution, check_k
+from snm.theory.retrieval import Vector, check_k, check_one_distribution
 
 __all__ = [
     "Condition3",
@@ -101,12 +101,9 @@ def condition_3(
     References:
       Reddi et al. (2019), Theorem 4, equation 3; Appendix E, Lemmas 5 and 6.
     """
-    values = check_distribution(distribution)
-    num_labels = values.shape[-1]
-    if values.ndim != 1:
-        raise InputError("distribution", f"shape {values.shape}", "one distribution, [K]")
-    check_k(k, num_labels)
-    weights = pad_theta(theta, num_labels)
+    values = check_one_distribution(distribution)
+    check_k(k, values.size)
+    weights = pad_theta(theta, values.size)
     ranked = -np.sort(-values)
     kth = ranked[k - 1]
     fits = bool(
@@ -184,7 +181,7 @@ def relevant_labels(distribution: npt.ArrayLike, epsilon: float = 0.0) -> int:
     """
     if not epsilon >= 0:
         raise InputError("epsilon", str(epsilon), "at least 0")
-    ranked = -np.sort(-check_distribution(distribution))
+    ranked = -np.sort(-check_one_distribution(distribution))
     if epsilon == 0:
         return int(np.count_nonzero(ranked))
     beyond = np.append(np.cumsum(ranked[::-1])[::-1], 0.0)  # the mass from rank M + 1 on
@@ -215,7 +212,7 @@ def smallest_m(distribution: npt.ArrayLike, k: int) -> int | None:
     References:
       Reddi et al. (2019), Theorem 4; this bound is derived here.
     """
-    values = check_distribution(distribution)
+    values = check_one_distribution(distribution)
     check_k(k, values.size)
     ranked = -np.sort(-values)
     if not ranked[k - 1] > ranked[k]:

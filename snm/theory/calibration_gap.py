@@ -30,7 +30,7 @@ from snm.errors import InputError
 from snm.losses import ordered as losses
 from snm.losses.surrogates import SURROGATES
 from snm.theory.calibration import pad_theta
-from snm.theory.retrieval import Vector, check_distribution, check_k
+from snm.theory.retrieval import Vector, check_k, check_one_distribution
 
 __all__ = ["CalibrationGap", "calibration_gap"]
 
@@ -98,7 +98,7 @@ def calibration_gap(
     """
     if phi not in _SMOOTH:
         raise InputError("phi", repr(phi), f"one of {', '.join(_SMOOTH)}")
-    values = check_distribution(distribution)
+    values = check_one_distribution(distribution)
     check_k(k, values.size)
     weights = pad_theta(theta, values.size)
     if (np.diff(weights) > 0).any():

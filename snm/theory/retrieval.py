@@ -39,6 +39,14 @@ def check_distribution(distribution: npt.ArrayLike) -> Vector:
     return values
 
 
+def check_one_distribution(distribution: npt.ArrayLike) -> Vector:
+    """As `check_distribution`, of a single distribution [K]."""
+    values = check_distribution(distribution)
+    if values.ndim != 1:
+        raise InputError("distribution", f"shape {values.shape}", "one distribution, [K]")
+    return values
+
+
 def check_k(k: int, num_labels: int) -> None:
     """Raises `InputError` unless 1 <= k < K."""
     if not 1 <= k <= num_labels - 1:

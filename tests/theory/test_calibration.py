@@ -155,6 +155,20 @@ def test_theta_that_violates_theorem_4_is_reported():
         condition_3([0.5, 0.3], [1.0], 1)
 
 
+@pytest.mark.parametrize(
+    "of",
+    [
+        lambda d: condition_3(d, [1.0], 1),
+        relevant_labels,
+        lambda d: smallest_m(d, 1),
+        lambda d: calibration_gap(d, [1.0], 1),
+    ],
+)
+def test_several_distributions_at_once_are_refused(of):
+    with pytest.raises(InputError, match=r"found shape \(2, 3\), expected one distribution"):
+        of([[0.5, 0.3, 0.2], [0.2, 0.3, 0.5]])
+
+
 @properties
 @given(counts, st.integers(1, K - 1))
 def test_smallest_m_by_trying_every_m(c, k):
