@@ -126,6 +126,13 @@ class RankSVM(Powl):
     ordered = False  # as settings go: hinge and weights are fixed
     listwise = True
 
+    def configured(self, settings: Any) -> RankSVM:
+        """With the sizes of a `HeadSpec`, of whose other settings it reads none."""
+        sizes = RankWeights(
+            num_mined=settings.mined, sampled=settings.sampled, num_labels=settings.num_labels
+        )
+        return dataclasses.replace(self, ranks=sizes)
+
     def learning_rate(self, transformation: str) -> float:
         """60: its scores have no multiplier."""
         return 60.0

@@ -11,6 +11,7 @@ from head_reference import QUICK
 from jax.test_util import check_grads
 from losses.listwise_losses import LISTWISE
 
+from snm.head.spec import HeadSpec
 from snm.losses import ordered as losses
 from snm.losses.sampled.listwise import LIST_LOSSES, ListLoss
 from snm.losses.sampled.protocol import TermScores
@@ -133,6 +134,15 @@ def test_ranksvm_is_powl_of_every_positive():
         labels = (np.arange(len(scores)) < len(mine)).astype(float)
         theirs = rax.pairwise_hinge_loss(scores, labels, reduce_fn=jnp.sum)
         assert float(pairs) == pytest.approx(float(theirs), rel=1e-12)
+
+
+def test_ranksvm_takes_no_setting_of_powl():
+    sizes = dict(num_labels=20, sampled=8, mined=3)
+    of_powl = dict(phi="logistic", vartheta="power-law", weight_scale="surrogate",
+                   negative_weight=2.0)  # fmt: skip
+    plain = HeadSpec(loss="powl", **sizes).head_loss
+    found = HeadSpec(loss="ranksvm", **sizes, **of_powl).head_loss
+    assert (found.name, found.phi, found.ranks) == ("ranksvm", plain.phi, plain.ranks)
 
 
 @pytest.mark.parametrize("name", LIST_LOSSES)
