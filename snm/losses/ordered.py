@@ -4,17 +4,18 @@ Every loss takes scores and returns one value an example, or what `reduce_fn` ma
 last axis holds labels, the leading axes are the batch. A loss knows no model and no label ids.
 
 The sampled losses are the general ones: a loss on a full score vector is the sampled loss of all
-labels with the positive masked. Two things follow from Reddi et al. (2019) and one does not:
+labels with the positive masked. This is what Reddi et al. (2019) say of the losses:
 
 * With weights `vartheta` on a uniform sample of B labels, the expected loss is the full loss with
   the weights of `theta.theta_from_vartheta`, and its gradient is unbiased (Lemma 2).
 * The loss is convex in the scores for a convex `phi` and non-increasing weights (Theorem 2). It is
   proved calibrated only where `phi` is differentiable with a negative slope on (-inf, 0] (the hinge
-  is not differentiable), theta_j = 1/k for j <= k and theta_j <= 1/k beyond, every vartheta_j > 0
-  (top-k' mining gives the rest zero: see `rank_weights.epsilon_tail`) and the labels' distribution
-  obeys condition (3) (Theorem 4).
-* It bounds the retrieval loss only if theta_j = 1/k for every j <= k (Theorem 3), that is with the
-  `surrogate` scale and k' >= k. Top-k' with the `mean` scale is no upper bound of anything here.
+  is not differentiable), theta_j = 1/k for j <= k and theta_j <= 1/k beyond, the labels'
+  distribution obeys condition (3) and, for BOWL, every theta_j > 0 (Theorem 4). Top-k' mining gives
+  the last ranks no weight: see `rank_weights.epsilon_tail`.
+* It bounds the retrieval loss if theta_j = 1/k for every j <= k (Theorem 3), which the `surrogate`
+  scale gives for k' >= k. With the `mean` scale it does so at k = k' if all labels are sampled
+  (B = K - 1), but in general it does not.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 Two numbers are kept apart. k' (`mined`) is how many of the sampled negatives weigh anything; k
 (`retrieval_k`) is the k of the retrieval loss I(y not in Top_k(v)). And so are two scales:
 
-* `mean`: 1 / k' each, the average over the mined negatives. The loss is then no upper bound of the
-  retrieval loss at any k.
+* `mean`: 1 / k' each, the average over the mined negatives. The loss bounds the retrieval loss at
+  k = k' if all labels are sampled (B = K - 1). In general it does not.
 * `surrogate`: (K - 1) / (k B) each, so that theta_j = 1 / k for j <= k' (Lemma 2). The loss bounds
-  the retrieval loss (Theorem 3) if also k' >= k; a smaller k' is allowed and bounds nothing.
+  the retrieval loss (Theorem 3) if also k' >= k; a smaller k' is allowed, without this bound.
 
 References:
   Reddi et al. (2019), section 3.1.
@@ -115,8 +115,9 @@ def power_law(
     Args:
       mined: k', from 1 to B.
       alpha: Exponent, at least 0; 0 is `top`.
-      scale: "mean" or "surrogate", of the sum. Under either the loss is no surrogate for k > 1,
-        since theta_j is then not the same for all j <= k.
+      scale: "mean" or "surrogate", of the sum. Theorem 3 as printed needs theta_j = 1 / k for all
+        j <= k, which an alpha above 0 does not give. But its proof only needs that these theta_j
+        add up to 1 or more: so the loss bounds the retrieval loss with `surrogate` and k' >= k.
       sampled: B, as in `top`.
       num_labels: K, as in `top`.
       retrieval_k: k, as in `top`.

@@ -120,7 +120,7 @@ def test_theorem_3_needs_a_convex_phi_for_the_factor_two():
     assert float(losses.bowl(scores, 0, theta=[1.0])) == pytest.approx(2.1)
 
 
-def test_the_mean_scale_bounds_nothing_and_the_surrogate_scale_does():
+def test_the_mean_scale_does_not_bound_and_the_surrogate_scale_does():
     # One label above the positive, found in 2 of 10 samples: 0.2 * (1 + 0.5), and the hinge of
     # the others is zero. The retrieval loss at k = 1 is 1.
     scores = jnp.array([0.0, 0.5, *[-9.0] * 9])
@@ -129,6 +129,25 @@ def test_the_mean_scale_bounds_nothing_and_the_surrogate_scale_does():
     scaled = top(1, scale="surrogate", sampled=2, num_labels=11, retrieval_k=1)
     theta = theta_from_vartheta(scaled, 2, 11)
     assert float(losses.powl(scores, 0, theta=theta)) == pytest.approx(1.5)
+
+
+@properties
+@given(kinds, convex, tied_vectors, st.integers(1, K - 1), st.data())
+def test_weights_that_fall_off_bound_the_retrieval_loss_too(kind, phi, v, k, data):
+    """Their first k theta add up to no less than those of equal weights do, which is 1."""
+    sampled = data.draw(st.integers(k, K - 1))
+    sizes = dict(sampled=sampled, num_labels=K, retrieval_k=k)
+    mined, alpha = data.draw(st.integers(k, sampled)), data.draw(st.floats(0, 4))
+    vartheta = power_law(mined, alpha, scale="surrogate", **sizes)
+    theta = theta_from_vartheta(vartheta, sampled, K)
+    missed = float(np.sum(v[1:] >= v[0]) >= k)
+    factor = 2 if kind == "bowl" else 1
+    assert full_loss(kind, phi)(v, theta) >= factor * missed - 1e-12
+
+
+def test_the_mean_scale_bounds_at_k_mined_if_all_labels_are_sampled():
+    theta = theta_from_vartheta(top(3), K - 1, K)
+    np.testing.assert_allclose(theta, np.where(np.arange(K - 1) < 3, 1 / 3, 0))
 
 
 def loss_of_a_miss(mined, k, num_labels=20, sampled=10):
