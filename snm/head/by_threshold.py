@@ -42,7 +42,7 @@ cache. On an accelerator all: a loop over parts would wait for each, and too few
 
 
 def mines_by_threshold(spec: HeadSpec, problem: Problem) -> bool:
-    """Whether the loss allows it, the scores fit the cache, and the mined are many, or all.
+    """Whether the loss allows it, the scores are few enough to hold, and many are mined, or all.
 
     The terms of a point must be able to share what is mined for it.
     """

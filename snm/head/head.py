@@ -57,7 +57,7 @@ def update_head(
     Args:
       spec: the loss, the sample's size, and the rest; static.
       head: parameters; with `axis_name`, this device's rows of them.
-      queries: float32 [n, dim], unit length for scores in [-1, 1].
+      queries: float32 [n, dim], at least one, of unit length for scores in [-1, 1].
       terms: the positives as an [n, K] block: label ids, and the weight of each term in the loss
         (0 for padding). With `spec.positives == "one"`, entry i belongs to row i.
       sample: the labels drawn for this batch, at least B + 1 slots; None where `samples_all`.

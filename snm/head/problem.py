@@ -151,7 +151,8 @@ def make_problem(
       seen: [n, K], items that are no negatives of the points either; None for none.
       shard: the part of the class rows that this device has.
       noise: of rows in bfloat16; None for float32.
-      taken: bool scalar, False for a step that fills a dispatch up; None for True.
+      taken: bool scalar, False for a padding step at the end of a dispatch, which must write
+        nothing; None for True.
 
     Raises:
       ValueError: no sample or no `known` where the spec needs one, or lists of all positives where

@@ -41,8 +41,9 @@ class HeadStep(NamedTuple):
     Attributes:
       loss: float32 scalar, the weighted sum over the terms, before the update.
       query_gradient: float32 [n, dim], the gradient of the loss with respect to the queries.
-      ok: bool scalar; False if a value was not finite, or `taken` is. No row was written then, but
-        where the loss over all labels is not finite and every score was.
+      ok: bool scalar; False if a value was not finite, or `taken` is. No row was written then, with
+        one exception: a pairwise loss of every sampled negative is summed while rows are written,
+        so that its overflow is seen too late.
     """
 
     loss: jax.Array

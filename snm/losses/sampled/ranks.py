@@ -149,7 +149,7 @@ class RankWeights:
           counts: float32 [...], negatives of each term; 0 is taken as 1.
 
         Returns:
-          float32 [...], all above 0.
+          float32 [...], all above 0, or 0 where no rank weighs anything.
 
         Example:
           >>> RankWeights(num_mined=4, sampled=8, num_labels=20).shares(jnp.array([8.0, 2.0, 0.0]))
