@@ -24,9 +24,10 @@ inequality with the best constant).
 
 **Two-layer class**: h_y(x) = <a_y, relu(W x)> with every ||a_y||_2 <= s and ||W||_F <= w, and any
 number of hidden units. Its complexities are at most twice those of the linear class with
-Lambda = s w: by homogeneity the best W puts its whole norm on one unit, the absolute value costs a
-factor of 2, and ReLU is a contraction (Ledoux and Talagrand; Sudakov and Fernique). The lower
-estimate comes from gradient ascent.
+Lambda = s w: for each label on its own, by homogeneity the best W puts its whole norm on one unit,
+and the supremum of the sum is at most the sum of these suprema; the absolute value costs a factor
+of 2, and ReLU is a contraction (Ledoux and Talagrand; Sudakov and Fernique). The lower estimate
+comes from gradient ascent.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ class ClassComplexity:
       above: Upper bounds.
       estimate: Exact or estimated values; generalization bounds use these.
       standard_error: Standard errors of `estimate.gaussian` and `estimate.gaussian_completion`; 0
-        for an exact value.
+        for an exact value. With the norm "frobenius" the second is a bound on the error instead,
+        where the exact value would take too long.
     """
 
     below: Complexity
@@ -167,7 +169,8 @@ def linear_complexity(
     elif rows:
         middle, error = float(np.mean(completion)), _error(completion)
     else:
-        # ||X^T G||_F over K independent columns: its relative deviation is below 1 / sqrt(K).
+        # ||X^T G||_F^2 is a sum over K independent columns. The relative variance of the norm is
+        # below 1 / K, so that its mean lies within 1 / K of the root mean square.
         middle, error = whole, whole / num_labels
     scale = radius / n
     return ClassComplexity(

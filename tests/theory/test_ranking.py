@@ -118,6 +118,18 @@ def test_corollary_8_bounds_the_integral_where_losses_are_not_too_small(a, ratio
         assert exact <= ranking.corollary_8(a, ratio * a, n, m) * 1.002
 
 
+def test_corollary_16_bounds_the_integral_only_where_losses_are_not_too_large():
+    """As `theorem_17` says, with H = W R = r = 1: the class has a diameter of 2 sqrt(12)."""
+    n, m, a = 10**6, 10, math.sqrt(12)
+    bits, c = math.log2(2 * m * n + 1), 5 * math.sqrt(3 * math.log2(3 * m * n) / n)
+    for largest, exact, printed in ((1, 0.711, 0.732), (20, 0.993, 0.991), (50, 1.114, 1.070)):
+        found = ranking.entropy_integral(
+            lambda e: np.ceil((a / e) ** 2) * bits, 2 * a, math.sqrt(largest), n
+        )
+        assert found == pytest.approx(exact, abs=5e-4)
+        assert 4 * c * math.log(3 * math.sqrt(largest) / c) == pytest.approx(printed, abs=5e-4)
+
+
 def test_bounds_scale_with_the_loss():
     """Doubling the loss doubles the bound; with Corollary 11's printed logarithm it would not."""
     for factor in (2.0, 100.0):
