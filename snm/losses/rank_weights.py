@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from snm.errors import InputError
-from snm.losses.theta import check_vartheta
+from snm.losses.theta import check_non_increasing, check_weights
 
 __all__ = [
     "epsilon_tail",
@@ -210,8 +210,8 @@ def subsample(
     References:
       Reddi et al. (2019), section 3.1.
     """
-    size = np.size(vartheta)
-    weights = check_vartheta(vartheta, max(size, 1), max(size, 1) + 1)
+    weights = check_weights(vartheta, "vartheta")
+    check_non_increasing(weights, "vartheta")
     if not weights.any():
         raise InputError("vartheta", "no weight above 0", "something to draw in proportion to")
     if draws < 1:

@@ -22,7 +22,14 @@ from numpy.polynomial import chebyshev
 
 from snm.errors import InputError
 
-__all__ = ["check_vartheta", "lemma2_bound", "theta_from_vartheta", "theta_norms"]
+__all__ = [
+    "check_non_increasing",
+    "check_vartheta",
+    "check_weights",
+    "lemma2_bound",
+    "theta_from_vartheta",
+    "theta_norms",
+]
 
 Vector = npt.NDArray[np.float64]
 
@@ -33,6 +40,22 @@ _UNDERFLOW = -760.0  # exp() of this is zero
 # Not scipy.special's, whose import would take a tenth of a second of each command.
 _LOG_FACTORIALS = np.log([float(math.factorial(n)) for n in range(21)])
 _CELLS = 1 << 20  # of a block of windows: 8 MB
+
+
+def check_weights(weights: npt.ArrayLike, name: str) -> Vector:
+    """Returns weights [r] as float64, or raises `InputError` if one is negative or not finite."""
+    values = np.asarray(weights, np.float64)
+    if values.ndim != 1:
+        raise InputError(name, f"shape {values.shape}", "a vector")
+    if not (np.isfinite(values).all() and (values >= 0).all()):
+        raise InputError(name, "a negative or non-finite weight", "finite weights >= 0")
+    return values
+
+
+def check_non_increasing(weights: Vector, name: str) -> None:
+    """Raises `InputError` if a weight is above the one before it."""
+    if (np.diff(weights) > 0).any():
+        raise InputError(name, "a weight above the one before it", "non-increasing weights")
 
 
 def check_vartheta(vartheta: npt.ArrayLike, sampled: int, num_labels: int) -> Vector:
@@ -46,19 +69,14 @@ def check_vartheta(vartheta: npt.ArrayLike, sampled: int, num_labels: int) -> Ve
     Returns:
       float64 [r].
     """
-    weights = np.asarray(vartheta, np.float64)
-    if weights.ndim != 1:
-        raise InputError("vartheta", f"shape {weights.shape}", "a vector")
+    weights = check_weights(vartheta, "vartheta")
+    check_non_increasing(weights, "vartheta")
     if not 1 <= sampled <= num_labels - 1:
         raise InputError(
             "sampled labels", str(sampled), f"from 1 to {num_labels - 1} of {num_labels} labels"
         )
     if weights.size > sampled:
         raise InputError("vartheta", f"{weights.size} weights", f"at most the {sampled} sampled")
-    if not (np.isfinite(weights).all() and (weights >= 0).all()):
-        raise InputError("vartheta", "a negative or non-finite weight", "finite weights >= 0")
-    if (np.diff(weights) > 0).any():
-        raise InputError("vartheta", "a weight above the one before it", "non-increasing weights")
     return weights
 
 

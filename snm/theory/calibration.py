@@ -25,6 +25,7 @@ the only requirement is D_[k] > 0. Weights theta_j = 1/k for j <= k and 0 beyond
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -32,6 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from snm.errors import InputError
+from snm.losses.theta import check_weights
 from snm.theory.retrieval import Vector, check_k, check_one_distribution
 
 __all__ = [
@@ -224,15 +226,13 @@ def smallest_m(distribution: npt.ArrayLike, k: int) -> int | None:
     whole = float(np.sum(ranked[k:]) / ranked[k - 1])
     if k == values.size - 1:
         return k
-    more = max(int(np.floor(tail)) + 1, int(np.floor(whole - 1)) + 1)
+    more = max(math.floor(tail) + 1, math.floor(whole))
     return min(k + more, values.size - 1)
 
 
 def pad_theta(theta: npt.ArrayLike, num_labels: int) -> Vector:
     """Checks weights [r] and pads them with zeros to float64 [K - 1]."""
-    weights = np.asarray(theta, np.float64)
-    if weights.ndim != 1 or weights.size > num_labels - 1:
-        raise InputError("theta", f"shape {weights.shape}", f"at most [{num_labels - 1}]")
-    if not np.isfinite(weights).all() or (weights < 0).any():
-        raise InputError("theta", "a negative or non-finite weight", "finite weights >= 0")
+    weights = check_weights(theta, "theta")
+    if weights.size > num_labels - 1:
+        raise InputError("theta", f"{weights.size} weights", f"at most {num_labels - 1}")
     return np.pad(weights, (0, num_labels - 1 - weights.size))

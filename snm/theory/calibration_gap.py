@@ -29,6 +29,7 @@ from scipy.optimize import minimize
 from snm.errors import InputError
 from snm.losses import ordered as losses
 from snm.losses.surrogates import SURROGATES
+from snm.losses.theta import check_non_increasing
 from snm.theory.calibration import pad_theta
 from snm.theory.retrieval import Vector, check_k, check_one_distribution
 
@@ -101,8 +102,7 @@ def calibration_gap(
     values = check_one_distribution(distribution)
     check_k(k, values.size)
     weights = pad_theta(theta, values.size)
-    if (np.diff(weights) > 0).any():
-        raise InputError("theta", "a weight above the one before it", "non-increasing weights")
+    check_non_increasing(weights, "theta")
     order = np.argsort(-values, kind="stable")
     ranked = values[order]
     with jax.enable_x64(True):
