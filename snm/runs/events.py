@@ -23,10 +23,15 @@ __all__ = [
 
 
 class NonFinite(NamedTuple):
-    """The first non-finite tensor, and the batch rows that it came from (empty if unknown)."""
+    """The first non-finite tensor, and which of the points of its batch it came from.
+
+    Attributes:
+      tensor: what it is.
+      points: these points, counted from 0 without the empty places; none if unknown.
+    """
 
     tensor: str
-    places: list[int]
+    points: list[int]
 
     @classmethod
     def of_loss(cls, loss: float) -> NonFinite:
@@ -52,7 +57,7 @@ class NonFiniteError(ArithmeticError):
 
     def __init__(self, step: int, found: NonFinite, points: list[int], hint: str = ""):
         self.step, self.tensor = step, found.tensor
-        self.points, self.culprits = points, [points[i] for i in found.places if i < len(points)]
+        self.points, self.culprits = points, [points[i] for i in found.points]
         rows = _rows_and_labels(points)
         if self.culprits:
             rows = (

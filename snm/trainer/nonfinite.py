@@ -69,17 +69,24 @@ def diagnose(
     for name, finite in zip(_TENSORS, walk(state, resident, item), strict=True):
         good = np.asarray(finite)
         if not good.all():
-            places = np.flatnonzero(~good[: source.batch_size]) if good.ndim else np.zeros(0, int)
-            return NonFinite(name, places.tolist())
+            if not good.ndim:
+                return NonFinite(name, [])
+            real = _places_of_step(source, step) >= 0
+            return NonFinite(name, np.flatnonzero(~good[: source.batch_size][real]).tolist())
     return NonFinite.of_loss(loss)
 
 
 def points_of_step(source: Source, step: int, rows: np.ndarray | None) -> list[int]:
     """The points of a step's batch, as their entries of `rows` (int [N]) where it is given."""
-    order, _ = source.order.epoch(step // source.steps_per_epoch)
-    points = order[step % source.steps_per_epoch]
+    points = _places_of_step(source, step)
     points = points[points >= 0]
     return (points if rows is None else rows[points]).tolist()
+
+
+def _places_of_step(source: Source, step: int) -> np.ndarray:
+    """The points at the places of a step's batch, -1 in empty ones, which may be anywhere."""
+    order, _ = source.order.epoch(step // source.steps_per_epoch)
+    return order[step % source.steps_per_epoch]
 
 
 _TENSORS = (

@@ -45,6 +45,18 @@ def test_the_error_names_the_non_finite_tensor_and_its_rows(data, tmp_path, monk
     last_good(run, None)
 
 
+def test_the_last_batch_of_an_epoch_names_its_rows_despite_empty_places(
+    data, tmp_path, monkeypatch
+):
+    broken_from(monkeypatch, 3)
+    with pytest.raises(NonFiniteError) as found:
+        snm.train(data, tiny.CONFIG, tmp_path / "run")
+    places = Order(tiny.POINTS, 16, seed=0).epoch(0)[0][3].tolist()
+    assert places[0] == -1 and places[2] >= 0
+    assert found.value.points == [point for point in places if point >= 0]
+    assert found.value.culprits == [places[2]]
+
+
 @pytest.mark.slow
 def test_rows_are_numbered_as_in_the_file_despite_a_validation_split(data, tmp_path, monkeypatch):
     broken_from(monkeypatch, 0)
