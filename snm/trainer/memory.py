@@ -18,6 +18,7 @@ from snm.data.mapped import is_mapped
 from snm.distributed.processes import has_several_processes
 from snm.errors import counted
 from snm.evaluation.evaluate import KS
+from snm.evaluation.filters import kept_first, most_filtered, pairs_of, without_filtered
 from snm.memory.adjustment import save_shifts, shifts_of
 from snm.memory.choose import Trial, choose
 from snm.memory.memory import FOUND, NAME, Memory, MemorySettings, joint_cosines
@@ -56,13 +57,16 @@ def memory_split(
     """The rows of train that the first member trains on, and those that choose the memory.
 
     The latter are the validation points where there are some, else a tenth of all points, at most
-    2000. None where no memory is tried, or none of those points has a label and a feature.
+    2000. None where no memory is tried, or none of those points has a label that is not filtered,
+    and a feature.
     """
     if config.memory == "off":
         return None
     share = config.validation_fraction or min(_SHARE, _MOST / dataset.train.num_points)
     kept, held = dataset.rows_of_split(share, config.seed)
     held = _with_labels(dataset.train, held)
+    if dataset.train.filter is not None:
+        held = held[np.diff(_judged(dataset.train, held).labels.indptr) > 0]
     return (kept, held[:: max(1, -(-len(held) // _MOST))]) if len(held) else None
 
 
@@ -144,7 +148,8 @@ def find_memory(
         frequency = dataset.label_frequency()
     names = trained_beside(config, dataset)
     stored = dataset.train.take(kept).beside(names)
-    trial = _trial(first, stored, dataset.train.take(held), frequency)
+    judged = _judged(dataset.train, held)
+    trial = _trial(first, stored, judged, frequency)
     # Scores of the members are added, so that the votes must grow with their number.
     settings = dataclasses.replace(trial.settings, weight=trial.settings.weight * config.members)
     memory = None
@@ -153,7 +158,7 @@ def find_memory(
         if config.refit or not config.validation_fraction:
             every = np.arange(dataset.train.num_points)
         memory = memory_of(whole, dataset.train, every, settings, names)
-    calibration = _calibration(trial, dataset.train.take(held))
+    calibration = _calibration(trial, judged)
     shifts, adjustment = None, None
     if frequency is not None and trial.strength > 0:
         strength = trial.strength * config.members  # as the weight
@@ -266,15 +271,22 @@ def _shown(precision: Sequence[float]) -> str:
 def _trial(
     first: Predictor, stored: Points, held: Points, frequency: NDArray[np.int64] | None
 ) -> Trial:
-    """Tries memories of `stored` on the points `held`."""
+    """Tries memories of `stored` on the points `held`, which are `_judged`."""
     stored = _stored(first, stored)
+    never = np.zeros((0, 2), np.int64) if held.filter is None else held.filter
     count = min(_LABELS, stored.num_labels)
-    labels, scores = first.predict(held.features, count)
+    labels, scores = first.predict(
+        held.features, min(count + most_filtered(never), stored.num_labels)
+    )
+    labels, places = kept_first(labels, never, stored.num_labels, count)
+    scores = np.take_along_axis(scores, places, axis=1)
     among = Stored(first.weighting.apply(stored.features))
     found = among.similar(first.weighting.apply(held.features), FOUND)
     queries = np.concatenate(list(first.queries(held.features)))
     cosines = joint_cosines(found.ids, queries, unit_queries(first, stored.features))
-    own = held.features if first.model.drop_seen else None
+    if first.model.drop_seen:
+        never = np.concatenate([never, pairs_of(held.features)])
+    own = csr_matrix((np.ones(len(never), np.float32), never.T), shape=held.labels.shape)
     ks = tuple(k for k in KS if k <= stored.num_labels)
     truth, weights = held.labels, stored.weights
     return choose(
@@ -290,6 +302,14 @@ def _trial(
         ks=ks,
         answers=LOOKED_AT,
     )
+
+
+def _judged(points: Points, rows: NDArray[np.int64]) -> Points:
+    """Some of the points, with those of their labels that evaluation does not leave out."""
+    held = points.take(rows)
+    if held.filter is None:
+        return held
+    return dataclasses.replace(held, labels=csr_matrix(without_filtered(held.labels, held.filter)))
 
 
 def _stored(predictor: Predictor, points: Points) -> Points:

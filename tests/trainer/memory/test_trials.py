@@ -14,6 +14,7 @@ from snm.config import resolve as resolve_module
 from snm.config.resolve import resolve
 from snm.data.dataset import Dataset, Points
 from snm.errors import InputError
+from snm.evaluation.evaluate import evaluate_points
 from snm.runs.load import load
 from snm.trainer import memory as memory_module
 from snm.trainer.memory import never_tried
@@ -56,6 +57,22 @@ def test_validation_points_choose_and_are_stored_after_a_refit(tmp_path):
     trial = snm.train(data, config, tmp_path / "run")["memory"]
     assert trial["held_out"] == 120
     assert trial["used"] and trial["points"] == 600
+
+
+def test_held_out_points_choose_without_the_pairs_that_are_filtered(tmp_path):
+    """Each point's first label is filtered, as that of a product that is its own label."""
+    data = snm.load_data(tiny.told_by_neighbours(tmp_path / "data"))
+    first = data.train.labels.indices[data.train.labels.indptr[:-1]]
+    pairs = np.stack([np.arange(600), first], axis=1).astype(np.int64)
+    data = dataclasses.replace(data, train=dataclasses.replace(data.train, filter=pairs))
+    config = dataclasses.replace(CONFIG, members=1, validation_fraction=0.2)
+    trial = snm.train(data, config, tmp_path / "run")["memory"]
+    assert trial["used"]
+    held = data.split(0.2, config.seed).test
+    for with_memory, name in ((False, "before"), (True, "precision")):
+        predictor = load(tmp_path / "run", memory=with_memory)
+        found = evaluate_points(predictor, held, data.label_frequency(), 600)["metrics"]
+        assert trial[name] == pytest.approx([found["P@1"], found["P@3"], found["P@5"]])
 
 
 def test_labels_that_are_dropped_stay_dropped(tmp_path):
