@@ -84,8 +84,11 @@ def _check_data(dataset: Dataset) -> None:
     if dataset.train.num_labels < 2:
         found = f"{dataset.train.num_labels} label"
         raise InputError("data", found, "at least 2: there are no negatives")
-    if not dataset.train.labels.nnz:
-        raise InputError("data", "no training point with a label", "at least one")
+    if not len(dataset.train.labelled()):
+        expected = "at least one"
+        if dataset.train.weights is not None:
+            expected = f"{expected} that does not weigh 0"
+        raise InputError("data", "no training point with a label", expected)
 
 
 def _members(config: Config, dataset: Dataset) -> int:

@@ -57,8 +57,8 @@ def memory_split(
     """The rows of train that the first member trains on, and those that choose the memory.
 
     The latter are the validation points where there are some, else a tenth of all points, at most
-    2000. None where no memory is tried, or none of those points has a label that is not filtered,
-    and a feature.
+    2000. None where no memory is tried, or either part has no point with a label and a feature; the
+    labels of the latter points that are filtered do not count.
     """
     if config.memory == "off":
         return None
@@ -67,7 +67,9 @@ def memory_split(
     held = _with_labels(dataset.train, held)
     if dataset.train.filter is not None:
         held = held[np.diff(_judged(dataset.train, held).labels.indptr) > 0]
-    return (kept, held[:: max(1, -(-len(held) // _MOST))]) if len(held) else None
+    if not len(held) or not len(_with_labels(dataset.train, kept)):
+        return None
+    return kept, held[:: max(1, -(-len(held) // _MOST))]
 
 
 def try_memory(

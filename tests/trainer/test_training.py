@@ -195,6 +195,19 @@ def test_validation_that_cannot_be(data, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_points_without_labels_or_weights_are_refused(data, tmp_path):
+    labels = data.train.labels.copy()
+    labels.data[: labels.indptr[-2]] = 0  # but of the last point
+    labels.eliminate_zeros()
+    weights = np.append(np.ones(tiny.POINTS - 1, np.float32), np.float32(0))
+    for last, told in ((labels, "at least one that does not weigh 0"), (labels * 0, "at least")):
+        last.eliminate_zeros()
+        points = snm.Points(data.train.features, last, weights=weights)
+        with pytest.raises(InputError, match=f"no training point with a label, expected {told}"):
+            snm.train(dataclasses.replace(data, train=points), tiny.CONFIG, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_warm_start(data, whole, tmp_path):
     old, _ = whole
     events = training(data, tiny.CONFIG, tmp_path / "run", warm_start=old)

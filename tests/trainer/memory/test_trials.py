@@ -127,12 +127,15 @@ def test_several_processes_have_none_and_say_so(monkeypatch):
         resolve(dataclasses.replace(auto, memory="on"), made)
 
 
-def test_none_is_tried_where_no_point_that_could_choose_has_a_label(tmp_path):
+@pytest.mark.parametrize("choosing", [False, True])
+def test_none_is_tried_where_only_the_points_that_could_choose_have_labels_or_none(
+    choosing, tmp_path
+):
     made = snm.generate(points=600, test_points=0, features=120, labels=60, seed=0)
     data = Dataset("few", made.train, None, None, "0" * 64)
     _, held = data.rows_of_split(0.1, CONFIG.seed)
-    some = np.ones(600, bool)
-    some[held] = False
+    some = np.full(600, not choosing)
+    some[held] = choosing
     labels = sparse.csr_matrix(sparse.diags(some.astype(np.float32)) @ made.train.labels)
     labels.eliminate_zeros()
     data = dataclasses.replace(data, train=Points(made.train.features, labels))
