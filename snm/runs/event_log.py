@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from snm.runs.events import Evaluated, Event, Probed, Stepped
 
 __all__ = ["EventLog"]
@@ -47,14 +49,18 @@ class EventLog:
                 self._board.add_scalar(f"validation/{name}", value, event.step)
         elif isinstance(event, Probed):
             for name, value in event.found.items():
-                if isinstance(value, float):
+                if isinstance(value, float | np.floating):
                     self._board.add_scalar(f"probe/{name}", value, event.step)
 
     def line(self, **values: Any) -> None:
-        """Writes a JSON line that starts with the time and the phase."""
+        """Writes a JSON line that starts with the time and the phase.
+
+        Arrays and NumPy scalars become lists and numbers.
+        """
         entry = {"time": round(time.time(), 3), "phase": self._phase, **values}
         try:
-            self._lines.write(json.dumps(entry) + "\n")
+            text = json.dumps(entry, default=lambda x: np.asarray(x).tolist())
+            self._lines.write(text + "\n")
             self._lines.flush()
         except OSError as error:  # adds the file name
             raise OSError(error.errno, error.strerror, str(self._path)) from error

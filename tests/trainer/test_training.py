@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax
 import numpy as np
 import pytest
 import tiny
@@ -46,6 +47,19 @@ def test_a_probe_looks_and_changes_nothing(data, whole, tmp_path):
     assert seconds[0] == 0
     assert same(arrays(run), arrays(whole[0]))
     assert [line["step"] for line in log(run) if line["event"] == "probed"] == [0, 5, 10, 12]
+
+
+def test_a_probe_may_find_numbers_of_numpy_and_jax(data, tmp_path):
+    found = {
+        "label": np.int32(3),
+        "mean": np.float32(0.5),
+        "sum": jax.numpy.float32(1.5),
+        "all": np.arange(3),
+    }
+    settings = config(epochs=1)
+    snm.train(data, settings, tmp_path / "run", probe=lambda predictor: found)
+    lines = [line["found"] for line in log(tmp_path / "run") if line["event"] == "probed"]
+    assert lines == [{"label": 3, "mean": 0.5, "sum": 1.5, "all": [0, 1, 2]}] * 2
 
 
 @pytest.mark.parametrize(
