@@ -45,7 +45,7 @@ class EventLog:
         if isinstance(event, Stepped):
             self._board.add_scalar("loss", event.loss, event.step)
         elif isinstance(event, Evaluated):
-            for name, value in event.metrics.items():
+            for name, value in event.scores.items():
                 self._board.add_scalar(f"validation/{name}", value, event.step)
         elif isinstance(event, Probed):
             for name, value in event.found.items():

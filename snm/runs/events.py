@@ -146,11 +146,23 @@ class Stepped:
 
 @dataclasses.dataclass(frozen=True)
 class Evaluated:
-    """The validation points were evaluated: metric -> value, and whether it is the best so far."""
+    """The validation points were evaluated.
+
+    Attributes:
+      step: steps done.
+      metrics: `metrics` of `snm.evaluation.evaluate.evaluate_points`.
+      best: whether the monitored one is the best so far.
+    """
 
     step: int
     metrics: dict[str, float]
     best: bool
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """The metrics without the numbers of points."""
+        counts = ("points", "points_without_labels")
+        return {name: value for name, value in self.metrics.items() if name not in counts}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -44,9 +44,8 @@ def with_bar(events: Iterable[Event], console: Console | None = None) -> Iterato
                 task = bar.add_task(phase, total=event.last_step, completed=event.step)
             elif isinstance(event, Stepped) and not math.isnan(event.loss):
                 words["loss"] = f"  loss {event.loss:.4f}"
-            elif isinstance(event, Evaluated):
-                name, value = next(iter(event.metrics.items()))
-                words["score"] = f"  validation {name} {value:.2f}"
+            elif isinstance(event, Evaluated) and "P@1" in event.metrics:
+                words["score"] = f"  validation P@1 {event.metrics['P@1']:.2f}"
             if task is not None and isinstance(event, Stepped | Evaluated):
                 text = "".join([phase, *words.values()])
                 bar.update(task, completed=event.step, description=text)

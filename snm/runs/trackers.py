@@ -310,7 +310,7 @@ def _points(event: Any, phase: str) -> Iterator[Point]:
         if not math.isnan(event.loss):  # all of its steps were skipped
             yield Point(phase, "loss", event.loss, event.step)
     elif isinstance(event, Evaluated):
-        for name, value in _numbers(event.metrics).items():
+        for name, value in _numbers(event.scores).items():
             yield Point(phase, f"validation/{name}", value, event.step)
 
 

@@ -14,7 +14,7 @@ EVENTS = [
     Started("train", 4, 12, 4, 60),
     Stepped(6, 32, 1.5, 0.1),
     Stepped(8, 32, float("nan"), 0.1),
-    Evaluated(8, {"P@1": 62.5}, True),
+    Evaluated(8, {"points": 20, "points_without_labels": 1, "P@1": 62.5}, True),
     Stepped(12, 60, 1.25, 0.1),
     Finished({"metrics": {}}),
 ]

@@ -70,7 +70,7 @@ END = Finished({"metrics": {"P@1": 60.0, "points": 20}})
 
 
 def test_a_service_receives_losses_and_metrics(service, folder):
-    looked = Evaluated(4, {"P@1": 50.0, "R@1": float("nan")}, True)
+    looked = Evaluated(4, {"points": 20, "P@1": 50.0, "R@1": float("nan")}, True)
     events = [Started("train", 0, 4, 4, 60), *STEPS, looked, Stepped(6, 32, float("nan"), 0.1), END]
     assert list(tracked(logged(folder, events), ["json"], folder)) == events
     (heard,) = service
