@@ -231,6 +231,7 @@ class _Services:
             self._trackers[name] = tracker
             self._known[name] = {"id": tracker.id, "sent": known["sent"] | _steps(missing)}
             write_json(self._place, self._known)  # before the next service, which may fail
+        self._past = []  # of a long run it takes memory
 
     def take(self, points: Iterable[Point]) -> None:
         """Collects numbers, and sends them every few seconds."""

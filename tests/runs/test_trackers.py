@@ -15,7 +15,7 @@ from snm.errors import InputError, StoppedError
 from snm.runs import trackers
 from snm.runs.event_log import EventLog
 from snm.runs.events import Evaluated, Finished, Noted, Started, Stepped
-from snm.runs.folder import write_json
+from snm.runs.folder import RunFolder, write_json
 from snm.runs.trackers import tracked
 
 
@@ -155,6 +155,15 @@ def test_a_service_that_is_added_later_receives_earlier_numbers(service, folder)
     assert [(p.name, p.step) for p in heard.heard] == [
         ("loss", 2), ("loss", 4), ("validation/P@1", 4),
     ]  # fmt: skip
+
+
+def test_earlier_numbers_are_kept_until_they_are_sent(service, folder):
+    list(logged(folder, STEPS))
+    services = trackers._Services(["json"], RunFolder(folder))
+    assert [point.step for point in services._past] == [2, 4]
+    services.open()
+    assert [point.step for point in service[0].heard] == [2, 4]
+    assert services._past == []
 
 
 def test_a_failing_service_is_reported_once_and_dropped(service, folder, monkeypatch):
