@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 
 from snm.data.dataset import Points
 from snm.errors import InputError
@@ -19,7 +21,7 @@ from snm.prediction.order import pairs_in_order
 from snm.prediction.predictor import Predictor
 from snm.prediction.thresholds import LOOKED_AT
 
-__all__ = ["evaluate_points", "metric_names"]
+__all__ = ["evaluate_points", "has_score", "judged", "metric_names"]
 
 KS = (1, 3, 5)
 MEASURES = ("P", "R", "F1", "nDCG", "PSP", "PSnDCG", "coverage")
@@ -29,6 +31,30 @@ def metric_names(num_labels: int, *, auc: bool = False) -> list[str]:
     """The names of the metrics for K labels: `measure@k` for each k <= K, and `AUC` if `auc`."""
     names = [f"{measure}@{k}" for k in KS if k <= num_labels for measure in MEASURES]
     return [*names, "AUC"] if auc else names
+
+
+def judged(points: Points) -> Points:
+    """The points with those of their labels that no pair of their filter removes."""
+    if points.filter is None:
+        return points
+    labels = csr_matrix(without_filtered(points.labels, points.filter))
+    return dataclasses.replace(points, labels=labels)
+
+
+def has_score(points: Points, metric: str) -> bool:
+    """Whether points have the labels that a metric of `metric_names` needs.
+
+    That is a label that is not filtered, and for AUC also, at the same point, a label that it lacks
+    and that is not filtered.
+    """
+    right = np.diff(judged(points).labels.indptr)
+    if metric != "AUC":
+        return bool(right.any())
+    filtered = np.zeros(points.num_points, np.int64)
+    if points.filter is not None:
+        pairs = np.unique(points.filter, axis=0)
+        filtered = np.bincount(pairs[:, 0], minlength=points.num_points)
+    return bool(((right > 0) & (right + filtered < points.num_labels)).any())
 
 
 def evaluate_points(

@@ -17,8 +17,8 @@ from snm.data.dataset import Dataset, Points
 from snm.data.mapped import is_mapped
 from snm.distributed.processes import has_several_processes
 from snm.errors import counted
-from snm.evaluation.evaluate import KS
-from snm.evaluation.filters import kept_first, most_filtered, pairs_of, without_filtered
+from snm.evaluation.evaluate import KS, judged
+from snm.evaluation.filters import kept_first, most_filtered, pairs_of
 from snm.memory.adjustment import save_shifts, shifts_of
 from snm.memory.choose import Trial, choose
 from snm.memory.memory import FOUND, NAME, Memory, MemorySettings, joint_cosines
@@ -66,7 +66,7 @@ def memory_split(
     kept, held = dataset.rows_of_split(share, config.seed)
     held = _with_labels(dataset.train, held)
     if dataset.train.filter is not None:
-        held = held[np.diff(_judged(dataset.train, held).labels.indptr) > 0]
+        held = held[np.diff(judged(dataset.train.take(held)).labels.indptr) > 0]
     if not len(held) or not len(_with_labels(dataset.train, kept)):
         return None
     return kept, held[:: max(1, -(-len(held) // _MOST))]
@@ -150,8 +150,8 @@ def find_memory(
         frequency = dataset.label_frequency()
     names = trained_beside(config, dataset)
     stored = dataset.train.take(kept).beside(names)
-    judged = _judged(dataset.train, held)
-    trial = _trial(first, stored, judged, frequency)
+    choosing = judged(dataset.train.take(held))
+    trial = _trial(first, stored, choosing, frequency)
     # Scores of the members are added, so that the votes must grow with their number.
     settings = dataclasses.replace(trial.settings, weight=trial.settings.weight * config.members)
     memory = None
@@ -160,7 +160,7 @@ def find_memory(
         if config.refit or not config.validation_fraction:
             every = np.arange(dataset.train.num_points)
         memory = memory_of(whole, dataset.train, every, settings, names)
-    calibration = _calibration(trial, judged)
+    calibration = _calibration(trial, choosing)
     shifts, adjustment = None, None
     if frequency is not None and trial.strength > 0:
         strength = trial.strength * config.members  # as the weight
@@ -273,7 +273,7 @@ def _shown(precision: Sequence[float]) -> str:
 def _trial(
     first: Predictor, stored: Points, held: Points, frequency: NDArray[np.int64] | None
 ) -> Trial:
-    """Tries memories of `stored` on the points `held`, which are `_judged`."""
+    """Tries memories of `stored` on the points `held`, which are `judged`."""
     stored = _stored(first, stored)
     never = np.zeros((0, 2), np.int64) if held.filter is None else held.filter
     count = min(_LABELS, stored.num_labels)
@@ -304,14 +304,6 @@ def _trial(
         ks=ks,
         answers=LOOKED_AT,
     )
-
-
-def _judged(points: Points, rows: NDArray[np.int64]) -> Points:
-    """Some of the points, with those of their labels that evaluation does not leave out."""
-    held = points.take(rows)
-    if held.filter is None:
-        return held
-    return dataclasses.replace(held, labels=csr_matrix(without_filtered(held.labels, held.filter)))
 
 
 def _stored(predictor: Predictor, points: Points) -> Points:

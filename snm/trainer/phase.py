@@ -23,7 +23,7 @@ from snm.data.weighting import Weighting
 from snm.distributed.dataset import label_frequency
 from snm.distributed.processes import is_first_process
 from snm.errors import InputError, counted, nearest
-from snm.evaluation.evaluate import evaluate_points, metric_names
+from snm.evaluation.evaluate import evaluate_points, has_score, metric_names
 from snm.machine.versions import versions
 from snm.model.model import TrainState
 from snm.model.placement import abstract_on
@@ -286,7 +286,8 @@ def first_phase(config: ResolvedConfig, dataset: Dataset) -> Phase:
     """The phase that trains on all points of train, or on those that are not held out.
 
     Raises:
-      InputError: `monitor` names no metric, or either part has no label.
+      InputError: `monitor` names no metric, or one that the points held out have not the labels
+        for, or either part has no label.
     """
     if not config.validation_fraction:
         return Phase("train")
@@ -299,7 +300,12 @@ def first_phase(config: ResolvedConfig, dataset: Dataset) -> Phase:
     if not len(dataset.train.labelled(kept)) or not len(dataset.train.labelled(held)):
         found = f"{config.validation_fraction} of {dataset.train.num_points} points"
         raise InputError("--validation-fraction", found, "labels in either part")
-    return Phase("train", dataset.train.take(held), kept)
+    points = dataset.train.take(held)
+    if not has_score(points, config.monitor):
+        found = f"{config.monitor!r}, and no validation point has the labels for it"
+        expected = "points with labels that are not filtered, for AUC some that lack other labels"
+        raise InputError("--monitor", found, expected)
+    return Phase("train", points, kept)
 
 
 def _refuse_another(path: Path, before: dict[str, Any], now: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tiny
 from real_data import real_data_folder
+from scipy.sparse import csr_matrix
 from small_runs import STEPS_PER_EPOCH, arrays, config, log, newest, same, stop_after
 
 import snm
@@ -206,6 +207,23 @@ def test_validation_that_cannot_be(data, tmp_path):
     single = dataclasses.replace(data, train=snm.Points(data.train.features, labels))
     with pytest.raises(InputError, match="labels in either part"):
         snm.train(single, config(validation_fraction=0.5), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("monitor", ["P@1", "AUC"])
+def test_a_monitored_metric_that_validation_points_have_no_labels_for(data, tmp_path, monitor):
+    _, held = data.rows_of_split(0.4, tiny.CONFIG.seed)
+    dense = np.zeros((tiny.POINTS, 2), np.float32)
+    dense[:, 0] = 1
+    dense[held, 1] = 1
+    pairs = None
+    if monitor == "P@1":  # all labels of the held-out points are filtered
+        pairs = np.stack([np.repeat(held, 2), np.tile([0, 1], len(held))], axis=1)
+    points = snm.Points(data.train.features, csr_matrix(dense), pairs)
+    told = dataclasses.replace(data, train=points, test=None, label_names=None)
+    settings = config(validation_fraction=0.4, monitor=monitor, auc=True, sampled=1, mined=1)
+    with pytest.raises(InputError, match="no validation point has the labels for it"):
+        snm.train(told, settings, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
