@@ -21,9 +21,11 @@ from snm.prediction.order import pairs_in_order
 from snm.prediction.predictor import Predictor
 from snm.prediction.thresholds import LOOKED_AT
 
-__all__ = ["evaluate_points", "has_score", "judged", "metric_names"]
+__all__ = ["KS", "evaluate_points", "has_score", "judged", "metric_names"]
 
 KS = (1, 3, 5)
+"""The numbers of answers that metrics are computed at, as far as there are as many labels."""
+
 MEASURES = ("P", "R", "F1", "nDCG", "PSP", "PSnDCG", "coverage")
 
 

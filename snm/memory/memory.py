@@ -23,6 +23,7 @@ from snm.memory.neighbors import Neighbors, Stored
 
 __all__ = [
     "EARLIER",
+    "FOUND",
     "NAME",
     "Memory",
     "MemorySettings",

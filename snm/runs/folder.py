@@ -12,6 +12,7 @@
 - `checkpoints/`: parameters
 - `memory.json`: the trial of a memory, and whether it paid
 - `memory.npz`: the training points that it keeps, if it did
+- `adjustment.npy`: what the logit adjustment adds to the score of each label, if one paid
 - `result.json`: metrics on the test points, time, memory, versions
 """
 

@@ -24,7 +24,7 @@ from snm.errors import InputError, reason_of
 from snm.system.files import fingerprint, write_whole
 from snm.system.sealed_json import checksum, read_sealed, write_sealed
 
-__all__ = ["CONFIG", "MAY_CHANGE", "Manifest", "read_manifest"]
+__all__ = ["CONFIG", "MAY_CHANGE", "Manifest", "manifest_path", "read_manifest"]
 
 MAY_CHANGE = ("auc", "epochs", "keep_checkpoints", "members_at_once", "mesh", "on_nonfinite")
 """Settings that may differ when a run continues, because they do not affect the steps done."""

@@ -22,7 +22,7 @@ from snm.tables.table import RowTable
 from snm.trainer.centroids import centroids
 from snm.trainer.prepare import Prepared
 
-__all__ = ["WarmStart"]
+__all__ = ["WarmStart", "initial_state"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
