@@ -79,7 +79,8 @@ class Targets:
           unknown: `refuse` or `drop` a class that is not in `classes`.
 
         Raises:
-          InputError: another form than that of the classes, another width, an unknown class.
+          InputError: another form than that of the classes, another width, an unknown class, or a
+            value of an indicator that is neither 0 nor 1.
         """
         form = _form(y)
         if form != self.form and {form, self.form} != {"dense", "sparse"}:
@@ -87,6 +88,9 @@ class Targets:
         if form in ("dense", "sparse"):
             found = sparse.csr_matrix(y if form == "sparse" else np.asarray(y), copy=True)
             found.eliminate_zeros()
+            if (found.data != 1).any():
+                value = found.data[found.data != 1][0]
+                raise InputError("y", f"{value} in an indicator", "only 0 and 1")
             found.sum_duplicates()
             if found.shape[1] != len(self.classes):
                 raise InputError("y", f"{found.shape[1]} columns", f"{len(self.classes)}")

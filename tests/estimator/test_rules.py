@@ -182,6 +182,18 @@ def test_targets_that_cannot_be_used(data):
         SNMClassifier().fit(X, [["a"]] * (tiny.POINTS - 1) + ["b"])
 
 
+@pytest.mark.parametrize("dense", [True, False])
+@pytest.mark.parametrize("value", [-1.0, 2.0, 0.3, np.nan])
+def test_an_indicator_holds_only_zeros_and_ones(value, dense):
+    indicator = np.array([[1, 0], [0, 1], [1, 1], [0, value]])
+    y = indicator if dense else sparse.csr_matrix(indicator)
+    said = f"^y: found {value} in an indicator, expected only 0 and 1"
+    if dense and value not in (-1, 2):
+        said = "Unknown label type|contains NaN"  # scikit-learn's
+    with pytest.raises(ValueError, match=said):
+        SNMClassifier().fit(np.eye(4), y)
+
+
 def test_scikit_learn_is_imported_when_it_is_used():
     code = (
         "import sys\n"
