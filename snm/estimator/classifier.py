@@ -47,8 +47,8 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
 
     (Reddi, Kale, Yu, Holtmann-Rice, Chen and Kumar, AISTATS 2019.) X is a NumPy array or a SciPy
     sparse matrix [n, d]. y is one of: a class a point [n]; a list of labels a point; an indicator
-    [n, K] of 0 and 1, dense or sparse. Predictions come in the form of y. Settings that are None
-    are those of the preset; they are explained by `snm train --help`.
+    [n, K] of 0 and 1, dense or sparse, or as lists of one length from 2 on. Predictions come in the
+    form of y. Settings that are None are those of the preset, explained by `snm train --help`.
 
     Args:
       preset: `default`, `fast` or `paper`.

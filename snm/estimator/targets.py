@@ -52,7 +52,8 @@ class Targets:
           ValueError: y is no classification target; the message is scikit-learn's.
           InputError: other classes than its columns for an indicator.
         """
-        form = _form(y)
+        # Names of classes come with lists of labels, which may all be of 0 and 1.
+        form = _form(y, pairs="dense" if classes is None else "lists")
         if form in ("dense", "sparse"):
             y = y if form == "sparse" else np.asarray(y)
             width = int(y.shape[1])
@@ -82,7 +83,7 @@ class Targets:
           InputError: another form than that of the classes, another width, an unknown class, or a
             value of an indicator that is neither 0 nor 1.
         """
-        form = _form(y)
+        form = _form(y, pairs="lists" if self.form == "lists" else "dense")
         if form != self.form and {form, self.form} != {"dense", "sparse"}:
             raise InputError("y", f"targets of the form {form!r}", f"{self.form!r}, as before")
         if form in ("dense", "sparse"):
@@ -168,10 +169,11 @@ class Targets:
         return found.toarray() if self.form == "dense" else found
 
 
-def _form(y: Any) -> Form:
+def _form(y: Any, *, pairs: Literal["lists", "dense"]) -> Form:
+    """The form of y; `pairs` is that of nested lists that are all [0, 1] or [1, 0]."""
     if sparse.issparse(y):
         return "sparse"
-    if _is_lists(y):
+    if _is_lists(y, pairs=pairs == "lists"):
         return "lists"
     if not hasattr(y, "ndim"):
         y = np.asarray(y)
@@ -181,11 +183,12 @@ def _form(y: Any) -> Form:
     return "dense" if y.ndim == 2 and y.shape[1] > 1 else "classes"
 
 
-def _is_lists(y: Any) -> bool:
+def _is_lists(y: Any, *, pairs: bool) -> bool:
     """Whether y holds a list (or set, or array) of labels for each point.
 
-    Nested lists may also be a dense indicator: rows of one length that hold only zeros and ones, of
-    which some row repeats one. A list of labels does not repeat a label.
+    Nested lists may also be a dense indicator: rows of one length, at least 2, that hold only zeros
+    and ones. A list of labels repeats no label, so that only rows of 2 may be both: `pairs` says
+    whether they are lists of labels then.
     """
     if not isinstance(y, list | tuple) and not (isinstance(y, np.ndarray) and y.dtype == object):
         return False
@@ -197,7 +200,9 @@ def _is_lists(y: Any) -> bool:
     width = len(y[0])
     flat = {value for row in y if len(row) == width for value in row}
     one_length = all(len(row) == width for row in y) and not any(isinstance(r, set) for r in y)
-    return not (one_length and flat <= {0, 1} and any(len(set(row)) < width for row in y))
+    if not one_length or not flat <= {0, 1} or width < 2:
+        return True
+    return pairs and all(len(set(row)) == width for row in y)
 
 
 def _column(y: Any) -> NDArray[Any]:

@@ -192,6 +192,19 @@ def test_classes_of_an_indicator_are_its_columns():
             Targets.of(y, classes=named)
 
 
+def test_nested_lists_of_zeros_and_ones_are_an_indicator():
+    """As scikit-learn reads them; as lists of labels, each point would have every label."""
+    one_a_point = [[1, 0], [0, 1], [0, 1]]
+    targets = Targets.of(one_a_point)
+    assert targets.form == "dense"
+    assert targets.matrix(one_a_point).toarray().tolist() == one_a_point
+    # Lists of labels may be like that in a part of the points, where their form is known.
+    for known in (Targets.of([[0, 1], [2]]), Targets.of([[0, 1], [1, 0]], classes=[0, 1, 2])):
+        assert known.form == "lists"
+        assert known.matrix([[0, 1], [1, 0]]).toarray().tolist() == [[1, 1, 0], [1, 1, 0]]
+    assert Targets.of([[0], [1]]).form == "lists"
+
+
 def test_balanced_weights_are_those_of_scikit_learn():
     y = np.array(["b", "a", "c", "a", "a", "c"])
     targets = Targets.of(y)
