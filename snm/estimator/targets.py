@@ -52,6 +52,7 @@ class Targets:
           ValueError: y is no classification target; the message is scikit-learn's.
           InputError: other classes than its columns for an indicator.
         """
+        y = _plain(y)
         # Names of classes come with lists of labels, which may all be of 0 and 1.
         form = _form(y, pairs="dense" if classes is None else "lists")
         if form in ("dense", "sparse"):
@@ -83,6 +84,7 @@ class Targets:
           InputError: another form than that of the classes, another width, an unknown class, or a
             value of an indicator that is neither 0 nor 1.
         """
+        y = _plain(y)
         form = _form(y, pairs="lists" if self.form == "lists" else "dense")
         if form != self.form and {form, self.form} != {"dense", "sparse"}:
             raise InputError("y", f"targets of the form {form!r}", f"{self.form!r}, as before")
@@ -169,6 +171,13 @@ class Targets:
         return found.toarray() if self.form == "dense" else found
 
 
+def _plain(y: Any) -> Any:
+    """Lists, arrays and matrices as they are; data frames and series of lists as an array."""
+    if sparse.issparse(y) or isinstance(y, list | tuple | np.ndarray):
+        return y
+    return np.asarray(y) if getattr(y, "dtype", None) in (None, object) else y
+
+
 def _form(y: Any, *, pairs: Literal["lists", "dense"]) -> Form:
     """The form of y; `pairs` is that of nested lists that are all [0, 1] or [1, 0]."""
     if sparse.issparse(y):
@@ -197,6 +206,8 @@ def _is_lists(y: Any, *, pairs: bool) -> bool:
         return False
     if not all(nested):
         raise InputError("y", "lists of labels and other things", "a list of labels a point")
+    if isinstance(y, np.ndarray) and y.ndim == 1:
+        return True
     width = len(y[0])
     flat = {value for row in y if len(row) == width for value in row}
     one_length = all(len(row) == width for row in y) and not any(isinstance(r, set) for r in y)
