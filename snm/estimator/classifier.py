@@ -99,7 +99,8 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
       classes_: [K], what each column of scores stands for.
       n_features_in_: d.
       config_: the resolved settings.
-      loss_curve_: mean loss of each dispatch of a few steps, in order, over all members.
+      loss_curve_: mean loss of each dispatch of a few steps, in order, over all members; NaN where
+        `on_nonfinite` of `settings` let all of them be skipped.
       validation_scores_: precision at 1 after each epoch, a list a member; empty lists without
         early stopping.
       memory_: what the trial of a memory found in `fit`: whether it is `used`, its `gain`, its

@@ -22,7 +22,7 @@ from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.model.model import Model, TrainState
 from snm.prediction.predictor import Predictor
-from snm.runs.events import Evaluated, Progress, Saved, Stepped
+from snm.runs.events import Evaluated, Progress, Saved, Skipped, Stepped
 from snm.runs.folder import member_seed
 from snm.trainer.loop import run_steps
 from snm.trainer.prepare import members_at_once, prepare
@@ -126,7 +126,8 @@ class MemberFit:
 
         Raises:
           StoppedError: `stop` said so; the parameters are lost.
-          NonFiniteError: a loss was not finite; the parameters are lost.
+          NonFiniteError: a loss was not finite, or those of an epoch in a row where such steps are
+            skipped; the parameters are lost.
         """
         state, prepared = self.state, self._prepared
         if state is None:
@@ -152,13 +153,14 @@ class MemberFit:
             monitor=_WATCHED,
             patience=0 if watch is None else watch.patience,
             heads=prepared.stages,
+            on_nonfinite=self.config.on_nonfinite,
             stop=stop,
         )
         for event in events:
             if isinstance(event, Stepped | Evaluated):
                 yield event
             else:
-                assert isinstance(event, Saved)
+                assert isinstance(event, Saved | Skipped)
         self.state = kept.state if watch is None else jax.tree.map(jnp.asarray, kept.state)
 
 

@@ -25,7 +25,7 @@ SETTINGS = (
 _OF_RUNS = {
     "preset", "seed", "validation_fraction", "evaluate_every", "patience", "monitor", "refit",
     "propensity_a", "propensity_b", "checkpoint_every", "keep_checkpoints", "seen",
-    "item_splits", "label_text",
+    "item_splits", "label_text", "mesh", "auc",
 }  # fmt: skip
 _SMALLEST_BATCH, _STEPS_AN_EPOCH = 16, 16
 _LEAST_STANDARDIZED = 30  # points of a first `partial_fit`

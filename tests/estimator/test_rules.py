@@ -16,7 +16,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from snm import SNMClassifier
+from snm.batches.source import Source
 from snm.errors import InputError
+from snm.runs.events import NonFiniteError
 
 # A point that is there twice is visited twice, in batches with other samples. In one batch the
 # gradients are equal: tests/batches/test_weights.py.
@@ -156,6 +158,8 @@ def test_parameters_are_kept_as_they_are_given():
     [
         ({"settings": {"ramp_ro": 1}}, "settings: ramp_ro: .*for example ramp_rho"),
         ({"settings": {"patience": 3}}, "settings: patience: found a setting of runs"),
+        ({"settings": {"mesh": "label=2"}}, "settings: mesh: found a setting of runs"),
+        ({"settings": {"auc": True}}, "settings: auc: found a setting of runs"),
         ({"dim": 8, "settings": {"dim": 9}}, "settings: dim: found another value"),
         ({"preset": "big"}, "preset: found 'big', expected one of default, fast, paper"),
         ({"learning_rate": -1.0}, "^learning_rate: found -1.0, expected a number above 0"),
@@ -168,6 +172,25 @@ def test_parameters_are_kept_as_they_are_given():
 def test_settings_that_cannot_be_used(data, params, said):
     with pytest.raises(InputError, match=said):
         SNMClassifier(**params).fit(data.train.features, data.train.labels)
+
+
+def test_non_finite_steps_can_be_skipped(data, monkeypatch):
+    stack = Source.stack
+
+    def broken(self, first, count, length=0):
+        batch = stack(self, first, count, length)
+        if first == 2:  # of the steps 0 to 11, two a dispatch
+            batch.features.values[:] = np.nan
+        return batch
+
+    monkeypatch.setattr(Source, "stack", broken)
+    X, Y = data.train.features, data.train.labels
+    with pytest.raises(NonFiniteError, match="step 2"):
+        SNMClassifier(epochs=3, **SMALL).fit(X, Y)
+    settings = {**SMALL["settings"], "on_nonfinite": "skip"}
+    model = SNMClassifier(epochs=3, **{**SMALL, "settings": settings}).fit(X, Y)
+    assert np.flatnonzero(np.isnan(model.loss_curve_)).tolist() == [1]
+    assert np.isfinite(model.decision_topk(X, k=1)[1]).all()
 
 
 def test_targets_that_cannot_be_used(data):
