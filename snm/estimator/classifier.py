@@ -27,7 +27,7 @@ from snm.estimator.answers import Answers
 from snm.estimator.fit import Watch, fit_members, held_out
 from snm.estimator.inputs import canonical, points_of, seed_of
 from snm.estimator.memory import extended
-from snm.estimator.parameters import SETTINGS, config_of, weighted_for
+from snm.estimator.parameters import SETTINGS, config_of, weighted_for, with_memory_for
 from snm.estimator.targets import Targets
 from snm.memory.memory import Memory
 from snm.model.from_config import make_model
@@ -83,7 +83,8 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
       threshold: instead of so many, `predict` gives a point of a multi-label problem the labels
         that are at least so likely: a probability, or `micro-f1`, `macro-f1` or `f1@k`, which `fit`
         chooses a threshold for. It looks at the best 50, or k, of a point. Where `memory` is None,
-        `fit` then tries one, since the points that choose it tell the probabilities, too.
+        `fit` then tries one, since the points that choose it tell the probabilities, too. It
+        needs 500 points.
       early_stopping: whether to hold points out, and to stop a member when its precision at 1 on
         them no longer rises; its best parameters are kept. Not in `partial_fit`.
       validation_fraction: share of the points that is held out then.
@@ -300,13 +301,8 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
             found = f"{len(targets.classes)} class"
             raise InputError("y", found, "at least 2 classes: there are no negatives")
         asked = self._config(points.num_points)
-        if in_parts:
-            if asked.memory == "on":
-                expected = "`auto` or `off`: only fit can hold out the points that choose it"
-                raise InputError("memory", "'on' in the first call of partial_fit", expected)
-            asked = dataclasses.replace(asked, memory="off")
-        elif self.threshold is not None and self.memory is None and targets.form != "classes":
-            asked = dataclasses.replace(asked, memory="on")  # its points tell the probabilities
+        likely = self.threshold is not None and self.memory is None and targets.form != "classes"
+        asked = with_memory_for(asked, points.num_points, in_parts=in_parts, threshold=likely)
         asked = weighted_for(asked, points.features, in_parts=in_parts)
         config = resolve(asked, _dataset(points))
         # Nothing of an earlier fit is left where this one fails.

@@ -8,12 +8,12 @@ from typing import Any
 
 from scipy.sparse import csr_matrix
 
-from snm.config.auto import auto_weighting
+from snm.config.auto import FEWEST_POINTS, auto_weighting
 from snm.config.settings import PRESETS, Config, preset
 from snm.data.weighting import filled
 from snm.errors import InputError, nearest
 
-__all__ = ["SETTINGS", "config_of", "weighted_for"]
+__all__ = ["SETTINGS", "config_of", "weighted_for", "with_memory_for"]
 
 # Parameters that are settings of the same name; None leaves the preset's.
 SETTINGS = (
@@ -89,3 +89,29 @@ def weighted_for(config: Config, features: csr_matrix, *, in_parts: bool) -> Con
     few = in_parts and features.shape[0] < _LEAST_STANDARDIZED
     kind = auto_weighting(0.0 if few else filled(features), negative=True)
     return dataclasses.replace(config, weighting=kind)
+
+
+def with_memory_for(config: Config, num_points: int, *, in_parts: bool, threshold: bool) -> Config:
+    """The settings with a memory where a threshold needs its points, and without one in parts.
+
+    Args:
+      config: the settings.
+      num_points: training points.
+      in_parts: whether more points may follow.
+      threshold: whether there is one, and no word on the memory.
+
+    Raises:
+      InputError: a memory that cannot be, or too few points for a threshold.
+    """
+    if in_parts:
+        if config.memory == "on":
+            expected = "`auto` or `off`: only fit can hold out the points that choose it"
+            raise InputError("memory", "'on' in the first call of partial_fit", expected)
+        return dataclasses.replace(config, memory="off")
+    if not threshold:
+        return config
+    if num_points < FEWEST_POINTS:
+        found = f"{num_points} training points"
+        expected = f"at least {FEWEST_POINTS}, of which some tell the probabilities, or None"
+        raise InputError("threshold", found, expected)
+    return dataclasses.replace(config, memory="on")  # its points tell the probabilities

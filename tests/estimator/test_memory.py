@@ -138,6 +138,13 @@ def test_on_is_refused_where_points_are_too_few(data):
         SNMClassifier(**PARAMS, memory="on").fit(data.train.features[:499], data.train.labels[:499])
 
 
+def test_a_threshold_is_refused_where_points_are_too_few(data):
+    model = SNMClassifier(**{**PARAMS, "memory": None}, threshold=0.3)
+    said = "^threshold: found 499 training points, expected at least 500, of which some"
+    with pytest.raises(InputError, match=said):
+        model.fit(data.train.features[:499], data.train.labels[:499])
+
+
 def test_labels_to_choose_from(fitted, data):
     features = data.test.features
     labels, scores = fitted.decision_topk(features, labels=[40, 3, 17])
