@@ -183,7 +183,11 @@ def checked(where: str, value: Any, hint: Any) -> Any:
         value = value.item()
     choices = [hint] if isinstance(hint, type) else list(get_args(hint))
     if float in choices and type(value) is int:
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError as error:
+            found = "a whole number of more than 308 digits"
+            raise InputError(where, found, "a finite number") from error
     words: list[str] = []
     for choice in choices:
         if isinstance(choice, str):

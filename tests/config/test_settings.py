@@ -87,6 +87,10 @@ def test_a_preset_flag_lies_under_the_file(tmp_path):
         ('preset = "big"', r"preset: found 'big', expected default or fast or paper$"),
         ("dim 3", r"settings.toml: found no TOML: .*line 1.*expected lines `key = value`$"),
         ("learning_rate = nan", r"^learning_rate: found nan, expected a finite number$"),
+        (
+            f"learning_rate = -1{400 * '0'}",
+            "learning_rate: found a whole number of more than 308 digits, expected a finite numb",
+        ),
         ("negative_weight = inf", r"^negative_weight: found inf, expected a finite number$"),
     ],
 )
