@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from snm.config.checks import OF_ORDERED
+from snm.config.checks import OF_ORDERED, refuse_unread, unread
 from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config, check_name
 from snm.errors import InputError, nearest
@@ -127,7 +127,8 @@ def plan_arms(
         point from its negatives.
 
     Raises:
-      InputError: an unknown extra or loss, or a repeated k', loss or extra.
+      InputError: an unknown extra or loss, or a repeated k', loss or extra; or a setting of `base`
+        that no arm reads.
     """
     for flag, values in (("--mined", mined), ("--losses", losses), ("--extras", extras)):
         repeated = [value for value in values if list(values).count(value) > 1]
@@ -157,7 +158,13 @@ def plan_arms(
             raise InputError("--extras", found, "bowl or powl, whose weights and surrogate it sets")
         used = "" if config.mined == "all" else f" (k' {middle})"
         arms.append(Arm(name, config, BASELINE, about + used))
-    return arms
+    # Some arms may read what others do not.
+    unused = [unread(arm.config) for arm in arms]
+    refuse_unread(base, set.intersection(*map(set, unused)))
+    return [
+        dataclasses.replace(arm, config=dataclasses.replace(arm.config, **plain))
+        for arm, plain in zip(arms, unused, strict=True)
+    ]
 
 
 def _arms_of_loss(base: Config, prefix: str, mined: Sequence[int], exclude_all: bool) -> list[Arm]:

@@ -28,7 +28,8 @@ WATCH = "R@1"
 """The metric that tuning maximises, on the held-out fifth of train."""
 
 OWN: dict[str, Any] = {
-    "members": 1, "validation_fraction": 0.0, "patience": 0, "refit": False, "seed": 0,
+    "members": 1, "validation_fraction": 0.0, "evaluate_every": 0, "patience": 0,
+    "monitor": "P@1", "refit": False, "seed": 0,
 }  # fmt: skip
 """Settings of all arms: one model a run, and no validation, which the comparison does itself. Each
 run then gets a seed of its own."""

@@ -154,7 +154,7 @@ def _run(asked: Compare) -> None:
         for name, reason in check(asked.peers).items():
             if reason is not None:
                 say(f"note: --peers {name}: {reason}; the report will have no figures of it")
-    base = asked.base().check()
+    base = asked.base().check(all_read=False)
     losses = asked.losses or (base.loss,)
     for loss in losses:
         check_name("--losses", "loss", loss)

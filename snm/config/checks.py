@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from snm.errors import InputError
@@ -17,7 +17,15 @@ from snm.errors import InputError
 if TYPE_CHECKING:
     from snm.config.settings import Config
 
-__all__ = ["TABLES", "check_name", "checked", "checked_settings"]
+__all__ = [
+    "OF_ORDERED",
+    "TABLES",
+    "check_name",
+    "checked",
+    "checked_settings",
+    "refuse_unread",
+    "unread",
+]
 
 Settings = TypeVar("Settings", bound="Config")
 
@@ -124,6 +132,50 @@ OF_ORDERED: dict[str, Any] = {
     "negative_weight": 1.0,
 }
 """Settings that only bowl and powl read, and what other losses leave them at."""
+
+
+def unread(config: Config) -> dict[str, Any]:
+    """The settings that no part of a run with these settings reads, and their defaults."""
+    return {
+        name: getattr(type(config), name)
+        for names, setting, reads, _ in _READ_WITH
+        for name in names
+        if not reads(getattr(config, setting))
+    }
+
+
+def refuse_unread(config: Config, names: Collection[str] | None = None) -> None:
+    """Refuses values that are not read.
+
+    Args:
+      config: the settings.
+      names: those of `unread` to look at; None is all.
+
+    Raises:
+      InputError: a setting that nothing reads has another value than its default.
+    """
+    plain = unread(config)
+    for looked_at, setting, _, expected in _READ_WITH:
+        for name in looked_at:
+            value = getattr(config, name)
+            asked = name in plain and value != plain[name]
+            if asked and (names is None or name in names):
+                found = f"{value} with {_flag(setting)} {getattr(config, setting)}"
+                raise InputError(_flag(name), found, f"{plain[name]}, or {expected}")
+
+
+_READ_WITH: tuple[tuple[tuple[str, ...], str, Callable[[Any], bool], str], ...] = (
+    (("ramp_rho",), "phi", lambda phi: phi == "ramp", "--phi ramp"),
+    (("power_alpha",), "vartheta", lambda shape: shape == "power-law", "--vartheta power-law"),
+    (("tail_epsilon",), "vartheta", lambda shape: shape == "epsilon-tail",
+     "--vartheta epsilon-tail"),
+    (("subsample_draws",), "vartheta", lambda shape: shape == "subsample", "--vartheta subsample"),
+    (("frequency_power",), "sampler", lambda name: name == "frequency", "--sampler frequency"),
+    (("tower_learning_rate", "tower_momentum"), "encoder", lambda name: name != "linear",
+     "--encoder relu or residual"),
+    (("evaluate_every", "monitor"), "validation_fraction", bool, "--validation-fraction above 0"),
+)  # fmt: skip
+"""Settings; another one; at which values of it those are read; and how to say so."""
 
 
 _MOST = 2**31 - 1

@@ -8,7 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self, get_type_hints
 
-from snm.config.checks import TABLES, check_name, checked, checked_settings
+from snm.config.checks import (
+    TABLES,
+    check_name,
+    checked,
+    checked_settings,
+    refuse_unread,
+)
 from snm.config.fields import (
     AnswerSettings,
     EvaluationSettings,
@@ -54,15 +60,22 @@ class Config(
             return NotImplemented
         return dataclasses.astuple(self) == dataclasses.astuple(other)
 
-    def check(self) -> Self:
+    def check(self, *, all_read: bool = True) -> Self:
         """Returns the settings in their own types, or refuses values that fit no data set.
 
         A whole number becomes a float where that is asked for, a NumPy scalar a Python one.
 
+        Args:
+          all_read: whether to refuse values that nothing reads, too; False for those of a file or
+            of all arms of a comparison, where other settings may follow.
+
         Raises:
           InputError: the first such value.
         """
-        return checked_settings(self, get_type_hints(Config))
+        config = checked_settings(self, get_type_hints(Config))
+        if all_read:
+            refuse_unread(config)
+        return config
 
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -138,7 +151,7 @@ def config_of(values: Mapping[str, Any], where: str, *, base: Config | None = No
             check_name(f"{where}: {key}", key, found[key])
     if base is None:
         base = preset(found.get("preset", "default"))
-    return dataclasses.replace(base, **found).check()
+    return dataclasses.replace(base, **found).check(all_read=False)
 
 
 def flags_to_train_on(run: Path) -> str:

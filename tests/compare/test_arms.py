@@ -78,6 +78,22 @@ def test_settings_of_a_loss_stay_with_it(folder):
         assert len(arms) == 4
 
 
+def test_settings_stay_with_the_arms_that_read_them(folder):
+    dataset = snm.load_data(folder / "tiny")
+    base = dataclasses.replace(snm.preset("paper"), sampled=8, epochs=1, phi="ramp", ramp_rho=2.0,
+                               power_alpha=3.0, frequency_power=0.5)  # fmt: skip
+    extras = ["power-law", "logistic", "frequency"]
+    arms = plan_arms(base, mined=(2,), losses=("bowl", "softmax"), extras=extras)
+    configs = {arm.name: resolve(arm.config, dataset) for arm in arms}
+    assert {name for name, config in configs.items() if config.ramp_rho == 2.0} == {
+        BASELINE, "top-2", "power-law",
+    }  # fmt: skip
+    assert [name for name, config in configs.items() if config.power_alpha == 3.0] == ["power-law"]
+    assert [n for n, config in configs.items() if config.frequency_power == 0.5] == ["frequency"]
+    with pytest.raises(InputError, match=r"^power_alpha: found 3\.0 with vartheta top"):
+        plan_arms(base, mined=(2,), losses=("bowl",), extras=["frequency"])
+
+
 def test_every_extra_fits_a_data_set_and_every_arm_has_as_many_trials(folder):
     dataset = snm.load_data(folder / "tiny")
     base = dataclasses.replace(snm.preset("paper"), sampled=8, epochs=1)

@@ -146,6 +146,42 @@ def test_no_file(tmp_path):
         ),
         (dict(loss="listmle", phi="logistic"), "--phi: found logistic with --loss listmle"),
         (dict(frequency_power=-0.5), "--frequency-power: found -0.5, expected 0.0 or more"),
+        (
+            dict(power_alpha=2.0),
+            "--power-alpha: found 2.0 with --vartheta top, expected 1.0, or --v",
+        ),
+        (
+            dict(loss="bowl", vartheta="subsample", tail_epsilon=0.1),
+            "--tail-epsilon: found 0.1 with --vartheta subsample, expected 0.01, or --vartheta eps",
+        ),
+        (
+            dict(loss="powl", subsample_draws=2),
+            "--subsample-draws: found 2 with --vartheta top, ex",
+        ),
+        (
+            dict(loss="bowl", ramp_rho=2.0),
+            "--ramp-rho: found 2.0 with --phi hinge, expected 1.0, o",
+        ),
+        (
+            dict(frequency_power=0.5),
+            "--frequency-power: found 0.5 with --sampler uniform, expected",
+        ),
+        (
+            dict(encoder="linear", tower_learning_rate=0.2),
+            "--tower-learning-rate: found 0.2 with -",
+        ),
+        (
+            dict(encoder="linear", tower_momentum=0.5),
+            "--tower-momentum: found 0.5 with --encoder l",
+        ),
+        (
+            dict(evaluate_every=5),
+            "--evaluate-every: found 5 with --validation-fraction 0.0, expected 0, or --valida",
+        ),
+        (
+            dict(monitor="P@3"),
+            "--monitor: found P@3 with --validation-fraction 0.0, expected P@1, ",
+        ),
         (dict(loss="softmax", phi="logistic"), "--phi: found logistic with --loss softmax"),
         (dict(loss="softmax", negative_weight=4.0), "--negative-weight: found 4.0 with --loss"),
         (dict(loss="softmax", weight_scale="surrogate"), "--weight-scale: found surrogate with"),
@@ -161,6 +197,27 @@ def test_values_that_no_data_makes_right(values, message):
     with pytest.raises(InputError) as found:
         dataclasses.replace(preset("default"), **values).check()
     assert found.value.as_flags.startswith(message)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        dict(loss="bowl", vartheta="power-law", power_alpha=2.0),
+        dict(loss="powl", vartheta="epsilon-tail", tail_epsilon=0.1),
+        dict(loss="bowl", vartheta="subsample", subsample_draws=2),
+        dict(loss="bowl", phi="ramp", ramp_rho=2.0),
+        dict(sampler="frequency", frequency_power=0.5),
+        dict(encoder="relu", tower_learning_rate=0.2, tower_momentum=0.5),
+        dict(validation_fraction=0.1, evaluate_every=5, monitor="P@3"),
+    ],
+)
+def test_values_that_are_read(tmp_path, values):
+    config = Config(**values)
+    assert config.check() == config
+    # A file may hold them without the setting that reads them, which may be a flag.
+    first = dict(list(values.items())[-1:])
+    text = "".join(f"{name} = {json.dumps(value)}\n" for name, value in first.items())
+    assert read_config(toml(tmp_path, text)) == Config(**first)
 
 
 WRONG = [
