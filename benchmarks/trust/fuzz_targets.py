@@ -256,7 +256,7 @@ def checkpoint(place: Path, raw: bytes) -> None:
 
 def cached(place: Path, raw: bytes) -> None:
     """The first half is the manifest of a cache entry, the second one of its arrays."""
-    entry = place / "v1-key"
+    entry = place / "v2-key"
     if not entry.exists():
         matrix = _matrix()
         cache.write(place, "key", {"train": (matrix, matrix)})
@@ -322,7 +322,7 @@ def seeds() -> dict[str, bytes]:
         save_memory(place / "memory.npz", stored)
         Weighting("tfidf", np.linspace(1, 2, 30, dtype=np.float32)).save(place / "weighting.npz")
         cache.write(place, "key", {"train": (matrix, matrix)})
-        entry = place / "v1-key"
+        entry = place / "v2-key"
         two = ((entry / name).read_bytes() for name in ("manifest.json", "train.features.data.npy"))
         return {
             "text": _text(),

@@ -2,7 +2,7 @@
 
 Cache errors never reach the caller, but for those that `write_pieces` returns. If an entry is
 missing, damaged or unreadable, `read` returns None and the caller parses the source again. An entry
-is a folder `v1-<sha256 of the source>` with a manifest of its arrays. It is written under a
+is a folder `v2-<sha256 of the source>` with a manifest of its arrays. It is written under a
 temporary name and then renamed.
 """
 
@@ -32,7 +32,7 @@ __all__ = ["Parts", "entry", "read", "write", "write_pieces"]
 
 Parts = dict[str, tuple[csr_matrix, csr_matrix]]
 
-_VERSION = "v1"
+_VERSION = "v2"
 _MATRICES = ("features", "labels")
 _PIECE = 1 << 22  # bytes read at once
 _ARRAYS = {"data": np.float32, "indices": np.int32, "indptr": np.int64}

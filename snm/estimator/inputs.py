@@ -21,8 +21,12 @@ _CLASS_WEIGHT = "`balanced`, a mapping from class to weight, or one weight a cla
 
 
 def canonical(inputs: Any) -> csr_matrix:
-    """Dense or sparse inputs as float32 CSR, whose rows hold no feature twice."""
-    return without_repeats(csr_matrix(inputs, dtype=np.float32))
+    """Dense or sparse inputs as float32 CSR, whose rows hold no feature twice and no zeros."""
+    features = without_repeats(csr_matrix(inputs, dtype=np.float32))
+    if not features.data.all():
+        features = features.copy()  # these may be the caller's
+        features.eliminate_zeros()
+    return features
 
 
 def points_of(features: csr_matrix, labels: csr_matrix, sample_weight: Any) -> Points:

@@ -105,6 +105,24 @@ def test_every_layout(tmp_path, make):
         assert data.label_frequency().dtype == np.int64
 
 
+@pytest.mark.parametrize("mapped", [False, True])
+def test_features_of_value_0_are_left_out(tmp_path, mapped):
+    lines = "2 5 4\n0 0:0 1:0 2:1 4:-0\n 0:0 3:1e-60\n"
+    one = put(tmp_path / "one", **{"train.txt": lines})
+    pair = {"trn_X_Xf.txt": "2 5\n0:0 2:1\n3:0\n", "trn_X_Y.txt": "2 4\n0:1\n\n"}
+    two = put(tmp_path / "two", **pair)
+    stored = sparse.csr_matrix(([0.0, 0, 1, 0], [0, 1, 2, 4], [0, 3, 4]), shape=(2, 5))
+    packed = arrays(tmp_path / "npz")
+    sparse.save_npz(packed / "X.trn.npz", stored)
+    sparse.save_npz(packed / "Y.trn.npz", sparse.csr_matrix([[1, 0, 0, 0], [0, 0, 0, 0]]))
+    for folder in (one, two, packed):
+        for _ in range(2):  # parsed, and from the cache
+            train = load(folder, mapped=mapped).train
+            assert train.features.indices.tolist() == [2]
+            assert train.features.indptr.tolist() == [0, 1, 1]
+            assert train.labels.indptr.tolist() == [0, 1, 1]
+
+
 def test_train_without_test_names_and_filters(tmp_path):
     folder = put(tmp_path / "toy", **{"train.txt": TRAIN, "labels.txt": "a\nb\nc\nd\n"})
     data = load(folder)
@@ -180,7 +198,7 @@ def entries(cache_folder):
 def test_a_cached_data_set_is_not_parsed_again(tmp_path, cache_folder, monkeypatch):
     folder = one_file(tmp_path / "toy")
     data = load(folder)
-    assert entries(cache_folder) == [f"v1-{data.sha256}"]
+    assert entries(cache_folder) == [f"v2-{data.sha256}"]
     with monkeypatch.context() as patch:
         patch.setattr(formats, "read_text", lambda path: pytest.fail("parsed again"))
         check(load(folder))
@@ -253,7 +271,7 @@ def damage_all(entry):
 )
 def test_a_damaged_cache_is_ignored_and_rewritten(tmp_path, cache_folder, monkeypatch, damage):
     folder = one_file(tmp_path / "toy")
-    entry = cache_folder / f"v1-{load(folder).sha256}"
+    entry = cache_folder / f"v2-{load(folder).sha256}"
     damage(entry)
     check(load(folder))
     monkeypatch.setattr(formats, "read_text", lambda path: pytest.fail("was not mended"))

@@ -15,6 +15,7 @@ from sklearn.utils.class_weight import compute_class_weight
 import snm
 from snm import SNMClassifier
 from snm.errors import InputError
+from snm.estimator.inputs import canonical
 from snm.estimator.targets import Targets
 
 
@@ -81,6 +82,13 @@ def test_one_class_a_point():
     assert model.score(np.eye(4), ["d", "b", "a", "never seen"], sample_weight=[1, 2, 3, 4]) == 0.6
     labels, scores = model.decision_topk(np.eye(4), k=4)
     assert labels[:, 0].tolist() == ["d", "b", "a", "c"] and (np.diff(scores) <= 0).all()
+
+
+def test_stored_zeros_are_no_features():
+    given = sparse.csr_matrix(([0, 2, 0], [0, 1, 3], [0, 2, 3]), shape=(2, 4), dtype=np.float32)
+    found = canonical(given)
+    assert (found.indices.tolist(), found.indptr.tolist()) == ([1], [0, 1, 1])
+    assert given.nnz == 3  # the caller's stay
 
 
 def test_score_is_precision_at_1(fitted, data):

@@ -172,7 +172,7 @@ def iter_npz(
       width: required number of columns; None accepts any.
 
     Yields:
-      float32 CSR [up to chunk_rows, columns] with sorted ids.
+      float32 CSR [up to chunk_rows, columns] with sorted ids, without the values that are 0.
 
     Raises:
       InputError: no such file; a member that is missing or of another kind or size; a format other
@@ -274,6 +274,8 @@ def _checked(
     again[matrix.indptr[:-1][matrix.indptr[:-1] < matrix.nnz]] = False
     if (bad := np.flatnonzero(again)).size:
         fail(int(bad[0]), f"{noun} {matrix.indices[bad[0]]} twice", f"each {noun} once in a row")
+    if not matrix.data.all():
+        matrix.eliminate_zeros()
     return matrix
 
 

@@ -49,7 +49,7 @@ def iter_features(
       chunk_rows: rows of each piece; the last one may have fewer.
 
     Yields:
-      float32 CSR [up to chunk_rows, d] with sorted ids, in the order of the file.
+      float32 CSR [up to chunk_rows, d] with sorted ids and no zeros, in the order of the file.
 
     Raises:
       InputError: another number of features, or any fault of the file. Pieces before the fault

@@ -117,7 +117,7 @@ class TextReader:
                     if block is None or rows + block.rows > self.header.rows:
                         explain(self.path, rows + 2, text, self.form, self.header)
                     rows += block.rows
-                    yield block
+                    yield block if self.form is LABELS else block.without_zeros()
                 if not piece:
                     break
         if rows < self.header.rows:
@@ -241,7 +241,7 @@ def read_text(path: str | Path) -> tuple[csr_matrix, csr_matrix]:
 
     Returns:
       features, float32 CSR [n, d], and labels, float32 CSR [n, K] of ones. Ids are sorted within
-      rows, even where the file's are not. Stored zeros are kept.
+      rows, even where the file's are not. Features of value 0 are left out.
 
     Raises:
       InputError: any fault, naming file and line.

@@ -8,7 +8,7 @@ finds the fault. A value is parsed to the nearest float64 and rounded to float32
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +70,15 @@ class Block:
     values: NDArray[np.float32]
     label_counts: NDArray[np.int64]
     labels: NDArray[np.int32]
+
+    def without_zeros(self) -> Block:
+        """The block without the entries of value 0; itself where there are none."""
+        if self.values.all():
+            return self
+        there = self.values != 0
+        row = np.repeat(np.arange(self.rows), self.counts)[there]
+        counts = np.bincount(row, minlength=self.rows)
+        return replace(self, counts=counts, ids=self.ids[there], values=self.values[there])
 
 
 def _look_up(table: NDArray[np.uint8], codes: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -237,12 +237,12 @@ def fuzz_cache(folder, edits, number):
     if not data.exists():
         tiny.write(data)
     whole = load(data, cache=place)
-    (entry,) = place.glob("v1-*")
+    (entry,) = place.glob("v2-*")
     files = sorted(entry.iterdir())
     path = files[number % len(files)]
     path.write_bytes(edited(path.read_bytes(), edits))
     with bounded():
-        found = cache.read(place, entry.name.removeprefix("v1-"))
+        found = cache.read(place, entry.name.removeprefix("v2-"))
     again = load(data, cache=place)
     for part in ("train", "test"):
         for name in ("features", "labels"):
@@ -250,7 +250,7 @@ def fuzz_cache(folder, edits, number):
             assert (first != getattr(getattr(again, part), name)).nnz == 0
             if found is not None:
                 assert (first != found[part][name == "labels"]).nnz == 0
-    for old in place.glob("v1-*"):  # whole again for the next
+    for old in place.glob("v2-*"):  # whole again for the next
         for file in old.iterdir():
             file.unlink()
         old.rmdir()

@@ -68,7 +68,7 @@ def test_values_equal_those_of_python_float(tmp_path):
     row = " ".join(f"{index}:{value}" for index, value in enumerate(VALUES))
     features, _ = formats.read_text(written(tmp_path, f"1 {len(VALUES)} 1\n0 {row}\n"))
     expected = np.array([float(value) for value in VALUES]).astype(np.float32)
-    assert features.data.tobytes() == expected.tobytes()
+    assert features.data.tobytes() == expected[expected != 0].tobytes()
 
 
 @settings(deadline=None)
