@@ -163,9 +163,14 @@ def _weighting(config: Config, dataset: Dataset, seen: str) -> Kind:
     if config.weighting == "standard" and seen == "drop":
         expected = "--seen keep, or another weighting: all features of a point would be seen labels"
         raise InputError("--weighting standard", "--seen drop", expected)
+    parts = [part.features for part in (dataset.train, dataset.test) if part is not None]
+    if config.weighting == "tfidf":
+        for name, features in zip(("training", "test"), parts, strict=False):
+            if has_negative(features):
+                found = f"a negative value of a {name} point"
+                raise InputError("--weighting tfidf", found, "counts of at least 0, or l2")
     if config.weighting != "auto":
         return config.weighting
-    parts = [part.features for part in (dataset.train, dataset.test) if part is not None]
     share = 0.0 if seen == "drop" else filled(parts[0])
     return rules.auto_weighting(share, negative=any(map(has_negative, parts)))
 

@@ -309,6 +309,17 @@ def test_auto_becomes_what_the_rules_say():
     assert resolve(found, data) == found
 
 
+@pytest.mark.parametrize(("which", "name"), [("train", "training"), ("test", "test")])
+def test_tfidf_of_negative_values_is_refused_before_training(which, name):
+    data = snm.generate(points=60, test_points=20, features=60, labels=9, seed=0,
+                        labels_per_point=2, nonzeros_per_point=5)  # fmt: skip
+    getattr(data, which).features.data[3] *= -1
+    found = f"^weighting tfidf: found a negative value of a {name} point, expected counts"
+    with pytest.raises(InputError, match=found):
+        resolve(dataclasses.replace(preset("default"), weighting="tfidf"), data)
+    assert resolve(preset("default"), data).weighting == "l2"
+
+
 @pytest.mark.parametrize("loss", [name for name in LOSSES if LOSSES[name].listwise])
 def test_what_a_listwise_loss_is_trained_with(loss):
     data = snm.generate(points=100, test_points=0, features=60, labels=50, seed=0,
