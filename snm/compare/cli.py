@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from snm.config.settings import Config, check_name, preset, read_config
+from snm.config.settings import Config, check_name, config_of, preset, read_toml
 from snm.errors import InputError
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ class Compare:
     fasttext, napkinxc, libmultilabel (`pip install 'snm[peers]'`); xr-linear, xr-linear-3
     (libpecos, in a Python of its own that SNM_PECOS_PYTHON names); MODULE:NAME of a module on
     PYTHONPATH with a table PEERS, such as experiments.references:leml."""
-    preset: Literal["paper", "default", "fast"] = "paper"
-    """Preset that the settings of all arms start from."""
+    preset: Literal["paper", "default", "fast"] | None = None
+    """Preset that the settings of all arms start from: by default that of the file, or paper."""
     config: Path | None = None
     """TOML file with settings of all arms, which override the preset. Members, validation and seed
     are refused there: a comparison sets them itself."""
@@ -105,9 +105,10 @@ class Compare:
         from snm.compare.campaign import OWN
 
         # Each arm sets its own k'; the preset's may exceed what is sampled here.
-        start = dataclasses.replace(preset(self.preset), mined="all")
+        values = {} if self.config is None else read_toml(self.config)
+        start = dataclasses.replace(preset(self._preset(values)), mined="all")
         if self.config is not None:
-            before, start = start, read_config(self.config, base=start)
+            before, start = start, config_of(values, str(self.config), base=start)
             for name, own in OWN.items():
                 value = getattr(start, name)
                 if value not in (own, getattr(before, name)):
@@ -116,6 +117,20 @@ class Compare:
         names = ("sampled", "epochs", "dim", "batch_size")
         given = {name: value for name in names if (value := getattr(self, name)) is not None}
         return dataclasses.replace(start, **given, mined="all")
+
+    def _preset(self, values: dict[str, Any]) -> str:
+        """The preset that is asked for, in the file or by the flag.
+
+        Raises:
+          InputError: the two differ, or the file's is unknown.
+        """
+        if "preset" not in values:
+            return self.preset or "paper"
+        of_file = config_of({"preset": values["preset"]}, str(self.config)).preset
+        if self.preset not in (None, of_file):
+            expected = f"{self.preset!r}, as --preset says, or none"
+            raise InputError(f"{self.config}: preset", repr(of_file), expected)
+        return of_file
 
     def __call__(self) -> None:
         """Runs the verb."""

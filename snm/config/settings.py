@@ -37,6 +37,7 @@ __all__ = [
     "flags_to_train_on",
     "preset",
     "read_config",
+    "read_toml",
     "write_config",
 ]
 
@@ -124,15 +125,23 @@ def read_config(path: str | Path, *, base: Config | None = None) -> Config:
     Raises:
       InputError: no such file, no TOML, an unknown key (the nearest is named), a wrong type.
     """
+    return config_of(read_toml(path), str(path), base=base)
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """The keys and values of a TOML file, unchecked.
+
+    Raises:
+      InputError: no such file, or no TOML.
+    """
     path = Path(path)
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(str(path), reason_of(error), "a TOML file") from error
     except (ValueError, RecursionError) as error:
         # Also numbers of thousands of digits and brackets of thousands of levels.
         raise InputError(str(path), f"no TOML: {error}", "lines `key = value`") from error
-    return config_of(values, str(path), base=base)
 
 
 def config_of(values: Mapping[str, Any], where: str, *, base: Config | None = None) -> Config:
