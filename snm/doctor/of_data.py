@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,9 @@ from snm.runs.load import is_exported
 __all__ = ["examine_data"]
 
 _MANY = 0.01  # fraction of rows above which a note becomes a warning
-# A and B of Jain, Prabhu and Varma (KDD 2016), by a word in the name of the data set.
-_PROPENSITIES = (("amazon", 0.6, 2.6), ("wiki", 0.5, 0.4))
+# A and B of Jain, Prabhu and Varma (KDD 2016), by a word in the name of the data set. AmazonCat and
+# Wiki10 have those of all others.
+_PROPENSITIES = ((r"amazon(?!cat)", 0.6, 2.6), (r"wiki(?!10)", 0.5, 0.4))
 _FILES_LISTED = 6
 
 
@@ -251,10 +253,10 @@ def _propensities(dataset: Dataset) -> Iterator[Finding]:
     name = dataset.name.lower()
     known = [
         e.propensity
-        for e in read_registry()
-        if name in (e.name.lower(), *map(str.lower, e.aliases))
+        for e in sorted(read_registry(), key=lambda entry: -len(entry.name))
+        if _letters(name).startswith(_letters(e.name)) or name in map(str.lower, e.aliases)
     ]
-    known += [(a, b) for word, a, b in _PROPENSITIES if word in name]
+    known += [(a, b) for word, a, b in _PROPENSITIES if re.search(word, name)]
     default = Config()
     if known and known[0] != (default.propensity_a, default.propensity_b):
         a, b = known[0]
@@ -265,6 +267,11 @@ def _propensities(dataset: Dataset) -> Iterator[Finding]:
             f"{default.propensity_b}",
             f"for comparable PSP, give --propensity-a {a} --propensity-b {b}",
         )
+
+
+def _letters(name: str) -> str:
+    """A name without case and punctuation, so that a folder `Wiki10-31K.bow` is found."""
+    return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
 def _memory(source: str, dataset: Dataset) -> Iterator[Finding]:

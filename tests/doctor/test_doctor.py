@@ -4,6 +4,7 @@ import dataclasses
 import gzip
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -180,8 +181,20 @@ def test_names_propensities_and_negative_values(folder, tmp_path):
     (folder / "labels.txt").write_text("same\n" * 2 + "".join(f"{j}\n" for j in range(18)))
     assert "1 label names occur more than once" in found(folder)["names"].found
     assert "propensities" not in found(shutil.copytree(folder, tmp_path / "AmazonCat-13K"))
-    wiki = shutil.copytree(folder, tmp_path / "WikiLSHTC-325K")
-    assert "--propensity-a 0.5 --propensity-b 0.4" in found(wiki)["propensities"].advice
+    for name, a, b in (
+        ("amazoncat", None, None),
+        ("AmazonCat-13K.bow", None, None),
+        ("Wiki10-31K.bow", None, None),
+        ("WikiLSHTC-325K", 0.5, 0.4),
+        ("LF-WikiTitles", 0.5, 0.4),
+        ("Amazon-670K.bow", 0.6, 2.6),
+        ("amazon-sports", 0.6, 2.6),
+    ):
+        named = replace(snm.load_data(folder), name=name)
+        advice = [finding.advice for finding in of_data._propensities(named)]
+        assert advice == ([] if a is None else [
+            f"for comparable PSP, give --propensity-a {a} --propensity-b {b}"
+        ])  # fmt: skip
     lines = lines_of(folder)
     write_lines(folder, [lines[0], "1 2:-1", *lines[2:]])
     assert "1 value below 0" in found(folder)["features"].found
