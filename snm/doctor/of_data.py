@@ -108,7 +108,7 @@ def _advice_on_text(path: Path, seen: Scan) -> str:
     for what, noun in (("entries", "feature"), ("labels", "label")):
         span, width = getattr(seen, what), widths.get(what)
         if span and width and span[1] >= width:
-            if span == (1, width) or (span[0] >= 1 and span[1] == width):
+            if span[0] >= 1 and span[1] == width:
                 wrong.append(
                     f"{noun} ids run from {span[0]} to {span[1]} under a header of {width}: they "
                     "start at 1; take 1 from each, or write the header one wider"
