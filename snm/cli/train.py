@@ -369,7 +369,7 @@ def _print_settings(dataset: Dataset, config: Config) -> None:
     rows = dataset.train.num_features + dataset.train.num_labels
     parameters = config.dim * (rows + (config.dim if config.encoder != "linear" else 0))
     parameters *= resolved.members
-    held = round(dataset.train.num_points * config.validation_fraction)
+    held = round(dataset.train.num_points * config.validation_fraction) * (1 + resolved.item_splits)
     steps = -(-(points_trained_on(resolved, dataset) - held) // config.batch_size)
     every = steps * resolved.epochs * resolved.members
     console.print(

@@ -162,9 +162,10 @@ def trained_beside(config: ResolvedConfig, dataset: Dataset) -> Points | None:
 
 
 def points_trained_on(config: ResolvedConfig, dataset: Dataset) -> int:
-    """Training points, with label names where the settings say so."""
+    """Training points in all of their splits, with label names where the settings say so."""
     names = trained_beside(config, dataset)
-    return dataset.train.num_points + (0 if names is None else names.num_points)
+    points = dataset.train.num_points * (1 + config.item_splits)
+    return points + (0 if names is None else names.num_points)
 
 
 def names_not_tried(config: Config, dataset: Dataset) -> str | None:

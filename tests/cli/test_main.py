@@ -23,7 +23,7 @@ from snm.cli import version as about
 from snm.cli.evaluate import print_metrics
 from snm.cli.table import VERBS
 from snm.cli.train import _Display
-from snm.data.formats.dispatch import iter_features, read_text
+from snm.data.formats.dispatch import iter_features, read_text, write_text
 from snm.runs.events import Started, Stepped
 from snm.system.terminal import progress_bar
 
@@ -122,6 +122,19 @@ def test_dry_run_writes_nothing(data, tmp_path, capsys, monkeypatch):
     said = refused(capsys, "train", data, "--run-dir", "run", "--dry-run", "--device-memory=much")
     assert said.startswith("--device-memory: found 'much', expected a size")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_dry_run_counts_the_steps_of_all_splits(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    items = sparse.csr_matrix(rng.random((60, 20)) < 0.3, dtype=np.float32)
+    (folder := tmp_path / "shop").mkdir()
+    write_text(folder / "train.txt", items, items)
+    words = ["train", folder, *tiny.FLAGS, "--item-splits=2", "--validation-fraction=0.2"]
+    call(*words, "--run-dir", tmp_path / "run", "--dry-run")
+    told = capsys.readouterr().out
+    call(*words, "--run-dir", tmp_path / "run")
+    steps = json.loads((tmp_path / "run/result.json").read_text())["steps"]
+    assert steps == 27 and "9 steps an epoch, 27 in all" in told  # of 3 times 48 points
 
 
 def test_training_loads_as_several_processes_do(data, tmp_path, monkeypatch):
