@@ -89,13 +89,14 @@ def _run(command: Plan) -> None:
     expected, programs = forecast(dataset, config)
     here = device_memory()
     played = programs.mesh is not None and jax.default_backend() == "cpu"
-    peak = peak_to_compare(expected, programs, limit is not None)
+    named = limit is not None
+    peak = peak_to_compare(expected, programs, named)
     limit = here if limit is None else limit
     beside = expected.needs.at_once
     seconds = seconds_per_step(programs, beside) if not played and peak <= here else None
     steps = expected.steps_per_epoch
     fits = peak <= limit
-    ways = [] if fits else remedies(expected, config, programs, limit)
+    ways = [] if fits else remedies(expected, config, programs, limit, named)
     if command.json:
         found: dict[str, Any] = {
             "host_bytes": expected.host,

@@ -76,16 +76,22 @@ def room(dataset: Dataset, config: ResolvedConfig, limit: int | None = None) -> 
       limit: bytes of a device; by default those of this one.
     """
     expected, programs = forecast(dataset, config)
-    peak = peak_to_compare(expected, programs, limit is not None)
+    named = limit is not None
+    peak = peak_to_compare(expected, programs, named)
     limit = device_memory() if limit is None else limit
-    return Room(peak, limit, [] if peak <= limit else remedies(expected, config, programs, limit))
+    ways = [] if peak <= limit else remedies(expected, config, programs, limit, named)
+    return Room(peak, limit, ways)
 
 
 def peak_to_compare(expected: Forecast, programs: Programs, named: bool) -> int:
     """The bytes to compare: those of a device with a named limit, or all with this machine's."""
-    # Simulated devices of a CPU share its memory.
+    return expected.peak_host if _together(programs, named) else expected.peak_device
+
+
+def _together(programs: Programs, named: bool) -> bool:
+    """Whether devices are compared together: those that a CPU simulates share its memory."""
     simulated = programs.mesh is not None and jax.default_backend() == "cpu"
-    return expected.peak_host if simulated and not named else expected.peak_device
+    return simulated and not named
 
 
 def simulate_devices(mesh: str) -> None:
@@ -136,11 +142,13 @@ def _rough_size(config: ResolvedConfig, dataset: Dataset) -> int:
 
 
 def remedies(
-    expected: Forecast, config: ResolvedConfig, programs: Programs, limit: int
+    expected: Forecast, config: ResolvedConfig, programs: Programs, limit: int, named: bool
 ) -> list[tuple[str, int]]:
-    """The first remedy of each kind, three at most."""
+    """The first remedy of each kind, three at most; `named` is as in `peak_to_compare`."""
     found: dict[str, tuple[str, int]] = {}
-    for flags, size in ways_to_fit(expected, config, programs.model, limit):
+    on_cpu, together = jax.default_backend() == "cpu", _together(programs, named)
+    ways = ways_to_fit(expected, config, programs.model, limit, on_cpu=on_cpu, together=together)
+    for flags, size in ways:
         found.setdefault(flags.split()[0], (flags, size))
     return list(found.values())[:_MOST_REMEDIES]
 

@@ -16,7 +16,13 @@ __all__ = ["ways_to_fit"]
 
 
 def ways_to_fit(
-    expected: Forecast, config: ResolvedConfig, model: Model, limit: int
+    expected: Forecast,
+    config: ResolvedConfig,
+    model: Model,
+    limit: int,
+    *,
+    on_cpu: bool = True,
+    together: bool = False,
 ) -> Iterator[tuple[str, int]]:
     """Single changes that make a run fit and that training takes, the least costly first.
 
@@ -25,15 +31,18 @@ def ways_to_fit(
       config: its settings.
       model: of one member.
       limit: bytes of the device.
+      on_cpu: whether a CPU trains, or simulates the devices that do.
+      together: whether the limit is of this machine, whose memory its simulated devices share.
 
     Yields:
       The flags, and the bytes at the peak with them. Activations are scaled in proportion.
     """
     for flags, changed in _changes(expected.needs, config, model, limit):
-        host, device = account(changed, on_cpu=not expected.device)
+        host, device = account(changed, on_cpu)
         now = Forecast(host, device, changed, expected.steps_per_epoch)
-        if now.peak_device <= limit:
-            yield flags, now.peak_device
+        peak = now.peak_host if together else now.peak_device
+        if peak <= limit:
+            yield flags, peak
 
 
 def _changes(

@@ -18,12 +18,14 @@ from hypothesis import strategies as st
 
 import snm
 from snm.config.resolve import resolve
+from snm.distributed.mesh import make_mesh
 from snm.errors import InputError
 from snm.machine.memory import resident_memory
 from snm.machine.platform import compiling_for
 from snm.memory.memory import Memory, MemorySettings
 from snm.planning import programs as module
-from snm.planning.forecast import Needs, account, device_memory, forecast, parse_bytes
+from snm.planning.fit_check import peak_to_compare, remedies
+from snm.planning.forecast import Forecast, Needs, account, device_memory, forecast, parse_bytes
 from snm.planning.programs import seconds_per_step
 from snm.planning.remedies import ways_to_fit
 
@@ -249,9 +251,25 @@ def test_without_accumulators_a_device_saves_its_own(mesh, rows, planned):
     expected = dataclasses.replace(planned[0], device=account(planned[0].needs, on_cpu=False)[1])
     big = dataclasses.replace(expected.needs, optimiser=MIB, devices=8 if mesh else 1)
     ways = dict(ways_to_fit(dataclasses.replace(expected, needs=big), settings,
-                            planned[1].model, 1 << 40))  # fmt: skip
+                            planned[1].model, 1 << 40, on_cpu=False))  # fmt: skip
     _, device = account(dataclasses.replace(big, optimiser=MIB - 4 * rows), on_cpu=False)
     assert ways["--row-optimizer sgd"] == max(sum(parts.values()) for parts in device.values())
+
+
+def test_what_fits_a_mesh_that_a_cpu_simulates_is_judged_as_the_run(planned):
+    """By this machine's memory all devices together, by a limit that is named each."""
+    settings = dataclasses.replace(tiny.CONFIG, mesh="data=4")
+    programs = dataclasses.replace(planned[1], mesh=make_mesh("data=4", tiny.LABELS, 16))
+    big = needs(devices=4, whole=110 * MIB, step=800 * MIB)
+    less = dataclasses.replace(big, step=400 * MIB, stack=MIB // 2)  # of half a batch
+    expected = Forecast(*account(big, on_cpu=True), big, 4)
+    changed = Forecast(*account(less, on_cpu=True), less, 4)
+    for named, now in ((False, changed.peak_host), (True, changed.peak_device)):
+        assert peak_to_compare(changed, programs, named) == now
+        ways = remedies(expected, settings, programs, now, named)
+        assert ("--batch-size 8", now) in ways
+        fewer = remedies(expected, settings, programs, now - 1, named)
+        assert "--batch-size 8" not in dict(fewer)
 
 
 @pytest.mark.parametrize("at_once", [1, 3])
