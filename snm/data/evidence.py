@@ -9,12 +9,15 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data.dataset import Points
+from snm.data.mapped import row_blocks
 
 __all__ = ["evidence_lost"]
 
 _PRODUCTS = 1 << 24  # pairs (feature, label) of the points that are counted
 _JUDGED = 1000  # points over which the mean is taken
-_CHUNK = 50  # of them at once
+_CHUNK = 50  # of them at once, at most
+_FEW = 8  # labels a point that count in any case, where points have so many
+_ENTRIES = 1 << 22  # of the counts of pairs that are looked at once, some 100 MiB
 
 
 def evidence_lost(
@@ -28,7 +31,8 @@ def evidence_lost(
     other points. Of each label of a point, this compares its best feature with the expected best of
     a random half. The difference is large where one of few words names the label. It is small where
     other features say the same, and where only many features together say something. Of large sets,
-    evenly spaced points are counted, so rare features count less.
+    evenly spaced points are counted, so rare features count less. Where these would be few because
+    points have many labels, only evenly spaced labels count.
 
     Args:
       points: the training points.
@@ -40,8 +44,12 @@ def evidence_lost(
       none of them has a label.
     """
     count, pairs = points.num_points, points.features.nnz * points.labels.nnz
-    counted = _spaced(count, int(_PRODUCTS * count**2 / max(1, pairs)))
+    most = _PRODUCTS * count**2 / max(1, pairs)  # points with all of their labels
+    share = max(most / min(count, _JUDGED), _FEW * count / max(1, points.labels.nnz))
+    counted = _spaced(count, int(most / min(1.0, share)))
     features, labels = (take(m, counted) for m in (points.features, points.labels))
+    if share < 1:
+        labels = labels[:, _spaced(points.num_labels, round(share * points.num_labels))]
     together = (features.T @ labels).tocsr()
     with_feature = np.bincount(features.indices, minlength=features.shape[1])
     chance = (np.bincount(labels.indices, minlength=labels.shape[1]) - 1) / max(1, len(counted) - 1)
@@ -49,7 +57,12 @@ def evidence_lost(
     total, judged = 0.0, 0
     for first in range(0, len(rows), _CHUNK):
         chunk = rows[first : first + _CHUNK]
-        lost = _lost(features[chunk], labels[chunk], together, with_feature, chance)
+        # The counts of features that many points have are looked up for each of these.
+        entries = np.concatenate([[0], np.cumsum(features[chunk] @ np.diff(together.indptr))])
+        lost = np.concatenate([
+            _lost(features[part], labels[part], together, with_feature, chance)
+            for part in (chunk[begin:end] for begin, end in row_blocks(entries, _ENTRIES))
+        ])  # fmt: skip
         size = np.diff(labels[chunk].indptr)
         total += float((lost[size > 0] / size[size > 0]).sum())
         judged += int((size > 0).sum())

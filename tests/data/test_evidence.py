@@ -60,6 +60,24 @@ def test_counts_evenly_spaced_points_of_large_sets(monkeypatch: pytest.MonkeyPat
     assert evidence_lost(data) == pytest.approx(by_definition(x[::3], y[::3]), abs=1e-12)
 
 
+def test_of_points_with_many_labels_some_labels_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    x, y = problem(5)
+    y = np.concatenate([y, (rng.random((120, 31)) < 0.8).astype(float)], axis=1)
+    data = points(x, y)
+    products = 30 * data.features.nnz * data.labels.nnz / 120**2
+    monkeypatch.setattr(evidence, "_PRODUCTS", products * 1.0001)
+    monkeypatch.setattr(evidence, "_FEW", 1)
+    # A quarter of the labels leaves room for all 120 points.
+    expected = by_definition(x, y[:, ::4])
+    for entries in (1 << 22, 1):
+        monkeypatch.setattr(evidence, "_ENTRIES", entries)
+        assert evidence_lost(data) == pytest.approx(expected, abs=1e-12)
+    # A few labels of a point count in any case, and points are left out instead.
+    monkeypatch.setattr(evidence, "_FEW", 0.5 * data.labels.nnz / 120)
+    assert evidence_lost(data) == pytest.approx(by_definition(x[::2], y[::2, ::2]), abs=1e-12)
+
+
 def test_extremes() -> None:
     one = np.repeat(np.eye(4), 5, axis=0)
     # The only feature names the label, which 4 of the 19 other points have; half of the time it is
