@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from scipy.sparse import csr_matrix
 from snm.data import cache as binary_cache
 from snm.data.dataset import Dataset, Points
 from snm.data.formats import dispatch as formats
+from snm.data.formats.binary import DAMAGE, npy_header
 from snm.errors import InputError, reason_of
 from snm.machine.memory import available_memory
 from snm.stores import entries
@@ -25,7 +27,8 @@ __all__ = ["fetched", "find_files", "find_names", "key_of", "load", "load_mapped
 
 
 _LARGE = 0.25  # of the free memory: weighted values and temporaries need some, too
-_PACKED = 4  # bytes of arrays a byte of packed files, roughly; an entry takes about 8 as text
+_PACKED = 4  # bytes of arrays a byte of packed files, roughly
+_ENTRY = 8  # bytes of id and value, and about as many as text
 SYNTHETIC = "synthetic"
 """The name of the generated data set that comes with the package."""
 
@@ -54,19 +57,14 @@ _LAYOUTS = (
     _Layout("dense inputs", ("X.trn.npy", "Y.trn.npz"), ("X.tst.npy", "Y.tst.npz"), False),
 )
 
-
 _NAMES = ("labels.txt", "Y.txt")
 
-
 _VECTORIZER = "vectorizer.json"
-
 
 _WEIGHTS = "weights.txt"
 _LABEL_WEIGHTS = "label_weights.txt"
 
-
 _FILTERS = ("filter_labels_train.txt", "filter_labels_test.txt")
-
 
 _KNOWN = {
     *(name for layout in _LAYOUTS for name in (*layout.train, *layout.test)),
@@ -240,11 +238,16 @@ def _files_of(source: str | Path) -> _Files:
 
 def _share_of_memory(files: _Files) -> float:
     """What the parsed arrays may take, as a share of the memory that is free."""
-    sizes = [
-        file.stat().st_size * (_PACKED if file.suffix in (".gz", ".npz") else 1)
-        for file in (*files.train, *files.test)
-    ]
+    sizes = [file.stat().st_size * _growth(file) for file in (*files.train, *files.test)]
     return sum(sizes) / max(1, available_memory())
+
+
+def _growth(file: Path) -> float:
+    """Bytes of parsed arrays a byte of a file, at most: a dense matrix may have no zeros."""
+    if file.suffix == ".npy":
+        with contextlib.suppress(*DAMAGE), file.open("rb") as stream:  # found when it is read
+            return _ENTRY / max(1, npy_header(stream)[1].itemsize)
+    return _PACKED if file.suffix in (".gz", ".npz") else 1
 
 
 def find_names(folder: Path) -> Path | None:

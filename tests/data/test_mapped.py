@@ -90,6 +90,21 @@ def test_large_files_are_mapped(folder, tmp_path, monkeypatch):
     assert not is_mapped(load(folder, cache=None).train.features.data)  # nowhere to keep them
 
 
+@pytest.mark.parametrize(("dtype", "growth"), [("int8", 8), ("float16", 4), ("float64", 1)])
+def test_dense_files_count_as_the_entries_they_become(dtype, growth, tmp_path, monkeypatch):
+    (folder := tmp_path / "dense").mkdir()
+    np.save(folder / "X.trn.npy", np.ones((400, 30), dtype))
+    sparse.save_npz(folder / "Y.trn.npz", sparse.csr_matrix(np.eye(400, 3)))
+    size = growth * (folder / "X.trn.npy").stat().st_size
+    size += 4 * (folder / "Y.trn.npz").stat().st_size
+    for free, mapped in ((4 * size + 4, False), (4 * size - 4, True)):
+        monkeypatch.setattr(loading, "available_memory", lambda free=free: free)
+        assert is_mapped(load(folder, cache=tmp_path / "cache").train.features.data) == mapped
+    (folder / "X.trn.npy").write_bytes(b"no array")
+    with pytest.raises(InputError, match=r"X\.trn\.npy"):
+        load(folder, cache=tmp_path / "cache")
+
+
 def test_no_room_for_what_is_to_be_mapped(folder, tmp_path, monkeypatch):
     """Data that memory holds are read whole; larger ones, and what was asked for, are refused."""
     (place := tmp_path / "file").touch()
