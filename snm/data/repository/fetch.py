@@ -15,9 +15,9 @@ from snm.data.repository.download import OnProgress, fetch_archive
 from snm.data.repository.registry import SIZES, Entry, Mirror
 from snm.data.repository.unpack import unpack
 from snm.data.statistics import describe
-from snm.errors import InputError
+from snm.errors import InputError, reason_of
 from snm.system.cache_folder import folder as cache_folder
-from snm.system.files import made_whole
+from snm.system.files import made_whole, make_folder
 
 __all__ = ["OtherSizesError", "fetch", "git_blob_id", "place_of"]
 
@@ -65,15 +65,21 @@ def fetch(
       the statistics of the data (`snm.data.statistics.describe`).
 
     Raises:
-      InputError: no working mirror, a bad archive, or files or sizes other than the registry's.
+      InputError: no working mirror, a bad archive, files or sizes other than the registry's, or a
+        folder that cannot be created.
         Then the folder is not created. A download whose hash was verified is kept.
     """
-    out.parent.mkdir(parents=True, exist_ok=True)
     downloads = out.parent / ".downloads"
+    try:
+        make_folder(out.parent)
+        if archive is None:
+            downloads.mkdir(exist_ok=True)
+    except OSError as error:
+        found, expected = reason_of(error), "a folder that can be created"
+        raise InputError(f"--out {out}", found, expected) from error
     try:
         mirrors: tuple[Mirror, ...] = entry.mirrors
         if archive is None:
-            downloads.mkdir(exist_ok=True)
             mirror, archive = fetch_archive(entry, downloads, on_progress)
             mirrors = (mirror,)
             downloaded = archive

@@ -367,6 +367,16 @@ def test_by_name_on_the_command_line(server, tmp_path, monkeypatch, capsys):
     assert "labels 7 (--any-statistics" in done.err
 
 
+@pytest.mark.parametrize("more", [[], ["--from-file=archive.zip"]])
+def test_a_folder_that_cannot_be_created(more, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in ("file.txt", "archive.zip"):
+        (tmp_path / name).touch()
+    told = refused(capsys, "data", "fetch", "Bibtex", "--out", "file.txt/x", *more)
+    assert told.startswith("--out file.txt/x: found ")
+    assert "expected a folder that can be created" in told
+
+
 def test_the_list_needs_no_cache(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("SNM_CACHE", str(tmp_path / "open"))
     (tmp_path / "open").mkdir()
