@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -167,7 +168,7 @@ def _run_fetch(command: Fetch) -> None:
     console.print("please cite: " + "; ".join(entry.cite), soft_wrap=True)
     a, b = entry.propensity
     flags = "" if (a, b) == (0.55, 1.5) else f" --propensity-a {a} --propensity-b {b}"
-    data: str | Path = command.out or entry.name
+    data = shlex.quote(str(command.out or entry.name))
     console.print(f"next: snm train {data} --run-dir RUN{flags}", soft_wrap=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,7 +50,7 @@ def tell(command: Import, counts: Counts, vectorizer: Vectorizer | None) -> None
     if not test:
         say("there are no test points to evaluate on: --test-fraction 0.2 draws some")
     flag = " --weighting l2" if vectorizer is not None and vectorizer.kind == "tfidf" else ""
-    say(f"next: snm train {command.out} --run-dir RUN{flag}")
+    say(f"next: snm train {shlex.quote(str(command.out))} --run-dir RUN{flag}")
 
 
 def _tell_next(command: Import, counts: Counts) -> None:
@@ -58,11 +59,12 @@ def _tell_next(command: Import, counts: Counts) -> None:
     from snm.system.terminal import say
 
     run = Path(str(command.like))
-    trained = f"snm train {command.out} --run-dir NEW"
+    quoted, data = shlex.quote(str(run)), shlex.quote(str(command.out))
+    trained = f"snm train {data} --run-dir NEW"
     if not (run / "config.toml").is_file():
         say(f"next: {trained} {flags_to_train_on(Path('RUN'))}")
     elif counts.new_labels and command.new_labels == "append":
-        say(f"next: snm grow {run} --data {command.out} --output NEW")
+        say(f"next: snm grow {quoted} --data {data} --output NEW")
     else:
-        say(f"next: snm evaluate {run} --data {command.out}")
+        say(f"next: snm evaluate {quoted} --data {data}")
         say(f"  or: {trained} {flags_to_train_on(run)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -164,9 +165,9 @@ def config_of(values: Mapping[str, Any], where: str, *, base: Config | None = No
 
 
 def flags_to_train_on(run: Path) -> str:
-    """The flags of `snm train` that go on from the parameters of a run, with its settings."""
+    """The flags of `snm train` that go on from the parameters of a run, quoted for a shell."""
     settings = run / "config.toml"
-    flags = f"--config {settings} --warm-start {run}"
+    flags = f"--config {shlex.quote(str(settings))} --warm-start {shlex.quote(str(run))}"
     if settings.exists() and read_config(settings).memory == "on":
         flags += " --memory auto --logit-adjustment auto"  # other data may have too few points
     return flags

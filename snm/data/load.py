@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -227,7 +228,9 @@ def _files_of(source: str | Path) -> _Files:
     if not folder.is_dir():
         expected = "a folder of data, a fetched set, or `synthetic`"
         if folder.exists():
-            makes_one = f"`snm data import {source} --out DATA` makes one of a file"
+            makes_one = (
+                f"`snm data import {shlex.quote(str(source))} --out DATA` makes one of a file"
+            )
             raise InputError(str(source), "a file", f"{expected}: {makes_one}")
         raise InputError(str(source), "no such folder", expected)
     _, train, test = find_files(folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -285,13 +286,12 @@ def _memory(source: str, dataset: Dataset) -> Iterator[Finding]:
         expected = room(dataset, resolve(Config(), dataset))
     except InputError:
         return  # the data cannot be trained on; other findings say why
+    plan = f"snm plan {shlex.quote(source)}"
     found = (
         f"{size_in_words(expected.needed)} to train with the default settings, of "
         f"{size_in_words(expected.limit)}"
     )
     if expected.fits:
-        yield Finding(
-            "ok", "memory", f"{found} (`snm plan {source}` shows the parts, and the time)"
-        )
+        yield Finding("ok", "memory", f"{found} (`{plan}` shows the parts, and the time)")
     else:
-        yield Finding("error", "memory", found, f"{expected.advice}; see `snm plan {source}`")
+        yield Finding("error", "memory", found, f"{expected.advice}; see `{plan}`")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -115,7 +116,7 @@ def _run(command: Grow) -> None:
     if memory is not None and predictor.memory is not None:
         stored, had = len(memory.rows), len(predictor.memory.rows)
         console.print(f"memory: {stored:,} stored points, before {had:,}", soft_wrap=True)
-    data = command.data or "DATA"
+    data = shlex.quote(command.data or "DATA")
     console.print(f"next: snm train {data} --run-dir RUN {flags_to_train_on(out)}", soft_wrap=True)
 
 

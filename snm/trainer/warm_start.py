@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import shlex
 from pathlib import Path
 
 import jax
@@ -57,7 +58,8 @@ class WarmStart:
             found = (
                 f"{counted(len(lacking), 'label')} of {here.name} that it lacks, such as {name!r}"
             )
-            expected = f"a run with these labels (`snm grow {self.run} --data DATA` adds them)"
+            grow = f"snm grow {shlex.quote(str(self.run))} --data DATA"
+            expected = f"a run with these labels (`{grow}` adds them)"
             raise InputError(f"--warm-start {self.run}", found, expected)
         return slots
 

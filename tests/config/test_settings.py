@@ -446,3 +446,5 @@ def test_the_flags_that_go_on_from_a_run(tmp_path):
     for memory, more in (("off", ""), ("on", " --memory auto --logit-adjustment auto")):
         write_config(settings, dataclasses.replace(preset("default"), memory=memory))
         assert flags_to_train_on(tmp_path) == plain + more
+    flags = "--config 'my run/config.toml' --warm-start 'my run'"
+    assert flags_to_train_on(Path("my run")) == flags

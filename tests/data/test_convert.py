@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shlex
 
 import numpy as np
 import pytest
@@ -358,11 +359,11 @@ def test_import_train_and_predict_from_texts(tmp_path, capsys):
     # Next month's texts, whose labels come in another order.
     (source,) = write(tmp_path / "next", "jsonl", *documents(30, seed=9))
     capsys.readouterr()
-    call("data", "import", source, "--out", tmp_path / "since", "--like", tmp_path / "run")
-    evaluate = ["evaluate", str(tmp_path / "run"), "--data", str(tmp_path / "since")]
+    call("data", "import", source, "--out", tmp_path / "since then", "--like", tmp_path / "run")
+    evaluate = ["evaluate", str(tmp_path / "run"), "--data", str(tmp_path / "since then")]
     said = capsys.readouterr().out
-    assert f"next: snm {' '.join(evaluate)}\n" in said
-    (train_on,) = (line.split() for line in said.splitlines() if "  or: snm train" in line)
+    assert f"next: snm {shlex.join(evaluate)}\n" in said  # can be pasted
+    (train_on,) = (shlex.split(line) for line in said.splitlines() if "  or: snm train" in line)
     assert train_on[train_on.index("--config") + 1] == str(tmp_path / "run" / "config.toml")
     assert said.startswith("30 points, ")  # which are test points to `snm evaluate`
     call(*evaluate, "--json")
