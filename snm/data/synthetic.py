@@ -300,9 +300,9 @@ def _refuse_too_large(entries: float, features: int, labels: int, topics: int) -
     """
     # Ids and values, and the text or concatenated arrays of them; the world, and what draws it.
     sizes = {
-        "points": 24 * entries,
-        "features": 32 * features,
-        "labels": (8 * _LABEL_WORDS + 64) * labels,
+        "--points": 24 * entries,
+        "--features": 32 * features,
+        "--labels": (8 * _LABEL_WORDS + 64) * labels,
         "topics": (16 * _TOPIC_WORDS + 16) * topics,
     }
     needed, free = sum(sizes.values()), available_memory()

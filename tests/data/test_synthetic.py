@@ -135,3 +135,11 @@ def test_errors(wrong, message):
     with pytest.raises(InputError) as caught:
         generate(**SMALL | wrong)
     assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize("size", ["points", "features", "labels"])
+def test_sizes_that_need_too_much_memory_are_named_by_their_flags(size, monkeypatch):
+    monkeypatch.setattr(synthetic, "available_memory", lambda: 16 << 30)
+    with pytest.raises(InputError) as error:
+        generate(**SMALL | {size: 2**31 - 1})
+    assert error.value.as_flags.startswith(f"--{size}: found a size that needs ")
