@@ -302,12 +302,12 @@ def _peers(asked: Compare, config: Config, display: _Display) -> list[dict[str, 
 
     found = []
     for number, name in enumerate(asked.peers):
-        display("peers", Running(number, len(asked.peers), {name: (0, 0)}))
+        display("peers", Running(number, len(asked.peers), [(name, 0, 0)]))
         path = asked.out / "peers" / f"{re.sub('[:/]', '-', name)}.json"
         result = run_peer(name, asked.data, path, weighting=config.weighting, seen=config.seen)
         result.pop("asked", None)  # the path of the data is private
         found.append(result)
-    display("peers", Running(len(asked.peers), len(asked.peers), {}))
+    display("peers", Running(len(asked.peers), len(asked.peers), []))
     return found
 
 
@@ -358,8 +358,8 @@ class _Display:
         if stage not in self._tasks:
             self._tasks[stage] = self.bar.add_task(stage, total=standing.total)
         at_work = ", ".join(
-            f"{arm} {100 * done / total:.0f}%" if total else arm
-            for arm, (done, total) in standing.working.items()
+            f"{name} {100 * done / total:.0f}%" if total else name
+            for name, done, total in standing.working
         )
         text = f"{stage}: {at_work}" if at_work else stage
         self.bar.update(self._tasks[stage], completed=standing.done, description=text)

@@ -60,12 +60,12 @@ class Running:
     Attributes:
       done: number of finished jobs.
       total: number of jobs.
-      working: arm -> (steps done, steps in total) of the running jobs.
+      working: arm and seed, steps done, and steps in total of each running job.
     """
 
     done: int
     total: int
-    working: dict[str, tuple[int, int]]
+    working: list[tuple[str, int, int]]
 
 
 def result_of(folder: Path, job: Job) -> dict[str, Any] | None:
@@ -98,7 +98,11 @@ def run_jobs(data: str, folder: Path, jobs: Sequence[Job], at_once: int) -> Iter
                     _close_stdin(working.pop(job))
                     _note_failure(folder, job, process.returncode)
                     done += 1
-            yield Running(done, len(unique), {job.arm: _steps(folder, job) for job in working})
+            yield Running(
+                done,
+                len(unique),
+                [(f"{job.arm} (seed {job.config.seed})", *_steps(folder, job)) for job in working],
+            )
             if working:
                 time.sleep(_POLL_SECONDS)
     finally:

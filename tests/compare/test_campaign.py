@@ -15,7 +15,7 @@ import snm
 from snm.cli.main import main
 from snm.compare.arms import BASELINE, plan_arms
 from snm.compare.campaign import Campaign, Plan
-from snm.compare.cli import Compare
+from snm.compare.cli import Compare, _Display
 from snm.compare.jobs import Job, result_of, run_jobs
 from snm.compare.probe import Probe
 from snm.compare.report.summary import half_range, interval, summarized
@@ -43,6 +43,9 @@ def folder(tmp_path_factory):
     tiny.write(folder / "tiny")
     (folder / "short.toml").write_text(TOML)
     return folder
+
+
+SIZES = dict(epochs=1, dim=8, sampled=8, mined=3)
 
 
 def command(folder, out, *more):
@@ -312,7 +315,22 @@ def test_a_failed_run_is_reported_and_retried(folder, tmp_path):
     assert "not finite" in result_of(tmp_path, bad)["error"]
     # A result is kept, a failure is retried.
     again = next(run_jobs(str(folder / "tiny"), tmp_path, [bad, good], 1))
-    assert (again.done, list(again.working)) == (1, ["bad"])
+    assert (again.done, again.working) == (1, [("bad (seed 0)", 0, 0)])
+
+
+def test_runs_at_once_of_one_arm_are_all_shown(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("snm.compare.jobs._start", lambda *_: subprocess.Popen(["cat"], stdin=-1))
+    base = resolve(
+        dataclasses.replace(snm.preset("paper"), **SIZES), snm.load_data(folder / "tiny")
+    )
+    jobs = [Job("top-3", dataclasses.replace(base, seed=n), "test") for n in (0, 1)]
+    running = run_jobs("unused", tmp_path, jobs, 2)
+    (tmp_path / f"{jobs[0].name}.steps").write_text("3 12")
+    display = _Display()
+    display("runs", next(running))
+    running.close()
+    (task,) = display.bar.tasks
+    assert task.description == "runs: top-3 (seed 0) 25%, top-3 (seed 1)"
 
 
 def test_tables_show_failures():
