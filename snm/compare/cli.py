@@ -119,18 +119,14 @@ class Compare:
         return dataclasses.replace(start, **given, mined="all")
 
     def _preset(self, values: dict[str, Any]) -> str:
-        """The preset that is asked for, in the file or by the flag.
+        """The preset that is asked for, by the flag or in the file.
 
         Raises:
-          InputError: the two differ, or the file's is unknown.
+          InputError: that of the file is unknown.
         """
-        if "preset" not in values:
-            return self.preset or "paper"
-        of_file = config_of({"preset": values["preset"]}, str(self.config)).preset
-        if self.preset not in (None, of_file):
-            expected = f"{self.preset!r}, as --preset says, or none"
-            raise InputError(f"{self.config}: preset", repr(of_file), expected)
-        return of_file
+        if self.preset is None and "preset" in values:
+            return config_of({"preset": values["preset"]}, str(self.config)).preset
+        return self.preset or "paper"
 
     def __call__(self) -> None:
         """Runs the verb."""

@@ -149,7 +149,8 @@ def config_of(values: Mapping[str, Any], where: str, *, base: Config | None = No
     """Settings of a mapping from names to values, over those of its `preset` (or of `base`).
 
     Raises:
-      InputError: an unknown key (the nearest is named), a wrong type; it begins with `where`.
+      InputError: an unknown key (the nearest is named), a wrong type, another preset than that of
+        `base`, whose settings are not those of that preset; it begins with `where`.
     """
     hints, found = get_type_hints(Config), dict(values)
     for key, value in values.items():
@@ -161,6 +162,8 @@ def config_of(values: Mapping[str, Any], where: str, *, base: Config | None = No
             check_name(f"{where}: {key}", key, found[key])
     if base is None:
         base = preset(found.get("preset", "default"))
+    elif (named := found.get("preset", base.preset)) != base.preset:
+        raise InputError(f"{where}: preset", repr(named), f"{base.preset!r}, as --preset, or none")
     return dataclasses.replace(base, **found).check(all_read=False)
 
 

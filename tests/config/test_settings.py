@@ -365,7 +365,7 @@ def test_the_fast_preset_trains_one_small_model_beside_a_memory():
     assert resolve(preset("fast"), data(1300)).epochs == 3
     # Too few points to choose a memory: the preset trains without, and who asks is told.
     few = data(400)
-    assert (resolve(preset("fast"), few).memory, resolve(preset("fast"), few).epochs) == ("off", 4)
+    assert (resolve(preset("fast"), few).memory, resolve(preset("fast"), few).epochs) == ("off", 10)
     with pytest.raises(InputError, match="memory on"):
         resolve(dataclasses.replace(preset("fast"), memory="on"), few)
     # What is resolved stays as it is.
@@ -390,11 +390,18 @@ def test_what_is_written_reads_back(tmp_path_factory, name, **values):
     file = tmp_path_factory.mktemp("round") / "config.toml"
     write_config(file, config)
     assert read_config(file) == config
-    # All keys are in it, so what it lies over does not matter.
     assert set(tomllib.loads(file.read_text(encoding="utf-8"))) == set(dataclasses.asdict(config))
-    other = preset("paper" if name == "default" else "default")
-    assert read_config(file, base=other) == config
     assert [path.name for path in file.parent.iterdir()] == ["config.toml"]
+
+
+def test_a_file_of_another_preset_than_the_one_asked_for_is_refused(tmp_path: Path) -> None:
+    """Its name would stand above the settings of the other."""
+    path = tmp_path / "own.toml"
+    path.write_text('preset = "fast"\ndim = 7\n')
+    asked = dataclasses.replace(preset("fast"), dim=7)
+    assert read_config(path) == read_config(path, base=preset("fast")) == asked
+    with pytest.raises(InputError, match=r"own\.toml: preset: found 'fast', expected 'paper'"):
+        read_config(path, base=preset("paper"))
 
 
 CONFIGS = sorted((Path(__file__).parents[2] / "experiments" / "configs").glob("*.toml"))
