@@ -166,6 +166,8 @@ class PhaseRun:
             source.num_points,
         )
         if self.done:
+            if config.members > 1:
+                self.state = None  # read again when all are trained; later members need the room
             return
         assert self.state is not None
         events = run_steps(

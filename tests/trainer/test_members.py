@@ -123,3 +123,20 @@ def test_a_refit_does_not_hold_the_parameters_before_it(data, tmp_path, monkeypa
     again = config(refit=True, patience=9, validation_fraction=0.3)
     snm.train(data, again, tmp_path / "run")
     assert len(begun) == 2
+
+
+def test_members_that_are_done_do_not_hold_their_parameters(data, tmp_path, monkeypatch):
+    """Three of them, whose result is lost: the same command reads one after the other."""
+    run, settings = tmp_path / "run", config(members=3, epochs=1, members_at_once=1)
+    snm.train(data, settings, run)
+    (run / "result.json").unlink()
+    begun, made = [], PhaseRun.__init__
+
+    def kept(self, *rest, **more):
+        assert all(one.state is None for one in begun)
+        made(self, *rest, **more)
+        begun.append(self)
+
+    monkeypatch.setattr(PhaseRun, "__init__", kept)
+    snm.train(data, settings, run)
+    assert len(begun) == 3 and all(one.done for one in begun)
