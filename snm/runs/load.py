@@ -178,13 +178,12 @@ def watched_member(
     return model, _member(folder, config, model, 1, finished=False, mesh=mesh)
 
 
-def checkpoints_intact(
-    folder: RunFolder, config: ResolvedConfig, model: Model, mesh: Mesh | None
-) -> bool:
-    """Whether the checkpoint of every member of a finished run can be read as it was written."""
+def checkpoints_intact(folder: RunFolder, config: ResolvedConfig) -> bool:
+    """Whether the checkpoint of every member of a finished run is as it was written."""
     try:
         for member in range(1, config.members + 1):
-            _member(folder, config, model, member, finished=True, mesh=mesh)
+            checkpoints, step = _checked(folder, config, member, finished=True)
+            checkpoints.verify(step)
     except InputError:
         return False
     return True
@@ -239,6 +238,18 @@ def _member(folder: RunFolder, config: ResolvedConfig, model: Model, member: int
             finished: bool, mesh: Mesh | None = None,
             verify: bool = True) -> TrainState:  # fmt: skip
     """Parameters of a member's best checkpoint, or of its last where nothing was watched."""
+    checkpoints, step = _checked(folder, config, member, finished)
+    return checkpoints.load(step, abstract_on(mesh, model), verify=verify)
+
+
+def _checked(
+    folder: RunFolder, config: ResolvedConfig, member: int, finished: bool
+) -> tuple[Checkpoints, int]:
+    """The checkpoints of a member, and the step of the best one, which is of this run and result.
+
+    Raises:
+      InputError: there is none, or one of another seed, or of another result.
+    """
     phase, checkpoints, step = _best_of(folder, config, member, finished)
     note = checkpoints.read(step)
     seed = member_seed(config.seed, member)
@@ -258,7 +269,7 @@ def _member(folder: RunFolder, config: ResolvedConfig, model: Model, member: int
             else:
                 where, found = checkpoints.path(step), "another checkpoint"
             raise InputError(str(where), found, expected)
-    return checkpoints.load(step, abstract_on(mesh, model), verify=verify)
+    return checkpoints, step
 
 
 def _best_of(

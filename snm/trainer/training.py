@@ -228,7 +228,7 @@ def resolved_training(
         if (
             phase.done
             and _result_stands(folder, config)
-            and checkpoints_intact(folder, config, phase.model, phase.mesh)
+            and checkpoints_intact(folder, config)
             and (split is None or _memory_stands(folder))
         ):
             yield Finished(folder.read_result())

@@ -86,6 +86,19 @@ def test_a_warm_start_takes_member_by_member(data, tmp_path):
         np.testing.assert_allclose(new, old, atol=1e-6)
 
 
+@pytest.fixture
+def loaded(monkeypatch):
+    """The steps of the checkpoints that are loaded."""
+    load, steps = Checkpoints.load, []
+
+    def counted(self, step, *rest, **more):
+        steps.append(step)
+        return load(self, step, *rest, **more)
+
+    monkeypatch.setattr(Checkpoints, "load", counted)
+    return steps
+
+
 @pytest.mark.parametrize(
     ("changes", "read"),
     [
@@ -95,15 +108,8 @@ def test_a_warm_start_takes_member_by_member(data, tmp_path):
         ({"epochs": 9, "learning_rate": 400.0, "validation_fraction": 0.3, "evaluate_every": 1}, 1),
     ],
 )
-def test_parameters_in_memory_are_not_read_again(changes, read, data, tmp_path, monkeypatch):
+def test_parameters_in_memory_are_not_read_again(changes, read, data, tmp_path, loaded):
     """Those of one member on one device, where the last step is the best."""
-    load, loaded = Checkpoints.load, []
-
-    def counted(self, step, *rest, **more):
-        loaded.append(step)
-        return load(self, step, *rest, **more)
-
-    monkeypatch.setattr(Checkpoints, "load", counted)
     result = snm.train(data, config(**changes), tmp_path / "run")
     if "epochs" in changes:
         assert result["best_step"] < result["steps"]  # else the case shows nothing
@@ -140,3 +146,12 @@ def test_members_that_are_done_do_not_hold_their_parameters(data, tmp_path, monk
     monkeypatch.setattr(PhaseRun, "__init__", kept)
     snm.train(data, settings, run)
     assert len(begun) == 3 and all(one.done for one in begun)
+
+
+def test_a_finished_run_reads_one_set_of_parameters(data, tmp_path, loaded):
+    """The checkpoints of the members are verified, and only the first one's is loaded."""
+    run, settings = tmp_path / "run", config(members=2, epochs=1)
+    result = snm.train(data, settings, run)
+    loaded.clear()
+    assert snm.train(data, settings, run) == result
+    assert loaded == [4]
