@@ -321,20 +321,24 @@ class Checkpoints:
         return note
 
     def newest_whole(self, like: Any) -> tuple[Any, Note | None, list[DamagedError]]:
-        """Loads the newest intact checkpoint, and reports the newer ones that are damaged.
+        """Loads the newest intact checkpoint whose best one is too, and reports newer ones.
 
         Returns:
           Its arrays and its manifest, both None if there is no checkpoint; and the errors of the
-          damaged ones.
+          newer ones, which are damaged or name a best one that is.
 
         Raises:
-          InputError: there are checkpoints, but all are damaged.
+          InputError: there are checkpoints, but none of them is whole.
         """
         steps = from_first_process(self._listed(), _MOST_LISTED)
         damaged = [] if has_several_processes() else self._begun(max(steps, default=-1))
         for step in reversed(steps):
             try:
-                return self.load(step, like), self.read(step), damaged
+                note = self.verify(step)
+                best = note.progress.get("best_step")
+                if best != step and best in steps:  # a better one later may have superseded it
+                    self.verify(best)
+                return self.load(step, like, verify=False), note, damaged
             except DamagedError as error:
                 damaged.append(error)
         if steps:

@@ -135,7 +135,7 @@ class PhaseRun:
             self.progress = Progress(**note.progress)
             _refuse_another(self._checkpoints.path(self.progress.step), note.about, about)
         on = "beginning again" if note is None else "going on from the one before it"
-        self._notes = [f"{error}; {on}" for error in damaged]
+        self._notes = list(dict.fromkeys(f"{error}; {on}" for error in damaged))
         before = about["versions"] if note is None else note.about["versions"]
         changed = sorted(name for name, now in about["versions"].items() if before.get(name) != now)
         if changed:

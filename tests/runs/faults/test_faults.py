@@ -94,17 +94,39 @@ def test_a_damaged_member_is_trained_again(data, tmp_path):
     assert same(arrays(run), good)
 
 
-@pytest.mark.slow
-def test_a_damaged_best_checkpoint_is_an_error(data, tmp_path):
-    settings = config(epochs=40, validation_fraction=28 / 60, patience=3, evaluate_every=2)
+@pytest.mark.parametrize("damage", [flip, empty_the_manifest], ids=lambda damage: damage.__name__)
+@pytest.mark.parametrize(
+    ("keep", "begins"),
+    [
+        (9, 7),  # the best is that of step 8: all of them are kept
+        pytest.param(2, None, marks=pytest.mark.slow),  # none before it is
+    ],
+)
+def test_a_damaged_best_checkpoint_is_made_again(data, tmp_path, damage, keep, begins):
+    """A run does not go on from one after it: that would end with the same damage."""
+    settings = config(
+        epochs=12, validation_fraction=28 / 60, patience=3, evaluate_every=2, checkpoint_every=7,
+        keep_checkpoints=keep,
+    )  # fmt: skip
     run = tmp_path / "run"
     result = snm.train(data, settings, run)
-    checkpoints = RunFolder(run).checkpoints(2)
+    good, checkpoints = arrays(run), RunFolder(run).checkpoints(keep)
     best = checkpoints.best()
-    assert best == result["best_step"] < checkpoints.latest()
-    empty_the_manifest(checkpoints.path(best))
-    with pytest.raises(DamagedError, match=f"checkpoints/{best}: found a damaged checkpoint"):
-        snm.train(data, settings, run)
+    assert best == result["best_step"] == 8 < checkpoints.latest()
+    damage(checkpoints.path(best))
+    if begins is None:
+        said = r"checkpoints: found no whole checkpoint .*: remove this folder to begin again"
+        with pytest.raises(InputError, match=said):
+            snm.train(data, settings, run)
+        assert (run / "result.json").exists()
+        shutil.rmtree(run / "checkpoints")
+    events = list(trainer.training(data, settings, run))
+    if begins is not None:
+        noted = [event.text for event in events if isinstance(event, Noted)]
+        assert [f"checkpoints/{best}: found a damaged" in text for text in noted] == [True]
+        assert next(event.step for event in events if isinstance(event, Stepped)) > begins
+    assert events[-1].result["best_step"] == best
+    assert same(arrays(run), good)
 
 
 def test_a_checkpoint_of_another_run_is_refused(data, whole, tmp_path):
