@@ -18,6 +18,7 @@ from snm.head.state import Head
 from snm.machine.compiler import answer_options
 from snm.model.inference import join
 from snm.model.model import Model, TrainState, abstract_state, init_state
+from snm.tables.table import RowTable
 
 __all__ = [
     "abstract_on",
@@ -49,16 +50,28 @@ def state_specs(state: TrainState, mesh: Mesh) -> TrainState:
     )
 
 
-def initial(model: Model, mesh: Mesh | None = None) -> TrainState:
-    """`init_state`, compiled; on a mesh, each device makes its shard, with equal numbers."""
-    return compiled_start(dataclasses.replace(model, seed=0), mesh)(np.uint32(model.seed % 2**32))
+def initial(model: Model, mesh: Mesh | None = None, *, rows: bool = True) -> TrainState:
+    """`init_state`, compiled; on a mesh, each device makes its shard, with equal numbers.
+
+    Args:
+      model: the description.
+      mesh: the devices, or None for one.
+      rows: whether to make the rows of the tables; without, they are None, and need no room.
+    """
+    start = compiled_start(dataclasses.replace(model, seed=0), mesh, rows)
+    return start(np.uint32(model.seed % 2**32))
 
 
 @functools.lru_cache(maxsize=8)
-def compiled_start(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
+def compiled_start(model: Model, mesh: Mesh | None, rows: bool = True) -> jax.stages.Wrapped:
     """The compiled `init_state` of a seed; the model's plays no part, and members share it."""
+
+    def made(seed: jax.Array, **parts: Any) -> TrainState:
+        state = init_state(model, seed, **parts)
+        return state if rows else _without_rows(state)
+
     if mesh is None:
-        return jax.jit(functools.partial(init_state, model), compiler_options=answer_options())
+        return jax.jit(made, compiler_options=answer_options())
     axes = table_axes(mesh)
 
     def own(seed: jax.Array) -> TrainState:
@@ -66,10 +79,19 @@ def compiled_start(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
             (jax.lax.axis_index(axis), mesh.shape[axis])
             for axis in (axes["label_axis"], axes["feature_axis"])
         )
-        return init_state(model, seed, part=part, feature_part=feature_part)
+        return made(seed, part=part, feature_part=feature_part)
 
-    start = on_mesh(mesh, own, (PartitionSpec(),), state_specs(abstract_state(model), mesh))
+    shapes = jax.eval_shape(made, np.uint32(0))
+    start = on_mesh(mesh, own, (PartitionSpec(),), state_specs(shapes, mesh))
     return jax.jit(start, compiler_options=answer_options())
+
+
+def _without_rows(state: TrainState) -> TrainState:
+    def bare(table: RowTable) -> RowTable:
+        return dataclasses.replace(table, rows=None)  # type: ignore[arg-type]
+
+    head = dataclasses.replace(state.head, table=bare(state.head.table))
+    return dataclasses.replace(state, features=bare(state.features), head=head)
 
 
 def spread(state: TrainState, mesh: Mesh) -> TrainState:

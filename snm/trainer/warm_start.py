@@ -104,16 +104,17 @@ def initial_state(
         raise InputError(
             f"--warm-start {warm_start.run}", f"a run with weighting {theirs}", expected
         )
-    fresh = initial(model, mesh)
+    fresh = initial(model, mesh, rows=False)  # the device may have no room for two sets
+    dtype = abstract_state(model).features.rows.dtype
     # A fixed multiplier is a setting of this run, a learned one a parameter of the other.
     learned = model.head.learn_scale
     return dataclasses.replace(
         fresh,
-        features=_with_rows(fresh.features, old.features),
+        features=_with_rows(fresh.features, old.features, dtype),
         tower=old.tower,
         head=dataclasses.replace(
             fresh.head,
-            table=_with_rows(fresh.head.table, old.head.table),
+            table=_with_rows(fresh.head.table, old.head.table, dtype),
             bias=old.head.bias,
             log_scale=old.head.log_scale if learned else fresh.head.log_scale,
         ),
@@ -133,11 +134,11 @@ def _reordered(
     return dataclasses.replace(model, head=spec), state
 
 
-def _with_rows(fresh: RowTable, old: RowTable) -> RowTable:
-    """The rows of `old` in the dtype of `fresh`, with the optimiser state of `fresh`."""
+def _with_rows(fresh: RowTable, old: RowTable, dtype: np.dtype) -> RowTable:
+    """The rows of `old` in this dtype, with the optimiser state of `fresh`."""
     rows = old.rows
-    if rows.dtype != fresh.rows.dtype:
-        rows = to_nearest(as_float(rows), fresh.rows.dtype)
+    if rows.dtype != dtype:
+        rows = to_nearest(as_float(rows), dtype)
     return dataclasses.replace(fresh, rows=rows)
 
 

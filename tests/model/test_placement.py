@@ -2,11 +2,13 @@
 
 import dataclasses
 
+import jax
+import numpy as np
 import pytest
 
 from snm.bench.shapes import SHAPES, model_of
 from snm.distributed.mesh import make_mesh
-from snm.model.placement import table_bytes
+from snm.model.placement import compiled_start, initial, table_bytes
 
 ROW = 512 * 4  # of Amazon-670K: 135,909 features and 670,091 labels
 
@@ -21,3 +23,25 @@ def test_a_device_holds_its_part_of_each_table(mesh, features, labels):
     assert table_bytes(model, devices) == [features * ROW, labels * ROW]
     three = dataclasses.replace(model, members=3)
     assert table_bytes(three, devices) == [3 * features * ROW, 3 * labels * ROW]
+
+
+@pytest.mark.parametrize("mesh", ["", "label=2,data=2"])
+def test_a_start_without_rows_has_all_else_and_needs_no_room_for_them(mesh):
+    """A warm start has the rows of another run."""
+    model = model_of(SHAPES["eurlex"], 16)
+    model = dataclasses.replace(
+        model, head=dataclasses.replace(model.head, row_optimizer="adagrad", learn_scale=True)
+    )
+    devices = make_mesh(mesh, model.head.num_labels, 512)
+    whole, bare = (initial(model, devices, rows=rows) for rows in (True, False))
+    assert bare.features.rows is None and bare.head.table.rows is None
+    for part in ("tower", "tower_state"):
+        jax.tree.map(np.testing.assert_array_equal, getattr(whole, part), getattr(bare, part))
+    for mine, other in ((whole.features, bare.features), (whole.head.table, bare.head.table)):
+        np.testing.assert_array_equal(mine.accumulator, other.accumulator)
+        assert mine.accumulator.sharding == other.accumulator.sharding
+    assert float(bare.head.log_scale) == float(whole.head.log_scale)
+    program = compiled_start(dataclasses.replace(model, seed=0), devices, False)
+    used = program.lower(np.uint32(0)).compile().memory_analysis()
+    room = used.temp_size_in_bytes + used.output_size_in_bytes
+    assert room < min(whole.features.rows.nbytes, whole.head.table.rows.nbytes)
