@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from snm.data.id_space import IdSpace, check_features, slots_by_name
+from snm.distributed.processes import has_several_processes
 from snm.errors import InputError, counted
 from snm.model.model import Model, TrainState, abstract_state
 from snm.model.placement import gathered, initial, spread
@@ -86,9 +87,11 @@ def initial_state(
     if warm_start is None:
         state = initial(model, mesh)
         return state if prepared.config.class_init == "random" else centroids(prepared, state)
-    # Sharded as it is read: a process may have no room for all of it.
+    # Sharded as it is read: a process may have no room for all of it. To reorder rows, each of
+    # several processes needs them all.
     slots = warm_start.slots
-    other, old = load_member(warm_start.run, member, mesh)
+    whole = slots is not None and has_several_processes()
+    other, old = load_member(warm_start.run, member, None if whole else mesh)
     if slots is not None:
         other, old = _reordered(other, old, slots)
         old = jax.tree.map(jnp.asarray, old) if mesh is None else spread(old, mesh)

@@ -5,6 +5,7 @@ The processes are real and connect over the loopback interface; all such tests a
 
 import dataclasses
 import json
+import shutil
 import subprocess
 import sys
 
@@ -82,6 +83,19 @@ def test_warm_start_with_several_processes(mesh, data, tmp_path):
     start_from = f"--warm-start={tmp_path / 'old'}"
     found = together(data, tmp_path / "two", f"--mesh={mesh}", start_from)
     train(data, tiny.CONFIG, tmp_path / "one", warm_start=tmp_path / "old")
+    np.testing.assert_allclose(found[0], told(tmp_path / "one"), rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_warm_start_with_several_processes_maps_labels_by_name(data, tmp_path):
+    """The other run has the labels in the opposite order."""
+    for name, order in (("old", range(tiny.LABELS)), ("new", reversed(range(tiny.LABELS)))):
+        shutil.copytree(data, tmp_path / name)
+        (tmp_path / name / "labels.txt").write_text("".join(f"name {i}\n" for i in order))
+    train(tmp_path / "old", tiny.CONFIG, tmp_path / "run")
+    start_from = f"--warm-start={tmp_path / 'run'}"
+    found = together(tmp_path / "new", tmp_path / "two", "--mesh=label=2", start_from)
+    train(tmp_path / "new", tiny.CONFIG, tmp_path / "one", warm_start=tmp_path / "run")
     np.testing.assert_allclose(found[0], told(tmp_path / "one"), rtol=1e-4)
 
 
