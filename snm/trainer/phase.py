@@ -15,6 +15,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 from numpy.typing import NDArray
 
 from snm.config.resolved import ResolvedConfig
@@ -38,7 +39,7 @@ from snm.trainer.prepare import Prepared, prepare, trained_beside
 from snm.trainer.programs import StepPrograms
 from snm.trainer.warm_start import WarmStart, initial_state
 
-__all__ = ["Phase", "PhaseRun", "first_phase", "open_log", "prepare_phase"]
+__all__ = ["Phase", "PhaseRun", "Trained", "first_phase", "open_log", "prepare_phase"]
 
 _LATER = ("snm.runs.curves", "orbax.checkpoint.v1", "scipy.optimize")
 """Modules that a run needs at its first event, its first checkpoint and its end."""
@@ -66,6 +67,25 @@ def prepare_phase(
     """Sets up the training of a phase; see `snm.trainer.prepare.prepare`."""
     names = trained_beside(config, dataset)
     return prepare(config, dataset.train, weighting, phase.rows, names)
+
+
+@dataclasses.dataclass
+class Trained:
+    """What is left of a phase that was trained, without its points.
+
+    Attributes:
+      progress: the counters at its end.
+      steps_per_epoch: steps of a pass over its points.
+      points: visited, counted once a visit.
+      mesh: the devices, or None for one.
+      state: what predictions use, where that is in memory: of one member, on one device.
+    """
+
+    progress: Progress
+    steps_per_epoch: int
+    points: float
+    mesh: Mesh | None
+    state: TrainState | None
 
 
 class PhaseRun:
@@ -207,19 +227,17 @@ class PhaseRun:
                 raise
 
     @property
-    def trained(self) -> TrainState | None:
-        """What predictions use, where that is in memory: of one member, on one device."""
-        best = self.progress.best_step or self.progress.step
-        alone = self._config.members == 1 and self.mesh is None
-        return self.state if alone and best == self.progress.step else None
+    def trained(self) -> Trained:
+        """What is left to use of it at its end."""
+        progress, source = self.progress, self.source
+        best = progress.best_step or progress.step
+        used = self._config.members == 1 and self.mesh is None and best == progress.step
+        points = progress.step / source.steps_per_epoch * source.num_points
+        state = self.state if used else None
+        return Trained(progress, source.steps_per_epoch, points, self.mesh, state)
 
     def _keep(self, state: TrainState) -> None:
         self.state = state
-
-    @property
-    def points(self) -> float:
-        """Points visited so far, counted once a visit."""
-        return self.progress.step / self.source.steps_per_epoch * self.source.num_points
 
     def _predictor(self, state: TrainState) -> Predictor:
         return Predictor(self.model, state, self._weighting, mesh=self.mesh)

@@ -42,7 +42,7 @@ from snm.system.locks import LOCK, locked
 from snm.system.timing import part, restart, times
 from snm.trainer.evaluate import score_test_points
 from snm.trainer.memory import memory_split, never_tried, noted, try_memory
-from snm.trainer.phase import Phase, PhaseRun, first_phase
+from snm.trainer.phase import Phase, PhaseRun, Trained, first_phase
 from snm.trainer.prepare import members_at_once, names_not_tried
 from snm.trainer.together import Stop, in_order
 from snm.trainer.warm_start import WarmStart
@@ -239,16 +239,15 @@ def resolved_training(
         barrier("the folder is open")
 
         run_of = functools.partial(setup.member, begun=phase, profile=profile)
-        members = [functools.partial(run_of, n) for n in range(1, config.members + 1)]
         at_once = members_at_once(config, phase.mesh)
+        members = [functools.partial(run_of, n) for n in range(1, config.members + 1)]
         done = yield from in_order(members, at_once, stop)
+        del phase, run_of, members  # with the points as they were weighted for training
 
         with part("reading the checkpoints"):
             if share is not None:
                 share()
-            trained = done[0].trained
-            for run in done:
-                run.state = None  # the predictor's alone, which a logit adjustment replaces
+            trained, done[0].state = done[0].state, None  # the predictor's, which may replace it
             predictor = assemble(folder, config, facts, weighting, dataset.label_names,
                                  finished=True, mesh=done[0].mesh, state=trained)  # fmt: skip
             del trained
@@ -311,8 +310,8 @@ class _Setup:
 
     def member(
         self, number: int, stop: Stop, *, begun: PhaseRun, profile: bool
-    ) -> Generator[Event, None, PhaseRun]:
-        """Trains a member, and again on all points if asked; returns its last phase.
+    ) -> Generator[Event, None, Trained]:
+        """Trains a member, and again on all points if asked; returns what is left of it.
 
         Args:
           number: counted from 1.
@@ -330,10 +329,10 @@ class _Setup:
             run.state = None  # `begun` is held to the end
             run = self.phase(Phase(refit_name), number, share)
             yield from run.run(False, stop)
-        return run
+        return run.trained
 
 
-def _figures(config: ResolvedConfig, done: list[PhaseRun], at_once: int) -> dict[str, Any]:
+def _figures(config: ResolvedConfig, done: list[Trained], at_once: int) -> dict[str, Any]:
     """What the result says of the steps and their time; steps are those of the first member."""
     each = [run.progress.seconds for run in done]
     seconds = max(max(each), sum(each) / at_once)
@@ -342,7 +341,7 @@ def _figures(config: ResolvedConfig, done: list[PhaseRun], at_once: int) -> dict
         "members": config.members,
         "steps": progress.step,
         "skipped_steps": sum(run.progress.skipped for run in done),
-        "epochs": progress.step / done[0].source.steps_per_epoch,
+        "epochs": progress.step / done[0].steps_per_epoch,
         "epochs_asked": config.epochs,
         "best_step": progress.best_step or progress.step,
         "seconds": seconds,

@@ -1,6 +1,8 @@
 """Members of a run: each is a run of its own, and goes on, stops and starts as one."""
 
 import collections
+import gc
+import weakref
 
 import jax
 import numpy as np
@@ -12,6 +14,7 @@ import snm
 from snm.checkpoints.store import Checkpoints
 from snm.runs.events import Saved
 from snm.runs.load import load_member
+from snm.trainer import training as trainer
 from snm.trainer.phase import PhaseRun
 from snm.trainer.training import training
 
@@ -155,3 +158,24 @@ def test_a_finished_run_reads_one_set_of_parameters(data, tmp_path, loaded):
     loaded.clear()
     assert snm.train(data, settings, run) == result
     assert loaded == [4]
+
+
+@pytest.mark.parametrize("changes", [{}, {"members": 2}, {"refit": True, "patience": 9}])
+def test_the_end_of_a_run_does_not_hold_the_points_of_its_training(
+    changes, data, tmp_path, monkeypatch
+):
+    begun, made = [], PhaseRun.__init__
+
+    def kept(self, *rest, **more):
+        made(self, *rest, **more)
+        begun.append(weakref.ref(self.source))
+
+    def scored(*_):
+        gc.collect()
+        return {"metrics": {"held": sum(source() is not None for source in begun)}}
+
+    monkeypatch.setattr(PhaseRun, "__init__", kept)
+    monkeypatch.setattr(trainer, "score_test_points", scored)
+    settings = config(epochs=1, validation_fraction=0.3, **changes)
+    assert snm.train(data, settings, tmp_path / "run")["metrics"] == {"held": 0}
+    assert len(begun) == 1 + bool(changes)
