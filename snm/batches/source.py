@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -213,16 +213,18 @@ class Source:
             found.append(jax.tree.map(lambda *leaves: np.stack(leaves), *slices))
         return tuple(found)
 
-    def steps_of_dispatch(self, most: int) -> int:
+    def steps_of_dispatch(self, most: int, marks: Iterable[int] = ()) -> int:
         """Steps of each dispatch, at most `most`.
 
-        Where the device has the points, an epoch is cut into equal dispatches, of which `stack`
-        fills up the last: a single program serves all.
+        Where the device has the points, the steps of an epoch, or between two of the most frequent
+        `marks`, are cut into equal dispatches, of which `stack` fills up the last: a single program
+        serves all.
         """
-        most = min(most, self.steps_per_epoch)
+        span = min([self.steps_per_epoch, *(mark for mark in marks if mark)])
+        most = min(most, span)
         if not self.resident:
             return most
-        return -(-self.steps_per_epoch // -(-self.steps_per_epoch // most))
+        return -(-span // -(-span // most))
 
     def stack(self, first: int, count: int, length: int = 0) -> Any:
         """What the host sends for steps first .. first + count - 1 of one epoch, stacked.

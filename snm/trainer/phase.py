@@ -62,11 +62,15 @@ class Phase:
 
 
 def prepare_phase(
-    config: ResolvedConfig, dataset: Dataset, weighting: Weighting, phase: Phase
+    config: ResolvedConfig,
+    dataset: Dataset,
+    weighting: Weighting,
+    phase: Phase,
+    probe_every: int = 0,
 ) -> Prepared:
     """Sets up the training of a phase; see `snm.trainer.prepare.prepare`."""
     names = trained_beside(config, dataset)
-    return prepare(config, dataset.train, weighting, phase.rows, names)
+    return prepare(config, dataset.train, weighting, phase.rows, names, probe_every=probe_every)
 
 
 @dataclasses.dataclass
@@ -125,7 +129,8 @@ class PhaseRun:
         self._folder, self._config, self._phase = folder, config, phase
         self._dataset, self._weighting = dataset, weighting
         with part("preparing batches"):
-            self._prepared = prepare_phase(config, dataset, weighting, phase)
+            looks = 0 if probe is None else probe_every
+            self._prepared = prepare_phase(config, dataset, weighting, phase, looks)
         self.mesh, self.model = self._prepared.mesh, self._prepared.model
         self.source = self._prepared.source
         self.last_step = self._prepared.total_steps

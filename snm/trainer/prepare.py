@@ -109,6 +109,7 @@ def prepare(
     more: Points | None = None,
     *,
     one_device: bool = False,
+    probe_every: int = 0,
 ) -> Prepared:
     """Sets up the training of one member.
 
@@ -119,6 +120,7 @@ def prepare(
       rows: int64 [m], ascending, the points to train on; None is all.
       more: further points, which are all trained on; see `trained_beside`.
       one_device: train on this process's first device, whatever `config.mesh` says.
+      probe_every: steps between two looks at the model; 0 is none, or one an epoch.
 
     Raises:
       InputError: a mesh that these devices, labels or batches do not allow; on a TPU, a `dim` that
@@ -141,6 +143,8 @@ def prepare(
         points = points.beside(more)
     source = source_of(config, model.head, points, rows, weighting, mesh)
     total_steps = config.epochs * source.steps_per_epoch
+    watched = config.evaluate_every if config.validation_fraction else 0
+    marks = config.checkpoint_every, watched, probe_every  # where dispatches end
     source = dataclasses.replace(source, schedule=Schedule(config.schedule, total_steps))
     return Prepared(
         config=config,
@@ -150,7 +154,7 @@ def prepare(
         stages=head_stages(config, num_labels, total_steps),
         total_steps=total_steps,
         steps_per_dispatch=source.steps_of_dispatch(
-            config.steps_per_dispatch or steps_per_dispatch()
+            config.steps_per_dispatch or steps_per_dispatch(), marks
         ),
         rows=numbers[points.labelled(rows)],
     )

@@ -9,6 +9,7 @@ import pytest
 from small_runs import config
 
 import snm
+from snm.batches.source import Source
 from snm.config.resolve import resolve
 from snm.data.weighting import Weighting
 from snm.model.model import abstract_state
@@ -28,7 +29,8 @@ def data():
 
 
 def prepared(data, **changes) -> Prepared:
-    settings = resolve(config(data_on="device", batch_size=16, **changes), data)
+    of_device = dict(data_on="device", batch_size=16, checkpoint_every=0)
+    settings = resolve(config(**{**of_device, **changes}), data)
     weighting = Weighting.fit(settings.weighting, data.train.features)
     return prepare(settings, data.train, weighting)
 
@@ -40,6 +42,37 @@ def test_an_epoch_is_cut_into_equal_dispatches(data, most, length):
     assert of_device.steps_per_dispatch == length
     streamed = dataclasses.replace(of_device.source, resident=False)
     assert streamed.steps_of_dispatch(most) == min(most, 7)
+
+
+@pytest.mark.parametrize(
+    ("changes", "length"),
+    [
+        (dict(evaluate_every=3, validation_fraction=0.01), 3),
+        (dict(evaluate_every=5, validation_fraction=0.01, steps_per_dispatch=4), 3),
+        (dict(evaluate_every=3), 7),  # nothing is evaluated
+        (dict(checkpoint_every=2), 2),
+        (dict(checkpoint_every=70), 7),
+    ],
+)
+def test_dispatches_are_no_longer_than_the_steps_between_marks(data, changes, length):
+    """What would fill them up is computed too."""
+    assert prepared(data, **{"steps_per_dispatch": 32, **changes}).steps_per_dispatch == length
+
+
+def test_looks_at_the_model_leave_nothing_to_fill_up(data, tmp_path, monkeypatch):
+    stack, made = Source.stack, []
+
+    def counted(self, first, count, length=0):
+        if length:  # else it is of the program's shapes
+            made.append((count, length))
+        return stack(self, first, count, length)
+
+    monkeypatch.setattr(Source, "stack", counted)
+    settings = config(
+        data_on="device", batch_size=16, epochs=1, steps_per_dispatch=32, class_init="random"
+    )
+    snm.train(data, settings, tmp_path / "run", probe=lambda _: {}, probe_every=2)
+    assert made == [(2, 2)] * 3 + [(1, 2)]
 
 
 def test_steps_are_planned_as_they_are_taken(data):
