@@ -15,7 +15,7 @@ import functools
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix
 
 from snm.machine.cores import on_all_cores, share_of_core
@@ -117,13 +117,13 @@ class Memory:
         """CSR [d, n]: for each feature, the points that have it, whose rows have length 1."""
         return self._stored.by_feature
 
-    def additions(self, features: csr_matrix, queries: NDArray[np.float32] | None) -> csr_matrix:
+    def additions(self, features: csr_matrix, queries: ArrayLike | None) -> csr_matrix:
         """What to add to the scores of a few points.
 
         Args:
           features: CSR [m, d], weighted.
-          queries: float32 [m, D] of the same points, of any length; only used where the memory has
-            queries.
+          queries: float32 [>= m, D], the first of the same points, of any length; perhaps on a
+            device, and not done yet. Only used where the memory has queries.
 
         Returns:
           float32 CSR [m, K].
@@ -137,7 +137,7 @@ class Memory:
     def witnesses(
         self,
         features: csr_matrix,
-        queries: NDArray[np.float32] | None,
+        queries: ArrayLike | None,
         answers: NDArray[np.int32],
         most: int = 3,
     ) -> list[list[list[Witness]]]:
@@ -178,13 +178,14 @@ class Memory:
         first, last = self.labels.indptr[stored : stored + 2]
         return self.labels.indices[first:last].tolist()
 
-    def _similar(self, features: csr_matrix, queries: NDArray[np.float32] | None) -> Neighbors:
+    def _similar(self, features: csr_matrix, queries: ArrayLike | None) -> Neighbors:
         """The neighbours found by features, with their similarities in place of cosines."""
         found = self._stored.similar(features, FOUND)
         if self.queries is None:
             return found
         assert queries is not None
-        cosines = joint_cosines(found.ids, queries, self.queries)
+        ready = np.asarray(queries)[: len(found.ids)]  # waits for a device only now
+        cosines = joint_cosines(found.ids, ready, self.queries)
         return mixed(found, cosines, self.settings.feature_share)
 
 

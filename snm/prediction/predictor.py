@@ -7,7 +7,6 @@ import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 from jax.sharding import Mesh
 from numpy.typing import NDArray
@@ -331,22 +330,13 @@ class Predictor:
             raise InputError("reasons", "a model on a mesh", "one on one device, as of snm.load")
         return reasons_of(self, self.as_rows(features), answers, most)
 
-    def _of_memory(
-        self,
-        memory: Memory,
-        features: csr_matrix,
-        first: int,
-        count: int,
-        block: SparseRows,
-        queries: jax.Array | None = None,
-    ) -> tuple[csr_matrix, NDArray[np.float32] | None]:
-        """Weighted features of a block of points, and their queries if the memory has some."""
+    def _of_memory(self, memory: Memory, features: csr_matrix, first: int, count: int,
+                   block: SparseRows, queries: Any = None) -> tuple[csr_matrix, Any]:  # fmt: skip
+        """Weighted features of a block of points, and queries, done or not, if it has some."""
         weighted = self.weighting.apply(features[first : first + count], first_row=first)
         if memory.queries is None:
             return weighted, None
-        if queries is None:
-            return weighted, self._queries(block, count)
-        return weighted, np.asarray(queries)[:count]
+        return weighted, self._queries(block, count) if queries is None else queries
 
     def queries(self, features: csr_matrix | Sequence[str]) -> Iterator[NDArray[np.float32]]:
         """Queries, whose inner products with the class rows are the scores without the biases.

@@ -1,6 +1,7 @@
 """The memory against its definition in dense float64."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from scipy.sparse import csr_matrix
 from snm.machine import cores
 from snm.memory import memory as module
 from snm.memory.memory import Memory, MemorySettings, joint_cosines
-from snm.memory.neighbors import nearest, unit_rows
+from snm.memory.neighbors import Neighbors, Stored, nearest, unit_rows
 
 STORED, FEATURES, LABELS, WIDTH = 150, 30, 12, 6
 
@@ -59,6 +60,28 @@ def memory_of(parts: dict[str, np.ndarray], settings: MemorySettings) -> Memory:
         queries = unit(parts["stored_queries"]).astype(np.float16)
     rows = 2 * np.arange(STORED)  # of a larger training set
     return Memory(csr_matrix(parts["stored"]), csr_matrix(parts["labels"]), queries, rows, settings)
+
+
+def test_queries_are_read_when_the_neighbours_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until then a device may compute them; it has rows that fill a block up, too."""
+    parts, order, similar = problem(4), [], Stored.similar
+    memory = memory_of(parts, MemorySettings(10, 4.0, 0.5, 0.5))
+    points = csr_matrix(parts["points"])
+    expected = memory.additions(points, parts["queries"])
+
+    class OnDevice:
+        def __array__(self, *_: object, **__: object) -> np.ndarray:
+            order.append("read")
+            return np.concatenate([parts["queries"], np.full((3, WIDTH), np.nan, np.float32)])
+
+    def searched(*given: Any) -> Neighbors:
+        order.append("searched")
+        return similar(*given)
+
+    monkeypatch.setattr(Stored, "similar", searched)
+    found = memory.additions(points, OnDevice())
+    assert order == ["searched", "read"]
+    np.testing.assert_array_equal(found.toarray(), expected.toarray())
 
 
 @pytest.mark.parametrize("found", [20, 200])

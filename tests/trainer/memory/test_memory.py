@@ -5,6 +5,7 @@ import json
 import shutil
 
 import command_line
+import jax
 import numpy as np
 import pytest
 import tiny
@@ -16,7 +17,7 @@ from snm.config.resolved import read_resolved
 from snm.data.formats.dispatch import write_text
 from snm.distributed.mesh import make_mesh
 from snm.errors import InputError
-from snm.memory.memory import MemorySettings
+from snm.memory.memory import Memory, MemorySettings
 from snm.runs.folder import RunFolder
 from snm.runs.load import assemble, load
 from snm.trainer.memory import memory_of, memory_split
@@ -59,6 +60,23 @@ def test_only_the_first_member_leaves_points_out(trained):
     _, _, events = trained
     started = [event for event in events if type(event).__name__ == "Started"]
     assert [event.num_points for event in started] == [540, 600]
+
+
+def test_the_host_searches_before_the_queries_are_done(model, unseen, monkeypatch):
+    """They are still the device's when the memory gets them."""
+    given, additions = [], Memory.additions
+
+    def added(self, features, queries):
+        given.append(queries)
+        return additions(self, features, queries)
+
+    monkeypatch.setattr(Memory, "additions", added)
+    settings = dataclasses.replace(model.memory.settings, feature_share=0.5)
+    queries = np.concatenate(list(model.queries(unseen.features)))
+    stored = np.resize(queries, (len(model.memory.rows), queries.shape[1])).astype(np.float16)
+    memory = dataclasses.replace(model.memory, queries=stored, settings=settings)
+    dataclasses.replace(model, memory=memory).predict(unseen.features, 5)
+    assert given and all(isinstance(queries, jax.Array) for queries in given)
 
 
 def test_scores_are_those_of_the_model_and_the_memory(trained, model, unseen):
