@@ -115,6 +115,7 @@ def evaluate_points(
     every, others = start, start
     pairs = points.filter
     extra = 0 if pairs is None else most_filtered(pairs)
+    pairs = None if pairs is None else pairs[np.argsort(pairs[:, 0], kind="stable")]
     row, reliability = 0, Reliability.start()
     cuts = [predictor.threshold(one) for one in thresholds]
     of_cuts = [F1.start(num_labels) for _ in cuts]
@@ -124,7 +125,8 @@ def evaluate_points(
         truth = points.labels[rows]
         p = None if predictor.calibration is None else predictor.probabilities(scores)
         if pairs is not None:
-            here = pairs[(pairs[:, 0] >= row) & (pairs[:, 0] < rows.stop)] - np.array([row, 0])
+            first, last = np.searchsorted(pairs[:, 0], [row, rows.stop])
+            here = pairs[first:last] - np.array([row, 0])
             answers, places = kept_first(answers, here, num_labels, kept)
             truth = without_filtered(truth, here)
             p = None if p is None else np.take_along_axis(p, places, axis=1)

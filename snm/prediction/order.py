@@ -28,7 +28,8 @@ def pairs_in_order(
       predictor: whose model scores, without its memory.
       features: CSR [n, d], not weighted.
       labels: CSR [n, K], the relevant ones, canonical.
-      left_out: int [f, 2], pairs (row, label) that are neither relevant nor irrelevant.
+      left_out: int [f, 2], pairs (row, label) that are neither relevant nor irrelevant; ascending
+        rows.
 
     Yields:
       The number of points of a block, and the counts of the entries of their rows of `labels`,
@@ -44,7 +45,7 @@ def pairs_in_order(
         rows = np.full(predictor.block_rows, -1, np.int64)
         rows[:count] = np.arange(first, first + count)
         relevant = block_of(labels, rows, predictor.block_entries)
-        pairs = left_out[(left_out[:, 0] >= first) & (left_out[:, 0] < first + count)]
+        pairs = left_out[slice(*np.searchsorted(left_out[:, 0], [first, first + count]))]
         # Padded to a power of two with slots of no label, so that few lengths are compiled.
         size = power_of_two(len(pairs))
         row, slot = np.zeros(size, np.int32), np.full(size, num_labels, np.int32)

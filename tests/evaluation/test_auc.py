@@ -82,7 +82,8 @@ def test_filtered_pairs_are_neither_relevant_nor_irrelevant(predictor):
     points, truth = made()
     rng = np.random.default_rng(1)
     pairs = np.array([(i, j) for i in range(POINTS) for j in rng.choice(K, 4, replace=False)])
-    points, _ = made(pairs=np.concatenate([pairs, pairs[:3]]))  # a pair twice is a pair
+    # In any order, and a pair twice is a pair.
+    points, _ = made(pairs=rng.permutation(np.concatenate([pairs, pairs[:3]])))
     scores = whole_scores(predictor, points.features)
     keep = np.ones((POINTS, K), bool)
     keep[pairs[:, 0], pairs[:, 1]] = False

@@ -71,7 +71,7 @@ def test_of_an_evaluation(tiny_run, filtered):
     truth = test.labels.toarray()
     if filtered:  # the second answers count neither as right nor as wrong
         pairs = np.stack([np.arange(20), labels[:, 1]], axis=1)
-        test = dataclasses.replace(test, filter=pairs)
+        test = dataclasses.replace(test, filter=np.roll(pairs[::-1], 7, axis=0))  # in any order
         labels, scores = np.delete(labels, 1, axis=1), np.delete(scores, 1, axis=1)
         truth[pairs[:, 0], pairs[:, 1]] = 0
     p = np.interp(scores, curve.knots, curve.probabilities).astype(np.float32)
