@@ -66,12 +66,12 @@ def initial(model: Model, mesh: Mesh | None = None, *, rows: bool = True) -> Tra
 def compiled_start(model: Model, mesh: Mesh | None, rows: bool = True) -> jax.stages.Wrapped:
     """The compiled `init_state` of a seed; the model's plays no part, and members share it."""
 
-    def made(seed: jax.Array, **parts: Any) -> TrainState:
+    def init(seed: jax.Array, **parts: Any) -> TrainState:
         state = init_state(model, seed, **parts)
         return state if rows else _without_rows(state)
 
     if mesh is None:
-        return jax.jit(made, compiler_options=answer_options())
+        return jax.jit(init, compiler_options=answer_options())
     axes = table_axes(mesh)
 
     def own(seed: jax.Array) -> TrainState:
@@ -79,9 +79,9 @@ def compiled_start(model: Model, mesh: Mesh | None, rows: bool = True) -> jax.st
             (jax.lax.axis_index(axis), mesh.shape[axis])
             for axis in (axes["label_axis"], axes["feature_axis"])
         )
-        return made(seed, part=part, feature_part=feature_part)
+        return init(seed, part=part, feature_part=feature_part)
 
-    shapes = jax.eval_shape(made, np.uint32(0))
+    shapes = jax.eval_shape(init, np.uint32(0))
     start = on_mesh(mesh, own, (PartitionSpec(),), state_specs(shapes, mesh))
     return jax.jit(start, compiler_options=answer_options())
 
