@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from snm.config.passes import FREQUENT, MOST_OF_FEW
+from snm.config.passes import FREQUENT, MOST_OF_LONG, few_epochs
 
 __all__ = [
     "FEWEST_POINTS",
@@ -32,8 +32,9 @@ _MOST_POINTS_OF_THREE = 83_333  # a pass of three members then makes a quarter o
 _TOGETHER = 3 << 30  # bytes of rows that members have together, in answers
 _SIDE_BY_SIDE = 1 << 30  # the same, while they train at once
 _MINED_LABELS = 1 << 18  # k' K: the fewer labels, the more of them are mined
-FEWEST_POINTS = 500
-"""Training points below which no memory and no label names are tried."""
+FEWEST_POINTS = 200
+"""Training points below which no memory is tried."""
+_FEWEST_FOR_NAMES = 500  # training points below which no label names are tried
 _POINTS_TO_SPARE = 40_000  # of which a single member does not miss those that choose a memory
 _MOST_STORED = 40_000_000  # values of sparse points; to choose a memory takes 42 bytes for each
 _MOST_DENSE = 20_000_000  # the same of dense ones, all multiplied for an answer, in 2 ms
@@ -114,11 +115,11 @@ def auto_memory(
 ) -> bool:
     """Whether `--memory auto` tries a memory.
 
-    The points that choose it are left out of the first member's training: a tenth of all, at most
-    2000. They are hardly missed where other members see them, or where points are many; in as few
-    passes as `few_epochs` gives, a memory is worth more than they are. Of sparse points, a search
-    reads a bounded number of values (`snm.memory.neighbors.READ`), and the memory of the machine is
-    the limit; of dense points it reads all.
+    The points that choose it are left out of the first member's training: a tenth of all, at least
+    50 and at most 2000. They are hardly missed where other members see them, or where points are
+    many; in as few passes as `few_epochs` gives, a memory is worth more than they are. Of sparse
+    points, a search reads a bounded number of values (`snm.memory.neighbors.READ`), and the memory
+    of the machine is the limit; of dense points it reads all.
 
     Args:
       num_points: training points.
@@ -128,7 +129,7 @@ def auto_memory(
       dense: whether the features are dense.
 
     Example:
-      >>> [auto_memory(n, 3, 12, 19 * n) for n in (400, 500, 20_755)]
+      >>> [auto_memory(n, 3, 12, 19 * n) for n in (199, 200, 20_755)]
       [False, True, True]
       >>> [auto_memory(n, 1, 12, 19 * n) for n in (20_755, 162_657)]
       [False, True]
@@ -137,7 +138,7 @@ def auto_memory(
       >>> [auto_memory(490_449, 1, 1, 45 * 490_449, dense=dense) for dense in (False, True)]
       [True, False]
     """
-    spared = members > 1 or passes <= MOST_OF_FEW
+    spared = members > 1 or passes <= max(MOST_OF_LONG, few_epochs(num_points, 0))
     enough = num_points >= (FEWEST_POINTS if spared else _POINTS_TO_SPARE)
     return enough and values <= (_MOST_DENSE if dense else _MOST_STORED)
 
@@ -168,7 +169,7 @@ def auto_label_text(num_points: int, num_labels: int) -> bool:
       >>> auto_label_text(499, 20)
       False
     """
-    return num_points >= FEWEST_POINTS and num_labels <= num_points / 2
+    return num_points >= _FEWEST_FOR_NAMES and num_labels <= num_points / 2
 
 
 def auto_learn_scale(points_of_label: float) -> bool:

@@ -135,7 +135,7 @@ class AnswerSettings:
     memory: Literal["auto", "on", "off"] = "auto"
     """Keep the training points, and add the labels of a point's nearest ones to the scores, where
     that pays on training points that the first member does not see; auto does with several members,
-    in up to four passes, or with many points."""
+    in few passes, or with many points."""
 
     logit_adjustment: Literal["auto", "on", "off"] = "auto"
     """Lower the scores of labels by a multiple of their log frequency, where that pays on points
@@ -154,8 +154,8 @@ class OptimizationSettings:
     tables are small. It changes time and memory, never the result."""
     epochs: int | Literal["auto", "few"] = "auto"
     """Passes over the training points, may be raised on a finished run; auto suits their number and
-    how many features they have; few is one pass, or up to 4 where points are few or have many
-    features."""
+    how many features they have; few is one pass, or up to 30 of few points, and up to 4 where
+    they have many features."""
     batch_size: int = 256
     """Points a step."""
     learning_rate: float | Literal["auto"] = "auto"

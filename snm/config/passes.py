@@ -7,7 +7,7 @@ from __future__ import annotations
 
 __all__ = [
     "FREQUENT",
-    "MOST_OF_FEW",
+    "MOST_OF_LONG",
     "auto_epochs",
     "auto_input_dropout",
     "auto_may_drop",
@@ -17,8 +17,8 @@ __all__ = [
 
 FREQUENT = 100
 """Training points of a label that has many."""
-MOST_OF_FEW = 4
-"""Passes by `--epochs few`, and for the length of points, at most."""
+MOST_OF_LONG = 4
+"""Passes that points get for their length, at most."""
 _VISITS = 100_000  # of points, in a training by `--epochs auto`
 _MORE_VISITS = 250_000  # the same where `auto_more_visits`
 _MOST_PASSES = 30
@@ -26,7 +26,7 @@ _TWO_PASSES = 50_000  # points from which 2 passes are enough, else 3
 _ONE_PASS = 250_000  # visits of a pass from which one is enough
 _FREQUENT_FEATURE = 200  # training points of a feature that has many
 _FEW_VISITS = 4000  # of points, by `--epochs few`
-_LONG_PASS = 20  # features a point for each of which there is a pass, up to `MOST_OF_FEW`
+_LONG_PASS = 20  # features a point for each of which there is a pass, up to `MOST_OF_LONG`
 _PASSES_WITHOUT_DROPOUT = 3
 _LOST = (0.05, 0.08)  # evidence lost: full dropout below, none above
 
@@ -74,11 +74,12 @@ def auto_epochs(
 
 
 def few_epochs(num_points: int, features: float, *, item_splits: int = 0) -> int:
-    """Passes over the points for `--epochs few`: 1, or up to 4 for few points or long ones.
+    """Passes over the points for `--epochs few`: 1, or more for few points or long ones.
 
     Where class rows start at centroids and a memory answers beside them, further passes add less
     than half of a percent, unless there are fewer than 4000 visits, or points are long: those take
-    as many as `auto_epochs` gives them at least.
+    as many as `auto_epochs` gives them at least. Few points take up to 30 passes: 4 passes over 200
+    points are a handful of steps.
 
     Args:
       num_points: training points.
@@ -86,13 +87,13 @@ def few_epochs(num_points: int, features: float, *, item_splits: int = 0) -> int
       item_splits: further splits of each point, visited too.
 
     Example:
-      >>> [few_epochs(n, 20) for n in (0, 1_123, 4_500, 162_657)]
-      [4, 4, 1, 1]
+      >>> [few_epochs(n, 20) for n in (60, 200, 450, 1_123, 4_500, 162_657)]
+      [30, 20, 9, 4, 1, 1]
       >>> [few_epochs(15_511, features) for features in (20, 29, 45, 70, 673)]
       [1, 1, 2, 4, 4]
     """
     of_few = round(_FEW_VISITS / _visits_of_pass(num_points, item_splits))
-    return min(MOST_OF_FEW, max(1, of_few, _passes_of_long(features)))
+    return min(_MOST_PASSES, max(1, of_few, _passes_of_long(features)))
 
 
 def _visits_of_pass(num_points: int, item_splits: int) -> int:
@@ -100,7 +101,7 @@ def _visits_of_pass(num_points: int, item_splits: int) -> int:
 
 
 def _passes_of_long(features: float) -> int:
-    return min(MOST_OF_FEW, round(features / _LONG_PASS))
+    return min(MOST_OF_LONG, round(features / _LONG_PASS))
 
 
 def auto_more_visits(

@@ -84,7 +84,7 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
         that are at least so likely: a probability, or `micro-f1`, `macro-f1` or `f1@k`, which `fit`
         chooses a threshold for. It looks at the best 50, or k, of a point. Where `memory` is None,
         `fit` then tries one, since the points that choose it tell the probabilities, too. It
-        needs 500 points.
+        needs 200 points.
       early_stopping: whether to hold points out, and to stop a member when its precision at 1 on
         them no longer rises; its best parameters are kept. Not in `partial_fit`.
       validation_fraction: share of the points that is held out then.

@@ -45,7 +45,7 @@ __all__ = [
     "unit_queries",
 ]
 
-_SHARE, _MOST = 0.1, 2000  # of the points, those that choose the memory
+_SHARE, _LEAST, _MOST = 0.1, 50, 2000  # of the points, those that choose the memory
 _LEAST_ADJUSTED = 500  # of those points, below which their choice of an adjustment is chance
 _LABELS = 100  # of the model's best labels, those that the choice looks at
 _TOLD = 10  # of a point's answers, those that curves of probabilities are fitted on
@@ -56,13 +56,14 @@ def memory_split(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
     """The rows of train that the first member trains on, and those that choose the memory.
 
-    The latter are the validation points where there are some, else a tenth of all points, at most
-    2000. None where no memory is tried, or either part has no point with a label and a feature; the
-    labels of the latter points that are filtered do not count.
+    The latter are the validation points where there are some, else a tenth of all points, at least
+    50 and at most 2000. None where no memory is tried, or either part has no point with a label and
+    a feature; the labels of the latter points that are filtered do not count.
     """
     if config.memory == "off":
         return None
-    share = config.validation_fraction or min(_SHARE, _MOST / dataset.train.num_points)
+    total = dataset.train.num_points
+    share = config.validation_fraction or min(max(_SHARE, _LEAST / total), _MOST / total)
     kept, held = dataset.rows_of_split(share, config.seed)
     held = _with_labels(dataset.train, held)
     if dataset.train.filter is not None:

@@ -11,6 +11,7 @@ from snm.config import auto as rules
 from snm.config import passes
 from snm.config.resolve import resolve
 from snm.config.settings import preset
+from snm.trainer.memory import memory_split
 
 
 def test_few_passes_have_no_dropout_and_split_items_take_fewer_negatives(monkeypatch):
@@ -63,6 +64,22 @@ def test_points_of_many_features_start_at_shorter_rows_and_are_visited_more_ofte
         asked = dataclasses.replace(preset("default"), **changes)
         assert resolve(asked, long).feature_init == length
     assert resolve(preset("paper"), long).feature_init == 1.0
+
+
+@pytest.mark.parametrize(
+    ("points", "preset_name", "expected"),
+    [(60, "fast", (30, "off")), (199, "fast", (20, "off")), (200, "fast", (20, "on")),
+     (600, "fast", (7, "on")), (1_000, "fast", (4, "on")), (199, "default", (30, "off")),
+     (200, "default", (30, "on"))],
+)  # fmt: skip
+def test_few_points_are_visited_4000_times(points, preset_name, expected):
+    """4 passes of 200 points in batches of 128 were 8 steps. From 200 on, 50 choose a memory."""
+    data = snm.generate(points=points, test_points=0, features=500, labels=20, seed=0)
+    found = resolve(preset(preset_name), data)
+    assert (found.epochs, found.memory) == expected
+    if found.memory == "on":
+        _, held = memory_split(found, data)
+        assert len(held) == max(50, points // 10)
 
 
 def test_split_items_count_as_visits(monkeypatch):

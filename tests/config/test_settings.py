@@ -364,8 +364,8 @@ def test_the_fast_preset_trains_one_small_model_beside_a_memory():
     assert found.memory == "on"
     assert resolve(preset("fast"), data(1300)).epochs == 3
     # Too few points to choose a memory: the preset trains without, and who asks is told.
-    few = data(400)
-    assert (resolve(preset("fast"), few).memory, resolve(preset("fast"), few).epochs) == ("off", 10)
+    few = data(190)
+    assert (resolve(preset("fast"), few).memory, resolve(preset("fast"), few).epochs) == ("off", 21)
     with pytest.raises(InputError, match="memory on"):
         resolve(dataclasses.replace(preset("fast"), memory="on"), few)
     # What is resolved stays as it is.

@@ -127,22 +127,22 @@ def test_points_of_early_stopping_choose_and_are_not_stored(data):
     assert model.config_.validation_fraction == 0
 
 
-@pytest.mark.parametrize(("memory", "points"), [("off", 600), (None, 499)])
+@pytest.mark.parametrize(("memory", "points"), [("off", 600), (None, 199)])
 def test_none_where_none_is_tried(data, memory, points):
     model = SNMClassifier(**{**PARAMS, "epochs": 1}, memory=memory)
     assert model.fit(data.train.features[:points], data.train.labels[:points]).memory_ is None
 
 
 def test_on_is_refused_where_points_are_too_few(data):
-    with pytest.raises(InputError, match=r"^memory on: found 499 training points"):
-        SNMClassifier(**PARAMS, memory="on").fit(data.train.features[:499], data.train.labels[:499])
+    with pytest.raises(InputError, match=r"^memory on: found 199 training points"):
+        SNMClassifier(**PARAMS, memory="on").fit(data.train.features[:199], data.train.labels[:199])
 
 
 def test_a_threshold_is_refused_where_points_are_too_few(data):
     model = SNMClassifier(**{**PARAMS, "memory": None}, threshold=0.3)
-    said = "^threshold: found 499 training points, expected at least 500, of which some"
+    said = "^threshold: found 199 training points, expected at least 200, of which some"
     with pytest.raises(InputError, match=said):
-        model.fit(data.train.features[:499], data.train.labels[:499])
+        model.fit(data.train.features[:199], data.train.labels[:199])
 
 
 def test_labels_to_choose_from(fitted, data):
@@ -192,8 +192,8 @@ def test_a_threshold_in_place_of_labels_per_point(fitted, data):
 
 
 def test_a_threshold_alone_makes_fit_tell_probabilities(data):
-    """With one member, five passes and so few points, `auto` would try no memory."""
-    few = {**PARAMS, "members": 1, "epochs": 5, "memory": None}
+    """With one member, eight passes and so few points, `auto` would try no memory."""
+    few = {**PARAMS, "members": 1, "epochs": 8, "memory": None}
     features, labels = data.train.features, data.train.labels
     model = SNMClassifier(**few, threshold=0.3).fit(features, labels)
     _, p = model.proba_topk(features[:50], 5)

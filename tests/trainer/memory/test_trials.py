@@ -94,9 +94,9 @@ def test_labels_that_are_dropped_stay_dropped(tmp_path):
     [
         ({}, 600, "on"),
         ({"memory": "auto"}, 600, "on"),
-        ({"memory": "auto", "members": 1, "epochs": 4}, 600, "on"),
-        ({"memory": "auto", "members": 1, "epochs": 5}, 600, "off"),
-        ({"memory": "auto"}, 499, "off"),
+        ({"memory": "auto", "members": 1, "epochs": 7}, 600, "on"),
+        ({"memory": "auto", "members": 1, "epochs": 8}, 600, "off"),
+        ({"memory": "auto"}, 199, "off"),
         ({"memory": "off"}, 600, "off"),
         ({"memory": "auto", "mesh": "label=2"}, 600, "on"),
     ],
@@ -107,8 +107,8 @@ def test_where_it_is_tried(change, points, expected):
 
 
 def test_on_is_refused_where_points_are_too_few():
-    made = snm.generate(points=499, test_points=0, features=120, labels=60, seed=0)
-    told = "memory on: found 499 training points, expected at least 500"
+    made = snm.generate(points=199, test_points=0, features=120, labels=60, seed=0)
+    told = "memory on: found 199 training points, expected at least 200"
     with pytest.raises(InputError, match=told):
         resolve(CONFIG, made)
 

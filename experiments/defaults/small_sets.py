@@ -1,0 +1,85 @@
+"""Presets on a few hundred points, with and without what they do for so few.
+
+    python -m experiments.defaults.small_sets DATA ... --out FILE [--points 100 200 450] [--seeds 0]
+
+Of each data set, some of the training points are trained on and 4000 others are scored. The
+presets run as they are; `fast` also with 4 passes and no memory, and `default` without a memory.
+Test points are not used. Runs that the output file has are not repeated.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+import snm
+from experiments.arms import scored
+from experiments.defaults.rare_starts import SCORED, some_of
+from snm.machine.versions import machine
+from snm.runs.folder import read_json, write_json
+
+KEYS = ("P@1", "P@3", "P@5")
+ARMS: dict[str, tuple[str, dict[str, Any]]] = {
+    "fast, 4 passes, no memory": ("fast", {"epochs": 4, "memory": "off"}),
+    "fast": ("fast", {}),
+    "default, no memory": ("default", {"memory": "off"}),
+    "default": ("default", {}),
+}
+"""Preset, and settings that are changed."""
+
+
+def main(
+    data: tyro.conf.Positional[list[Path]],
+    out: Path,
+    points: tuple[int, ...] = (100, 200, 450),
+    seeds: tuple[int, ...] = (0,),
+) -> None:
+    """Runs all arms on all data sets with all seeds, and writes JSON after each run.
+
+    Args:
+      data: folders of data sets.
+      out: JSON file to write or to continue.
+      points: numbers of training points.
+      seeds: of the model and of the choice of points.
+    """
+    runs: list[dict[str, Any]] = read_json(out)["runs"] if out.exists() else []
+    done = {(run["data"], run["points"], run["seed"], run["arm"]) for run in runs}
+    for folder in data:
+        dataset = snm.load_data(folder)
+        for count in points:
+            for seed in seeds:
+                few = some_of(dataset, count, seed)
+                for arm, (preset, changes) in ARMS.items():
+                    if (folder.name, count, seed, arm) in done:
+                        continue
+                    config = dataclasses.replace(snm.preset(preset), seed=seed, **changes)
+                    found = scored(few, config, KEYS)
+                    runs.append({"data": folder.name, "points": count, "seed": seed,
+                                 "arm": arm, **found})  # fmt: skip
+                    write_json(out, {**machine(), "scored": SCORED, "runs": runs})
+    show(runs)
+
+
+def show(runs: list[dict[str, Any]]) -> None:
+    """Prints a row a data set and number of points: means over the seeds."""
+    table = Table(title="points not trained on, means of the seeds", title_justify="left")
+    for column in ("data", "points", *ARMS):
+        table.add_column(column, justify="left" if column == "data" else "right")
+    for data, points in dict.fromkeys((run["data"], run["points"]) for run in runs):
+        row = [run for run in runs if (run["data"], run["points"]) == (data, points)]
+        cells = []
+        for arm in ARMS:
+            of = [run["metrics"] for run in row if run["arm"] == arm]
+            cells.append(" / ".join(f"{np.mean([one[key] for one in of]):.1f}" for key in KEYS))
+        table.add_row(data, f"{points}", *cells)
+    Console(width=120).print(table)
+
+
+if __name__ == "__main__":
+    tyro.cli(main)
