@@ -27,7 +27,7 @@ from snm.theory.auc import empirical_auc
 from snm.topk import search as scoring
 
 ITEMS = 40
-CONFIG = dataclasses.replace(tiny.CONFIG, mined=5, epochs=4, learning_rate=5.0)
+CONFIG = dataclasses.replace(tiny.CONFIG, mined=5, epochs=4, learning_rate=5.0, memory="off")
 
 
 def visits(*, again=False):

@@ -17,7 +17,7 @@ from snm.errors import InputError
 from snm.estimator.parameters import weighted_for
 
 POINTS, FEATURES, LABELS = 400, 12, 20
-CONFIG = dataclasses.replace(tiny.CONFIG, dim=16, epochs=6, checkpoint_every=1000)
+CONFIG = dataclasses.replace(tiny.CONFIG, dim=16, epochs=6, checkpoint_every=1000, memory="off")
 
 
 @pytest.fixture(scope="module")

@@ -49,7 +49,6 @@ def test_an_epoch_is_cut_into_equal_dispatches(data, most, length):
     [
         (dict(evaluate_every=3, validation_fraction=0.01), 3),
         (dict(evaluate_every=5, validation_fraction=0.01, steps_per_dispatch=4), 3),
-        (dict(evaluate_every=3), 7),  # nothing is evaluated
         (dict(checkpoint_every=2), 2),
         (dict(checkpoint_every=70), 7),
     ],
