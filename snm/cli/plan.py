@@ -71,7 +71,7 @@ def _run(command: Plan) -> None:
 
     from snm.config.resolve import resolve
     from snm.data.load import load
-    from snm.planning.fit_check import peak_to_compare, remedies, simulate_devices, size_in_words
+    from snm.planning.fit_check import room_of, simulate_devices, size_in_words
     from snm.planning.forecast import device_memory, forecast, parse_bytes
     from snm.planning.programs import seconds_per_step
     from snm.system.terminal import console
@@ -87,25 +87,21 @@ def _run(command: Plan) -> None:
     dataset = load(command.data)
     config = resolve(command.settings, dataset)
     expected, programs = forecast(dataset, config)
-    here = device_memory()
+    room = room_of(expected, programs, config, limit)
     played = programs.mesh is not None and jax.default_backend() == "cpu"
-    named = limit is not None
-    peak = peak_to_compare(expected, programs, named)
-    limit = here if limit is None else limit
     beside = expected.needs.at_once
-    seconds = seconds_per_step(programs, beside) if not played and peak <= here else None
+    timed = not played and room.needed <= device_memory()
+    seconds = seconds_per_step(programs, beside) if timed else None
     steps = expected.steps_per_epoch
-    fits = peak <= limit
-    ways = [] if fits else remedies(expected, config, programs, limit, named)
     if command.json:
         found: dict[str, Any] = {
             "host_bytes": expected.host,
             "device_bytes": expected.device,
             "peak_host_bytes": expected.peak_host,
             "peak_device_bytes": expected.peak_device,
-            "limit_bytes": limit,
-            "fits": fits,
-            "ways_to_fit": [{"flags": flags, "bytes": size} for flags, size in ways],
+            "limit_bytes": room.limit,
+            "fits": room.fits,
+            "ways_to_fit": [{"flags": flags, "bytes": size} for flags, size in room.ways],
             "steps_per_epoch": steps,
             "seconds_per_step": seconds,
             "members_at_once": beside,
@@ -135,9 +131,9 @@ def _run(command: Plan) -> None:
             f"(epochs {config.epochs}, members {config.members}), without evaluation",
             soft_wrap=True,
         )
-    sizes = f"{size_in_words(peak)} at the peak, {size_in_words(limit)} available"
-    console.print(f"fits: {sizes}" if fits else f"does not fit: {sizes}", soft_wrap=True)
-    for flags, size in ways:
+    sizes = f"{size_in_words(room.needed)} at the peak, {size_in_words(room.limit)} available"
+    console.print(f"fits: {sizes}" if room.fits else f"does not fit: {sizes}", soft_wrap=True)
+    for flags, size in room.ways:
         console.print(f"  {flags:<24} {size_in_words(size)}")
 
 

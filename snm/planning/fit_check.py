@@ -32,6 +32,7 @@ __all__ = [
     "refuse_what_cannot_fit",
     "remedies",
     "room",
+    "room_of",
     "simulate_devices",
     "size_in_words",
 ]
@@ -75,7 +76,20 @@ def room(dataset: Dataset, config: ResolvedConfig, limit: int | None = None) -> 
       config: the settings.
       limit: bytes of a device; by default those of this one.
     """
-    expected, programs = forecast(dataset, config)
+    return room_of(*forecast(dataset, config), config, limit)
+
+
+def room_of(
+    expected: Forecast, programs: Programs, config: ResolvedConfig, limit: int | None = None
+) -> Room:
+    """Compares the memory that compiled programs need with a limit.
+
+    Args:
+      expected: the forecast.
+      programs: those that it is of.
+      config: the settings.
+      limit: bytes of a device; by default those of this one.
+    """
     named = limit is not None
     peak = peak_to_compare(expected, programs, named)
     limit = device_memory() if limit is None else limit
