@@ -224,8 +224,6 @@ def smallest_m(distribution: npt.ArrayLike, k: int) -> int | None:
     # M = K - 1 is the largest: theta_j = 1/k at all ranks always satisfies (3).
     tail = float(np.sum(ranked[k:-1]) / ranked[k - 1])
     whole = float(np.sum(ranked[k:]) / ranked[k - 1])
-    if k == values.size - 1:
-        return k
     more = max(math.floor(tail) + 1, math.floor(whole))
     return min(k + more, values.size - 1)
 
