@@ -289,7 +289,9 @@ def _trial(
     cosines = joint_cosines(found.ids, queries, unit_queries(first, stored.features))
     if first.model.drop_seen:
         never = np.concatenate([never, pairs_of(held.features)])
-    own = csr_matrix((np.ones(len(never), np.float32), never.T), shape=held.labels.shape)
+    own = None
+    if len(never):
+        own = csr_matrix((np.ones(len(never), np.float32), never.T), shape=held.labels.shape)
     ks = tuple(k for k in KS if k <= stored.num_labels)
     truth, weights = held.labels, stored.weights
     return choose(
