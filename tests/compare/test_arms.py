@@ -8,6 +8,7 @@ import tiny
 
 import snm
 from snm.compare.arms import BASELINE, EXTRAS, grid_of, plan_arms
+from snm.compare.cli import Compare
 from snm.config.resolve import resolve
 from snm.errors import InputError
 from snm.losses.sampled import LOSSES
@@ -19,6 +20,22 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("arms")
     tiny.write(folder / "tiny")
     return folder
+
+
+def test_a_comparison_starts_from_the_preset_of_its_file(tmp_path):
+    path = tmp_path / "fast.toml"
+    path.write_text('preset = "fast"\ndim = 7\n')
+    expected = dataclasses.replace(snm.preset("fast"), dim=7, mined="all")
+    for asked in (None, "fast"):
+        assert Compare("tiny", tmp_path, config=path, preset=asked).base() == expected
+    with pytest.raises(InputError, match=r"fast\.toml: preset: found 'fast', expected 'paper', as"):
+        Compare("tiny", tmp_path, config=path, preset="paper").base()
+    path.write_text("dim = 7\n")
+    paper = dataclasses.replace(snm.preset("paper"), dim=7, mined="all")
+    assert Compare("tiny", tmp_path, config=path).base() == paper
+    path.write_text('preset = ["fast"]\n')
+    with pytest.raises(InputError, match=r"fast\.toml: preset: found"):
+        Compare("tiny", tmp_path, config=path).base()
 
 
 def test_arms_have_names_and_baselines():

@@ -23,7 +23,6 @@ from snm.compare.report.tables import markdown, sheets
 from snm.compare.report.terminal import laid_out
 from snm.config.resolve import resolve
 from snm.config.settings import read_config
-from snm.errors import InputError
 from snm.runs.folder import read_json
 
 TOML = """
@@ -150,22 +149,6 @@ def test_settings_that_a_comparison_has_of_its_own_are_refused(folder, tmp_path,
     assert Compare("tiny", out, config=path, preset="default").base().members == 1
     path.write_text(TOML)
     assert Compare("tiny", out, config=path, preset="default").base().members == "auto"
-
-
-def test_a_comparison_starts_from_the_preset_of_its_file(tmp_path):
-    path = tmp_path / "fast.toml"
-    path.write_text('preset = "fast"\ndim = 7\n')
-    expected = dataclasses.replace(snm.preset("fast"), dim=7, mined="all")
-    for asked in (None, "fast"):
-        assert Compare("tiny", tmp_path, config=path, preset=asked).base() == expected
-    with pytest.raises(InputError, match=r"fast\.toml: preset: found 'fast', expected 'paper', as"):
-        Compare("tiny", tmp_path, config=path, preset="paper").base()
-    path.write_text("dim = 7\n")
-    paper = dataclasses.replace(snm.preset("paper"), dim=7, mined="all")
-    assert Compare("tiny", tmp_path, config=path).base() == paper
-    path.write_text('preset = ["fast"]\n')
-    with pytest.raises(InputError, match=r"fast\.toml: preset: found"):
-        Compare("tiny", tmp_path, config=path).base()
 
 
 def test_data_without_test_points(tmp_path, capsys):

@@ -120,7 +120,9 @@ def test_parameters_in_memory_are_not_read_again(changes, read, data, tmp_path, 
     assert result["metrics"] == snm.evaluate(tmp_path / "run", data)["metrics"]
 
 
-def test_a_refit_does_not_hold_the_parameters_before_it(data, tmp_path, monkeypatch):
+@pytest.fixture
+def begun(monkeypatch):
+    """The phases that begin; none before it holds its parameters when another does."""
     begun, made = [], PhaseRun.__init__
 
     def kept(self, *rest, **more):
@@ -129,24 +131,21 @@ def test_a_refit_does_not_hold_the_parameters_before_it(data, tmp_path, monkeypa
         begun.append(self)
 
     monkeypatch.setattr(PhaseRun, "__init__", kept)
+    return begun
+
+
+def test_a_refit_does_not_hold_the_parameters_before_it(data, tmp_path, begun):
     again = config(refit=True, patience=9, validation_fraction=0.3)
     snm.train(data, again, tmp_path / "run")
     assert len(begun) == 2
 
 
-def test_members_that_are_done_do_not_hold_their_parameters(data, tmp_path, monkeypatch):
+def test_members_that_are_done_do_not_hold_their_parameters(data, tmp_path, begun):
     """Three of them, whose result is lost: the same command reads one after the other."""
     run, settings = tmp_path / "run", config(members=3, epochs=1, members_at_once=1)
     snm.train(data, settings, run)
     (run / "result.json").unlink()
-    begun, made = [], PhaseRun.__init__
-
-    def kept(self, *rest, **more):
-        assert all(one.state is None for one in begun)
-        made(self, *rest, **more)
-        begun.append(self)
-
-    monkeypatch.setattr(PhaseRun, "__init__", kept)
+    begun.clear()
     snm.train(data, settings, run)
     assert len(begun) == 3 and all(one.done for one in begun)
 
