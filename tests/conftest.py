@@ -1,5 +1,6 @@
 """Strictness for the whole suite: what jax lets pass silently fails here."""
 
+import contextlib
 import fcntl
 import os
 import shutil
@@ -23,6 +24,12 @@ os.environ.setdefault(
 )
 # Also for processes that tests start: a program of 0.1 seconds is kept for whoever needs it next.
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+
+with contextlib.suppress(ImportError):  # the environment for Annif has none
+    import hypothesis
+
+    # The same examples in every run; `--hypothesis-profile=default` draws others.
+    hypothesis.settings.load_profile("ci")
 
 import jax
 import tiny
