@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from snm.machine.cores import on_all_cores
 from snm.memory.adjustment import STRENGTHS, shifts_of
 from snm.memory.memory import MemorySettings, mixed, votes
 from snm.memory.neighbors import Neighbors
+from snm.memory.row_tops import tops_of_rows
 
 __all__ = ["Trial", "choose"]
 
@@ -37,6 +38,7 @@ _VARIED: tuple[Callable[[_Voting], list[_Voting]], ...] = (
 _WEIGHTS = (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0)  # of the range of a point's scores
 _START = _Voting(0.5, 100, 2.0)
 _VOTED = 50  # labels of most votes that are looked at
+_SCRATCH = 1 << 18  # votes that are looked up at once
 _FEW = 10  # answers that are found one by one; sorting a point's labels takes several times as long
 
 
@@ -118,13 +120,14 @@ def choose(
     """
     lowest = np.where(labels >= 0, scores, np.inf).min(axis=1)
     span = float(np.mean(scores[:, 0] - np.minimum(lowest, scores[:, 0])))
-    merged = _Merged.of(labels, scores, csr_matrix(truth.shape), truth)
+    true = _are_in(labels, truth)
+    merged = _Merged.of(labels, scores, true, csr_matrix(truth.shape), truth)
     base = merged.hits(0.0, max(ks))
 
     def merged_by(voting: _Voting) -> _Merged:
         share, count, power = voting
         voted = votes(mixed(found, cosines, share), stored, count, power, weights)
-        return _Merged.of(labels, scores, voted, truth, own)
+        return _Merged.of(labels, scores, true, voted, truth, own)
 
     def tried(voting: _Voting) -> Trial:
         share, count, power = voting
@@ -212,36 +215,34 @@ class _Merged:
         cls,
         labels: NDArray,
         scores: NDArray,
+        true: NDArray[np.bool_],
         voted: csr_matrix,
         truth: csr_matrix,
         own: csr_matrix | None = None,
     ) -> _Merged:
-        """Merges; a label that is among both is kept among the model's, one of `own` nowhere."""
-        points, width = labels.shape
-        dense = np.zeros((points, width))
-        new = np.full((points, _VOTED), -1, np.int64)
-        new_votes = np.zeros((points, _VOTED))
-        of_label = np.zeros(voted.shape[1] + 1)  # the votes of one point; the last is of label -1
-        for row, ids, values in _rows(voted):
-            of_label[ids] = values
-            if own is not None:
-                of_label[own.indices[own.indptr[row] : own.indptr[row + 1]]] = 0
-            dense[row] = of_label[labels[row]]
-            of_label[labels[row]] = 0
-            left = of_label[ids]  # 0 for the model's
-            of_label[ids] = 0
-            most = np.argpartition(left, -_VOTED)[-_VOTED:] if len(left) > _VOTED else slice(None)
-            new[row, : len(ids)], new_votes[row, : len(ids)] = ids[most], left[most]
+        """Merges; a label that is among both is kept among the model's, one of `own` nowhere.
+
+        Args:
+          labels: as in `choose`.
+          scores: as in `choose`.
+          true: bool [m, T], whether each is one of the point.
+          voted: CSR [m, K], the votes.
+          truth: as in `choose`.
+          own: as in `choose`.
+        """
+        dense, others = _apart(voted, labels, own)
+        places, found = tops_of_rows(others, voted.indptr, _VOTED)
+        there = np.arange(_VOTED) < found[:, None]
+        new = np.full(there.shape, -1, np.int64)
+        new_votes = np.zeros(there.shape)
+        new[there], new_votes[there] = voted.indices[places], others[places]
         new[new_votes == 0] = -1
         last = np.where(labels >= 0, scores, np.inf).min(axis=1, keepdims=True)
-        every = np.concatenate([labels, new], axis=1)
-        rows = np.repeat(np.arange(points), every.shape[1])
-        true = np.asarray(truth[rows, np.maximum(every, 0).ravel()]).reshape(every.shape) > 0
         return cls(
-            every,
+            np.concatenate([labels, new], axis=1),
             np.concatenate([scores, np.broadcast_to(last, new.shape)], axis=1),
             np.sqrt(np.concatenate([dense, new_votes], axis=1)),
-            true & (every >= 0),
+            np.concatenate([true, _are_in(new, truth)], axis=1),
         )
 
     def hits(self, weight: float, count: int) -> NDArray[np.bool_]:
@@ -282,9 +283,45 @@ def _highest(scores: NDArray[np.float64], count: int) -> NDArray[np.int64]:
     return best
 
 
-def _rows(matrix: csr_matrix) -> Iterator[tuple[int, NDArray, NDArray]]:
-    """Number, ids and values of each row that has entries."""
-    for row in range(matrix.shape[0]):
-        entries = slice(matrix.indptr[row], matrix.indptr[row + 1])
-        if entries.start < entries.stop:
-            yield row, matrix.indices[entries], matrix.data[entries]
+def _apart(
+    voted: csr_matrix, labels: NDArray[np.integer], own: csr_matrix | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Votes for the labels [m, T] of each point, and those of `voted` that are for none of them.
+
+    Returns:
+      float [m, T], 0 for a label of -1 or of `own`; and float [nnz], 0 where a label is among
+      `labels` or `own`.
+    """
+    points, num_labels = voted.shape
+    dense, others = np.zeros(labels.shape), np.empty(voted.nnz)
+    rows = max(1, min(points, _SCRATCH // num_labels))
+    scratch = np.zeros((rows, num_labels + 1))  # between the blocks, too; the last is of label -1
+    for first in range(0, points, rows):
+        block = slice(first, first + rows)
+        at, entries = _entries(voted, block)
+        scratch[at] = voted.data[entries]
+        if own is not None:
+            scratch[_entries(own, block)[0]] = 0
+        answers = np.arange(len(labels[block]))[:, None], labels[block]
+        dense[block] = scratch[answers]
+        scratch[answers] = 0
+        others[entries] = scratch[at]
+        scratch[at] = 0
+    return dense, others
+
+
+def _entries(
+    matrix: csr_matrix, rows: slice
+) -> tuple[tuple[NDArray[np.int64], NDArray[np.int32]], slice]:
+    """Rows, from 0 on, and columns of the entries of some rows; and the entries."""
+    starts = matrix.indptr[rows.start : rows.stop + 1]
+    entries = slice(starts[0], starts[-1])
+    at = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    return (at, matrix.indices[entries]), entries
+
+
+def _are_in(labels: NDArray[np.integer], matrix: csr_matrix) -> NDArray[np.bool_]:
+    """Whether the row of each [m, count] label has it, in a matrix of ones; -1 is in none."""
+    rows = np.repeat(np.arange(len(labels)), labels.shape[1])
+    found = np.asarray(matrix[rows, np.maximum(labels, 0).ravel()]).reshape(labels.shape)
+    return (found > 0) & (labels >= 0)

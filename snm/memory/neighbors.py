@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator
+import math
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -12,25 +12,26 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.machine.cores import num_cores, on_all_cores, share_of_core
+from snm.machine.cores import num_cores, on_all_cores
+from snm.memory.row_tops import tops_of_rows
 
 __all__ = ["READ", "Neighbors", "Stored", "nearest", "unit_rows"]
 
 READ = 1 << 15
 """Entries of stored points that `Stored.similar` reads for a point, at most."""
 
-_BLOCK_COSINES = 1 << 24  # computed at once; they need up to 8 bytes each
-_LEAST_ROWS = 32  # points of a block; fewer are found sooner than a thread starts
-_STRIDE = 16
+_BLOCK = 1 << 20  # entries that a thread works on at once; it takes some 20 bytes for each
+_AT_ONCE = 1 << 24  # entries that all threads do
+_LEAST = 1 << 16  # entries of a block; fewer are done sooner than a thread starts
 
 
 class Neighbors(NamedTuple):
-    """The nearest stored points of each of m points, nearest first.
+    """The nearest stored points of each of m points, in any order.
 
     Attributes:
-      ids: int32 [m, count], rows of the stored points; -1 where fewer share a feature.
+      ids: int32 [m, count], rows of the stored points; -1 at the end where fewer share a feature.
       cosines: float32 [m, count]; 0 for padding. `Memory` and `choose` hold other similarities
-        here too, in no order.
+        here too.
     """
 
     ids: NDArray[np.int32]
@@ -83,18 +84,42 @@ class Stored:
         lengths = self._lengths  # computed once, before threads ask for them
 
         def complete(rows: NDArray[np.int64]) -> None:
-            point = np.zeros(features.shape[1], np.float32)
-            for row in rows:
-                own = slice(features.indptr[row], features.indptr[row + 1])
-                point[features.indices[own]] = features.data[own]
-                near = ids[row][ids[row] >= 0]
-                cosines[row, : len(near)] = self.features[near] @ point / lengths[near]
-                point[features.indices[own]] = 0
+            near, here = ids[rows], np.zeros((len(rows), count), np.float32)
+            here[near >= 0] = _products(features[rows], self.features, near)
+            cosines[rows] = here / lengths[near]
 
-        share = share_of_core(len(shorter), _LEAST_ROWS)
-        parts = [shorter[first : first + share] for first in range(0, len(shorter), share)]
-        on_all_cores(complete, parts)
+        of_point, of_stored = (
+            max(1, m.nnz // max(1, m.shape[0])) for m in (features, self.features)
+        )
+        most = min(math.isqrt(_BLOCK // of_point), _BLOCK // (count * of_stored))
+        rows = max(1, min(most, -(-len(shorter) // num_cores())))
+        on_all_cores(complete, [shorter[i : i + rows] for i in range(0, len(shorter), rows)])
         return Neighbors(ids, cosines)
+
+
+def _products(
+    points: csr_matrix, stored: csr_matrix, ids: NDArray[np.int32]
+) -> NDArray[np.float32]:
+    """Inner products of each point with stored ones, float32 [number of ids that are not -1].
+
+    One product of a matrix with a vector, in which each point has columns of its own.
+
+    Args:
+      points: CSR [m, d].
+      stored: CSR [n, d].
+      ids: [m, count], rows of the stored points of each; -1 for none.
+    """
+    used, at = np.unique(points.indices, return_inverse=True)
+    place = np.full(points.shape[1], len(used))  # a column of zeros for the features of no point
+    place[used] = np.arange(len(used))
+    dense = np.zeros((points.shape[0], len(used) + 1), np.float32)
+    dense[np.repeat(np.arange(len(dense)), np.diff(points.indptr)), at] = points.data
+    of_point = np.nonzero(ids >= 0)[0]
+    near = stored[ids[ids >= 0]]
+    columns = place[near.indices] + np.repeat(of_point * dense.shape[1], np.diff(near.indptr))
+    return (
+        csr_matrix((near.data, columns, near.indptr), (len(of_point), dense.size)) @ dense.ravel()
+    )
 
 
 def _rarer(features: csr_matrix, frequency: NDArray[np.integer], most: int) -> csr_matrix:
@@ -115,7 +140,7 @@ def _rarer(features: csr_matrix, frequency: NDArray[np.integer], most: int) -> c
 
 
 def nearest(features: csr_matrix, by_feature: csr_matrix, count: int) -> Neighbors:
-    """The `count` stored points of highest cosine that share a feature; ties go to the lowest.
+    """The `count` stored points of highest cosine that share a feature.
 
     Reads the stored entries of each feature that a point has. Where every stored point has every
     feature, it multiplies dense matrices. Where more points tie for the last places than fit, which
@@ -126,57 +151,48 @@ def nearest(features: csr_matrix, by_feature: csr_matrix, count: int) -> Neighbo
       by_feature: CSR [d, n], the transpose of the stored points, which have length 1 too.
       count: neighbours of each point.
     """
-    many = features.shape[0]
+    many, stored = features.shape[0], by_feature.shape[1]
     ids = np.full((many, count), -1, np.int32)
     cosines = np.zeros((many, count), np.float32)
 
-    def search(first: int) -> None:
-        shared = _shared(features[first : first + rows], by_feature)
-        for row, (points, values) in enumerate(shared, first):
-            if len(values) > count:
-                some = _highest(values, count)
-                points, values = points[some], values[some]
-            order = np.lexsort((points, -values))
-            ids[row, : len(order)] = points[order]
-            cosines[row, : len(order)] = values[order]
+    def search(rows: slice) -> None:
+        points, values, starts = _shared(features[rows], by_feature)
+        places, found = tops_of_rows(values, starts, count)
+        there = np.arange(count) < found[:, None]
+        ids[rows][there], cosines[rows][there] = points[places], values[places]
 
     if _is_full(by_feature):
         by_feature.sort_indices()  # before threads read it as a dense matrix
-    rows = _BLOCK_COSINES // (num_cores() * max(1, by_feature.shape[1]))
-    rows = max(1, min(rows, share_of_core(many, _LEAST_ROWS)))
-    on_all_cores(search, range(0, many, rows))
+    read = np.append(0, np.cumsum(np.diff(by_feature.indptr)[features.indices], dtype=np.int64))
+    most = np.minimum(np.diff(read[features.indptr]), stored)
+    on_all_cores(search, _blocks(most))
     return Neighbors(ids, cosines)
 
 
-def _shared(features: csr_matrix, by_feature: csr_matrix) -> Iterator[tuple[Any, Any]]:
-    """Of each point, the stored points that share a feature, and their cosines."""
+def _blocks(entries: NDArray[np.int64]) -> list[slice]:
+    """Rows cut into blocks of about as many of the [m] entries: enough blocks for all cores."""
+    begin = np.append(0, np.cumsum(entries))
+    size = min(max(_LEAST, int(begin[-1]) // num_cores()), _BLOCK, _AT_ONCE // num_cores())
+    first = np.flatnonzero(np.diff(begin[:-1] // size, prepend=-1)).tolist()
+    return [slice(*rows) for rows in pairwise([*first, len(entries)])]
+
+
+def _shared(features: csr_matrix, by_feature: csr_matrix) -> tuple[Any, Any, Any]:
+    """The stored points that share a feature with a point, as rows: ids, cosines, and starts."""
     if _is_full(by_feature):
-        every = np.arange(by_feature.shape[1], dtype=np.int32)
-        for cosines in features.toarray() @ by_feature.data.reshape(by_feature.shape):
-            yield every, cosines
-        return
+        cosines = features.toarray() @ by_feature.data.reshape(by_feature.shape)
+        points, stored = cosines.shape
+        return (
+            np.tile(np.arange(stored, dtype=np.int32), points),
+            cosines.ravel(),
+            np.arange(0, cosines.size + 1, stored),
+        )
     block = features @ by_feature
-    for first, last in pairwise(block.indptr):
-        yield block.indices[first:last], block.data[first:last]
+    return block.indices, block.data, block.indptr
 
 
 def _is_full(matrix: csr_matrix) -> bool:
     return 0 < matrix.nnz == matrix.shape[0] * matrix.shape[1]
-
-
-def _highest(values: NDArray[np.float32], count: int) -> NDArray[np.int64]:
-    """Where the `count` highest of more values are, in any order.
-
-    Frequent words give a point thousands of neighbours. A sample of the values tells one that about
-    twice `count` of them reach; the lower ones need no partition.
-    """
-    if len(values) > _STRIDE * count:
-        sample = values[::_STRIDE]
-        place = len(sample) - max(1, 2 * count // _STRIDE)
-        high = np.flatnonzero(values >= np.partition(sample, place)[place])
-        if len(high) >= count:
-            return high[np.argpartition(values[high], len(high) - count)[-count:]]
-    return np.argpartition(values, len(values) - count)[-count:]
 
 
 def unit_rows(features: csr_matrix) -> csr_matrix:
