@@ -7,7 +7,7 @@ training step takes longer: a training of few steps is done sooner so.
 
 XLA:GPU writes kernels of its own for each product (by Triton), compiles dozens of them, times them,
 and compares with those of cuBLAS. On an H200 that took most of the compiling, and the steps that
-were measured are as fast without, or 4% slower (`benchmarks/results/compile-options-gpu.json`).
+were measured are as fast without, or 4% slower (`benchmarks/results/gpu-forms.json`).
 
 XLA:TPU copies what fits into the chip's memory there and back, and counts a table that a step reads
 a few rows of as if it read them all. Compiled for v5e, a step with k' 16 at 670 thousand labels,

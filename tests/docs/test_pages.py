@@ -129,3 +129,17 @@ def test_examples_of_contributing_run(tmp_path, monkeypatch):
     assert ran == {"python": 7, "toml": 1}
     assert all(of_kind[name] is not None for name, of_kind in added.items())
     assert table.VERBS[-1].words == "count"
+
+
+def test_results_that_files_name_are_there():
+    """Also where code names them: a result that was renamed leaves such words behind."""
+    root = Path(__file__).parents[2]
+    files = [*root.glob("*.md")]
+    for folder in ("snm", "docs", "benchmarks", "experiments", "tests"):
+        files += [file for ending in ("py", "md") for file in (root / folder).rglob(f"*.{ending}")]
+    named = re.compile(r"\b(?:benchmarks|experiments)/results/[\w.-]+\.(?:json|svg|md)\b")
+    texts = ((file, file.read_text(encoding="utf-8")) for file in files)
+    names = {(file.name, name) for file, text in texts for name in named.findall(text)}
+    assert len(names) > 100
+    lost = [pair for pair in sorted(names) if not (root / pair[1]).exists()]
+    assert [pair for pair in lost if "NAME" not in pair[1]] == []

@@ -1,0 +1,101 @@
+"""How long the search for neighbours of a memory takes, by the number of threads, beside peers.
+
+    python -m benchmarks.neighbor_search DATA ... --out benchmarks/results/neighbor-search.json
+
+Test points, at most 6,000, search 200 neighbours among the training points. A row has the least
+milliseconds a point of some searches, which other programs disturbed least. More threads than there
+are cores show what threads cost each other. `scikit-learn` compares some hundreds of the points
+with all others (`NearestNeighbors`, brute force, all cores). A memory reads the rarer features of a
+point alone: `share_found` is of those of scikit-learn's neighbours that share a feature. `--name`
+keeps the rows of other names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+import snm
+from snm.data.weighting import Weighting
+from snm.machine.versions import machine
+from snm.memory.memory import FOUND
+from snm.memory.neighbors import Stored
+from snm.system.files import write_whole
+
+POINTS, OF_PEER, CALLS = 6_000, 300, 5
+
+
+def least(call: Callable[[], Any], calls: int = CALLS) -> float:
+    """The least seconds of a call."""
+    taken = []
+    for _ in range(calls):
+        begun = time.perf_counter()
+        call()
+        taken.append(time.perf_counter() - begun)
+    return min(taken)
+
+
+def rows_of(folder: Path, threads: list[int], peers: bool) -> list[dict[str, Any]]:
+    """Rows of a data set."""
+    data = snm.load_data(folder)
+    assert data.test is not None
+    weighting = Weighting.fit("tfidf", data.train.features)
+    points, asked = (weighting.apply(part.features) for part in (data.train, data.test))
+    asked, stored = asked[:POINTS], Stored(points)
+    found = stored.similar(asked, FOUND)  # also makes what it keeps
+    facts = {"data": folder.name, "stored": points.shape[0], "asked": asked.shape[0]}
+    rows = []
+    for count in threads:
+        with (
+            mock.patch("snm.machine.cores.num_cores", lambda count=count: count),
+            mock.patch("snm.memory.neighbors.num_cores", lambda count=count: count),
+        ):
+            seconds = least(lambda: stored.similar(asked, FOUND))
+        rows.append(facts | {"threads": count, "ms": 1e3 * seconds / asked.shape[0]})
+    if peers:
+        from sklearn.neighbors import NearestNeighbors
+
+        some = asked[:OF_PEER]
+        peer = NearestNeighbors(metric="cosine", algorithm="brute", n_jobs=-1).fit(points)
+        distances, best = peer.kneighbors(some, FOUND)
+        seconds = least(lambda: peer.kneighbors(some, FOUND), 2)
+        shares = [
+            np.isin(ids[far < 1 - 1e-6], own).mean()
+            for ids, far, own in zip(best, distances, found.ids, strict=False)
+            if (far < 1 - 1e-6).any()
+        ]
+        rows.append(facts | {"peer": "scikit-learn", "ms": 1e3 * seconds / some.shape[0],
+                             "share_found": float(np.mean(shares))})  # fmt: skip
+    return rows
+
+
+def main() -> None:
+    """Prints the rows, and writes them."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", nargs="+", type=Path)
+    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2, 16])
+    parser.add_argument("--name", default="now", help="of these rows")
+    parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args()
+    kept = json.loads(given.out.read_text())["rows"] if given.out.exists() else []
+    rows = [row for row in kept if row["name"] != given.name]
+    for folder in given.data:
+        for row in rows_of(folder, given.threads, not given.no_peers):
+            rows.append({"name": given.name, **row})
+            print(json.dumps(rows[-1]), flush=True)
+            about = machine() | {"command": "python -m benchmarks.neighbor_search"}
+            write_whole(given.out, json.dumps({"on": about, "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
