@@ -4,7 +4,8 @@
     python -m benchmarks.devices.gpu_forms --parts pairs rows
 
 Parts: `compile`, what XLA's options cost a step and save of its compiling, each in a process of its
-own whose first program starts the libraries; `pairs`, rows updated pair by pair beside matrix
+own whose first program starts the libraries; `graphs`, the same for steps whose programs the driver
+starts as a CUDA graph, and for sums in one order; `pairs`, rows updated pair by pair beside matrix
 products; `rows`, sums and updates of feature rows; `best`, the highest of a block of scores. A file
 keeps the parts that a call does not make.
 """
@@ -20,7 +21,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +43,22 @@ from snm.tables.updates import add_scatter
 from snm.topk.strided_folds import top_of_strided_folds
 
 ROUNDS, CALLS = 7, 20
-FLAGS = (
-    "--xla_gpu_enable_triton_gemm=true",  # XLA's default
-    "--xla_gpu_enable_triton_gemm=false",  # ours
-    "--xla_gpu_autotune_level=0",
-)
+_OURS = "--xla_gpu_enable_triton_gemm=false"
+FLAGS = {
+    "by Triton": "--xla_gpu_enable_triton_gemm=true",  # XLA's default
+    "ours": _OURS,
+    "untimed": "--xla_gpu_autotune_level=0",
+}
+_GRAPHS = "--xla_gpu_enable_command_buffer="
+_LOOPS = "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,WHILE,CONDITIONAL"
+GRAPHS = {
+    "ours": _OURS,
+    "no graphs": f"{_OURS} {_GRAPHS}",
+    "loops too": f"{_OURS} {_GRAPHS}{_LOOPS}",
+    "loops, however short": f"{_OURS} {_GRAPHS}{_LOOPS} --xla_gpu_graph_min_graph_size=1",
+    "however short": f"{_OURS} --xla_gpu_graph_min_graph_size=1",
+    "sums in one order": f"{_OURS} --xla_gpu_deterministic_ops=true",
+}
 STEPS = (("eurlex", 16), ("amazon670k", 16), ("amazon670k", None))  # None: all are mined
 PAIRS = {"amazon670k": (32_768, (16, 64, 256, 512)), "amazoncat": (4_096, (16, 64, 256))}
 SHAPES_OF_ROWS = ("amazon670k", "eurlex")
@@ -79,14 +91,14 @@ def step_of(shape: str, mined: int | None, sampled: int | None = None) -> Row:
             "compile_s": compiled, "ms": taken}  # fmt: skip
 
 
-def compile_rows() -> Iterator[Row]:
+def rows_under(sets: Mapping[str, str]) -> Iterator[Row]:
     """Steps under each set of XLA's options."""
-    for flags in FLAGS:
+    for name, flags in sets.items():
         words = [sys.executable, "-m", "benchmarks.devices.gpu_forms", "--steps"]
         environment = os.environ | {"XLA_FLAGS": flags}
         found = subprocess.run(words, env=environment, check=True, capture_output=True, text=True)
         for row in json.loads(found.stdout.splitlines()[-1]):
-            yield {"flags": flags, **row}
+            yield {"options": name, "flags": flags, **row}
 
 
 def pairs_rows() -> Iterator[Row]:
@@ -186,7 +198,13 @@ def best_rows() -> Iterator[Row]:
                    "ms": milliseconds(functools.partial(best, scores))}  # fmt: skip
 
 
-PARTS = {"compile": compile_rows, "pairs": pairs_rows, "rows": rows_rows, "best": best_rows}
+PARTS: dict[str, Callable[[], Iterator[Row]]] = {
+    "compile": functools.partial(rows_under, FLAGS),
+    "graphs": functools.partial(rows_under, GRAPHS),
+    "pairs": pairs_rows,
+    "rows": rows_rows,
+    "best": best_rows,
+}
 
 
 def main() -> None:

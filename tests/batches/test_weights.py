@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiny
+from devices import mesh_here
 from head_reference import QUICK
 from scipy import sparse
 
@@ -15,7 +16,6 @@ from snm.batches.items import with_splits
 from snm.data.dataset import Dataset, Points
 from snm.data.id_space import IdSpace, in_ids_of
 from snm.data.weighting import Weighting
-from snm.distributed.mesh import make_mesh
 from snm.errors import InputError
 from snm.head.head import update_head
 from snm.head.state import init_head
@@ -119,7 +119,7 @@ def test_parts_of_a_batch_have_the_weights_of_their_points(data_on):
         weighted,
         None,
         Weighting.fit("none", weighted.features),
-        make_mesh("data=2", LABELS, 4),
+        mesh_here("data=2", LABELS, 4),
     )
     if data_on == "host":
         values = source.stack(0, 1).terms.values[0]

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from devices import all_24_bits as all_24_bits  # a fixture
 from head.small_problem import DIM, N, problem_of, slot_labels, small_case
 from head_reference import row_of_term
 
@@ -12,6 +13,8 @@ from snm.head.by_blocks import by_blocks, mean_blocks
 from snm.head.problem import ScoreGradients
 from snm.head.state import Head
 from snm.tables.table import RowTable
+
+pytestmark = pytest.mark.usefixtures("all_24_bits")
 
 RATE = 0.3
 

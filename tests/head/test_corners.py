@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from devices import cpu_only
 from head.steps import K, check, same_bits, stepped
 from head_reference import QUICK, csr, loss_of, make_case, reference
 
@@ -18,6 +19,7 @@ from snm.topk import block_quotas as quotas
 from snm.topk import search as scoring
 
 
+@cpu_only
 @pytest.mark.parametrize(
     "options",
     [

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from devices import need
 from head.steps import K, check, compiled, same_bits, stepped
 from head_reference import QUICK, derivatives_of, make_case, reference
 
@@ -213,6 +214,7 @@ def test_bfloat16_is_close(name):
 )
 def test_two_shards_are_one_device(name):
     case, derivatives = named(name)
+    need(2)
     mesh = jax.make_mesh((2,), ("label",), axis_types=(jax.sharding.AxisType.Auto,))
     labels = jax.tree.map(
         lambda x: jax.P("label", *[None] * (x.ndim - 1)) if x.ndim else jax.P(), case.head

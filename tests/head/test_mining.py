@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from head.small_problem import N, S, problem_of, slot_scores, small_case
 
+from snm.head import mining
 from snm.head.mining import mine
+from snm.machine.platform import platform
 from snm.topk.search import MASKED
 
 
@@ -27,8 +29,9 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_best_in_falling_order(name):
+def test_the_best_in_falling_order(name, monkeypatch):
     """Of equal scores the slot that comes first, as a stable sort has it."""
+    monkeypatch.setitem(mining._MASKED_FROM, platform(), 64)  # a GPU leaves out the own one first
     case = small_case(loss="powl", **CASES[name])
     scores, slots = mined(case)
     every = slot_scores(case)

@@ -8,6 +8,7 @@ import numpy as np
 import optax
 import pytest
 import tiny
+from devices import all_24_bits as all_24_bits  # a fixture
 from scipy import sparse
 
 from snm.batches.build import make_source
@@ -74,6 +75,7 @@ def dense_loss(parameters, model, features, positives, negatives):
     return loss.mean()
 
 
+@pytest.mark.usefixtures("all_24_bits")
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_two_steps_equal_dense_steps(points, encoder):
     """Two, so that the tower's momentum is seen; gradients through whole tables by jax.grad."""

@@ -5,9 +5,9 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
+from devices import mesh_here
 
 from snm.bench.shapes import SHAPES, model_of
-from snm.distributed.mesh import make_mesh
 from snm.model.placement import compiled_start, initial, table_bytes
 
 ROW = 512 * 4  # of Amazon-670K: 135,909 features and 670,091 labels
@@ -19,7 +19,7 @@ ROW = 512 * 4  # of Amazon-670K: 135,909 features and 670,091 labels
 )
 def test_a_device_holds_its_part_of_each_table(mesh, features, labels):
     """The feature rows are split over the longer axis; the last part is padded."""
-    model, devices = model_of(SHAPES["amazon670k"], 16), make_mesh(mesh, 670_091, 512)
+    model, devices = model_of(SHAPES["amazon670k"], 16), mesh_here(mesh, 670_091, 512)
     assert table_bytes(model, devices) == [features * ROW, labels * ROW]
     three = dataclasses.replace(model, members=3)
     assert table_bytes(three, devices) == [3 * features * ROW, 3 * labels * ROW]
@@ -32,7 +32,7 @@ def test_a_start_without_rows_has_all_else_and_needs_no_room_for_them(mesh):
     model = dataclasses.replace(
         model, head=dataclasses.replace(model.head, row_optimizer="adagrad", learn_scale=True)
     )
-    devices = make_mesh(mesh, model.head.num_labels, 512)
+    devices = mesh_here(mesh, model.head.num_labels, 512)
     whole, bare = (initial(model, devices, rows=rows) for rows in (True, False))
     assert bare.features.rows is None and bare.head.table.rows is None
     for part in ("tower", "tower_state"):

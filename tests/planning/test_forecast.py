@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 import tiny
 from command_line import call, refused
+from devices import mesh_here
 from hypothesis import given
 from hypothesis import strategies as st
 
 import snm
 from snm.config.resolve import resolve
-from snm.distributed.mesh import make_mesh
 from snm.errors import InputError
 from snm.machine.memory import resident_memory
 from snm.machine.platform import compiling_for
@@ -259,7 +259,7 @@ def test_without_accumulators_a_device_saves_its_own(mesh, rows, planned):
 def test_what_fits_a_mesh_that_a_cpu_simulates_is_judged_as_the_run(planned):
     """By this machine's memory all devices together, by a limit that is named each."""
     settings = dataclasses.replace(tiny.CONFIG, mesh="data=4")
-    programs = dataclasses.replace(planned[1], mesh=make_mesh("data=4", tiny.LABELS, 16))
+    programs = dataclasses.replace(planned[1], mesh=mesh_here("data=4", tiny.LABELS, 16))
     big = needs(devices=4, whole=110 * MIB, step=800 * MIB)
     less = dataclasses.replace(big, step=400 * MIB, stack=MIB // 2)  # of half a batch
     expected = Forecast(*account(big, on_cpu=True), big, 4)

@@ -8,11 +8,11 @@ import jax
 import numpy as np
 import pytest
 import tiny
+from devices import mesh_here
 from scipy import sparse
 
 import snm
 from snm.data.weighting import Weighting
-from snm.distributed.mesh import make_mesh
 from snm.memory.memory import Memory, MemorySettings
 from snm.model.from_config import make_model
 from snm.model.model import init_state
@@ -57,7 +57,7 @@ def predictor():
     ],
 )
 def test_few_points_have_small_blocks(count, rows, parts, expected):
-    mesh = None if parts == 1 else make_mesh(f"data={parts}", K, D)
+    mesh = None if parts == 1 else mesh_here(f"data={parts}", K, D)
     assert (
         Blocks(Weighting.fit("none", points(2)), rows, 8, mesh).for_points(count).rows == expected
     )
@@ -91,7 +91,7 @@ def test_what_a_memory_adds_is_ordered_by_slot_and_then_by_point(parts):
     found = sparse.random(9, K, 0.05, format="csr", dtype=np.float32, random_state=3)
     for start, end in itertools.pairwise(found.indptr):
         found.indices[start:end] = found.indices[start:end][::-1].copy()
-    mesh = None if parts == 1 else make_mesh("data=2", K, D)
+    mesh = None if parts == 1 else mesh_here("data=2", K, D)
     blocks = Blocks(Weighting.fit("none", points(2)), 16, 8, mesh)
     added = [np.asarray(x).reshape(parts, -1) for x in blocks.added(found, 0)]
     for part, (begin, end) in enumerate([(0, 9)] if parts == 1 else [(0, 8), (8, 9)]):
@@ -116,7 +116,7 @@ def test_what_a_memory_adds_to_a_point_takes_no_room_for_all_labels():
 
 def test_answers_on_a_mesh_are_those_of_one_device(predictor):
     alone = dataclasses.replace(predictor, memory=None)
-    mesh = make_mesh("data=2,label=2", K, D)
+    mesh = mesh_here("data=2,label=2", K, D)
     parts = dataclasses.replace(alone, mesh=mesh, state=spread(alone.state, mesh))
     for count in (1, 9):
         labels, scores = alone.predict(points(count), 4)

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiny
+from devices import mesh_here
 from scipy import sparse
 
 import snm
 from snm.data.weighting import Weighting
-from snm.distributed.mesh import make_mesh
 from snm.errors import InputError
 from snm.memory.memory import Memory, MemorySettings
 from snm.model.encoder import ENCODERS
@@ -120,7 +120,7 @@ def test_what_has_no_terms():
     empty = told[3][0]  # the point without a feature has the bias alone
     assert empty.features == [] and empty.other_features == 0 and empty.bias != 0
     assert predictor.reasons(features[:0], np.zeros((0, 2), int)) == []
-    mesh = dataclasses.replace(predictor, mesh=make_mesh("data=2", K, 16))
+    mesh = dataclasses.replace(predictor, mesh=mesh_here("data=2", K, 16))
     with pytest.raises(InputError, match="a model on a mesh"):
         mesh.reasons(features, np.zeros((5, 1), int))
 

@@ -170,7 +170,8 @@ def tiny_data(tmp_path_factory):
 
 
 def settings_of(data, **changes):
-    start = dict(sampler="in-batch", sampled="auto", batch_size=8, loss="bowl", score_scale=0.5)
+    start = dict(sampler="in-batch", sampled="auto", batch_size=8, loss="bowl", score_scale=0.5,
+                 data_on="host")  # fmt: skip
     return resolve(dataclasses.replace(tiny.CONFIG, **start | changes), data)
 
 

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from devices import all_24_bits as all_24_bits  # a fixture
 
 from snm.tables import by_row
 from snm.tables.by_row import columns_of, count_frequent, sum_columns, update_columns
@@ -73,6 +74,7 @@ def test_frequent_rows_occur_in_one_example_of_16() -> None:
     assert count_frequent(np.zeros(5, int), 0) == 0
 
 
+@pytest.mark.usefixtures("all_24_bits")
 @pytest.mark.parametrize("form", [by_row._sum_loop, by_row._sum_gather])
 @pytest.mark.parametrize("frequent", [0, 3, 32])  # more than there are rows is padded
 @pytest.mark.parametrize(("density", "padding"), [(0.4, 0), (0.4, 7), (0.0, 3), (0.0, 0)])
@@ -85,6 +87,7 @@ def test_sums_equal_the_sparse_product(form, frequent, density: float, padding: 
     np.testing.assert_allclose(found, matrix @ table, atol=1e-5)
 
 
+@pytest.mark.usefixtures("all_24_bits")
 @pytest.mark.parametrize("form", [by_row._update_loop, by_row._update_scatter])
 @pytest.mark.parametrize("frequent", [0, 3, 32])
 @pytest.mark.parametrize(("density", "padding"), [(0.4, 0), (0.4, 7), (0.0, 3), (0.0, 0)])

@@ -10,6 +10,7 @@ import re
 import jax
 import jax.numpy as jnp
 import pytest
+from devices import ON_CPU, cpu_only
 from jax import lax
 
 from snm.head.head import update_head
@@ -25,6 +26,8 @@ from snm.tables.updates import update_rows
 
 K, DIM, BATCH, SAMPLED = 200_000, 64, 64, 8192
 TABLE_BYTES = K * DIM * 4
+LIBRARY_BYTES = 0 if ON_CPU else 32 << 20
+"""Temporary memory of cuBLAS, whatever it multiplies."""
 
 
 def shape(*dims: int, dtype=jnp.float32) -> jax.ShapeDtypeStruct:
@@ -46,7 +49,7 @@ def check_in_place(compiled, most: float = 0.5, narrow: bool = False) -> None:
     assert not others, others
     table = TABLE_BYTES // 2 if narrow else TABLE_BYTES
     memory = compiled.memory_analysis()
-    assert memory.temp_size_in_bytes < most * table
+    assert memory.temp_size_in_bytes - LIBRARY_BYTES < most * table
     assert memory.alias_size_in_bytes >= table
 
 
@@ -146,6 +149,7 @@ def test_an_embedding_bag_and_its_update(optimizer, scanned):
     check_in_place(jax.jit(run, donate_argnums=0).lower(table, block).compile())
 
 
+@cpu_only
 def test_the_check_finds_a_copy():
     """No data dependency orders this read before the write, so XLA copies the table."""
 

@@ -9,13 +9,13 @@ import jax
 import numpy as np
 import pytest
 import tiny
+from devices import mesh_here
 from earlier import without_manifest
 from scipy import sparse
 
 import snm
 from snm.config.resolved import read_resolved
 from snm.data.formats.dispatch import write_text
-from snm.distributed.mesh import make_mesh
 from snm.errors import InputError
 from snm.memory.memory import Memory, MemorySettings
 from snm.runs.folder import RunFolder
@@ -147,7 +147,7 @@ def test_answers_on_a_mesh_are_those_of_one_device(trained, model, unseen, mesh)
     run, alone, test = trained[1], model, unseen.features
     config, facts = read_resolved(run / "config.toml"), json.loads((run / "run.json").read_text())
     parts = assemble(RunFolder(run), config, facts, alone.weighting, None, finished=True,
-                     mesh=make_mesh(mesh, 60, 16))  # fmt: skip
+                     mesh=mesh_here(mesh, 60, 16))  # fmt: skip
     spread = dataclasses.replace(parts, memory=alone.memory, block_rows=64)
     found, expected = spread.predict(test, 7), alone.predict(test, 7)
     np.testing.assert_allclose(found[1], expected[1], rtol=1e-4, atol=1e-4)
