@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.machine.cores import num_cores, on_all_cores
+from snm.machine.cores import num_cores, on_all_cores, share_of_core
 from snm.memory.row_tops import tops_of_rows
 
 __all__ = ["READ", "Neighbors", "Stored", "nearest", "unit_rows"]
@@ -22,7 +22,8 @@ READ = 1 << 15
 
 _BLOCK = 1 << 20  # entries that a thread works on at once; it takes some 20 bytes for each
 _AT_ONCE = 1 << 24  # entries that all threads do
-_LEAST = 1 << 16  # entries of a block; fewer are done sooner than a thread starts
+_LEAST = 1 << 18  # entries of a block; fewer are done as soon as a thread starts
+_LEAST_ROWS = 32  # the same of points whose neighbours are known
 
 
 class Neighbors(NamedTuple):
@@ -92,7 +93,7 @@ class Stored:
             max(1, m.nnz // max(1, m.shape[0])) for m in (features, self.features)
         )
         most = min(math.isqrt(_BLOCK // of_point), _BLOCK // (count * of_stored))
-        rows = max(1, min(most, -(-len(shorter) // num_cores())))
+        rows = max(1, min(most, share_of_core(len(shorter), _LEAST_ROWS)))
         on_all_cores(complete, [shorter[i : i + rows] for i in range(0, len(shorter), rows)])
         return Neighbors(ids, cosines)
 
@@ -101,8 +102,6 @@ def _products(
     points: csr_matrix, stored: csr_matrix, ids: NDArray[np.int32]
 ) -> NDArray[np.float32]:
     """Inner products of each point with stored ones, float32 [number of ids that are not -1].
-
-    One product of a matrix with a vector, in which each point has columns of its own.
 
     Args:
       points: CSR [m, d].
@@ -117,9 +116,8 @@ def _products(
     of_point = np.nonzero(ids >= 0)[0]
     near = stored[ids[ids >= 0]]
     columns = place[near.indices] + np.repeat(of_point * dense.shape[1], np.diff(near.indptr))
-    return (
-        csr_matrix((near.data, columns, near.indptr), (len(of_point), dense.size)) @ dense.ravel()
-    )
+    # Each of them has a feature of the point: no sum is empty.
+    return np.add.reduceat(near.data * dense.ravel()[columns], near.indptr[:-1])
 
 
 def _rarer(features: csr_matrix, frequency: NDArray[np.integer], most: int) -> csr_matrix:
@@ -135,6 +133,8 @@ def _rarer(features: csr_matrix, frequency: NDArray[np.integer], most: int) -> c
     before = read[:-1] - read[features.indptr[:-1]][rows]
     keep = np.empty(len(order), bool)
     keep[order] = (before + counts[order] <= most) | (before == 0)
+    if keep.all():
+        return features
     starts = np.concatenate([[0], np.cumsum(keep)])[features.indptr]
     return csr_matrix((features.data[keep], features.indices[keep], starts), features.shape)
 
@@ -156,7 +156,8 @@ def nearest(features: csr_matrix, by_feature: csr_matrix, count: int) -> Neighbo
     cosines = np.zeros((many, count), np.float32)
 
     def search(rows: slice) -> None:
-        points, values, starts = _shared(features[rows], by_feature)
+        some = features if rows == slice(0, many) else features[rows]
+        points, values, starts = _shared(some, by_feature)
         places, found = tops_of_rows(values, starts, count)
         there = np.arange(count) < found[:, None]
         ids[rows][there], cosines[rows][there] = points[places], values[places]

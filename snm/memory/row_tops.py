@@ -42,7 +42,7 @@ def tops_of_rows(
         floor[few] = -np.inf
         places, kept = _reaching(values, starts, sizes, floor)
     values, chosen = values[places], np.ones(len(places), bool)
-    begin = np.append(0, np.cumsum(kept))
+    begin = np.cumsum(kept) - kept
     for rows in _of_like_lengths(np.flatnonzero(kept > count), kept):
         real = np.arange(kept[rows[0]]) < kept[rows, None]
         at = (begin[rows, None] + np.arange(kept[rows[0]]))[real]
@@ -60,8 +60,9 @@ def _of_like_lengths(
     while len(rows):
         longest = sizes[rows[0]]
         like = np.searchsorted(-sizes[rows], -3 * longest // 4, side="right")
-        group, rows = np.split(rows, [max(1, min(int(like), _PADDED // longest))])
-        yield group
+        many = max(1, min(int(like), _PADDED // longest))
+        yield rows[:many]
+        rows = rows[many:]
 
 
 def _highest(rows: NDArray[np.floating], count: int) -> NDArray[np.bool_]:
