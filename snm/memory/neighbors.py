@@ -27,7 +27,7 @@ _LEAST_ROWS = 32  # the same of points whose neighbours are known
 
 
 class Neighbors(NamedTuple):
-    """The nearest stored points of each of m points, in any order.
+    """The nearest stored points of each of m points, by number.
 
     Attributes:
       ids: int32 [m, count], rows of the stored points; -1 at the end where fewer share a feature.
@@ -63,7 +63,7 @@ class Stored:
         return _lengths(self.features)
 
     def similar(self, features: csr_matrix, count: int) -> Neighbors:
-        """Points of high cosine, found by the rarer features of each point, in any order.
+        """Points of high cosine, found by the rarer features of each point.
 
         A frequent feature is in thousands of stored points and adds little to a cosine. So the
         search reads at most `READ` stored entries for a point: its rarest features first, and one
@@ -160,7 +160,11 @@ def nearest(features: csr_matrix, by_feature: csr_matrix, count: int) -> Neighbo
         points, values, starts = _shared(some, by_feature)
         places, found = tops_of_rows(values, starts, count)
         there = np.arange(count) < found[:, None]
-        ids[rows][there], cosines[rows][there] = points[places], values[places]
+        near, of_near = ids[rows], cosines[rows]
+        near[there], of_near[there] = points[places], values[places]
+        order = np.argsort(near.view(np.uint32), axis=1)  # -1 comes last
+        ids[rows] = np.take_along_axis(near, order, axis=1)
+        cosines[rows] = np.take_along_axis(of_near, order, axis=1)
 
     if _is_full(by_feature):
         by_feature.sort_indices()  # before threads read it as a dense matrix

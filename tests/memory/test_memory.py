@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix
 
 from snm.machine import cores
 from snm.memory import memory as module
-from snm.memory.memory import Memory, MemorySettings, joint_cosines
+from snm.memory.memory import Memory, MemorySettings, joint_cosines, votes
 from snm.memory.neighbors import Neighbors, Stored, nearest, unit_rows
 
 STORED, FEATURES, LABELS, WIDTH = 150, 30, 12, 6
@@ -138,6 +138,14 @@ def test_nearest_by_brute_force(count: int) -> None:
         assert sorted(ids.tolist()) == sorted(expected.tolist())
         np.testing.assert_allclose(found.cosines[row, : len(ids)], cosines[row, ids], rtol=1e-5)
         assert (found.cosines[row, len(ids) :] == 0).all()
+
+
+def test_equal_votes_are_those_of_the_lowest_numbers() -> None:
+    same = csr_matrix(np.ones((6, 2), np.float32))
+    found = nearest(unit_rows(same[:1]), unit_rows(same).T.tocsr(), 6)
+    assert found.ids.tolist() == [[0, 1, 2, 3, 4, 5]]
+    of_labels = votes(found, csr_matrix(np.eye(6, dtype=np.float32)), 2, 1.0)
+    np.testing.assert_allclose(of_labels.toarray(), [[0.5, 0.5, 0, 0, 0, 0]])
 
 
 def test_witnesses_are_the_voters_with_the_label() -> None:
