@@ -67,7 +67,7 @@ def source_of(
         of_points, points.labels, labelled, own.start, sampler, one_positive=one
     )
     entries = [int(each.sum()) for each in (counts.feature_counts, counts.label_counts)]
-    return make_source(
+    source = make_source(
         spec,
         weighting.apply(_own_rows(points.features, mine)),
         _weighed_labels(points, mine),
@@ -84,6 +84,12 @@ def source_of(
         drop_seen=config.seen == "drop",
         resized=resized,
     )
+    if rows is None or mesh is not None:
+        return source
+    every = points.labelled(None)
+    of_labels = np.diff(points.labels.indptr)
+    room = len(every), int(of_points[every].sum()), int(of_labels[every].sum())
+    return dataclasses.replace(source, room=room)
 
 
 def _own_rows(matrix: csr_matrix, rows: NDArray[np.int64]) -> csr_matrix:

@@ -22,6 +22,7 @@ __all__ = [
     "repeat",
     "slice_of",
     "take",
+    "whole_of",
 ]
 
 _DEVIATIONS = 5.0
@@ -142,6 +143,17 @@ def slice_of(matrix: csr_matrix, first: int, last: int, rows: int, entries: int)
     ids, values = np.zeros(entries, np.int32), np.zeros(entries, np.float32)
     ids[: end - begin], values[: end - begin] = matrix.indices[begin:end], matrix.data[begin:end]
     return Csr(starts, ids, values)
+
+
+def whole_of(matrix: csr_matrix, entries: int, rows: int) -> Csr:
+    """The whole of a matrix as `slice_of` has it; nothing is copied where nothing is padded."""
+    if (rows, entries) != (matrix.shape[0], matrix.nnz):
+        return slice_of(matrix, 0, matrix.shape[0], rows, entries)
+    return Csr(
+        matrix.indptr.astype(np.int32, copy=False),
+        matrix.indices.astype(np.int32, copy=False),
+        matrix.data.astype(np.float32, copy=False),
+    )
 
 
 def power_of_two(count: int, at_least: int = 1) -> int:

@@ -24,7 +24,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from snm.batches.batch import OF_POINTS, Batch, Rows
-from snm.batches.csr_blocks import Csr, csr_of, likely_most, padded, repeat, slice_of, take
+from snm.batches.csr_blocks import csr_of, likely_most, padded, repeat, slice_of, take, whole_of
 from snm.batches.dropout import (
     entries_left,
     keys_of_points,
@@ -58,6 +58,8 @@ class Source:
       label_counts: int [N], labels of each point.
       weight_of_term: sum or mean over the positives of a point.
       divisor: what the weights of terms are divided by; None is the places of a batch.
+      room: points, features and labels that the arrays of `resident` have room for; None is those
+        that there are. Members that train on some of the points share a program with the others.
       resident: keep the points on the device.
       sampler: draws the negatives; None if all labels are negatives.
       num_frequent: features that a batch takes together (`columns`); None sorts no entries.
@@ -91,6 +93,7 @@ class Source:
     schedule: Schedule = CONSTANT
     sampler_of: Callable[[HeadSpec], Sampler | None] | None = None
     divisor: int | None = None
+    room: tuple[int, int, int] | None = None
     _sizes: dict[int, tuple[int, int, int]] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
@@ -192,14 +195,9 @@ class Source:
             return ()
         matrices = (self.features, self.labels)
         if self.data_parts == 1:
-            return tuple(
-                Csr(
-                    jax.device_put(matrix.indptr.astype(np.int32, copy=False)),
-                    jax.device_put(matrix.indices.astype(np.int32, copy=False)),
-                    jax.device_put(matrix.data.astype(np.float32, copy=False)),
-                )
-                for matrix in matrices
-            )
+            points, *room = self.room or (len(self.label_counts), *(m.nnz for m in matrices))
+            whole = [whole_of(m, size, points) for m, size in zip(matrices, room, strict=True)]
+            return jax.tree.map(jax.device_put, tuple(whole))
         ranges = [self.points_of_part(part) for part in range(self.data_parts)]
         points = max(len(part) for part in ranges)
         found = []

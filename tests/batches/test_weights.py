@@ -277,3 +277,22 @@ def test_weights_of_labels_go_where_labels_go():
 def test_weights_of_labels_that_cannot_be_used(weights, said):
     with pytest.raises(InputError, match=said):
         Points(*made(2), label_weights=weights)
+
+
+def test_some_points_on_a_device_take_the_room_of_all():
+    """So that their step is the program of all points; the batches are those of arrays that fit."""
+    weighted, _ = both()
+    config, every = config_of(data_on="device", batch_size=2), np.arange(5)
+    fitted = Weighting.fit("none", weighted.features)
+    spec = head_spec(config, LABELS)
+    some, whole = (source_of(config, spec, weighted, rows, fitted) for rows in (every[:3], None))
+    shapes = [jax.tree.map(np.shape, source.resident_arrays()) for source in (some, whole)]
+    assert shapes[0] == shapes[1] == (((5,), (12,), (12,)), ((5,), (8,), (8,)))  # one weighs 0
+    fitting = dataclasses.replace(some, room=None)
+    assert fitting.resident_arrays()[0].ids.shape == (6,)
+    item = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), some.stack(0, 1))
+    batches = [
+        source.materialize(source.resident_arrays(), item, some.shape_of_step(0))
+        for source in (some, fitting)
+    ]
+    jax.tree.map(np.testing.assert_array_equal, *batches)
