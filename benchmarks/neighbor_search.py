@@ -87,14 +87,14 @@ def main() -> None:
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
-    kept = json.loads(given.out.read_text())["rows"] if given.out.exists() else []
-    rows = [row for row in kept if row["name"] != given.name]
+    kept = json.loads(given.out.read_text()) if given.out.exists() else {"on": {}, "rows": []}
+    rows = [row for row in kept["rows"] if row["name"] != given.name]
     for folder in given.data:
         for row in rows_of(folder, given.threads, not given.no_peers):
             rows.append({"name": given.name, **row})
             print(json.dumps(rows[-1]), flush=True)
-            about = machine() | {"command": "python -m benchmarks.neighbor_search"}
-            write_whole(given.out, json.dumps({"on": about, "rows": rows}, indent=1) + "\n")
+            kept["on"][given.name] = machine()
+            write_whole(given.out, json.dumps(kept | {"rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -67,6 +67,11 @@ def source_of(
         of_points, points.labels, labelled, own.start, sampler, one_positive=one
     )
     entries = [int(each.sum()) for each in (counts.feature_counts, counts.label_counts)]
+    room = None
+    if rows is not None and mesh is None and _others_have_all(config):
+        every = points.labelled()
+        entries = [int(n[every].sum()) for n in (of_points, np.diff(points.labels.indptr))]
+        room = len(every), entries[0], entries[1]
     source = make_source(
         spec,
         weighting.apply(_own_rows(points.features, mine)),
@@ -84,12 +89,12 @@ def source_of(
         drop_seen=config.seen == "drop",
         resized=resized,
     )
-    if rows is None or mesh is not None:
-        return source
-    every = points.labelled(None)
-    of_labels = np.diff(points.labels.indptr)
-    room = len(every), int(of_points[every].sum()), int(of_labels[every].sum())
-    return dataclasses.replace(source, room=room)
+    return dataclasses.replace(source, room=room) if source.resident else source
+
+
+def _others_have_all(config: ResolvedConfig) -> bool:
+    """Whether other phases of a run train on all points, where one trains on some of them."""
+    return config.refit or (config.members > 1 and not config.validation_fraction)
 
 
 def _own_rows(matrix: csr_matrix, rows: NDArray[np.int64]) -> csr_matrix:

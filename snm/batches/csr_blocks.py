@@ -145,8 +145,17 @@ def slice_of(matrix: csr_matrix, first: int, last: int, rows: int, entries: int)
     return Csr(starts, ids, values)
 
 
-def whole_of(matrix: csr_matrix, entries: int, rows: int) -> Csr:
-    """The whole of a matrix as `slice_of` has it; nothing is copied where nothing is padded."""
+def whole_of(matrix: csr_matrix, rows: int, entries: int) -> Csr:
+    """All rows, padded as `slice_of` pads them; nothing is copied where nothing is padded.
+
+    Args:
+      matrix: CSR.
+      rows: at least those of the matrix; those beyond are empty.
+      entries: at least those of the matrix.
+
+    Returns:
+      NumPy arrays: int32 starts [rows + 1], int32 ids and float32 values [entries].
+    """
     if (rows, entries) != (matrix.shape[0], matrix.nnz):
         return slice_of(matrix, 0, matrix.shape[0], rows, entries)
     return Csr(

@@ -24,7 +24,16 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from snm.batches.batch import OF_POINTS, Batch, Rows
-from snm.batches.csr_blocks import csr_of, likely_most, padded, repeat, slice_of, take, whole_of
+from snm.batches.csr_blocks import (
+    Csr,
+    csr_of,
+    likely_most,
+    padded,
+    repeat,
+    slice_of,
+    take,
+    whole_of,
+)
 from snm.batches.dropout import (
     entries_left,
     keys_of_points,
@@ -58,8 +67,9 @@ class Source:
       label_counts: int [N], labels of each point.
       weight_of_term: sum or mean over the positives of a point.
       divisor: what the weights of terms are divided by; None is the places of a batch.
-      room: points, features and labels that the arrays of `resident` have room for; None is those
-        that there are. Members that train on some of the points share a program with the others.
+      room: points, and entries of their features and labels, that the arrays on a device have room
+        for; None is those that there are. A member that trains on some of the points, with room for
+        all, shares a program with the others.
       resident: keep the points on the device.
       sampler: draws the negatives; None if all labels are negatives.
       num_frequent: features that a batch takes together (`columns`); None sorts no entries.
@@ -195,8 +205,8 @@ class Source:
             return ()
         matrices = (self.features, self.labels)
         if self.data_parts == 1:
-            points, *room = self.room or (len(self.label_counts), *(m.nnz for m in matrices))
-            whole = [whole_of(m, size, points) for m, size in zip(matrices, room, strict=True)]
+            rows, *sizes = self._room
+            whole = [whole_of(m, rows, size) for m, size in zip(matrices, sizes, strict=True)]
             return jax.tree.map(jax.device_put, tuple(whole))
         ranges = [self.points_of_part(part) for part in range(self.data_parts)]
         points = max(len(part) for part in ranges)
@@ -211,14 +221,30 @@ class Source:
             found.append(jax.tree.map(lambda *leaves: np.stack(leaves), *slices))
         return tuple(found)
 
+    def resident_shapes(self) -> Any:
+        """The shapes of `resident_arrays`, of which nothing is made where there is one part."""
+        if not self.resident or self.data_parts > 1:
+            return jax.eval_shape(self.resident_arrays)
+        points, *entries = self._room
+        shape = jax.ShapeDtypeStruct
+        return tuple(
+            Csr(shape((points + 1,), np.int32), shape((n,), np.int32), shape((n,), np.float32))
+            for n in entries
+        )
+
+    @property
+    def _room(self) -> tuple[int, int, int]:
+        return self.room or (len(self.label_counts), self.features.nnz, self.labels.nnz)
+
     def steps_of_dispatch(self, most: int, marks: Iterable[int] = ()) -> int:
         """Steps of each dispatch, at most `most`.
 
         Where the device has the points, the steps of an epoch, or between two of the most frequent
         `marks`, are cut into equal dispatches, of which `stack` fills up the last: a single program
-        serves all.
+        serves all. Where there is room for more points, the epoch is that of all these.
         """
-        span = min([self.steps_per_epoch, *(mark for mark in marks if mark)])
+        epoch = self.steps_per_epoch if self.room is None else -(-self.room[0] // self.batch_size)
+        span = min([epoch, *(mark for mark in marks if mark)])
         most = min(most, span)
         if not self.resident:
             return most

@@ -4,9 +4,11 @@ Public names, by module:
 
 - `neighbors`: `nearest`: exact nearest points by cosine of sparse features; `Stored`: a search that
   reads a bounded number of entries, which answers use; `unit_rows`.
+- `row_tops`: `tops_of_rows`: the highest values of each row of a sparse matrix.
 - `memory`: `Memory`, `MemorySettings`, `Witness`: stored points, the votes of a point's neighbours,
   and who voted for a label.
-- `choose`: `choose`, `Trial`: settings from held-out points, or none where it does not pay.
+- `choose`: `choose`, `Trial`: settings from held-out points, or none where it does not pay;
+  `are_in`: which labels a sparse matrix has.
 - `adjustment`: `shifts_of`, `save_shifts`, `load_shifts`: lower scores for frequent
   labels, chosen on the same points.
 - `label_names`: `try_names`: whether label names are worth training on.

@@ -17,7 +17,7 @@ from snm.memory.memory import MemorySettings, mixed, votes
 from snm.memory.neighbors import Neighbors
 from snm.memory.row_tops import tops_of_rows
 
-__all__ = ["Trial", "choose"]
+__all__ = ["Trial", "are_in", "choose"]
 
 
 class _Voting(NamedTuple):
@@ -120,7 +120,7 @@ def choose(
     """
     lowest = np.where(labels >= 0, scores, np.inf).min(axis=1)
     span = float(np.mean(scores[:, 0] - np.minimum(lowest, scores[:, 0])))
-    true = _are_in(labels, truth)
+    true = are_in(labels, truth)
     merged = _Merged.of(labels, scores, true, csr_matrix(truth.shape), truth)
     base = merged.hits(0.0, max(ks))
 
@@ -242,7 +242,7 @@ class _Merged:
             np.concatenate([labels, new], axis=1),
             np.concatenate([scores, np.broadcast_to(last, new.shape)], axis=1),
             np.sqrt(np.concatenate([dense, new_votes], axis=1)),
-            np.concatenate([true, _are_in(new, truth)], axis=1),
+            np.concatenate([true, are_in(new, truth)], axis=1),
         )
 
     def hits(self, weight: float, count: int) -> NDArray[np.bool_]:
@@ -295,7 +295,7 @@ def _apart(
     points, num_labels = voted.shape
     dense, others = np.zeros(labels.shape), np.empty(voted.nnz)
     rows = max(1, min(points, _SCRATCH // num_labels))
-    scratch = np.zeros((rows, num_labels + 1))  # between the blocks, too; the last is of label -1
+    scratch = np.zeros((rows, num_labels + 1))  # zeros again after each block; -1 has a column
     for first in range(0, points, rows):
         block = slice(first, first + rows)
         at, entries = _entries(voted, block)
@@ -320,7 +320,7 @@ def _entries(
     return (at, matrix.indices[entries]), entries
 
 
-def _are_in(labels: NDArray[np.integer], matrix: csr_matrix) -> NDArray[np.bool_]:
+def are_in(labels: NDArray[np.integer], matrix: csr_matrix) -> NDArray[np.bool_]:
     """Whether the row of each [m, count] label has it, in a matrix of ones; -1 is in none."""
     rows = np.repeat(np.arange(len(labels)), labels.shape[1])
     found = np.asarray(matrix[rows, np.maximum(labels, 0).ravel()]).reshape(labels.shape)

@@ -17,6 +17,7 @@ from scipy.sparse import csr_matrix
 
 from snm.data.dataset import Points
 from snm.data.weighting import Weighting
+from snm.memory.choose import are_in
 from snm.memory.memory import votes
 from snm.memory.neighbors import Neighbors, nearest, unit_rows
 
@@ -85,9 +86,7 @@ def try_names(points: Points, names: Points, weighting: Weighting) -> NameTrial 
     precise = []
     for neighbors in (alone, together):
         best = _best(votes(neighbors, both.labels, _VOTING, _POWER))
-        rows = np.repeat(np.arange(len(best)), max(_KS))
-        hits = np.asarray(held.labels[rows, np.maximum(best, 0).ravel()]).reshape(best.shape) > 0
-        hits &= best >= 0
+        hits = are_in(best, held.labels)
         precise.append(np.stack([100 * hits[:, :k].mean(axis=1) for k in _KS]))
     gains = (precise[1] - precise[0]).mean(axis=0)
     return NameTrial(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.machine.cores import num_cores, on_all_cores, share_of_core
+from snm.data.mapped import row_blocks
+from snm.machine.cores import num_cores, on_all_cores
 from snm.memory.row_tops import tops_of_rows
 
 __all__ = ["READ", "Neighbors", "Stored", "nearest", "unit_rows"]
@@ -23,11 +23,12 @@ READ = 1 << 15
 _BLOCK = 1 << 20  # entries that a thread works on at once; it takes some 20 bytes for each
 _AT_ONCE = 1 << 24  # entries that all threads do
 _LEAST = 1 << 18  # entries of a block; fewer are done as soon as a thread starts
-_LEAST_ROWS = 32  # the same of points whose neighbours are known
 
 
 class Neighbors(NamedTuple):
-    """The nearest stored points of each of m points, by number.
+    """The nearest stored points of each of m points.
+
+    Those of `nearest` and of `Stored.similar` are in ascending order of their numbers.
 
     Attributes:
       ids: int32 [m, count], rows of the stored points; -1 at the end where fewer share a feature.
@@ -77,24 +78,24 @@ class Stored:
         features = unit_rows(features)
         if _is_full(self.by_feature):
             return nearest(features, self.by_feature, count)
-        read = _rarer(features, np.diff(self.by_feature.indptr), READ)
+        read = _rarer(features, _reads(features, self.by_feature), READ)
         ids, cosines = nearest(read, self.by_feature, count)
         shorter = np.flatnonzero(np.diff(read.indptr) < np.diff(features.indptr))
         if not len(shorter):
             return Neighbors(ids, cosines)
         lengths = self._lengths  # computed once, before threads ask for them
 
-        def complete(rows: NDArray[np.int64]) -> None:
+        def complete(some: slice) -> None:
+            rows = shorter[some]
             near, here = ids[rows], np.zeros((len(rows), count), np.float32)
             here[near >= 0] = _products(features[rows], self.features, near)
             cosines[rows] = here / lengths[near]
 
-        of_point, of_stored = (
-            max(1, m.nnz // max(1, m.shape[0])) for m in (features, self.features)
-        )
-        most = min(math.isqrt(_BLOCK // of_point), _BLOCK // (count * of_stored))
-        rows = max(1, min(most, share_of_core(len(shorter), _LEAST_ROWS)))
-        on_all_cores(complete, [shorter[i : i + rows] for i in range(0, len(shorter), rows)])
+        near, starts = ids[shorter], self.features.indptr
+        entries = ((starts[near + 1] - starts[near]) * (near >= 0)).sum(axis=1, dtype=np.int64)
+        # Beside these, a block has a dense array of its points by their features.
+        most = math.isqrt(_BLOCK // int(np.diff(features.indptr)[shorter].max()))
+        on_all_cores(complete, _blocks(np.maximum(entries, _BLOCK // max(1, most))))
         return Neighbors(ids, cosines)
 
 
@@ -106,27 +107,32 @@ def _products(
     Args:
       points: CSR [m, d].
       stored: CSR [n, d].
-      ids: [m, count], rows of the stored points of each; -1 for none.
+      ids: [m, count], rows of stored points that share a feature with each; -1 for none.
     """
     used, at = np.unique(points.indices, return_inverse=True)
-    place = np.full(points.shape[1], len(used))  # a column of zeros for the features of no point
-    place[used] = np.arange(len(used))
     dense = np.zeros((points.shape[0], len(used) + 1), np.float32)
-    dense[np.repeat(np.arange(len(dense)), np.diff(points.indptr)), at] = points.data
+    dense[np.repeat(np.arange(len(dense)), np.diff(points.indptr)), at + 1] = points.data
+    place = np.zeros(points.shape[1], np.intp)  # column 0 is of the features that no point has
+    place[used] = np.arange(1, len(used) + 1)
     of_point = np.nonzero(ids >= 0)[0]
     near = stored[ids[ids >= 0]]
     columns = place[near.indices] + np.repeat(of_point * dense.shape[1], np.diff(near.indptr))
-    # Each of them has a feature of the point: no sum is empty.
+    # None of these sums is empty.
     return np.add.reduceat(near.data * dense.ravel()[columns], near.indptr[:-1])
 
 
-def _rarer(features: csr_matrix, frequency: NDArray[np.integer], most: int) -> csr_matrix:
+def _reads(features: csr_matrix, by_feature: csr_matrix) -> NDArray[np.int64]:
+    """How many stored points have the feature of each entry, int64 [nnz]."""
+    starts, ids = by_feature.indptr, features.indices
+    return starts[ids + 1].astype(np.int64) - starts[ids]
+
+
+def _rarer(features: csr_matrix, counts: NDArray[np.int64], most: int) -> csr_matrix:
     """Features of points without those by which a search would read more than `most` entries.
 
-    Of each point, the rarest features are kept as long as the sum of their frequencies is at most
-    `most`, and one of them that any stored point has.
+    Of each point, the rarest features are kept as long as the sum of their counts, as `_reads` has
+    them, is at most `most`, and one of them that any stored point has.
     """
-    counts = frequency[features.indices].astype(np.int64)
     rows = np.repeat(np.arange(features.shape[0]), np.diff(features.indptr))
     order = np.lexsort((counts, rows))
     read = np.concatenate([[0], np.cumsum(counts[order])])
@@ -156,7 +162,7 @@ def nearest(features: csr_matrix, by_feature: csr_matrix, count: int) -> Neighbo
     cosines = np.zeros((many, count), np.float32)
 
     def search(rows: slice) -> None:
-        some = features if rows == slice(0, many) else features[rows]
+        some = features if len(blocks) == 1 else features[rows]  # which copies
         points, values, starts = _shared(some, by_feature)
         places, found = tops_of_rows(values, starts, count)
         there = np.arange(count) < found[:, None]
@@ -166,20 +172,21 @@ def nearest(features: csr_matrix, by_feature: csr_matrix, count: int) -> Neighbo
         ids[rows] = np.take_along_axis(near, order, axis=1)
         cosines[rows] = np.take_along_axis(of_near, order, axis=1)
 
+    read = np.append(0, np.cumsum(_reads(features, by_feature)))
+    entries = np.minimum(np.diff(read[features.indptr]), stored)
     if _is_full(by_feature):
         by_feature.sort_indices()  # before threads read it as a dense matrix
-    read = np.append(0, np.cumsum(np.diff(by_feature.indptr)[features.indices], dtype=np.int64))
-    most = np.minimum(np.diff(read[features.indptr]), stored)
-    on_all_cores(search, _blocks(most))
+        entries[:] = stored
+    blocks = _blocks(np.maximum(entries, count))
+    on_all_cores(search, blocks)
     return Neighbors(ids, cosines)
 
 
 def _blocks(entries: NDArray[np.int64]) -> list[slice]:
-    """Rows cut into blocks of about as many of the [m] entries: enough blocks for all cores."""
-    begin = np.append(0, np.cumsum(entries))
-    size = min(max(_LEAST, int(begin[-1]) // num_cores()), _BLOCK, _AT_ONCE // num_cores())
-    first = np.flatnonzero(np.diff(begin[:-1] // size, prepend=-1)).tolist()
-    return [slice(*rows) for rows in pairwise([*first, len(entries)])]
+    """Rows with [m] entries each, cut into blocks: as many as cores where there is enough work."""
+    starts = np.append(0, np.cumsum(entries))
+    size = min(max(_LEAST, int(starts[-1]) // num_cores()), _BLOCK, _AT_ONCE // num_cores())
+    return [slice(*rows) for rows in row_blocks(starts, size)]
 
 
 def _shared(features: csr_matrix, by_feature: csr_matrix) -> tuple[Any, Any, Any]:

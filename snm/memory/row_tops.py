@@ -15,7 +15,7 @@ __all__ = ["tops_of_rows"]
 
 _STRIDE = 16  # of a sample of a row
 _LONG = 4  # a row of as many times the values that are asked for is sampled
-_PADDED = 1 << 20  # values of rows that are compared at once
+_AT_ONCE = 1 << 20  # values of rows, and their padding
 
 
 def tops_of_rows(
@@ -23,7 +23,7 @@ def tops_of_rows(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Where the highest values of each row are, in the order of `values`.
 
-    Which of equal values are among them depends on the row alone.
+    Of equal values, those that come first in the row are among them.
 
     Args:
       values: float [nnz] of a CSR matrix, none NaN or infinite.
@@ -44,12 +44,28 @@ def tops_of_rows(
     values, chosen = values[places], np.ones(len(places), bool)
     begin = np.cumsum(kept) - kept
     for rows in _of_like_lengths(np.flatnonzero(kept > count), kept):
-        real = np.arange(kept[rows[0]]) < kept[rows, None]
-        at = (begin[rows, None] + np.arange(kept[rows[0]]))[real]
-        padded = np.full(real.shape, -np.inf, values.dtype)
-        padded[real] = values[at]
-        chosen[at] = _highest(padded, count)[real]
+        padded, real, at = _padded(values, begin[rows], kept[rows])
+        chosen[at] = _among_highest(padded, count)[real]
     return places[chosen], np.minimum(kept, count)
+
+
+def _padded(
+    values: NDArray[np.floating],
+    first: NDArray[np.integer],
+    sizes: NDArray[np.int64],
+    stride: int = 1,
+) -> tuple[NDArray[np.floating], NDArray[np.bool_], NDArray[np.int64]]:
+    """Rows as an array, the longest of which is the first; -inf where one is shorter.
+
+    Returns:
+      the array; where it has values; and their places in `values`, row by row.
+    """
+    ends = -(-sizes // stride)
+    real = np.arange(ends[0]) < ends[:, None]
+    at = (first[:, None] + stride * np.arange(ends[0]))[real]
+    rows = np.full(real.shape, -np.inf, values.dtype)
+    rows[real] = values[at]
+    return rows, real, at
 
 
 def _of_like_lengths(
@@ -60,12 +76,12 @@ def _of_like_lengths(
     while len(rows):
         longest = sizes[rows[0]]
         like = np.searchsorted(-sizes[rows], -3 * longest // 4, side="right")
-        many = max(1, min(int(like), _PADDED // longest))
+        many = max(1, min(int(like), _AT_ONCE // longest))
         yield rows[:many]
         rows = rows[many:]
 
 
-def _highest(rows: NDArray[np.floating], count: int) -> NDArray[np.bool_]:
+def _among_highest(rows: NDArray[np.floating], count: int) -> NDArray[np.bool_]:
     """Whether each value is among the `count` highest of its row; of equal ones, the first are."""
     last = np.partition(rows, rows.shape[1] - count, axis=1)[:, rows.shape[1] - count, None]
     above, equal = rows > last, rows == last
@@ -85,9 +101,7 @@ def _of_samples(
     floor = np.full(len(sizes), -np.inf, values.dtype)
     highest = max(1, 2 * count // _STRIDE)
     for rows in _of_like_lengths(np.flatnonzero(sizes > _LONG * count), sizes):
-        padded = np.full((len(rows), -(-sizes[rows[0]] // _STRIDE)), -np.inf, values.dtype)
-        for row, first, size in zip(padded, starts[rows], sizes[rows], strict=True):
-            row[: -(-size // _STRIDE)] = values[first : first + size : _STRIDE]
+        padded, _, _ = _padded(values, starts[rows], sizes[rows], _STRIDE)
         place = padded.shape[1] - highest
         floor[rows] = np.partition(padded, place, axis=1)[:, place]
     return floor

@@ -170,7 +170,7 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
     if mesh is not None:
         shapes = shapes_on(state, mesh)
     count = min(prepared.steps_per_dispatch, source.steps_per_epoch)
-    resident = jax.eval_shape(source.resident_arrays)
+    resident = source.resident_shapes()
 
     start = _temporary(compiled_start(model, mesh).lower(np.uint32(0)))
     begun = time.perf_counter()

@@ -141,7 +141,7 @@ def compile_training(
     steps = min(steps, source.steps_per_epoch)
     mesh, placed = _placement(devices, sizes)
     with compiling_for(target.backend, target.memory, target.on_chip):
-        stack, resident = source.stack(0, steps), jax.eval_shape(source.resident_arrays)
+        stack, resident = source.stack(0, steps), source.resident_shapes()
         state = abstract_state(model)
         tables = _tables(state, sizes)
         if mesh is None:

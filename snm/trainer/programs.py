@@ -77,7 +77,7 @@ class StepPrograms:
         def compile_it() -> None:
             # What fails here fails again, and is told, when the step is taken.
             with contextlib.suppress(Exception), _ALONE:
-                stack, resident = source.stack(0, count), jax.eval_shape(source.resident_arrays)
+                stack, resident = source.stack(0, count), source.resident_shapes()
                 program.lower(abstract_state(model), resident, stack).compile()
 
         threading.Thread(target=compile_it, name="compiling").start()

@@ -282,13 +282,20 @@ def test_weights_of_labels_that_cannot_be_used(weights, said):
 def test_some_points_on_a_device_take_the_room_of_all():
     """So that their step is the program of all points; the batches are those of arrays that fit."""
     weighted, _ = both()
-    config, every = config_of(data_on="device", batch_size=2), np.arange(5)
+    config, every = config_of(data_on="device", batch_size=2, members=2), np.arange(5)
     fitted = Weighting.fit("none", weighted.features)
     spec = head_spec(config, LABELS)
     some, whole = (source_of(config, spec, weighted, rows, fitted) for rows in (every[:3], None))
     shapes = [jax.tree.map(np.shape, source.resident_arrays()) for source in (some, whole)]
     assert shapes[0] == shapes[1] == (((5,), (12,), (12,)), ((5,), (8,), (8,)))  # one weighs 0
+    # One epoch has one step and the other two; a dispatch of each has as many.
+    assert (
+        some.steps_per_epoch == 1 and some.steps_of_dispatch(8) == whole.steps_of_dispatch(8) == 2
+    )
     fitting = dataclasses.replace(some, room=None)
+    for source in (some, whole, fitting):
+        made = jax.tree.map(lambda x: (x.shape, x.dtype), source.resident_arrays())
+        assert made == jax.tree.map(lambda x: (x.shape, x.dtype), source.resident_shapes())
     assert fitting.resident_arrays()[0].ids.shape == (6,)
     item = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), some.stack(0, 1))
     batches = [
@@ -296,3 +303,13 @@ def test_some_points_on_a_device_take_the_room_of_all():
         for source in (some, fitting)
     ]
     jax.tree.map(np.testing.assert_array_equal, *batches)
+
+
+@pytest.mark.parametrize(
+    "changes", [dict(), dict(members=2, validation_fraction=0.4), dict(members=2, data_on="host")]
+)
+def test_there_is_room_only_where_another_phase_has_all_points(changes):
+    weighted, _ = both()
+    config = config_of(**dict(data_on="device", batch_size=2) | changes)
+    fitted = Weighting.fit("none", weighted.features)
+    assert source_of(config, head_spec(config, LABELS), weighted, np.arange(3), fitted).room is None

@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_matrix, random
 
 from snm.memory import neighbors
-from snm.memory.neighbors import Stored, _rarer, nearest, unit_rows
+from snm.memory.neighbors import Stored, _blocks, _rarer, nearest, unit_rows
 
 
 @pytest.mark.parametrize("dense", [False, True])
@@ -27,18 +27,33 @@ def test_nearest_are_those_of_all_cosines(dense, monkeypatch):
     assert all(len(set(ids)) == 20 for ids in found.ids.tolist())
 
 
-def test_the_number_of_cores_changes_nothing(monkeypatch):
+@pytest.mark.parametrize("cores", [1, 3])
+@pytest.mark.parametrize("block", [1 << 20, 2000, 1])  # one block, several, and one for each point
+def test_blocks_and_cores_change_nothing(cores, block, monkeypatch):
     rng = np.random.default_rng(6)
-    stored = unit_rows(random(400, 40, 0.2, "csr", np.float32, rng)).T.tocsr()
-    asked = unit_rows(random(100, 40, 0.2, "csr", np.float32, rng))
-    found = []
-    for block in (1 << 20, 9000, 1):  # one block, several, and one for each point
-        monkeypatch.setattr(neighbors, "_BLOCK", block)
-        monkeypatch.setattr(neighbors, "_LEAST", 1)
-        monkeypatch.setattr(neighbors, "num_cores", lambda: 1)
-        found.append(nearest(asked, stored, 20))
-    np.testing.assert_array_equal(found[0].ids, found[1].ids)
-    np.testing.assert_array_equal(found[0].cosines, found[1].cosines)
+    among = Stored(random(400, 40, 0.2, "csr", np.float32, rng))
+    asked = random(100, 40, 0.2, "csr", np.float32, rng)
+    monkeypatch.setattr(neighbors, "READ", 300)  # most points have more to read
+    expected = among.similar(asked, 20)
+    monkeypatch.setattr(neighbors, "_BLOCK", block)
+    monkeypatch.setattr(neighbors, "_LEAST", 1)
+    monkeypatch.setattr(neighbors, "num_cores", lambda: cores)
+    found = among.similar(asked, 20)
+    np.testing.assert_array_equal(found.ids, expected.ids)
+    np.testing.assert_array_equal(found.cosines, expected.cosines)
+
+
+def test_blocks_hold_few_entries(monkeypatch):
+    """Of long points among short ones, too, and of rows of results where points have no entries."""
+    monkeypatch.setattr(neighbors, "num_cores", lambda: 2)
+    for entries in (
+        np.full(1_000_000, 200),
+        np.array([5] * 1000 + [300_000] * 9),
+        np.zeros(0, int),
+    ):
+        blocks = _blocks(entries)
+        assert sum(block.stop - block.start for block in blocks) == len(entries)
+        assert all(entries[block].sum() <= 1 << 20 for block in blocks)
 
 
 def test_few_or_no_neighbours_are_padded():
@@ -58,10 +73,11 @@ def test_a_search_reads_the_rarest_features_first():
     asked = csr_matrix(
         np.array([[1, 2, 3, 4], [1, 0, 0, 4], [1, 0, 3, 0], [0, 0, 0, 0]], np.float32)
     )
-    read = _rarer(asked, frequency, 3)
+    counts = frequency[asked.indices]
+    read = _rarer(asked, counts, 3)
     expected = [[0, 2, 3, 4], [1, 0, 0, 4], [0, 0, 3, 0], [0, 0, 0, 0]]
     np.testing.assert_array_equal(read.toarray(), expected)
-    np.testing.assert_array_equal(_rarer(asked, frequency, 8).toarray(), asked.toarray())
+    np.testing.assert_array_equal(_rarer(asked, counts, 8).toarray(), asked.toarray())
 
 
 def _frequent(rng: np.random.Generator, points: int) -> csr_matrix:

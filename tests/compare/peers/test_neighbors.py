@@ -21,14 +21,14 @@ def by_definition(x: np.ndarray, y: np.ndarray, x_test: np.ndarray, count: int) 
     return votes
 
 
-@pytest.mark.parametrize("block", [1, 1 << 24])
+@pytest.mark.parametrize("block", [1, 1 << 20])
 def test_votes_by_definition(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(3)
     x = rng.random((200, 30)) * (rng.random((200, 30)) < 0.2)
     y = (rng.random((200, 12)) < 0.2).astype(float)
     x_test = rng.random((17, 30)) * (rng.random((17, 30)) < 0.2)
     x_test[4] = 0  # nothing is like a point without features
-    monkeypatch.setattr(search, "_BLOCK_COSINES", block)
+    monkeypatch.setattr(search, "_BLOCK", block)
     found, _, _ = neighbors(
         csr_matrix(x), csr_matrix(y), csr_matrix(x_test), k=5, seed=0, threads=1
     )
