@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import Positional, arg
 
 from snm.errors import InputError, reason_of
+from snm.machine.cores import num_cores
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -284,7 +285,7 @@ def described() -> dict[str, Any]:
     return {
         "device": jax.devices()[0].device_kind,
         "processor": cpu,
-        "cores": os.cpu_count(),
+        "cores": num_cores(),
         "python": platform.python_version(),
         "versions": versions,
         "malloc": " ".join(f"{name}={os.environ[name]}" for name in sorted(tuned)) or "default",

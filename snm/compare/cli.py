@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import os
 import platform
 import re
 import shlex
@@ -17,6 +16,7 @@ from tyro.conf import Positional, arg
 
 from snm.config.settings import Config, check_name, config_of, preset, read_toml
 from snm.errors import InputError
+from snm.machine.cores import num_cores
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -285,7 +285,7 @@ def _about(asked: Compare, dataset: Dataset, plan: dict[str, Any]) -> dict[str, 
         "plan": {k: v for k, v in plan.items() if k not in ("data", "sha256")},
         "device": here["device"],
         "versions": here["versions"],
-        "machine": {"cores": os.cpu_count(), "architecture": platform.machine()},
+        "machine": {"cores": num_cores(), "architecture": platform.machine()},
     }
 
 

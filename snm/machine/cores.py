@@ -2,21 +2,68 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import math
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TypeVar
 
 __all__ = ["num_cores", "on_all_cores", "share_of_core"]
+
+_PROC, _GROUPS = Path("/proc/self"), Path("/sys/fs/cgroup")
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
 def num_cores() -> int:
-    """The number of cores that this process may use."""
+    """The number of cores that this process may use.
+
+    A container may have fewer than its machine in two ways: it is bound to some, or its processes
+    get so much time of all of them. More threads than that would use up the time of a period at
+    once, and stand still for the rest of it.
+    """
     affinity = getattr(os, "sched_getaffinity", None)  # Linux only
-    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+    bound = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+    return max(1, math.ceil(min(bound, _quota())))
+
+
+@functools.cache
+def _quota() -> float:
+    """Cores whose time the control groups of this process get; infinite without a limit."""
+    try:
+        lines = (_PROC / "cgroup").read_text(encoding="ascii").splitlines()
+    except (OSError, ValueError):  # not Linux
+        return math.inf
+    least = math.inf
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        root = _GROUPS / controllers if controllers else _GROUPS
+        group = root / path.lstrip("/")
+        # In a container the root is often its own group, whatever its path is outside.
+        for folder in {group, *group.parents, root}:
+            if folder.is_relative_to(root):
+                least = min(least, _limit(folder))
+    return least
+
+
+def _limit(group: Path) -> float:
+    """The limit of one control group, of the second version or of the first."""
+    with contextlib.suppress(OSError, ValueError):
+        quota, period = (group / "cpu.max").read_text(encoding="ascii").split()
+        return math.inf if quota == "max" else int(quota) / int(period)
+    with contextlib.suppress(OSError, ValueError):
+        share, of = (
+            int((group / f"cpu.cfs_{name}_us").read_text(encoding="ascii"))
+            for name in ("quota", "period")
+        )
+        return share / of if share > 0 else math.inf
+    return math.inf
 
 
 def share_of_core(count: int, least: int) -> int:

@@ -17,6 +17,14 @@ __all__ = [
 ]
 
 
+_ROOT = Path("/sys/fs/cgroup")
+# Where the second version of control groups and the first have limit, use and pages of files.
+_GROUPS = (
+    (_ROOT, "memory.max", "memory.current", "inactive_file"),
+    (_ROOT / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
+
+
 def peak_memory() -> int:
     """The peak resident memory in bytes.
 
@@ -54,21 +62,28 @@ def available_memory() -> int:
     with contextlib.suppress(OSError, ValueError, IndexError):
         text = Path("/proc/meminfo").read_text(encoding="ascii")
         limits.append(int(text.split("MemAvailable:")[1].split()[0]) * 1024)
-    with contextlib.suppress(OSError, ValueError):
-        group = Path("/sys/fs/cgroup")
-        limit = int((group / "memory.max").read_text(encoding="ascii"))
-        limits.append(limit - int((group / "memory.current").read_text(encoding="ascii")))
-    with contextlib.suppress(OSError, ValueError):  # the first version of control groups
-        group = Path("/sys/fs/cgroup/memory")
-        limit = int((group / "memory.limit_in_bytes").read_text(encoding="ascii"))
-        used = int((group / "memory.usage_in_bytes").read_text(encoding="ascii"))
-        limits.append(limit - used)
+    for group, limit, used, cached in _GROUPS:
+        with contextlib.suppress(OSError, ValueError):
+            free = _number(group / limit) - _number(group / used)
+            limits.append(free + _cached(group / "memory.stat", cached))
     allowed = resource.getrlimit(resource.RLIMIT_DATA)[0]
     if allowed != resource.RLIM_INFINITY:
         limits.append(allowed - (_status("VmData") or 0))
     with contextlib.suppress(OSError, ValueError):
         limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     return max(min(limits), 0) if limits else 0
+
+
+def _number(file: Path) -> int:
+    return int(file.read_text(encoding="ascii"))
+
+
+def _cached(file: Path, field: str) -> int:
+    """Bytes of files that a group counts as used, and gives up for whoever asks for memory."""
+    with contextlib.suppress(OSError, ValueError):
+        fields = dict(line.split() for line in file.read_text(encoding="ascii").splitlines())
+        return int(fields.get(field, 0))
+    return 0
 
 
 def _status(field: str) -> int | None:

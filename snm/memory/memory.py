@@ -28,6 +28,7 @@ __all__ = [
     "Memory",
     "MemorySettings",
     "Witness",
+    "as_float32",
     "joint_cosines",
     "mixed",
     "votes",
@@ -41,6 +42,7 @@ FOUND = 200
 """Neighbours found by features, of which the most similar vote."""
 
 _LEAST_POINTS = 32  # the cosines of fewer are done before a thread starts
+_CACHED = 1 << 18  # numbers of neighbours' queries that are converted at once
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,13 +211,45 @@ def joint_cosines(
     units = (queries / np.where(lengths > 0, lengths, 1)).astype(np.float32)
     found = np.empty(ids.shape, np.float32)
 
+    few = max(1, _CACHED // (ids.shape[1] * queries.shape[1]))
+
     def fill(rows: range) -> None:
-        for row in rows:  # a point's neighbours fit the cache, a block's do not
-            found[row] = stored[ids[row]].astype(np.float32) @ units[row]
+        for first in rows[::few]:  # the neighbours of a few points fit the cache
+            some = slice(first, min(first + few, rows.stop))
+            # Not a product of matrices: each thread would wake all of BLAS.
+            found[some] = np.vecdot(as_float32(stored[ids[some]]), units[some, None, :])
 
     every, share = range(len(ids)), share_of_core(len(ids), _LEAST_POINTS)
     on_all_cores(fill, [every[first : first + share] for first in every[::share]])
     return found
+
+
+def as_float32(halves: NDArray[np.float16]) -> NDArray[np.float32]:
+    """Finite float16 numbers as float32, the same ones, in a third of the time of `astype`.
+
+    NumPy converts number by number. Moved to their places in a float32, sign, exponent and fraction
+    are the number divided by 2^112, the difference of what the exponents count from.
+    """
+    bits = halves.view(np.uint16).astype(np.uint32)
+    sign = (bits & 0x8000) << 16
+    bits &= 0x7FFF
+    bits <<= 13
+    bits |= sign
+    found: NDArray[np.float32] = bits.view(np.float32)
+    found *= np.float32(2.0**112)
+    return found
+
+
+def _highest_first(values: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Places of [m, n] values >= 0 in falling order, the first of equal ones first.
+
+    Such numbers are in the order of their bits. A sort of these beside the places takes a tenth of
+    the time of a stable sort of places.
+    """
+    bits = (values.astype(np.float32) + np.float32(0)).view(np.uint32)  # -0 would be above all
+    keys = (~bits).astype(np.uint64) << 32 | np.arange(values.shape[1], dtype=np.uint64)
+    keys.sort(axis=1)
+    return (keys & 0xFFFFFFFF).astype(np.int64)
 
 
 def votes(
@@ -237,7 +271,7 @@ def votes(
     ids, similarities = found
     similarities = np.where(ids >= 0, np.maximum(similarities, 0), 0)
     if count < ids.shape[1]:
-        most = np.argsort(-similarities, axis=1, kind="stable")[:, :count]
+        most = _highest_first(similarities)[:, :count]
         ids = np.take_along_axis(ids, most, axis=1)
         similarities = np.take_along_axis(similarities, most, axis=1)
     weights = similarities.astype(np.float64) ** power

@@ -41,9 +41,9 @@ def parallel_top_k(scores: jax.Array, count: int) -> tuple[jax.Array, jax.Array]
 
 
 def _num_parts(rows: int) -> int:
-    """The number of parts to split `rows` into: enough that every core gets some, or 1."""
-    parts = _LOCAL_OPERATIONS * num_cores()
-    return parts if parts > _LOCAL_OPERATIONS and rows >= parts * _MIN_ROWS else 1
+    """The number of parts to split `rows` into: as many as all cores take, or 1."""
+    parts = min(_LOCAL_OPERATIONS * num_cores(), rows // _MIN_ROWS)
+    return parts if num_cores() > 1 and parts > _LOCAL_OPERATIONS else 1
 
 
 def _top_k_in_parts(scores: jax.Array, *, count: int, parts: int) -> tuple[jax.Array, jax.Array]:

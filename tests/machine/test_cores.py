@@ -32,6 +32,44 @@ def test_the_first_failure_is_told(monkeypatch):
         cores.on_all_cores(lambda x: 1 // x, [1, 0, 2])
 
 
+@pytest.mark.parametrize(
+    ("cgroup", "files", "expected"),
+    [
+        ("0::/", {"cpu.max": "250000 100000"}, 3),
+        ("0::/", {"cpu.max": "max 100000"}, 64),
+        ("0::/a/b", {"a/cpu.max": "400000 100000", "a/b/cpu.max": "max 100000"}, 4),
+        ("0::/elsewhere", {"cpu.max": "10000 100000"}, 1),  # a container sees its group as the root
+        (
+            "4:cpu,cpuacct:/job\n5:memory:/job",
+            {
+                "cpu,cpuacct/job/cpu.cfs_quota_us": "800000",
+                "cpu,cpuacct/job/cpu.cfs_period_us": "100000",
+            },
+            8,
+        ),
+        ("4:cpu:/", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 64),
+        ("0::/", {"cpu.max": "no number"}, 64),
+        (None, {}, 64),
+    ],
+)
+def test_a_container_has_the_cores_that_it_gets_time_of(
+    cgroup, files, expected, tmp_path, monkeypatch
+):
+    for name, text in files.items():
+        (tmp_path / "groups" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "groups" / name).write_text(f"{text}\n")
+    if cgroup is not None:
+        (tmp_path / "cgroup").write_text(f"{cgroup}\n")
+    monkeypatch.setattr(cores, "_PROC", tmp_path)
+    monkeypatch.setattr(cores, "_GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(cores.os, "sched_getaffinity", lambda _: range(64))
+    cores._quota.cache_clear()
+    try:
+        assert cores.num_cores() == expected
+    finally:
+        cores._quota.cache_clear()
+
+
 @pytest.mark.parametrize(("count", "least", "share"), [(0, 1, 1), (7, 1, 3), (7, 5, 5), (9, 1, 3)])
 def test_the_share_of_a_core(count, least, share, monkeypatch):
     monkeypatch.setattr(cores, "num_cores", lambda: 3)

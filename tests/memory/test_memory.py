@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix
 
 from snm.machine import cores
 from snm.memory import memory as module
-from snm.memory.memory import Memory, MemorySettings, joint_cosines, votes
+from snm.memory.memory import Memory, MemorySettings, as_float32, joint_cosines, votes
 from snm.memory.neighbors import Neighbors, Stored, nearest, unit_rows
 
 STORED, FEATURES, LABELS, WIDTH = 150, 30, 12, 6
@@ -138,6 +138,13 @@ def test_nearest_by_brute_force(count: int) -> None:
         assert sorted(ids.tolist()) == sorted(expected.tolist())
         np.testing.assert_allclose(found.cosines[row, : len(ids)], cosines[row, ids], rtol=1e-5)
         assert (found.cosines[row, len(ids) :] == 0).all()
+
+
+def test_float16_numbers_are_the_same_in_float32() -> None:
+    every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    finite = every[np.isfinite(every)]
+    found, expected = as_float32(finite), finite.astype(np.float32)
+    np.testing.assert_array_equal(found.view(np.uint32), expected.view(np.uint32))  # -0, too
 
 
 def test_equal_votes_are_those_of_the_lowest_numbers() -> None:

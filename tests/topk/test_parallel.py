@@ -32,6 +32,10 @@ def test_rows_are_split_if_there_are_several_cores(monkeypatch):
     # XLA:CPU keeps up to eight ready operations on one core.
     monkeypatch.setattr(parallel, "num_cores", lambda: 2)
     assert parallel._num_parts(512) == 16
-    assert parallel._num_parts(127) == 1  # fewer than 8 rows per part
+    assert parallel._num_parts(127) == 15  # of at least 8 rows
+    assert parallel._num_parts(71) == 1
+    for many in (16, 64):  # as many as there are rows for
+        monkeypatch.setattr(parallel, "num_cores", lambda many=many: many)
+        assert parallel._num_parts(512) == 64 and parallel._num_parts(256) == 32
     monkeypatch.setattr(parallel, "num_cores", lambda: 1)
     assert parallel._num_parts(512) == 1

@@ -33,6 +33,7 @@ from snm.data.weighting import Weighting
 from snm.errors import InputError, nearest, reason_of
 from snm.evaluation.filters import apply_filter, kept_first, most_filtered, pairs_of
 from snm.evaluation.metrics import Metrics, propensities
+from snm.machine.cores import num_cores
 from snm.machine.memory import peak_memory, peak_of_children, resident_memory
 
 __all__ = ["check", "main", "measure", "run_peer"]
@@ -149,7 +150,7 @@ def measure(
             x_test,
             k=most_answers,
             seed=seed,
-            threads=threads or os.cpu_count() or 1,
+            threads=threads or num_cores(),
         )
     peak = max(peak_memory(), peak_of_children())
     if seen == "drop":

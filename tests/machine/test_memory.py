@@ -1,0 +1,32 @@
+"""What is free in a container."""
+
+import pytest
+
+from snm.machine import memory
+
+SECOND = ("memory.max", "memory.current", "inactive_file")
+FIRST = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+
+
+@pytest.mark.parametrize("names", [SECOND, FIRST], ids=["second version", "first version"])
+@pytest.mark.parametrize(
+    ("stat", "free"),
+    [("anon 50\nFILE 30\nother 9\n", 70), (None, 40), ("no numbers here\n", 40)],
+    ids=["files that were read", "no counts", "counts of another form"],
+)
+def test_files_that_were_read_are_free(names, stat, free, tmp_path, monkeypatch):
+    limit, used, field = names
+    (tmp_path / limit).write_text("100\n")
+    (tmp_path / used).write_text("60\n")
+    if stat is not None:
+        (tmp_path / "memory.stat").write_text(stat.replace("FILE", field))
+    monkeypatch.setattr(memory, "_GROUPS", ((tmp_path, *names),))
+    assert memory.available_memory() == free
+
+
+def test_a_group_without_a_limit_leaves_what_the_machine_has(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "_GROUPS", ())
+    machine = memory.available_memory()
+    (tmp_path / "memory.max").write_text("max\n")
+    monkeypatch.setattr(memory, "_GROUPS", ((tmp_path, *SECOND),))
+    assert memory.available_memory() == pytest.approx(machine, rel=0.2)
