@@ -3,5 +3,6 @@
 Public names: `cores.num_cores`, `cores.on_all_cores`, `cores.share_of_core`,
 `memory.peak_memory`, `memory.resident_memory`, `memory.available_memory`, `platform.platform`,
 `platform.compiling_for`, `compiler.step_options`, `compiler.answer_options`,
-`xla_flags.set_flags`, `versions.surroundings`, `versions.machine`, `versions.versions`.
+`sorting.stable_order`, `xla_flags.set_flags`, `versions.surroundings`, `versions.machine`,
+`versions.versions`.
 """

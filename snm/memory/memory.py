@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix
 
 from snm.machine.cores import on_all_cores, share_of_core
+from snm.machine.sorting import stable_order
 from snm.memory.neighbors import Neighbors, Stored
 
 __all__ = [
@@ -240,16 +241,10 @@ def as_float32(halves: NDArray[np.float16]) -> NDArray[np.float32]:
     return found
 
 
-def _highest_first(values: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Places of [m, n] values >= 0 in falling order, the first of equal ones first.
-
-    Such numbers are in the order of their bits. A sort of these beside the places takes a tenth of
-    the time of a stable sort of places.
-    """
-    bits = (values.astype(np.float32) + np.float32(0)).view(np.uint32)  # -0 would be above all
-    keys = (~bits).astype(np.uint64) << 32 | np.arange(values.shape[1], dtype=np.uint64)
-    keys.sort(axis=1)
-    return (keys & 0xFFFFFFFF).astype(np.int64)
+def _highest_first(values: NDArray[np.floating]) -> NDArray[np.uint32]:
+    """Places of [m, n] values >= 0 in falling order, the first of equal ones first."""
+    positive = values.astype(np.float32) + np.float32(0)  # the bits of -0 would be the highest
+    return stable_order(~positive.view(np.uint32))
 
 
 def votes(
