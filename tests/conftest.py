@@ -36,6 +36,7 @@ import tiny
 from flaky_store import flaky as flaky  # a fixture
 
 import snm
+from snm.system.cache_folder import programs_in
 
 # jax's checks of its own work are on in `make test-slow` alone: they take a seventh of the time.
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -57,7 +58,7 @@ def _own_cache(everyone: Path) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SNM_CACHE", str(place))
         # Where the command line puts them too.
-        jax.config.update("jax_compilation_cache_dir", str(place / "compiled"))
+        jax.config.update("jax_compilation_cache_dir", programs_in(place))
         yield
 
 

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-__all__ = ["num_cores", "on_all_cores", "share_of_core"]
+__all__ = ["num_cores", "on_all_cores", "share_of_core", "xla_threads"]
 
 _PROC, _GROUPS = Path("/proc/self"), Path("/sys/fs/cgroup")
 
@@ -26,9 +26,19 @@ def num_cores() -> int:
     get so much time of all of them. More threads than that would use up the time of a period at
     once, and stand still for the rest of it.
     """
+    return max(1, math.ceil(min(_bound(), _quota())))
+
+
+def xla_threads() -> int:
+    """The threads of XLA:CPU, which knows no quota: `$NPROC`, or the cores that there are."""
+    asked = os.environ.get("NPROC", "")
+    return int(asked) if asked.isdecimal() and int(asked) else _bound()
+
+
+def _bound() -> int:
+    """The number of cores that this process is bound to."""
     affinity = getattr(os, "sched_getaffinity", None)  # Linux only
-    bound = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
-    return max(1, math.ceil(min(bound, _quota())))
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
 @functools.cache

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Literal
 
 from snm.errors import InputError
+from snm.machine.cores import xla_threads
 
-__all__ = ["folder", "in_store", "keep_programs"]
+__all__ = ["folder", "in_store", "keep_programs", "programs_in"]
 
 _WORTH_KEEPING = 0.1  # seconds that a program takes to compile; reading one takes about 0.02
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -30,8 +31,17 @@ def keep_programs() -> None:
 
     place = in_store() or folder("default")
     if place is not None:
-        jax.config.update("jax_compilation_cache_dir", f"{place}/compiled")
+        jax.config.update("jax_compilation_cache_dir", programs_in(place))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", _WORTH_KEEPING)
+
+
+def programs_in(place: Path | str) -> str:
+    """Where a cache has the programs for as many cores as this process uses.
+
+    XLA:CPU cuts the work of a program into parts for the cores that there are when it compiles it,
+    and JAX does not tell such programs apart: on more cores it would run on few.
+    """
+    return f"{place}/compiled/{xla_threads()}"
 
 
 def in_store() -> str | None:

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from snm.machine.cores import xla_threads
 from snm.machine.xla_flags import set_flags
 
 OURS = "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=262144"
@@ -49,3 +50,18 @@ def test_a_loop_over_rows_becomes_one_kernel(flags, kernels):
         env={**os.environ, "XLA_FLAGS": flags}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert (int(out.stdout) > 0) == kernels
+
+
+@pytest.mark.parametrize(
+    ("given", "cores", "then"),
+    [(None, 2, "2"), ("3", 2, "3"), (None, 64, None), ("none", 64, "none")],
+)
+def test_xla_has_as_many_threads_as_there_is_time_for(given, cores, then, monkeypatch):
+    monkeypatch.setattr("snm.machine.cores._bound", lambda: 64)
+    monkeypatch.setattr("snm.machine.cores._quota", lambda: float(cores))
+    monkeypatch.setenv("NPROC", given or "")  # what is set below is undone
+    if given is None:
+        monkeypatch.delenv("NPROC")
+    set_flags()
+    assert os.environ.get("NPROC") == then
+    assert xla_threads() == (int(then) if then in ("2", "3") else 64)
