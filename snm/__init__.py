@@ -2,7 +2,8 @@
 
 The names below are the public interface; each is imported when it is first used, so that
 `import snm` costs nothing and works before a device is set up. It adds a flag to `XLA_FLAGS` with
-which loops over rows are quicker on a CPU; after the first use of a device that has no effect.
+which loops over rows are quicker on a CPU, and sets `NPROC` in a container that has time for fewer
+cores than its machine has; after the first use of a device neither has an effect.
 
 Example:
   >>> import snm

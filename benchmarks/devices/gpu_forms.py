@@ -218,9 +218,9 @@ def main() -> None:
         print(json.dumps([step_of(*step) for step in STEPS]))
         return
     kept = json.loads(options.json.read_text()) if options.json and options.json.exists() else {}
-    on = described() | {"command": "python -m benchmarks.devices.gpu_forms"}
     for name in options.parts:
-        kept[name], kept.setdefault("on", {})[name] = [], on
+        command = f"python -m benchmarks.devices.gpu_forms --parts {name}"
+        kept[name], kept.setdefault("on", {})[name] = [], described() | {"command": command}
         for row in PARTS[name]():
             kept[name].append(row)
             print(name, json.dumps(row), flush=True)

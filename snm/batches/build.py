@@ -68,8 +68,8 @@ def source_of(
     )
     entries = [int(each.sum()) for each in (counts.feature_counts, counts.label_counts)]
     room = None
-    if rows is not None and mesh is None and _others_have_all(config):
-        every = points.labelled()
+    every = points.labelled()
+    if rows is not None and mesh is None and _others_have_all(config, len(every), order):
         entries = [int(n[every].sum()) for n in (of_points, np.diff(points.labels.indptr))]
         room = len(every), entries[0], entries[1]
     source = make_source(
@@ -92,9 +92,15 @@ def source_of(
     return dataclasses.replace(source, room=room) if source.resident else source
 
 
-def _others_have_all(config: ResolvedConfig) -> bool:
-    """Whether other phases of a run train on all points, where one trains on some of them."""
-    return config.refit or (config.members > 1 and not config.validation_fraction)
+def _others_have_all(config: ResolvedConfig, points: int, order: Order) -> bool:
+    """Whether another phase trains on all `points`, where one trains on some in this order.
+
+    Further splits of items are others for each member, and batches of fewer points than
+    `batch_size` have another size: such phases share no program anyway.
+    """
+    of_all = min(config.batch_size, points) == order.batch_size
+    again = config.members > 1 and not config.validation_fraction and not config.item_splits
+    return of_all and (config.refit or again)
 
 
 def _own_rows(matrix: csr_matrix, rows: NDArray[np.int64]) -> csr_matrix:

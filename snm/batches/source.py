@@ -69,7 +69,7 @@ class Source:
       divisor: what the weights of terms are divided by; None is the places of a batch.
       room: points, and entries of their features and labels, that the arrays on a device have room
         for; None is those that there are. A member that trains on some of the points, with room for
-        all, shares a program with the others.
+        all, has the program of the others as a rule.
       resident: keep the points on the device.
       sampler: draws the negatives; None if all labels are negatives.
       num_frequent: features that a batch takes together (`columns`); None sorts no entries.
@@ -241,14 +241,18 @@ class Source:
 
         Where the device has the points, the steps of an epoch, or between two of the most frequent
         `marks`, are cut into equal dispatches, of which `stack` fills up the last: a single program
-        serves all. Where there is room for more points, the epoch is that of all these.
+        serves all. Where there is room for more points, their program is taken if at most a sixth
+        more steps are computed so.
         """
-        epoch = self.steps_per_epoch if self.room is None else -(-self.room[0] // self.batch_size)
-        span = min([epoch, *(mark for mark in marks if mark)])
-        most = min(most, span)
+        epochs = [self.steps_per_epoch]
+        if self.room is not None:
+            epochs.append(-(-self.room[0] // self.batch_size))
+        spans = [min([epoch, *(mark for mark in marks if mark)]) for epoch in epochs]
         if not self.resident:
-            return most
-        return -(-span // -(-span // most))
+            return min(most, spans[0])
+        own, *others = (-(-span // -(-span // min(most, span))) for span in spans)
+        least = -(-spans[0] // own) * own
+        return next((n for n in others if 6 * n * -(-spans[0] // n) <= 7 * least), own)
 
     def stack(self, first: int, count: int, length: int = 0) -> Any:
         """What the host sends for steps first .. first + count - 1 of one epoch, stacked.

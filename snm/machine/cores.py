@@ -7,13 +7,12 @@ import functools
 import math
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-__all__ = ["num_cores", "on_all_cores", "share_of_core", "xla_threads"]
+from snm.machine.groups import control_groups
 
-_PROC, _GROUPS = Path("/proc/self"), Path("/sys/fs/cgroup")
+__all__ = ["num_cores", "on_all_cores", "share_of_core", "xla_threads"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -31,8 +30,9 @@ def num_cores() -> int:
 
 def xla_threads() -> int:
     """The threads of XLA:CPU, which knows no quota: `$NPROC`, or the cores that there are."""
-    asked = os.environ.get("NPROC", "")
-    return int(asked) if asked.isdecimal() and int(asked) else _bound()
+    with contextlib.suppress(ValueError):
+        return max(1, int(os.environ.get("NPROC", "")))
+    return _bound()
 
 
 def _bound() -> int:
@@ -44,30 +44,15 @@ def _bound() -> int:
 @functools.cache
 def _quota() -> float:
     """Cores whose time the control groups of this process get; infinite without a limit."""
-    try:
-        lines = (_PROC / "cgroup").read_text(encoding="ascii").splitlines()
-    except (OSError, ValueError):  # not Linux
-        return math.inf
-    least = math.inf
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        root = _GROUPS / controllers if controllers else _GROUPS
-        group = root / path.lstrip("/")
-        # In a container the root is often its own group, whatever its path is outside.
-        for folder in {group, *group.parents, root}:
-            if folder.is_relative_to(root):
-                least = min(least, _limit(folder))
-    return least
+    return min(map(_limit, control_groups("cpu")), default=math.inf)
 
 
 def _limit(group: Path) -> float:
     """The limit of one control group, of the second version or of the first."""
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
         quota, period = (group / "cpu.max").read_text(encoding="ascii").split()
         return math.inf if quota == "max" else int(quota) / int(period)
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
         share, of = (
             int((group / f"cpu.cfs_{name}_us").read_text(encoding="ascii"))
             for name in ("quota", "period")
@@ -92,5 +77,7 @@ def on_all_cores(run: Callable[[T], R], items: Sequence[T]) -> list[R]:
     """
     if len(items) < 2 or num_cores() < 2:
         return [run(item) for item in items]
+    from concurrent.futures import ThreadPoolExecutor  # here: it takes a quarter of `import snm`
+
     with ThreadPoolExecutor(num_cores(), "cores") as pool:
         return list(pool.map(run, items))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import resource
 import sys
 from pathlib import Path
+
+from snm.machine.groups import control_groups
 
 __all__ = [
     "available_memory",
@@ -17,11 +20,10 @@ __all__ = [
 ]
 
 
-_ROOT = Path("/sys/fs/cgroup")
 # Where the second version of control groups and the first have limit, use and pages of files.
-_GROUPS = (
-    (_ROOT, "memory.max", "memory.current", "inactive_file"),
-    (_ROOT / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+_NAMES = (
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 )
 
 
@@ -57,12 +59,12 @@ def resident_memory() -> int:
 
 
 def available_memory() -> int:
-    """The bytes that this process can still allocate on its machine or control group."""
+    """The bytes that this process can still allocate on its machine or in its control groups."""
     limits = []
     with contextlib.suppress(OSError, ValueError, IndexError):
         text = Path("/proc/meminfo").read_text(encoding="ascii")
         limits.append(int(text.split("MemAvailable:")[1].split()[0]) * 1024)
-    for group, limit, used, cached in _GROUPS:
+    for group, (limit, used, cached) in itertools.product(control_groups("memory"), _NAMES):
         with contextlib.suppress(OSError, ValueError):
             free = _number(group / limit) - _number(group / used)
             limits.append(free + _cached(group / "memory.stat", cached))

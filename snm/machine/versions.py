@@ -9,6 +9,7 @@ import platform
 from importlib import metadata
 from typing import Any
 
+from snm.machine.cores import xla_threads
 from snm.machine.memory import peak_memory
 
 __all__ = ["machine", "surroundings", "version_of", "versions"]
@@ -27,7 +28,7 @@ def surroundings() -> dict[str, Any]:
 
 
 def machine() -> dict[str, Any]:
-    """The software versions, the JAX device and the processor architecture."""
+    """The software versions, the JAX device, the processor's architecture and cores in use."""
     import jax
 
     device = jax.local_devices()[0]
@@ -35,6 +36,7 @@ def machine() -> dict[str, Any]:
         "versions": versions(),
         "device": f"{device.platform}: {device.device_kind}",
         "machine": platform.machine(),
+        "cores": xla_threads(),
     }
 
 

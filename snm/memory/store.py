@@ -73,6 +73,7 @@ def load_memory(path: Path, *, num_features: int, num_labels: int) -> Memory:
     fits = features.shape[1] == num_features and labels.shape == (points, num_labels)
     fits = fits and rows.shape == (points,) and rows.dtype == np.int64
     fits = fits and (queries is None or (queries.ndim, len(queries)) == (2, points))
+    fits = fits and (queries is None or queries.dtype == np.float16)
     weights = arrays.get("weights")
     fits = fits and (weights is None or (weights.shape, weights.dtype) == ((points,), np.float32))
     if not fits:

@@ -288,10 +288,6 @@ def test_some_points_on_a_device_take_the_room_of_all():
     some, whole = (source_of(config, spec, weighted, rows, fitted) for rows in (every[:3], None))
     shapes = [jax.tree.map(np.shape, source.resident_arrays()) for source in (some, whole)]
     assert shapes[0] == shapes[1] == (((5,), (12,), (12,)), ((5,), (8,), (8,)))  # one weighs 0
-    # One epoch has one step and the other two; a dispatch of each has as many.
-    assert (
-        some.steps_per_epoch == 1 and some.steps_of_dispatch(8) == whole.steps_of_dispatch(8) == 2
-    )
     fitting = dataclasses.replace(some, room=None)
     for source in (some, whole, fitting):
         made = jax.tree.map(lambda x: (x.shape, x.dtype), source.resident_arrays())
@@ -306,10 +302,40 @@ def test_some_points_on_a_device_take_the_room_of_all():
 
 
 @pytest.mark.parametrize(
-    "changes", [dict(), dict(members=2, validation_fraction=0.4), dict(members=2, data_on="host")]
+    "changes",
+    [
+        dict(),
+        dict(members=2, validation_fraction=0.4),
+        dict(members=2, data_on="host"),
+        dict(members=2, batch_size=64),  # of 3 places, and of 4
+    ],
 )
 def test_there_is_room_only_where_another_phase_has_all_points(changes):
     weighted, _ = both()
     config = config_of(**dict(data_on="device", batch_size=2) | changes)
     fitted = Weighting.fit("none", weighted.features)
     assert source_of(config, head_spec(config, LABELS), weighted, np.arange(3), fitted).room is None
+
+
+@pytest.mark.parametrize(
+    ("steps", "of_all", "most", "expected"),
+    [
+        (46, 51, 32, 26),  # 2 dispatches of 26 compute 52 steps where 2 of 23 compute 46
+        (23, 26, 32, 26),
+        (22, 26, 32, 22),  # 26 steps are more than a sixth above 22
+        (16, 32, 32, 16),
+        (318, 353, 32, 30),
+    ],
+)
+def test_a_shorter_epoch_takes_the_dispatch_of_all_where_it_computes_little_more(
+    steps, of_all, most, expected
+):
+    weighted, _ = both()
+    config = config_of(data_on="device", batch_size=2)
+    source = source_of(
+        config, head_spec(config, LABELS), weighted, None, Weighting.fit("none", weighted.features)
+    )
+    longer = dataclasses.replace(source, room=(2 * of_all, 1, 1))
+    object.__setattr__(longer, "order", dataclasses.replace(source.order, num_points=2 * steps))
+    assert longer.steps_per_epoch == steps
+    assert longer.steps_of_dispatch(most) == expected

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from snm.machine import cores
+from snm.machine import cores, groups
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 50])
@@ -48,7 +48,10 @@ def test_the_first_failure_is_told(monkeypatch):
             8,
         ),
         ("4:cpu:/", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 64),
+        ("4:cpuacct,cpu:/", {f"cpu/cpu.cfs_{n}_us": "200000" for n in ("quota", "period")}, 1),
         ("0::/", {"cpu.max": "no number"}, 64),
+        ("0::/", {"cpu.max": "100000 0"}, 64),
+        ("no line of one\\n\\n0::/größe", {"cpu.max": "200000 100000"}, 2),
         (None, {}, 64),
     ],
 )
@@ -59,10 +62,10 @@ def test_a_container_has_the_cores_that_it_gets_time_of(
         (tmp_path / "groups" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "groups" / name).write_text(f"{text}\n")
     if cgroup is not None:
-        (tmp_path / "cgroup").write_text(f"{cgroup}\n")
-    monkeypatch.setattr(cores, "_PROC", tmp_path)
-    monkeypatch.setattr(cores, "_GROUPS", tmp_path / "groups")
-    monkeypatch.setattr(cores.os, "sched_getaffinity", lambda _: range(64))
+        (tmp_path / "cgroup").write_text(f"{cgroup}\n", encoding="utf-8")
+    monkeypatch.setattr(groups, "_PROC", tmp_path)
+    monkeypatch.setattr(groups, "_GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(cores.os, "sched_getaffinity", lambda _: range(64), raising=False)
     cores._quota.cache_clear()
     try:
         assert cores.num_cores() == expected

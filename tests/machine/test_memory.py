@@ -20,13 +20,13 @@ def test_files_that_were_read_are_free(names, stat, free, tmp_path, monkeypatch)
     (tmp_path / used).write_text("60\n")
     if stat is not None:
         (tmp_path / "memory.stat").write_text(stat.replace("FILE", field))
-    monkeypatch.setattr(memory, "_GROUPS", ((tmp_path, *names),))
+    monkeypatch.setattr(memory, "control_groups", lambda _: [tmp_path])
     assert memory.available_memory() == free
 
 
 def test_a_group_without_a_limit_leaves_what_the_machine_has(tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "_GROUPS", ())
+    monkeypatch.setattr(memory, "control_groups", lambda _: [])
     machine = memory.available_memory()
     (tmp_path / "memory.max").write_text("max\n")
-    monkeypatch.setattr(memory, "_GROUPS", ((tmp_path, *SECOND),))
+    monkeypatch.setattr(memory, "control_groups", lambda _: [tmp_path])
     assert memory.available_memory() == pytest.approx(machine, rel=0.2)

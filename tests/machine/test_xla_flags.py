@@ -54,7 +54,7 @@ def test_a_loop_over_rows_becomes_one_kernel(flags, kernels):
 
 @pytest.mark.parametrize(
     ("given", "cores", "then"),
-    [(None, 2, "2"), ("3", 2, "3"), (None, 64, None), ("none", 64, "none")],
+    [(None, 2, "2"), ("3", 2, "3"), ("0", 64, "0"), (None, 64, None), ("none", 64, "none")],
 )
 def test_xla_has_as_many_threads_as_there_is_time_for(given, cores, then, monkeypatch):
     monkeypatch.setattr("snm.machine.cores._bound", lambda: 64)
@@ -64,4 +64,4 @@ def test_xla_has_as_many_threads_as_there_is_time_for(given, cores, then, monkey
         monkeypatch.delenv("NPROC")
     set_flags()
     assert os.environ.get("NPROC") == then
-    assert xla_threads() == (int(then) if then in ("2", "3") else 64)
+    assert xla_threads() == {"2": 2, "3": 3, "0": 1}.get(then, 64)

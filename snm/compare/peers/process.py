@@ -101,7 +101,7 @@ def measure(
       data: folder of the data set, or `synthetic`.
       weighting: weighting of the features, fitted on the training points: tfidf, l2 or none.
       seed: seed of the package and of the validation split.
-      threads: number of threads; None means all processors.
+      threads: number of threads; None means `num_cores`.
       validation_fraction: if above 0, this share of train is held out and scored instead of test.
       seen: `drop` removes labels that are among a point's own features from the predictions, as
         `Config.seen` does for snm.
@@ -296,7 +296,9 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("out", metavar="OUT.json", type=Path, help="file of the result")
     parser.add_argument("--weighting", default="tfidf", help="tfidf, l2 or none")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=int, help="all processors by default")
+    parser.add_argument(
+        "--threads", type=int, help="as many as the cores that it may use by default"
+    )
     parser.add_argument("--validation-fraction", type=float, default=0.0)
     parser.add_argument("--seen", choices=("keep", "drop"), default="keep")
     parser.add_argument("--with-parent", action="store_true", help="end when standard input does")
