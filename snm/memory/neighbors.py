@@ -117,7 +117,7 @@ def _products(
     of_point = np.nonzero(ids >= 0)[0]
     near = stored[ids[ids >= 0]]
     columns = place[near.indices] + np.repeat(of_point * dense.shape[1], np.diff(near.indptr))
-    # None of these sums is empty.
+    # None of these sums is empty: each shares a feature with the point.
     return np.add.reduceat(near.data * dense.ravel()[columns], near.indptr[:-1])
 
 
