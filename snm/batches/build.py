@@ -68,10 +68,10 @@ def source_of(
     )
     entries = [int(each.sum()) for each in (counts.feature_counts, counts.label_counts)]
     room = None
-    every = points.labelled()
-    if rows is not None and mesh is None and _others_have_all(config, len(every), order):
-        entries = [int(n[every].sum()) for n in (of_points, np.diff(points.labels.indptr))]
-        room = len(every), entries[0], entries[1]
+    if rows is not None and mesh is None:
+        room = _room_for_all(config, points, of_points, order)
+    if room is not None:
+        entries = [*room[1:]]
     source = make_source(
         spec,
         weighting.apply(_own_rows(points.features, mine)),
@@ -92,15 +92,22 @@ def source_of(
     return dataclasses.replace(source, room=room) if source.resident else source
 
 
-def _others_have_all(config: ResolvedConfig, points: int, order: Order) -> bool:
-    """Whether another phase trains on all `points`, where one trains on some in this order.
+def _room_for_all(
+    config: ResolvedConfig, points: Points, of_points: NDArray[np.integer], order: Order
+) -> tuple[int, int, int] | None:
+    """`Source.room` for all points, where one phase trains on some in this order, another on all.
 
-    Further splits of items are others for each member, and batches of fewer points than
-    `batch_size` have another size: such phases share no program anyway.
+    None where no other does, or where they share no program anyway: further splits of items are
+    others for each member, and batches of fewer points than `batch_size` have another size.
     """
-    of_all = min(config.batch_size, points) == order.batch_size
     again = config.members > 1 and not config.validation_fraction and not config.item_splits
-    return of_all and (config.refit or again)
+    if not (config.refit or again):
+        return None
+    every = points.labelled()
+    if min(config.batch_size, len(every)) != order.batch_size:
+        return None
+    of_labels = np.diff(points.labels.indptr)
+    return len(every), int(of_points[every].sum()), int(of_labels[every].sum())
 
 
 def _own_rows(matrix: csr_matrix, rows: NDArray[np.int64]) -> csr_matrix:

@@ -22,7 +22,6 @@ __all__ = [
     "repeat",
     "slice_of",
     "take",
-    "whole_of",
 ]
 
 _DEVIATIONS = 5.0
@@ -135,34 +134,21 @@ def slice_of(matrix: csr_matrix, first: int, last: int, rows: int, entries: int)
       entries: at least as many as these rows have.
 
     Returns:
-      NumPy arrays: int32 starts [rows + 1], int32 ids and float32 values [entries].
+      NumPy arrays: int32 starts [rows + 1], int32 ids and float32 values [entries]; those of the
+      matrix where they are all of it, with nothing beyond.
     """
+    if (first, last, rows, entries) == (0, matrix.shape[0], matrix.shape[0], matrix.nnz):
+        return Csr(
+            matrix.indptr.astype(np.int32, copy=False),
+            matrix.indices.astype(np.int32, copy=False),
+            matrix.data.astype(np.float32, copy=False),
+        )
     begin, end = int(matrix.indptr[first]), int(matrix.indptr[last])
     starts = np.full(rows + 1, end - begin, np.int32)
     starts[: last - first + 1] = matrix.indptr[first : last + 1] - begin
     ids, values = np.zeros(entries, np.int32), np.zeros(entries, np.float32)
     ids[: end - begin], values[: end - begin] = matrix.indices[begin:end], matrix.data[begin:end]
     return Csr(starts, ids, values)
-
-
-def whole_of(matrix: csr_matrix, rows: int, entries: int) -> Csr:
-    """All rows, padded as `slice_of` pads them; nothing is copied where nothing is padded.
-
-    Args:
-      matrix: CSR.
-      rows: at least those of the matrix; those beyond are empty.
-      entries: at least those of the matrix.
-
-    Returns:
-      NumPy arrays: int32 starts [rows + 1], int32 ids and float32 values [entries].
-    """
-    if (rows, entries) != (matrix.shape[0], matrix.nnz):
-        return slice_of(matrix, 0, matrix.shape[0], rows, entries)
-    return Csr(
-        matrix.indptr.astype(np.int32, copy=False),
-        matrix.indices.astype(np.int32, copy=False),
-        matrix.data.astype(np.float32, copy=False),
-    )
 
 
 def power_of_two(count: int, at_least: int = 1) -> int:

@@ -24,16 +24,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from snm.batches.batch import OF_POINTS, Batch, Rows
-from snm.batches.csr_blocks import (
-    Csr,
-    csr_of,
-    likely_most,
-    padded,
-    repeat,
-    slice_of,
-    take,
-    whole_of,
-)
+from snm.batches.csr_blocks import Csr, csr_of, likely_most, padded, repeat, slice_of, take
 from snm.batches.dropout import (
     entries_left,
     keys_of_points,
@@ -206,8 +197,9 @@ class Source:
         matrices = (self.features, self.labels)
         if self.data_parts == 1:
             rows, *sizes = self._room
-            whole = [whole_of(m, rows, size) for m, size in zip(matrices, sizes, strict=True)]
-            return jax.tree.map(jax.device_put, tuple(whole))
+            sized = zip(matrices, sizes, strict=True)
+            whole = tuple(slice_of(m, 0, m.shape[0], rows, size) for m, size in sized)
+            return jax.tree.map(jax.device_put, whole)
         ranges = [self.points_of_part(part) for part in range(self.data_parts)]
         points = max(len(part) for part in ranges)
         found = []

@@ -18,6 +18,7 @@ import numpy as np
 from jax import lax
 
 from snm.machine.platform import by_platform
+from snm.machine.sorting import stable_order
 from snm.tables.access import element_at, row_at, with_row
 from snm.tables.bag import embedding_bag_gather, embedding_bag_loop
 from snm.tables.rounding import as_float
@@ -88,13 +89,8 @@ def columns_of(block: SparseRows, num_frequent: int = 0) -> Columns:
     """
     ids, starts = np.asarray(block.ids), np.asarray(block.starts)
     size, total, n = len(ids), int(starts[-1]), len(starts) - 1
-    # Row and index in one integer key: NumPy sorts integers far faster than it argsorts them.
-    keys = ids[:total].astype(np.uint64) << np.uint64(32) | np.arange(total, dtype=np.uint64)
-    keys.sort()
-    rows, entries = (
-        (keys >> np.uint64(32)).astype(np.int32),
-        keys.astype(np.uint32).astype(np.int32),
-    )
+    entries = stable_order(ids[:total].astype(np.uint32)).astype(np.int32)
+    rows = ids[entries]
     points = np.repeat(np.arange(n, dtype=np.int32), np.diff(starts))
     places = np.full(size, n * num_frequent, np.int32)
     frequent, column = _most_frequent(rows, num_frequent)
