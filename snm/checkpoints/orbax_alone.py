@@ -34,7 +34,8 @@ def quiet_tasks() -> None:
 
 
 def _of_a_task(record: logging.LogRecord) -> bool:
-    return not record.getMessage().startswith("Task exception was never retrieved")
+    """Is False for what asyncio logs of a Task, a Future or a _GatheringFuture that failed."""
+    return not record.getMessage().partition("\n")[0].endswith("exception was never retrieved")
 
 
 @contextlib.contextmanager

@@ -1,6 +1,9 @@
 """Errors of the disk are told by their reason, in whatever form a library raises them."""
 
+import asyncio
 import errno
+import gc
+import logging
 import os
 import shutil
 import subprocess
@@ -9,6 +12,7 @@ import sys
 import pytest
 
 from snm.checkpoints.disk_errors import REASONS, disk_trouble, reason_number
+from snm.checkpoints.orbax_alone import quiet_tasks
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EINTR, errno.EROFS])
@@ -23,6 +27,41 @@ def test_reasons(code):
             assert disk_trouble(outer) == reason
     assert disk_trouble(ValueError("a shape")) is None
     assert REASONS[reason_number(ValueError("a shape"))] == REASONS[-1]
+
+
+@pytest.mark.parametrize("kind", ["create_task", "gather", "run_in_executor"])
+def test_errors_of_other_arrays_are_not_logged(caplog, kind):
+    """Nobody asks a task, several together or a future of a thread for their error."""
+
+    def fails():
+        raise OSError(errno.ENOSPC, "no")
+
+    async def task():
+        fails()
+
+    async def unasked():
+        loop = asyncio.get_running_loop()
+        if kind == "run_in_executor":
+            left = loop.run_in_executor(None, fails)
+        else:
+            left = loop.create_task(task()) if kind == "create_task" else asyncio.gather(task())
+        await asyncio.wait([left])
+        del left
+        gc.collect()
+
+    logger, filters = logging.getLogger("asyncio"), logging.getLogger("asyncio").filters
+    try:
+        logger.filters = []
+        asyncio.run(unasked())
+        assert "exception was never retrieved" in caplog.text
+        caplog.clear()
+        quiet_tasks()
+        asyncio.run(unasked())
+        assert not caplog.text
+        logger.error("another error")
+        assert "another error" in caplog.text
+    finally:
+        logger.filters = filters
 
 
 @pytest.mark.slow
