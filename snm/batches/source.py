@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -227,24 +227,6 @@ class Source:
     @property
     def _room(self) -> tuple[int, int, int]:
         return self.room or (len(self.label_counts), self.features.nnz, self.labels.nnz)
-
-    def steps_of_dispatch(self, most: int, marks: Iterable[int] = ()) -> int:
-        """Steps of each dispatch, at most `most`.
-
-        Where the device has the points, the steps of an epoch, or between two of the most frequent
-        `marks`, are cut into equal dispatches, of which `stack` fills up the last: a single program
-        serves all. Where there is room for more points, their program is taken if at most a sixth
-        more steps are computed so.
-        """
-        epochs = [self.steps_per_epoch]
-        if self.room is not None:
-            epochs.append(-(-self.room[0] // self.batch_size))
-        spans = [min([epoch, *(mark for mark in marks if mark)]) for epoch in epochs]
-        if not self.resident:
-            return min(most, spans[0])
-        own, *others = (-(-span // -(-span // min(most, span))) for span in spans)
-        least = -(-spans[0] // own) * own
-        return next((n for n in others if 6 * n * -(-spans[0] // n) <= 7 * least), own)
 
     def stack(self, first: int, count: int, length: int = 0) -> Any:
         """What the host sends for steps first .. first + count - 1 of one epoch, stacked.

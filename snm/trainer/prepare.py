@@ -12,6 +12,7 @@ from jax.sharding import Mesh
 from numpy.typing import NDArray
 
 from snm.batches.build import source_of
+from snm.batches.dispatches import steps_of_dispatch
 from snm.batches.items import with_splits
 from snm.batches.schedule import Schedule
 from snm.batches.source import Source
@@ -153,8 +154,8 @@ def prepare(
         model=model,
         stages=head_stages(config, num_labels, total_steps),
         total_steps=total_steps,
-        steps_per_dispatch=source.steps_of_dispatch(
-            config.steps_per_dispatch or steps_per_dispatch(), marks
+        steps_per_dispatch=steps_of_dispatch(
+            source, config.steps_per_dispatch or steps_per_dispatch(), marks
         ),
         rows=numbers[points.labelled(rows)],
     )

@@ -12,6 +12,7 @@ from head_reference import QUICK
 from scipy import sparse
 
 from snm.batches.build import source_of
+from snm.batches.dispatches import steps_of_dispatch
 from snm.batches.items import with_splits
 from snm.data.dataset import Dataset, Points
 from snm.data.id_space import IdSpace, in_ids_of
@@ -338,4 +339,4 @@ def test_a_shorter_epoch_takes_the_dispatch_of_all_where_it_computes_little_more
     longer = dataclasses.replace(source, room=(2 * of_all, 1, 1))
     object.__setattr__(longer, "order", dataclasses.replace(source.order, num_points=2 * steps))
     assert longer.steps_per_epoch == steps
-    assert longer.steps_of_dispatch(most) == expected
+    assert steps_of_dispatch(longer, most) == expected

@@ -9,6 +9,7 @@ import pytest
 from small_runs import config
 
 import snm
+from snm.batches.dispatches import steps_of_dispatch
 from snm.batches.source import Source
 from snm.config.resolve import resolve
 from snm.data.weighting import Weighting
@@ -41,7 +42,7 @@ def test_an_epoch_is_cut_into_equal_dispatches(data, most, length):
     of_device = prepared(data, steps_per_dispatch=most)
     assert of_device.steps_per_dispatch == length
     streamed = dataclasses.replace(of_device.source, resident=False)
-    assert streamed.steps_of_dispatch(most) == min(most, 7)
+    assert steps_of_dispatch(streamed, most) == min(most, 7)
 
 
 @pytest.mark.parametrize(
