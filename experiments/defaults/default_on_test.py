@@ -17,11 +17,11 @@ from typing import Any
 import tyro
 
 import snm
+from experiments.kept_runs import KeptRuns
 from snm.config.resolved import read_resolved
 from snm.distributed.dataset import label_frequency
 from snm.evaluation.evaluate import evaluate_points
-from snm.machine.versions import machine
-from snm.runs.folder import RunFolder, read_json, write_json
+from snm.runs.folder import RunFolder
 from snm.runs.load import load
 
 KEYS = ("P@1", "P@3", "P@5", "R@1", "R@5", "PSP@1", "PSP@3", "PSP@5")
@@ -37,16 +37,14 @@ def main(
       out: JSON file to write or to continue.
       seeds: seeds of the model.
     """
-    runs: list[dict[str, Any]] = read_json(out)["runs"] if out.exists() else []
-    done = {(run["data"], run["seed"]) for run in runs}
+    kept = KeptRuns(out, split="test")
     for seed in seeds:
         for folder in data:
             dataset = snm.load_data(folder)
-            if (dataset.name, seed) in done:
+            if kept.has(data=dataset.name, seed=seed):
                 continue
             found = run_of(dataset, seed)
-            runs.append({"data": dataset.name, "sha256": dataset.sha256, "seed": seed, **found})
-            write_json(out, {**machine(), "split": "test", "runs": runs})
+            kept.add(data=dataset.name, sha256=dataset.sha256, seed=seed, **found)
             before, after = (
                 " / ".join(f"{found[part][key]:.2f}" for key in ("P@1", "P@3", "P@5", "PSP@5"))
                 for part in ("without_memory", "metrics")

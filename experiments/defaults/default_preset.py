@@ -29,9 +29,8 @@ from rich.table import Table
 
 import snm
 from experiments.arms import scored
+from experiments.kept_runs import KeptRuns
 from snm.data.dataset import Dataset
-from snm.machine.versions import machine
-from snm.runs.folder import read_json, write_json
 from snm.system.files import write_whole
 
 KEYS = ("P@1", "P@3", "P@5", "R@1", "R@5", "PSP@1", "PSP@5")
@@ -100,14 +99,13 @@ def main(
       seeds: seeds of the model, by default 0 1 2.
       table: Markdown file to write, with all runs of the JSON file.
     """
-    cells: list[dict[str, Any]] = read_json(out)["cells"] if out.exists() else []
-    done = {(cell["data"], cell["idea"], cell["seed"]) for cell in cells}
+    kept = KeptRuns(out, under="cells", start=START, ideas=IDEAS)
     for folder in data:
         dataset = dataset_of(folder)
         parts = dataset.split(0.2, seed=0)
         for seed in seeds or [0, 1, 2]:
             for idea in ideas or list(IDEAS):
-                if (dataset.name, idea, seed) in done:
+                if kept.has(data=dataset.name, idea=idea, seed=seed):
                     continue
                 config = dataclasses.replace(
                     snm.preset("default"),
@@ -116,14 +114,12 @@ def main(
                     checkpoint_every=10**9,
                 )
                 found = scored(parts, config, KEYS)
-                cells.append({"data": dataset.name, "idea": idea, "seed": seed, **found})
-                write_json(out, {**machine(), "start": START,
-                                 "ideas": IDEAS, "cells": cells})  # fmt: skip
+                kept.add(data=dataset.name, idea=idea, seed=seed, **found)
                 shown = f"P@1 {found['metrics']['P@1']:.2f}  {found['seconds']:.0f} s"
                 print(f"{dataset.name:<18} {idea:<30} seed {seed}  {shown}", flush=True)
-    show(cells)
+    show(kept.rows)
     if table is not None:
-        write_whole(table, "\n".join(markdown(cells)) + "\n")
+        write_whole(table, "\n".join(markdown(kept.rows)) + "\n")
 
 
 def dataset_of(folder: str) -> Dataset:

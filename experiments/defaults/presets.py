@@ -22,10 +22,9 @@ from rich.table import Table
 
 import snm
 from experiments.defaults.time_by_part import trained
+from experiments.kept_runs import KeptRuns
 from snm.compare.peers.process import run_peer
 from snm.config.resolve import resolve
-from snm.machine.versions import machine
-from snm.runs.folder import read_json, write_json
 
 KEYS = ("P@1", "P@3", "P@5", "PSP@5")
 
@@ -46,23 +45,21 @@ def main(
       presets: of `snm train --preset`.
       peers: packages of `snm compare --peers`.
     """
-    runs: list[dict[str, Any]] = read_json(out)["runs"] if out.exists() else []
+    kept = KeptRuns(out, split="test", unit="seconds")
     arms = [(name, _ours) for name in presets] + [(name, _theirs) for name in peers]
-    done = {(run["data"], run["seed"], run["name"]) for run in runs}
     for seed in seeds:
         for folder in data:
             for name, run in arms:
-                if (folder.name, seed, name) in done:
+                if kept.has(data=folder.name, seed=seed, name=name):
                     continue
                 with tempfile.TemporaryDirectory() as place:
                     found = run(folder, seed, Path(place), name)
                 found["metrics"] = {key: found["metrics"][key] for key in KEYS}
-                runs.append({"data": folder.name, "seed": seed, "name": name, **found})
-                write_json(out, {**machine(), "split": "test", "unit": "seconds", "runs": runs})
+                kept.add(data=folder.name, seed=seed, name=name, **found)
                 shown = " / ".join(f"{found['metrics'][key]:.2f}" for key in KEYS)
                 print(f"{folder.name:<18} {name:<11} seed {seed}  {shown}  "
                       f"{found['seconds']:.1f} s", flush=True)  # fmt: skip
-    show(runs)
+    show(kept.rows)
 
 
 def _ours(folder: Path, seed: int, place: Path, name: str) -> dict[str, Any]:

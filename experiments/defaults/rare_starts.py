@@ -20,9 +20,8 @@ from rich.table import Table
 
 import snm
 from experiments.arms import scored
+from experiments.kept_runs import KeptRuns
 from snm.data.dataset import Dataset
-from snm.machine.versions import machine
-from snm.runs.folder import read_json, write_json
 
 KEYS = ("P@1", "P@3", "P@5", "PSP@5")
 SCORED = 4000
@@ -42,23 +41,19 @@ def main(
       points: training points.
       seeds: of the model and of the choice of points.
     """
-    runs: list[dict[str, Any]] = read_json(out)["runs"] if out.exists() else []
-    done = {(run["data"], run["seed"], run["preset"], run["start"]) for run in runs}
+    kept = KeptRuns(out, points=points, scored=SCORED)
     for folder in data:
         dataset = snm.load_data(folder)
         for seed in seeds:
             few = some_of(dataset, points, seed)
             for preset in ("fast", "default"):
                 for start in ("random", "centroid"):
-                    if (folder.name, seed, preset, start) in done:
+                    key = {"data": folder.name, "seed": seed, "preset": preset, "start": start}
+                    if kept.has(**key):
                         continue
                     config = dataclasses.replace(snm.preset(preset), class_init=start, seed=seed)
-                    found = scored(few, config, KEYS)
-                    runs.append({"data": folder.name, "seed": seed, "preset": preset,
-                                 "start": start, "rare": share_of_rare(few), **found})  # fmt: skip
-                    write_json(out, {**machine(), "points": points, "scored": SCORED,
-                                     "runs": runs})  # fmt: skip
-    show(runs)
+                    kept.add(**key, rare=share_of_rare(few), **scored(few, config, KEYS))
+    show(kept.rows)
 
 
 def some_of(dataset: Dataset, points: int, seed: int) -> Dataset:

@@ -21,8 +21,7 @@ from rich.table import Table
 import snm
 from experiments.arms import scored
 from experiments.defaults.rare_starts import SCORED, some_of
-from snm.machine.versions import machine
-from snm.runs.folder import read_json, write_json
+from experiments.kept_runs import KeptRuns
 
 KEYS = ("P@1", "P@3", "P@5")
 ARMS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -48,22 +47,19 @@ def main(
       points: numbers of training points.
       seeds: of the model and of the choice of points.
     """
-    runs: list[dict[str, Any]] = read_json(out)["runs"] if out.exists() else []
-    done = {(run["data"], run["points"], run["seed"], run["arm"]) for run in runs}
+    kept = KeptRuns(out, scored=SCORED)
     for folder in data:
         dataset = snm.load_data(folder)
         for count in points:
             for seed in seeds:
                 few = some_of(dataset, count, seed)
                 for arm, (preset, changes) in ARMS.items():
-                    if (folder.name, count, seed, arm) in done:
+                    key = {"data": folder.name, "points": count, "seed": seed, "arm": arm}
+                    if kept.has(**key):
                         continue
                     config = dataclasses.replace(snm.preset(preset), seed=seed, **changes)
-                    found = scored(few, config, KEYS)
-                    runs.append({"data": folder.name, "points": count, "seed": seed,
-                                 "arm": arm, **found})  # fmt: skip
-                    write_json(out, {**machine(), "scored": SCORED, "runs": runs})
-    show(runs)
+                    kept.add(**key, **scored(few, config, KEYS))
+    show(kept.rows)
 
 
 def show(runs: list[dict[str, Any]]) -> None:

@@ -22,8 +22,7 @@ import tyro
 
 import snm
 from experiments.arms import scored
-from snm.machine.versions import machine
-from snm.runs.folder import read_json, write_json
+from experiments.kept_runs import KeptRuns
 
 KEYS = ("P@1", "P@3", "P@5", "R@1", "R@5", "PSP@1", "PSP@5")
 BASE: dict[str, Any] = {"dim": 128, "members": 1, "epochs": 4, "checkpoint_every": 10**9}
@@ -68,8 +67,7 @@ def main(
       questions: "sizes" (B and k'), "losses", or both.
       seeds: seeds of the model, by default 0. The split is the same for all.
     """
-    cells: list[dict[str, Any]] = read_json(out)["cells"] if out.exists() else []
-    done = [{**cell["settings"], "data": cell["data"], "seed": cell["seed"]} for cell in cells]
+    kept = KeptRuns(out, under="cells", base=BASE)
     for folder in data:
         dataset = snm.load_data(folder)
         parts = dataset.split(0.2, seed=0)
@@ -78,7 +76,7 @@ def main(
             for question, settings in grid(num_labels):
                 if question not in questions:
                     continue
-                if {**settings, "data": dataset.name, "seed": seed} in done:
+                if kept.has(data=dataset.name, seed=seed, settings=settings):
                     continue
                 config = dataclasses.replace(
                     snm.preset("default"), **{**BASE, **settings}, seed=seed
@@ -87,9 +85,8 @@ def main(
                     found = scored(parts, config, KEYS)
                 except ArithmeticError as error:  # the learning rate is too high
                     found = {"metrics": {}, "error": str(error).split(";")[0], "seconds": None}
-                cells.append({"data": dataset.name, "num_labels": num_labels, "seed": seed,
-                              "question": question, "settings": settings, **found})  # fmt: skip
-                write_json(out, {**machine(), "base": BASE, "cells": cells})
+                kept.add(data=dataset.name, num_labels=num_labels, seed=seed,
+                         question=question, settings=settings, **found)  # fmt: skip
                 shown = ", ".join(f"{key} {value}" for key, value in settings.items())
                 print(f"{dataset.name:<18} {shown:<66} seed {seed}  "
                       f"P@1 {found['metrics'].get('P@1', float('nan')):.2f}  "

@@ -24,8 +24,7 @@ from rich.table import Table
 
 import snm
 from experiments.arms import KEYS, Arm, scored, tuned
-from snm.machine.versions import machine
-from snm.runs.folder import read_json, write_json
+from experiments.kept_runs import KeptRuns
 
 RATES = (30.0, 100.0, 300.0)
 MINED = (1, 8, 16, 64)
@@ -78,16 +77,13 @@ def main(
     strong = Arm("negative sampling, strongest", dataclasses.replace(base, mined="all"))
     jobs.append((strong, strongest_grid()))
 
-    rows: list[dict[str, Any]] = read_json(out)["arms"] if out.exists() else []
-    done = {row["name"] for row in rows}
-    for arm, grid in (job for job in jobs if job[0].name not in done):
+    sizes = {"preset": "paper", "dim": dim, "tune_epochs": tune_epochs, "epochs": epochs}
+    kept = KeptRuns(out, under="arms", data=dataset.name, sha256=dataset.sha256, **sizes)
+    for arm, grid in (job for job in jobs if not kept.has(name=job[0].name)):
         found = tuned(dataset, arm.but(epochs=tune_epochs), grid, WATCH)
         final = scored(dataset, arm.but(epochs=epochs, **found["best"]).config)
-        rows.append({"name": arm.name, **found, **final})
-        sizes = {"preset": "paper", "dim": dim, "tune_epochs": tune_epochs, "epochs": epochs}
-        facts = {"data": dataset.name, "sha256": dataset.sha256, **sizes, **machine()}
-        write_json(out, {**facts, "arms": rows})
-    show(rows)
+        kept.add(name=arm.name, **found, **final)
+    show(kept.rows)
 
 
 def show(rows: list[dict[str, Any]]) -> None:
