@@ -107,7 +107,7 @@ def init_state(
       feature_part: the same for the feature rows.
     """
     key = jax.random.key(model.seed if seed is None else seed)
-    features_key, head_key = jax.random.split(key)
+    features_key, head_key, tower_key = jax.random.split(key, 3)
     rows = random_rows(
         features_key,
         model.num_features,
@@ -118,7 +118,7 @@ def init_state(
     )
     keeps = has_accumulator(model.head.row_optimizer)
     accumulator = jnp.zeros(rows.shape[0]) if keeps else None
-    tower = init_tower(model.dim, model.encoder, model.head.compute_dtype, key)[1]
+    tower = init_tower(model.dim, model.encoder, model.head.compute_dtype, tower_key)[1]
     return TrainState(
         features=RowTable(rows, accumulator),
         tower=tower,

@@ -1,6 +1,7 @@
 """A training step touches rows only where the batch does, and is the dense step all the same."""
 
 import dataclasses
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -150,6 +151,21 @@ def test_a_step_that_is_not_finite_changes_nothing(points):
     assert not bool(metrics.ok)
     for a, b in zip(jax.tree.leaves(after), jax.tree.leaves(state), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("features", [40, 1000])
+def test_the_parts_of_initial_parameters_are_independent(features):
+    """The kernel of the tower was drawn with the key of the feature rows."""
+    config = settings(encoder="relu", dim=64)
+    state = init_state(make_model(config, features, 200), jnp.uint32(3))
+    (kernel,) = (np.asarray(x) for x in jax.tree.leaves(state.tower) if x.shape == (64, 64))
+    parts = [kernel, np.asarray(state.features.rows), np.asarray(state.head.table.rows)]
+    for one, other in itertools.combinations(parts, 2):
+        rows = min(len(one), len(other))
+        for a, b in ((one[:rows], other[:rows]), (one[-rows:], other[-rows:])):
+            # Standard normal for large samples; 5 is met once in two million.
+            found = np.corrcoef(a.ravel(), b.ravel())[0, 1] * np.sqrt(a.size)
+            assert abs(found) < 5
 
 
 def test_shapes_of_parameters(points):
