@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from snm.batches.csr_blocks import repeat
+from snm.batches.streams import Stream
 from snm.data.mapped import row_blocks
 from snm.tables.hashing import GOLDEN, mixed
 from snm.tables.table import SparseRows
@@ -32,7 +33,7 @@ def keys_of_points(seed: int, epoch: int, points: np.ndarray) -> np.ndarray:
     Returns:
       uint32 [...].
     """
-    of_pass = np.random.SeedSequence((seed, epoch)).generate_state(2, np.uint32)
+    of_pass = Stream.DROPOUT.of(seed, epoch).generate_state(2, np.uint32)
     return mixed(mixed(points.astype(np.uint32) * GOLDEN ^ of_pass[0]) ^ of_pass[1])
 
 

@@ -15,14 +15,14 @@ import threading
 import numpy as np
 from numpy.typing import NDArray
 
+from snm.batches.streams import Stream
+
 __all__ = ["MOST_STRIPS", "Order"]
 
 MOST_STRIPS = 64
 """The number of strips if it divides the batch size. With more, two points of one strip would be
 in one batch less often."""
 
-_STREAM_ORDER = 1
-_STREAM_POSITIVES = 2
 _AHEAD = 2  # epochs that the loader's thread may be ahead of the training thread
 
 
@@ -102,15 +102,12 @@ class Order:
             return self._epochs[number]
 
     def _new_epoch(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        rng = self._rng(_STREAM_ORDER, number)
+        rng = np.random.default_rng(Stream.ORDER.of(self.seed, number))
         # Strips differ by a point at most, so that the longest ends in the last step.
         places = np.full((self.strips, self.steps * (self.batch_size // self.strips)), -1, np.int64)
         for strip in range(self.strips):
             first, last = self._bound(strip), self._bound(strip + 1)
             places[strip, : last - first] = first + rng.permutation(last - first)
         steps = places.reshape(self.strips, self.steps, -1).swapaxes(0, 1)
-        draws = self._rng(_STREAM_POSITIVES, number).random(self.num_points)
-        return steps.reshape(self.steps, self.batch_size), draws
-
-    def _rng(self, stream: int, number: int) -> np.random.Generator:
-        return np.random.default_rng(np.random.SeedSequence([self.seed, stream, number]))
+        draws = np.random.default_rng(Stream.POSITIVES.of(self.seed, number))
+        return steps.reshape(self.steps, self.batch_size), draws.random(self.num_points)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from snm.batches.streams import Stream
 from snm.data.dataset import Points
 
 __all__ = ["with_splits"]
@@ -42,7 +43,7 @@ def with_splits(
         return points, rows
     found = points
     for n in range(1, splits + 1):
-        features, labels = _split(points, np.random.default_rng([seed, n]))
+        features, labels = _split(points, np.random.default_rng(Stream.SPLITS.of(seed, n)))
         found = found.beside(replace(points, features=features, labels=labels, filter=None))
     if rows is not None:
         rows = np.concatenate([rows + n * points.num_points for n in range(1 + splits)])
