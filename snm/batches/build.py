@@ -279,10 +279,16 @@ def keeps_on_device(config: Config, *entries: int) -> bool:
       entries: of the features and of the labels, on each device.
 
     Raises:
-      InputError: the settings keep them on the device, whose int32 numbers are too few.
+      InputError: the settings keep them on the device, whose int32 numbers are too few, or which
+        sees too few points for the sampler.
     """
-    if SAMPLERS[config.sampler].needs_batch_positives and parse_mesh(config.mesh)[0] > 1:
-        return False  # only the host sees the positives of the whole batch
+    parts = parse_mesh(config.mesh)[0]
+    if SAMPLERS[config.sampler].needs_batch_positives and parts > 1:
+        # Only the host sees the positives of the whole batch.
+        if config.data_on == "device":
+            found = f"sampler {config.sampler} and a mesh of {parts} data parts"
+            raise InputError("--data-on device", found, "--data-on host, or another sampler")
+        return False
     numbered = max(entries) < 2**31
     if config.data_on == "device" and not numbered:
         found = f"{max(entries):,} entries on a device"

@@ -3,22 +3,48 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import jax
 
+from snm.errors import InputError, nearest
+from snm.losses.listwise import TRANSFORMATIONS
 from snm.losses.sampled import LOSSES, HeadLoss
+from snm.losses.sampled.ranks import RANK_SHAPES
+from snm.losses.surrogates import SURROGATES
+from snm.tables.optimizers import ROW_OPTIMIZERS
 
 __all__ = ["HeadSpec", "in_precision"]
 
 _Run = TypeVar("_Run", bound=Callable[..., Any])
 
+_TYPES = ("float32", "bfloat16")
+_WORDS: dict[str, Collection[str]] = {
+    "loss": LOSSES,
+    "phi": SURROGATES,
+    "vartheta": RANK_SHAPES,
+    "weight_scale": ("mean", "surrogate"),
+    "transformation": TRANSFORMATIONS,
+    "exclude": ("positive", "all"),
+    "positives": ("one", "all"),
+    "row_optimizer": ROW_OPTIMIZERS,
+    "compute_dtype": _TYPES,
+    "matmul_precision": ("float32", "tensorfloat32"),
+    "table_dtype": _TYPES,
+    "mining_kernel": ("auto", "on", "off"),
+}
+"""The words that each setting may be."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class HeadSpec:
     """What the head computes; hashable, static under `jax.jit`.
+
+    Raises:
+      InputError: a word that a setting does not know, or sizes that are not
+        1 <= k' <= B <= K - 1.
 
     Attributes:
       num_labels: K.
@@ -78,6 +104,17 @@ class HeadSpec:
     table_dtype: str = "float32"
     mining_kernel: str = "auto"
 
+    def __post_init__(self) -> None:
+        for name, known in _WORDS.items():
+            word = getattr(self, name)
+            if word in known or (name == "loss" and isinstance(word, HeadLoss)):
+                continue
+            some = " or ".join(known) if len(known) <= 3 else f"one of {', '.join(known)}"
+            raise InputError(f"HeadSpec {name}", f"{word!r}", nearest(str(word), known, some))
+        if not 1 <= self.mined <= self.sampled < self.num_labels:
+            found = f"mined {self.mined}, sampled {self.sampled}, {self.num_labels} labels"
+            raise InputError("HeadSpec", found, "1 <= mined <= sampled < num_labels")
+
     @functools.cached_property
     def head_loss(self) -> HeadLoss:
         """The loss with its parameters."""
@@ -91,7 +128,7 @@ class HeadSpec:
     @property
     def mines_all(self) -> bool:
         """Whether every sampled negative enters the loss, so that none is looked for."""
-        return self.mined >= self.sampled
+        return self.mined == self.sampled
 
 
 def in_precision(run: _Run) -> _Run:

@@ -130,6 +130,6 @@ def in_batch_log_weights(
         for left in range(num_points, num_points - batch_size, -1):
             log_missing += np.log1p(-np.minimum(expected / left, 1.0))
             stay = (left - 1 - expected + stays * own) / (left - expected)
-            stay = np.where(expected < left, stay, 1.0)
+            stay = np.clip(np.where(expected < left, stay, 1.0), 0.0, 1.0)
             expected, stays = expected * stay, stays * stay
     return (-np.log(-np.expm1(log_missing))).astype(np.float32)[place.reshape(-1)]

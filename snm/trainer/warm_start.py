@@ -97,7 +97,7 @@ def initial_state(
         old = jax.tree.map(jnp.asarray, old) if mesh is None else spread(old, mesh)
     shapes = [jax.tree.map(np.shape, (s.features.rows, s.tower, s.head.table.rows, s.head.bias))
               for s in map(abstract_state, (other, model))]  # fmt: skip
-    if shapes[0] != shapes[1]:
+    if shapes[0] != shapes[1] or other.encoder != model.encoder:  # two have the same shapes
         settings = warm_start.run / "config.toml"
         expected = f"{_described(model)} (`--config {settings}` takes its settings)"
         raise InputError(f"--warm-start {warm_start.run}", _described(other), expected)

@@ -52,6 +52,20 @@ def test_in_batch_weights_by_enumeration():
         in_batch_log_weights(all_of([1]), 5, 6)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("num_points", [5, 50, 1000])
+def test_weights_of_a_label_that_almost_all_points_draw_are_finite(num_points):
+    """One point has a second label, and draws this one with probability 1/2 or 1/4."""
+    for least in (0.25, 0.5, 1 - 1e-9):
+        draws = np.array([[num_points - 1 + least], [num_points - 1 + least**2]])
+        for batch_size in {1, 2, num_points // 2, num_points}:
+            found = in_batch_log_weights(draws, num_points, batch_size)
+            assert np.isfinite(found).all() and (found >= 0).all()
+            # It is missing from a batch of that one point at most.
+            most = -np.log(least) if batch_size == 1 else 0.0
+            assert found <= most + 1e-6
+
+
 def missing(takes, batch_size):
     """P(no point of a batch takes the label), over all batches; `takes` is float64 [N]."""
     batches = itertools.combinations(range(len(takes)), batch_size)

@@ -165,13 +165,19 @@ def test_nothing_is_drawn_where_all_labels_are_negatives(data):
 
 
 def test_a_mesh_over_points_keeps_them_on_the_host_if_the_whole_batch_is_asked_for():
-    on_device = dataclasses.replace(tiny.CONFIG, data_on="device")
     for name, mesh, expected in (
         ("in-batch", "", True), ("in-batch", "label=4", True), ("in-batch", "data=2", False),
         ("uniform", "data=2", True), ("frequency", "data=2", True),
     ):  # fmt: skip
-        config = dataclasses.replace(on_device, sampler=name, mesh=mesh)
-        assert keeps_on_device(config, 10) is expected
+        auto = dataclasses.replace(tiny.CONFIG, sampler=name, mesh=mesh, data_on="auto")
+        with compiling_for("gpu", 1 << 40):
+            assert keeps_on_device(auto, 10) is expected
+        asked = dataclasses.replace(auto, data_on="device")
+        if expected:
+            assert keeps_on_device(asked, 10)
+        else:
+            with pytest.raises(InputError, match="found sampler in-batch and a mesh of 2 data"):
+                keeps_on_device(asked, 10)
 
 
 def test_points_with_more_entries_than_int32_has_numbers_stay_on_the_host():

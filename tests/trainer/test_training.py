@@ -259,6 +259,8 @@ def test_warm_start(data, whole, tmp_path):
         assert not np.any(new.head.table.accumulator)
     with pytest.raises(InputError, match=r"^warm_start .* found 30 features, 20 labels, dim 8"):
         snm.train(data, config(dim=4), tmp_path / "none", warm_start=old)
+    with pytest.raises(InputError, match=r"found .* encoder residual, .*, expected .* relu,"):
+        snm.train(data, config(encoder="relu"), tmp_path / "none", warm_start=old)
     with pytest.raises(InputError, match=r"^warm_start .* a run with weighting tfidf, expected l2"):
         snm.train(data, config(weighting="l2"), tmp_path / "none", warm_start=old)
     assert not (tmp_path / "none").exists()

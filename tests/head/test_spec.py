@@ -1,0 +1,37 @@
+"""A `HeadSpec` refuses what it would otherwise compute something else for."""
+
+import pytest
+
+from snm.errors import InputError
+from snm.head.spec import HeadSpec
+from snm.losses.sampled import LOSSES
+
+SIZES = {"num_labels": 20, "sampled": 8, "mined": 2}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"loss": "bwol"}, "HeadSpec loss: found 'bwol', expected for example bowl"),
+        ({"loss": None}, "HeadSpec loss: found None, expected one of "),
+        ({"vartheta": "topp"}, "HeadSpec vartheta: found 'topp', expected for example top"),
+        ({"phi": "square"}, "HeadSpec phi: found 'square', expected "),
+        ({"exclude": "Positive"}, "HeadSpec exclude: found 'Positive', expected "),
+        ({"positives": True}, "HeadSpec positives: found True, expected one or all"),
+        ({"weight_scale": "sum"}, "HeadSpec weight_scale: found 'sum', expected mean or surrogate"),
+        ({"compute_dtype": "float16"}, "HeadSpec compute_dtype: found 'float16', expected "),
+        ({"mined": 0}, "HeadSpec: found mined 0, sampled 8, 20 labels, expected 1 <= mined <= "),
+        ({"mined": 9}, "HeadSpec: found mined 9, sampled 8, 20 labels"),
+        ({"sampled": 20}, "HeadSpec: found mined 2, sampled 20, 20 labels"),
+    ],
+)
+def test_a_wrong_setting_is_refused(changes, said):
+    with pytest.raises(InputError) as error:
+        HeadSpec(**{**SIZES, **changes})
+    assert str(error.value).startswith(said)
+
+
+def test_right_ones_are_taken():
+    for loss in LOSSES:
+        HeadSpec(**SIZES, loss=loss)
+    HeadSpec(num_labels=2, sampled=1, mined=1, loss=LOSSES["bowl"])
