@@ -16,6 +16,7 @@ from snm.batches.batch import Batch
 from snm.distributed.collectives import Shard
 from snm.head.head import update_head
 from snm.head.spec import in_precision
+from snm.head.state import Head, HeadStep
 from snm.model.encoder import apply_tower
 from snm.model.model import Model, TrainState
 from snm.tables.by_row import sum_columns, update_columns
@@ -23,7 +24,14 @@ from snm.tables.rounding import noise_of
 from snm.tables.table import RowTable, SparseRows
 from snm.tables.updates import update_rows
 
-__all__ = ["Step", "StepMetrics", "centroid_step", "train_step", "train_steps"]
+__all__ = [
+    "Step",
+    "StepMetrics",
+    "centroid_step",
+    "forward_and_back",
+    "train_step",
+    "train_steps",
+]
 
 
 Step = Callable[..., tuple[TrainState, Any]]
@@ -70,31 +78,15 @@ def train_step(
     """
     rows = state.features.rows
     shard = Shard.of(rows, model.num_features, feature_axis, data_axis)
-    key = jax.random.fold_in(jax.random.wrap_key_data(batch.key), batch.step)
+    key = _key_of(batch)
     features = batch.features
     rate = model.learning_rate * batch.decay
     narrow = rows.dtype == jnp.uint16
 
     entries = shard.of_batch(features, rows.shape[0])
-    sums = _row_sums(rows, batch, features, shard, entries)
-    queries, pull_back = jax.vjp(functools.partial(apply_tower, model.structure), state.tower, sums)
-    head, step = update_head(
-        model.head,
-        state.head,
-        queries,
-        batch.terms,
-        batch.sample,
-        learning_rate=rate,
-        scale_learning_rate=model.scale_learning_rate * batch.decay,
-        known=batch.known,
-        seen=batch.seen,
-        key=jax.random.fold_in(key, 1),
-        noise=noise_of(jax.random.fold_in(key, 2)) if narrow else None,
-        taken=batch.taken,
-        axis_name=label_axis,
-        data_axis=data_axis,
-    )
-    grad_tower, grad_sums = pull_back(step.query_gradient)
+    sums = _row_sums(rows, batch, shard, entries)
+    axes = {"label_axis": label_axis, "data_axis": data_axis}
+    _, head, step, grad_tower, grad_sums = forward_and_back(model, state, batch, sums, **axes)
     grad_tower = jax.tree.map(shard.data_sum, grad_tower)
 
     ok = step.ok & jnp.all(jnp.isfinite(grad_sums)) & jnp.isfinite(optax.tree.sum(grad_tower))
@@ -123,6 +115,51 @@ def train_step(
     return TrainState(feature_rows, tower, tower_state, head), StepMetrics(step.loss, ok)
 
 
+def forward_and_back(
+    model: Model,
+    state: TrainState,
+    batch: Batch,
+    sums: jax.Array,
+    *,
+    label_axis: str | None = None,
+    data_axis: str | None = None,
+) -> tuple[jax.Array, Head, HeadStep, Any, jax.Array]:
+    """From the sums of feature rows through tower and head, and back.
+
+    Args:
+      model: the description.
+      state: parameters.
+      batch: the points.
+      sums: float32 [n, dim], of each point.
+      label_axis: as in `train_step`.
+      data_axis: as in `train_step`.
+
+    Returns:
+      The queries, float32 [n, dim]; the head after its step, and what it found; the gradients of
+      the tower, on this shard, and of the sums.
+    """
+    key = _key_of(batch)
+    queries, pull_back = jax.vjp(functools.partial(apply_tower, model.structure), state.tower, sums)
+    narrow = state.features.rows.dtype == jnp.uint16
+    head, step = update_head(
+        model.head,
+        state.head,
+        queries,
+        batch.terms,
+        batch.sample,
+        learning_rate=model.learning_rate * batch.decay,
+        scale_learning_rate=model.scale_learning_rate * batch.decay,
+        known=batch.known,
+        seen=batch.seen,
+        key=jax.random.fold_in(key, 1),
+        noise=noise_of(jax.random.fold_in(key, 2)) if narrow else None,
+        taken=batch.taken,
+        axis_name=label_axis,
+        data_axis=data_axis,
+    )
+    return queries, head, step, *pull_back(step.query_gradient)
+
+
 @in_precision
 def centroid_step(
     model: Model,
@@ -149,33 +186,34 @@ def centroid_step(
     rows, table = state.features.rows, state.head.table
     shard = Shard.of(rows, model.num_features, feature_axis, data_axis)
     entries = shard.of_batch(batch.features, rows.shape[0])
-    sums = _row_sums(rows, batch, batch.features, shard, entries)
+    sums = _row_sums(rows, batch, shard, entries)
     queries = apply_tower(model.structure, state.tower, sums)
     classes = Shard.of(table.rows, model.head.num_labels, label_axis, data_axis)
     positives = classes.of_batch(batch.terms, table.rows.shape[0])
     ok = classes.all(jnp.all(jnp.isfinite(queries)))
     if batch.taken is not None:
         ok &= batch.taken
-    key = jax.random.fold_in(jax.random.wrap_key_data(batch.key), batch.step)
     summed = update_rows(
         RowTable(table.rows, None),
         [(positives, classes.gather(queries))],
         optimizer="sgd",
         learning_rate=-1.0,
         ok=ok,
-        noise=noise_of(key) if table.rows.dtype == jnp.uint16 else None,
+        noise=noise_of(_key_of(batch)) if table.rows.dtype == jnp.uint16 else None,
     )
     head = dataclasses.replace(state.head, table=RowTable(summed.rows, table.accumulator))
     return dataclasses.replace(state, head=head), ok
 
 
-def _row_sums(
-    rows: jax.Array, batch: Batch, features: SparseRows, shard: Shard, entries: SparseRows
-) -> jax.Array:
-    """The sums of the feature rows of each point; `features` are those of the batch or fewer."""
+def _key_of(batch: Batch) -> jax.Array:
+    return jax.random.fold_in(jax.random.wrap_key_data(batch.key), batch.step)
+
+
+def _row_sums(rows: jax.Array, batch: Batch, shard: Shard, entries: SparseRows) -> jax.Array:
+    """The sums of the feature rows of each point; `entries` are those of this shard."""
     if batch.columns is None:
-        return shard.row_sums(rows, features, entries)
-    return sum_columns(rows, batch.columns, features)
+        return shard.row_sums(rows, batch.features, entries)
+    return sum_columns(rows, batch.columns, batch.features)
 
 
 def train_steps(

@@ -13,14 +13,13 @@ from snm.batches.batch import Batch
 from snm.batches.source import Source
 from snm.checkpoints.writer import has_room
 from snm.distributed.processes import has_several_processes
-from snm.head.head import update_head
 from snm.machine.platform import compiling_for
-from snm.model.encoder import apply_tower
 from snm.model.model import Model, TrainState
 from snm.model.placement import gathered
+from snm.model.train_step import forward_and_back
 from snm.runs.events import NonFinite
 from snm.tables.bag import embedding_bag
-from snm.tables.rounding import as_float, noise_of
+from snm.tables.rounding import as_float
 from snm.tables.table import entry_rows
 
 __all__ = ["diagnose", "points_of_step"]
@@ -117,22 +116,8 @@ def _finite(model: Model, state: TrainState, batch: Batch) -> list[jax.Array]:
         features.values == 0
     )
     sums = embedding_bag(state.features.rows, features)
-    queries, pull_back = jax.vjp(functools.partial(apply_tower, model.structure), state.tower, sums)
-    key = jax.random.fold_in(jax.random.wrap_key_data(batch.key), batch.step)
     # The new class rows are not used, so XLA computes no update and copies no table.
-    _, step = update_head(
-        model.head,
-        state.head,
-        queries,
-        batch.terms,
-        batch.sample,
-        learning_rate=0.0,
-        known=batch.known,
-        seen=batch.seen,
-        key=jax.random.fold_in(key, 1),
-        noise=noise_of(jax.random.fold_in(key, 2)),
-    )
-    grad_tower, grad_sums = pull_back(step.query_gradient)
+    queries, _, step, grad_tower, grad_sums = forward_and_back(model, state, batch, sums)
     head = state.head
     rest = [head.log_scale] + ([] if head.bias is None else [head.bias])
     return [
