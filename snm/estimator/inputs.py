@@ -12,7 +12,7 @@ from sklearn.utils.validation import _check_sample_weight
 
 from snm.data.dataset import Points
 from snm.errors import InputError
-from snm.prediction.inputs import without_repeats
+from snm.prediction.inputs import without_repeats, without_zeros
 
 __all__ = ["canonical", "points_of", "seed_of", "weights_of_classes"]
 
@@ -22,11 +22,7 @@ _CLASS_WEIGHT = "`balanced`, a mapping from class to weight, or one weight a cla
 
 def canonical(inputs: Any) -> csr_matrix:
     """Dense or sparse inputs as float32 CSR, whose rows hold no feature twice and no zeros."""
-    features = without_repeats(csr_matrix(inputs, dtype=np.float32))
-    if not features.data.all():
-        features = features.copy()  # these may be the caller's
-        features.eliminate_zeros()
-    return features
+    return without_zeros(without_repeats(csr_matrix(inputs, dtype=np.float32)))
 
 
 def points_of(features: csr_matrix, labels: csr_matrix, sample_weight: Any) -> Points:

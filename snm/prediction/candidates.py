@@ -7,6 +7,7 @@ share are scored by a matrix product with their class rows; of candidates for ea
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from snm.errors import InputError
 
 __all__ = [
     "best_of_pairs",
+    "by_name",
     "candidates_of",
     "checked_k",
     "ids_of_labels",
@@ -29,6 +31,7 @@ __all__ = [
 ]
 
 _K = 5  # labels of an answer, where none are asked for
+_SEVERAL = -1  # in place of an id, for a name of several labels
 _LEAST = 256  # of the padded sizes, so that small sets share a program
 
 
@@ -73,6 +76,10 @@ def candidates_of(labels: Any, num_points: int, num_labels: int) -> NDArray[np.i
 
 
 def _checked(labels: Sequence[int] | NDArray, num_labels: int) -> NDArray[np.int32]:
+    if not isinstance(labels, np.ndarray):  # numbers beyond int64 make no array of integers
+        for label in labels:
+            if type(label) is int and not 0 <= label < num_labels:
+                raise _no_label(label, num_labels)
     try:
         ids = np.asarray(labels)
     except ValueError as error:  # ids and lists of ids
@@ -80,13 +87,16 @@ def _checked(labels: Sequence[int] | NDArray, num_labels: int) -> NDArray[np.int
     if not ids.size:
         return np.zeros(0, np.int32)
     if ids.ndim != 1 or ids.dtype.kind not in "iu":
-        raise InputError("labels", f"an array of {ids.dtype} {ids.shape}", "ids of labels, int [S]")
+        found = "names" if ids.dtype.kind in "UO" else f"an array of {ids.dtype} {ids.shape}"
+        raise InputError("labels", found, "ids of labels; `ids_of(names)` of the model gives them")
     wrong = (ids < 0) | (ids >= num_labels)
     if wrong.any():
-        raise InputError(
-            "labels", f"label {ids[np.argmax(wrong)]}", f"an id from 0 to {num_labels - 1}"
-        )
+        raise _no_label(ids[np.argmax(wrong)], num_labels)
     return ids.astype(np.int32)
+
+
+def _no_label(label: Any, num_labels: int) -> InputError:
+    return InputError("labels", f"label {label}", f"an id from 0 to {num_labels - 1}")
 
 
 def checked_k(k: int | None, among: NDArray[np.int32] | csr_matrix | None, num_labels: int) -> int:
@@ -102,6 +112,14 @@ def checked_k(k: int | None, among: NDArray[np.int32] | csr_matrix | None, num_l
     return k
 
 
+def by_name(names: Sequence[str]) -> dict[str, int]:
+    """The id of each label's name, for `ids_of_labels`, which refuses those of several labels."""
+    ids = {name: label for label, name in enumerate(names)}
+    if len(ids) < len(names):
+        ids |= {name: _SEVERAL for name, count in Counter(names).items() if count > 1}
+    return ids
+
+
 def ids_of_labels(
     labels: Sequence[int | str], num_labels: int, id_of_name: Mapping[str, int]
 ) -> NDArray[np.int32]:
@@ -110,18 +128,20 @@ def ids_of_labels(
     Args:
       labels: names, ids or both.
       num_labels: K.
-      id_of_name: empty where the labels have no names.
+      id_of_name: of `by_name`; empty where the labels have no names.
 
     Raises:
-      InputError: an id that is not from 0 to K - 1, an unknown name, or a name where the labels
-        have none.
+      InputError: an id that is not from 0 to K - 1, an unknown name, one of several labels, or a
+        name where the labels have none.
     """
     ids = []
     for label in labels:
         if not isinstance(label, str):
             ids.append(label)
         elif label in id_of_name:
-            ids.append(id_of_name[label])
+            if (number := id_of_name[label]) == _SEVERAL:
+                raise InputError("labels", f"{label!r}, the name of several labels", "an id")
+            ids.append(number)
         else:
             expected = f"an id from 0 to {num_labels - 1}: the labels have no names"
             if id_of_name:

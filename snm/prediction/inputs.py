@@ -13,13 +13,13 @@ from scipy.sparse import csr_matrix
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
 
-__all__ = ["as_rows", "without_repeats"]
+__all__ = ["as_rows", "without_repeats", "without_zeros"]
 
 
 def as_rows(
     features: csr_matrix | Sequence[str] | NDArray[Any], width: int, vectorizer: Vectorizer | None
 ) -> csr_matrix:
-    """Features or texts as CSR [n, d], not weighted, whose rows hold no feature twice.
+    """Features or texts as CSR [n, d], not weighted, whose rows hold no feature twice and no zeros.
 
     Args:
       features: a sparse or dense matrix [n, d], or n texts. What a row holds twice is added up.
@@ -47,7 +47,7 @@ def as_rows(
     # The ends, and no mask, which could be too large for the values of mapped data.
     if features.nnz and not np.isfinite([features.data.min(), features.data.max()]).all():
         raise InputError("features", "a value that is not finite", "finite numbers")
-    return features
+    return without_zeros(features)
 
 
 def without_repeats(features: csr_matrix) -> csr_matrix:
@@ -55,4 +55,12 @@ def without_repeats(features: csr_matrix) -> csr_matrix:
     if not features.has_canonical_format:
         features = features.copy()
         features.sum_duplicates()
+    return features
+
+
+def without_zeros(features: csr_matrix) -> csr_matrix:
+    """The matrix, or a copy without the zeros that it stores: a user has no item 0 times."""
+    if not features.data.all():
+        features = features.copy()
+        features.eliminate_zeros()
     return features

@@ -22,6 +22,7 @@ from snm.model.model import Model, TrainState
 from snm.prediction.calibration import Calibration
 from snm.prediction.candidates import (
     best_of_pairs,
+    by_name,
     candidates_of,
     checked_k,
     ids_of_labels,
@@ -236,14 +237,14 @@ class Predictor:
         """The ids of labels, int32 [S]: texts are names, whole numbers are ids.
 
         Raises:
-          InputError: an id that is not from 0 to K - 1, an unknown name, or a name where the labels
-            have none.
+          InputError: an id that is not from 0 to K - 1, an unknown name, one of several labels, or
+            a name where the labels have none.
         """
         return ids_of_labels(labels, self.model.head.num_labels, self._id_of_name)
 
     @functools.cached_property
     def _id_of_name(self) -> dict[str, int]:
-        return {name: label for label, name in enumerate(self.label_names or ())}
+        return by_name(self.label_names or ())
 
     def _among(self, labels: Any, num_points: int) -> NDArray[np.int32] | csr_matrix | None:
         if labels is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from snm.errors import InputError, counted
 from snm.export.index import IndexedPredictor
 from snm.prediction.candidates import candidates_of
 from snm.prediction.digits import rounded
+from snm.prediction.inputs import without_zeros
 from snm.prediction.predictor import Predictor
 from snm.prediction.reasons import Reason
 from snm.serve.docs_page import add_docs
@@ -34,6 +36,8 @@ from snm.serve.limits import Limits
 __all__ = ["make_app"]
 
 _HERE = Path(__file__).parent
+_ID = re.compile("0|[1-9][0-9]{0,9}")
+_LONG = 1 << 16  # characters of the texts of a request that are counted beside other requests
 
 
 Label = StrictInt | StrictStr
@@ -48,7 +52,7 @@ class Question(BaseModel):
     )
 
     texts: list[str] | None = Field(None, description="one text per point")
-    features: list[dict[int, float]] | None = Field(
+    features: list[dict[str, float]] | None = Field(
         None, description="for each point, feature id -> raw value"
     )
     k: int | None = Field(
@@ -217,7 +221,11 @@ def make_app(
         if question.threshold is not None:
             threshold = exact.threshold(question.threshold)
             k = threshold.most(k)
-        rows = _rows(question, exact, limits.max_points)
+        asked_for = question, exact, limits.max_points
+        if sum(map(len, question.texts or ())) > _LONG:  # others are answered meanwhile
+            rows = await asyncio.to_thread(_rows, *asked_for)
+        else:
+            rows = _rows(*asked_for)
         among = _among(question.labels, exact, rows.shape[0])
         asked, reasons = (rows, min(k or 5, most), among), None
         if question.explain:
@@ -374,12 +382,14 @@ def _rows(question: Question, predictor: Predictor, most: int) -> csr_matrix:
     width = predictor.model.num_features
     ids, values, starts = [], [], [0]
     for number, point in enumerate(points):
-        for index in sorted(point):
-            if not 0 <= index < width:
+        of_point = {}
+        for name, value in point.items():
+            if not _ID.fullmatch(name) or int(name) >= width:  # "1" and "01" would be one feature
                 expected = f"an id from 0 to {width - 1}"
-                raise InputError(f"features.{number}", f"feature {index}", expected)
-            ids.append(index)
-            values.append(point[index])
+                raise InputError(f"features.{number}", f"feature {name[:40]}", expected)
+            of_point[int(name)] = value
+        ids += sorted(of_point)
+        values += [of_point[index] for index in sorted(of_point)]
         starts.append(len(ids))
     with np.errstate(over="ignore"):
         data = np.asarray(values, np.float32)
@@ -387,4 +397,5 @@ def _rows(question: Question, predictor: Predictor, most: int) -> csr_matrix:
         raise InputError("features", "a value that is not finite", "finite float32 numbers")
     if predictor.weighting.kind == "tfidf" and (data < 0).any():
         raise InputError("features", "a negative value", "counts of at least 0 (tfidf weighting)")
-    return csr_matrix((data, np.asarray(ids, np.int32), starts), shape=(len(points), width))
+    stored = data, np.asarray(ids, np.int32), starts
+    return without_zeros(csr_matrix(stored, shape=(len(points), width)))

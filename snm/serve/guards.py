@@ -18,6 +18,8 @@ from fastapi.responses import JSONResponse
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from snm.system.escapes import plain
+
 __all__ = ["Counted", "HostChecked", "Limited", "Meters", "refusal"]
 
 _SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
@@ -25,8 +27,8 @@ _POINTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 def refusal(status: int, text: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """An error in the one shape that all have."""
-    return JSONResponse({"error": text}, status, headers)
+    """An error in the one shape that all have; what it quotes of the request is made plain."""
+    return JSONResponse({"error": plain(text)}, status, headers)
 
 
 class Meters:

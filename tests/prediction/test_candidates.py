@@ -205,6 +205,10 @@ def test_ids_of_names():
     assert predictor.ids_of(["name 7", 3, "name 599"]).tolist() == [7, 3, 599]
     with pytest.raises(InputError, match="labels: found an unknown label 'name 600', expected a n"):
         predictor.ids_of(["name 7", "name 600"])
+    twice = dataclasses.replace(predictor, label_names=("a", "b", "a", *predictor.label_names[3:]))
+    assert twice.ids_of(["b", 2, 0]).tolist() == [1, 2, 0]
+    with pytest.raises(InputError, match="'a', the name of several labels, expected an id"):
+        twice.ids_of(["b", "a"])
     with pytest.raises(InputError, match="the labels have no names"):
         predictor_of(memory=False).ids_of(["name 7"])
 
@@ -216,7 +220,9 @@ def test_ids_of_names():
         ([1, 600], "label 600, expected an id from 0 to 599"),
         ([-1], "label -1"),
         ([1.5], "an array of float64"),
-        (["name"], "an array of <U4"),
+        (["name"], "found names, expected ids of labels; `ids_of(names)`"),
+        ([1, 10**30], f"label {10**30}, expected an id from 0 to 599"),
+        ([[0]] * 29 + [[1, 2**64]], f"label {2**64}, expected"),
         ("name", "one text, expected ids of labels"),
         ([True, False], "an array of bool"),
         ([1, [2, 3]], "ids and other things"),

@@ -29,6 +29,15 @@ def test_a_feature_twice_is_added_up():
     assert given.nnz == 3  # the caller's own
 
 
+def test_a_stored_zero_is_no_feature():
+    """A user does not have an item 0 times: its label may be an answer."""
+    stored = np.array([1, 0, 2, -2], np.float32), [0, 1, 2, 2], [0, 4]
+    given = csr_matrix(stored, shape=(1, 3))
+    found = as_rows(given, 3, None)
+    assert found.indices.tolist() == [0] and found.data.tolist() == [1]
+    assert given.nnz == 4 and as_rows(given[:0], 3, None).shape == (0, 3)
+
+
 @pytest.mark.parametrize(
     ("given", "words", "said"),
     [

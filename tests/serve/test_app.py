@@ -174,7 +174,18 @@ BAD = {
     "a word": (
         b'{"features": [{"x": 1}]}',
         400,
-        'features.0.x: found "x", expected a whole number',
+        "features.0: found feature x, expected an id from 0 to 29",
+    ),
+    "an id in another form": (b'{"features": [{"1": 1, "01": 2}]}', 400, "found feature 01, expec"),
+    "half of a pair": (
+        b'{"features": [{"\\ud800": 1}]}',
+        400,
+        "found feature \\ud800, expected an",
+    ),
+    "half of a pair as a threshold": (
+        b'{"texts": ["a"], "threshold": "\\ud800"}',
+        400,
+        "threshold: found ",
     ),
     "a text": (b'{"texts": "a"}', 400, 'texts: found "a", expected a list'),
     "a number": (b'{"texts": [1]}', 400, "texts.0: found 1, expected a text"),
