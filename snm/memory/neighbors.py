@@ -60,7 +60,7 @@ class Stored:
         return _divided(self.features, self._lengths).T.tocsr()
 
     @functools.cached_property
-    def _lengths(self) -> NDArray[np.float32]:
+    def _lengths(self) -> NDArray[np.float64]:
         return _lengths(self.features)
 
     def similar(self, features: csr_matrix, count: int) -> Neighbors:
@@ -212,16 +212,18 @@ def unit_rows(features: csr_matrix) -> csr_matrix:
     return _divided(features, _lengths(features))
 
 
-def _divided(features: csr_matrix, lengths: NDArray[np.float32]) -> csr_matrix:
-    """Each row divided by a number."""
+def _divided(features: csr_matrix, lengths: NDArray[np.float64]) -> csr_matrix:
+    """Each row divided by a number, in float32."""
     scaled = features.copy()
-    scaled.data = scaled.data / np.repeat(lengths, np.diff(features.indptr))
+    of_entries = np.repeat(lengths, np.diff(features.indptr))
+    scaled.data = (features.data / of_entries).astype(np.float32)
     return scaled
 
 
-def _lengths(features: csr_matrix) -> NDArray[np.float32]:
-    """The lengths of rows, float32 [n]; 1 for a row of zeros."""
-    squares = np.asarray(features.multiply(features).sum(axis=1), np.float64).ravel()
-    lengths = np.sqrt(squares)
+def _lengths(features: csr_matrix) -> NDArray[np.float64]:
+    """The lengths of rows, float64 [n], as squares overflow in float32; 1 for a row of zeros."""
+    squares = features.copy()
+    squares.data = np.square(features.data, dtype=np.float64)
+    lengths = np.sqrt(np.asarray(squares.sum(axis=1)).ravel())
     lengths[lengths == 0] = 1
-    return lengths.astype(np.float32)
+    return lengths

@@ -147,6 +147,17 @@ def test_float16_numbers_are_the_same_in_float32() -> None:
     np.testing.assert_array_equal(found.view(np.uint32), expected.view(np.uint32))  # -0, too
 
 
+def test_lengths_beyond_float32_are_no_infinity() -> None:
+    features = csr_matrix(
+        np.array([[3e20, 4e20], [3e-25, 4e-25], [0, 0], [3e38, 3e38]], np.float32)
+    )
+    found = unit_rows(features)
+    assert found.dtype == np.float32
+    half = np.sqrt(0.5)
+    expected = [[0.6, 0.8], [0.6, 0.8], [0, 0], [half, half]]
+    np.testing.assert_allclose(found.toarray(), expected, rtol=1e-6)
+
+
 def test_equal_votes_are_those_of_the_lowest_numbers() -> None:
     same = csr_matrix(np.ones((6, 2), np.float32))
     found = nearest(unit_rows(same[:1]), unit_rows(same).T.tocsr(), 6)
