@@ -29,7 +29,9 @@ def check(command: Import) -> None:
         raise InputError(str(command.out), "a file or folder of that name", "a new folder")
     for path in (command.source, command.test, command.label_file, command.test_label_file):
         if path is not None and not path.is_file():
-            found = "a folder" if path.is_dir() else "no such file"
+            found = "a folder" if path.is_dir() else "no regular file"
+            if not path.exists():
+                found = "no such file"
             raise InputError(str(path), found, "a file of points")
     if command.test_fraction and command.test is not None:
         raise InputError("--test-fraction", "--test as well", "one of the two")

@@ -173,7 +173,10 @@ def write(place: Path, key: str, parts: Parts) -> None:
 
 
 def write_pieces(
-    place: Path, key: str, parts: Iterable[tuple[str, list[Path]]]
+    place: Path,
+    key: str,
+    parts: Iterable[tuple[str, list[Path]]],
+    check: Callable[[], None] = lambda: None,
 ) -> InputError | None:
     """Writes a cache entry from text files, in memory bounded by a block of them.
 
@@ -183,6 +186,7 @@ def write_pieces(
       place: the cache folder.
       key: SHA-256 of the source.
       parts: `train` and `test` with their files, as `pieces_of` takes them.
+      check: called when all are read; raises InputError where they are no longer those of the key.
 
     Returns:
       Why the cache folder cannot hold the entry (disk full, folder not writable); None if it does.
@@ -193,13 +197,14 @@ def write_pieces(
     fault = None
     try:
         with _new_entry(place, key) as (temporary, recorded_parts):
-            for part, files in parts:
-                try:
+            try:
+                for part, files in parts:
                     widths, pieces = pieces_of(files)
                     recorded_parts[part] = _write_part(temporary, part, widths, pieces)
-                except InputError as error:  # not of the cache
-                    fault = error
-                    raise
+                check()
+            except InputError as error:  # not of the cache
+                fault = error
+                raise
     except InputError as error:
         if fault is not None:
             raise

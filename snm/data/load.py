@@ -108,7 +108,7 @@ def load(
 
     Raises:
       InputError: no such folder, no training file, train and test of different widths, a damaged
-        file, or no cache that can hold what is to be mapped.
+        file, files that change meanwhile, or no cache that can hold what is to be mapped.
       StoreError: a store gave up.
     """
     if source == SYNTHETIC:
@@ -116,7 +116,14 @@ def load(
 
         return default()
     files = _files_of(source)
+    stamps = _stamps(files.all)
     key = _sha256(files.all)
+
+    def refuse_changed() -> None:
+        if _stamps(files.all) != stamps:  # the cache would have them under the key of others
+            found = "files that changed while they were read"
+            raise InputError(str(files.folder), found, "the same command again")
+
     place = cache_folder(cache)
     if mapped and place is None:
         raise InputError("mapped", "True without a cache folder", "a folder, or mapped=False")
@@ -124,7 +131,7 @@ def load(
     mapped = place is not None and (share > _LARGE if mapped is None else mapped)
     parts = _cached(place, key, mapped=mapped)
     if parts is None and mapped and place and files.are_text:
-        refused = binary_cache.write_pieces(place, key, files.parts)
+        refused = binary_cache.write_pieces(place, key, files.parts, refuse_changed)
         entries.send(place, binary_cache.entry(key))
         parts = _cached(place, key, mapped=True)  # perhaps of another process
         if parts is None and refused is not None and (must or share > 1):
@@ -133,6 +140,7 @@ def load(
         parts = {"train": _read_part(files.train)}
         if files.test:
             parts["test"] = _read_part(files.test)
+        refuse_changed()
         if place:
             binary_cache.write(place, key, parts)
             entries.send(place, binary_cache.entry(key))
@@ -385,6 +393,15 @@ def _read_part(files: list[Path]) -> tuple[csr_matrix, csr_matrix]:
         found = f"{labels.shape[0]} rows"
         raise InputError(str(label_file), found, f"{features.shape[0]}, as in {feature_file.name}")
     return features, labels
+
+
+def _stamps(files: list[Path]) -> list[tuple[int, int, int]]:
+    """What changes with the content of a file, as a rule."""
+    try:
+        found = [file.stat() for file in files]
+    except OSError as error:
+        raise InputError(str(error.filename), reason_of(error), "a readable file") from error
+    return [(one.st_ino, one.st_size, one.st_mtime_ns) for one in found]
 
 
 def _sha256(files: list[Path]) -> str:

@@ -1,8 +1,8 @@
 """Writes files and folders atomically: they appear complete or not at all.
 
 Each is written under a temporary name, synced, renamed, and the folder that holds its name is
-synced. A temporary file or folder is named `.PID.NAME` and locked by its process. What a killed
-process left is removed by the next one that writes to the same name.
+synced. But for those of `write_whole`, a temporary file or folder is named `.PID.NAME` and locked
+by its process. What a killed process left is removed by the next one that writes to the same name.
 """
 
 from __future__ import annotations
@@ -84,11 +84,20 @@ def check_writable(flag: str, path: Path) -> None:
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Writes a file atomically; a text as UTF-8 with unchanged line ends."""
+    """Writes a file atomically; a text as UTF-8 with unchanged line ends.
+
+    One process writes to a name at a time: the temporary file, NAME.partial without the suffix of
+    the name, has no lock.
+    """
     partial = path.with_suffix(".partial")
-    disk.write(partial, content.encode() if isinstance(content, str) else content)
-    disk.sync(partial)
-    disk.rename(partial, path)
+    try:
+        disk.write(partial, content.encode() if isinstance(content, str) else content)
+        disk.sync(partial)
+        disk.rename(partial, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            disk.remove(partial)
+        raise
     disk.sync(path.parent)
 
 

@@ -12,6 +12,7 @@ from real_data import real_data_folder
 from scipy import sparse
 
 from snm.data import dataset as dataset_module
+from snm.data import load as load_module
 from snm.data.dataset import Dataset, Points
 from snm.data.formats import dispatch as formats
 from snm.data.load import load
@@ -388,3 +389,22 @@ def test_ids_are_counted_in_pieces(monkeypatch, size, count):
     found = dataset_module.counts_of_ids(ids, count)
     assert found.tolist() == [int((ids == one).sum()) for one in range(count)]
     assert dataset_module.counts_of_ids(ids[:0], 3).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("mapped", [True, None])
+def test_files_that_change_while_they_are_read_are_not_cached(tmp_path, monkeypatch, mapped):
+    """The cache would have their points under the key of the old content for good."""
+    folder, original = one_file(tmp_path / "data"), load_module._sha256
+
+    def replaced(files):
+        key = original(files)
+        put(folder, **{"train.txt": "3 5 4\n0 2:9\n0 2:9\n0 2:9\n"})
+        return key
+
+    with monkeypatch.context() as patch:
+        patch.setattr(load_module, "_sha256", replaced)
+        with pytest.raises(InputError, match="found files that changed while they were read"):
+            load(folder, mapped=mapped)
+    assert not list((tmp_path / "cache").glob("v*"))
+    one_file(folder)
+    assert load(folder, mapped=mapped).train.features.toarray().tolist() == TRAIN_X

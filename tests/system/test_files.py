@@ -94,6 +94,19 @@ def test_write_whole_keeps_line_ends(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
 
+def test_write_whole_leaves_nothing_after_an_error(tmp_path, monkeypatch):
+    (tmp_path / "a.txt").write_text("old")
+
+    def full(path):
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(disk, "sync", full)
+    with pytest.raises(OSError, match="no space"):
+        write_whole(tmp_path / "a.txt", "new")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+    assert (tmp_path / "a.txt").read_text() == "old"
+
+
 def test_a_path_that_cannot_be_reached(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     for name in ("file", "file/below", "nothing", "nothing/below", "null \0"):

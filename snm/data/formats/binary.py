@@ -8,6 +8,7 @@ NumPy does.
 from __future__ import annotations
 
 import io
+import lzma
 import math
 import tokenize
 import warnings
@@ -48,6 +49,7 @@ _HEADERS = {
 DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
+    lzma.LZMAError,
     EOFError,
     OSError,
     ValueError,

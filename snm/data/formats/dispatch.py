@@ -58,9 +58,9 @@ def iter_features(
     path = Path(path)
     if chunk_rows < 1:
         raise InputError("chunk_rows", f"{chunk_rows}", "at least 1")
-    if path.suffix == ".npz":
+    if path.suffix.lower() == ".npz":
         yield from iter_npz(path, chunk_rows, width=num_features)
-    elif path.suffix == ".npy":
+    elif path.suffix.lower() == ".npy":
         yield from iter_npy(path, chunk_rows, width=num_features)
     else:
         yield from _iter_text(path, num_features, chunk_rows)

@@ -148,8 +148,12 @@ def read_rows(path: Path, form: str, options: ReadOptions = _PLAIN) -> Iterator[
 
 
 def _distinct_names(names: Iterator[str]) -> tuple[str, ...]:
-    """Label names in order of first occurrence, white space normalised, empty ones dropped."""
-    return tuple(dict.fromkeys(" ".join(name.split()) for name in names if name.strip()))
+    """Label names in order of first occurrence, white space normalised, empty ones dropped.
+
+    A byte order mark counts as white space: readers drop it where a file begins with it.
+    """
+    words = (name.replace("\ufeff", " ").split() for name in names)
+    return tuple(dict.fromkeys(" ".join(found) for found in words if found))
 
 
 def _weight(where: str, field: str, value: object) -> float:

@@ -82,7 +82,7 @@ def read_questions(
     if form == "auto":
         form = _form_of_name(path)
     lines: Iterator[tuple[int, str]] = iter(())
-    if form != "sparse" or not path.name.endswith((".npz", ".npy")):
+    if form != "sparse" or path.suffix.lower() not in (".npz", ".npy"):
         lines = numbered_lines(path)
         first = next(lines, None)
         lines = itertools.chain([] if first is None else [first], lines)

@@ -10,6 +10,7 @@ import json
 import math
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,29 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
         raise unreadable(named(path), error) from error
 
 
+class _FaultError(ValueError):
+    """What JSON allows, and a record may not hold."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(
+            name for name, count in Counter(name for name, _ in pairs).items() if count > 1
+        )
+        raise _FaultError(f"field {twice!r} twice")
+    return found
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(found := float(text)):
+        raise _FaultError(f"{text[:40]}, which is no finite number")
+    return found
+
+
+_JSON = json.JSONDecoder(object_pairs_hook=_once, parse_float=_finite, parse_constant=_finite)
+
+
 def json_objects(
     path: Path, lines: Iterable[tuple[int, str]]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -99,14 +123,17 @@ def json_objects(
       lines: as `numbered_lines` yields them.
 
     Raises:
-      InputError: a line that holds no JSON object.
+      InputError: a line that holds no JSON object, or one with a field twice or with a number that
+        is not finite.
     """
     for number, line in lines:
         if not line.strip():
             continue
         where = f"{named(path)}:{number}"
         try:
-            found = json.loads(line)
+            found = _JSON.decode(line)
+        except _FaultError as error:
+            raise InputError(where, str(error), "each field once, and finite numbers") from error
         except (ValueError, RecursionError) as error:
             raise InputError(where, f"no JSON ({error})", "one JSON object a line") from error
         if not isinstance(found, dict):

@@ -18,6 +18,7 @@ from snm.data.statistics import describe
 from snm.errors import InputError, reason_of
 from snm.system.cache_folder import folder as cache_folder
 from snm.system.files import made_whole, make_folder
+from snm.system.locks import locked
 
 __all__ = ["OtherSizesError", "fetch", "git_blob_id", "place_of"]
 
@@ -80,7 +81,12 @@ def fetch(
     try:
         mirrors: tuple[Mirror, ...] = entry.mirrors
         if archive is None:
-            mirror, archive = fetch_archive(entry, downloads, on_progress)
+            lock = downloads / f"{entry.name}.lock"
+            with locked(lock, str(downloads)):  # two would write to one part
+                try:
+                    mirror, archive = fetch_archive(entry, downloads, on_progress)
+                finally:
+                    lock.unlink(missing_ok=True)
             mirrors = (mirror,)
             downloaded = archive
         else:

@@ -44,8 +44,6 @@ def unpack(archive: Path, wanted: dict[str, str], optional: dict[str, str], out:
     """
     limit = _RATIO * archive.stat().st_size + _ROOM
     with _open_archive(archive) as (names, stream_of):
-        if len(names) > _MEMBERS:
-            raise InputError(str(archive), f"{len(names)} members", f"at most {_MEMBERS}")
         for name in names:
             path = PurePosixPath(name.replace("\\", "/"))
             if path.is_absolute() or ".." in path.parts or ":" in "".join(path.parts[:1]):
@@ -109,6 +107,11 @@ def _pieces(archive: Path, name: str, stream_of: Callable[[str], IO[bytes]]) -> 
         raise InputError(str(archive), found, "an intact archive") from error
 
 
+def _refuse_many(archive: Path, count: int) -> None:
+    if count > _MEMBERS:
+        raise InputError(str(archive), f"over {_MEMBERS:,} members", f"at most {_MEMBERS:,}")
+
+
 @contextlib.contextmanager
 def _open_archive(archive: Path) -> Iterator[tuple[list[str], Callable[[str], IO[bytes]]]]:
     """Gives the names of the files of an archive, and a function that opens one by name."""
@@ -121,6 +124,7 @@ def _open_archive(archive: Path) -> Iterator[tuple[list[str], Callable[[str], IO
         if is_zip:
             with zipfile.ZipFile(archive) as packed:
                 names = [info.filename for info in packed.infolist()]
+                _refuse_many(archive, len(names))
                 names = [name for name in names if name and not name.endswith("/")]
 
                 def from_zip(name: str) -> IO[bytes]:
@@ -133,7 +137,11 @@ def _open_archive(archive: Path) -> Iterator[tuple[list[str], Callable[[str], IO
                 yield names, from_zip
         elif is_tar:
             with tarfile.open(archive) as tar:
-                members = {m.name: m for m in tar.getmembers() if not m.isdir()}
+                members = {}
+                for count, member in enumerate(tar, 1):  # all of them could be too many to hold
+                    _refuse_many(archive, count)
+                    if not member.isdir():
+                        members[member.name] = member
 
                 def from_tar(name: str) -> IO[bytes]:
                     stream = tar.extractfile(members[name]) if members[name].isreg() else None

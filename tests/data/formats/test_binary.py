@@ -1,5 +1,7 @@
 """Readers of SciPy .npz and dense .npy: exact values, and a one-line error for every fault."""
 
+import zipfile
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -55,6 +57,20 @@ def test_npz_is_read_with_sorted_ids(tmp_path):
 def test_errors_of_npz(tmp_path, members, message):
     path = npz(tmp_path / "x.npz", **members)
     with pytest.raises(InputError, match=message):
+        formats.read_npz(path)
+
+
+def test_damage_of_a_member_packed_by_lzma(tmp_path):
+    """Another program may pack so; the error of Python's module is no ValueError."""
+    good, path = npz(tmp_path / "good.npz"), tmp_path / "x.npz"
+    with zipfile.ZipFile(good) as plain, zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as packed:
+        for name in plain.namelist():
+            packed.writestr(name, plain.read(name))
+    assert formats.read_npz(path).nnz == 3
+    whole = path.read_bytes()
+    begin = whole.index(b"data.npy") + len("data.npy") + 12
+    path.write_bytes(whole[:begin] + b"\xff" * 20 + whole[begin + 20 :])
+    with pytest.raises(InputError, match="data: found no array"):
         formats.read_npz(path)
 
 

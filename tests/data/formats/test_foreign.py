@@ -76,3 +76,29 @@ def test_a_name_of_several_lines_is_told_in_one(tmp_path):
     with pytest.raises(InputError, match=r"no column 'text' among te\\nxt, x\\u2028y") as error:
         list(read_rows(path, "csv"))
     assert len(str(error.value).splitlines()) == 1 == len(error.value.as_flags.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"text": "a", "labels": ["b"], "text": "c"}', "field 'text' twice"),
+        ('{"text": "a", "labels": ["b"], "n": {"x": 1, "x": 1}}', "field 'x' twice"),
+        ('{"text": "a", "labels": ["b"], "n": 1e999}', "1e999, which is no finite number"),
+        ('{"text": "a", "labels": ["b"], "n": [NaN]}', "NaN, which is no finite number"),
+        ('{"text": "a", "labels": ["b"], "n": -Infinity}', "-Infinity, which is no finite number"),
+    ],
+)
+def test_what_json_allows_and_a_record_may_not_hold(tmp_path, line, said):
+    path = tmp_path / "points.jsonl"
+    path.write_text('{"text": "a", "labels": ["b"], "n": 1.5e3}\n' + line + "\n")
+    with pytest.raises(InputError) as error:
+        list(read_rows(path, "jsonl"))
+    expected = "each field once, and finite numbers"
+    assert str(error.value) == f"{path}:2: found {said}, expected {expected}"
+
+
+def test_a_byte_order_mark_is_no_part_of_a_label(tmp_path):
+    """The first label's name begins a file, whose reader drops the mark."""
+    path = tmp_path / "points.jsonl"
+    path.write_text('{"text": "a", "labels": ["\\ufeffx", "x", "\\ufeff"]}\n')
+    assert next(read_rows(path, "jsonl")).labels == ("x",)

@@ -7,6 +7,7 @@ import zipfile
 import pytest
 from data.archives import FILES, GOOD, said, texts, zipped
 
+from snm.data.repository import unpack as unpacking
 from snm.data.repository.fetch import fetch
 from snm.data.repository.registry import Entry, Mirror
 from snm.data.repository.unpack import unpack
@@ -115,3 +116,15 @@ def test_a_full_disk_is_no_damage_of_the_archive(tmp_path):
     (tmp_path / "train.txt").symlink_to("/dev/full")
     with pytest.raises(InputError, match=r"train\.txt: found no space left on device"):
         unpack(archive, FILES, {}, tmp_path)
+
+
+def test_members_of_a_tar_are_counted_as_they_are_read(tmp_path, monkeypatch):
+    """Equal names too, of which there is one entry in the end."""
+    monkeypatch.setattr(unpacking, "_MEMBERS", 3)
+    path = tmp_path / "a.tar.gz"
+    path.write_bytes(tarred(*[info("Tiny/train.txt", b"%d" % n) for n in range(3)]))
+    unpack(path, {"train.txt": "Tiny/train.txt"}, {}, tmp_path)
+    assert (tmp_path / "train.txt").read_bytes() == b"2"
+    path.write_bytes(tarred(*[info("Tiny/train.txt", b"%d" % n) for n in range(4)]))
+    with pytest.raises(InputError, match="found over 3 members, expected at most 3"):
+        unpack(path, {"train.txt": "Tiny/train.txt"}, {}, tmp_path)
