@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import shlex
 import statistics
 import sys
 from collections.abc import Callable, Iterator
@@ -140,7 +141,7 @@ def run_training(command: Train) -> None:
         from snm.runs.folder import RunFolder
         from snm.runs.mirror import place_of
         from snm.stores.address import Address
-        from snm.trainer.memory import never_tried
+        from snm.trainer.memory_notes import never_tried
         from snm.trainer.prepare import members_at_once
         from snm.trainer.training import resolved_training
 
@@ -306,6 +307,8 @@ def _print_result(result: dict[str, Any], name: str, run_dir: Path | Address) ->
     if result.get("skipped_steps"):
         steps = counted(result["skipped_steps"], "step")
         say(f"left out: {steps}, where loss or gradient was not finite")
+    run = shlex.quote(str(run_dir))
+    say(f"next: snm predict {run} INPUT, or snm serve {run}")
 
 
 def _print_times(table: bool) -> None:

@@ -334,6 +334,8 @@ class RunFolder:
         old, old_facts = self.settings(), self.read_facts()
         if old_facts["sha256"] != facts["sha256"]:
             found = f"a run on other data ({old_facts['data']})"
+            if old_facts["data"] == facts["data"]:
+                found = f"a run on other content of {facts['data']}, which has changed since"
             raise InputError(str(self.path), found, "the same data: choose another --run-dir")
         if old_facts["warm_start"] != facts["warm_start"]:
             found = f"a run with --warm-start {old_facts['warm_start']}"

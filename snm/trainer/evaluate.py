@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from snm.config.settings import Config
-from snm.data.dataset import Dataset
+from snm.data.dataset import Dataset, Points
 from snm.data.id_space import in_ids_of
 from snm.data.load import load as load_dataset
 from snm.distributed.dataset import duplicate_test_rows, label_frequency
@@ -21,8 +21,9 @@ from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.runs.load import ids_of_run, load
 from snm.stores.copies import local
+from snm.stores.objects import StoreError
 
-__all__ = ["data_of_run", "evaluate", "score_test_points"]
+__all__ = ["data_of_run", "evaluate", "points_trained_on", "score_test_points"]
 
 
 def evaluate(
@@ -65,7 +66,10 @@ def evaluate(
     if wrap is not None:
         # It returns the best labels only, and the AUC needs all scores.
         predictor, config = wrap(predictor), dataclasses.replace(config, auc=False)
-    found = score_test_points(predictor, config, dataset, on_progress, thresholds)
+    trained_on = [dataset.train]
+    if data is not None:
+        trained_on = points_trained_on(folder) or trained_on
+    found = score_test_points(predictor, config, dataset, on_progress, thresholds, trained_on)
     if not dataset.train.num_points:  # nothing is known of the frequencies
         found["by_label_frequency"] = []
         for name in [name for name in found["metrics"] if name.startswith("PS")]:
@@ -125,6 +129,24 @@ def data_of_run(
     return dataset, notes
 
 
+def points_trained_on(folder: RunFolder) -> list[Points]:
+    """What a run was trained on, and the runs that it came from, as far as it can be read.
+
+    Their labels may be others; their features are the same.
+    """
+    found, seen = [], set()
+    while folder.path not in seen:
+        seen.add(folder.path)
+        facts: dict[str, Any] = {}
+        with contextlib.suppress(InputError, StoreError):
+            facts = folder.read_facts()
+            found.append(_own(facts).train)
+        if (before := facts.get("warm_start") or facts.get("grown_from")) is not None:
+            with contextlib.suppress(InputError, StoreError):
+                folder = RunFolder(local(before))
+    return found
+
+
 def _own(facts: dict[str, Any]) -> Dataset:
     """The data set that a run was trained on.
 
@@ -144,6 +166,7 @@ def score_test_points(
     dataset: Dataset,
     on_progress: Callable[[int], None] | None = None,
     thresholds: Sequence[str | float] = (),
+    trained_on: Sequence[Points] = (),
 ) -> dict[str, Any]:
     """Metrics of a model on the test points of a data set that has some.
 
@@ -153,11 +176,14 @@ def score_test_points(
       dataset: with test points; the frequencies of the labels are those of its train.
       on_progress: called with the number of points done.
       thresholds: as in `evaluate`.
+      trained_on: points that a test point may repeat; by default train of the data set.
 
     Returns:
       As `evaluation.evaluate_points`.
     """
     assert dataset.test is not None
+    repeats = [duplicate_test_rows(dataclasses.replace(dataset, train=points))
+               for points in trained_on or [dataset.train]]  # fmt: skip
     return evaluate_points(
         predictor,
         dataset.test,
@@ -165,7 +191,7 @@ def score_test_points(
         max(1, dataset.train.num_points),
         propensity_a=config.propensity_a,
         propensity_b=config.propensity_b,
-        duplicates=duplicate_test_rows(dataset),
+        duplicates=np.any(repeats, axis=0),
         auc=config.auc,
         thresholds=thresholds,
         on_progress=on_progress,

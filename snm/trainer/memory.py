@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,11 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.config.resolved import ResolvedConfig
-from snm.config.settings import Config
 from snm.data.dataset import Dataset, Points
-from snm.data.mapped import is_mapped
-from snm.distributed.processes import has_several_processes
-from snm.errors import counted
 from snm.evaluation.evaluate import KS, judged
 from snm.evaluation.filters import kept_first, most_filtered, pairs_of
 from snm.memory.adjustment import save_shifts, shifts_of
@@ -27,20 +22,16 @@ from snm.memory.store import save_memory
 from snm.prediction.calibration import Calibration
 from snm.prediction.predictor import Predictor
 from snm.prediction.thresholds import LOOKED_AT, HeldOut, fit_thresholds
-from snm.runs.events import Noted
 from snm.runs.folder import RunFolder, write_json
 from snm.system import disk
-from snm.trainer.phase import open_log
 from snm.trainer.prepare import trained_beside
 
 __all__ = [
     "Remembered",
     "find_memory",
+    "inherit_memory",
     "memory_of",
     "memory_split",
-    "never_tried",
-    "noted",
-    "summaries",
     "try_memory",
     "unit_queries",
 ]
@@ -94,7 +85,55 @@ def try_memory(
       the content of `memory.json`.
     """
     disk.remove(folder.memory_trial)
-    remembered = find_memory(config, dataset, first, whole)
+    return _kept(folder, find_memory(config, dataset, first, whole))
+
+
+def inherit_memory(
+    folder: RunFolder, config: ResolvedConfig, dataset: Dataset, parent: RunFolder, whole: Predictor
+) -> dict[str, Any]:
+    """Takes over what held-out points chose for the run that this one starts from.
+
+    Points of `dataset` may be among those that the other run was trained on. What it answers for
+    these tells nothing of new points, so that they cannot choose.
+
+    Args:
+      folder: of the run; gets the files of `try_memory`.
+      config: as in `find_memory`.
+      dataset: as loaded; a memory stores its training points.
+      parent: the other run, with a `memory.json`.
+      whole: as in `find_memory`.
+
+    Returns:
+      the content of `memory.json`, with the other run's path as `inherited_from`.
+    """
+    begun = time.perf_counter()
+    disk.remove(folder.memory_trial)
+    trial = parent.read_trial()
+    grown = config.members / parent.settings().members  # scores of the members are added
+    settings = MemorySettings(**trial["settings"])
+    settings = dataclasses.replace(settings, weight=settings.weight * grown)
+    memory, shifts, adjustment = None, None, None
+    if trial["used"]:
+        every = _stored_rows(config, dataset)
+        memory = memory_of(whole, dataset.train, every, settings, trained_beside(config, dataset))
+    if config.logit_adjustment == "on" and trial.get("adjustment") is not None:
+        strength = trial["adjustment"]["strength"] * grown
+        shifts = shifts_of(dataset.label_frequency(), strength)
+        adjustment = {**trial["adjustment"], "strength": strength}
+    found = {
+        **trial,
+        "inherited_from": str(parent.path.resolve()),
+        "settings": dataclasses.asdict(settings),
+        "adjustment": adjustment,
+        "points": 0 if memory is None else len(memory.rows),
+        "bytes": 0 if memory is None else memory.nbytes,
+        "seconds": time.perf_counter() - begun,
+    }
+    return _kept(folder, Remembered(found, memory, shifts))
+
+
+def _kept(folder: RunFolder, remembered: Remembered) -> dict[str, Any]:
+    """Writes the files of a run, and returns the content of `memory.json`."""
     if remembered.memory is None:
         disk.remove(folder.memory)
     else:
@@ -157,9 +196,7 @@ def find_memory(
     settings = dataclasses.replace(trial.settings, weight=trial.settings.weight * config.members)
     memory = None
     if trial.sure_gain > 0:
-        every = kept
-        if config.refit or not config.validation_fraction:
-            every = np.arange(dataset.train.num_points)
+        every = _stored_rows(config, dataset)
         memory = memory_of(whole, dataset.train, every, settings, names)
     calibration = _calibration(trial, choosing)
     shifts, adjustment = None, None
@@ -196,6 +233,13 @@ def _calibration(trial: Trial, held: Points) -> Calibration | None:
     return dataclasses.replace(fitted, thresholds=thresholds)
 
 
+def _stored_rows(config: ResolvedConfig, dataset: Dataset) -> NDArray[np.int64]:
+    """The rows of train that a memory stores: those that some member trains on."""
+    if config.refit or not config.validation_fraction:
+        return np.arange(dataset.train.num_points)
+    return dataset.rows_of_split(config.validation_fraction, config.seed)[0]
+
+
 def memory_of(
     predictor: Predictor,
     points: Points,
@@ -214,61 +258,6 @@ def memory_of(
     queries = None if settings.feature_share == 1 else unit_queries(predictor, stored.features)
     features = predictor.weighting.apply(stored.features)
     return Memory(features, stored.labels, queries, rows, settings, stored.weights)
-
-
-def never_tried(config: Config, dataset: Dataset) -> str | None:
-    """Why no memory is tried here that the settings ask for or allow, in one line; else None."""
-    if config.memory == "off":
-        return None
-    if has_several_processes():
-        return "memory: off, because it needs one process"
-    if is_mapped(dataset.train.features.indices):
-        return "memory: off, because the data take a large part of this machine's memory"
-    return None
-
-
-def _of_memory(found: dict[str, Any]) -> str:
-    before, after = _shown(found["before"]), _shown(found["precision"])
-    what = (
-        f"P {before} -> {after} on {counted(found['held_out'], 'point')} that member 1 did not see"
-    )
-    if not found["used"]:
-        return f"memory: off, it does not surely pay (at best {what})"
-    return (
-        f"memory: {found['settings']['neighbors']} nearest of {found['points']:,} training points, "
-        f"{what}; {found['bytes'] / 2**20:,.0f} MiB, {found['seconds']:.1f} s"
-    )
-
-
-def summaries(found: dict[str, Any]) -> list[str]:
-    """What `try_memory` found, a line each: of the memory, and of an adjustment that is used."""
-    lines = [_of_memory(found)]
-    if (adjustment := found.get("adjustment")) is not None:
-        before, after = _shown(adjustment["before"]), _shown(adjustment["precision"])
-        lines.append(
-            f"logit adjustment: the score of a label with n training points is lowered by "
-            f"{adjustment['strength']:.2g} log n, P {before} -> {after} on the same points"
-        )
-    return lines
-
-
-def noted(folder: RunFolder, found: dict[str, Any], step: int) -> Iterator[Noted]:
-    """Yields what `try_memory` tried, a line each, and keeps the lines in a log of their own.
-
-    Args:
-      folder: of the run.
-      found: what `try_memory` returned.
-      step: the last one.
-    """
-    lines = [Noted(step, line) for line in summaries(found)]
-    with open_log(folder.path, "memory", step) as log:
-        for one in lines:
-            log.write(one)
-    yield from lines
-
-
-def _shown(precision: Sequence[float]) -> str:
-    return " / ".join(f"{x:.1f}" for x in precision)
 
 
 def _trial(

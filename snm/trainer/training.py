@@ -23,7 +23,6 @@ from snm.distributed.dataset import fit_weighting, load_together
 from snm.distributed.processes import AgreedStop, barrier, has_several_processes, is_first_process
 from snm.errors import InputError, StoppedError
 from snm.machine.versions import surroundings
-from snm.memory.store import load_memory
 from snm.prediction.predictor import Predictor
 from snm.runs.events import Event, Finished, Noted
 from snm.runs.folder import RunFolder, member_seed, phase_names
@@ -40,10 +39,12 @@ from snm.stores.address import Address
 from snm.stores.copies import local
 from snm.system.locks import LOCK, locked
 from snm.system.timing import part, restart, times
-from snm.trainer.evaluate import score_test_points
-from snm.trainer.memory import memory_split, never_tried, noted, try_memory
+from snm.trainer.evaluate import points_trained_on, score_test_points
+from snm.trainer.memory import inherit_memory, memory_split, try_memory
+from snm.trainer.memory_notes import never_tried, not_inherited, noted
 from snm.trainer.phase import Phase, PhaseRun, Trained, first_phase
 from snm.trainer.prepare import members_at_once, names_not_tried
+from snm.trainer.stands import memory_stands, result_stands
 from snm.trainer.together import Stop, in_order
 from snm.trainer.warm_start import WarmStart
 
@@ -133,6 +134,9 @@ def training(
 
     def run() -> Iterator[Event]:
         restart()
+        if not isinstance(config, Config):
+            expected = "a Config, such as snm.preset('default')"
+            raise InputError("config", f"{config!r}"[:80], expected)
         with part("reading"):
             dataset = data if isinstance(data, Dataset) else load_together(data)
         for note in (never_tried(config, dataset), names_not_tried(config, dataset)):
@@ -211,7 +215,9 @@ def resolved_training(
             weighting = fit_weighting(config.weighting, dataset.train.features)
         begins = whole = first_phase(config, dataset)
         setup = _Setup(folder, config, dataset, weighting, start, whole)
-        split = memory_split(config, dataset)
+        parent = None if start is None else RunFolder(start.run)
+        split = memory_split(config, dataset) if parent is None else None
+        inherits = parent is not None and config.memory != "off" and parent.has(parent.memory_trial)
         if split is not None and not config.validation_fraction:
             begins = dataclasses.replace(begins, rows=split[0])
         phase = setup.phase(begins, 1, probe=probe, probe_every=probe_every)
@@ -227,9 +233,9 @@ def resolved_training(
         barrier("the folder is there")
         if (
             phase.done
-            and _result_stands(folder, config)
+            and result_stands(folder, config)
             and checkpoints_intact(folder, config)
-            and (split is None or _memory_stands(folder))
+            and ((split is None and not inherits) or memory_stands(folder))
         ):
             yield Finished(folder.read_result())
             return
@@ -237,6 +243,8 @@ def resolved_training(
             folder.reopen()
             begin()
         barrier("the folder is open")
+        if parent is not None and (note := not_inherited(config, parent)) is not None:
+            yield Noted(0, note)
 
         run_of = functools.partial(setup.member, begun=phase, profile=profile)
         at_once = members_at_once(config, phase.mesh)
@@ -259,6 +267,12 @@ def resolved_training(
                     model, state = watched_member(folder, config, facts, predictor.mesh)
                     watched = dataclasses.replace(predictor, model=model, state=state)
                 remembered = {"memory": try_memory(folder, config, dataset, watched, predictor)}
+        elif inherits:
+            assert parent is not None
+            with part("memory"):
+                inherited = inherit_memory(folder, config, dataset, parent, predictor)
+                remembered = {"memory": inherited}
+        if remembered:
             yield from noted(folder, remembered["memory"], done[-1].progress.step)
             predictor = with_memory(predictor, folder)
         ready = times().whole
@@ -266,7 +280,10 @@ def resolved_training(
         if dataset.test is not None:
             on_progress = _stopping(stop, done[-1].progress.step)
             with part("test points"):
-                scored = score_test_points(predictor, config, dataset, on_progress)
+                trained_on = [dataset.train, *(points_trained_on(parent) if parent else [])]
+                scored = score_test_points(
+                    predictor, config, dataset, on_progress, trained_on=trained_on
+                )
         result = {
             **scored,
             **remembered,
@@ -357,32 +374,6 @@ def _stopping(stop: Callable[[], bool] | None, step: int) -> Callable[[int], Non
             raise StoppedError(step)
 
     return look
-
-
-def _result_stands(folder: RunFolder, config: Config) -> bool:
-    """Whether there is a result, of as many epochs as are asked for, and with the AUC if asked."""
-    try:
-        if not folder.finished():
-            return False
-        result = folder.read_result()
-    except InputError:  # damaged: it is made again
-        return False
-    if config.auc and result["metrics"].get("points") and "AUC" not in result["metrics"]:
-        return False
-    return result.get("epochs_asked", config.epochs) == config.epochs
-
-
-def _memory_stands(folder: RunFolder) -> bool:
-    """Whether what held-out points chose can be read as it was written."""
-    try:
-        used, facts = folder.read_trial()["used"], folder.read_facts()
-        shape = {name: facts[name] for name in ("num_features", "num_labels")}
-        if used:
-            load_memory(folder.checked(folder.memory), **shape)
-        folder.read_adjustment(shape["num_labels"])
-    except InputError:
-        return False
-    return True
 
 
 def _absolute(data: str | Path) -> str:

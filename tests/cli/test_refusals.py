@@ -257,6 +257,11 @@ def test_another_run_is_never_overwritten(data, run, tmp_path, capsys):
     (other / "train.txt").write_text(changed(2, "1 2:1"))
     said = refused(capsys, "train", other, "--run-dir", run, *tiny.FLAGS)
     assert f"a run on other data ({data})" in said
+    old = (data / "train.txt").read_text()
+    (data / "train.txt").write_text(changed(2, "1 2:1"))
+    said = refused(capsys, *again)
+    assert f"a run on other content of {data}, which has changed since, expected the same" in said
+    (data / "train.txt").write_text(old)
     assert contents(run) == before
 
 

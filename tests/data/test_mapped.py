@@ -16,7 +16,7 @@ from snm.data.mapped import is_mapped, rows_of, zeros_beside
 from snm.data.statistics import duplicate_test_rows
 from snm.data.weighting import Weighting
 from snm.errors import InputError
-from snm.trainer.memory import never_tried
+from snm.trainer.memory_notes import never_tried
 
 
 def same(one, other):

@@ -240,6 +240,12 @@ def test_points_without_labels_or_weights_are_refused(data, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_the_name_of_a_preset_is_no_config(data, tmp_path):
+    with pytest.raises(InputError, match=r"config: found 'fast', expected a Config, such as snm.p"):
+        snm.train(data, "fast", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_warm_start(data, whole, tmp_path):
     old, _ = whole
     events = training(data, tiny.CONFIG, tmp_path / "run", warm_start=old)

@@ -1,5 +1,6 @@
 """Labels in another order: mapped by name when a run is evaluated or trained on, else refused."""
 
+import dataclasses
 import json
 import shutil
 
@@ -12,6 +13,7 @@ from earlier import without_manifest
 import snm
 from snm.data.id_space import IdSpace
 from snm.data.vectorizer import Vectorizer
+from snm.runs.folder import RunFolder
 from snm.runs.load import load_member
 from snm.trainer.warm_start import WarmStart
 
@@ -98,6 +100,23 @@ def test_test_points_alone(place, tmp_path):
     assert {name.split("@")[0] for name in less["metrics"] if "@" in name} == {
         "P", "R", "F1", "nDCG", "coverage",
     }  # fmt: skip
+
+
+def test_repeats_are_those_of_what_the_run_was_trained_on(place, tmp_path):
+    """Also of the run that it started from; the train part of the other data counts for nothing."""
+    data = snm.load_data(place / "data")
+    known = data.train.take(np.arange(30))
+    other = dataclasses.replace(data, train=data.test, test=known, name="other", sha256="0")
+    left = snm.evaluate(place / "run", other, same_ids=True)["without_repeats"]["points"]
+    assert left == 0
+    new = tmp_path / "new"
+    half = dataclasses.replace(data, train=data.train.take(np.arange(35, 60)), sha256="1")
+    config = dataclasses.replace(tiny.CONFIG, epochs=1)
+    here = dict(source=place / "other", warm_start=place / "run", same_ids=True)
+    snm.train(dataclasses.replace(half, test=known), config, new, **here)
+    found = snm.evaluate(new, dataclasses.replace(other, train=half.train), same_ids=True)
+    assert found["without_repeats"]["points"] == 0
+    assert RunFolder(new).read_result()["without_repeats"]["points"] == 0
 
 
 @pytest.mark.parametrize("mesh", ["", pytest.param("label=2,data=2", marks=pytest.mark.slow)])

@@ -1,0 +1,89 @@
+"""What is said of a memory: what was tried and found, or why nothing was tried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from snm.config.settings import Config
+from snm.data.dataset import Dataset
+from snm.data.mapped import is_mapped
+from snm.distributed.processes import has_several_processes
+from snm.errors import counted
+from snm.runs.events import Noted
+from snm.runs.folder import RunFolder
+from snm.trainer.phase import open_log
+
+__all__ = ["never_tried", "not_inherited", "noted", "summaries"]
+
+
+def never_tried(config: Config, dataset: Dataset) -> str | None:
+    """Why no memory is tried here that the settings ask for or allow, in one line; else None."""
+    if config.memory == "off":
+        return None
+    if has_several_processes():
+        return "memory: off, because it needs one process"
+    if is_mapped(dataset.train.features.indices):
+        return "memory: off, because the data take a large part of this machine's memory"
+    return None
+
+
+def not_inherited(config: Config, parent: RunFolder) -> str | None:
+    """Why a run that starts from another has no memory, in one line; None if it may have one."""
+    if config.memory == "off" or parent.has(parent.memory_trial):
+        return None
+    return (
+        f"memory: not tried, as {parent.path} has chosen none, and may have been trained on the "
+        "points that would choose it"
+    )
+
+
+def _of_memory(found: dict[str, Any]) -> str:
+    where = found.get("inherited_from")
+    if where is not None and not found["used"]:
+        return f"memory: off, as for {where}, whose probabilities are taken over"
+    cost = f"{found['bytes'] / 2**20:,.0f} MiB, {found['seconds']:.1f} s"
+    nearest = f"{found['settings']['neighbors']} nearest of {found['points']:,} training points"
+    if where is not None:
+        return f"memory: {nearest}, as chosen for {where}, and its probabilities; {cost}"
+    before, after = _shown(found["before"]), _shown(found["precision"])
+    what = (
+        f"P {before} -> {after} on {counted(found['held_out'], 'point')} that member 1 did not see"
+    )
+    if not found["used"]:
+        return f"memory: off, it does not surely pay (at best {what})"
+    return f"memory: {nearest}, {what}; {cost}"
+
+
+def summaries(found: dict[str, Any]) -> list[str]:
+    """What `try_memory` found, a line each: of the memory, and of an adjustment that is used."""
+    lines = [_of_memory(found)]
+    if (adjustment := found.get("adjustment")) is not None:
+        before, after = _shown(adjustment["before"]), _shown(adjustment["precision"])
+        why = f"P {before} -> {after} on the same points"
+        if "inherited_from" in found:
+            why = "as chosen there"
+        lines.append(
+            f"logit adjustment: the score of a label with n training points is lowered by "
+            f"{adjustment['strength']:.2g} log n, {why}"
+        )
+    return lines
+
+
+def noted(folder: RunFolder, found: dict[str, Any], step: int) -> Iterator[Noted]:
+    """Yields what `try_memory` tried, a line each, and keeps the lines in a log of their own.
+
+    Args:
+      folder: of the run.
+      found: what `try_memory` returned.
+      step: the last one.
+    """
+    lines = [Noted(step, line) for line in summaries(found)]
+    with open_log(folder.path, "memory", step) as log:
+        for one in lines:
+            log.write(one)
+    yield from lines
+
+
+def _shown(precision: Sequence[float]) -> str:
+    return " / ".join(f"{x:.1f}" for x in precision)

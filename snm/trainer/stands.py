@@ -1,0 +1,36 @@
+"""Whether what a run wrote at its end can be read, and is what is asked for now."""
+
+from __future__ import annotations
+
+from snm.config.settings import Config
+from snm.errors import InputError
+from snm.memory.store import load_memory
+from snm.runs.folder import RunFolder
+
+__all__ = ["memory_stands", "result_stands"]
+
+
+def result_stands(folder: RunFolder, config: Config) -> bool:
+    """Whether there is a result, of as many epochs as are asked for, and with the AUC if asked."""
+    try:
+        if not folder.finished():
+            return False
+        result = folder.read_result()
+    except InputError:  # damaged: it is made again
+        return False
+    if config.auc and result["metrics"].get("points") and "AUC" not in result["metrics"]:
+        return False
+    return result.get("epochs_asked", config.epochs) == config.epochs
+
+
+def memory_stands(folder: RunFolder) -> bool:
+    """Whether what held-out points chose can be read as it was written."""
+    try:
+        used, facts = folder.read_trial()["used"], folder.read_facts()
+        shape = {name: facts[name] for name in ("num_features", "num_labels")}
+        if used:
+            load_memory(folder.checked(folder.memory), **shape)
+        folder.read_adjustment(shape["num_labels"])
+    except InputError:
+        return False
+    return True
