@@ -68,3 +68,4 @@ def _tell_next(command: Import, counts: Counts) -> None:
     else:
         say(f"next: snm evaluate {quoted} --data {data}")
         say(f"  or: {trained} {flags_to_train_on(run)}")
+        say("      if it has all points, old and new: trained on new ones alone, a run forgets")
