@@ -39,6 +39,8 @@ CLASSES: dict[str, Kind] = {
 }
 """Their names in scikit-learn."""
 
+_PATTERN = r"(?u)\b\w\w+\b"  # scikit-learn's own
+
 Analyzer = Literal["word", "char", "char_wb"]
 """Runs of words; of characters; of characters inside words, which spaces surround."""
 
@@ -89,24 +91,28 @@ class Vectorizer:
     lowercase: bool = True
     binary: bool = False
 
-    @functools.cached_property
-    def _vectorizer(self) -> Any:
-        text = _text_module()
-        options: dict[str, Any] = {
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options of scikit-learn's class that make the same features, without the vocabulary."""
+        found: dict[str, Any] = {
             "ngram_range": self.ngrams,
             "strip_accents": "unicode" if self.strip_accents else None,
             "analyzer": self.analyzer,
             "stop_words": list(self.stop_words) or None,
             "lowercase": self.lowercase,
             "binary": self.binary,
-            "dtype": np.float32,
         }
-        if self.token_pattern is not None:
-            options["token_pattern"] = self.token_pattern
+        if self.analyzer == "word":
+            found["token_pattern"] = self.token_pattern or _PATTERN
         if self.kind == "hashing":
-            return text.HashingVectorizer(
-                n_features=self.num_features, alternate_sign=False, norm=None, **options
-            )
+            found |= {"n_features": self.num_features, "alternate_sign": False, "norm": None}
+        return found
+
+    @functools.cached_property
+    def _vectorizer(self) -> Any:
+        text, options = _text_module(), {**self.options, "dtype": np.float32}
+        if self.kind == "hashing":
+            return text.HashingVectorizer(**options)
         vocabulary = {word: index for index, word in enumerate(self.vocabulary or ())}
         if self.kind == "counts":
             return text.CountVectorizer(vocabulary=vocabulary, **options)

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from snm.data.vectorizer import CLASSES, Vectorizer
 from snm.errors import InputError
 from snm.prediction.predictor import Predictor
 from snm.tables.rounding import as_float
@@ -74,6 +75,9 @@ def manifest_of(predictor: Predictor, run: Path) -> dict[str, Any]:
     model = predictor.model
     folder = RunFolder(run)
     facts = folder.read_facts()
+    text = {}
+    if predictor.vectorizer is not None:
+        text = {"text": _of_text(predictor.vectorizer, folder.vectorizer.name)}
     return {
         "format": FORMAT,
         "run": run.resolve().name,
@@ -86,6 +90,7 @@ def manifest_of(predictor: Predictor, run: Path) -> dict[str, Any]:
         "encoder": model.encoder,
         "weighting": predictor.weighting.kind,
         "class_rows_sha256": class_rows_sha256(predictor),
+        **text,
         "score": {
             "weighting": {
                 "tfidf": "t = where(v < 1, v, 1 + log(v)) * idf; x = t / |t|",
@@ -101,6 +106,18 @@ def manifest_of(predictor: Predictor, run: Path) -> dict[str, Any]:
         if model.drop_seen
         else "keep",
         "versions": versions(),
+    }
+
+
+def _of_text(vectorizer: Vectorizer, file: str) -> dict[str, Any]:
+    """How a text becomes the features v of the manifest's formulas."""
+    name = next(name for name, kind in CLASSES.items() if kind == vectorizer.kind)
+    of = "" if vectorizer.vocabulary is None else f"; vocabulary, and idf of tfidf, are in {file}"
+    return {
+        "file": file,
+        "class": f"sklearn.feature_extraction.text.{name}",
+        "options": vectorizer.options,
+        "v": f"the row that the class makes of the text with the options{of}",
     }
 
 

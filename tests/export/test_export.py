@@ -1,6 +1,7 @@
 """Recomputes scores from exported arrays with NumPy, and compares indexes with exact search."""
 
 import dataclasses
+import importlib
 import json
 import shutil
 import sys
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import tiny
 from command_line import call, refused
+from data import documents
 from safetensors.numpy import load_file
 from scipy.sparse import random_array
 
@@ -38,7 +40,8 @@ def run(tmp_path_factory):
 def scores_by_numpy(arrays, manifest, features):
     """Computes scores by the formula of the manifest, in float64."""
     x = features.toarray().astype(np.float64)
-    x = np.where(x < 1, x, 1 + np.log(np.maximum(x, 1))) * arrays["idf"]
+    if manifest["weighting"] == "tfidf":
+        x = np.where(x < 1, x, 1 + np.log(np.maximum(x, 1))) * arrays["idf"]
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     total = np.tile(arrays["bias"].astype(np.float64), (len(x), 1))
     dim = manifest["dim"]
@@ -68,6 +71,40 @@ def test_scores_follow_from_the_arrays(run, tmp_path, form):
     assert manifest["num_labels"] == tiny.LABELS and manifest["members"] == 2
     weighting = Weighting.load(out / "weighting.npz")
     np.testing.assert_array_equal(weighting.idf, arrays["idf"])
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        [],
+        ["--vectorizer", "tfidf"],
+        ["--vectorizer", "hashing", "--features", "64", "--ngrams", "1", "2"],
+        ["--token-pattern", "[a-z]{3,}", "--stop-words", "english", "--strip-accents"],
+    ],
+)
+def test_features_of_texts_follow_from_the_manifest(tmp_path, kind):
+    """By scikit-learn's class and the options that it names, without this package."""
+    (source,) = documents.write(tmp_path / "docs", "jsonl")
+    call("data", "import", source, "--out", tmp_path / "data", *kind)
+    weighting = "l2" if "tfidf" in kind else "tfidf"
+    flags = ["--sampled=2", "--mined=1", "--members=2", f"--weighting={weighting}"]
+    call("train", tmp_path / "data", "--run-dir", tmp_path / "run", *tiny.FLAGS, *flags)
+    call("export", tmp_path / "run", "--to", "npz", "--output", tmp_path / "out")
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    module, name = manifest["text"]["class"].rsplit(".", 1)
+    options = manifest["text"]["options"]
+    options["ngram_range"] = tuple(options["ngram_range"])
+    fitted = json.loads((tmp_path / "out" / manifest["text"]["file"]).read_text())
+    if fitted["vocabulary"] is not None:
+        options["vocabulary"] = fitted["vocabulary"]
+    vectorizer = getattr(importlib.import_module(module), name)(**options)
+    if fitted["idf"] is not None:
+        vectorizer.idf_ = np.array(fitted["idf"])
+    texts = ["Une POMME, a saw; été and the apple"]
+    features = vectorizer.transform(texts)
+    expected = scores_by_numpy(dict(np.load(tmp_path / "out" / "model.npz")), manifest, features)
+    labels, scores = snm.load(tmp_path / "run").predict(texts, k=3)
+    np.testing.assert_allclose(expected[0][labels[0]], scores[0], rtol=2e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize("library", ["faiss", "hnswlib"])
