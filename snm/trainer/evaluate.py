@@ -23,7 +23,7 @@ from snm.runs.load import ids_of_run, load
 from snm.stores.copies import local
 from snm.stores.objects import StoreError
 
-__all__ = ["data_of_run", "evaluate", "points_trained_on", "score_test_points"]
+__all__ = ["data_of_run", "evaluate", "own_data", "points_trained_on", "score_test_points"]
 
 
 def evaluate(
@@ -105,7 +105,7 @@ def data_of_run(
     ids = ids_of_run(folder.path)
     notes = []
     if data is None:
-        dataset = _own(facts)
+        dataset = own_data(facts)
     else:
         dataset = data if isinstance(data, Dataset) else load_dataset(data)
         if dataset.test is None and dataset.sha256 != facts["sha256"]:
@@ -120,11 +120,11 @@ def data_of_run(
     if mapped is not None:
         notes.append(mapped)
     if own_train and dataset.sha256 != facts["sha256"]:
-        own, _ = in_ids_of(_own(facts), ids)
+        own, _ = in_ids_of(own_data(facts), ids)
         dataset = dataclasses.replace(dataset, train=own.train)
     elif not dataset.train.num_points:
         with contextlib.suppress(InputError):
-            own, _ = in_ids_of(_own(facts), ids)
+            own, _ = in_ids_of(own_data(facts), ids)
             dataset = dataclasses.replace(dataset, train=own.train)
     return dataset, notes
 
@@ -140,14 +140,14 @@ def points_trained_on(folder: RunFolder) -> list[Points]:
         facts: dict[str, Any] = {}
         with contextlib.suppress(InputError, StoreError):
             facts = folder.read_facts()
-            found.append(_own(facts).train)
+            found.append(own_data(facts).train)
         if (before := facts.get("warm_start") or facts.get("grown_from")) is not None:
             with contextlib.suppress(InputError, StoreError):
                 folder = RunFolder(local(before))
     return found
 
 
-def _own(facts: dict[str, Any]) -> Dataset:
+def own_data(facts: dict[str, Any]) -> Dataset:
     """The data set that a run was trained on.
 
     Raises:

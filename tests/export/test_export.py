@@ -351,3 +351,19 @@ def test_a_full_disk(wide, tmp_path, library):
         assert f"index.{library}: found {library} could not write it" in str(error)
     else:  # hnswlib does not look; its index is found to be damaged when it is opened
         assert library == "hnswlib"
+
+
+def test_recall_is_measured_on_the_data_of_the_run(tmp_path, capsys):
+    """Data that changed since may have other features by the same numbers."""
+    tiny.write(tmp_path / "data")
+    snm.train(tmp_path / "data", tiny.CONFIG, tmp_path / "run")
+    tiny.write(tmp_path / "other")
+    shutil.copy(tmp_path / "data" / "train.txt", tmp_path / "data" / "test.txt")
+    words = ["export", tmp_path / "run", "--to", "faiss", "--output", tmp_path / "out"]
+    assert refused(capsys, *words) == (
+        f"{tmp_path / 'data'}: found other content than when the run was trained, expected the "
+        "same, or to be named with --data"
+    )
+    assert not (tmp_path / "out").exists()
+    call(*words, "--data", tmp_path / "other")
+    assert "recall@1" in capsys.readouterr().out
