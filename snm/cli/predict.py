@@ -352,4 +352,8 @@ def _lines(
                 answer[name] = [of_label[name] for of_label in shown]
         if unknown[number]:
             answer["unknown"] = True
-        yield json.dumps(answer, ensure_ascii=False) + "\n"
+        try:
+            yield json.dumps(answer, ensure_ascii=False, allow_nan=False) + "\n"
+        except ValueError as error:  # Python reads such numbers, and no other program need
+            expected = "finite numbers, as answers repeat the fields of a point in JSON"
+            raise InputError("INPUT", ascii(answer.get("fields"))[:120], expected) from error

@@ -117,7 +117,7 @@ def _run(command: Grow) -> None:
         stored, had = len(memory.rows), len(predictor.memory.rows)
         console.print(f"memory: {stored:,} stored points, before {had:,}", soft_wrap=True)
     if names and predictor.calibration is not None:
-        told = "probabilities were fitted without the new labels: train on before you serve them"
+        told = "probabilities were fitted without the new labels; a training anew fits them to all"
         console.print(told, soft_wrap=True)
     data = shlex.quote(command.data or "DATA")
     console.print(f"next: snm train {data} --run-dir RUN {flags_to_train_on(out)}", soft_wrap=True)

@@ -76,7 +76,7 @@ def candidates_of(labels: Any, num_points: int, num_labels: int) -> NDArray[np.i
 
 
 def _checked(labels: Sequence[int] | NDArray, num_labels: int) -> NDArray[np.int32]:
-    if not isinstance(labels, np.ndarray):  # numbers beyond int64 make no array of integers
+    if isinstance(labels, (list, tuple)):  # numbers beyond int64 make no array of integers
         for label in labels:
             if type(label) is int and not 0 <= label < num_labels:
                 raise _no_label(label, num_labels)
@@ -87,7 +87,8 @@ def _checked(labels: Sequence[int] | NDArray, num_labels: int) -> NDArray[np.int
     if not ids.size:
         return np.zeros(0, np.int32)
     if ids.ndim != 1 or ids.dtype.kind not in "iu":
-        found = "names" if ids.dtype.kind in "UO" else f"an array of {ids.dtype} {ids.shape}"
+        of_names = any(isinstance(label, str) for label in labels)
+        found = "names" if of_names else f"an array of {ids.dtype} {ids.shape}"
         raise InputError("labels", found, "ids of labels; `ids_of(names)` of the model gives them")
     wrong = (ids < 0) | (ids >= num_labels)
     if wrong.any():

@@ -15,15 +15,17 @@ from snm.data.dataset import Dataset, Points
 from snm.data.id_space import in_ids_of
 from snm.data.load import load as load_dataset
 from snm.distributed.dataset import duplicate_test_rows, label_frequency
+from snm.distributed.processes import has_several_processes
 from snm.errors import InputError
 from snm.evaluation.evaluate import evaluate_points
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.runs.load import ids_of_run, load
+from snm.stores.address import Address
 from snm.stores.copies import local
 from snm.stores.objects import StoreError
 
-__all__ = ["data_of_run", "evaluate", "own_data", "points_trained_on", "score_test_points"]
+__all__ = ["data_of_run", "evaluate", "own_data", "score_test_points", "trained_before"]
 
 
 def evaluate(
@@ -66,9 +68,13 @@ def evaluate(
     if wrap is not None:
         # It returns the best labels only, and the AUC needs all scores.
         predictor, config = wrap(predictor), dataclasses.replace(config, auc=False)
-    trained_on = [dataset.train]
-    if data is not None:
-        trained_on = points_trained_on(folder) or trained_on
+    facts = folder.read_facts()
+    trained_on = trained_before(facts)
+    if dataset.sha256 != facts["sha256"]:
+        with contextlib.suppress(InputError, StoreError):
+            trained_on.append(own_data(facts).train)
+    if dataset.sha256 == facts["sha256"] or not trained_on:
+        trained_on.append(dataset.train)
     found = score_test_points(predictor, config, dataset, on_progress, thresholds, trained_on)
     if not dataset.train.num_points:  # nothing is known of the frequencies
         found["by_label_frequency"] = []
@@ -129,21 +135,29 @@ def data_of_run(
     return dataset, notes
 
 
-def points_trained_on(folder: RunFolder) -> list[Points]:
-    """What a run was trained on, and the runs that it came from, as far as it can be read.
+def trained_before(facts: dict[str, Any]) -> list[Points]:
+    """What the runs were trained on that a run came from, as far as it can be read here.
 
-    Their labels may be others; their features are the same.
+    Their labels may be others; their features are the same. In several processes, and of runs in a
+    store, it is nothing.
+
+    Args:
+      facts: of the run.
     """
-    found, seen = [], set()
-    while folder.path not in seen:
-        seen.add(folder.path)
-        facts: dict[str, Any] = {}
+    found: list[Points] = []
+    if has_several_processes():
+        return found
+    seen: set[str] = set()
+    while (before := facts.get("grown_from") or facts.get("warm_start")) is not None:
+        if before in seen or Address.of(before) is not None:
+            break
+        seen.add(before)
+        try:
+            facts = RunFolder(Path(before)).read_facts()
+        except InputError:
+            break
         with contextlib.suppress(InputError, StoreError):
-            facts = folder.read_facts()
             found.append(own_data(facts).train)
-        if (before := facts.get("warm_start") or facts.get("grown_from")) is not None:
-            with contextlib.suppress(InputError, StoreError):
-                folder = RunFolder(local(before))
     return found
 
 

@@ -29,7 +29,8 @@ from snm.trainer.prepare import trained_beside
 __all__ = [
     "Remembered",
     "find_memory",
-    "inherit_memory",
+    "forget_memory",
+    "keep_memory",
     "memory_of",
     "memory_split",
     "try_memory",
@@ -85,54 +86,16 @@ def try_memory(
       the content of `memory.json`.
     """
     disk.remove(folder.memory_trial)
-    return _kept(folder, find_memory(config, dataset, first, whole))
+    return keep_memory(folder, find_memory(config, dataset, first, whole))
 
 
-def inherit_memory(
-    folder: RunFolder, config: ResolvedConfig, dataset: Dataset, parent: RunFolder, whole: Predictor
-) -> dict[str, Any]:
-    """Takes over what held-out points chose for the run that this one starts from.
-
-    Points of `dataset` may be among those that the other run was trained on. What it answers for
-    these tells nothing of new points, so that they cannot choose.
-
-    Args:
-      folder: of the run; gets the files of `try_memory`.
-      config: as in `find_memory`.
-      dataset: as loaded; a memory stores its training points.
-      parent: the other run, with a `memory.json`.
-      whole: as in `find_memory`.
-
-    Returns:
-      the content of `memory.json`, with the other run's path as `inherited_from`.
-    """
-    begun = time.perf_counter()
-    disk.remove(folder.memory_trial)
-    trial = parent.read_trial()
-    grown = config.members / parent.settings().members  # scores of the members are added
-    settings = MemorySettings(**trial["settings"])
-    settings = dataclasses.replace(settings, weight=settings.weight * grown)
-    memory, shifts, adjustment = None, None, None
-    if trial["used"]:
-        every = _stored_rows(config, dataset)
-        memory = memory_of(whole, dataset.train, every, settings, trained_beside(config, dataset))
-    if config.logit_adjustment == "on" and trial.get("adjustment") is not None:
-        strength = trial["adjustment"]["strength"] * grown
-        shifts = shifts_of(dataset.label_frequency(), strength)
-        adjustment = {**trial["adjustment"], "strength": strength}
-    found = {
-        **trial,
-        "inherited_from": str(parent.path.resolve()),
-        "settings": dataclasses.asdict(settings),
-        "adjustment": adjustment,
-        "points": 0 if memory is None else len(memory.rows),
-        "bytes": 0 if memory is None else memory.nbytes,
-        "seconds": time.perf_counter() - begun,
-    }
-    return _kept(folder, Remembered(found, memory, shifts))
+def forget_memory(folder: RunFolder) -> None:
+    """Removes what held-out points once chose for a run, in which they choose no more."""
+    for path in (folder.memory_trial, folder.memory, folder.adjustment):
+        disk.remove(path)
 
 
-def _kept(folder: RunFolder, remembered: Remembered) -> dict[str, Any]:
+def keep_memory(folder: RunFolder, remembered: Remembered) -> dict[str, Any]:
     """Writes the files of a run, and returns the content of `memory.json`."""
     if remembered.memory is None:
         disk.remove(folder.memory)
@@ -196,7 +159,7 @@ def find_memory(
     settings = dataclasses.replace(trial.settings, weight=trial.settings.weight * config.members)
     memory = None
     if trial.sure_gain > 0:
-        every = _stored_rows(config, dataset)
+        every = stored_rows(config, dataset)
         memory = memory_of(whole, dataset.train, every, settings, names)
     calibration = _calibration(trial, choosing)
     shifts, adjustment = None, None
@@ -233,7 +196,7 @@ def _calibration(trial: Trial, held: Points) -> Calibration | None:
     return dataclasses.replace(fitted, thresholds=thresholds)
 
 
-def _stored_rows(config: ResolvedConfig, dataset: Dataset) -> NDArray[np.int64]:
+def stored_rows(config: ResolvedConfig, dataset: Dataset) -> NDArray[np.int64]:
     """The rows of train that a memory stores: those that some member trains on."""
     if config.refit or not config.validation_fraction:
         return np.arange(dataset.train.num_points)

@@ -14,7 +14,7 @@ from snm.runs.events import Noted
 from snm.runs.folder import RunFolder
 from snm.trainer.phase import open_log
 
-__all__ = ["never_tried", "not_inherited", "noted", "summaries"]
+__all__ = ["never_tried", "noted", "summaries"]
 
 
 def never_tried(config: Config, dataset: Dataset) -> str | None:
@@ -26,16 +26,6 @@ def never_tried(config: Config, dataset: Dataset) -> str | None:
     if is_mapped(dataset.train.features.indices):
         return "memory: off, because the data take a large part of this machine's memory"
     return None
-
-
-def not_inherited(config: Config, parent: RunFolder) -> str | None:
-    """Why a run that starts from another has no memory, in one line; None if it may have one."""
-    if config.memory == "off" or parent.has(parent.memory_trial):
-        return None
-    return (
-        f"memory: not tried, as {parent.path} has chosen none, and may have been trained on the "
-        "points that would choose it"
-    )
 
 
 def _of_memory(found: dict[str, Any]) -> str:

@@ -39,9 +39,10 @@ from snm.stores.address import Address
 from snm.stores.copies import local
 from snm.system.locks import LOCK, locked
 from snm.system.timing import part, restart, times
-from snm.trainer.evaluate import points_trained_on, score_test_points
-from snm.trainer.memory import inherit_memory, memory_split, try_memory
-from snm.trainer.memory_notes import never_tried, not_inherited, noted
+from snm.trainer.evaluate import score_test_points, trained_before
+from snm.trainer.inherited import Inherited, inherit_memory, inherited
+from snm.trainer.memory import forget_memory, memory_split, try_memory
+from snm.trainer.memory_notes import never_tried, noted
 from snm.trainer.phase import Phase, PhaseRun, Trained, first_phase
 from snm.trainer.prepare import members_at_once, names_not_tried
 from snm.trainer.stands import memory_stands, result_stands
@@ -215,9 +216,11 @@ def resolved_training(
             weighting = fit_weighting(config.weighting, dataset.train.features)
         begins = whole = first_phase(config, dataset)
         setup = _Setup(folder, config, dataset, weighting, start, whole)
-        parent = None if start is None else RunFolder(start.run)
-        split = memory_split(config, dataset) if parent is None else None
-        inherits = parent is not None and config.memory != "off" and parent.has(parent.memory_trial)
+        split, taken = None, Inherited(None)
+        if start is None:
+            split = memory_split(config, dataset)
+        else:
+            taken = inherited(folder, config, start, str(facts["warm_start"]))
         if split is not None and not config.validation_fraction:
             begins = dataclasses.replace(begins, rows=split[0])
         phase = setup.phase(begins, 1, probe=probe, probe_every=probe_every)
@@ -235,7 +238,7 @@ def resolved_training(
             phase.done
             and result_stands(folder, config)
             and checkpoints_intact(folder, config)
-            and ((split is None and not inherits) or memory_stands(folder))
+            and ((split is None and taken.trial is None) or memory_stands(folder))
         ):
             yield Finished(folder.read_result())
             return
@@ -243,8 +246,8 @@ def resolved_training(
             folder.reopen()
             begin()
         barrier("the folder is open")
-        if parent is not None and (note := not_inherited(config, parent)) is not None:
-            yield Noted(0, note)
+        if taken.note is not None:
+            yield Noted(0, taken.note)
 
         run_of = functools.partial(setup.member, begun=phase, profile=profile)
         at_once = members_at_once(config, phase.mesh)
@@ -267,11 +270,12 @@ def resolved_training(
                     model, state = watched_member(folder, config, facts, predictor.mesh)
                     watched = dataclasses.replace(predictor, model=model, state=state)
                 remembered = {"memory": try_memory(folder, config, dataset, watched, predictor)}
-        elif inherits:
-            assert parent is not None
+        elif taken.trial is not None:
             with part("memory"):
-                inherited = inherit_memory(folder, config, dataset, parent, predictor)
-                remembered = {"memory": inherited}
+                of_memory = inherit_memory(folder, config, dataset, taken.trial, predictor)
+                remembered = {"memory": of_memory}
+        else:
+            forget_memory(folder)
         if remembered:
             yield from noted(folder, remembered["memory"], done[-1].progress.step)
             predictor = with_memory(predictor, folder)
@@ -280,7 +284,7 @@ def resolved_training(
         if dataset.test is not None:
             on_progress = _stopping(stop, done[-1].progress.step)
             with part("test points"):
-                trained_on = [dataset.train, *(points_trained_on(parent) if parent else [])]
+                trained_on = [dataset.train, *trained_before(facts)]
                 scored = score_test_points(
                     predictor, config, dataset, on_progress, trained_on=trained_on
                 )

@@ -132,7 +132,9 @@ def _reordered(
     head = state.head
     rows = dataclasses.replace(head.table, rows=head.table.rows[slots], accumulator=None)
     bias = None if head.bias is None else head.bias[slots]
-    spec = dataclasses.replace(model.head, num_labels=len(slots))
+    most = len(slots) - 1  # the labels here may be fewer than the other run sampled
+    sampled, mined = min(model.head.sampled, most), min(model.head.mined, most)
+    spec = dataclasses.replace(model.head, num_labels=len(slots), sampled=sampled, mined=mined)
     state = dataclasses.replace(state, head=dataclasses.replace(head, table=rows, bias=bias))
     return dataclasses.replace(model, head=spec), state
 

@@ -169,7 +169,7 @@ def test_the_end_of_a_run_does_not_hold_the_points_of_its_training(
         made(self, *rest, **more)
         begun.append(weakref.ref(self.source))
 
-    def scored(*_):
+    def scored(*_, **__):
         gc.collect()
         return {"metrics": {"held": sum(source() is not None for source in begun)}}
 

@@ -91,26 +91,18 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 class _FaultError(ValueError):
-    """What JSON allows, and a record may not hold."""
+    """What a JSON object may be, and a record may not."""
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        twice = next(
-            name for name, count in Counter(name for name, _ in pairs).items() if count > 1
-        )
-        raise _FaultError(f"field {twice!r} twice")
+        counts = Counter(name for name, _ in pairs)
+        raise _FaultError(f"field {max(counts, key=lambda name: counts[name])!r} twice")
     return found
 
 
-def _finite(text: str) -> float:
-    if not math.isfinite(found := float(text)):
-        raise _FaultError(f"{text[:40]}, which is no finite number")
-    return found
-
-
-_JSON = json.JSONDecoder(object_pairs_hook=_once, parse_float=_finite, parse_constant=_finite)
+_JSON = json.JSONDecoder(object_pairs_hook=_once)
 
 
 def json_objects(
@@ -123,8 +115,7 @@ def json_objects(
       lines: as `numbered_lines` yields them.
 
     Raises:
-      InputError: a line that holds no JSON object, or one with a field twice or with a number that
-        is not finite.
+      InputError: a line that holds no JSON object, or one with a field twice.
     """
     for number, line in lines:
         if not line.strip():
@@ -133,7 +124,7 @@ def json_objects(
         try:
             found = _JSON.decode(line)
         except _FaultError as error:
-            raise InputError(where, str(error), "each field once, and finite numbers") from error
+            raise InputError(where, str(error), "each field once") from error
         except (ValueError, RecursionError) as error:
             raise InputError(where, f"no JSON ({error})", "one JSON object a line") from error
         if not isinstance(found, dict):

@@ -83,6 +83,9 @@ def fetch(
         if archive is None:
             lock = downloads / f"{entry.name}.lock"
             with locked(lock, str(downloads)):  # two would write to one part
+                if not lock.exists():  # the file of another, which has just ended
+                    found = "a download that another process has just ended"
+                    raise InputError(str(downloads), found, "the same command again")
                 try:
                     mirror, archive = fetch_archive(entry, downloads, on_progress)
                 finally:

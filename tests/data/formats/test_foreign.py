@@ -83,18 +83,15 @@ def test_a_name_of_several_lines_is_told_in_one(tmp_path):
     [
         ('{"text": "a", "labels": ["b"], "text": "c"}', "field 'text' twice"),
         ('{"text": "a", "labels": ["b"], "n": {"x": 1, "x": 1}}', "field 'x' twice"),
-        ('{"text": "a", "labels": ["b"], "n": 1e999}', "1e999, which is no finite number"),
-        ('{"text": "a", "labels": ["b"], "n": [NaN]}', "NaN, which is no finite number"),
-        ('{"text": "a", "labels": ["b"], "n": -Infinity}', "-Infinity, which is no finite number"),
     ],
 )
-def test_what_json_allows_and_a_record_may_not_hold(tmp_path, line, said):
+def test_a_field_twice_is_refused(tmp_path, line, said):
     path = tmp_path / "points.jsonl"
-    path.write_text('{"text": "a", "labels": ["b"], "n": 1.5e3}\n' + line + "\n")
+    # A number that is missing, which nobody reads, is no fault.
+    path.write_text('{"text": "a", "labels": ["b"], "n": NaN}\n' + line + "\n")
     with pytest.raises(InputError) as error:
         list(read_rows(path, "jsonl"))
-    expected = "each field once, and finite numbers"
-    assert str(error.value) == f"{path}:2: found {said}, expected {expected}"
+    assert str(error.value) == f"{path}:2: found {said}, expected each field once"
 
 
 def test_a_byte_order_mark_is_no_part_of_a_label(tmp_path):

@@ -5,13 +5,23 @@ Its own points cannot choose: the other run may have been trained on them.
 
 import dataclasses
 import json
+import re
+import shutil
 
 import numpy as np
 import pytest
 import tiny
+from earlier import without_manifest
+from scipy.sparse import csr_matrix
 
 import snm
+from snm.config.resolved import read_resolved
+from snm.data.id_space import IdSpace
+from snm.errors import InputError
+from snm.runs.folder import RunFolder
 from snm.runs.load import load
+from snm.trainer.inherited import _renumbered, inherited
+from snm.trainer.warm_start import WarmStart
 
 CONFIG = tiny.REMEMBERING
 
@@ -65,4 +75,97 @@ def test_off_stays_off(first, tmp_path):
     config = dataclasses.replace(CONFIG, memory="off", logit_adjustment="off", epochs=1)
     events = list(snm.training(place / "data", config, tmp_path / "b", warm_start=place / "run"))
     assert "memory" not in events[-1].result
-    assert not any("memory" in note for note in notes(events))
+    assert any(note.startswith("memory: off here") for note in notes(events))
+
+
+def test_a_run_goes_on_with_what_it_took_over(first, tmp_path):
+    """Also when the other run is gone; nothing stale is left beside new parameters."""
+    place, _ = first
+    shutil.copytree(place / "run", tmp_path / "a")
+    config = dataclasses.replace(CONFIG, epochs=1)
+    snm.train(place / "data", config, tmp_path / "b", warm_start=tmp_path / "a")
+    shutil.rmtree(tmp_path / "a")
+    longer = dataclasses.replace(config, epochs=2)
+    result = snm.train(place / "data", longer, tmp_path / "b", warm_start=tmp_path / "a")
+    assert result["memory"]["used"] and result["epochs"] == 2
+    again = snm.evaluate(tmp_path / "b")
+    assert again["metrics"] == result["metrics"]
+
+
+def test_thresholds_are_of_the_labels_here(tmp_path):
+    """The data number their labels in the other direction, and lack the last."""
+    folder = tiny.told_by_neighbours(tmp_path / "data")
+    data = snm.load_data(folder)
+    names = tuple(f"label {n}" for n in range(data.train.num_labels))
+    own = {label: 0.1 + label / 100 for label in (3, 5, 8)}
+    with_names = dataclasses.replace(data, label_names=names)
+    snm.train(with_names, CONFIG, tmp_path / "a", source=folder)
+    trial = json.loads((tmp_path / "a" / "memory.json").read_text())
+    trial["calibration"]["thresholds"]["macro-f1"] |= {"labels": list(own), "own": [*own.values()]}
+    slots = np.arange(data.train.num_labels - 1)[::-1]
+    found = _renumbered(trial["calibration"], slots)["thresholds"]
+    here = {int(slots[label]): own for label, own in zip(
+        found["macro-f1"]["labels"], found["macro-f1"]["own"], strict=True)}  # fmt: skip
+    assert here == own and found["macro-f1"]["labels"] == sorted(found["macro-f1"]["labels"])
+    assert found["micro-f1"] == trial["calibration"]["thresholds"]["micro-f1"]
+    assert [len(found["macro-f1"][name]) for name in ("labels", "own")] == [3, 3]
+    few = _renumbered(trial["calibration"], np.array([8, 40, 41]))["thresholds"]["macro-f1"]
+    assert (few["labels"], few["own"]) == ([0], [own[8]]) and few["k"] <= 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "said", "used"),
+    [
+        ({"loss": "bowl"}, "loss is .* there, bowl here, which gives other scores", False),
+        ({"score_scale": 2.5}, "score_scale is .* there, 2.5 here", False),
+        ({"memory": "off"}, "memory: off here, so that what was chosen for .* is not taken", False),
+        ({"logit_adjustment": "off"}, None, True),
+    ],
+)
+def test_what_does_not_fit_is_not_taken_over(first, tmp_path, changes, said, used):
+    place, _ = first
+    if "memory" in changes:
+        changes = {**changes, "logit_adjustment": "off"}
+    config = dataclasses.replace(CONFIG, epochs=1, **changes)
+    events = list(snm.training(place / "data", config, tmp_path / "b", warm_start=place / "run"))
+    assert said is None or any(re.search(said, note) for note in notes(events))
+    assert events[-1].result.get("memory", {}).get("used", False) == used
+
+
+def test_curves_of_adjusted_scores_are_not_those_of_others(first, tmp_path):
+    place, old = first
+    shutil.copytree(place / "run", tmp_path / "a")
+    trial = {**old, "adjustment": {"strength": 0.1, "before": [0.0] * 3, "precision": [0.0] * 3}}
+    (tmp_path / "a" / "memory.json").write_text(json.dumps(trial))
+    without_manifest(tmp_path / "a")
+    start = WarmStart(tmp_path / "a", IdSpace.of(snm.load_data(place / "data")))
+    config = read_resolved(place / "run" / "config.toml")
+    for choice, kept in (("on", True), ("off", False)):
+        asked = dataclasses.replace(config, logit_adjustment=choice)
+        found = inherited(RunFolder(tmp_path / "b"), asked, start, "RUN")
+        assert (found.trial["calibration"] is not None) == kept
+        assert (found.trial["adjustment"] is not None) == kept
+        assert (found.note is None) == kept
+
+
+def test_a_damaged_choice_is_refused_before_anything_is_trained(first, tmp_path):
+    place, _ = first
+    shutil.copytree(place / "run", tmp_path / "a")
+    (tmp_path / "a" / "memory.json").write_text("{}")
+    with pytest.raises(InputError, match=r"memory\.json"):
+        snm.train(place / "data", CONFIG, tmp_path / "b", warm_start=tmp_path / "a")
+    assert not (tmp_path / "b").exists()
+
+
+def test_fewer_labels_than_the_other_run_sampled(tmp_path):
+    data = snm.load_data(tiny.write(tmp_path / "data", names=True))
+    every = dataclasses.replace(tiny.CONFIG, sampled="all", mined="all", loss="softmax")
+    snm.train(tmp_path / "data", every, tmp_path / "a")
+    some = np.arange(12)
+    train = dataclasses.replace(data.train, labels=csr_matrix(data.train.labels[:, some]))
+    test = dataclasses.replace(data.test, labels=csr_matrix(data.test.labels[:, some]))
+    few = dataclasses.replace(
+        data, train=train, test=test, label_names=data.label_names[:12], sha256="few"
+    )
+    result = snm.train(few, every, tmp_path / "b", warm_start=tmp_path / "a")
+    assert load(tmp_path / "b").model.head.num_labels == 12 and result["metrics"]["P@1"] > 0

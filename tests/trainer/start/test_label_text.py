@@ -166,7 +166,7 @@ def test_a_run_keeps_what_auto_decided_and_its_vocabulary(place, tmp_path):
 
 
 def test_a_batch_with_a_name_that_is_not_finite_says_which(place, tmp_path):
-    asked = dataclasses.replace(CONFIG, learning_rate=1e38, epochs=1)
+    asked = dataclasses.replace(CONFIG, learning_rate=1e38, epochs=3)
     with pytest.raises(NonFiniteError, match="the names of labels") as stopped:
         snm.train(place / "data", asked, tmp_path / "run")
     assert min(stopped.value.points) < 0

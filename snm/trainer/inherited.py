@@ -1,0 +1,146 @@
+"""What a run takes over from the run that it starts from: memory, adjustment and probabilities.
+
+The points of a run may be among those that the other one was trained on. What a model answers for
+these tells nothing of new points, so that they cannot choose. Those that chose for the other run
+were new to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from snm.config.resolved import ResolvedConfig
+from snm.data.dataset import Dataset
+from snm.errors import InputError
+from snm.memory.adjustment import shifts_of
+from snm.memory.memory import MemorySettings
+from snm.prediction.predictor import Predictor
+from snm.runs.folder import RunFolder
+from snm.system import disk
+from snm.trainer.memory import Remembered, keep_memory, memory_of, stored_rows
+from snm.trainer.prepare import trained_beside
+from snm.trainer.warm_start import WarmStart
+
+__all__ = ["Inherited", "inherit_memory", "inherited"]
+
+_OF_SCORES = ("loss", "transformation", "temperature", "score_scale", "learn_score_scale")
+"""Settings that give scores another unit, in which the weight of votes and curves are."""
+
+
+class Inherited(NamedTuple):
+    """What there is to take over.
+
+    Attributes:
+      trial: the content of `memory.json`, for the labels and members of this run; None is nothing.
+      note: why there is nothing, or not all; None where there is no reason to tell.
+    """
+
+    trial: dict[str, Any] | None
+    note: str | None = None
+
+
+def inherited(folder: RunFolder, config: ResolvedConfig, start: WarmStart, name: str) -> Inherited:
+    """Looks for what can be taken over.
+
+    Args:
+      folder: of the run. One that took something over before goes on with that.
+      config: its settings.
+      start: the run that it starts from.
+      name: what that one is called.
+
+    Raises:
+      InputError: a damaged file of that run.
+    """
+    parent = RunFolder(start.run)
+    if config.memory == "off":
+        off = f"memory: off here, so that what was chosen for {name} is not taken over"
+        return Inherited(None, off if parent.has(parent.memory_trial) else None)
+    with contextlib.suppress(InputError):  # none, or damaged: it is taken over again
+        own = folder.read_trial() if folder.has(folder.memory_trial) else {}
+        if "inherited_from" in own:
+            return Inherited(own)
+    if not parent.has(parent.memory_trial):
+        return Inherited(None, (
+            f"memory: not tried, as {name} has chosen none, and may have been trained on the "
+            "points that would choose it"
+        ))  # fmt: skip
+    trial, theirs = parent.read_trial(), parent.settings()
+    others = [one for one in _OF_SCORES if getattr(config, one) != getattr(theirs, one)]
+    if others:
+        found = f"{getattr(theirs, others[0])} there, {getattr(config, others[0])} here"
+        why = f"{others[0]} is {found}, which gives other scores"
+        return Inherited(None, f"memory: none of {name} can be taken over, as {why}")
+    factor = config.members / theirs.members  # scores of the members are added
+    settings = dict(trial["settings"])
+    settings["weight"] *= factor
+    adjustment, calibration = trial.get("adjustment"), trial.get("calibration")
+    note: str | None = None
+    if adjustment is not None and config.logit_adjustment == "off":
+        adjustment = calibration = None
+        note = f"probabilities: none, as those of {name} are of scores with a logit adjustment"
+    if adjustment is not None:
+        adjustment = {**adjustment, "strength": adjustment["strength"] * factor}
+    if calibration is not None and (slots := start.slots) is not None:
+        calibration = _renumbered(calibration, slots)
+    changed = {"settings": settings, "adjustment": adjustment, "calibration": calibration}
+    return Inherited({**trial, **changed, "inherited_from": name}, note)
+
+
+def inherit_memory(
+    folder: RunFolder,
+    config: ResolvedConfig,
+    dataset: Dataset,
+    trial: dict[str, Any],
+    whole: Predictor,
+) -> dict[str, Any]:
+    """Takes over what `inherited` found.
+
+    Args:
+      folder: of the run; gets the files of `try_memory`.
+      config: its settings.
+      dataset: as loaded; a memory stores its training points.
+      trial: what was found.
+      whole: all members.
+
+    Returns:
+      the content of `memory.json`.
+    """
+    begun = time.perf_counter()
+    disk.remove(folder.memory_trial)
+    memory, shifts = None, None
+    if trial["used"]:
+        rows, names = stored_rows(config, dataset), trained_beside(config, dataset)
+        settings = MemorySettings(**trial["settings"])
+        memory = memory_of(whole, dataset.train, rows, settings, names)
+    if trial["adjustment"] is not None:
+        shifts = shifts_of(dataset.label_frequency(), trial["adjustment"]["strength"])
+    found = {
+        **trial,
+        "points": 0 if memory is None else len(memory.rows),
+        "bytes": 0 if memory is None else memory.nbytes,
+        "seconds": time.perf_counter() - begun,
+    }
+    return keep_memory(folder, Remembered(found, memory, shifts))
+
+
+def _renumbered(calibration: dict[str, Any], slots: NDArray[np.int64]) -> dict[str, Any]:
+    """Curves whose thresholds are of the labels here; `slots` has the id of each there, or -1."""
+    here = {int(there): label for label, there in enumerate(slots) if there >= 0}
+
+    def one(threshold: dict[str, Any]) -> dict[str, Any]:
+        pairs = zip(threshold["labels"], threshold["own"], strict=True)
+        kept = sorted((here[label], own) for label, own in pairs if label in here)
+        return {
+            **threshold,
+            "k": min(threshold["k"], len(slots)),
+            "labels": [label for label, _ in kept],
+            "own": [own for _, own in kept],
+        }
+
+    thresholds = {name: one(found) for name, found in calibration.get("thresholds", {}).items()}
+    return {**calibration, "thresholds": thresholds}
