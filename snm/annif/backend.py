@@ -217,9 +217,11 @@ class SnmBackend(TfidfVectorizerMixin, AnnifLearningBackend):
         self._predictor = None
 
     def _put_back(self) -> None:
-        """Undoes an exchange that was interrupted half way."""
-        if self._path(self._OLD).exists():
-            disk.rename(self._path(self._OLD), self._path(self._RUN))
+        """Ends an exchange that was interrupted; undoes it where the new run is not whole."""
+        run, old, new = map(self._path, (self._RUN, self._OLD, self._NEW))
+        if old.exists():
+            whole = new.exists() and RunFolder(new).finished()
+            disk.rename(new if whole else old, run)
 
     @contextlib.contextmanager
     def _as_annif_errors(self, kind: type[Exception] = OperationFailedException) -> Iterator[None]:

@@ -177,7 +177,8 @@ def _print(found: dict[str, Any]) -> None:
     console.print(quantiles)
     console.print(
         f"risk (share of labels missing from the top {found['k']}): training points "
-        f"{found['train_risk']:.4f}, test points {found['test_risk']:.4f}"
+        f"{found['train_risk']:.4f}, test points {found['test_risk']:.4f}; "
+        "by the class rows alone, without memory, filters and --seen"
     )
     columns = {
         "rho": "rho",

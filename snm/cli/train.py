@@ -149,7 +149,7 @@ def run_training(command: Train) -> None:
         console.print(note)
     with place_of(command.run_dir) as place:
         with waiting("planning"), part("planning"):
-            asked = RunFolder(place.folder).as_decided(command.settings)
+            asked = RunFolder(place.folder).as_decided(command.settings, dataset.sha256)
             config = resolve(asked, dataset)
             refuse_what_cannot_fit(dataset, config, command.device_memory)
             mesh = make_mesh(config.mesh, dataset.train.num_labels, config.batch_size)

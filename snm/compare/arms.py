@@ -193,10 +193,13 @@ def _arms_of_loss(base: Config, prefix: str, mined: Sequence[int], exclude_all: 
 def grid_of(config: ResolvedConfig) -> list[Changes]:
     """The tuning grid of an arm: six settings, the same number for every arm.
 
-    Three learning rates around the arm's own, times two weights of the negatives. The softmax and
-    the listwise losses have no such weight; their grid has two score scales instead.
+    Three learning rates around the arm's own, times two weights of the negatives, its own first.
+    POWL is a sum over negatives alone, so that their weight is that of the whole loss: it has six
+    lengths of steps. The softmax and the listwise losses have no such weight; their grid has two
+    score scales instead.
     """
-    second: list[Changes] = [{"negative_weight": 1.0}, {"negative_weight": 4.0}]
+    weight = config.negative_weight
+    second: list[Changes] = [{"negative_weight": weight}, {"negative_weight": 4 * weight}]
     if not LOSSES[config.loss].ordered:
         scale = config.score_scale
         second = [{"score_scale": scale}, {"score_scale": round(scale * 0.7, 3)}]

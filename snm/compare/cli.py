@@ -300,7 +300,14 @@ def _peers(asked: Compare, config: Config, display: _Display) -> list[dict[str, 
     for number, name in enumerate(asked.peers):
         display("peers", Running(number, len(asked.peers), [(name, 0, 0)]))
         path = asked.out / "peers" / f"{re.sub('[:/]', '-', name)}.json"
-        result = run_peer(name, asked.data, path, weighting=config.weighting, seen=config.seen)
+        result = run_peer(
+            name,
+            asked.data,
+            path,
+            weighting=config.weighting,
+            seen=config.seen,
+            propensity=(config.propensity_a, config.propensity_b),
+        )
         result.pop("asked", None)  # the path of the data is private
         found.append(result)
     display("peers", Running(len(asked.peers), len(asked.peers), []))

@@ -15,8 +15,9 @@ from snm.data.load import load as load_dataset
 from snm.doctor.findings import Finding
 from snm.errors import InputError, counted, first_line
 from snm.machine.versions import version_of
-from snm.runs.folder import RunFolder, phase_names
+from snm.runs.folder import RunFolder
 from snm.runs.load import load
+from snm.runs.members import phase_names
 from snm.stores.objects import StoreError
 
 __all__ = ["examine_run"]

@@ -26,6 +26,7 @@ class Answers:
     predictor_: Predictor
     _targets: Targets
     _mean_labels: float
+    _parts: int
 
     def decision_topk(
         self, X: Any, k: int | None = None, labels: Any = None
@@ -80,6 +81,9 @@ class Answers:
         """
         check_is_fitted(self, "predictor_")
         if self.threshold is not None and self._targets.form != "classes":
+            if self.predictor_.calibration is None and self._parts:
+                found = f"{self.threshold} after partial_fit, which fits no probabilities"
+                raise InputError("threshold", found, "None, or a call of fit")
             cut = self.predictor_.threshold(self.threshold)
             slots, scores = self._best(X, min(cut.most(None) or LOOKED_AT, len(self.classes_)))
             likely = self.predictor_.probabilities(scores)

@@ -205,6 +205,7 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
           ValueError: inputs, targets, weights or settings that cannot be used.
           NonFiniteError: a loss was not finite.
         """
+        self._forget()
         features = self._inputs(X, y, reset=True)
         targets = Targets.of(y)
         points = self._points(features, targets, y, sample_weight)
@@ -240,7 +241,9 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
         """One more pass, over these points, at a constant rate.
 
         The first call (if nothing was fitted before) fits the feature weighting and sets up the
-        model. A pass consumes the parameters: if it fails, the estimator must be fitted again. A
+        model; parameters that `set_params` changes afterwards count from the next `fit` on, but for
+        `threshold` and `labels_per_point`, which are of answers, and `class_weight`. A pass
+        consumes the parameters of the model: if it fails, the estimator must be fitted again. A
         memory, where one is used, stores these points, and all of its points are embedded anew.
 
         Args:
@@ -259,7 +262,9 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
         if isinstance(self.class_weight, str):
             found, expected = repr(self.class_weight), "weights: only fit knows all points"
             raise InputError("class_weight in partial_fit", found, expected)
-        first = not hasattr(self, "_states")
+        first = not hasattr(self, "config_")
+        if not first and not hasattr(self, "_states"):
+            raise InputError("partial_fit", "parameters that a failed call consumed", "fit again")
         features = self._inputs(X, y, reset=first)
         if first:
             targets = Targets.of(y, classes)
@@ -291,6 +296,11 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
                 self.predictor_ = self._joined(self._states)
         return self
 
+    def _forget(self) -> None:
+        """Leaves nothing of an earlier fit, where this one fails."""
+        for name in ("_states", "predictor_", "loss_curve_", "validation_scores_", "config_"):
+            self.__dict__.pop(name, None)
+
     def _points(self, X: csr_matrix, targets: Targets, y: Any, sample_weight: Any) -> Points:
         points = points_of(X, targets.matrix(y), sample_weight)
         weights = targets.weights(self.class_weight, points.labels)
@@ -301,14 +311,11 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
             found = f"{len(targets.classes)} class"
             raise InputError("y", found, "at least 2 classes: there are no negatives")
         asked = self._config(points.num_points)
-        likely = self.threshold is not None and self.memory is None and targets.form != "classes"
+        told = self.memory is not None or "memory" in (self.settings or {})
+        likely = self.threshold is not None and not told and targets.form != "classes"
         asked = with_memory_for(asked, points.num_points, in_parts=in_parts, threshold=likely)
         asked = weighted_for(asked, points.features, in_parts=in_parts)
         config = resolve(asked, _dataset(points))
-        # Nothing of an earlier fit is left where this one fails.
-        for name in ("_states", "predictor_", "loss_curve_", "validation_scores_"):
-            if hasattr(self, name):
-                delattr(self, name)
         self.memory_ = self._memory = self._shifts = self._calibration = None
         self.config_: ResolvedConfig = config
         self.classes_ = targets.classes

@@ -23,7 +23,7 @@ from snm.errors import InputError
 from snm.model.model import Model, TrainState
 from snm.prediction.predictor import Predictor
 from snm.runs.events import Evaluated, Progress, Saved, Skipped, Stepped
-from snm.runs.folder import member_seed
+from snm.runs.members import member_seed
 from snm.trainer.loop import run_steps
 from snm.trainer.prepare import members_at_once, prepare
 from snm.trainer.together import Stop, in_order

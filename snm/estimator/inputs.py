@@ -89,7 +89,13 @@ def weights_of_classes(class_weight: Any, labels: csr_matrix) -> NDArray[np.floa
 
 
 def seed_of(random_state: Any) -> int:
-    """The seed that a `random_state` stands for."""
+    """The seed that a `random_state` stands for.
+
+    Raises:
+      InputError: a number that is no seed.
+    """
     if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
+        if not 0 <= random_state < 2**31:
+            raise InputError("random_state", f"{random_state}", f"0 to {2**31 - 1}, or None")
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))

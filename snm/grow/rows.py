@@ -54,9 +54,12 @@ def new_rows(
     origin = np.full(count, "random", dtype="U6")
     if dataset is not None:
         labels = csr_matrix(dataset.train.labels)[:, first:]
-        has = np.flatnonzero(np.diff(labels.indptr))
+        has = dataset.train.labelled()  # without points of weight 0
+        has = has[np.diff(labels.indptr)[has] > 0]
         if len(has):
             queries = np.concatenate(list(predictor.queries(dataset.train.features[has])))
+            if dataset.train.weights is not None:
+                queries = queries * dataset.train.weights[has, None]
             sums += labels[has].T @ queries.astype(np.float64)
         origin[np.linalg.norm(sums, axis=1) > 0] = "points"
     left = np.flatnonzero(origin == "random")

@@ -17,8 +17,9 @@ from snm.memory.memory import Memory
 from snm.memory.store import save_memory
 from snm.prediction.predictor import Predictor
 from snm.runs.events import Progress
-from snm.runs.folder import RunFolder, member_seed, phase_names, write_json
+from snm.runs.folder import RunFolder, write_json
 from snm.runs.load import load_member, used_checkpoints
+from snm.runs.members import member_seed, phase_names
 
 __all__ = ["write_grown"]
 

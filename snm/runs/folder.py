@@ -40,13 +40,12 @@ from snm.sampling.samplers import SAMPLERS
 from snm.system.files import fingerprint, make_folder, write_whole
 from snm.system.locks import LOCK
 
-__all__ = ["RunFolder", "member_seed", "phase_names", "read_json", "write_json"]
+__all__ = ["RunFolder", "read_json", "write_json"]
 
 _LAST_SETTING = "steps_per_dispatch"  # of every version
 _OLDER_SAMPLED = (8192, 16_384, 32_768)  # what `--sampled auto` was for one member and many labels
 _DECIDED = ("label_text", "input_dropout", "feature_init", "memory", "logit_adjustment")
 """Settings whose `auto` looks at more than counts, or at `--epochs`, which may be raised."""
-_NEXT_SEED = 1_000_003  # from one member to the next: far from the seeds that people choose
 
 
 @dataclasses.dataclass(frozen=True)
@@ -236,15 +235,28 @@ class RunFolder:
             config = dataclasses.replace(config, class_init="random", epochs=epochs)
         return config
 
-    def as_decided(self, config: Config) -> Config:
+    def as_decided(self, config: Config, sha256: str) -> Config:
         """The settings, with what the run decided for those of `_DECIDED` that are left open.
 
-        So a run of 3 passes, which has no dropout, keeps that where more passes are asked for.
+        So a run of 3 passes, which has no dropout, keeps that where more passes are asked for. Of a
+        run on other data nothing is kept: `check` refuses it.
+
+        Args:
+          config: what is asked for.
+          sha256: of the data.
+
+        Raises:
+          InputError: another of these settings than the run's is asked for.
         """
         left_open = [name for name in _DECIDED if getattr(config, name) == "auto"]
         if not left_open or not self.config.exists():
             return config
         begun = self.settings()
+        if self.read_facts()["sha256"] != sha256:
+            return config
+        for name in _DECIDED:
+            if name not in left_open:
+                self._refuse_other(name, getattr(begun, name), getattr(config, name))
         return dataclasses.replace(config, **{name: getattr(begun, name) for name in left_open})
 
     def check(self, config: ResolvedConfig, facts: dict[str, Any]) -> None:
@@ -342,24 +354,17 @@ class RunFolder:
             expected = f"{facts['warm_start']}: choose another --run-dir"
             raise InputError(str(self.path), found, expected)
         for field in dataclasses.fields(Config):
-            before, now = getattr(old, field.name), getattr(config, field.name)
-            if before != now and field.name not in MAY_CHANGE:
-                found = f"a run with {field.name} = {before!r}"
-                same = f"the run's own settings (`--config {self.config}`)"
-                expected = f"{now!r}: choose another --run-dir, or {same}"
-                raise InputError(str(self.path), found, expected)
+            if field.name not in MAY_CHANGE:
+                self._refuse_other(
+                    field.name, getattr(old, field.name), getattr(config, field.name)
+                )
 
-
-def phase_names(member: int) -> tuple[str, str]:
-    """The phase names of a member: its training, and its refit on all training points.
-
-    Members are counted from 1.
-
-    Example:
-      >>> phase_names(1), phase_names(2)
-      (('train', 'refit'), ('member-2', 'refit-2'))
-    """
-    return ("train", "refit") if member == 1 else (f"member-{member}", f"refit-{member}")
+    def _refuse_other(self, name: str, before: Any, now: Any) -> None:
+        if before != now:
+            found = f"a run with {name} = {before!r}"
+            same = f"the run's own settings (`--config {self.config}`)"
+            expected = f"{now!r}: choose another --run-dir, or {same}"
+            raise InputError(str(self.path), found, expected)
 
 
 def read_json(path: Path) -> Any:
@@ -383,13 +388,3 @@ def write_json(path: Path, value: Any) -> None:
 
 def _json_text(value: Any) -> str:
     return json.dumps(value, indent=1, default=lambda x: np.asarray(x).tolist()) + "\n"
-
-
-def member_seed(seed: int, member: int) -> int:
-    """The seed of a member, counted from 1, of a run with that seed.
-
-    Example:
-      >>> member_seed(7, 1), member_seed(7, 2)
-      (7, 1000010)
-    """
-    return seed + (member - 1) * _NEXT_SEED

@@ -22,8 +22,9 @@ from snm.model.model import Model, TrainState
 from snm.model.placement import abstract_on, join_on_mesh
 from snm.prediction.calibration import Calibration
 from snm.prediction.predictor import Predictor
-from snm.runs.folder import RunFolder, member_seed, phase_names
+from snm.runs.folder import RunFolder
 from snm.runs.manifest import manifest_path, read_manifest
+from snm.runs.members import member_seed, phase_names
 from snm.stores.copies import local
 
 __all__ = [

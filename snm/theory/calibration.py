@@ -222,8 +222,10 @@ def smallest_m(distribution: npt.ArrayLike, k: int) -> int | None:
     if ranked[k] == 0:
         return k
     # M = K - 1 is the largest: theta_j = 1/k at all ranks always satisfies (3).
-    tail = float(np.sum(ranked[k:-1]) / ranked[k - 1])
-    whole = float(np.sum(ranked[k:]) / ranked[k - 1])
+    # Quotients that are whole numbers may be rounded to just below.
+    tail, whole = (
+        float(np.sum(some) / ranked[k - 1]) * (1 + 1e-12) for some in (ranked[k:-1], ranked[k:])
+    )
     more = max(math.floor(tail) + 1, math.floor(whole))
     return min(k + more, values.size - 1)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import concurrent.futures
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -158,7 +159,8 @@ def run_steps(
     with writer_for(checkpoints, state, kept) as writer:
         stacks = ahead(lambda step: programs.stage_at(step)[1], plan, mesh, steps_per_dispatch)
         for first, count, stack in stacks:
-            program = programs.of_steps(first, state, resident, stack)
+            with clock.stopped():  # compiling is no part of the steps' time
+                program = programs.of_steps(first, state, resident, stack)
             with part("steps"):
                 state, metrics = program(state, resident, stack)
             waiting.append((first, count, metrics))
@@ -210,7 +212,7 @@ def _count_skipped(progress: Progress, ok: np.ndarray) -> None:
 
 
 class _Clock:
-    """Seconds of training; time between the last reading and a restart does not count."""
+    """Seconds of training, without compiling, and without what comes before a restart."""
 
     def __init__(self) -> None:
         self.restart()
@@ -221,6 +223,13 @@ class _Clock:
     def read(self) -> float:
         last, self._last = self._last, time.perf_counter()
         return self._last - last
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """The block does not count."""
+        begun = time.perf_counter()
+        yield
+        self._last += time.perf_counter() - begun
 
 
 def _due(step: int, every: int, last: int) -> bool:

@@ -51,7 +51,7 @@ class Phase:
     """The points that a phase trains on, and those that it watches.
 
     Attributes:
-      name: of `snm.runs.folder.phase_names`.
+      name: of `snm.runs.members.phase_names`.
       held_out: points to evaluate on while training, or None.
       rows: int [n], ascending, the points of train to train on; None is all.
     """

@@ -25,7 +25,7 @@ from snm.errors import InputError, StoppedError
 from snm.machine.versions import surroundings
 from snm.prediction.predictor import Predictor
 from snm.runs.events import Event, Finished, Noted
-from snm.runs.folder import RunFolder, member_seed, phase_names
+from snm.runs.folder import RunFolder
 from snm.runs.load import (
     assemble,
     checkpoints_intact,
@@ -33,6 +33,7 @@ from snm.runs.load import (
     watched_member,
     with_memory,
 )
+from snm.runs.members import member_seed, phase_names
 from snm.runs.mirror import place_of
 from snm.runs.progress_bar import in_notebook, with_bar
 from snm.stores.address import Address
@@ -144,7 +145,7 @@ def training(
             if note is not None:
                 yield Noted(0, note)
         with place_of(run_dir) as place:
-            asked = RunFolder(place.folder).as_decided(config)
+            asked = RunFolder(place.folder).as_decided(config, dataset.sha256)
             yield from place.follow(
                 resolved_training(
                     dataset,

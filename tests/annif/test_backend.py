@@ -221,6 +221,12 @@ class TestOfAProject:
     def test_an_interrupted_exchange_is_undone(self, place):
         (place / "snm-run").rename(place / "tmp-snm-before")
         assert sorted(suggested(backend_of(place, 5), "apple drill")[0][0]) == [0, 3]
+        # The new run is whole, and was not yet in its place.
+        shutil.copytree(place / "snm-run", place / "tmp-snm-run")
+        (place / "snm-run").rename(place / "tmp-snm-before")
+        (place / "tmp-snm-before" / "result.json").unlink()
+        assert sorted(suggested(backend_of(place, 5), "apple drill")[0][0]) == [0, 3]
+        assert (place / "snm-run" / "result.json").exists()
 
 
 @pytest.mark.slow

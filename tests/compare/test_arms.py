@@ -75,6 +75,19 @@ def test_listwise_losses_are_arms_of_their_own(folder):
     assert resolve(by_name["listnet-top-2"].config, dataset).learning_rate == 20.0
 
 
+@pytest.mark.parametrize("weight", [1.0, 2.0])
+def test_the_grid_has_the_arms_own_settings(folder, weight):
+    dataset = snm.load_data(folder / "tiny")
+    config = dataclasses.replace(
+        tiny.CONFIG, loss="bowl", phi="hinge", positives="one", exclude="positive",
+        negative_weight=weight,
+    )  # fmt: skip
+    own = resolve(config, dataset)
+    grid = grid_of(own)
+    assert own in [dataclasses.replace(own, **trial) for trial in grid]
+    assert {trial["negative_weight"] for trial in grid} == {weight, 4 * weight}
+
+
 def test_settings_of_a_loss_stay_with_it(folder):
     """Those of bowl and powl are not passed on; a loss that the file names keeps its own."""
     dataset = snm.load_data(folder / "tiny")

@@ -8,13 +8,16 @@ import pytest
 import tiny
 from estimator.small_fits import SMALL
 from scipy import sparse
+from scipy.sparse import csr_matrix
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.metrics import accuracy_score
 from sklearn.utils.class_weight import compute_class_weight
 
 import snm
 from snm import SNMClassifier
 from snm.errors import InputError
+from snm.estimator import classifier as classifier_module
 from snm.estimator.inputs import canonical
 from snm.estimator.targets import Targets
 
@@ -291,3 +294,34 @@ def test_weights_of_classes_that_cannot_be_used(weights, said):
     model = SNMClassifier(**SMALL, class_weight=weights)
     with pytest.raises(InputError, match=f"class_weight: {said}"):
         model.fit(np.eye(4), ["a", "b", "a", "b"])
+
+
+def test_a_fit_that_is_refused_leaves_nothing_of_the_one_before(data):
+    model = SNMClassifier(**SMALL, epochs=1).fit(data.train.features, data.train.labels)
+    wide = csr_matrix(np.ones((tiny.POINTS, 31), np.float32))
+    model.set_params(epochs=-1)
+    with pytest.raises(ValueError, match="epochs"):
+        model.fit(wide, data.train.labels)
+    for call in (model.predict, pickle.loads(pickle.dumps(model)).predict):
+        with pytest.raises(NotFittedError):
+            call(data.test.features)
+
+
+def test_a_pass_after_a_failed_one_is_refused(data, monkeypatch):
+    """It would train a new model, without a word that the first is lost."""
+    model = SNMClassifier(**SMALL, epochs=1).fit(data.train.features, data.train.labels)
+    with monkeypatch.context() as patch:
+        patch.setattr(classifier_module, "fit_members", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            model.partial_fit(data.train.features, data.train.labels)
+    with pytest.raises(ValueError, match="parameters that a failed call consumed, expected fit"):
+        model.partial_fit(data.train.features, data.train.labels)
+    model.fit(data.train.features, data.train.labels).partial_fit(
+        data.train.features, data.train.labels
+    )
+
+
+@pytest.mark.parametrize("seed", [-1, 2**31])
+def test_a_random_state_that_is_no_seed(data, seed):
+    with pytest.raises(ValueError, match=f"random_state: found {seed}, expected 0 to 2147483647"):
+        SNMClassifier(**SMALL, random_state=seed).fit(data.train.features, data.train.labels)

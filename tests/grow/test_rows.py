@@ -163,6 +163,36 @@ def test_names_of_a_model_of_texts(place):
     np.testing.assert_allclose(np.linalg.norm(rows[1]), 1, rtol=1e-5)
 
 
+def test_points_count_by_their_weights(place):
+    predictor = snm.load(place / "run")
+    model, state = load_member(place / "run", 1)
+    alone = snm.Predictor(model, state, predictor.weighting)
+    data, first = snm.load_data(place / "whole"), tiny.LABELS - NEW
+    has = np.flatnonzero(data.train.labels[:, [first]].toarray())
+    assert len(has) > 1
+    queries = np.concatenate(list(alone.queries(data.train.features[has]))).astype(np.float64)
+    for weight in (0.0, 1.0, 50.0):
+        weights = np.ones(data.train.num_points, np.float32)
+        weights[has[0]] = weight
+        weighted = dataclasses.replace(data, train=dataclasses.replace(data.train, weights=weights))
+        rows, _ = new_rows(alone, [f"new {n}" for n in range(NEW)], weighted, 0)
+        mean = weights[has] @ queries
+        np.testing.assert_allclose(rows[0], mean / np.linalg.norm(mean), rtol=1e-4, atol=1e-5)
+
+
+def test_a_recommender_gets_no_new_labels(tmp_path, capsys):
+    """Its labels are its features, of which there would be fewer."""
+    run = tmp_path / "run"
+    config = dataclasses.replace(tiny.CONFIG, seen="drop", memory="off", epochs=1)
+    snm.train(tiny.tastes(), config, run)
+    (tmp_path / "names.txt").write_text("a new item\n")
+    words = ["grow", run, "--labels", tmp_path / "names.txt", "--output", tmp_path / "out"]
+    assert "--labels: found new labels for a run in which labels and feat" in refused(
+        capsys, *words
+    )
+    assert not (tmp_path / "out").exists()
+
+
 def test_invalid_options(place, tmp_path, capsys):
     run, out, names = place / "run", tmp_path / "out", tmp_path / "names.txt"
     ask = ["grow", run, "--labels", names, "--output", out]

@@ -169,6 +169,14 @@ def test_several_distributions_at_once_are_refused(of):
         of([[0.5, 0.3, 0.2], [0.2, 0.3, 0.5]])
 
 
+def test_smallest_m_where_a_quotient_is_a_whole_number():
+    """0.2 + 0.2 ... over 0.2 may be rounded to just below; theta of one label less is too light."""
+    d = np.array([5, 5, 5, 4, 4, 1, 1, 0]) / 25
+    assert not condition_3(d, recommended_theta(8, 3, 5), 3).holds
+    assert condition_3(d, recommended_theta(8, 3, 6), 3).holds
+    assert smallest_m(d, 3) == 6
+
+
 @properties
 @given(counts, st.integers(1, K - 1))
 def test_smallest_m_by_trying_every_m(c, k):

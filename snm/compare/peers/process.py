@@ -40,6 +40,8 @@ __all__ = ["check", "main", "measure", "run_peer"]
 
 KS = (1, 3, 5)
 """A copy of `snm.evaluation.evaluate.KS`, whose module imports jax."""
+PROPENSITY = [0.55, 1.5]
+"""A and B of the repository's model of propensities, for most data sets."""
 _MAX_EXTRA = 100  # predictions requested to replace dropped ones; packages rank few of the labels
 
 
@@ -93,6 +95,7 @@ def measure(
     threads: int | None = None,
     validation_fraction: float = 0.0,
     seen: str = "keep",
+    propensity: Sequence[float] = PROPENSITY,
 ) -> dict[str, Any]:
     """Trains a package in this process and scores it.
 
@@ -105,6 +108,7 @@ def measure(
       validation_fraction: if above 0, this share of train is held out and scored instead of test.
       seen: `drop` removes labels that are among a point's own features from the predictions, as
         `Config.seen` does for snm.
+      propensity: A and B of the model of propensities, as `Config.propensity_a` and `_b`.
 
     Returns:
       a dict with `name`; `package`, the name of the installed distribution; `version`; `settings`;
@@ -121,9 +125,9 @@ def measure(
         raise InputError(f"--peers {name}", *missing)
     if threads is not None and threads < 1:
         raise InputError("--threads", f"{threads}", "1 or more")
-    asked = _asked(name, data, weighting, seed, threads, validation_fraction, seen)
+    asked = _asked(name, data, weighting, seed, threads, validation_fraction, seen, propensity)
     dataset = load(data)
-    frequency, num_train = dataset.label_frequency(), dataset.train.num_points
+    likely = propensities(dataset.label_frequency(), dataset.train.num_points, *propensity)
     about = {"name": dataset.name, "sha256": dataset.sha256}
     if validation_fraction:
         dataset = dataset.split(validation_fraction, seed)
@@ -161,7 +165,7 @@ def measure(
         "package": package,
         "version": version,
         "settings": peer.settings,
-        "metrics": _scored(answers, test, frequency, num_train, ks),
+        "metrics": _scored(answers, test, likely, ks),
         "seconds": seconds,
         "predict_seconds": predict_seconds,
         "peak_memory_bytes": peak,
@@ -190,7 +194,7 @@ def _native_output_discarded() -> Iterator[None]:
 
 
 def _asked(name: str, *arguments: Any) -> dict[str, Any]:
-    keys = ("data", "weighting", "seed", "threads", "validation_fraction", "seen")
+    keys = ("data", "weighting", "seed", "threads", "validation_fraction", "seen", "propensity")
     given = dict(zip(keys, arguments, strict=True))
     return {**given, "settings": _peer(name).settings}
 
@@ -198,17 +202,14 @@ def _asked(name: str, *arguments: Any) -> dict[str, Any]:
 def _scored(
     answers: NDArray[np.int64],
     points: Points,
-    label_frequency: NDArray[np.int64],
-    num_train: int,
+    propensity: NDArray,
     ks: tuple[int, ...],
 ) -> dict[str, float]:
     """The metrics of `snm.evaluation.evaluate.evaluate_points` for given predictions."""
     truth: Any = points.labels
     if points.filter is not None:
         answers, truth = apply_filter(answers, truth, points.filter, max(ks))
-    start = Metrics.start(
-        points.num_labels, ks=ks, propensity=propensities(label_frequency, num_train)
-    )
+    start = Metrics.start(points.num_labels, ks=ks, propensity=propensity)
     return start.update(answers, truth).result()
 
 
@@ -225,6 +226,7 @@ def run_peer(
     threads: int | None = None,
     validation_fraction: float = 0.0,
     seen: str = "keep",
+    propensity: Sequence[float] = PROPENSITY,
 ) -> dict[str, Any]:
     """Runs `measure` in a process of its own.
 
@@ -237,6 +239,7 @@ def run_peer(
       threads: see `measure`.
       validation_fraction: see `measure`.
       seen: see `measure`.
+      propensity: see `measure`.
 
     Returns:
       the result of `measure`; or `name` and `failed`, the reason in one line.
@@ -247,7 +250,7 @@ def run_peer(
     from snm.compare.records import read_record
 
     reason = check([name])[name]
-    asked = _asked(name, data, weighting, seed, threads, validation_fraction, seen)
+    asked = _asked(name, data, weighting, seed, threads, validation_fraction, seen, propensity)
     if out.exists() and (found := read_record(out)).get("asked") == asked:
         return found
     if reason is not None:
@@ -257,6 +260,7 @@ def run_peer(
     options = {"weighting": weighting, "seed": seed, "threads": threads,
                "validation-fraction": validation_fraction, "seen": seen}  # fmt: skip
     words = [f"--{key}={value}" for key, value in options.items() if value is not None]
+    words += ["--propensity", *map(str, propensity)]
     errors, scratch = out.with_suffix(".stderr"), out.with_suffix(".scratch")
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
@@ -301,6 +305,7 @@ def main(words: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--validation-fraction", type=float, default=0.0)
     parser.add_argument("--seen", choices=("keep", "drop"), default="keep")
+    parser.add_argument("--propensity", type=float, nargs=2, default=PROPENSITY)
     parser.add_argument("--with-parent", action="store_true", help="end when standard input does")
     asked = vars(parser.parse_args(words))
     name, out = asked["name"], asked.pop("out")

@@ -85,8 +85,8 @@ def sheets(results: dict[str, Any]) -> list[Sheet]:
     found.append(
         Sheet(
             "Time and memory",
-            "The runs of the first table, mean over seeds; seconds of training, evaluation left "
-            "out; memory of the whole process at its peak.",
+            "The runs of the first table, mean over seeds; seconds of training, compiling and "
+            "evaluation left out; memory of the whole process at its peak.",
             ("arm", "seconds", "examples/s", "memory, MiB"),
             tuple(
                 (arm["name"], _number(arm["seconds"], 1), _number(_speed(arm), 0),

@@ -49,7 +49,9 @@ def _leader(words: str, arms: list[Record]) -> str:
     scored = [arm for arm in arms if "R@1" in arm["mean"]]
     if not scored:
         return f"{words}, no run finished."
-    names = [name for name in (*RETRIEVAL, *RANKING) if all(name in a["mean"] for a in scored)]
+    # At 1, nDCG is P: it would count twice.
+    names = [name for name in (*RETRIEVAL, *RANKING)
+             if name != "nDCG@1" and all(name in arm["mean"] for arm in scored)]  # fmt: skip
     # Of equal means, the earlier arm: a baseline is not beaten by a tie.
     first = {name: max(scored, key=lambda arm: arm["mean"][name])["name"] for name in names}
     counts = collections.Counter(first.values())

@@ -159,7 +159,7 @@ def test_verdict_on_a_significant_gain():
     said = verdict(results(arm(BASE, base), arm("top-16", values, base), seeds=3))
     # 4, 6 and 8: mean 6, half 4.3027 * 2 / sqrt(3) = 4.97; the half of 2, 3 and 4 is 2.48.
     assert said == [
-        "At equal steps, top-16 has the highest mean in all 12 metrics; its interval overlaps with "
+        "At equal steps, top-16 has the highest mean in all 11 metrics; its interval overlaps with "
         "that of negative-sampling in all. Its R@1 is 6.00 ± 4.97 percent: 2.00 times that of "
         "negative-sampling, 95% interval 2.00 to 2.00, which is above 1.",
         "Intervals are over seeds, on one data set and one split.",
@@ -175,7 +175,7 @@ def test_the_headline_weighs_all_metrics():
     one["ci95"] = {**dict.fromkeys(NAMES, 0.2), "P@5": 0.25}
     said = verdict(results(base, one, seeds=3))[0]
     assert said.startswith(
-        "At equal steps, negative-sampling has the highest mean in 11 of 12 metrics (top-1 in R@1);"
+        "At equal steps, negative-sampling has the highest mean in 10 of 11 metrics (top-1 in R@1);"
         " its interval overlaps with that of top-1 in P@5. Its R@1 is 4.50 ± 0.25 percent. "
     )  # they are 0.5 apart, and 0.25 + 0.25 is as much; 0.25 + 0.2 is less
 
@@ -184,7 +184,7 @@ def test_two_seeds_have_a_range():
     found = results(arm(BASE, [2.0, 4.0]), arm("top-16", [4.0, 8.0], [2.0, 4.0]))
     said = verdict(found)
     assert said == [
-        "At equal steps, top-16 has the highest mean in all 12 metrics; its range overlaps with "
+        "At equal steps, top-16 has the highest mean in all 11 metrics; its range overlaps with "
         "that of negative-sampling in all. Its R@1 is 6.00 ± 2.00 percent: 2.00 times that of "
         "negative-sampling, range of two seeds 2.00 to 2.00, which is above 1.",
         "Two seeds show a range, no interval, on one data set and one split.",
@@ -216,7 +216,7 @@ def test_verdict_when_the_baseline_leads():
     base = arm(BASE, [4.0])
     said = verdict(results(base, arm("top-16", [3.0], [4.0]), seeds=1))
     assert said[0] == (
-        "At equal steps, negative-sampling has the highest mean in all 12 metrics. Its R@1 is 4.00 "
+        "At equal steps, negative-sampling has the highest mean in all 11 metrics. Its R@1 is 4.00 "
         "percent. No arm's mean is above its baseline's; nearest is top-16: 0.75 times that of "
         "negative-sampling, from one seed."
     )
