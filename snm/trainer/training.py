@@ -275,7 +275,7 @@ def resolved_training(
             with part("memory"):
                 of_memory = inherit_memory(folder, config, dataset, taken.trial, predictor)
                 remembered = {"memory": of_memory}
-        else:
+        elif start is not None:  # what an earlier end took over is of other parameters
             forget_memory(folder)
         if remembered:
             yield from noted(folder, remembered["memory"], done[-1].progress.step)
