@@ -87,7 +87,7 @@ def _checked(labels: Sequence[int] | NDArray, num_labels: int) -> NDArray[np.int
     if not ids.size:
         return np.zeros(0, np.int32)
     if ids.ndim != 1 or ids.dtype.kind not in "iu":
-        of_names = any(isinstance(label, str) for label in labels)
+        of_names = any(isinstance(label, str) for label in ids.ravel())
         found = "names" if of_names else f"an array of {ids.dtype} {ids.shape}"
         raise InputError("labels", found, "ids of labels; `ids_of(names)` of the model gives them")
     wrong = (ids < 0) | (ids >= num_labels)
