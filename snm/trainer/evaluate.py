@@ -70,7 +70,7 @@ def evaluate(
         predictor, config = wrap(predictor), dataclasses.replace(config, auc=False)
     facts = folder.read_facts()
     trained_on = trained_before(facts)
-    if dataset.sha256 != facts["sha256"]:
+    if dataset.sha256 != facts["sha256"] and not has_several_processes():
         with contextlib.suppress(InputError, StoreError):
             trained_on.append(own_data(facts).train)
     if dataset.sha256 == facts["sha256"] or not trained_on:
