@@ -22,7 +22,7 @@ from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.model.model import Model, TrainState
 from snm.prediction.predictor import Predictor
-from snm.runs.events import Evaluated, Progress, Saved, Skipped, Stepped
+from snm.runs.events import Evaluated, NonFiniteError, Progress, Saved, Skipped, Stepped
 from snm.runs.members import member_seed
 from snm.trainer.loop import run_steps
 from snm.trainer.prepare import members_at_once, prepare
@@ -154,13 +154,17 @@ class MemberFit:
             patience=0 if watch is None else watch.patience,
             heads=prepared.stages,
             on_nonfinite=self.config.on_nonfinite,
+            rows=prepared.rows,
             stop=stop,
         )
-        for event in events:
-            if isinstance(event, Stepped | Evaluated):
-                yield event
-            else:
-                assert isinstance(event, Saved | Skipped)
+        try:
+            for event in events:
+                if isinstance(event, Stepped | Evaluated):
+                    yield event
+                else:
+                    assert isinstance(event, Saved | Skipped)
+        except NonFiniteError as error:
+            raise error.of_a_fit() from None
         self.state = kept.state if watch is None else jax.tree.map(jnp.asarray, kept.state)
 
 

@@ -64,11 +64,21 @@ class NonFiniteError(ArithmeticError):
                 f"{len(self.culprits)} of {len(points)} points, {_rows_and_labels(self.culprits)}"
             )
         super().__init__(
-            f"step {step}: {found.tensor} not finite; its batch: {rows} (all in log.jsonl). "
-            + (hint or "The step was not taken, and the checkpoints before it are whole. A lower "
-                       "--learning-rate or --score-scale usually helps; --on-nonfinite skip drops "
-                       "such batches")
+            f"step {step}: {found.tensor} not finite; its batch: {rows}. "
+            + (hint or "All are in log.jsonl. The step was not taken, and the checkpoints before "
+                       "it are whole. A lower --learning-rate or --score-scale usually helps; "
+                       "--on-nonfinite skip drops such batches")
         )  # fmt: skip
+
+    def of_a_fit(self) -> NonFiniteError:
+        """The same error of a training that writes no log and no checkpoints."""
+        found = NonFinite(self.tensor, [self.points.index(point) for point in self.culprits])
+        hint = (
+            "Rows are those of the points that are trained on. The model is lost: fit again. A "
+            "lower learning_rate or score_scale usually helps; settings={'on_nonfinite': 'skip'} "
+            "drops such batches"
+        )
+        return NonFiniteError(self.step, found, self.points, hint)
 
 
 def _rows_and_labels(points: list[int]) -> str:

@@ -185,8 +185,12 @@ def test_non_finite_steps_can_be_skipped(data, monkeypatch):
 
     monkeypatch.setattr(Source, "stack", broken)
     X, Y = data.train.features, data.train.labels
-    with pytest.raises(NonFiniteError, match="step 2"):
+    with pytest.raises(
+        NonFiniteError, match=r"step 2: .*fit again\. A lower learning_rate"
+    ) as error:
         SNMClassifier(epochs=3, **SMALL).fit(X, Y)
+    assert "log.jsonl" not in str(error.value) and "checkpoint" not in str(error.value)
+    assert len(error.value.culprits) == len(error.value.points) == 16
     settings = {**SMALL["settings"], "on_nonfinite": "skip"}
     model = SNMClassifier(epochs=3, **{**SMALL, "settings": settings}).fit(X, Y)
     assert np.flatnonzero(np.isnan(model.loss_curve_)).tolist() == [1]
