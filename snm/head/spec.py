@@ -31,7 +31,7 @@ _WORDS: dict[str, Collection[str]] = {
     "positives": ("one", "all"),
     "row_optimizer": ROW_OPTIMIZERS,
     "compute_dtype": _TYPES,
-    "matmul_precision": ("float32", "tensorfloat32"),
+    "matmul_precision": ("float32", "tensorfloat32", "default"),
     "table_dtype": _TYPES,
     "mining_kernel": ("auto", "on", "off"),
 }
@@ -71,7 +71,8 @@ class HeadSpec:
       learn_scale: learn the multiplier of the scores.
       score_factor: multiplies the scores of queries and class rows while this head trains.
       compute_dtype: type of the factors of matrix products; sums are float32.
-      matmul_precision: of products of float32 factors, the least: float32 or tensorfloat32.
+      matmul_precision: of products of float32 factors, the least: float32 or tensorfloat32; or
+        default, JAX's own, which differs between devices.
       table_dtype: of the class rows, float32 or bfloat16.
       mining_kernel: auto, on or off: whether one kernel of an accelerator mines, which keeps the
         scores on the chip; see `snm.topk.kernel.choice`.
