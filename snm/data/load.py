@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import re
 import shlex
 from collections.abc import Callable
@@ -14,10 +13,11 @@ from typing import Any, Literal
 from scipy.sparse import csr_matrix
 
 from snm.data import cache as binary_cache
+from snm.data.content import Content, sha256_of
 from snm.data.dataset import Dataset, Points
 from snm.data.formats import dispatch as formats
 from snm.data.formats.binary import DAMAGE, npy_header
-from snm.errors import InputError, reason_of
+from snm.errors import InputError
 from snm.machine.memory import available_memory
 from snm.stores import entries
 from snm.stores.copies import local
@@ -116,23 +116,15 @@ def load(
 
         return default()
     files = _files_of(source)
-    stamps = _stamps(files.all)
-    key = _sha256(files.all)
-
-    def refuse_changed() -> None:
-        # Or the cache would have them under the key of others. A file may be touched alone.
-        if _stamps(files.all) != stamps and _sha256(files.all) != key:
-            found = "files that changed while they were read"
-            raise InputError(str(files.folder), found, "the same command again")
-
-    place = cache_folder(cache)
+    content = Content.of(files.folder, files.all)
+    key, place = content.key, cache_folder(cache)
     if mapped and place is None:
         raise InputError("mapped", "True without a cache folder", "a folder, or mapped=False")
     must, share = bool(mapped), _share_of_memory(files)
     mapped = place is not None and (share > _LARGE if mapped is None else mapped)
     parts = _cached(place, key, mapped=mapped)
     if parts is None and mapped and place and files.are_text:
-        refused = binary_cache.write_pieces(place, key, files.parts, refuse_changed)
+        refused = binary_cache.write_pieces(place, key, files.parts, content.refuse_changed)
         entries.send(place, binary_cache.entry(key))
         parts = _cached(place, key, mapped=True)  # perhaps of another process
         if parts is None and refused is not None and (must or share > 1):
@@ -141,7 +133,7 @@ def load(
         parts = {"train": _read_part(files.train)}
         if files.test:
             parts["test"] = _read_part(files.test)
-        refuse_changed()
+        content.refuse_changed()
         if place:
             binary_cache.write(place, key, parts)
             entries.send(place, binary_cache.entry(key))
@@ -171,7 +163,7 @@ def key_of(source: str | Path) -> str:
     Raises:
       InputError: a folder or file that cannot be read.
     """
-    return _sha256(_files_of(source).all)
+    return sha256_of(_files_of(source).all)
 
 
 def load_mapped(source: str | Path, key: str, checks: Callable[[int], bool]) -> Dataset | None:
@@ -394,25 +386,3 @@ def _read_part(files: list[Path]) -> tuple[csr_matrix, csr_matrix]:
         found = f"{labels.shape[0]} rows"
         raise InputError(str(label_file), found, f"{features.shape[0]}, as in {feature_file.name}")
     return features, labels
-
-
-def _stamps(files: list[Path]) -> list[tuple[int, int, int]]:
-    """What changes with the content of a file, as a rule."""
-    try:
-        found = [file.stat() for file in files]
-    except OSError as error:
-        raise InputError(str(error.filename), reason_of(error), "a readable file") from error
-    return [(one.st_ino, one.st_size, one.st_mtime_ns) for one in found]
-
-
-def _sha256(files: list[Path]) -> str:
-    """SHA-256 over the names and content hashes of the files, sorted by path."""
-    total = hashlib.sha256()
-    for file in sorted(files):
-        try:
-            with file.open("rb") as stream:
-                content = hashlib.file_digest(stream, "sha256").hexdigest()
-        except OSError as error:
-            raise InputError(str(file), reason_of(error), "a readable file") from error
-        total.update(f"{file.name} {content}\n".encode())
-    return total.hexdigest()

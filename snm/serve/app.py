@@ -382,14 +382,13 @@ def _rows(question: Question, predictor: Predictor, most: int) -> csr_matrix:
     width = predictor.model.num_features
     ids, values, starts = [], [], [0]
     for number, point in enumerate(points):
-        of_point = {}
-        for name, value in point.items():
+        for name in point:
             if not _ID.fullmatch(name) or int(name) >= width:  # "1" and "01" would be one feature
                 expected = f"an id from 0 to {width - 1}"
                 raise InputError(f"features.{number}", f"feature {name[:40]}", expected)
-            of_point[int(name)] = value
-        ids += sorted(of_point)
-        values += [of_point[index] for index in sorted(of_point)]
+        for index, value in sorted((int(name), value) for name, value in point.items()):
+            ids.append(index)
+            values.append(value)
         starts.append(len(ids))
     with np.errstate(over="ignore"):
         data = np.asarray(values, np.float32)

@@ -33,6 +33,7 @@ __all__ = [
     "keep_memory",
     "memory_of",
     "memory_split",
+    "stored_rows",
     "try_memory",
     "unit_queries",
 ]

@@ -36,6 +36,7 @@ from snm.runs.load import (
 from snm.runs.members import member_seed, phase_names
 from snm.runs.mirror import place_of
 from snm.runs.progress_bar import in_notebook, with_bar
+from snm.runs.stands import memory_stands, result_stands
 from snm.stores.address import Address
 from snm.stores.copies import local
 from snm.system.locks import LOCK, locked
@@ -46,7 +47,6 @@ from snm.trainer.memory import forget_memory, memory_split, try_memory
 from snm.trainer.memory_notes import never_tried, noted
 from snm.trainer.phase import Phase, PhaseRun, Trained, first_phase
 from snm.trainer.prepare import members_at_once, names_not_tried
-from snm.trainer.stands import memory_stands, result_stands
 from snm.trainer.together import Stop, in_order
 from snm.trainer.warm_start import WarmStart
 

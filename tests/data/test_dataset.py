@@ -11,8 +11,8 @@ import pytest
 from real_data import real_data_folder
 from scipy import sparse
 
+from snm.data import content as content_module
 from snm.data import dataset as dataset_module
-from snm.data import load as load_module
 from snm.data.dataset import Dataset, Points
 from snm.data.formats import dispatch as formats
 from snm.data.load import load
@@ -394,7 +394,7 @@ def test_ids_are_counted_in_pieces(monkeypatch, size, count):
 @pytest.mark.parametrize("mapped", [True, None])
 def test_files_that_change_while_they_are_read_are_not_cached(tmp_path, monkeypatch, mapped):
     """The cache would have their points under the key of the old content for good."""
-    folder, original = one_file(tmp_path / "data"), load_module._sha256
+    folder, original = one_file(tmp_path / "data"), content_module.sha256_of
 
     def replaced(files):
         key = original(files)
@@ -402,7 +402,7 @@ def test_files_that_change_while_they_are_read_are_not_cached(tmp_path, monkeypa
         return key
 
     with monkeypatch.context() as patch:
-        patch.setattr(load_module, "_sha256", replaced)
+        patch.setattr(content_module, "sha256_of", replaced)
         with pytest.raises(InputError, match="found files that changed while they were read"):
             load(folder, mapped=mapped)
     assert not list((tmp_path / "cache").glob("v*"))
