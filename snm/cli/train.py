@@ -141,7 +141,7 @@ def run_training(command: Train) -> None:
         from snm.runs.folder import RunFolder
         from snm.runs.mirror import place_of
         from snm.stores.address import Address
-        from snm.trainer.memory_notes import never_tried
+        from snm.trainer.memory.notes import never_tried
         from snm.trainer.prepare import members_at_once
         from snm.trainer.training import resolved_training
 

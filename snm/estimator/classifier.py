@@ -35,7 +35,7 @@ from snm.model.inference import adjusted, join
 from snm.model.model import TrainState
 from snm.prediction.calibration import Calibration
 from snm.prediction.predictor import Predictor
-from snm.trainer.memory import find_memory, memory_split
+from snm.trainer.memory.trial import find_memory, memory_split
 
 __all__ = ["SNMClassifier"]
 

@@ -11,7 +11,7 @@ from snm.data.weighting import Weighting
 from snm.memory.memory import Memory
 from snm.memory.merge import merged
 from snm.prediction.predictor import Predictor
-from snm.trainer.memory import memory_of, unit_queries
+from snm.trainer.memory.stored import memory_of, unit_queries
 
 __all__ = ["extended"]
 

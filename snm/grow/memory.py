@@ -11,7 +11,7 @@ from snm.data.dataset import Dataset, Points
 from snm.memory.memory import EARLIER, NAME, Memory
 from snm.memory.merge import merged
 from snm.prediction.predictor import Predictor
-from snm.trainer.memory import memory_of
+from snm.trainer.memory.stored import memory_of
 
 __all__ = ["grown_memory"]
 

@@ -42,9 +42,10 @@ from snm.stores.copies import local
 from snm.system.locks import LOCK, locked
 from snm.system.timing import part, restart, times
 from snm.trainer.evaluate import score_test_points, trained_before
-from snm.trainer.inherited import Inherited, inherit_memory, inherited
-from snm.trainer.memory import forget_memory, memory_split, try_memory
-from snm.trainer.memory_notes import never_tried, noted
+from snm.trainer.memory.files import forget_memory, try_memory
+from snm.trainer.memory.inherited import Inherited, inherit_memory, inherited
+from snm.trainer.memory.notes import never_tried, noted
+from snm.trainer.memory.trial import memory_split
 from snm.trainer.phase import Phase, PhaseRun, Trained, first_phase
 from snm.trainer.prepare import members_at_once, names_not_tried
 from snm.trainer.together import Stop, in_order

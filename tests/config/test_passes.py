@@ -11,7 +11,7 @@ from snm.config import auto as rules
 from snm.config import passes
 from snm.config.resolve import resolve
 from snm.config.settings import preset
-from snm.trainer.memory import memory_split
+from snm.trainer.memory.trial import memory_split
 
 
 def test_few_passes_have_no_dropout_and_split_items_take_fewer_negatives(monkeypatch):

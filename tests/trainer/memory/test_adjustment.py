@@ -19,7 +19,7 @@ from snm.memory import choose as choose_module
 from snm.memory.adjustment import shifts_of
 from snm.runs.folder import RunFolder
 from snm.runs.load import load, load_member
-from snm.trainer import memory as memory_module
+from snm.trainer.memory import trial
 
 CONFIG = tiny.REMEMBERING
 STRENGTH = 0.2
@@ -32,7 +32,7 @@ def adjusted(merged, weight, frequency, ks):
 
 def choosing(patch):
     patch.setattr(choose_module, "_adjusted", adjusted)
-    patch.setattr(memory_module, "_LEAST_ADJUSTED", 1)
+    patch.setattr(trial, "_LEAST_ADJUSTED", 1)
 
 
 @pytest.fixture(scope="module")
@@ -91,11 +91,11 @@ def test_few_points_choose_none(trained, monkeypatch):
     config = resolve(CONFIG, dataset)
     first = snm.Predictor(*load_member(run, 1), whole.weighting)
     monkeypatch.setattr(choose_module, "_adjusted", adjusted)
-    few = memory_module.find_memory(config, dataset, first, whole)
-    assert few.found["held_out"] == 60 < memory_module._LEAST_ADJUSTED
+    few = trial.find_memory(config, dataset, first, whole)
+    assert few.found["held_out"] == 60 < trial._LEAST_ADJUSTED
     assert few.found["adjustment"] is None and few.shifts is None
-    monkeypatch.setattr(memory_module, "_LEAST_ADJUSTED", 60)
-    enough = memory_module.find_memory(config, dataset, first, whole)
+    monkeypatch.setattr(trial, "_LEAST_ADJUSTED", 60)
+    enough = trial.find_memory(config, dataset, first, whole)
     assert enough.found["adjustment"] is not None and enough.shifts is not None
 
 

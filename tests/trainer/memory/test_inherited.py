@@ -20,7 +20,7 @@ from snm.data.id_space import IdSpace
 from snm.errors import InputError
 from snm.runs.folder import RunFolder
 from snm.runs.load import load
-from snm.trainer.inherited import _renumbered, inherited
+from snm.trainer.memory.inherited import _renumbered, inherited
 from snm.trainer.warm_start import WarmStart
 
 CONFIG = tiny.REMEMBERING

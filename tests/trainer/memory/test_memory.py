@@ -20,7 +20,8 @@ from snm.errors import InputError
 from snm.memory.memory import Memory, MemorySettings
 from snm.runs.folder import RunFolder
 from snm.runs.load import assemble, load
-from snm.trainer.memory import memory_of, memory_split
+from snm.trainer.memory.stored import memory_of
+from snm.trainer.memory.trial import memory_split
 
 CONFIG = tiny.REMEMBERING
 

@@ -16,8 +16,8 @@ from snm.data.dataset import Dataset, Points
 from snm.errors import InputError
 from snm.evaluation.evaluate import evaluate_points
 from snm.runs.load import load
-from snm.trainer import memory_notes
-from snm.trainer.memory_notes import never_tried
+from snm.trainer.memory import notes
+from snm.trainer.memory.notes import never_tried
 
 CONFIG = tiny.REMEMBERING
 
@@ -118,7 +118,7 @@ def test_several_processes_have_none_and_say_so(monkeypatch):
     made = snm.generate(points=600, test_points=0, features=120, labels=60, seed=0)
     auto = dataclasses.replace(CONFIG, memory="auto", seen="keep", input_dropout=0.0)
     assert never_tried(auto, made) is None
-    for module in (memory_notes, resolve_module):
+    for module in (notes, resolve_module):
         monkeypatch.setattr(module, "has_several_processes", lambda: True)
     assert resolve(auto, made).memory == "off"
     assert never_tried(auto, made) == "memory: off, because it needs one process"

@@ -16,6 +16,7 @@ from snm.trainer.programs import StepPrograms
 @pytest.fixture
 def compilations(caplog):
     """Functions that tell how often steps were compiled so far."""
+    joined()  # threads that another test left
     before = jax.config.jax_log_compiles
     jax.config.update("jax_log_compiles", True)
     with caplog.at_level(logging.WARNING, "jax"):

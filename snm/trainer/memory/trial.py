@@ -1,4 +1,4 @@
-"""Tries a memory of the training points at the end of a run, and keeps it where it pays."""
+"""Chooses a memory of the training points, and a logit adjustment, on points new to member 1."""
 
 from __future__ import annotations
 
@@ -14,29 +14,17 @@ from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset, Points
 from snm.evaluation.evaluate import KS, judged
 from snm.evaluation.filters import kept_first, most_filtered, pairs_of
-from snm.memory.adjustment import save_shifts, shifts_of
+from snm.memory.adjustment import shifts_of
 from snm.memory.choose import Trial, choose
-from snm.memory.memory import FOUND, NAME, Memory, MemorySettings, joint_cosines
+from snm.memory.memory import FOUND, Memory, joint_cosines
 from snm.memory.neighbors import Stored
-from snm.memory.store import save_memory
 from snm.prediction.calibration import Calibration
 from snm.prediction.predictor import Predictor
 from snm.prediction.thresholds import LOOKED_AT, HeldOut, fit_thresholds
-from snm.runs.folder import RunFolder, write_json
-from snm.system import disk
+from snm.trainer.memory.stored import as_stored, memory_of, stored_rows, unit_queries, with_labels
 from snm.trainer.prepare import trained_beside
 
-__all__ = [
-    "Remembered",
-    "find_memory",
-    "forget_memory",
-    "keep_memory",
-    "memory_of",
-    "memory_split",
-    "stored_rows",
-    "try_memory",
-    "unit_queries",
-]
+__all__ = ["Remembered", "find_memory", "memory_split"]
 
 _SHARE, _LEAST, _MOST = 0.1, 50, 2000  # of the points, those that choose the memory
 _LEAST_ADJUSTED = 500  # of those points, below which their choice of an adjustment is chance
@@ -58,56 +46,12 @@ def memory_split(
     total = dataset.train.num_points
     share = config.validation_fraction or min(max(_SHARE, _LEAST / total), _MOST / total)
     kept, held = dataset.rows_of_split(share, config.seed)
-    held = _with_labels(dataset.train, held)
+    held = with_labels(dataset.train, held)
     if dataset.train.filter is not None:
         held = held[np.diff(judged(dataset.train.take(held)).labels.indptr) > 0]
-    if not len(held) or not len(_with_labels(dataset.train, kept)):
+    if not len(held) or not len(with_labels(dataset.train, kept)):
         return None
     return kept, held[:: max(1, -(-len(held) // _MOST))]
-
-
-def try_memory(
-    folder: RunFolder,
-    config: ResolvedConfig,
-    dataset: Dataset,
-    first: Predictor,
-    whole: Predictor,
-) -> dict[str, Any]:
-    """Chooses a memory, and writes it to the run folder if it pays.
-
-    Args:
-      folder: of the run; gets `memory.json`, `memory.npz` if the memory pays, and `adjustment.npy`
-        if a logit adjustment does.
-      config: as in `find_memory`.
-      dataset: as loaded.
-      first: as in `find_memory`.
-      whole: as in `find_memory`.
-
-    Returns:
-      the content of `memory.json`.
-    """
-    disk.remove(folder.memory_trial)
-    return keep_memory(folder, find_memory(config, dataset, first, whole))
-
-
-def forget_memory(folder: RunFolder) -> None:
-    """Removes what held-out points once chose for a run, in which they choose no more."""
-    for path in (folder.memory_trial, folder.memory, folder.adjustment):
-        disk.remove(path)
-
-
-def keep_memory(folder: RunFolder, remembered: Remembered) -> dict[str, Any]:
-    """Writes the files of a run, and returns the content of `memory.json`."""
-    if remembered.memory is None:
-        disk.remove(folder.memory)
-    else:
-        save_memory(folder.memory, remembered.memory)
-    if remembered.shifts is None:
-        disk.remove(folder.adjustment)
-    else:
-        save_shifts(folder.adjustment, remembered.shifts)
-    write_json(folder.memory_trial, remembered.found)
-    return remembered.found
 
 
 class Remembered(NamedTuple):
@@ -148,7 +92,7 @@ def find_memory(
     # Room for the fullest block of all points, so that one program serves all blocks here.
     room = first.most_entries(dataset.train.features)
     first, whole = (dataclasses.replace(one, block_entries=room) for one in (first, whole))
-    kept, held = _with_labels(dataset.train, split[0]), split[1]
+    kept, held = with_labels(dataset.train, split[0]), split[1]
     frequency = None
     if config.logit_adjustment == "on" and len(held) >= _LEAST_ADJUSTED:
         frequency = dataset.label_frequency()
@@ -197,38 +141,11 @@ def _calibration(trial: Trial, held: Points) -> Calibration | None:
     return dataclasses.replace(fitted, thresholds=thresholds)
 
 
-def stored_rows(config: ResolvedConfig, dataset: Dataset) -> NDArray[np.int64]:
-    """The rows of train that a memory stores: those that some member trains on."""
-    if config.refit or not config.validation_fraction:
-        return np.arange(dataset.train.num_points)
-    return dataset.rows_of_split(config.validation_fraction, config.seed)[0]
-
-
-def memory_of(
-    predictor: Predictor,
-    points: Points,
-    rows: NDArray[np.int64],
-    settings: MemorySettings,
-    names: Points | None = None,
-) -> Memory:
-    """A memory of those of the `rows` (int64 [m]) of `points` that have a label and a feature.
-
-    The points that label names make are stored after them.
-    """
-    rows = _with_labels(points, rows)
-    stored = _stored(predictor, points.take(rows).beside(names))
-    if names is not None:
-        rows = np.append(rows, np.full(names.num_points, NAME))
-    queries = None if settings.feature_share == 1 else unit_queries(predictor, stored.features)
-    features = predictor.weighting.apply(stored.features)
-    return Memory(features, stored.labels, queries, rows, settings, stored.weights)
-
-
 def _trial(
     first: Predictor, stored: Points, held: Points, frequency: NDArray[np.int64] | None
 ) -> Trial:
     """Tries memories of `stored` on the points `held`, which are `judged`."""
-    stored = _stored(first, stored)
+    stored = as_stored(first, stored)
     never = np.zeros((0, 2), np.int64) if held.filter is None else held.filter
     count = min(_LABELS, stored.num_labels)
     labels, scores = first.predict(
@@ -260,26 +177,3 @@ def _trial(
         ks=ks,
         answers=LOOKED_AT,
     )
-
-
-def _stored(predictor: Predictor, points: Points) -> Points:
-    """The points as a memory stores them.
-
-    Where features and labels are the same items, a neighbour speaks for all of its items, and all
-    of them make it a neighbour.
-    """
-    return points.baskets() if predictor.model.drop_seen else points
-
-
-def unit_queries(predictor: Predictor, features: csr_matrix) -> NDArray[np.float16]:
-    """Queries of length 1, float16 [n, D]."""
-    blocks = [np.zeros((0, predictor.model.members * predictor.model.dim), np.float16)]
-    for queries in predictor.queries(features):
-        lengths = np.linalg.norm(queries, axis=1, keepdims=True)
-        blocks.append((queries / np.where(lengths > 0, lengths, 1)).astype(np.float16))
-    return np.concatenate(blocks)
-
-
-def _with_labels(points: Points, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Those of the rows that have a label and a feature, and do not weigh 0."""
-    return points.labelled(rows[np.diff(points.features.indptr)[rows] > 0])

@@ -22,7 +22,9 @@ from snm.memory.memory import MemorySettings
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.system import disk
-from snm.trainer.memory import Remembered, keep_memory, memory_of, stored_rows
+from snm.trainer.memory.files import keep_memory
+from snm.trainer.memory.stored import memory_of, stored_rows
+from snm.trainer.memory.trial import Remembered
 from snm.trainer.prepare import trained_beside
 from snm.trainer.warm_start import WarmStart
 

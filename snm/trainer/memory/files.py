@@ -1,0 +1,60 @@
+"""The files of a run's memory: written where one was tried or taken over, and removed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from snm.config.resolved import ResolvedConfig
+from snm.data.dataset import Dataset
+from snm.memory.adjustment import save_shifts
+from snm.memory.store import save_memory
+from snm.prediction.predictor import Predictor
+from snm.runs.folder import RunFolder, write_json
+from snm.system import disk
+from snm.trainer.memory.trial import Remembered, find_memory
+
+__all__ = ["forget_memory", "keep_memory", "try_memory"]
+
+
+def try_memory(
+    folder: RunFolder,
+    config: ResolvedConfig,
+    dataset: Dataset,
+    first: Predictor,
+    whole: Predictor,
+) -> dict[str, Any]:
+    """Chooses a memory, and writes it to the run folder if it pays.
+
+    Args:
+      folder: of the run; gets `memory.json`, `memory.npz` if the memory pays, and `adjustment.npy`
+        if a logit adjustment does.
+      config: as in `find_memory`.
+      dataset: as loaded.
+      first: as in `find_memory`.
+      whole: as in `find_memory`.
+
+    Returns:
+      the content of `memory.json`.
+    """
+    disk.remove(folder.memory_trial)
+    return keep_memory(folder, find_memory(config, dataset, first, whole))
+
+
+def forget_memory(folder: RunFolder) -> None:
+    """Removes what held-out points once chose for a run, in which they choose no more."""
+    for path in (folder.memory_trial, folder.memory, folder.adjustment):
+        disk.remove(path)
+
+
+def keep_memory(folder: RunFolder, remembered: Remembered) -> dict[str, Any]:
+    """Writes the files of a run, and returns the content of `memory.json`."""
+    if remembered.memory is None:
+        disk.remove(folder.memory)
+    else:
+        save_memory(folder.memory, remembered.memory)
+    if remembered.shifts is None:
+        disk.remove(folder.adjustment)
+    else:
+        save_shifts(folder.adjustment, remembered.shifts)
+    write_json(folder.memory_trial, remembered.found)
+    return remembered.found
