@@ -35,8 +35,8 @@ class Bench:
     """Time each part against the limits of the hardware and against other libraries (peers).
 
     Compare the ratios: seconds depend on what else the machine does. Our code and its peers take
-    turns in one process, and the rates of the hardware are measured in between. Peers need
-    `pip install 'snm[bench]'`; missing ones are named and left out.
+    turns in one process, and the rates of the hardware are measured in between. Peers need the
+    extra bench (pip install 'snm[bench]'); missing ones are named and left out.
 
     For example:
 
@@ -129,7 +129,10 @@ def _run(asked: Bench) -> None:
             console.print(line)
         if lines:
             raise SystemExit(1)
-        console.print(f"nothing is slower than in {asked.vs}")
+        known = {_key(row) for row in before}
+        new = sum(_key(row) not in known for row in rows)
+        rest = f" ({new} of {len(rows)} rows are not in it)" if new else ""
+        console.print(f"nothing is slower than in {asked.vs}{rest}")
 
 
 def _time_part(part: str, shape: str, asked: Bench, report: Any) -> list[dict[str, Any]]:
@@ -171,7 +174,9 @@ def _read(path: Path) -> list[dict[str, Any]]:
       InputError: no such file, or another kind of file.
     """
     try:
-        rows = json.loads(path.read_text(encoding="utf-8"))
+        rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(rows, list):
+            raise TypeError
         for row in rows:
             _key(row), row["median_s"], row["quartiles_s"][1], row["ratio_to_floor"]
     except OSError as error:

@@ -53,8 +53,8 @@ class Synth:
     """Folder to write train.txt and test.txt to; must not exist."""
     like: Annotated[str | None, arg(metavar="DATA")] = None
     """Make the points out of those of this data set: words and labels stay as frequent, and rare
-    words tell as much of the labels. There are then about --labels labels, or as many more as the
-    points bring."""
+    words tell as much of the labels. There are then about --labels labels, or more if the points
+    need more."""
     points: int = 8000
     """Number of training points."""
     test_points: Annotated[int | None, arg(metavar="INT")] = None

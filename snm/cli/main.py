@@ -16,6 +16,7 @@ from typing import Any
 import tyro
 
 from snm.cli import table
+from snm.cli.help_text import flowing_help
 from snm.cli.parse_errors import explained, unwrapped
 from snm.cli.setting_groups import joined
 from snm.config.settings import Config, preset, read_config
@@ -80,7 +81,7 @@ def parse(words: list[str]) -> Any:
     try:
         with (
             contextlib.redirect_stderr(said),
-            contextlib.nullcontext() if asked_for_help else unwrapped(),
+            flowing_help() if asked_for_help else unwrapped(),
         ):
             command: Any = tyro.cli(
                 table.command_type(settings, brief=table.find(words) is None),
@@ -238,11 +239,28 @@ def _guarded(words: list[str]) -> int:
     except BrokenPipeError:  # nobody reads on; Python would write what is left at its exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except (AssertionError, RuntimeError):
+        if (said := _without_device()) is None:
+            raise
+        return _said(said, 2)
     except OSError as error:  # a full disk, say
         if error.filename is None or error.strerror is None:
             return _said(str(error), 1)
         return _said(f"{error.filename}: {error.strerror.lower()}", 1)
     return 0
+
+
+def _without_device() -> str | None:
+    """What to say of an error that comes of JAX, which cannot start here; None where it can."""
+    if "jax" not in sys.modules:
+        return None
+    from snm.machine.platform import why_no_device
+
+    if (why := why_no_device()) is None:
+        return None
+    asked = os.environ.get("JAX_PLATFORMS")
+    where = "the devices of JAX" if asked is None else f"JAX_PLATFORMS={asked}"
+    return f"{where}: found {why}, expected a platform of this machine, such as cpu"
 
 
 def _said(text: str, status: int) -> int:

@@ -20,6 +20,7 @@ from snm.cli.data import Stats, Synth
 from snm.cli.data_fetch import Fetch, List
 from snm.cli.data_import import Import
 from snm.cli.evaluate import Evaluate
+from snm.cli.help_text import flowing
 from snm.cli.plan import Plan
 from snm.cli.predict import Predict
 from snm.cli.setting_groups import in_groups, with_groups
@@ -135,8 +136,12 @@ def _member(verb: Verb, name: str, settings: Config, brief: bool) -> Any:
 
 
 def _described(kind: type) -> str:
-    """The docstring, without the empty line before its examples, of which tyro makes two."""
-    return inspect.cleandoc(kind.__doc__ or "").replace("For example:\n\n", "For example:\n")
+    """The docstring, a line for each paragraph: tyro keeps breaks before what is no letter.
+
+    The empty line before its examples is left out, as tyro makes two of it.
+    """
+    text, *examples = inspect.cleandoc(kind.__doc__ or "").split("For example:\n\n")
+    return "\n\n".join([flowing(text), *(f"For example:\n{one}" for one in examples)])
 
 
 def _union(kinds: list[Any]) -> Any:

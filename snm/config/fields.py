@@ -34,12 +34,12 @@ class InputSettings:
     """Feature weighting, fitted on train and kept with the model; auto is standard for dense
     features, l2 where a value is negative, and tfidf otherwise."""
     input_dropout: float | Literal["auto"] = "auto"
-    """Share of an example's features left out at each visit, in [0, 1); auto suits the points that
-    a label has, and what is lost with half the features; it is 0 for dense ones, and in up to 3
-    passes, or 4 of points with many features."""
+    """Share of an example's features left out at each visit, in [0, 1). auto depends on the number
+    of points per label, and on how much evidence half of the features loses. It is 0 for dense
+    features, and for up to 3 passes (4 if points have many features)."""
     label_text: Literal["auto", "on", "off"] = "auto"
     """Train on the names of the labels, too, each a point that has its label; for texts (`snm data
-    import`). auto does where names surely help nearest neighbours."""
+    import`). auto is on if names clearly improve a search for nearest neighbours."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -117,12 +117,13 @@ class LossSettings:
     """Multiplies the weight of every negative (bowl and powl)."""
     sampler: str = "uniform"
     """How negatives are drawn: uniform, frequency or in-batch; the latter two correct a softmax by
-    log Q. Frequency draws with replacement, and so not for bowl, powl and ranksvm."""
+    log Q. bowl, powl and ranksvm do not take frequency, which draws with replacement."""
     frequency_power: float = 0.75
     """The frequency sampler draws in proportion to frequency to this power."""
     seen: Literal["auto", "keep", "drop"] = "auto"
-    """Labels with the numbers of a point's own features, where both are a recommender's items: drop
-    never answers with them; auto drops them where no training point has one."""
+    """For recommenders, whose features and labels are the same items: whether items that a point
+    already has may be predicted. drop never predicts them; auto drops them if no training point
+    has such a label."""
     item_splits: int | Literal["auto"] = "auto"
     """Further splits of each training point, in which half of its features are labels, where both
     are a recommender's items; auto is 1 where --seen drops, else 0."""
@@ -199,9 +200,9 @@ class EvaluationSettings:
     refit: bool = False
     """After early stopping, train again on all of train for the number of steps that were best."""
     propensity_a: float = 0.55
-    """A of the propensity model of Jain et al. (2016)."""
+    """Parameter A of the propensity model of Jain et al. (2016)."""
     propensity_b: float = 1.5
-    """B of the propensity model."""
+    """Parameter B of the propensity model."""
     auc: bool = False
     """Also the AUC of each evaluation, relevant labels against all others; it takes three times as
     long."""
@@ -212,8 +213,8 @@ class RunSettings:
     """Checkpoints, devices and dispatches."""
 
     checkpoint_every: int = 0
-    """Steps between checkpoints; 0 is once in the epochs that make 200 steps, or of large tables 2
-    for each MiB, up to 5000."""
+    """Steps between checkpoints. 0 saves after whole epochs, at least 200 steps apart; with large
+    tables 2 steps per MiB apart, up to 5000."""
     keep_checkpoints: int = 2
     """Newest checkpoints kept, beside the best."""
     on_nonfinite: Literal["stop", "skip"] = "stop"
@@ -224,4 +225,5 @@ class RunSettings:
     mesh: str = ""
     """Devices to train on, such as data=2,label=4: parts of a batch, parts of the tables' rows."""
     steps_per_dispatch: int = 0
-    """Steps that the device runs between two exchanges with the host, or fewer; 0 suits it."""
+    """Most steps that the device runs between two exchanges with the host; 0 chooses the number by
+    the device."""

@@ -77,9 +77,9 @@ def few_epochs(num_points: int, features: float, *, item_splits: int = 0) -> int
     """Passes over the points for `--epochs few`: 1, or more for few points or long ones.
 
     Where class rows start at centroids and a memory answers beside them, further passes add less
-    than half of a percent, unless there are fewer than 4000 visits, or points are long: those take
-    as many as `auto_epochs` gives them at least. Few points take up to 30 passes: 4 passes over 200
-    points are a handful of steps.
+    than half of a percent, unless one pass makes fewer than 2667 visits (4000 visits, rounded to
+    whole passes), or points are long: those take as many as `auto_epochs` gives them at least. Few
+    points take up to 30 passes: 4 passes over 200 points are a handful of steps.
 
     Args:
       num_points: training points.

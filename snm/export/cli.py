@@ -29,22 +29,23 @@ class Export:
     """Write a trained model as arrays, or an index of its label embeddings for approximate search.
 
     Creates the folder OUTPUT with the arrays or the index, manifest.json, and the label names and
-    the vectorizer if the run has them. `--to npy` is a model that opens at once: `snm predict`,
+    the vectorizer if the run has them. With --to npy, the model opens at once: `snm predict`,
     `snm serve` and `snm.load` take the folder in place of the run, map its arrays into memory and
-    give the same answers. An index (HNSW, built by the library itself) is compared
-    with exact search on the test points: recall@k and queries per second are printed and written
-    to the manifest. --min-recall refuses an index that finds too little; without it, one below 0.95
-    gets a warning, and so does one that is slower than exact search. The same is done for
-    `--rows int8`, a quarter of the size.
+    give the same answers.
+
+    An index (HNSW, built by the library itself) is compared with exact search on the test points:
+    recall@k and queries per second are printed and written to the manifest. --min-recall refuses an
+    index that finds too little; without it, one below 0.95 gets a warning, and so does one that is
+    slower than exact search. The same is done for --rows int8, a quarter of the size.
 
     Where the run uses a memory of neighbours, its points are arrays too, and the manifest says how
     they vote. An index holds the class rows alone; `snm evaluate` and `snm serve` add the votes of
     the run's memory to what they find with it.
 
-    `--to hub` is a folder as on the Hugging Face Hub (extra `hub`): safetensors, config.json, and a
-    model card with the data, the metrics and the settings. It is opened like `--to npy`, but
-    copied into memory. --push sends it to the Hub, from where `hf://owner/name` in place of a
-    folder opens it.
+    With --to hub, it is a folder as on the Hugging Face Hub (extra `hub`): safetensors,
+    config.json, and a model card with the data, the metrics and the settings. It is opened like one
+    of --to npy, but copied into memory. --push sends it to the Hub, from where hf://owner/name in
+    place of a folder opens it.
 
     For example:
 

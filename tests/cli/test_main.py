@@ -19,6 +19,7 @@ from command_line import call, contents, refused
 from scipy import sparse
 
 import snm
+from snm.cli import main
 from snm.cli import version as about
 from snm.cli.evaluate import print_metrics
 from snm.cli.table import VERBS
@@ -58,6 +59,26 @@ def test_version_tells_devices_and_survives_broken_ones(monkeypatch, capsys, pla
     assert second.startswith(f"jax {metadata.version('jax')}, jaxlib {metadata.version('jaxlib')}")
     assert f"Python {platform.python_version()}" in second
     assert re.fullmatch(said, third)
+
+
+def test_a_verb_without_a_device_is_refused_in_one_line(tmp_path):
+    words = [sys.executable, "-m", "snm", "train", "synthetic", "--run-dir", str(tmp_path / "run")]
+    done = subprocess.run(
+        words, env={**os.environ, "JAX_PLATFORMS": "no_such"}, capture_output=True, text=True
+    )
+    assert done.returncode == 2 and done.stderr.splitlines()[-1].startswith(
+        "snm: error: JAX_PLATFORMS=no_such: found Unable to initialize backend 'no_such'"
+    )
+    assert "Traceback" not in done.stderr
+
+
+def test_an_error_that_is_not_of_the_device_is_raised(monkeypatch):
+    def wrong(words):
+        raise AssertionError("a fault")
+
+    monkeypatch.setattr(main, "_run", wrong)
+    with pytest.raises(AssertionError, match="a fault"):
+        main.main(["train"])
 
 
 def test_a_device_that_never_answers_does_not_hold_up_the_version(monkeypatch):

@@ -1,6 +1,7 @@
 """One entry of the table makes a verb: its subcommand, its help, its line and its hints."""
 
 import dataclasses
+import itertools
 import re
 import shlex
 
@@ -96,3 +97,16 @@ def test_settings_are_in_groups_and_none_is_lost(words, capsys):
 def test_examples_follow_at_once(verb, capsys):
     call(*verb.words.split(), "--help")
     assert not re.search(r"For example:\n\s*\n", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("width", ["80", "200"])
+def test_help_breaks_lines_at_the_width_of_the_screen_alone(width, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", width)
+    lines = help_of("data import", capsys).splitlines()
+    first = next(i for i, line in enumerate(lines) if "Folder of a run, or a data set:" in line)
+    start = lines[first].index("Folder")
+    text = [line[start:].rstrip("│ ") for line in lines[first : first + 5]]
+    last = next(i for i, line in enumerate(text) if "(default:" in line)
+    room = int(width) - start - 4  # beside a border
+    for line, after in itertools.pairwise(text[: last + 1]):  # the next word has no room
+        assert len(line) + 1 + len(after.split()[0]) > room
