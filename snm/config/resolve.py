@@ -266,7 +266,8 @@ def _check_stages(config: ResolvedConfig, num_labels: int, stages: list[Sizes]) 
 def _check_bound(config: ResolvedConfig, stages: list[Sizes]) -> None:
     """Refuses a loss that should bound the retrieval loss, and does not (Reddi et al., Theorem 3).
 
-    That needs theta_j = 1/k (or more) for the k hardest of all labels but the positive.
+    That needs theta_j that add up to 1 or more over the k hardest of all labels but the positive;
+    `rank_weights.power_law` says why no more is needed.
     """
     if config.weight_scale != "surrogate":
         return
@@ -283,9 +284,6 @@ def _check_bound(config: ResolvedConfig, stages: list[Sizes]) -> None:
     if config.exclude == "all":
         found = "--exclude all"
         raise InputError(where, found, "--exclude positive: the loss must count every other label")
-    if config.vartheta == "power-law" and k > 1 and config.power_alpha > 0:
-        found = f"power-law weights and --retrieval-k {k}"
-        raise InputError(where, found, "--vartheta top: the k hardest must weigh the same")
     if config.negative_weight < 1:
         found = f"--negative-weight {config.negative_weight}"
         raise InputError(where, found, "1 or more: less bounds no retrieval loss")

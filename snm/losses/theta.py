@@ -206,7 +206,7 @@ def _log_theta(ranks: npt.NDArray[np.generic], weights: Vector, sampled: int, to
     # A hypergeometric count is a sum of independent indicators (Vatutin and Mikhailov, 1982), so
     # Bernstein's inequality bounds how far from the mean anything can matter, even where the
     # weights there are the largest.
-    nats = _NEGLIGIBLE + np.log(weights[0] / weights[-1]) + np.log(sampled + 1.0)
+    nats = _NEGLIGIBLE + np.log(weights[0]) - np.log(weights[-1]) + np.log(sampled + 1.0)
     reach = np.ceil(nats / 3 + np.sqrt(nats * nats / 9 + 2 * variance * nats))
     mode = np.floor((draws + 1) * (harder + 1) / (others + 2))
     least = np.maximum(0, harder + draws - others)

@@ -1,7 +1,7 @@
 """The results of four papers, evaluated in float64. A library of its own.
 
 Nothing else in the package imports it, except `snm bounds` (`snm.bounds.measure`). The experiments
-and tests use it too. Every function cites its theorem or equation.
+and tests use it too. Functions that evaluate a result cite it.
 
 Reddi, Kale, Yu, Holtmann-Rice, Chen, Kumar (2019), Stochastic Negative Mining for Learning with
 Large Output Spaces:

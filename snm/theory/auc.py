@@ -137,7 +137,7 @@ def rank_shatter_bound(m: int, n: int, d: int) -> float:
     .. math:: r \le \sum_{i=0}^d 2^i \binom{mn}{i} \le (2 e m n / d)^d
 
     The sum bounds the number of faces of mn hyperplanes in R^d (Theorem 4 with Lemma 2). This
-    function evaluates the sum, because the closed form of Theorem 5 needs d <= mn. The bound is
+    function evaluates the sum, because the closed form of Theorem 5 needs d <= 2mn. The bound is
     loose, since all the hyperplanes pass through the origin: for d = 1 it is 1 + 2mn, and the true
     value is 3.
 
@@ -168,7 +168,7 @@ def rank_shatter_bound(m: int, n: int, d: int) -> float:
 
 
 def theorem_5(m: int, n: int, d: int) -> float:
-    """The logarithm of (2 e m n / d)^d, the closed form of `rank_shatter_bound` for d <= mn.
+    """The logarithm of (2 e m n / d)^d, the closed form of `rank_shatter_bound` for d <= 2mn.
 
     Args:
       m: Number of positives.
@@ -176,15 +176,15 @@ def theorem_5(m: int, n: int, d: int) -> float:
       d: Dimension.
 
     Raises:
-      InputError: d is above mn, where the formula is no upper bound: at d = 20 and mn = 1 it gives
-        e^-26, but two points have 3 rank matrices.
+      InputError: d is above 2mn, beyond which the formula falls with d: at d = 20 and mn = 1 it
+        gives e^-26, but two points have 3 rank matrices.
 
     References:
       Agarwal et al. (2005), Theorem 5.
     """
     _check(m, n)
-    if not 1 <= d <= m * n:
-        raise InputError("dimension", str(d), f"from 1 to mn = {m * n}")
+    if not 1 <= d <= 2 * m * n:
+        raise InputError("dimension", str(d), f"from 1 to 2mn = {2 * m * n}")
     return d * math.log(2 * math.e * m * n / d)
 
 

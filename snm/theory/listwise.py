@@ -99,7 +99,7 @@ def log_normaliser(algorithm: Algorithm, psi: Transformation, reach: float, m: i
     References:
       Lan et al. (2009), section 3.2.2.
     """
-    _check(psi, reach, m)
+    _check(psi, reach, m, algorithm)
     if algorithm == "rankcosine":
         return 0.0
     return math.log(m) + math.log(math.log(m) + _log_ratio(psi, reach))
@@ -124,12 +124,10 @@ def log_factor(algorithm: Algorithm, psi: Transformation, reach: float, m: int) 
     References:
       Lan et al. (2009), Theorem 2.
     """
-    _check(psi, reach, m)
+    _check(psi, reach, m, algorithm)
     least = _log_value(psi, -reach)
     if algorithm == "rankcosine":
         return math.log(m) / 2 - math.log(2) - least
-    if algorithm not in ALGORITHMS:
-        raise InputError("algorithm", repr(algorithm), f"one of {', '.join(ALGORITHMS)}")
     mle = math.log(2) - least - math.log(math.log(m) + _log_ratio(psi, reach))
     return mle + (math.lgamma(m + 1) if algorithm == "listnet" else 0.0)
 
@@ -393,7 +391,9 @@ def _log_ratio(psi: Transformation, reach: float) -> float:
     return _log_value(psi, reach) - _log_value(psi, -reach)
 
 
-def _check(psi: Transformation, reach: float, m: int = 1) -> None:
+def _check(psi: Transformation, reach: float, m: int = 1, algorithm: str = "listmle") -> None:
+    if algorithm not in ALGORITHMS:
+        raise InputError("algorithm", repr(algorithm), f"one of {', '.join(ALGORITHMS)}")
     if not reach > 0 or m < 1:
         raise InputError("listwise factor", f"BM {reach}, m {m}", "BM above 0, m of at least 1")
     if psi.name == "linear" and not psi.b > psi.a * reach:

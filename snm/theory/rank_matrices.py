@@ -94,6 +94,9 @@ def psi(m: int, n: int) -> int:
     """
     if m < 0 or n < 0:
         raise InputError("size of the matrix", f"{m} x {n}", "numbers >= 0")
+    for i, j, last in itertools.product(range(m + 1), range(n + 1), "PNB"):
+        if i + j:  # in this order each call finds the smaller ones in the cache
+            _sequences(i, j, last)
     return sum(_sequences(m, n, last) for last in "PNB") if m + n else 1
 
 
@@ -281,7 +284,10 @@ def _feasible(normals: npt.NDArray[np.float64], signs: tuple[int, ...]) -> bool:
 
 
 def _doubled(matrices: npt.ArrayLike) -> Matrices:
-    values = np.asarray(matrices, np.int64)
+    given = np.asarray(matrices)
+    values = given.astype(np.int64)
+    if (values != given).any():
+        raise InputError("rank matrices", "fractions", "twice each entry: 0, 1 and 2")
     if values.ndim < 2 or (values.size and not 0 <= values.min() <= values.max() <= 2):
         raise InputError("rank matrices", f"shape {values.shape}", "[..., m, n] of 0, 1 and 2")
     return values

@@ -253,7 +253,7 @@ def theorem_9(
     References:
       Tewari, Chaudhuri (2015), Proposition 7, Theorem 9; Bartlett and Mendelson (2003).
     """
-    _check(n=n, m=m, delta=delta)
+    _check(n, m, delta, lipschitz=lipschitz, radius=radius, reach=reach, largest=largest)
     a = lipschitz * radius * reach
     bits = math.log2(2 * m * n + 1)
     average = entropy_integral(lambda e: np.ceil((a / e) ** 2) * bits, a, largest, n)
@@ -290,7 +290,7 @@ def theorem_12(
     References:
       Tewari, Chaudhuri (2015), Proposition 10, Corollary 11, Theorem 12.
     """
-    _check(n=n, m=m, delta=delta)
+    _check(n, m, delta, lipschitz=lipschitz, radius=radius, reach=reach, largest=largest)
     a = lipschitz * radius * reach
 
     def cover(e: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -342,7 +342,7 @@ def theorem_17(
     References:
       Tewari, Chaudhuri (2015), Corollary 16, Theorem 17, appendices L and M.
     """
-    _check(n=n, m=m, delta=delta)
+    _check(n, m, delta, smoothness=smoothness, radius=radius, reach=reach, largest=largest)
     if n < 3:
         raise InputError("lists", str(n), "at least 3, for log log n")
     c = 5 * math.sqrt(3) * radius * reach * math.sqrt(smoothness * math.log2(3 * m * n) / n)
@@ -377,7 +377,7 @@ def chapelle_wu(
     References:
       Chapelle and Wu (2010), Theorem 1, as in Tewari, Chaudhuri (2015), section 4.
     """
-    _check(n=n, m=m, delta=delta)
+    _check(n, m, delta, lipschitz_l2=lipschitz_l2, radius=radius, reach=reach)
     return RankingBound(
         3 * lipschitz_l2 * radius * reach * math.sqrt(m / n), math.sqrt(8 * math.log(1 / delta) / n)
     )
@@ -387,7 +387,10 @@ def _confidence(largest: float, n: int, delta: float) -> float:
     return 3 * largest * math.sqrt(math.log(2 / delta) / (2 * n))
 
 
-def _check(n: int = 1, m: int = 1, delta: float = 0.5) -> None:
+def _check(n: int = 1, m: int = 1, delta: float = 0.5, **constants: float) -> None:
+    for name, value in constants.items():
+        if not (math.isfinite(value) and value > 0):
+            raise InputError(name, str(value), "a finite number above 0")
     if n < 1 or m < 1 or not 0 < delta < 1:
         found = f"n {n}, m {m}, delta {delta}"
         raise InputError("ranking bound", found, "n and m of at least 1, 0 < delta < 1")

@@ -275,7 +275,7 @@ def _projection(ball: Ball) -> Callable[[jax.Array, jax.Array], jax.Array]:
         # Soft thresholding such that the absolute values sum to r (Duchi et al., 2008).
         size = -jnp.sort(-jnp.abs(w))
         over = (jnp.cumsum(size) - r) / jnp.arange(1, w.size + 1)
-        last = jnp.sum(size > over) - 1
+        last = jnp.maximum(jnp.sum(size > over) - 1, 0)  # rounding may leave none
         shrunk = jnp.sign(w) * jnp.maximum(jnp.abs(w) - over[last], 0)
         return jnp.where(jnp.sum(jnp.abs(w)) <= r, w, shrunk)
 

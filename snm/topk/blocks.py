@@ -155,7 +155,7 @@ def read_block(
         begin = jnp.clip(start, 0, max(num_rows - size, 0))
         if size > num_rows:
             table = jnp.pad(table, ((0, size - num_rows), (0, 0)))
-        rows = as_float(lax.dynamic_slice(table, (begin, 0), (size, table.shape[1])))
+        rows = as_float(lax.dynamic_slice_in_dim(table, begin, size))
         place = begin + jnp.arange(size, dtype=jnp.int32)
         return rows, jnp.where((place >= start) & (place < valid), place, num_rows), begin
     slots = start + jnp.arange(size, dtype=jnp.int32)

@@ -199,17 +199,32 @@ def test_corollary_1_is_tighter_wherever_the_bounds_are_meaningful(size, share):
 
 
 def test_theorem_2_holds_in_simulation():
-    """Linear functions on the line: the larger of the three deviations, 2,000 samples."""
+    """Linear functions on the line: the larger of the three deviations, 200 samples."""
     rng = np.random.default_rng(0)
-    m, n, shift = 60, 90, 0.7
+    m, n, shift = 2000, 2000, 0.7
     truth = 0.5 * (1 + math.erf(shift / 2))
     labels = np.arange(m + n) < m
     deviations = []
-    for _ in range(2000):
+    for _ in range(200):
         x = np.concatenate([rng.normal(shift, 1, m), rng.normal(0, 1, n)])
         up = auc.empirical_auc(x, labels)
         deviations.append(abs(up - truth))  # w > 0; w < 0 deviates as much, w = 0 not at all
-    for epsilon in (0.05, 0.1, 0.15, 0.6, 1.5):
+    for epsilon in (0.15, 0.16, 0.2):  # below, the bound is 1
         share = np.mean(np.array(deviations) >= epsilon)
-        assert share <= auc.theorem_2(epsilon, m, n, math.log(3))
-    assert max(deviations) < auc.corollary_1(0.01, m, n, math.log(3))
+        assert share <= auc.theorem_2(epsilon, m, n, math.log(3)) < 0.75
+    assert max(deviations) < auc.corollary_1(0.01, m, n, math.log(3)) < 0.25
+
+
+def test_entries_that_are_not_doubled_are_refused():
+    for decide in (rank_matrices.realisable_by_graph, rank_matrices.realisable_by_submatrices):
+        with pytest.raises(InputError, match="found fractions, expected twice each entry"):
+            decide(rank_matrices.rank_matrix([1, 0, 2], [0, 1, 1.5]))
+        assert decide(2 * rank_matrices.rank_matrix([1, 0, 2], [0, 1, 1.5]))
+
+
+def test_the_number_of_long_matrices():
+    """More blocks than Python has levels of calls."""
+    rank_matrices._sequences.cache_clear()
+    rank_matrices.psi.cache_clear()
+    # With one negative, each positive is above, below or tied with it.
+    assert rank_matrices.psi(700, 1) == 3**700

@@ -8,12 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scipy import sparse
 
 from snm.errors import InputError
 from snm.losses.rank_weights import negative_sampling, power_law, top
 from snm.losses.theta import theta_from_vartheta, theta_norms
-from snm.theory.complexity import linear_complexity
 from snm.theory.constants import lemma_7, phi_largest, phi_lipschitz, sampling_l1_norms
 from snm.theory.generalization import (
     GAUSSIAN_FACTOR,
@@ -22,7 +20,6 @@ from snm.theory.generalization import (
     theorem_5,
     theorem_6,
 )
-from snm.theory.retrieval import margins
 from snm.theory.variance import (
     gradient_variance_bound,
     linear_gradient_variance,
@@ -198,36 +195,6 @@ def test_the_gaussian_branch_bounds_the_complexity_of_the_loss_class(kind):
         right = math.sqrt(math.pi) * (constants.l2 * K * g_all + constants.own * g_s)
         assert left <= right * 1.02
         assert 2 * math.sqrt(math.pi) == GAUSSIAN_FACTOR
-
-
-def test_theorem_6_holds_in_simulation():
-    """Linear scores on random data: the risk on fresh points is below the bound on the sample."""
-    rng = np.random.default_rng(0)
-    k, n, d = 2, 400, 5
-    truth = rng.normal(size=(K, d))
-
-    def draw(count):
-        x = rng.normal(size=(count, d))
-        x /= np.linalg.norm(x, axis=1, keepdims=True)
-        p = np.exp(3 * x @ truth.T)
-        p /= p.sum(axis=1, keepdims=True)
-        return x, (p.cumsum(axis=1) > rng.random((count, 1))).argmax(axis=1)
-
-    fresh = draw(20_000)
-    violated, tried = 0, 0
-    for _ in range(30):
-        x, y = draw(n)
-        labels = sparse.csr_array((np.ones(n), (np.arange(n), y)), shape=(n, K))
-        of_class = linear_complexity(x, labels, draws=4).above
-        # A hypothesis fitted to the sample: class means of unit length.
-        w = np.array([x[y == c].sum(axis=0) if (y == c).any() else x[0] for c in range(K)])
-        w /= np.linalg.norm(w, axis=1, keepdims=True)
-        risk = (margins(fresh[0] @ w.T, fresh[1], k) <= 0).mean()
-        for rho in (0.1, 0.3, 1.0):
-            bound = theorem_6(margins(x @ w.T, y, k), rho, of_class, n, K, 0.05)
-            violated += risk > bound.proved
-            tried += 1
-    assert tried == 90 and violated <= 0.05 * tried
 
 
 # -- variance -------------------------------------------------------------------------------------

@@ -95,6 +95,11 @@ def test_bounds_by_hand():
     assert found.confidence == pytest.approx(math.sqrt(0.08 * math.log(10)))
     with pytest.raises(InputError):
         ranking.theorem_9(1, 1, 1, 1, 10, 5, 1.5)
+    for wrong in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(InputError, match="expected a finite number above 0"):
+            ranking.theorem_9(wrong, 1, 1, 1, 10, 5, 0.5)
+        with pytest.raises(InputError, match="smoothness: found"):
+            ranking.theorem_17(wrong, 1, 1, 1, 10, 5, 0.5, 0.0)
 
 
 def test_the_entropy_integral_in_closed_form():
@@ -274,8 +279,8 @@ def test_regularised_erm_with_a_hinge():
 
 
 def test_theorems_5_and_6_hold_in_simulation():
-    """Mean excess loss over 6 samples of 60 lists, against the best w on 4,000 lists."""
-    radius, n = 1.0, 60
+    """Mean excess loss over 3 samples of 800 lists, against the best w on 4,000 lists."""
+    radius, n = 1.0, 800
     constants = ranking.listnet_constants()
     x, y = lists(4000, 5, 4, 100)
     best = ranking_fit.regularised_erm(x, y, listnet, radius=radius, tolerance=1e-6)
@@ -290,7 +295,7 @@ def test_theorems_5_and_6_hold_in_simulation():
     second = ranking_fit.smooth_step(constants.smoothness, radius, 1.0, n, least)
     penalty = ranking_fit.prescribed_lambda(constants.lipschitz, radius, 1.0, n)
     excess = {"online": [], "smooth": [], "erm": []}
-    for seed in range(6):
+    for seed in range(3):
         sample = lists(n, 5, 4, seed)
         online = ranking_fit.online_gradient_descent
         excess["online"].append(loss(online(*sample, listnet, step=step)) - least)
@@ -299,42 +304,14 @@ def test_theorems_5_and_6_hold_in_simulation():
             *sample, listnet, radius=radius, penalty=penalty, tolerance=1e-4
         )
         excess["erm"].append(loss(fit.weights) - least)
-    assert 0 <= np.mean(excess["online"]) <= ranking.theorem_5(2, radius, 1, n).total
-    assert 0 <= np.mean(excess["erm"]) <= ranking.theorem_6(2, radius, 1, n).total
-    assert 0 <= np.mean(excess["smooth"]) <= ranking_fit.smooth_bound(1, radius, 1, n, least)
-
-
-def test_uniform_bounds_hold_in_simulation():
-    """ERM over F_2 and F_1 on 40 lists: loss on fresh lists minus loss on the sample."""
-    n, m, d, delta = 40, 4, 4, 0.05
-    fresh = lists(3000, m, d, 99)
-    constants = ranking.listnet_constants()
-    largest = math.log(m) + 2  # of the cross entropy, for scores in [-1, 1]
-
-    def mean(x, y, w):
-        s = x @ w
-        p = np.exp(y) / np.exp(y).sum(axis=1, keepdims=True)
-        return float((np.log(np.exp(s).sum(axis=1)) - (p * s).sum(axis=1)).mean())
-
-    for seed in range(10):
-        x, y = lists(n, m, d, seed)
-        for ball in ("l2", "l1"):
-            w = ranking_fit.regularised_erm(x, y, listnet, radius=1.0, ball=ball).weights
-            sample = mean(x, y, w)
-            gap = mean(*fresh, w) - sample
-            two, one = constants.lipschitz_l2, constants.lipschitz
-            if ball == "l1":
-                right = [ranking.theorem_12(one, 1, 1, largest, n, m, d, delta)]
-            else:
-                right = [
-                    ranking.theorem_9(one, 1, 1, largest, n, m, delta),
-                    ranking.theorem_17(1.0, 1, 1, largest, n, m, delta, sample),
-                    # The bound holds for losses in [0, 1], so scale it.
-                    ranking.chapelle_wu(two / largest, 1, 1, n, m, delta),
-                ]
-            for bound in right[:2]:
-                assert gap <= bound.total
-            assert all(gap <= largest * bound.total for bound in right[2:])
+    bounds = {
+        "online": ranking.theorem_5(2, radius, 1, n).total,
+        "erm": ranking.theorem_6(2, radius, 1, n).total,
+        "smooth": ranking_fit.smooth_bound(1, radius, 1, n, least),
+    }
+    worst = loss(-best.weights / np.linalg.norm(best.weights)) - least  # within the ball
+    for name, bound in bounds.items():
+        assert 0 <= np.mean(excess[name]) <= bound < worst
 
 
 # -- Theorem 3 ------------------------------------------------------------------------------------

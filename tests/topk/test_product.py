@@ -76,3 +76,19 @@ def test_what_does_not_fit_is_refused(given, told):
     arguments = dict(queries=QUERIES, rows=ROWS, count=5) | given
     with pytest.raises(ValueError, match=told):
         product_top_k(**arguments)
+
+
+def test_it_works_where_numbers_have_64_bits():
+    rng = np.random.default_rng(0)
+    queries = rng.standard_normal((3, 4)).astype(np.float32)
+    rows = rng.standard_normal((9000, 4)).astype(np.float32)
+    with jax.enable_x64(True):
+        best = product_top_k(jnp.asarray(queries), jnp.asarray(rows), 10)
+        slope = jax.grad(lambda q: product_top_k(q, jnp.asarray(rows), 10).scores.sum())(
+            jnp.asarray(queries)
+        )
+        with pytest.raises(ValueError, match="queries are float32, not float64"):
+            product_top_k(jnp.ones((3, 4)), jnp.asarray(rows), 10)
+    expected = np.argsort(-(queries @ rows.T), axis=1, kind="stable")[:, :10]
+    np.testing.assert_array_equal(best.slots, expected)
+    np.testing.assert_allclose(slope, rows[expected].sum(axis=1), rtol=1e-5)
