@@ -41,10 +41,11 @@ class Bounds:
     delta: float = 0.05
     """The bounds hold with probability 1 - delta, for all margins at once."""
     rho: tuple[float, ...] = ()
-    """Margins, chosen before the data are seen; by default the largest possible one, halved
-    repeatedly."""
+    """Margins, to be chosen before the data are seen; by default the largest one that the trained
+    model can reach, halved repeatedly."""
     points: int | None = None
-    """Number of training points to measure margins on, drawn at random; all by default."""
+    """Number of training points to evaluate the bounds on, drawn at random; all by default. The
+    theorems then know of these points alone."""
     json: bool = False
     """Print one JSON object."""
 
@@ -105,9 +106,9 @@ def _run(command: Bounds) -> None:
         *samples,
         k=k,
         delta=command.delta,
-        num_points=len(labelled),
         rhos=command.rho,
         sampler=config.sampler,
+        positive_weights=config.positive_weights,
     )
     found = {"run": str(command.run), **found, "verdicts": verdicts(found)}
     if command.json:
@@ -164,10 +165,8 @@ def _print(found: dict[str, Any]) -> None:
 
     from snm.system.terminal import console
 
-    measured = found["points_measured"]
-    part = "" if measured == found["points"] else f", margins measured on {measured:,}"
     console.print(
-        f"{found['run']}: k = {found['k']}, {found['points']:,} training points{part}, "
+        f"{found['run']}: k = {found['k']}, {found['points']:,} training points, "
         f"{found['num_labels']:,} labels, delta = {found['delta']:g}"
     )
     quantiles = Table(title="margins of training points", title_justify="left", box=box.SIMPLE)
@@ -215,8 +214,9 @@ def _print(found: dict[str, Any]) -> None:
         "within, the smaller of the Gaussian and the Rademacher term, and confidence, with every "
         "factor hidden in O~ set to 1. proved: sum of within, 2 sqrt(pi) Gaussian, and confidence. "
         "needed: number of points that brings proved below 1. The hypothesis class is linear in "
-        "the learned embedding, with the encoder held fixed; the class of the whole model is "
-        "larger, and so are its bounds."
+        "the learned embedding. The encoder, the length of the longest class row and the default "
+        "margins come from the trained model, and are treated as fixed beforehand; the class of "
+        "the whole model is larger, and so are its bounds."
     )
     for text in found["verdicts"]:
         console.print(f"- {text}")

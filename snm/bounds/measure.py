@@ -2,7 +2,8 @@ r"""Measures margins and embeddings of a trained run, and evaluates generalizati
 
 The function class is that of the model's head with a fixed encoder: h_y(x) = <w_y, z(x)>, where z
 is the scaled embedding that the run has learned and ||w_y|| is at most the length of the longest
-class row. A fixed encoder is treated as if it had been learned on other data. The class of all
+class row. The encoder, that length and the margins of the default grid come from the trained model,
+and are treated as if they had been fixed before its training points were seen. The class of all
 encoders is larger, so a bound that is vacuous here is vacuous for the whole model as well.
 """
 
@@ -177,21 +178,22 @@ def bounds_of_run(
     *,
     k: int,
     delta: float,
-    num_points: int | None = None,
     rhos: tuple[float, ...] = (),
     sampler: str = "uniform",
+    positive_weights: str = "mean",
 ) -> dict[str, Any]:
     """Evaluates Theorems 6 and 5 for a run, with all their terms.
 
     Args:
       predictor: the model.
-      train: margins and moments of its training points, or of a random part of them.
+      train: margins and moments of its training points, or of a random part of them, which is
+        then the sample that the theorems are on: n is its size.
       test: the same for test points, of which only the risk is used; or None.
       k: of the retrieval loss.
       delta: the failure probability for all margins together; each gets an equal part.
-      num_points: n, if `train` is only a part of the training points.
       rhos: the margins; by default a grid.
       sampler: how the run draws labels; Lemma 2, and so Theorem 5, holds for uniform sampling.
+      positive_weights: whether the loss of a point is the mean or the sum over its positives.
 
     Returns:
       The content of `snm bounds --json`.
@@ -203,8 +205,8 @@ def bounds_of_run(
         raise InputError("--delta", str(delta), "a probability between 0 and 1")
     if any(not (math.isfinite(rho) and rho > 0) for rho in rhos):
         raise InputError("--rho", str(min(rhos)), "margins above 0")
-    spec, n = predictor.model.head, num_points or len(train.squares)
-    complexity, radius, longest = _complexity(predictor, train, n)
+    spec, n = predictor.model.head, len(train.squares)
+    complexity, radius, longest = _complexity(predictor, train)
     reach = radius * longest
     grid = tuple(sorted(rhos)) or tuple(2 * reach / 2**i for i in range(_MARGINS, 0, -1))
     each = delta / len(grid)
@@ -232,7 +234,6 @@ def bounds_of_run(
         "k": k,
         "delta": delta,
         "points": n,
-        "points_measured": len(train.squares),
         "num_labels": spec.num_labels,
         "class": {
             "what": "linear in the learned embedding, the encoder held fixed",
@@ -245,12 +246,12 @@ def bounds_of_run(
         "train_risk": float(margin_risk(train.margins, 0.0, train.weights)),
         "test_risk": None if test is None else float(margin_risk(test.margins, 0.0, test.weights)),
         "theorem_6": rows,
-        "theorem_5": _theorem_5(spec, complexity, n, delta, reach, sampler),
+        "theorem_5": _theorem_5(spec, complexity, n, delta, reach, sampler, positive_weights),
     }
 
 
-def _complexity(predictor: Predictor, train: Sample, n: int) -> tuple[Complexity, float, float]:
-    """The complexities at n points, and the lengths of the longest class row and embedding."""
+def _complexity(predictor: Predictor, train: Sample) -> tuple[Complexity, float, float]:
+    """The complexities, and the lengths of the longest class row and embedding."""
     head = predictor.state.head
     radius = _longest(np.asarray(as_float(head.table.rows)))
     squares, gram = train.squares, train.gram
@@ -266,10 +267,7 @@ def _complexity(predictor: Predictor, train: Sample, n: int) -> tuple[Complexity
     found = linear_closed_form(
         squares, train.labels, radius=radius, gram=gram if len(gram) <= _LARGEST_GRAM else None
     )
-    # With the label frequencies fixed, all three are proportional to 1 / sqrt(n).
-    scale = math.sqrt(len(squares) / n)
-    scaled = Complexity(*(scale * value for value in dataclasses.astuple(found)))
-    return scaled, radius, longest
+    return found, radius, longest
 
 
 def _longest(rows: npt.NDArray[np.float32]) -> float:
@@ -288,7 +286,13 @@ def _terms(bound: Bound) -> dict[str, float]:
 
 
 def _theorem_5(
-    spec: HeadSpec, complexity: Complexity, n: int, delta: float, reach: float, sampler: str
+    spec: HeadSpec,
+    complexity: Complexity,
+    n: int,
+    delta: float,
+    reach: float,
+    sampler: str,
+    positive_weights: str,
 ) -> dict[str, Any]:
     """The bound on the generalization error of the trained loss, or why it does not apply."""
     loss = spec.head_loss
@@ -296,6 +300,9 @@ def _theorem_5(
         return {"why_not": f"the loss is {loss.name}, and the theorem is on POWL and BOWL"}
     if sampler != "uniform":
         return {"why_not": f"labels were drawn by the {sampler} sampler, and theta is for uniform"}
+    if spec.positives == "all" and positive_weights == "sum":
+        several = "a point's loss is a sum over its labels, and the theorem is on one label a point"
+        return {"why_not": several}
     l1, l2 = theta_norms(sampled_vartheta(spec), spec.sampled, spec.num_labels)
     kind: Any = "powl" if loss.pairwise else "bowl"
     lowest = -2 * reach if kind == "powl" else -reach

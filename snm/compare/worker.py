@@ -79,7 +79,7 @@ def run_task(task: Path) -> dict[str, Any]:
 def _bounds(
     run: Path, dataset: Dataset, config: ResolvedConfig, metrics: dict[str, float]
 ) -> dict[str, Any]:
-    """Generalization bounds of a run, with margins measured on a random subset of train."""
+    """Generalization bounds of a run, on at most `_BOUND_POINTS` random training points."""
     from snm.bounds.measure import bounds_of_run, measure
     from snm.runs.load import load
 
@@ -90,7 +90,13 @@ def _bounds(
         drawn = np.sort(np.random.default_rng(0).choice(labelled, _BOUND_POINTS, replace=False))
     sample = measure(predictor, dataset.train.take(drawn), k)
     found = bounds_of_run(
-        predictor, sample, None, k=k, delta=0.05, num_points=len(labelled), sampler=config.sampler
+        predictor,
+        sample,
+        None,
+        k=k,
+        delta=0.05,
+        sampler=config.sampler,
+        positive_weights=config.positive_weights,
     )
     # The retrieval risk of a random label of each point is 1 minus the recall.
     if f"R@{k}" in metrics:
