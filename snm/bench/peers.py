@@ -23,6 +23,7 @@ from scipy.sparse import csr_matrix, load_npz, save_npz
 
 from snm.bench.contest import Contestant, Missing
 from snm.bench.shapes import SEED, Shape
+from snm.errors import first_line
 from snm.prediction.predictor import Predictor
 from snm.sampling.sample import excluded_slots
 
@@ -35,15 +36,17 @@ _DENSE_BYTES = 3e9  # the largest tables for dense gradients, which need four co
 
 
 def _needs(module: str, names: Sequence[str], make: Callable[[], list[Contestant]]) -> Peers:
-    """The contestants from `make` if `module` is installed, else `Missing` for each name."""
+    """The contestants from `make`, or `Missing` for each name: not installed, or broken."""
     # PyTorch's threads spin while they wait, which slows down the next contestant.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         importlib.import_module(module)
-    except ImportError:
+        return make()
+    except ModuleNotFoundError:
         reason = f"{module} is not installed: pip install 'snm[bench]'"
-        return [Missing(name, reason) for name in names]
-    return make()
+    except Exception as error:  # a library that cannot be loaded, or one made for another device
+        reason = f"{module} does not work here: {first_line(error)}"
+    return [Missing(name, reason) for name in names]
 
 
 def draws(num_labels: int, size: int) -> Peers:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from snm.doctor.findings import Finding
-from snm.errors import InputError, first_line
+from snm.errors import InputError, first_line, reason_of
+from snm.machine.versions import version_of
 from snm.system.cache_folder import folder as cache_folder
 
 __all__ = ["devices", "examine_environment"]
@@ -31,7 +32,7 @@ def examine_environment() -> list[Finding]:
 
 def _packages() -> Iterator[Finding]:
     wrong = []
-    for line in metadata.requires("snm") or []:
+    for line in _required():
         requirement, _, marker = line.partition(";")
         if "extra" in marker:
             continue
@@ -49,8 +50,16 @@ def _packages() -> Iterator[Finding]:
         yield Finding("error", "packages", "; ".join(wrong), advice)
     else:
         jax = metadata.version("jax")
-        found = f"Python {platform.python_version()}, snm {metadata.version('snm')}, jax {jax}"
+        found = f"Python {platform.python_version()}, snm {version_of('snm')}, jax {jax}"
         yield Finding("ok", "packages", found)
+
+
+def _required() -> list[str]:
+    """What the package needs; nothing in a clone that was not installed."""
+    try:
+        return metadata.requires("snm") or []
+    except metadata.PackageNotFoundError:
+        return []
 
 
 def _fits(version: str, bound: str) -> bool:
@@ -111,7 +120,10 @@ def gpus() -> list[str]:
                                   capture_output=True, text=True, timeout=20)  # fmt: skip
         except (OSError, subprocess.TimeoutExpired):
             return []
-        return [line.strip() for line in done.stdout.splitlines() if line.strip()]
+        if done.returncode:  # it prints its errors where the names would be
+            return []
+        lines = (line.strip() for line in done.stdout.splitlines())
+        return [line for line in lines if line and line != "No devices were found"]
     return ["an NVIDIA GPU"] if Path("/proc/driver/nvidia/version").exists() else []
 
 
@@ -125,11 +137,15 @@ def _cache() -> Iterator[Finding]:
         advice = "set SNM_CACHE to a folder"
         yield Finding("note", "cache", "no folder: every start parses and compiles again", advice)
         return
-    there = next(parent for parent in (place, *place.parents) if parent.exists())
-    if not os.access(there, os.W_OK):
-        yield Finding(
-            "warning", "cache", f"{place} cannot be written to", "set SNM_CACHE to another folder"
-        )
+    try:
+        there = next(parent for parent in (place, *place.parents) if parent.exists())
+    except OSError as error:  # a folder above it may not be searched, or the name is too long
+        found = f"{place} cannot be reached: {reason_of(error)}"
+        yield Finding("warning", "cache", found, "set SNM_CACHE to another folder")
+        return
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        found = f"{place} cannot be written to"
+        yield Finding("warning", "cache", found, "set SNM_CACHE to another folder")
         return
     free = shutil.disk_usage(there).free
     found = f"{place}, {free / 2**30:.1f} GiB free"

@@ -85,7 +85,8 @@ def _sizes(facts: dict[str, Any]) -> str:
 
 def _advice(folder: Path, of_points: list[Path], error: InputError) -> str:
     """Advice for data that cannot be read; of its files, those of points have a header."""
-    path = Path(error.where.split(":")[0])
+    named = [path for path in of_points if error.where.startswith(str(path))]
+    path = max(named, key=lambda one: len(str(one)), default=Path(error.where))
     if path.suffix in (".txt", ".gz") and path in of_points:
         seen = scan(path)
         if seen is not None and (advice := _advice_on_text(path, seen)):
@@ -103,10 +104,11 @@ def _advice_on_text(path: Path, seen: Scan) -> str:
             return f"these look like {form}: bring them in with `snm data import`"
         return "the file needs a first line `points features labels`"
     widths = dict(zip(("entries", "labels"), seen.header[1:], strict=False))
-    if path.name.removesuffix(".gz").endswith("X_Y.txt"):
+    of_labels = path.name.removesuffix(".gz").endswith("X_Y.txt")
+    if of_labels:
         widths = {"entries": seen.header[1]}
     wrong = []
-    for what, noun in (("entries", "feature"), ("labels", "label")):
+    for what, noun in (("entries", "label" if of_labels else "feature"), ("labels", "label")):
         span, width = getattr(seen, what), widths.get(what)
         if span and width and span[1] >= width:
             if span[0] >= 1 and span[1] == width:

@@ -12,6 +12,7 @@ import numpy as np
 from snm.checkpoints.manifest import DamagedError
 from snm.config.resolved import ResolvedConfig
 from snm.data.load import load as load_dataset
+from snm.doctor.environment import devices
 from snm.doctor.findings import Finding
 from snm.errors import InputError, counted, first_line
 from snm.machine.versions import version_of
@@ -101,6 +102,8 @@ def _answers(
     import jax
     from scipy.sparse import csr_matrix
 
+    if isinstance(devices(), str):  # nothing can be loaded, and the environment says why
+        return
     first = folder.checkpoints(config.keep_checkpoints, phase_names(1)[0])
     if not finished and first.latest() is None:
         advice = "the same `snm train` command goes on"

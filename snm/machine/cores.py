@@ -29,9 +29,10 @@ def num_cores() -> int:
 
 
 def xla_threads() -> int:
-    """The threads of XLA:CPU, which knows no quota: `$NPROC`, or the cores that there are."""
-    with contextlib.suppress(ValueError):
-        return max(1, int(os.environ.get("NPROC", "")))
+    """The threads of XLA:CPU, which knows no quota: `$PJRT_NPROC`, `$NPROC`, or the cores."""
+    for name in ("PJRT_NPROC", "NPROC"):
+        with contextlib.suppress(ValueError):
+            return max(1, int(os.environ.get(name, "")))
     return _bound()
 
 

@@ -68,9 +68,10 @@ def available_memory() -> int:
         with contextlib.suppress(OSError, ValueError):
             free = _number(group / limit) - _number(group / used)
             limits.append(free + _cached(group / "memory.stat", cached))
-    allowed = resource.getrlimit(resource.RLIMIT_DATA)[0]
-    if allowed != resource.RLIM_INFINITY:
-        limits.append(allowed - (_status("VmData") or 0))
+    for limited, field in ((resource.RLIMIT_DATA, "VmData"), (resource.RLIMIT_AS, "VmSize")):
+        allowed = resource.getrlimit(limited)[0]
+        if allowed != resource.RLIM_INFINITY:
+            limits.append(allowed - (_status(field) or 0))
     with contextlib.suppress(OSError, ValueError):
         limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     return max(min(limits), 0) if limits else 0

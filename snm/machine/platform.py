@@ -21,6 +21,7 @@ __all__ = [
     "of_platform",
     "on_chip_bytes",
     "platform",
+    "why_no_device",
 ]
 
 _T = TypeVar("_T")
@@ -39,6 +40,15 @@ def platform() -> str:
     """`cpu`, `gpu` or `tpu`: what programs are traced for."""
     target = _TARGET.get()
     return jax.default_backend() if target is None else target.platform
+
+
+def why_no_device() -> str | None:
+    """Why JAX cannot start on this machine, in a few words; None where it can."""
+    try:
+        jax.devices()
+    except Exception as error:  # a broken driver can raise any error
+        return str(error).partition("\n")[0] or "no such device"
+    return None
 
 
 def device_bytes() -> int | None:

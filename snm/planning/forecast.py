@@ -366,6 +366,6 @@ def parse_bytes(text: str) -> int:
       InputError: the text is no size above 0.
     """
     found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?([a-z]{0,3})", text.strip().lower())
-    if found is None or found[2] not in _UNITS or not float(found[1]):
+    if found is None or found[2] not in _UNITS or int(float(found[1]) * _UNITS[found[2]]) < 1:
         raise InputError("--device-memory", repr(text), "a size such as 80GiB, 16GB or 500MiB")
     return int(float(found[1]) * _UNITS[found[2]])

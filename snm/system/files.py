@@ -1,8 +1,9 @@
 """Writes files and folders atomically: they appear complete or not at all.
 
 Each is written under a temporary name, synced, renamed, and the folder that holds its name is
-synced. But for those of `write_whole`, a temporary file or folder is named `.PID.NAME` and locked
-by its process. What a killed process left is removed by the next one that writes to the same name.
+synced. But for those of `write_whole`, a temporary file or folder is named `.PID.RANDOM.NAME` and
+locked by its process. What a killed process left is removed by the next one that writes to the same
+name.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import fcntl
 import os
 import re
+import secrets
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -165,13 +167,13 @@ def sync_tree(folder: Path) -> None:
 
 
 def _partial_name(path: Path) -> Path:
-    # The process id in the name keeps two commands from writing to one file.
-    return path.with_name(f".{os.getpid()}.{path.name}")
+    # Two writers never share one: threads of a process, and containers, have the same process id.
+    return path.with_name(f".{os.getpid()}.{secrets.token_hex(4)}.{path.name}")
 
 
 def _remove_left(path: Path) -> None:
     """Removes the temporary files and folders of `path` whose processes are gone."""
-    name = re.compile(rf"\.\d+\.{re.escape(path.name)}")
+    name = re.compile(rf"\.\d+\.([0-9a-f]{{8}}\.)?{re.escape(path.name)}")
     with contextlib.suppress(OSError):  # for example a folder that is not there yet
         for left in list(path.parent.iterdir()):
             if name.fullmatch(left.name):

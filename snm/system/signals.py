@@ -53,11 +53,14 @@ def stop_wished(
                 if wished.is_set():
                     if number == first and time.monotonic() - since < _SAME:
                         continue
-                    on_second()
-                    os._exit(128 + number)
+                    try:
+                        on_second()
+                    finally:
+                        os._exit(128 + number)
                 first, since = number, time.monotonic()
                 wished.set()
-                on_first(signal.Signals(number))
+                with contextlib.suppress(Exception):  # such as a pipe that nobody reads any more
+                    on_first(signal.Signals(number))
 
     # Python writes to the wakeup descriptor only for signals that have a handler.
     old = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}

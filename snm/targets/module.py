@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 import re
 from collections.abc import Iterator
@@ -107,11 +106,6 @@ class Module:
                 self.entry = header[2] if header[1] else self.entry
             elif line.startswith("}"):
                 current = None
-
-    @functools.cached_property
-    def instructions(self) -> dict[str, Instruction]:
-        """All instructions by name; names that computations share have the last one's."""
-        return {one.name: one for body in self.computations.values() for one in body}
 
     def all(self) -> Iterator[Instruction]:
         """Every instruction, those inside fusions too."""

@@ -276,6 +276,26 @@ def test_another_kind_of_file_is_refused(tmp_path, capsys):
     path.write_text('[{"part": "step"}]')
     assert exit_of("step", "--vs", str(path)) == 2
     assert "another kind of file" in capsys.readouterr().err
+    path.write_text("{}")
+    assert exit_of("step", "--vs", str(path)) == 2
+    assert "another kind of file" in capsys.readouterr().err
+
+
+def test_a_peer_that_is_broken_is_left_out(monkeypatch):
+    def no_library(name):
+        raise OSError("libcudnn.so.9: cannot open shared object file\nsee elsewhere")
+
+    monkeypatch.setattr(peers.importlib, "import_module", no_library)
+    (missing,) = peers._needs("torch", ["torch forward"], list)
+    expected = "torch does not work here: libcudnn.so.9: cannot open shared object file"
+    assert missing == Missing("torch forward", expected)
+
+    def not_installed(name):
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr(peers.importlib, "import_module", not_installed)
+    (missing,) = peers._needs("torch", ["torch forward"], list)
+    assert missing.reason == "torch is not installed: pip install 'snm[bench]'"
 
 
 def test_without_a_gpu_it_says_so(capsys):

@@ -16,7 +16,7 @@ from snm.data.mapped import is_mapped, rows_of, zeros_beside
 from snm.data.statistics import duplicate_test_rows
 from snm.data.weighting import Weighting
 from snm.errors import InputError
-from snm.trainer.memory_notes import never_tried
+from snm.trainer.memory.notes import never_tried
 
 
 def same(one, other):
@@ -133,9 +133,16 @@ def test_no_room_for_what_is_to_be_mapped(folder, tmp_path, monkeypatch):
 
 def test_the_free_memory_is_within_the_limit_of_the_process(monkeypatch):
     # The use is a number of the test: threads of other tests end between two readings of it.
-    monkeypatch.setattr(snm.machine.memory, "_status", {"VmData": 97 << 20}.get)
-    monkeypatch.setattr(snm.machine.memory.resource, "getrlimit", lambda _: (100 << 20,) * 2)
-    assert snm.machine.memory.available_memory() == 3 << 20
+    memory = snm.machine.memory
+    monkeypatch.setattr(memory, "_status", {"VmData": 60 << 20, "VmSize": 97 << 20}.get)
+    for limited, free in ((memory.resource.RLIMIT_DATA, 40), (memory.resource.RLIMIT_AS, 3)):
+        limits = {limited: 100 << 20}
+        monkeypatch.setattr(
+            memory.resource,
+            "getrlimit",
+            lambda one, limits=limits: (limits.get(one, memory.resource.RLIM_INFINITY),) * 2,
+        )
+        assert memory.available_memory() == free << 20
 
 
 @pytest.mark.parametrize("kind", ["tfidf", "l2", "standard", "none"])

@@ -3,6 +3,7 @@
 import dataclasses
 import gzip
 import json
+import os
 import shutil
 from dataclasses import replace
 
@@ -122,6 +123,15 @@ def test_a_header_with_wrong_numbers(folder):
     assert "header" in found(folder, "error")["reading"].found
 
 
+def test_label_ids_that_start_at_1_in_a_folder_with_a_colon(tmp_path):
+    folder = tmp_path / "a:b"
+    folder.mkdir()
+    (folder / "trn_X_Xf.txt").write_text("2 2\n0:1\n1:1\n")
+    (folder / "trn_X_Y.txt").write_text("2 3\n1:1\n3:1\n")
+    advice = found(folder, "error")["reading"].advice
+    assert advice.startswith("label ids run from 1 to 3 under a header of 3: they start at 1")
+
+
 def test_an_export_is_no_data(tmp_path, capsys):
     """Its config.json was taken for JSON lines to import."""
     (tmp_path / "model.safetensors").write_bytes(b"")
@@ -227,6 +237,52 @@ def test_a_jax_that_cannot_start(folder, monkeypatch):
     assert "memory" not in found(folder)
     (said,) = environment._devices()
     assert said.level == "error" and said.found == "jax cannot start: AssertionError"
+
+
+def test_a_run_is_not_blamed_for_a_jax_that_cannot_start(run, monkeypatch):
+    def broken():
+        raise AssertionError
+
+    monkeypatch.setattr("jax.devices", broken)
+    assert "model" not in levels(run)
+    assert not [said for said in levels(run).values() if said.level == "error"]
+
+
+@pytest.mark.parametrize(
+    ("script", "names"),
+    [
+        ("echo NVIDIA H100; echo", ["NVIDIA H100"]),
+        ("echo NVIDIA-SMI has failed; exit 9", []),
+        ("echo No devices were found", []),
+    ],
+)
+def test_the_names_of_gpus(script, names, tmp_path, monkeypatch):
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert environment.gpus() == names
+
+
+def test_a_cache_that_cannot_be_used(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    for place, said in (("file", "cannot be written to"), ("x" * 300, "cannot be reached: file")):
+        monkeypatch.setenv("SNM_CACHE", str(tmp_path / place))
+        (finding,) = environment._cache()
+        assert finding.level == "warning" and said in finding.found
+
+
+def test_a_clone_that_was_not_installed(monkeypatch):
+    real = environment.metadata.requires
+
+    def requires(name):
+        if name == "snm":
+            raise environment.metadata.PackageNotFoundError(name)
+        return real(name)
+
+    monkeypatch.setattr(environment.metadata, "requires", requires)
+    (said,) = environment._packages()
+    assert said.level == "ok" and f"snm {snm.__version__}" in said.found
 
 
 def test_a_gpu_that_jax_does_not_see(monkeypatch):

@@ -77,3 +77,22 @@ def test_a_container_has_the_cores_that_it_gets_time_of(
 def test_the_share_of_a_core(count, least, share, monkeypatch):
     monkeypatch.setattr(cores, "num_cores", lambda: 3)
     assert cores.share_of_core(count, least) == share
+
+
+@pytest.mark.parametrize(
+    ("settings", "threads"),
+    [
+        ({}, 7),
+        ({"NPROC": "3"}, 3),
+        ({"NPROC": "3", "PJRT_NPROC": "2"}, 2),
+        ({"NPROC": "3", "PJRT_NPROC": "many"}, 3),
+        ({"PJRT_NPROC": "0"}, 1),
+    ],
+)
+def test_the_threads_of_xla(settings, threads, monkeypatch):
+    monkeypatch.setattr(cores, "_bound", lambda: 7)
+    for name in ("NPROC", "PJRT_NPROC"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    assert cores.xla_threads() == threads

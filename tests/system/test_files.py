@@ -4,6 +4,7 @@ not."""
 import ast
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -46,8 +47,11 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
         [sys.executable, "-c", HOLDS, str(tmp_path)], stdout=subprocess.PIPE
     ) as process:
         assert process.stdout.readline() == b"held\n"
-        left = {f".{process.pid}.folder", f".{process.pid}.file"}
-        assert {path.name for path in tmp_path.iterdir()} == left
+        left = {path.name for path in tmp_path.iterdir()}
+        assert {re.sub(r"[0-9a-f]{8}", "RANDOM", name) for name in left} == {
+            f".{process.pid}.RANDOM.folder",
+            f".{process.pid}.RANDOM.file",
+        }
         make(tmp_path)  # while it lives, its own stay
         assert {path.name for path in tmp_path.iterdir()} == left | {"folder", "file"}
         (tmp_path / "folder" / "part").unlink()
@@ -55,7 +59,7 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
         process.send_signal(signal.SIGKILL)
         process.wait()
     # Neither by name nor by number are these such files.
-    others = {"..folder", ".12.folder.txt", ".x.folder", "folder.12"}
+    others = {"..folder", ".12.folder.txt", ".x.folder", "folder.12", ".12.0123456.folder"}
     for name in others:
         (tmp_path / name).mkdir()
     make(tmp_path)
@@ -76,6 +80,21 @@ def test_an_error_leaves_nothing(tmp_path):
     with expected, made_whole("--out", tmp_path / "c"):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["c"]
+
+
+def test_writers_of_one_process_do_not_share_a_temporary_name(tmp_path):
+    """Threads have the process id in common, and so have the first processes of two containers."""
+    with whole_file(tmp_path / "file") as first:
+        first.write_text("first")
+        with whole_file(tmp_path / "file") as second:
+            second.write_text("second")
+        with pytest.raises(RuntimeError), made_whole("--out", tmp_path / "folder") as one:
+            with made_whole("--out", tmp_path / "folder") as other:
+                (other / "part").touch()
+            assert one.is_dir()
+            raise RuntimeError
+    assert (tmp_path / "file").read_text() == "first"
+    assert {path.name for path in tmp_path.iterdir()} == {"file", "folder"}
 
 
 def test_names_of_new_folders_are_on_the_disk(tmp_path):
