@@ -35,7 +35,7 @@ class FlakyStore(MemoryFileSystem):
     @classmethod
     def reset(cls) -> None:
         cls.content, cls.share, cls.broken, cls.failed, cls.wrong = {}, 0.0, "", 0, []
-        cls.cut = []
+        cls.cut, cls.rng = [], random.Random(0)
         cls.before = staticmethod(lambda kind, name: None)
 
     @contextlib.contextmanager

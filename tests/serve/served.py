@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import re
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import threading
 import time
 
+import httpx
 import pytest
 import tiny
 
@@ -18,6 +20,8 @@ from snm.serve.app import make_app
 from snm.serve.limits import Limits
 from snm.serve.server import listen, make_server
 
+# The first answers wait for programs to be compiled, beside other tests.
+get, post = (functools.partial(ask, timeout=60) for ask in (httpx.get, httpx.post))
 WORDS = tuple(f"word{j}" for j in range(tiny.FEATURES))
 
 

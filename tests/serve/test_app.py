@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tiny
 from command_line import call
-from serve.served import WORDS, as_question, serving
+from serve.served import WORDS, as_question, get, post, serving
 
 import snm
 from snm.prediction.calibration import Calibration, Curve
@@ -19,7 +19,7 @@ from snm.prediction.thresholds import Threshold
 def test_answers_are_those_of_the_model(address, served, tiny_run):
     test = snm.load_data(tiny_run / "data").test.features
     labels, scores = served.predict(test, k=7)
-    found = httpx.post(f"{address}/predict", json={"features": as_question(test), "k": 7})
+    found = post(f"{address}/predict", json={"features": as_question(test), "k": 7})
     assert found.status_code == 200
     answers = found.json()["answers"]
     assert [answer["labels"] for answer in answers] == labels.tolist()
@@ -27,7 +27,7 @@ def test_answers_are_those_of_the_model(address, served, tiny_run):
     np.testing.assert_allclose([a["scores"] for a in answers], scores, rtol=1e-5)
     text = " ".join(f"{WORDS[j]} " * int(v) for j, v in zip(test[0].indices, test[0].data,
                                                             strict=True))  # fmt: skip
-    found = httpx.post(f"{address}/predict", json={"texts": [text, text]}).json()["answers"]
+    found = post(f"{address}/predict", json={"texts": [text, text]}).json()["answers"]
     assert found[0] == found[1] and found[0]["labels"] == labels[0, :5].tolist()
 
 
@@ -63,7 +63,7 @@ def test_labels_of_each_point(address, served, tiny_run):
     test = snm.load_data(tiny_run / "data").test.features[:4]
     body = {"features": as_question(test), "k": 3}
     each = [[3, "name 7", 9, 12], ["name 4"], [], [19, 3]]
-    answer = httpx.post(f"{address}/predict", json={**body, "labels": each})
+    answer = post(f"{address}/predict", json={**body, "labels": each})
     assert answer.status_code == 200, answer.text
     labels, scores = served.predict(test, 3, [[3, 7, 9, 12], [4], [], [3, 19]])
     for one, row, of_row in zip(answer.json()["answers"], labels, scores, strict=True):
@@ -76,46 +76,46 @@ def test_labels_of_each_point(address, served, tiny_run):
         ([[True]] * 4, "labels: found something else"),
         ("name 4", "labels: found something else"),
     ):
-        refused = httpx.post(f"{address}/predict", json={**body, "labels": wrong})
+        refused = post(f"{address}/predict", json={**body, "labels": wrong})
         assert refused.status_code == 400 and said in refused.json()["error"]
 
 
 def test_probabilities(address, served, tiny_run):
     test = snm.load_data(tiny_run / "data").test.features
     body = {"features": as_question(test), "k": 4}
-    refused = httpx.post(f"{address}/predict", json={**body, "threshold": 0.5})
+    refused = post(f"{address}/predict", json={**body, "threshold": 0.5})
     assert refused.status_code == 400
     assert "threshold: found a run without probabilities" in refused.json()["error"]
-    answers = httpx.post(f"{address}/predict", json=body).json()["answers"]
+    answers = post(f"{address}/predict", json=body).json()["answers"]
     assert answers[0]["probabilities"] is None
     curve = Curve("logistic", (1.0, -0.5, 0.1), (-5.0, 0.0, 9.0), (0.05, 0.3, 0.95))
     alone = dataclasses.replace(curve, weights=(1.0, 0.0, 0.0))
     chosen = {"f1@2": Threshold(0.4, 2)}
     likely = dataclasses.replace(served, calibration=Calibration(9, curve, alone, chosen))
     with serving(likely, max_k=15) as (address, _):
-        assert httpx.get(f"{address}/health").json()["probabilities"]
+        assert get(f"{address}/health").json()["probabilities"]
         for labels in (None, [3, 5, 7, 9, 11, 13]):
             _, p = likely.predict_proba(test, 4, labels)
             more = {} if labels is None else {"labels": labels}
-            answers = httpx.post(f"{address}/predict", json={**body, **more}).json()["answers"]
+            answers = post(f"{address}/predict", json={**body, **more}).json()["answers"]
             np.testing.assert_allclose([one["probabilities"] for one in answers], p, atol=1e-5)
             least = float(np.median(p))
             more["threshold"] = least
-            answers = httpx.post(f"{address}/predict", json={**body, **more}).json()["answers"]
+            answers = post(f"{address}/predict", json={**body, **more}).json()["answers"]
             assert [len(one["labels"]) for one in answers] == pytest.approx(
                 (p >= least).sum(axis=1), abs=1
             )
             assert min(p for one in answers for p in one["probabilities"]) >= least - 1e-6
             assert sum(len(one["labels"]) for one in answers) == pytest.approx(40, abs=2)
         del body["k"]
-        answers = httpx.post(f"{address}/predict", json={**body, "threshold": "f1@2"}).json()
+        answers = post(f"{address}/predict", json={**body, "threshold": "f1@2"}).json()
         two, _ = likely.predict_proba(test, threshold="f1@2")
         assert [one["labels"] for one in answers["answers"]] == [
             row[row >= 0].tolist() for row in two
         ]
         assert 0 < (two >= 0).sum() < 40
         for wrong in (1.5, "best"):
-            refused = httpx.post(f"{address}/predict", json={**body, "threshold": wrong})
+            refused = post(f"{address}/predict", json={**body, "threshold": wrong})
             assert refused.status_code == 400
             assert f"threshold: found {wrong}, expected a prob" in refused.json()["error"]
 
@@ -148,7 +148,7 @@ def test_concurrent_requests_get_their_own_answers(address, served, tiny_run):
             await asyncio.gather(*(client(session, number) for number in range(64)))
 
     asyncio.run(everyone())
-    told = httpx.get(f"{address}/metrics").text
+    told = get(f"{address}/metrics").text
     batches = float(re.search(r"snm_batch_points_count (\S+)", told)[1])
     points = float(re.search(r"snm_batch_points_sum (\S+)", told)[1])
     assert points > 1.5 * batches  # they were answered together
@@ -214,10 +214,10 @@ BAD = {
 @pytest.mark.parametrize("what", BAD)
 def test_invalid_requests(address, what):
     body, status, said = BAD[what]
-    answer = httpx.post(f"{address}/predict", content=body)
+    answer = post(f"{address}/predict", content=body)
     assert answer.status_code == status, answer.text
     assert list(answer.json()) == ["error"] and said in answer.json()["error"]
-    assert httpx.post(f"{address}/predict", json={"texts": ["word1"]}).status_code == 200
+    assert post(f"{address}/predict", json={"texts": ["word1"]}).status_code == 200
 
 
 def test_a_large_body_without_a_content_length_is_refused(address):
@@ -225,24 +225,24 @@ def test_a_large_body_without_a_content_length_is_refused(address):
         for _ in range(100):
             yield b"x" * 1000
 
-    answer = httpx.post(f"{address}/predict", content=pieces())
+    answer = post(f"{address}/predict", content=pieces())
     assert answer.status_code == 413
 
 
 def test_health_metrics_and_page(address):
-    health = httpx.get(f"{address}/health").json()
+    health = get(f"{address}/health").json()
     assert health["status"] == "ok" and health["labels"] == tiny.LABELS
     assert health["texts"] and health["search"] == "exact" and health["max_k"] == 15
-    page = httpx.get(address)
+    page = get(address)
     assert page.status_code == 200 and "<textarea" in page.text
-    assert httpx.get(f"{address}/favicon.svg").headers["Content-Type"].startswith("image/svg+xml")
-    told = httpx.get(f"{address}/metrics").text
+    assert get(f"{address}/favicon.svg").headers["Content-Type"].startswith("image/svg+xml")
+    told = get(f"{address}/metrics").text
     assert 'snm_requests_total{path="/health",status="200"}' in told
     assert "snm_request_seconds_bucket" in told and "snm_waiting_requests" in told
 
 
 def test_errors_have_the_shape_that_openapi_says(address):
-    found = httpx.get(f"{address}/openapi.json").json()
+    found = get(f"{address}/openapi.json").json()
     said = found["paths"]["/predict"]["post"]["responses"]
     assert set(said) == {"200", "400", "408", "413", "421", "503", "default"}
     shapes = {answer["content"]["application/json"]["schema"]["$ref"] for status, answer in
@@ -257,11 +257,11 @@ def test_errors_have_the_shape_that_openapi_says(address):
 
 def test_docs_come_from_the_server_alone(address):
     """Whatever the page of /docs loads is here, so that it works without a network."""
-    page = httpx.get(f"{address}/docs").text
+    page = get(f"{address}/docs").text
     loaded = re.findall(r"""(?:src|href)=["']([^"']+)""", page)
     assert len(loaded) == 3  # script, style and icon
     for target in loaded:
-        assert httpx.get(str(httpx.URL(f"{address}/docs").join(target))).status_code == 200
+        assert get(str(httpx.URL(f"{address}/docs").join(target))).status_code == 200
         assert "://" not in target
     assert "://" not in re.sub(r"SwaggerUIBundle\(.*", "", page, flags=re.DOTALL)
 
@@ -275,7 +275,7 @@ UNKNOWN = [
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_point_without_a_known_feature_is_answered_as_unknown(address, number):
     question, unknown = UNKNOWN[number]
-    answers = httpx.post(f"{address}/predict", json=question).json()["answers"]
+    answers = post(f"{address}/predict", json=question).json()["answers"]
     assert [answer["unknown"] for answer in answers] == list(map(bool, unknown))
     assert all(len(answer["labels"]) == 5 for answer in answers)
 
@@ -287,7 +287,7 @@ def test_predictions_by_an_index(tiny_run, served, tmp_path):
     searched = IndexedPredictor.open(tmp_path / "index", served)
     features = snm.load_data(tiny_run / "data").test.features
     with serving(searched) as (address, _):
-        found = httpx.post(f"{address}/predict", json={"features": as_question(features)}).json()
+        found = post(f"{address}/predict", json={"features": as_question(features)}).json()
         labels, _ = served.predict(features, k=5)
         assert [one["labels"] for one in found["answers"]] == labels.tolist()
-        assert httpx.get(f"{address}/health").json()["search"] == "index"
+        assert get(f"{address}/health").json()["search"] == "index"

@@ -4,10 +4,9 @@ import asyncio
 import threading
 import time
 
-import httpx
 import numpy as np
 import pytest
-from serve.served import WORDS, serving
+from serve.served import WORDS, get, post, serving
 
 import snm
 from snm.prediction.compiled import compiled_top
@@ -37,7 +36,7 @@ def test_a_full_queue_and_shutdown(served, monkeypatch):
         answers = []
 
         def ask():
-            answers.append(httpx.post(f"{address}/predict", json={"texts": ["word1"]}, timeout=60))
+            answers.append(post(f"{address}/predict", json={"texts": ["word1"]}))
 
         threads = [threading.Thread(target=ask) for _ in range(3)]
         threads[0].start()
@@ -45,9 +44,9 @@ def test_a_full_queue_and_shutdown(served, monkeypatch):
         for thread in threads[1:]:
             thread.start()
         deadline = time.monotonic() + 30
-        while "snm_waiting_requests 2.0" not in httpx.get(f"{address}/metrics").text:
+        while "snm_waiting_requests 2.0" not in get(f"{address}/metrics").text:
             assert time.monotonic() < deadline
-        refused_one = httpx.post(f"{address}/predict", json={"texts": ["word1"]})
+        refused_one = post(f"{address}/predict", json={"texts": ["word1"]})
         assert refused_one.status_code == 503
         assert refused_one.headers["Retry-After"] == "1"
         assert refused_one.json()["error"] == "2 requests wait already"
@@ -75,9 +74,9 @@ def test_an_error_of_the_model_is_a_500_and_the_service_continues(served, monkey
     monkeypatch.setattr(engines.Engine, "warm", lambda _: None)
     monkeypatch.setattr(engines.Engine, "_compile", lambda *_: None)
     with serving(served) as (address, _):
-        answer = httpx.post(f"{address}/predict", json={"texts": ["word1"]})
+        answer = post(f"{address}/predict", json={"texts": ["word1"]})
         assert answer.status_code == 500 and "internal error" in answer.json()["error"]
-        assert httpx.post(f"{address}/predict", json={"texts": ["word1"]}).status_code == 200
+        assert post(f"{address}/predict", json={"texts": ["word1"]}).status_code == 200
 
 
 def test_every_compiled_size_answers_the_same(served, tiny_run, monkeypatch):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tiny
 from scipy import sparse
-from serve.served import WORDS, as_question, serving
+from serve.served import WORDS, as_question, post, serving
 
 import snm
 from snm.memory.memory import Memory, MemorySettings
@@ -18,9 +18,9 @@ from snm.serve.engine import Engine
 def test_scores_are_explained(address, served, tiny_run):
     test = snm.load_data(tiny_run / "data").test.features[:3]
     body = {"features": as_question(test), "k": 2}
-    plain = httpx.post(f"{address}/predict", json=body).json()["answers"]
+    plain = post(f"{address}/predict", json=body).json()["answers"]
     assert not any({"parts", "because"} & set(one) for one in plain)
-    answers = httpx.post(f"{address}/predict", json={**body, "explain": True}).json()["answers"]
+    answers = post(f"{address}/predict", json={**body, "explain": True}).json()["answers"]
     for point, (one, before) in enumerate(zip(answers, plain, strict=True)):
         assert one["labels"] == before["labels"] and "because" not in one
         known = {WORDS[f] for f in test[point].indices}
@@ -35,7 +35,7 @@ def test_scores_are_explained(address, served, tiny_run):
     remembering = dataclasses.replace(served, memory=memory)
     with serving(remembering, max_k=15) as (address, _):
         body = {"texts": ["word1 word4"], "k": 2, "explain": True}
-        (one,) = httpx.post(f"{address}/predict", json=body).json()["answers"]
+        (one,) = post(f"{address}/predict", json=body).json()["answers"]
         assert one["labels"][0] == 1 and one["parts"][0]["votes"] == 50
         voted = {
             "train_row": 1,
@@ -60,14 +60,14 @@ def test_explanations_wait_in_a_queue_and_not_for_clients_that_have_gone(served,
 
         def ask(word, explain=True, timeout=30):
             body = {"texts": [word], "explain": explain}
-            return httpx.post(f"{address}/predict", json=body, timeout=timeout)
+            return post(f"{address}/predict", json=body, timeout=timeout)
 
         assert ask("word0").status_code == 200
         monkeypatch.setattr(Engine, "_reasons", slow)
         first = threading.Thread(target=lambda: statuses.append(ask("word1").status_code))
         first.start()
         assert begun.wait(30)
-        with pytest.raises(httpx.ReadTimeout):
+        with pytest.raises(httpx.TimeoutException):
             ask("word2", timeout=1)
         refused = ask("word3")  # word2 waits
         assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 from command_line import refused
-from serve.served import serving, started
+from serve.served import get, post, serving, started
 
 from snm.serve import server as servers
 from snm.serve.guards import HostChecked
@@ -22,7 +22,7 @@ from snm.serve.guards import HostChecked
 
 @pytest.fixture(scope="module")
 def impatient(served):
-    with serving(served, patience=1) as (address, _):
+    with serving(served, patience=2) as (address, _):
         yield address
 
 
@@ -62,11 +62,11 @@ def test_names_of_hosts():
 def test_another_host_is_refused(address):
     """As the browser sends it once an attacker's name points to this machine."""
     for path in ("predict", "health", "", "docs"):
-        answer = httpx.get(f"{address}/{path}", headers={"Host": "evil.example:8080"})
+        answer = get(f"{address}/{path}", headers={"Host": "evil.example:8080"})
         assert answer.status_code == 421
         said = "Host: found evil.example:8080, expected a name that --allowed-host lists"
         assert answer.json() == {"error": said}
-    assert httpx.get(f"{address}/health", headers={"Host": "localhost"}).status_code == 200
+    assert get(f"{address}/health", headers={"Host": "localhost"}).status_code == 200
     with connected(address) as connection:  # a check of health by HTTP/1.0 names no host
         connection.sendall(b"GET /health HTTP/1.0\r\n\r\n")
         assert b" 200 OK" in read_all(connection)
@@ -88,15 +88,15 @@ def test_a_slow_client_is_dropped(impatient, what):
         connection.sendall(sent)
         found = read_all(connection)
     assert found.startswith(answer) and bool(found) == bool(answer)
-    assert 0.9 < time.monotonic() - begun < 15  # after 1 or 2 seconds; the machine may be busy
+    assert 1.9 < time.monotonic() - begun < 15  # after 2 to 4 seconds; the machine may be busy
     assert b"error" in found or not answer
 
 
 def test_a_connection_in_use_is_kept(impatient):
-    """Also for longer than a single request may take, which is a second."""
-    with httpx.Client() as client:
+    """Also for longer than a single request may take, which is two seconds."""
+    with httpx.Client(timeout=60) as client:
         first = client.get(f"{impatient}/health").extensions["network_stream"]
-        end = time.monotonic() + 2.2
+        end = time.monotonic() + 4.4
         while time.monotonic() < end:
             answer = client.get(f"{impatient}/health")
             assert answer.extensions["network_stream"] is first
@@ -118,7 +118,7 @@ def test_a_client_that_does_not_read_is_dropped(impatient):
                 connection.send(b"G")
             except OSError:
                 break
-    assert httpx.get(f"{impatient}/health").status_code == 200
+    assert get(f"{impatient}/health").status_code == 200
 
 
 def test_the_end_under_load(served):
@@ -163,10 +163,14 @@ def test_the_end_of_the_command(served, monkeypatch):
     def ready():
         host, port = listening.getsockname()
         # The address is told when it answers, and not before.
-        said.append(threading.Thread(target=lambda: statuses.append(
-            httpx.get(f"http://{host}:{port}/health").status_code)))  # fmt: skip
+        said.append(threading.Thread(target=ask, args=(f"http://{host}:{port}/health",)))
         said[0].start()
-        threading.Timer(0.5, signal.raise_signal, [signal.SIGTERM]).start()
+
+    def ask(address):
+        try:
+            statuses.append(get(address).status_code)
+        finally:
+            signal.raise_signal(signal.SIGTERM)
 
     statuses = []
     server = servers.make_server(make_app(served, Limits()), patience=30, ready=ready)
@@ -196,11 +200,11 @@ def test_the_command_itself_and_sigterm(tiny_run):
     with started(tiny_run / "run", "--allowed-host", "models.example") as (_, address):
         # It answers as soon as it says so.
         for host, status in (("models.example", 200), ("other.example", 421)):
-            answer = httpx.get(f"{address}/health", headers={"Host": host})
+            answer = get(f"{address}/health", headers={"Host": host})
             assert answer.status_code == status
-        answer = httpx.post(f"{address}/predict", json={"features": [{"3": 1}]})
+        answer = post(f"{address}/predict", json={"features": [{"3": 1}]})
         assert answer.status_code == 200 and len(answer.json()["answers"][0]["labels"]) == 5
-        assert httpx.post(f"{address}/predict", json={"texts": ["a"]}).status_code == 400
+        assert post(f"{address}/predict", json={"texts": ["a"]}).status_code == 400
 
 
 @pytest.mark.slow

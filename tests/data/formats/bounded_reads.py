@@ -6,7 +6,7 @@ import tracemalloc
 
 from snm.errors import InputError
 
-SECONDS = 10.0
+SECONDS = 60.0
 MEBIBYTES = 96
 
 

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tiny
+from runs.processes.several_processes import free_port
 from small_runs import arrays
 
 from snm.runs.folder import RunFolder
@@ -28,10 +28,7 @@ def data(tmp_path):
 
 def start(data, tmp_path, run):
     """Two processes of two devices each; each has a cache folder of its own."""
-    with socket.socket() as place:
-        place.bind(("127.0.0.1", 0))
-        port = place.getsockname()[1]
-    found = []
+    port, found = free_port(), []
     for number in range(2):
         words = ["train", str(data), "--run-dir", str(run), *tiny.FLAGS, f"--epochs={EPOCHS}",
                  "--mesh=data=2,label=2", "--peer-timeout=10", "--num-processes=2",

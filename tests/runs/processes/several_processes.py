@@ -1,8 +1,10 @@
 """Trainings by several processes of this machine, which connect over the loopback interface."""
 
+import contextlib
 import dataclasses
 import json
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -18,9 +20,11 @@ TIMEOUT = 6  # seconds of silence after which a process counts as dead
 
 
 def free_port():
-    with socket.socket() as place:
-        place.bind(("127.0.0.1", 0))
-        return place.getsockname()[1]
+    """A port below those that the system gives to clients, so that it stays free for a while."""
+    while True:
+        with socket.socket() as place, contextlib.suppress(OSError):
+            place.bind(("127.0.0.1", random.randrange(20_000, 32_000)))
+            return place.getsockname()[1]
 
 
 def start(data, run, *flags, processes=2, devices=1, launcher=None, program=("-m", "snm")):

@@ -1,5 +1,7 @@
 """Launchers of several processes, and their options."""
 
+import os
+
 import pytest
 import tiny
 from hypothesis import given
@@ -27,7 +29,7 @@ def open_mpi(number, processes):
 
 def slurm(number, processes):
     return {
-        "SLURM_JOB_ID": "31415",
+        "SLURM_JOB_ID": str(os.getpid()),
         "SLURM_STEP_NODELIST": "localhost",
         "SLURM_STEP_NUM_TASKS": str(processes),
         "SLURM_NTASKS": str(processes),
