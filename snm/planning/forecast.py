@@ -98,6 +98,7 @@ class Needs:
       devices: number of devices of this process.
       whole: bytes of one member's tables and optimiser state, over all shards.
       neighbours: bytes of a memory of the training points, on the host, if one is tried.
+      queries: those of the neighbours' queries, which follow from members and dimension.
     """
 
     tables: int
@@ -117,6 +118,7 @@ class Needs:
     devices: int = 1
     whole: int = 0
     neighbours: int = 0
+    queries: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -200,6 +202,7 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
     weighted = _csr_bytes(source.features, but=dataset.train.features)
     weighted += _csr_bytes(source.labels, but=dataset.train.labels)  # a copy, with names or splits
     watches = phase.held_out is not None  # then the best state is saved when it is found
+    remembered = _memory_bytes(config, dataset)
     needs = Needs(
         tables=state_bytes(state) - optimiser,
         optimiser=optimiser,
@@ -217,7 +220,8 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
         at_once=members_at_once(config, mesh),
         devices=1 if mesh is None else len(mesh.local_devices),
         whole=whole,
-        neighbours=_memory_bytes(config, dataset) if config.memory == "on" else 0,
+        neighbours=sum(remembered),
+        queries=remembered[1],
     )
     host, device = account(needs, on_cpu)
     return Forecast(host, device, needs, source.steps_per_epoch), Programs(
@@ -309,19 +313,21 @@ def account(needs: Needs, on_cpu: bool) -> tuple[Bytes, Bytes]:
     return host, device
 
 
-def _memory_bytes(config: ResolvedConfig, dataset: Dataset) -> int:
-    """Bytes of a memory of all training points, with its queries: it may need less."""
+def _memory_bytes(config: ResolvedConfig, dataset: Dataset) -> tuple[int, int]:
+    """Bytes of a memory of all training points, and of its queries: it may need less."""
+    if config.memory != "on":
+        return 0, 0
     stored = dataset.train.baskets() if config.seen == "drop" else dataset.train
     features, labels = stored.features, stored.labels
-    of_point = 2 * config.members * config.dim + 8  # its query and its number
+    points = features.shape[0]
     of_features = _csr_bytes(features)
     if config.weighting == "standard":
         of_features = 8 * features.shape[0] * features.shape[1]
-    found = 2 * of_features + _csr_bytes(labels) + of_point * features.shape[0]
+    found = 2 * of_features + _csr_bytes(labels)
     if (names := trained_beside(config, dataset)) is not None:
         found += 2 * _csr_bytes(names.features) + _csr_bytes(names.labels)
-        found += of_point * names.num_points
-    return found
+        points += names.num_points
+    return found + 8 * points, 2 * config.members * config.dim * points  # a number, and a query
 
 
 def _temporary(lowered: Any) -> int:

@@ -56,13 +56,17 @@ def _changes(
     if has_accumulator(config.row_optimizer):
         of_features = {DATA: data, LABEL: label}[feature_axis(data, label)]
         rows = 4 * (-(-model.num_features // of_features) + -(-model.head.num_labels // label))
-        less = dataclasses.replace(needs, optimiser=max(needs.optimiser - rows, 0))
+        less = dataclasses.replace(
+            needs,
+            optimiser=max(needs.optimiser - rows, 0),
+            whole=max(needs.whole - 4 * (model.num_features + model.head.num_labels), 0),
+        )
         yield "--row-optimizer sgd", less
     if needs.neighbours:
-        yield "--memory off", dataclasses.replace(needs, neighbours=0)
+        yield "--memory off", dataclasses.replace(needs, neighbours=0, queries=0)
     for members in range(needs.members - 1, 0, -1):
-        beside = min(needs.at_once, members)
-        yield f"--members {members}", dataclasses.replace(needs, members=members, at_once=beside)
+        less = dataclasses.replace(needs, members=members, at_once=min(needs.at_once, members))
+        yield f"--members {members}", _with_queries(less, members / needs.members)
     for batch in (config.batch_size // 2, config.batch_size // 4, config.batch_size // 8):
         if batch and batch % data == 0:
             share = batch / config.batch_size
@@ -74,9 +78,16 @@ def _changes(
         share = dim / model.dim
         scaled = {
             name: round(getattr(needs, name) * share)
-            for name in ("tables", "optimiser", "start", "step", "scores")
+            for name in ("tables", "optimiser", "whole", "start", "step", "scores")
         }
-        yield f"--dim {dim}", dataclasses.replace(needs, **scaled)
+        yield f"--dim {dim}", _with_queries(dataclasses.replace(needs, **scaled), share)
+
+
+def _with_queries(needs: Needs, share: float) -> Needs:
+    """A memory of neighbours whose queries have a share of their numbers."""
+    queries = round(needs.queries * share)
+    neighbours = needs.neighbours - needs.queries + queries
+    return dataclasses.replace(needs, neighbours=neighbours, queries=queries)
 
 
 def _smaller(dim: int) -> Iterator[int]:

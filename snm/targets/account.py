@@ -51,6 +51,8 @@ class Exchange:
         """Bytes that a device sends, with a ring algorithm."""
         if self.kind == "reduce-scatter":  # the result is the device's part of the sum
             return self.size * (self.group - 1.0)
+        if self.kind == "collective-permute":  # each sends all of it to one other
+            return float(self.size)
         share = (self.group - 1) / self.group
         return self.size * share * (2 if self.kind == "all-reduce" else 1)
 
@@ -264,6 +266,8 @@ def _exchange(one: Instruction) -> Exchange | None:
         return None
     groups = re.search(r"replica_groups=(?:\{\{([\d,]+)\}|\[\d+,(\d+)\])", one.rest)
     group = 1 if groups is None else len(groups[1].split(",")) if groups[1] else int(groups[2])
+    if kind == "collective-permute":  # it names pairs instead
+        group = 2
     # The start of an asynchronous gather has its operand in the result, too.
     shapes = one.shapes
     if one.opcode.endswith("-start") and kind != "all-reduce":

@@ -27,7 +27,7 @@ from snm.planning import programs as module
 from snm.planning.fit_check import peak_to_compare, remedies
 from snm.planning.forecast import Forecast, Needs, account, device_memory, forecast, parse_bytes
 from snm.planning.programs import seconds_per_step
-from snm.planning.remedies import ways_to_fit
+from snm.planning.remedies import _changes, ways_to_fit
 
 MIB = 1 << 20
 
@@ -177,8 +177,8 @@ def test_a_copy_is_counted_where_a_checkpoint_comes_before_the_last(folder, chan
 
 def test_a_memory_of_neighbours_is_counted_as_it_is_kept():
     made = snm.generate(points=600, test_points=0, features=120, labels=60, seed=0)
-    settings = dataclasses.replace(tiny.CONFIG, members=2, sampled=40, memory="on")
-    found, _ = forecast(made, resolve(settings, made))
+    settings = dataclasses.replace(tiny.CONFIG, dim=16, members=2, sampled=40, memory="on")
+    found, programs = forecast(made, resolved := resolve(settings, made))
     whole = Memory(
         made.train.features,
         made.train.labels,
@@ -189,6 +189,12 @@ def test_a_memory_of_neighbours_is_counted_as_it_is_kept():
     assert found.needs.neighbours == whole.nbytes
     off, _ = forecast(made, resolve(dataclasses.replace(settings, memory="off"), made))
     assert off.needs.neighbours == 0
+    # What would fit is counted as it would be kept, too.
+    ways = dict(_changes(found.needs, resolved, programs.model, 0))
+    for flag, change in (("--members 1", {"members": 1}), ("--dim 8", {"dim": 8})):
+        fresh, _ = forecast(made, resolve(dataclasses.replace(settings, **change), made))
+        assert ways[flag].neighbours == fresh.needs.neighbours < whole.nbytes
+        assert ways[flag].whole == pytest.approx(fresh.needs.whole, rel=0.1)
 
 
 def test_ways_to_fit_do_and_cost_little_first(planned):
