@@ -48,9 +48,9 @@ def step_work(shape: Shape, mined: int, rows_touched: float = 0.0) -> Work:
 
     With mining, the product of queries and sampled rows is computed once; with k' = B three times
     (scores, gradient of the queries, gradient of the rows). The linear layer takes three products.
-    Sampled rows are read once, and rows with a gradient are written: counted as if all points chose
-    others, up to all that are sampled. Where they choose the same, a step can avoid some. Feature
-    rows are read twice and written once.
+    Sampled rows are read once; rows with a gradient are read again and written, counted as if all
+    points chose others, up to all that are sampled. Where they choose the same, a step can avoid
+    some. Feature rows are read twice and written once.
 
     Args:
       shape: the sizes.

@@ -48,7 +48,8 @@ def tell(command: Import, counts: Counts, vectorizer: Vectorizer | None) -> None
         _tell_next(command, counts)
         return
     if not test:
-        say("there are no test points to evaluate on: --test-fraction 0.2 draws some")
+        draws = "a larger --test-fraction" if command.test_fraction else "--test-fraction 0.2"
+        say(f"there are no test points to evaluate on: {draws} draws some")
     flag = " --weighting l2" if vectorizer is not None and vectorizer.kind == "tfidf" else ""
     say(f"next: snm train {shlex.quote(str(command.out))} --run-dir RUN{flag}")
 
