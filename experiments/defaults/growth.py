@@ -18,7 +18,7 @@ import tyro
 
 from experiments.defaults import presets as runs_beside
 from experiments.figures import COLOURS, DASHES, RESULTS, keep, panels
-from snm.cli.data import Synth
+from snm.cli.data_verbs.synth import Synth
 from snm.runs.folder import read_json
 
 BASE = {"points": 40_000, "labels": 20_000, "nonzeros_per_point": 20}

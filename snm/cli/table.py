@@ -16,9 +16,10 @@ from tyro.conf import OmitSubcommandPrefixes, Positional, subcommand
 
 from snm.bench.cli import Bench
 from snm.bounds.cli import Bounds
-from snm.cli.data import Stats, Synth
-from snm.cli.data_fetch import Fetch, List
-from snm.cli.data_import import Import
+from snm.cli.data_verbs.fetch import Fetch, List
+from snm.cli.data_verbs.import_files import Import
+from snm.cli.data_verbs.stats import Stats
+from snm.cli.data_verbs.synth import Synth
 from snm.cli.evaluate import Evaluate
 from snm.cli.help_text import flowing
 from snm.cli.plan import Plan

@@ -116,7 +116,7 @@ def run_training(command: Train) -> None:
     with waiting("starting"), part("starting"):
         from snm.distributed.dataset import load_together
         from snm.distributed.processes import is_first_process
-        from snm.runs.trackers import check_trackers, tracked
+        from snm.runs.log.trackers import check_trackers, tracked
 
     console.quiet = not is_first_process()
     command.settings.check()  # before the data are read, which may take long

@@ -29,9 +29,9 @@ from snm.machine.versions import versions
 from snm.model.model import TrainState
 from snm.model.placement import abstract_on
 from snm.prediction.predictor import Predictor
-from snm.runs.event_log import EventLog
 from snm.runs.events import Event, NonFiniteError, Noted, Progress, Started
 from snm.runs.folder import RunFolder
+from snm.runs.log.event_log import EventLog
 from snm.system.imports import begin_imports
 from snm.system.timing import part
 from snm.trainer.loop import run_steps
@@ -41,7 +41,7 @@ from snm.trainer.warm_start import WarmStart, initial_state
 
 __all__ = ["Phase", "PhaseRun", "Trained", "first_phase", "open_log", "prepare_phase"]
 
-_LATER = ("snm.runs.curves", "orbax.checkpoint.v1", "scipy.optimize")
+_LATER = ("snm.runs.log.curves", "orbax.checkpoint.v1", "scipy.optimize")
 """Modules that a run needs at its first event, its first checkpoint and its end."""
 _PROFILED = (1, 5)  # events between which the profiler looks: the first step is compiled
 

@@ -33,9 +33,9 @@ from snm.runs.load import (
     watched_member,
     with_memory,
 )
+from snm.runs.log.progress_bar import in_notebook, with_bar
 from snm.runs.members import member_seed, phase_names
 from snm.runs.mirror import place_of
-from snm.runs.progress_bar import in_notebook, with_bar
 from snm.runs.stands import memory_stands, result_stands
 from snm.stores.address import Address
 from snm.stores.copies import local

@@ -8,7 +8,7 @@ from snm.data.formats.foreign import READERS
 from snm.errors import InputError
 
 if TYPE_CHECKING:
-    from snm.cli.data_import import Import
+    from snm.cli.data_verbs.import_files import Import
 
 __all__ = ["check", "check_format"]
 

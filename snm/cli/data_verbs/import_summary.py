@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from snm.errors import counted
 
 if TYPE_CHECKING:
-    from snm.cli.data_import import Import
+    from snm.cli.data_verbs.import_files import Import
     from snm.data.convert import Counts
     from snm.data.vectorizer import Vectorizer
 

@@ -28,7 +28,7 @@ class EventLog:
     """
 
     def __init__(self, folder: Path, phase: str, step: int):
-        from snm.runs.curves import curves
+        from snm.runs.log.curves import curves
 
         self._phase, self._path = phase, folder / "log.jsonl"
         self._lines = self._path.open("a", encoding="utf-8")

@@ -123,8 +123,8 @@ def _run(command: Import) -> None:
     Raises:
       InputError: files or options that cannot be used; then no folder is left.
     """
-    from snm.cli.import_checks import check
-    from snm.cli.import_summary import tell
+    from snm.cli.data_verbs.import_checks import check
+    from snm.cli.data_verbs.import_summary import tell
     from snm.system.files import made_whole
 
     check(command)
@@ -137,7 +137,7 @@ def _run(command: Import) -> None:
 def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
     import numpy as np
 
-    from snm.cli.import_checks import check_format
+    from snm.cli.data_verbs.import_checks import check_format
     from snm.data.convert import build, entries_of, frequent_labels, index_base
 
     form = command.format

@@ -5,9 +5,9 @@ import io
 import tiny
 from rich.console import Console
 
-from snm.runs import progress_bar as progress
 from snm.runs.events import Evaluated, Finished, Started, Stepped
-from snm.runs.progress_bar import with_bar
+from snm.runs.log import progress_bar as progress
+from snm.runs.log.progress_bar import with_bar
 from snm.trainer import training as trainer
 
 EVENTS = [

@@ -1,9 +1,8 @@
-"""`snm data stats` and `snm data synth`."""
+"""`snm data synth`."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,26 +16,7 @@ if TYPE_CHECKING:
 _TEST_POINTS = 2000  # where no number is given
 _MOSTLY = 0.5  # of the entries, from which on it is said that domains share them
 
-__all__ = ["Stats", "Synth"]
-
-
-@dataclasses.dataclass
-class Stats:
-    """Describe a data set: the columns of Table 1 of the paper, and more statistics.
-
-    For example:
-
-      snm data stats path/to/eurlex
-    """
-
-    data: Annotated[Positional[str], arg(metavar="DATA")]
-    """Folder of the data set, or `synthetic`."""
-    json: bool = False
-    """Print one JSON object."""
-
-    def __call__(self) -> None:
-        """Runs the verb."""
-        _print_stats(self)
+__all__ = ["Synth"]
 
 
 @dataclasses.dataclass
@@ -73,28 +53,6 @@ class Synth:
     def __call__(self) -> None:
         """Runs the verb."""
         _write_synthetic(self)
-
-
-def _print_stats(command: Stats) -> None:
-    from rich.table import Table
-
-    from snm.data.load import load
-    from snm.data.statistics import describe
-    from snm.system.terminal import console, displayed, say, waiting
-
-    with waiting(f"reading {command.data}"):
-        found = describe(load(command.data))
-    if command.json:
-        print(json.dumps(found))
-        return
-    table = Table(title=found.pop("name", command.data), title_justify="left", show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
-    sha256 = found.pop("sha256")
-    for name, value in found.items():
-        table.add_row(name.replace("_", " "), displayed(value))
-    console.print(table)
-    say(f"SHA-256 {sha256}")  # as a whole, which no narrow table has room for
 
 
 def _write_synthetic(command: Synth) -> None:

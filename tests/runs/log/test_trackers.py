@@ -12,11 +12,11 @@ from command_line import call, refused
 
 from snm.config.settings import write_config
 from snm.errors import InputError, StoppedError
-from snm.runs import trackers
-from snm.runs.event_log import EventLog
 from snm.runs.events import Evaluated, Finished, Noted, Started, Stepped
 from snm.runs.folder import RunFolder, write_json
-from snm.runs.trackers import tracked
+from snm.runs.log import trackers
+from snm.runs.log.event_log import EventLog
+from snm.runs.log.trackers import tracked
 
 
 class Recorder:

@@ -1,0 +1,1 @@
+"""The verbs `snm data ...`: describe, generate, import, list and fetch data sets."""
