@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from snm.system.files import whole_file
+
 Rows = list[dict[str, Any]]
 
 
@@ -79,7 +81,8 @@ def draw(rows: Rows, path: Path) -> None:
     axes.set_ylim(bottom=0)
     figure.legend(frameon=False, loc="outside upper left")
     axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, metadata={"Date": None})
+    with whole_file(path) as partial:
+        figure.savefig(partial, format=path.suffix[1:] or "svg", metadata={"Date": None})
 
 
 def main() -> None:

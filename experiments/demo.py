@@ -15,12 +15,12 @@ import dataclasses
 import time
 from pathlib import Path
 
-import tyro
 from rich.console import Console
 from rich.table import Table
 
 import snm
 from experiments.arms import KEYS, scored
+from experiments.command_line import run_command
 from snm.machine.versions import machine
 from snm.runs.folder import write_json
 
@@ -69,4 +69,4 @@ def main(out: Path | None = None) -> None:
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    run_command(main)

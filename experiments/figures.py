@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from snm.runs.folder import write_json
+from snm.system.files import whole_file
 
 RESULTS = Path(__file__).parent / "results"
 # The Okabe-Ito palette: distinguishable in greyscale and for colour-blind readers.
@@ -47,9 +48,14 @@ def shown(value: Any) -> str:
 
 
 def keep(
-    name: str, title: str, rows: Sequence[dict[str, Any]], figure: Figure, **facts: Any
+    name: str,
+    title: str,
+    rows: Sequence[dict[str, Any]],
+    figure: Figure,
+    out: Path = RESULTS,
+    **facts: Any,
 ) -> None:
-    """Prints the rows, and writes `results/NAME.json` and `results/NAME.svg`."""
+    """Prints the rows, and writes NAME.json and NAME.svg into the folder `out`."""
     table = Table(title=title, title_justify="left")
     for column in rows[0]:
         words = isinstance(rows[0][column], str)
@@ -57,7 +63,8 @@ def keep(
     for row in rows:
         table.add_row(*(shown(value) for value in row.values()))
     Console(width=160).print(table)
-    write_json(RESULTS / f"{name}.json", {"title": title, **facts, "rows": list(rows)})
-    path = RESULTS / f"{name}.svg"
-    figure.savefig(path, metadata={"Date": None, "Title": title})
+    write_json(out / f"{name}.json", {"title": title, **facts, "rows": list(rows)})
+    path = out / f"{name}.svg"
+    with whole_file(path) as partial:
+        figure.savefig(partial, format="svg", metadata={"Date": None, "Title": title})
     print(f"plot in {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}")

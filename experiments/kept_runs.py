@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from snm.errors import InputError
 from snm.machine.versions import machine
 from snm.runs.folder import read_json, write_json
 
@@ -17,15 +20,29 @@ class KeptRuns:
     Args:
       out: JSON file to write or to continue.
       under: its key of the list of runs.
+      about: for the file's reader; may change as the file goes on.
       **facts: of all runs, written beside them and the machine.
 
     Attributes:
       rows: the runs, in the order in which they ended.
+
+    Raises:
+      InputError: the file has runs with other facts.
     """
 
-    def __init__(self, out: Path, under: str = "runs", **facts: Any):
+    def __init__(
+        self, out: Path, under: str = "runs", about: Mapping[str, Any] | None = None, **facts: Any
+    ):
         self._out, self._under, self._facts = out, under, facts
-        self.rows: list[dict[str, Any]] = read_json(out)[under] if out.exists() else []
+        self._about = about or {}
+        self.rows: list[dict[str, Any]] = []
+        if out.exists():
+            found = read_json(out)
+            for name, value in json.loads(json.dumps(facts)).items():
+                if found.get(name) != value:
+                    where = f"--out {out}"
+                    raise InputError(where, f"runs with another {name}", f"a new file for {value}")
+            self.rows = found[under]
 
     def has(self, **key: Any) -> bool:
         """Whether there is a run with these values."""
@@ -34,4 +51,5 @@ class KeptRuns:
     def add(self, **row: Any) -> None:
         """Writes the file again, as a whole, with one more run."""
         self.rows.append(row)
-        write_json(self._out, {**machine(), **self._facts, self._under: self.rows})
+        facts = {**machine(), **self._about, **self._facts}
+        write_json(self._out, {**facts, self._under: self.rows})

@@ -27,6 +27,7 @@ from typing import Any
 import tyro
 
 import snm
+from experiments.command_line import run_command
 from snm.data.dataset import Dataset, Points
 from snm.machine.versions import versions
 from snm.runs.folder import write_json
@@ -129,4 +130,4 @@ def main(data: tyro.conf.Positional[tuple[Path, ...]], out: Path) -> None:
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    run_command(main)

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 import snm
+from experiments.command_line import run_command
 from snm.config.settings import preset
 from snm.export.arrays import arrays_of
 from snm.export.cli import Export
@@ -87,4 +88,4 @@ def main(data: tyro.conf.Positional[tuple[Path, ...]], out: Path) -> None:
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    run_command(main)

@@ -17,6 +17,7 @@ from typing import Any
 import tyro
 
 import snm
+from experiments.command_line import run_command
 from snm.config.settings import Config, preset
 from snm.data.dataset import Dataset
 from snm.export.cli import Export
@@ -60,4 +61,4 @@ def main(data: tyro.conf.Positional[tuple[Path, ...]], out: Path) -> None:
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    run_command(main)

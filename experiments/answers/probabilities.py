@@ -20,6 +20,7 @@ import tyro
 
 import snm
 from experiments.arms import trained_and_measured
+from experiments.command_line import run_command
 from experiments.figures import COLOURS, DASHES, keep, panels
 from snm.evaluation.reliability import Reliability
 from snm.machine.versions import machine
@@ -77,4 +78,4 @@ def measured(run: Path, dataset: snm.Dataset) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    run_command(main)

@@ -19,6 +19,7 @@ from unittest import mock
 import tyro
 
 import snm
+from experiments.command_line import run_command
 from snm.data.dataset import Dataset
 from snm.evaluation.evaluate import evaluate_points
 from snm.machine.versions import machine
@@ -49,9 +50,7 @@ def main(data: tyro.conf.Positional[list[Path]], out: Path) -> None:
             model = snm.load(f"{place}/run")
         runs.append({"data": folder.name, "points": parts.train.num_points,
                      "used": model.memory is not None, **scored(model, None, parts)})  # fmt: skip
-        if model.memory is None:
-            continue
-        for limit in LIMITS:
+        for limit in LIMITS if model.memory is not None else ():
             with mock.patch.object(neighbors, "READ", limit):
                 found = scored(model, Stored(model.memory.features), parts)
             name = "all" if limit == LIMITS[0] else limit
@@ -84,4 +83,4 @@ def scored(model: Predictor, among: Stored | None, parts: Dataset) -> dict[str, 
 
 
 if __name__ == "__main__":
-    tyro.cli(main, description=__doc__)
+    run_command(main, description=__doc__)

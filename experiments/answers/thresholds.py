@@ -21,6 +21,7 @@ import tyro
 
 import snm
 from experiments.arms import trained_and_measured
+from experiments.command_line import run_command
 from snm.evaluation.f1 import F1
 from snm.machine.versions import machine
 from snm.runs.folder import RunFolder, write_json
@@ -65,4 +66,4 @@ def measured(run: Path, dataset: snm.Dataset) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    run_command(main)

@@ -17,6 +17,7 @@ from typing import Any
 import tyro
 
 import snm
+from experiments.command_line import run_command
 from experiments.kept_runs import KeptRuns
 from snm.config.resolved import read_resolved
 from snm.distributed.dataset import label_frequency
@@ -83,4 +84,4 @@ def run_of(dataset: snm.Dataset, seed: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    run_command(main)

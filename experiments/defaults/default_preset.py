@@ -29,6 +29,7 @@ from rich.table import Table
 
 import snm
 from experiments.arms import scored
+from experiments.command_line import run_command
 from experiments.kept_runs import KeptRuns
 from snm.data.dataset import Dataset
 from snm.system.files import write_whole
@@ -99,7 +100,7 @@ def main(
       seeds: seeds of the model, by default 0 1 2.
       table: Markdown file to write, with all runs of the JSON file.
     """
-    kept = KeptRuns(out, under="cells", start=START, ideas=IDEAS)
+    kept = KeptRuns(out, under="cells", about={"ideas": IDEAS}, start=START)
     for folder in data:
         dataset = dataset_of(folder)
         parts = dataset.split(0.2, seed=0)
@@ -198,4 +199,4 @@ def _differences(runs: list[dict[str, Any]], start: list[dict[str, Any]], key: s
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    run_command(main)

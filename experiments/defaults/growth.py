@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import tyro
 
+from experiments.command_line import run_command
 from experiments.defaults import presets as runs_beside
-from experiments.figures import COLOURS, DASHES, RESULTS, keep, panels
+from experiments.figures import COLOURS, DASHES, keep, panels
 from snm.cli.data_verbs.synth import Synth
 from snm.runs.folder import read_json
 
@@ -38,6 +39,7 @@ QUANTITIES = {
 
 def main(
     folder: tyro.conf.Positional[Path],
+    out: Path,
     presets: tuple[str, ...] = ("fast", "default"),
     peers: tuple[str, ...] = ("omikuji",),
 ) -> None:
@@ -45,6 +47,7 @@ def main(
 
     Args:
       folder: for the data sets.
+      out: folder for the runs and the plots.
       presets: of `snm train --preset`.
       peers: packages of `snm compare --peers`.
     """
@@ -52,10 +55,11 @@ def main(
     for name, sizes in sets.items():
         if not (folder / name).exists():
             Synth(out=folder / name, **FIXED | sizes)()
-    out = RESULTS / "growth-runs.json"
-    runs_beside.main([folder / name for name in sets], out, (0,), presets, peers)
-    rows = [row_of(run, sets[run["data"]]) for run in read_json(out)["runs"]]
-    draw(rows)
+    out.mkdir(parents=True, exist_ok=True)
+    kept = out / "growth-runs.json"
+    runs_beside.main([folder / name for name in sets], kept, (0,), presets, peers)
+    rows = [row_of(run, sets[run["data"]]) for run in read_json(kept)["runs"]]
+    draw(rows, out)
 
 
 def along(axis: str) -> list[dict[str, Any]]:
@@ -79,7 +83,7 @@ def row_of(run: dict[str, Any], sizes: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def draw(rows: list[dict[str, Any]]) -> None:
+def draw(rows: list[dict[str, Any]], out: Path) -> None:
     """A row of panels for each quantity, one panel an axis, and a line a program."""
     names = list(dict.fromkeys(row["name"] for row in rows))
     figure, _ = panels(1, width=11, height=8.5)
@@ -100,7 +104,7 @@ def draw(rows: list[dict[str, Any]]) -> None:
                 panel.set_xlabel(TITLES[axis])
         axes[line, 0].set_ylabel(of_quantity)
     axes[0, 0].legend()
-    keep("growth", "What a size costs", rows, figure, base=BASE | FIXED, slopes=slopes)
+    keep("growth", "What a size costs", rows, figure, out, base=BASE | FIXED, slopes=slopes)
 
 
 def points_of(
@@ -121,4 +125,4 @@ def slope(at: list[float], values: list[float]) -> float | None:
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    run_command(main)

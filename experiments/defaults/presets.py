@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 import snm
+from experiments.command_line import run_command
 from experiments.defaults.time_by_part import trained
 from experiments.kept_runs import KeptRuns
 from snm.compare.peers.process import run_peer
@@ -98,4 +99,4 @@ def show(runs: list[dict[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    run_command(main)

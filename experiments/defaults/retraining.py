@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 import snm
+from experiments.command_line import run_command
 from experiments.kept_runs import KeptRuns
 
 KEYS = ("P@1", "P@3", "P@5", "PSP@5")
@@ -111,4 +112,4 @@ def show(runs: list[dict[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    run_command(main)

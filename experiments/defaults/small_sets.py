@@ -20,8 +20,9 @@ from rich.table import Table
 
 import snm
 from experiments.arms import scored
-from experiments.defaults.rare_starts import SCORED, some_of
+from experiments.command_line import run_command
 from experiments.kept_runs import KeptRuns
+from experiments.rules.rare_starts import SCORED, some_of
 
 KEYS = ("P@1", "P@3", "P@5")
 ARMS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -78,4 +79,4 @@ def show(runs: list[dict[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    run_command(main)

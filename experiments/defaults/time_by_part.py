@@ -19,6 +19,7 @@ from typing import Any
 
 import tyro
 
+from experiments.command_line import run_command
 from snm.machine.versions import machine
 from snm.runs.folder import read_json, write_json
 
@@ -81,4 +82,4 @@ def trained(given: list[str], cache: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    run_command(main)

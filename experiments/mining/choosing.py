@@ -22,6 +22,7 @@ import tyro
 
 import snm
 from experiments.arms import scored
+from experiments.command_line import run_command
 from experiments.kept_runs import KeptRuns
 
 KEYS = ("P@1", "P@3", "P@5", "R@1", "R@5", "PSP@1", "PSP@5")
@@ -94,4 +95,4 @@ def main(
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    run_command(main)

@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from experiments.figures import COLOURS, DASHES, RESULTS, panels
+from snm.system.files import whole_file
 
 ROOT = Path(__file__).parents[2]
 PLOTS = ROOT / "docs" / "plots"
@@ -37,7 +38,8 @@ def main() -> None:
     for name, figure in (("mined", mined()), ("sizes", sizes()), ("losses", losses()),
                          ("steps", steps())):  # fmt: skip
         path = PLOTS / f"{name}.svg"
-        figure.savefig(path, metadata={"Date": None, "Title": name})
+        with whole_file(path) as partial:
+            figure.savefig(partial, format="svg", metadata={"Date": None, "Title": name})
         print(path.relative_to(ROOT))
 
 

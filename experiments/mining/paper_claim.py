@@ -24,6 +24,7 @@ from rich.table import Table
 
 import snm
 from experiments.arms import KEYS, Arm, scored, tuned
+from experiments.command_line import run_command
 from experiments.kept_runs import KeptRuns
 
 RATES = (30.0, 100.0, 300.0)
@@ -102,4 +103,4 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    run_command(main)

@@ -28,6 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 import snm
+from experiments.command_line import run_command
 from snm.data.weighting import Weighting
 from snm.evaluation.metrics import Metrics
 from snm.runs.folder import write_json
@@ -110,7 +111,7 @@ def train(parts: snm.Dataset, rate: float, mined: int, project: bool, epochs: in
     return float(found.result()["P@1"])
 
 
-def main(data: tyro.conf.Positional[str], out: Path, epochs: int = 5) -> None:
+def main(data: tyro.conf.Positional[str], out: Path, epochs: int = 4) -> None:
     """Trains both variants at every learning rate and writes JSON.
 
     Args:
@@ -137,4 +138,4 @@ def main(data: tyro.conf.Positional[str], out: Path, epochs: int = 5) -> None:
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    run_command(main)

@@ -29,6 +29,7 @@ import tyro
 
 import snm
 from experiments.arms import Arm, scored
+from experiments.command_line import run_command
 from snm.config.resolve import resolve
 from snm.config.stages import Sizes, SizeSchedule
 from snm.data.dataset import Dataset
@@ -241,4 +242,4 @@ def summarise(file: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    run_command(main)

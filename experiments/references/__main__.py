@@ -22,6 +22,7 @@ from typing import Any, Literal
 
 import tyro
 
+from experiments.command_line import run_command
 from experiments.references.table import PEERS, REFERENCES
 from snm.data.load import load
 from snm.machine.versions import machine
@@ -97,4 +98,4 @@ def _processor_seconds() -> float:
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    run_command(main)

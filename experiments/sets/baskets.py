@@ -18,6 +18,7 @@ import numpy as np
 import tyro
 from scipy.sparse import csr_matrix
 
+from experiments.command_line import run_command
 from experiments.sets.text_sets import needs
 from snm.data.formats.text_writer import write_text
 from snm.errors import InputError
@@ -80,4 +81,4 @@ def ones(rows: Sequence[Sequence[int]], width: int) -> csr_matrix:
 
 
 if __name__ == "__main__":
-    tyro.cli(main, description=__doc__)
+    run_command(main, description=__doc__)

@@ -16,6 +16,7 @@ import scipy.sparse as sp
 import tyro
 
 import snm
+from experiments.command_line import run_command
 from snm.data.formats.text_writer import write_text
 from snm.errors import InputError
 from snm.system.files import made_whole
@@ -61,4 +62,4 @@ def repeated(rows: sp.csr_matrix, times: int) -> sp.csr_matrix:
 
 
 if __name__ == "__main__":
-    tyro.cli(main, description=__doc__)
+    run_command(main, description=__doc__)

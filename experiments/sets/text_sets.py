@@ -42,6 +42,8 @@ from typing import Literal
 
 import tyro
 
+from experiments.command_line import run_command
+from snm.errors import InputError
 from snm.system.files import whole_file
 
 FEWEST = 3
@@ -65,6 +67,9 @@ def main(
       paths: folders of Python or npm packages, or files of a Debian mirror or of WordNet.
       out: a CSV file to write, with the columns text and labels.
     """
+    for path in paths:
+        if not path.exists():
+            raise InputError(str(path), "no such file or folder", "one with texts")
     rows = distinct(KINDS[kind](paths))
     counts = Counter(label for _, labels in rows for label in set(labels))
     kept = []
@@ -72,6 +77,9 @@ def main(
         frequent = [label for label in dict.fromkeys(labels) if counts[label] >= FEWEST]
         if frequent:
             kept.append((text, ";".join(frequent)))
+    if not kept:
+        found = f"no text of a label that {FEWEST} have"
+        raise InputError(" ".join(map(str, paths)), found, f"texts of the kind {kind}")
     random.Random(0).shuffle(kept)
     with whole_file(out) as partial, partial.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([("text", "labels"), *kept])
@@ -244,8 +252,11 @@ def of_readmes(folders: Sequence[Path]) -> Iterator[Row]:
     """The README of npm packages, after their description, and their keywords."""
     for file in sorted(path for folder in folders for path in folder.rglob("package.json")):
         texts = sorted(file.parent.glob("[Rr][Ee][Aa][Dd][Mm][Ee]*"))
-        about = json.loads(file.read_text(encoding="utf-8", errors="ignore"))
-        keywords = about.get("keywords")
+        try:
+            about = json.loads(file.read_text(encoding="utf-8", errors="ignore"))
+        except ValueError:  # packages have malformed ones, to test what reads them
+            continue
+        keywords = about.get("keywords") if isinstance(about, dict) else None
         if texts and isinstance(keywords, list):
             readme = texts[0].read_text(encoding="utf-8", errors="ignore")
             named = [str(one).lower().replace(";", " ").strip() for one in keywords]
@@ -274,4 +285,4 @@ def words(name: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    tyro.cli(main, description=__doc__)
+    run_command(main, description=__doc__)

@@ -21,6 +21,7 @@ import numpy as np
 import tyro
 
 import snm
+from experiments.command_line import run_command
 from experiments.figures import COLOURS, keep, panels
 from snm.data.weighting import Weighting
 from snm.losses.rank_weights import negative_sampling, top
@@ -105,4 +106,4 @@ def main(data: tyro.conf.Positional[tuple[str, ...]]) -> None:
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    run_command(main)

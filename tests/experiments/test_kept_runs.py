@@ -2,7 +2,10 @@
 
 import json
 
+import pytest
+
 from experiments.kept_runs import KeptRuns
+from snm.errors import InputError
 
 
 def test_each_run_is_written_at_once_and_found_again(tmp_path):
@@ -20,3 +23,15 @@ def test_each_run_is_written_at_once_and_found_again(tmp_path):
     found = json.loads(out.read_text())
     assert [row["data"] for row in found["cells"]] == ["a", "a", "b"]
     assert found["split"] == "test" and {"versions", "cores"} <= set(found)
+
+
+def test_runs_with_other_facts_are_not_taken_for_those_that_are_asked_for(tmp_path):
+    out = tmp_path / "runs.json"
+    KeptRuns(out, about={"ideas": [1]}, sizes=(1, 2), data="a").add(seed=0)
+    again = KeptRuns(out, about={"ideas": [1, 2]}, sizes=(1, 2), data="a")
+    assert again.has(seed=0)
+    for other in ({"sizes": (1, 3), "data": "a"}, {"sizes": (1, 2), "data": "b"}):
+        with pytest.raises(InputError, match="found runs with another"):
+            KeptRuns(out, **other)
+    with pytest.raises(InputError, match="another preset, expected a new file for fast"):
+        KeptRuns(out, sizes=(1, 2), data="a", preset="fast")

@@ -3,7 +3,7 @@
 from collections import Counter
 
 import snm
-from experiments.defaults import rare_labels
+from experiments.rules import rare_labels
 from snm.config import auto
 from snm.config.resolve import resolve
 from snm.data.formats.text_writer import write_text

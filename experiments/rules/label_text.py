@@ -1,6 +1,6 @@
 """What training on label names gains: test points, and labels that no training point has.
 
-    python -m experiments.defaults.label_text DATA ... --out label-text.json
+    python -m experiments.rules.label_text DATA ... --out label-text.json
 
 DATA are folders that `snm data import` wrote, such as those of `experiments.sets.text_sets`.
 Each is trained on with the default preset, `--label-text on` and `off`, for several seeds. What
@@ -25,6 +25,7 @@ import tyro
 from scipy.sparse import csr_matrix
 
 import snm
+from experiments.command_line import run_command
 from snm.config.resolve import resolve
 from snm.data.weighting import Weighting
 from snm.machine.versions import machine
@@ -53,9 +54,8 @@ def main(
         rows.append(trial(dataset) | {"seeds": list(seeds), "runs": runs(dataset, seeds),
                                       "held_out_labels": without_points(dataset)})  # fmt: skip
         print(json.dumps(rows[-1], indent=1), flush=True)
-    found = {"preset": "default", **machine(), "rows": rows}
-    if out is not None:
-        write_json(out, found)
+        if out is not None:
+            write_json(out, {"preset": "default", **machine(), "rows": rows})
 
 
 def trial(dataset: snm.Dataset) -> dict[str, Any]:
@@ -124,4 +124,4 @@ def without_points(dataset: snm.Dataset) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    tyro.cli(main, description=__doc__)
+    run_command(main, description=__doc__)

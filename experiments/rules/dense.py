@@ -1,6 +1,6 @@
 """Compares weightings, dropout and passes of dense features that are far from 0.
 
-    python -m experiments.defaults.dense DATA ... --out dense-features.json
+    python -m experiments.rules.dense DATA ... --out dense-features.json
 
 The features of each data set are replaced by 200 dense ones: the coordinates of a truncated SVD of
 the TF-IDF features, each moved and stretched to [0, 10]. So the data hold the same answers, behind
@@ -33,6 +33,7 @@ from sklearn.decomposition import TruncatedSVD
 
 import snm
 from experiments.arms import scored
+from experiments.command_line import run_command
 from snm.data.dataset import Dataset
 from snm.data.weighting import Weighting
 from snm.machine.versions import machine
@@ -62,6 +63,7 @@ def main(
       parts: what to compare: weightings, from how many values on they help, passes.
     """
     found: dict[str, list[dict[str, Any]]] = {part: [] for part in parts}
+    about = {"points": "a held-out fifth of the training set", "machine": machine()}
     for folder in data:
         dataset = snm.load_data(folder)
         dense = coordinates(dataset)
@@ -69,8 +71,7 @@ def main(
             for row in _PARTS[part](dataset, dense):
                 found[part].append({"data": dataset.name, **row})
                 print(found[part][-1], flush=True)
-    about = {"points": "a held-out fifth of the training set", "machine": machine()}
-    write_json(out, {**about, **found})
+                write_json(out, {**about, **found})
 
 
 def _weightings(dataset: Dataset, dense: NDArray[np.float64]) -> Iterator[dict[str, Any]]:
@@ -132,4 +133,4 @@ def with_features(dataset: Dataset, values: NDArray[np.float64]) -> Dataset:
 
 
 if __name__ == "__main__":
-    tyro.cli(main, description=__doc__)
+    run_command(main, description=__doc__)

@@ -1,6 +1,6 @@
 """What labels of one or two points cost the others.
 
-    python -m experiments.defaults.rare_labels DATA ... --out rare-labels.json
+    python -m experiments.rules.rare_labels DATA ... --out rare-labels.json
 
 Each data set gets copies of its labels: a copy is of a label drawn by frequency, and one or two of
 that label's training points have it too. As many copies are made as make the number of labels
@@ -26,6 +26,7 @@ import tyro
 from scipy.sparse import csr_matrix, hstack
 
 import snm
+from experiments.command_line import run_command
 from snm.data.dataset import Dataset
 from snm.evaluation.evaluate import evaluate_points
 from snm.machine.versions import machine
@@ -113,4 +114,4 @@ def measured(parts: Dataset, seed: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    tyro.cli(main, description=__doc__)
+    run_command(main, description=__doc__)

@@ -1,6 +1,6 @@
 """Whether class rows should keep a part that labels share by their names; tried, and not built in.
 
-    python -m experiments.defaults.name_rows DATA ... --out name-rows.json
+    python -m experiments.rules.name_rows DATA ... --out name-rows.json
 
 The default preset is trained once a data set and seed. Then the class row w of a label with n
 training points becomes n w + s p, of length 1: p is what the names and rows of all labels say of
@@ -25,6 +25,7 @@ import tyro
 from numpy.typing import NDArray
 
 import snm
+from experiments.command_line import run_command
 from snm.grow.name_rows import rows_of_names
 from snm.machine.versions import machine
 from snm.runs.folder import RunFolder, write_json
@@ -46,11 +47,14 @@ def main(
       out: a JSON file to write.
       seeds: of the runs.
     """
-    rows = [one for folder in data for seed in seeds for one in measured(folder, seed)]
-    found = {"preset": "default", **machine(), "rows": rows}
-    print(json.dumps(found, indent=1))
-    if out is not None:
-        write_json(out, found)
+    rows: list[dict[str, Any]] = []
+    for folder in data:
+        for seed in seeds:
+            for one in measured(folder, seed):
+                rows.append(one)
+                print(json.dumps(one), flush=True)
+            if out is not None:
+                write_json(out, {"preset": "default", **machine(), "rows": rows})
 
 
 def measured(data: Path, seed: int) -> list[dict[str, Any]]:
@@ -96,4 +100,4 @@ def mix(
 
 
 if __name__ == "__main__":
-    tyro.cli(main, description=__doc__)
+    run_command(main, description=__doc__)

@@ -5,7 +5,7 @@ linear schedule that ends at 0 and with a constant learning rate. Its parameters
 an epoch. Their mean over the last part of the run, with label embeddings scaled to unit length, is
 scored on the held-out fifth, beside the parameters of the last step.
 
-    python -m experiments.defaults.averaging DATA [DATA ...] --out FILE
+    python -m experiments.rules.averaging DATA [DATA ...] --out FILE
 
 Takes two minutes per data set and seed on 2 cores. Test points are not used.
 """
@@ -23,6 +23,7 @@ import numpy as np
 import tyro
 
 import snm
+from experiments.command_line import run_command
 from experiments.defaults.default_preset import START, dataset_of
 from snm.data.dataset import Dataset
 from snm.distributed.dataset import label_frequency
@@ -99,4 +100,4 @@ def _scores(predictor: Predictor, parts: Dataset) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    run_command(main)

@@ -1,6 +1,6 @@
 """Whether the rule of `--input-dropout auto` carries to data sets that it was not chosen on.
 
-    python -m experiments.defaults.leave_one_set_out DATA ... [--runs FILE] [--out FILE]
+    python -m experiments.rules.leave_one_set_out DATA ... [--runs FILE] [--out FILE]
 
 For each data set, the two thresholds of the rule are chosen on all sets, and on all others. A set's
 score at a share of dropout is read off the runs of `experiments.defaults.default_preset` at 0, 0.2,
@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import tyro
 
+from experiments.command_line import run_command
 from experiments.defaults.default_preset import GENERATED, dataset_of
 from snm.config.passes import auto_input_dropout
 from snm.data.evidence import evidence_lost
@@ -106,4 +107,4 @@ def chosen(curves: dict[str, Curve], counts: dict[str, tuple[float, float]]) -> 
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    run_command(main)

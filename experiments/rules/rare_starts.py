@@ -1,6 +1,6 @@
 """Where class rows start, where most labels have one or two training points.
 
-    python -m experiments.defaults.rare_starts DATA ... --out FILE [--points 3000] [--seeds 0]
+    python -m experiments.rules.rare_starts DATA ... --out FILE [--points 3000] [--seeds 0]
 
 Of each data set, `--points` of the training points are trained on and 4000 others are scored: of so
 few points, most labels have one or two. Both presets run with both values of `--class-init`. Test
@@ -20,6 +20,7 @@ from rich.table import Table
 
 import snm
 from experiments.arms import scored
+from experiments.command_line import run_command
 from experiments.kept_runs import KeptRuns
 from snm.data.dataset import Dataset
 
@@ -85,4 +86,4 @@ def show(runs: list[dict[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    run_command(main)

@@ -1,0 +1,23 @@
+"""Runs an experiment from the command line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import tyro
+
+from snm.errors import InputError
+
+__all__ = ["run_command"]
+
+
+def run_command(main: Callable[..., Any], description: str | None = None) -> None:
+    """Calls `main` with what the command line says; bad input is one line and exit status 2."""
+    try:
+        tyro.cli(main, description=description)
+    except (InputError, OSError) as error:
+        told = error.as_flags if isinstance(error, InputError) else str(error)
+        print(f"error: {told}", file=sys.stderr)
+        sys.exit(2)
