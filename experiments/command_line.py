@@ -17,7 +17,7 @@ def run_command(main: Callable[..., Any], description: str | None = None) -> Non
     """Calls `main` with what the command line says; bad input is one line and exit status 2."""
     try:
         tyro.cli(main, description=description)
-    except (InputError, OSError) as error:
+    except (InputError, FileNotFoundError, NotADirectoryError, PermissionError) as error:
         told = error.as_flags if isinstance(error, InputError) else str(error)
         print(f"error: {told}", file=sys.stderr)
         sys.exit(2)

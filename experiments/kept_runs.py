@@ -20,7 +20,7 @@ class KeptRuns:
     Args:
       out: JSON file to write or to continue.
       under: its key of the list of runs.
-      about: for the file's reader; may change as the file goes on.
+      about: mappings for the file's reader, to which entries may be added as the file goes on.
       **facts: of all runs, written beside them and the machine.
 
     Attributes:
@@ -31,17 +31,26 @@ class KeptRuns:
     """
 
     def __init__(
-        self, out: Path, under: str = "runs", about: Mapping[str, Any] | None = None, **facts: Any
+        self,
+        out: Path,
+        under: str = "runs",
+        about: Mapping[str, dict[str, Any]] | None = None,
+        **facts: Any,
     ):
         self._out, self._under, self._facts = out, under, facts
         self._about = about or {}
         self.rows: list[dict[str, Any]] = []
         if out.exists():
-            found = read_json(out)
+            found, where = read_json(out), f"--out {out}"
+            if not isinstance(found, dict) or under not in found:
+                raise InputError(where, "another kind of file", "one of this experiment, or none")
             for name, value in json.loads(json.dumps(facts)).items():
                 if found.get(name) != value:
-                    where = f"--out {out}"
-                    raise InputError(where, f"runs with another {name}", f"a new file for {value}")
+                    expected = f"a new file for {name} {value}"
+                    raise InputError(where, f"runs with another {name}", expected)
+            for name, value in json.loads(json.dumps(self._about)).items():
+                if any(value.get(key, old) != old for key, old in found.get(name, {}).items()):
+                    raise InputError(where, f"runs with another meaning of {name}", "a new file")
             self.rows = found[under]
 
     def has(self, **key: Any) -> bool:

@@ -1,9 +1,9 @@
 """How cost grows: seconds of training, peak memory and time of an answer, against the data's size.
 
-    python -m experiments.defaults.growth FOLDER [--presets fast default] [--peers omikuji bonsai]
+    python -m experiments.defaults.growth FOLDER --out FOLDER [--presets fast default]
 
 One of the numbers of points, labels and features a point changes at a time; the others stay as
-in `BASE`. The data sets are generated (`snm data synth`, seed 0) into FOLDER, where those
+in `BASE`. The data sets are generated (`snm data synth`, seed 0) into the first folder, where those
 that are there already stay. Every run is a process of its own as in `experiments.defaults.presets`;
 runs that the result has are not repeated. Let nothing else run meanwhile.
 """

@@ -41,12 +41,16 @@ def _needs(module: str, names: Sequence[str], make: Callable[[], list[Contestant
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         importlib.import_module(module)
-        return make()
-    except ModuleNotFoundError:
-        reason = f"{module} is not installed: pip install 'snm[bench]'"
-    except Exception as error:  # a library that cannot be loaded, or one made for another device
+    except Exception as error:  # it is not there, or it cannot be loaded
         reason = f"{module} does not work here: {first_line(error)}"
-    return [Missing(name, reason) for name in names]
+        if isinstance(error, ModuleNotFoundError) and error.name == module:
+            reason = f"{module} is not installed: pip install 'snm[bench]'"
+        return [Missing(name, reason) for name in names]
+    try:
+        return make()
+    except (OSError, RuntimeError) as error:  # such as one that was built for another device
+        reason = f"{module} does not work here: {first_line(error)}"
+        return [Missing(name, reason) for name in names]
 
 
 def draws(num_labels: int, size: int) -> Peers:

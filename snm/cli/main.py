@@ -9,6 +9,7 @@ import gc
 import io
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -239,8 +240,8 @@ def _guarded(words: list[str]) -> int:
     except BrokenPipeError:  # nobody reads on; Python would write what is left at its exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (AssertionError, RuntimeError):
-        if (said := _without_device()) is None:
+    except (AssertionError, RuntimeError) as error:
+        if (said := _without_device(error)) is None:
             raise
         return _said(said, 2)
     except OSError as error:  # a full disk, say
@@ -250,9 +251,10 @@ def _guarded(words: list[str]) -> int:
     return 0
 
 
-def _without_device() -> str | None:
-    """What to say of an error that comes of JAX, which cannot start here; None where it can."""
-    if "jax" not in sys.modules:
+def _without_device(error: BaseException) -> str | None:
+    """What to say of an error of JAX where it cannot start; None of other errors."""
+    *_, (last, _) = traceback.walk_tb(error.__traceback__)
+    if not last.f_globals.get("__name__", "").startswith("jax."):
         return None
     from snm.machine.platform import why_no_device
 

@@ -34,7 +34,7 @@ def keep_programs() -> None:
     if place is not None:
         # JAX writes a program in place: beside a process that writes it, one may read a part, and
         # compiles it again.
-        said = "Error (reading|writing) persistent compilation cache entry"
+        said = "Error reading persistent compilation cache entry"
         warnings.filterwarnings("ignore", said, UserWarning)
         jax.config.update("jax_compilation_cache_dir", programs_in(place))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", _WORTH_KEEPING)

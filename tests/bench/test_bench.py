@@ -291,7 +291,7 @@ def test_a_peer_that_is_broken_is_left_out(monkeypatch):
     assert missing == Missing("torch forward", expected)
 
     def not_installed(name):
-        raise ModuleNotFoundError(name)
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
     monkeypatch.setattr(peers.importlib, "import_module", not_installed)
     (missing,) = peers._needs("torch", ["torch forward"], list)

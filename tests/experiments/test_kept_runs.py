@@ -27,11 +27,18 @@ def test_each_run_is_written_at_once_and_found_again(tmp_path):
 
 def test_runs_with_other_facts_are_not_taken_for_those_that_are_asked_for(tmp_path):
     out = tmp_path / "runs.json"
-    KeptRuns(out, about={"ideas": [1]}, sizes=(1, 2), data="a").add(seed=0)
-    again = KeptRuns(out, about={"ideas": [1, 2]}, sizes=(1, 2), data="a")
+    wide = {"wide": {"dim": 512}}
+    KeptRuns(out, about={"ideas": wide}, sizes=(1, 2), data="a").add(seed=0)
+    again = KeptRuns(out, about={"ideas": {**wide, "deep": {}}}, sizes=(1, 2), data="a")
     assert again.has(seed=0)
+    with pytest.raises(InputError, match="another meaning of ideas"):
+        KeptRuns(out, about={"ideas": {"wide": {"dim": 768}}}, sizes=(1, 2), data="a")
+    for other in ([], {"sizes": [1, 2], "data": "a"}):
+        (tmp_path / "other.json").write_text(json.dumps(other))
+        with pytest.raises(InputError, match="found another kind of file"):
+            KeptRuns(tmp_path / "other.json", sizes=(1, 2), data="a")
     for other in ({"sizes": (1, 3), "data": "a"}, {"sizes": (1, 2), "data": "b"}):
         with pytest.raises(InputError, match="found runs with another"):
             KeptRuns(out, **other)
-    with pytest.raises(InputError, match="another preset, expected a new file for fast"):
+    with pytest.raises(InputError, match="another preset, expected a new file for preset fast"):
         KeptRuns(out, sizes=(1, 2), data="a", preset="fast")
