@@ -34,7 +34,8 @@ def test_factors_are_those_of_optax(name):
 @pytest.mark.parametrize("resident", ["host", "device"])
 def test_no_parameter_moves_where_the_rates_have_fallen_to_zero(resident, tmp_path):
     data = tiny.dataset(tmp_path / "data")
-    config = resolve(dataclasses.replace(tiny.CONFIG, schedule="linear", data_on=resident), data)
+    settings = dict(schedule="linear", data_on=resident, learn_score_scale=True)
+    config = resolve(dataclasses.replace(tiny.CONFIG, **settings), data)
     prepared = prepare(config, data.train, Weighting.fit("none", data.train.features))
     model, source = prepared.model, prepared.source
     start = init_state(model)
@@ -48,10 +49,15 @@ def test_no_parameter_moves_where_the_rates_have_fallen_to_zero(resident, tmp_pa
         return [float(jnp.abs(new - old).max()) for new, old in (
             (after.features.rows, start.features.rows),
             (jax.tree.leaves(after.tower)[0], jax.tree.leaves(start.tower)[0]),
+            (after.head.log_scale, start.head.log_scale),
             (after.head.table.rows, start.head.table.rows),
         )]  # fmt: skip
 
     assert max(moved(np.float32(0))) < 1e-6  # class rows are normalised again
     whole, half = moved(np.float32(1)), moved(np.float32(0.5))
     assert min(whole) > 1e-4
-    np.testing.assert_allclose(half[:2], np.array(whole[:2]) / 2, rtol=1e-3)
+    np.testing.assert_allclose(half[:3], np.array(whole[:3]) / 2, rtol=1e-3)
+    # The factor is that of the step in the whole run, not in its pass.
+    for at in (0, source.steps_per_epoch, prepared.total_steps - 1):
+        expected = 1 - at / prepared.total_steps
+        np.testing.assert_allclose(source.stack(at, 1).decay, [expected], rtol=1e-6)
