@@ -1,0 +1,49 @@
+"""The evaluation of points in several blocks, against metrics of all answers at once."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tiny
+
+import snm
+from snm.evaluation.evaluate import KS, evaluate_points
+from snm.evaluation.metrics import Metrics, propensities
+
+A, B = 0.6, 2.6
+
+
+@pytest.fixture(scope="module")
+def model(tiny_run):
+    return dataclasses.replace(snm.load(tiny_run / "run"), block_rows=7)
+
+
+@pytest.fixture(scope="module")
+def dataset(tiny_run):
+    return snm.load_data(tiny_run / "data")
+
+
+def expected_of(model, points, dataset):
+    """Metrics of one block."""
+    answers, _ = model.predict(points.features, max(KS))
+    likely = propensities(dataset.label_frequency(), tiny.POINTS, A, B)
+    return Metrics.start(tiny.LABELS, propensity=likely).update(answers, points.labels).result()
+
+
+def test_repeats_and_propensities_of_several_blocks(model, dataset):
+    points = dataset.test
+    repeats = np.arange(tiny.TEST_POINTS) % 3 == 0
+    found = evaluate_points(
+        model,
+        points,
+        dataset.label_frequency(),
+        tiny.POINTS,
+        propensity_a=A,
+        propensity_b=B,
+        duplicates=repeats,
+    )
+    assert found["metrics"] == pytest.approx(expected_of(model, points, dataset))
+    fresh = points.take(np.flatnonzero(~repeats))
+    assert found["without_repeats"] == pytest.approx(expected_of(model, fresh, dataset))
+    other = evaluate_points(model, points, dataset.label_frequency(), tiny.POINTS)["metrics"]
+    assert other["P@1"] == found["metrics"]["P@1"] and other["PSP@5"] != found["metrics"]["PSP@5"]
