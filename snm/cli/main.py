@@ -82,7 +82,8 @@ def parse(words: list[str]) -> Any:
     try:
         with (
             contextlib.redirect_stderr(said),
-            flowing_help() if asked_for_help else unwrapped(),
+            flowing_help(),  # always: tyro keeps what it read once
+            contextlib.nullcontext() if asked_for_help else unwrapped(),
         ):
             command: Any = tyro.cli(
                 table.command_type(settings, brief=table.find(words) is None),
