@@ -47,3 +47,15 @@ def test_repeats_and_propensities_of_several_blocks(model, dataset):
     assert found["without_repeats"] == pytest.approx(expected_of(model, fresh, dataset))
     other = evaluate_points(model, points, dataset.label_frequency(), tiny.POINTS)["metrics"]
     assert other["P@1"] == found["metrics"]["P@1"] and other["PSP@5"] != found["metrics"]["PSP@5"]
+
+
+def test_propensities_are_those_of_the_settings(tmp_path):
+    """PSP@1 by hand, with A and B of Amazon."""
+    data = tiny.dataset(tmp_path / "data")
+    config = dataclasses.replace(tiny.CONFIG, epochs=1, propensity_a=0.6, propensity_b=2.6)
+    found = snm.train(data, config, tmp_path / "run")["metrics"]
+    best = snm.load(tmp_path / "run").predict(data.test.features, 1)[0][:, 0]
+    truth = data.test.labels.toarray()
+    gains = 1 / propensities(data.label_frequency(), tiny.POINTS, 0.6, 2.6)
+    own = (truth[np.arange(len(best)), best] * gains[best]).sum()
+    assert found["PSP@1"] == pytest.approx(100 * own / (truth * gains).max(axis=1).sum())

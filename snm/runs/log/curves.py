@@ -41,7 +41,8 @@ class _CurveFile:
     """
 
     def __init__(self, path: Path):
-        self._file: IO[bytes] | None = path.open("wb")
+        # The name has whole seconds: a run that goes on at once adds to the file of before.
+        self._file: IO[bytes] | None = path.open("ab")
 
     def _try(self, action: Callable[[IO[bytes]], object]) -> None:
         if self._file is not None:

@@ -1,0 +1,45 @@
+"""What `snm bounds` prints, and losses that Theorem 5 is not on."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from command_line import call
+
+import snm
+from snm.bounds.measure import _theorem_5, measure
+from snm.head.spec import HeadSpec
+from snm.theory.generalization import Complexity
+
+
+@pytest.mark.parametrize(
+    ("positives", "sampler", "weights", "said"),
+    [
+        ("one", "frequency", "mean", "drawn by the frequency sampler, and theta is for uniform"),
+        ("all", "uniform", "sum", "a sum over its labels, and the theorem is on one label"),
+        ("all", "uniform", "mean", None),
+        ("one", "uniform", "sum", None),
+    ],
+)
+def test_losses_that_the_theorem_is_not_on(positives, sampler, weights, said):
+    spec = HeadSpec(num_labels=50, sampled=10, mined=3, loss="bowl", positives=positives)
+    found = _theorem_5(spec, Complexity(1.0, 1.0, 1.0), 100, 0.05, 1.0, sampler, weights)
+    assert said in found["why_not"] if said else "proved" in found
+
+
+def test_delta_and_quantiles_of_the_command(tiny_run, capsys):
+    told = []
+    for delta in (0.05, 0.001):
+        call("bounds", tiny_run / "run", "--json", "--delta", delta)
+        told.append(json.loads(capsys.readouterr().out))
+        assert told[-1]["delta"] == delta
+        tail = 3 * math.sqrt(math.log(2 * 8 / delta) / (2 * 60))
+        assert told[-1]["theorem_6"][0]["confidence"] == pytest.approx(tail)
+        sample = measure(snm.load(tiny_run / "run"), snm.load_data(tiny_run / "data").train,
+                         told[-1]["k"])  # fmt: skip
+        found = told[-1]["margin_quantiles"]
+        # Two labels a point, so that all pairs weigh the same.
+        expected = {f"{q:g}": np.quantile(sample.margins, q, method="inverted_cdf")
+                    for q in (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)}  # fmt: skip
+        assert found == pytest.approx(expected)

@@ -1,0 +1,100 @@
+"""What a comparison trains, writes into its tables, and hands to peers."""
+
+import dataclasses
+
+import pytest
+import tiny
+from compare.comparison import BASE, NAMES, arm, full, results
+
+import snm
+from snm.compare.arms import BASELINE, plan_arms
+from snm.compare.campaign import Campaign, Plan
+from snm.compare.cli import Compare, _peers
+from snm.compare.jobs import Job
+from snm.compare.records import write_record
+from snm.compare.report.tables import sheets
+from snm.compare.worker import run_task
+from snm.config.resolve import resolve
+
+
+def test_each_cell_is_of_its_own_metric():
+    own = {name: float(number) for number, name in enumerate(NAMES)}
+    one = arm("top-16", [4.0, 8.0], [2.0, 4.0])
+    one |= {"mean": own, "half_range": {}, "ratio": dict.fromkeys(NAMES)}
+    found = {sheet.title: sheet for sheet in sheets(results(arm(BASE, [2.0, 4.0]), one))}
+    for title, before, names in (
+        ("Equal steps, equal settings", 2, ("R@1", "R@3", "R@5", "P@1", "P@3", "P@5")),
+        ("Ranking and rare labels", 1, ("nDCG@1", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5")),
+    ):
+        assert found[title].columns[before:] == names
+        assert found[title].rows[1][before:] == tuple(f"{own[name]:.2f}" for name in names)
+
+
+def test_what_else_stands_in_the_tables():
+    found = {sheet.title: sheet for sheet in sheets(full())}
+    assert found["Time and memory"].columns == ("arm", "seconds", "examples/s", "memory, MiB")
+    assert found["Time and memory"].rows[2] == ("top-16", "4.5", "1,000", "512")
+    assert found["Each arm at its best"].rows[1][1] == "rate 50, weight 4"
+    assert found["Equal seconds"].rows[0][1:3] == ("4", "4.5")
+    assert found["Peers"].columns[-2:] == ("seconds", "memory, MiB")
+    assert found["Peers"].rows[0][-2:] == ("1.5", "256")
+    assert found["Published figures"].rows == (("theirs", "77.25", "-"),)
+    assert found["Published figures"].columns == ("method", "P@1", "P@3")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny.write(tmp_path_factory.mktemp("compare") / "tiny")
+
+
+def test_what_a_comparison_trains(folder, tmp_path, monkeypatch):
+    """Runs are told apart by seed; trials are on the held-out fifth, and the best one counts."""
+    ran = []
+
+    def run_jobs(data, runs, jobs, at_once):
+        runs.mkdir(exist_ok=True)
+        for job in jobs:
+            ran.append(job)
+            score = {"seed": job.config.seed, "metrics": {"R@1": job.config.learning_rate}}
+            more = {"seconds": 1.0, "peak_memory_bytes": 1}
+            write_record(runs / f"{job.name}.json", score | more)
+        return iter(())
+
+    monkeypatch.setattr("snm.compare.campaign.run_jobs", run_jobs)
+    base = dataclasses.replace(snm.preset("paper"), sampled=8, epochs=4)
+    arms = plan_arms(base, mined=(2,), losses=("bowl",))
+    plan = Plan("tiny", arms, seeds=2, tune=True, tune_epochs=3, equal_seconds=False, jobs=1)
+    *_, found = Campaign(plan, snm.load_data(folder), tmp_path, lambda *_: None).run()
+    table, trials, tuned = ran[:4], ran[4:16], ran[16:]
+    assert [(job.arm, job.config.seed) for job in table] == [
+        (BASELINE, 0), ("top-2", 0), (BASELINE, 1), ("top-2", 1)
+    ]  # fmt: skip
+    assert {(job.split, job.config.epochs) for job in trials} == {("validation", 3)}
+    assert {(job.split, job.config.epochs) for job in (*table, *tuned)} == {("test", 4)}
+    assert {job.config.learning_rate for job in tuned} == {150.0}  # of 16.7, 50 and 150
+    assert found["tuning"]["top-2"]["best"]["learning_rate"] == 150.0
+
+
+@pytest.mark.parametrize(("split", "points"), [("test", tiny.TEST_POINTS), ("validation", 12)])
+def test_a_trial_is_scored_on_a_fifth_of_train(folder, tmp_path, split, points):
+    config = resolve(dataclasses.replace(tiny.CONFIG, epochs=1), snm.load_data(folder))
+    job = Job("top-3", config, split)
+    asked = {"data": str(folder), "arm": job.arm, "split": split, "probes": 0,
+             "config": dataclasses.asdict(config)}  # fmt: skip
+    write_record(tmp_path / f"{job.name}.task.json", asked)
+    assert run_task(tmp_path / f"{job.name}.task.json")["metrics"]["points"] == points
+
+
+def test_peers_get_what_the_arms_have(tmp_path, monkeypatch):
+    told = []
+
+    def run_peer(name, data, out, **how):
+        told.append(how)
+        return {"name": name, "asked": {"data": data}}
+
+    monkeypatch.setattr("snm.compare.peers.process.run_peer", run_peer)
+    config = dataclasses.replace(snm.preset("paper"), weighting="l2", seen="drop",
+                                 propensity_a=0.6, propensity_b=2.6)  # fmt: skip
+    asked = Compare("/home/me/tiny", tmp_path, peers=("neighbors",))
+    assert _peers(asked, config, lambda *_: None) == [{"name": "neighbors"}]  # no path
+    assert told == [{"weighting": "l2", "seen": "drop", "propensity": (0.6, 2.6)}]

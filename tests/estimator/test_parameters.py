@@ -1,0 +1,34 @@
+"""Parameters of the estimator are settings of its fits."""
+
+from estimator.small_fits import SMALL
+
+from snm import SNMClassifier
+
+OTHERS = dict(loss="bowl", phi="logistic", exclude="positive", positives="one", encoder="relu",
+              bias=False, score_scale=3.0, row_optimizer="adagrad", compute_dtype="bfloat16",
+              input_dropout=0.25, random_state=7)  # fmt: skip
+
+
+def test_every_parameter_is_a_setting_of_the_fit(data):
+    model = SNMClassifier(**{**SMALL, **OTHERS}, epochs=1).fit(
+        data.train.features, data.train.labels
+    )
+    found = {name: getattr(model.config_, name) for name in OTHERS if name != "random_state"}
+    assert {**found, "random_state": model.config_.seed} == OTHERS
+
+
+def test_each_pass_of_partial_fit_draws_anew(data, monkeypatch):
+    seeds = []
+    from snm.estimator import classifier
+
+    fit = classifier.fit_members
+    monkeypatch.setattr(
+        classifier,
+        "fit_members",
+        lambda config, *a, **k: seeds.append(config) or fit(config, *a, **k),
+    )
+    model = SNMClassifier(**{**SMALL, "schedule": "cosine"}, random_state=7)
+    for _ in range(2):
+        model.partial_fit(data.train.features, data.train.labels)
+    assert len({one.seed for one in seeds}) == 2
+    assert {(one.epochs, one.schedule) for one in seeds} == {(1, "constant")}

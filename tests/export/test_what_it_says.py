@@ -1,0 +1,64 @@
+"""Indexes are built as asked; cards and manifests say what the run is, and how it scores."""
+
+import json
+import re
+
+import numpy as np
+from command_line import call
+
+import snm
+
+
+def test_an_index_is_built_as_asked(tiny_run, tmp_path):
+    import faiss
+
+    call("export", tiny_run / "run", "--to", "faiss", "--output", tmp_path / "out", "--links=8",
+         "--build-effort=50", "--search-effort=40")  # fmt: skip
+    about = json.loads((tmp_path / "out" / "manifest.json").read_text())["index"]
+    assert (about["links"], about["build_effort"], about["search_effort"]) == (8, 50, 40)
+    index = faiss.read_index(str(tmp_path / "out" / "index.faiss"))
+    assert index.hnsw.efConstruction == 50 and index.hnsw.nb_neighbors(1) == 8
+
+
+def test_the_card_of_a_run(remembering, tmp_path, capsys):
+    call("export", remembering, "--to", "hub", "--output", tmp_path / "out", "--license", "mit",
+         "--datasets", "me/wood")  # fmt: skip
+    card = (tmp_path / "out" / "README.md").read_text()
+    metrics = json.loads((remembering / "result.json").read_text())["metrics"]
+    assert 'license: "mit"' in card and '- "me/wood"' in card
+    assert f"| P | {metrics['P@1']:.2f} | " in card
+    assert "`data`: 600 training points, 60 labels, 120 features." in card
+    assert "**This model holds 600 training points**" in card
+    assert "has 600 training points: share it only where" in capsys.readouterr().out
+
+
+def test_the_formula_of_the_manifest_is_the_score(remembering, tmp_path):
+    """Its text is run: |v| is a length, of each row."""
+    call("export", remembering, "--to", "npz", "--output", tmp_path / "out")
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    arrays, score = dict(np.load(tmp_path / "out" / "model.npz")), manifest["score"]
+    model = snm.load(remembering, memory=False)
+    rows = snm.load_data(remembering.parent / "data").test.features[:7]
+    dim, total = manifest["dim"], arrays["bias"].astype(np.float64)[None]
+    known = {"where": np.where, "log": lambda v: np.log(np.maximum(v, 1)), "idf": arrays["idf"],
+             "relu": lambda h: np.maximum(h, 0), "v": rows.toarray().astype(np.float64),
+             "length": lambda x: np.linalg.norm(x, axis=1, keepdims=True)}  # fmt: skip
+
+    def run(text):
+        exec(re.sub(r"\|(\w)\|", r"length(\1)", text), known)
+
+    run(score["weighting"])
+    for member in range(manifest["members"]):
+        columns = slice(member * dim, (member + 1) * dim)
+        known["feature_rows"] = arrays["feature_rows"][:, columns]
+        known["tower"] = arrays["tower"][member]
+        run(score["of each member"])
+        multiplier, rows_of = arrays["multipliers"][member], arrays["class_rows"][:, columns]
+        total = total + multiplier * (known["q"] @ rows_of.T)
+    labels, scores = model.predict(rows, 60)
+    np.testing.assert_allclose(np.take_along_axis(total, labels.astype(int), 1), scores, atol=1e-3)
+    assert manifest["seen"] == "keep" and manifest["run"] == "run" and manifest["versions"]["jax"]
+    assert manifest["data"] == {
+        "source": str(remembering.parent / "data"),
+        "sha256": snm.load_data(remembering.parent / "data").sha256,
+    }
