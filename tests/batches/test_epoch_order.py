@@ -37,6 +37,17 @@ def test_every_point_stands_once_in_an_epoch_at_a_place_of_its_strip(
     assert counts == (steps >= 0).sum(axis=1).tolist()
 
 
+def test_each_epoch_has_an_order_and_draws_of_its_own():
+    """With another seed too; numbers of the same epoch are the same."""
+    order = Order.of(100, 10, seed=1)
+    epochs = [order.epoch(0), order.epoch(1), Order.of(100, 10, seed=2).epoch(0)]
+    for number, (steps, draws) in enumerate(epochs):
+        for other_steps, other_draws in epochs[:number]:
+            assert (steps != other_steps).any() and np.abs(draws - other_draws).max() > 0.1
+    again = Order.of(100, 10, seed=1).epoch(1)
+    np.testing.assert_array_equal(again[1], epochs[1][1])
+
+
 def test_a_part_needs_no_more_points_than_its_places():
     order = Order.of(1000, 128, 0)
     assert [len(order.points_at(16 * part, 16 * part + 16)) for part in range(8)] == [125] * 8

@@ -179,6 +179,14 @@ def test_early_stopping_and_a_refit_do_not_know_of_a_stop(data, tmp_path):
     assert same(arrays(tmp_path / "run"), arrays(tmp_path / "whole"))
 
 
+@pytest.mark.parametrize(("keep", "kept"), [(1, [12]), (2, [8, 12])])
+def test_as_many_checkpoints_stay_as_are_asked_for(keep, kept, data, tmp_path):
+    settings = config(epochs=3, checkpoint_every=4, keep_checkpoints=keep)
+    snm.train(data, settings, tmp_path / "run")
+    checkpoints = [path for path in (tmp_path / "run" / "checkpoints").iterdir() if path.is_dir()]
+    assert sorted(int(path.name) for path in checkpoints) == kept
+
+
 def test_the_best_is_kept_though_no_checkpoint_was_due(data, tmp_path):
     settings = config(epochs=4, validation_fraction=28 / 60, evaluate_every=2, checkpoint_every=8)
     events = list(training(data, settings, tmp_path / "run"))
