@@ -1,9 +1,11 @@
 """The choice of a memory's settings, against the scores that a predictor would give."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.memory.choose import Trial, _Merged, choose
@@ -32,7 +34,7 @@ class Problem:
         self.truth = csr_matrix(truth)
         self.scores = (rng.normal(size=truth.shape) + knows * truth).astype(np.float32)
 
-    def trial(self, told: int | None = None, **options: csr_matrix) -> Trial:
+    def trial(self, told: int | None = None, **options: Any) -> Trial:
         order = np.argsort(-self.scores, axis=1, kind="stable")[:, :told]
         best = np.take_along_axis(self.scores, order, axis=1)
         found = nearest(unit_rows(self.features), unit_rows(self.stored).T.tocsr(), FOUND)
@@ -40,8 +42,9 @@ class Problem:
             order.astype(np.int32), best, found, found.cosines, self.labels, self.truth, **options
         )
 
-    def memory(self, trial: Trial) -> Memory:
-        return Memory(self.stored, self.labels, None, np.arange(STORED), trial.settings)
+    def memory(self, trial: Trial, weights: NDArray[np.float32] | None = None) -> Memory:
+        rows = np.arange(STORED)
+        return Memory(self.stored, self.labels, None, rows, trial.settings, weights)
 
     def precision(self, scores: np.ndarray) -> list[float]:
         best = np.argsort(-scores, axis=1, kind="stable")
@@ -49,10 +52,14 @@ class Problem:
         return [100 * float(hits[:, :k].mean()) for k in (1, 3, 5)]
 
 
-def test_precision_is_that_of_the_added_scores() -> None:
+@pytest.mark.parametrize("weighed", [False, True])
+def test_precision_is_that_of_the_added_scores(weighed: bool) -> None:
     made = Problem(knows=1.5, copies=0.8)
-    trial = made.trial()
-    memory = made.memory(trial)
+    weights = None
+    if weighed:
+        weights = np.random.default_rng(1).choice([0.1, 1, 5], STORED).astype(np.float32)
+    trial = made.trial(weights=weights)
+    memory = made.memory(trial, weights)
     # Both cosines are those of features here, so that any share of them is the same.
     added = memory.additions(made.features, None).toarray()
     assert trial.before == pytest.approx(made.precision(made.scores))

@@ -14,6 +14,7 @@ from earlier import without_manifest
 from scipy import sparse
 
 import snm
+from snm.config.resolve import resolve
 from snm.config.resolved import read_resolved
 from snm.data.formats.dispatch import write_text
 from snm.errors import InputError
@@ -346,3 +347,14 @@ def test_points_of_weight_0_neither_choose_nor_vote(trained, model):
     memory = memory_of(model, train, np.arange(600), settings)
     np.testing.assert_array_equal(memory.rows, np.flatnonzero(weights))
     np.testing.assert_array_equal(memory.weights, weights[weights > 0])
+
+
+def test_at_most_two_thousand_points_choose():
+    """Each second or third of the validation points, where there are more."""
+    points, share = 6000, 0.75
+    made = snm.generate(points=points, test_points=0, features=40, labels=60, seed=0)
+    config = dataclasses.replace(CONFIG, validation_fraction=share)
+    kept, held = memory_split(resolve(config, made), made)
+    _, validation = made.rows_of_split(share, config.seed)
+    assert len(validation) > 4000 and len(held) == -(-len(validation) // 3) <= 2000
+    assert np.isin(held, validation).all() and not np.isin(held, kept).any()
