@@ -65,6 +65,11 @@ def keep(
     Console(width=160).print(table)
     write_json(out / f"{name}.json", {"title": title, **facts, "rows": list(rows)})
     path = out / f"{name}.svg"
+    save(figure, path, title)
+    print(f"plot in {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}")
+
+
+def save(figure: Figure, path: Path, title: str) -> None:
+    """Writes an SVG as a whole; the same figure has the same bytes."""
     with whole_file(path) as partial:
         figure.savefig(partial, format="svg", metadata={"Date": None, "Title": title})
-    print(f"plot in {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}")

@@ -19,8 +19,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from experiments.figures import COLOURS, DASHES, RESULTS, panels
-from snm.system.files import whole_file
+from experiments.figures import COLOURS, DASHES, RESULTS, panels, save
 
 ROOT = Path(__file__).parents[2]
 PLOTS = ROOT / "docs" / "plots"
@@ -38,8 +37,7 @@ def main() -> None:
     for name, figure in (("mined", mined()), ("sizes", sizes()), ("losses", losses()),
                          ("steps", steps())):  # fmt: skip
         path = PLOTS / f"{name}.svg"
-        with whole_file(path) as partial:
-            figure.savefig(partial, format="svg", metadata={"Date": None, "Title": name})
+        save(figure, path, name)
         print(path.relative_to(ROOT))
 
 

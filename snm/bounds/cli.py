@@ -85,11 +85,6 @@ def _run(command: Bounds) -> None:
     for note in () if command.json else notes:
         say(note)
     k = config.retrieval_k if command.k is None else command.k
-    train = dataset.train
-    labelled = np.flatnonzero(np.diff(train.labels.indptr))
-    if command.points is not None and command.points < len(labelled):
-        drawn = np.random.default_rng(0).choice(labelled, command.points, replace=False)
-        train = train.take(np.sort(drawn))
     assert dataset.test is not None
     samples = []
     with progress_bar() as bar:
@@ -97,10 +92,13 @@ def _run(command: Bounds) -> None:
         def shown(task: TaskID) -> Callable[[int], None]:
             return lambda done: bar.update(task, completed=done)
 
-        for name, points in (("training points", train), ("test points", dataset.test)):
-            total = int(np.count_nonzero(np.diff(points.labels.indptr)))
-            task = bar.add_task(name, total=total)
-            samples.append(measure(predictor, points, k, on_progress=shown(task)))
+        for name, points, most in (
+            ("training points", dataset.train, command.points),
+            ("test points", dataset.test, None),
+        ):
+            labelled = int(np.count_nonzero(np.diff(points.labels.indptr)))
+            task = bar.add_task(name, total=min(most or labelled, labelled))
+            samples.append(measure(predictor, points, k, most=most, on_progress=shown(task)))
     found = bounds_of_run(
         predictor,
         *samples,

@@ -91,6 +91,7 @@ def measure(
     points: Points,
     k: int,
     *,
+    most: int | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> Sample:
     """Computes the margins of points over all labels, exactly, and moments of their embeddings.
@@ -99,6 +100,7 @@ def measure(
       predictor: the model.
       points: features and labels; points without labels are left out, filters are not applied.
       k: of the retrieval loss, from 1 to K - 1.
+      most: points to measure, drawn at random (seed 0) where more have a label; None is all.
       on_progress: called with the number of points done.
 
     Returns:
@@ -114,6 +116,8 @@ def measure(
     kept = np.flatnonzero(np.diff(points.labels.indptr))
     if not len(kept):
         raise InputError("points", "none with a label", "at least one")
+    if most is not None and most < len(kept):
+        kept = np.sort(np.random.default_rng(0).choice(kept, most, replace=False))
     features = predictor.weighting.apply(csr_matrix(points.features[kept]))
     labels = csr_matrix(points.labels[kept])
     table = np.asarray(as_float(state.head.table.rows))

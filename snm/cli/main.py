@@ -9,7 +9,6 @@ import gc
 import io
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -254,6 +253,8 @@ def _guarded(words: list[str]) -> int:
 
 def _without_device(error: BaseException) -> str | None:
     """What to say of an error of JAX where it cannot start; None of other errors."""
+    import traceback  # here: a start needs none
+
     *_, (last, _) = traceback.walk_tb(error.__traceback__)
     if not last.f_globals.get("__name__", "").startswith("jax."):
         return None

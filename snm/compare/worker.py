@@ -12,8 +12,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from snm.compare.processes import end_with_parent
 from snm.compare.records import read_record, write_record
 from snm.config.resolved import ResolvedConfig
@@ -84,11 +82,7 @@ def _bounds(
     from snm.runs.load import load
 
     k, predictor = min(config.retrieval_k, dataset.train.num_labels - 1), load(run)
-    labelled = np.flatnonzero(np.diff(dataset.train.labels.indptr))
-    drawn = labelled
-    if len(labelled) > _BOUND_POINTS:
-        drawn = np.sort(np.random.default_rng(0).choice(labelled, _BOUND_POINTS, replace=False))
-    sample = measure(predictor, dataset.train.take(drawn), k)
+    sample = measure(predictor, dataset.train, k, most=_BOUND_POINTS)
     found = bounds_of_run(
         predictor,
         sample,

@@ -95,6 +95,6 @@ def test_peers_get_what_the_arms_have(tmp_path, monkeypatch):
     monkeypatch.setattr("snm.compare.peers.process.run_peer", run_peer)
     config = dataclasses.replace(snm.preset("paper"), weighting="l2", seen="drop",
                                  propensity_a=0.6, propensity_b=2.6)  # fmt: skip
-    asked = Compare("/home/me/tiny", tmp_path, peers=("neighbors",))
+    asked = Compare("data/of/mine/tiny", tmp_path, peers=("neighbors",))
     assert _peers(asked, config, lambda *_: None) == [{"name": "neighbors"}]  # no path
     assert told == [{"weighting": "l2", "seen": "drop", "propensity": (0.6, 2.6)}]
