@@ -33,6 +33,9 @@ __all__ = [
     "scores_of_pairs",
 ]
 
+_FLOATS_OF_PAIRS = 1 << 22
+"""Of the class rows of pairs that are scored at once, unless 256 pairs have more."""
+
 
 @functools.lru_cache(maxsize=64)
 def _without_seed(model: Model) -> Model:
@@ -160,8 +163,7 @@ def scores_of_pairs(
     scored = compiled_pairs(model, mesh)
     rows = np.repeat(np.arange(mask.shape[0], dtype=np.int32), np.diff(mask.indptr))
     found = np.empty(mask.nnz, np.float32)
-    # The class rows of a piece take up to 32 MiB, unless 256 of them take more.
-    most = power_of_two((1 << 22) // queries.shape[1], 256)
+    most = power_of_two(_FLOATS_OF_PAIRS // queries.shape[1], 256)
     queries = np.pad(queries, ((0, max(0, block_rows - len(queries))), (0, 0)))
     for first in range(0, mask.nnz, most):
         piece = slice(first, min(first + most, mask.nnz))

@@ -91,6 +91,9 @@ def test_terms_by_hand(run, data):
         tail = 3 * math.sqrt(math.log(2 / 0.05) / (2 * n))
         assert row["confidence"] == pytest.approx(tail)
         assert row["proved"] == pytest.approx(share + 2 * math.sqrt(math.pi) * gaussian + tail)
+        rademacher = 2 * math.sqrt(tiny.LABELS) * c["rademacher_completion"] / rho
+        assert row["rademacher"] == pytest.approx(rademacher)
+        assert row["printed"] == pytest.approx(share + min(gaussian, rademacher) + tail)
 
 
 def embeddings(predictor, dataset):
@@ -155,6 +158,9 @@ def test_the_command(run, capsys):
         assert five["theta_l2"] <= lemma2_bound(weights, spec.sampled, spec.num_labels)
         reach = found["class"]["largest_score"]
         assert five["range"] == pytest.approx(2 * (1 + reach), rel=1e-6)
+        least = min(five["gaussian"], five["rademacher"])
+        assert five["printed"] == pytest.approx(least + five["confidence"])
+        assert five["proved"] == pytest.approx(five["gaussian_proved"] + five["confidence"])
         assert "known labels are left out" in five["note"] and five["note"] in found["verdicts"][-1]
     call("bounds", run, "--points", "30")
     text = " ".join(capsys.readouterr().out.split())

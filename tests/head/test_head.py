@@ -14,6 +14,7 @@ from head_reference import QUICK, derivatives_of, make_case, reference
 from snm.losses.sampled.listwise import ListLoss
 from snm.sampling.frequency import FrequencySampler
 from snm.sampling.in_batch import in_batch
+from snm.sampling.sample import Sample
 
 
 def logq_sample(size):
@@ -199,21 +200,8 @@ def test_bfloat16_is_close(name):
     np.testing.assert_allclose(got[1].query_gradient, want.grad_queries, atol=2e-2)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "bowl hinge pairs",
-        pytest.param("softmax pairs, all terms", marks=pytest.mark.slow),
-        "powl epsilon-tail, all terms",
-        pytest.param("softmax all sampled, logQ", marks=pytest.mark.slow),
-        pytest.param("bowl squared all labels, all known left out", marks=pytest.mark.slow),
-        pytest.param("listmle of the whole sample", marks=pytest.mark.slow),
-        "softmax pairs, seen left out",
-        pytest.param("rankcosine of all labels, linear", marks=pytest.mark.slow),
-    ],
-)
-def test_two_shards_are_one_device(name):
-    case, derivatives = named(name)
+def on_two_shards(case):
+    """The head and the step of two shards, and what each says of the replicated parts."""
     need(2)
     mesh = jax.make_mesh((2,), ("label",), axis_types=(jax.sharding.AxisType.Auto,))
     labels = jax.tree.map(
@@ -233,7 +221,34 @@ def test_two_shards_are_one_device(name):
         out_specs=(labels, jax.P(), jax.P("label")),
         check_vma=False,
     )
-    head, step, replicated = jax.jit(run, compiler_options=QUICK)(*arrays, jax.random.key(0))
+    return jax.jit(run, compiler_options=QUICK)(*arrays, jax.random.key(0))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bowl hinge pairs",
+        pytest.param("softmax pairs, all terms", marks=pytest.mark.slow),
+        "powl epsilon-tail, all terms",
+        pytest.param("softmax all sampled, logQ", marks=pytest.mark.slow),
+        pytest.param("bowl squared all labels, all known left out", marks=pytest.mark.slow),
+        pytest.param("listmle of the whole sample", marks=pytest.mark.slow),
+        "softmax pairs, seen left out",
+        pytest.param("rankcosine of all labels, linear", marks=pytest.mark.slow),
+    ],
+)
+def test_two_shards_are_one_device(name):
+    case, derivatives = named(name)
+    head, step, replicated = on_two_shards(case)
     check(case, (head, step), derivatives=derivatives)
     for x in jax.tree.leaves(replicated):
         np.testing.assert_array_equal(x[0], x[1])
+
+
+def test_a_shard_that_holds_most_of_a_sample():
+    """More than the search of a shard has room for: 381 of 401 labels are in the first half."""
+    rng = np.random.default_rng(0)
+    halves = [rng.choice(500, 381, replace=False), 500 + rng.choice(500, 20, replace=False)]
+    sample = Sample(np.sort(np.concatenate(halves)).astype(np.int32), np.int32(7))
+    case = make_case(num_labels=1000, sampled=400, mined=3, sample=sample, seed=1)
+    check(case, on_two_shards(case)[:2])

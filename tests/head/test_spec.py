@@ -1,10 +1,13 @@
 """A `HeadSpec` refuses what it would otherwise compute something else for."""
 
+import jax.numpy as jnp
 import pytest
 
 from snm.errors import InputError
 from snm.head.spec import HeadSpec
 from snm.losses.sampled import LOSSES
+from snm.losses.sampled.listwise import ListLoss
+from snm.losses.sampled.ranks import RankWeights
 
 SIZES = {"num_labels": 20, "sampled": 8, "mined": 2}
 
@@ -35,3 +38,18 @@ def test_right_ones_are_taken():
     for loss in LOSSES:
         HeadSpec(**SIZES, loss=loss)
     HeadSpec(num_labels=2, sampled=1, mined=1, loss=LOSSES["bowl"])
+
+
+def test_a_loss_has_the_parameters_of_its_spec():
+    ramp = HeadSpec(**SIZES, loss="powl", phi="ramp", ramp_rho=4.0).head_loss.phi
+    assert float(ramp(jnp.float32(1))) == 0.75
+    ranks = {
+        "vartheta": "power-law", "weight_scale": "surrogate", "retrieval_k": 2,
+        "power_alpha": 2.0, "tail_epsilon": 0.1, "subsample_draws": 7, "negative_weight": 3.0,
+    }  # fmt: skip
+    assert HeadSpec(**SIZES, loss="bowl", **ranks).head_loss.ranks == RankWeights(
+        "power-law", 2, 8, 20, "surrogate", 2, 2.0, 0.1, 7, 3.0
+    )
+    for name in ("listnet", "rankcosine"):
+        spec = HeadSpec(**SIZES, loss=name, transformation="linear", temperature=0.5, list_grade=3)
+        assert spec.head_loss == ListLoss(name, "linear", 0.5, 3, pytest.approx(1.1 * 3 / 0.5))

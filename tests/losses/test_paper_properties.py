@@ -171,17 +171,9 @@ def test_the_surrogate_scale_needs_as_many_mined_as_k():
 
 
 @properties
-@given(score_vectors, score_vectors)
-def test_lemma_8_sorting_brings_vectors_no_further_apart(u, v):
-    apart = np.sort(u) - np.sort(v)
-    assert np.linalg.norm(apart) <= np.linalg.norm(u - v) * (1 + 1e-12)
-    assert np.abs(apart).max() <= np.abs(u - v).max()
-
-
-@properties
 @given(kinds, st.sampled_from(["hinge", "ramp"]), score_vectors, score_vectors, non_increasing())
 def test_lemma_7_lipschitz(kind, phi, u, v, theta):
-    """Lemma 8's consequence for the losses, with surrogates whose slope is at most 1."""
+    """With surrogates whose slope is at most 1."""
     difference = abs(full_loss(kind, phi)(u, theta) - full_loss(kind, phi)(v, theta))
     one, two = theta.sum(), np.linalg.norm(theta)
     widest, euclidean = np.abs(u - v).max(), np.linalg.norm(u - v)

@@ -10,6 +10,7 @@ from scipy.sparse import csr_matrix
 from snm.data.dataset import Points
 from snm.data.load import load
 from snm.data.weighting import Weighting
+from snm.memory import label_names
 from snm.memory.label_names import NameTrial, try_names
 
 
@@ -80,6 +81,21 @@ def test_many_names_take_no_votes_from_points():
     before, after = by_hand(points, names, weighting)
     np.testing.assert_allclose(found.before, before, atol=2.6)
     np.testing.assert_allclose(found.precision, after, atol=2.6)
+
+
+def test_beyond_the_points_that_are_stored_names_are_as_many_to_a_point(data, monkeypatch):
+    """A third of the points that could be are stored, and with them a third of the names."""
+    found, stored = label_names.nearest, []
+
+    def counted(asked, by_feature, count):
+        stored.append(by_feature.shape[1])
+        return found(asked, by_feature, count)
+
+    could = data.train.num_points - data.train.num_points // 10
+    monkeypatch.setattr(label_names, "_STORED", could // 3)
+    monkeypatch.setattr(label_names, "nearest", counted)
+    try_names(data.train, data.name_points, Weighting.fit("tfidf", data.train.features))
+    assert stored == [could // 3, -(-named_texts.LABELS // 3)]
 
 
 def test_names_pay_where_texts_use_them_and_not_where_they_are_mixed_up(data):

@@ -34,6 +34,16 @@ def test_they_are_the_highest(count, kind):
         np.testing.assert_array_equal(np.sort(values[mine]), np.sort(row)[len(row) - len(mine) :])
 
 
+@pytest.mark.parametrize("count", [1, 7, 200])
+def test_of_equal_values_the_first(count):
+    rows = rows_of("ties")
+    places, _ = tops_of_rows(np.concatenate(rows), np.append(0, np.cumsum(SIZES)), count)
+    best = [np.sort(np.argsort(-row, kind="stable")[:count]) for row in rows]
+    firsts = np.append(0, np.cumsum(SIZES))[:-1]
+    expected = [first + mine for first, mine in zip(firsts, best, strict=True)]
+    np.testing.assert_array_equal(places, np.concatenate(expected))
+
+
 @pytest.mark.parametrize("kind", ["random", "ties"])
 def test_a_row_alone_has_those_it_has_among_others(kind):
     rows = rows_of(kind)

@@ -14,7 +14,7 @@ from scipy import sparse
 
 from snm.batches.build import make_source
 from snm.batches.csr_blocks import block_of
-from snm.model.encoder import ENCODERS, apply_tower
+from snm.model.encoder import ENCODERS, apply_tower, init_tower
 from snm.model.from_config import head_spec, make_model
 from snm.model.inference import best_labels
 from snm.model.model import abstract_state, init_state
@@ -28,11 +28,12 @@ one_step = jax.jit(train_step, static_argnums=0)
 
 def settings(**changes):
     """The step of Algorithm 1, plain."""
-    return tiny.resolved(dataclasses.replace(
-        tiny.CONFIG, loss="bowl", phi="hinge", positives="one", exclude="positive",
+    own = dict(
+        loss="bowl", phi="hinge", positives="one", exclude="positive", bias=False,
         sampled=SAMPLED, mined=MINED, batch_size=POINTS, learning_rate=0.7, score_scale=1.5,
-        tower_learning_rate=0.3, **{"bias": False, **changes},
-    ))  # fmt: skip
+        tower_learning_rate=0.3,
+    )  # fmt: skip
+    return tiny.resolved(dataclasses.replace(tiny.CONFIG, **own | changes))
 
 
 @pytest.fixture(scope="module")
@@ -166,6 +167,25 @@ def test_the_parts_of_initial_parameters_are_independent(features):
             # Standard normal for large samples; 5 is met once in two million.
             found = np.corrcoef(a.ravel(), b.ravel())[0, 1] * np.sqrt(a.size)
             assert abs(found) < 5
+
+
+def test_a_residual_encoder_starts_as_the_linear_one():
+    structure, tower = init_tower(8, "residual", "float32", jax.random.key(0))
+    sums = jax.random.normal(jax.random.key(1), (5, 8))
+    np.testing.assert_array_equal(apply_tower(structure, tower, sums), normalize(sums))
+
+
+@pytest.mark.parametrize("changes", [{}, {"loss": "softmax", "mined": SAMPLED}])
+def test_each_step_rounds_by_random_bits_of_its_own(points, changes):
+    """Of mined pairs, and of all sampled labels in blocks."""
+    model, source = setup(settings(table_dtype="bfloat16", **changes), points)
+    batch, state = batch_of(source, 0), init_state(model)
+    first, again, other = (
+        one_step(model, state, batch._replace(step=jnp.int32(step)))[0] for step in (0, 0, 1)
+    )
+    for rows_of in (lambda state: state.features.rows, lambda state: state.head.table.rows):
+        np.testing.assert_array_equal(rows_of(first), rows_of(again))
+        assert (rows_of(first) != rows_of(other)).any()
 
 
 def test_shapes_of_parameters(points):

@@ -5,9 +5,11 @@ import json
 
 import numpy as np
 import pytest
+import tiny
 from scipy.optimize import minimize
 
-from snm.prediction.calibration import Calibration, _inputs, _logistic
+import snm
+from snm.prediction.calibration import Calibration, Curve, _inputs, _logistic
 
 
 def sigmoid(z):
@@ -132,3 +134,18 @@ def test_a_point_of_weight_2_counts_twice(what):
     some = answers(truth, points=50, seed=1)[0]
     np.testing.assert_allclose(weighted(some), repeated(some), atol=4e-4)
     assert np.abs(weighted(some) - Calibration.fit(scores, right)(some)).max() > 2e-3
+
+
+def test_the_answers_among_some_labels_have_probabilities_of_the_score_alone(tiny_run):
+    """Their rank says nothing of the rank among all labels."""
+    knots = (-5.0, 9.0)
+    ranked, alone = (
+        Curve("logistic", (1.0, 0, 0, 0), knots, told) for told in ((0.1, 0.9), (0.3, 0.5))
+    )
+    model = snm.load(tiny_run / "run")
+    model = dataclasses.replace(model, calibration=Calibration(9, ranked, alone))
+    features = snm.load_data(tiny_run / "data").test.features
+    for labels in ([3, 7], [[3, 7]] * tiny.TEST_POINTS):
+        _, scores = model.predict(features, 2, labels)
+        _, told = model.predict_proba(features, 2, labels)
+        np.testing.assert_allclose(told, np.interp(scores, knots, (0.3, 0.5)), rtol=1e-5)

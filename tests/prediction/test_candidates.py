@@ -18,6 +18,7 @@ from snm.model.from_config import make_model
 from snm.model.inference import join
 from snm.model.model import init_state
 from snm.model.placement import join_on_mesh, spread
+from snm.prediction import compiled
 from snm.prediction.compiled import compiled_pairs, compiled_top
 
 K, D, POINTS = 600, 600, 30
@@ -144,6 +145,16 @@ def test_the_best_of_labels_of_each_point(case):
     mask = sparse.csr_matrix(allowed.astype(np.float32))
     mask.data[::2] = 0  # no entry
     check(predictor, predictor.predict(features, 6, mask), features, mask.toarray() > 0, 6)
+
+
+def test_more_pairs_than_are_scored_at_once(monkeypatch):
+    """256 at once, where a block of 16 points has 9,600."""
+    monkeypatch.setattr(compiled, "_FLOATS_OF_PAIRS", 1)
+    predictor, features = predictor_of(memory=False), points(POINTS, 4)
+    mask = sparse.csr_matrix(np.ones((POINTS, K), np.float32))
+    found, expected = predictor.predict(features, 5, mask), predictor.predict(features, 5)
+    np.testing.assert_array_equal(found[0], expected[0])
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-4, atol=1e-5)
 
 
 def test_ties_go_to_the_lowest_label():

@@ -11,7 +11,14 @@ from scipy import sparse
 
 from snm.errors import InputError
 from snm.prediction.calibration import Calibration, Curve
-from snm.prediction.thresholds import GOALS, HeldOut, Threshold, fit_thresholds, threshold_of
+from snm.prediction.thresholds import (
+    GOALS,
+    HeldOut,
+    Threshold,
+    best_threshold,
+    fit_thresholds,
+    threshold_of,
+)
 
 K = 6
 
@@ -153,3 +160,10 @@ def test_they_are_kept_with_the_calibration():
     before = json.loads(text)
     del before["thresholds"]
     assert Calibration.read(before).thresholds == {}
+
+
+def test_of_equal_thresholds_the_highest():
+    """One of one right, or two of four: an F1 of 2/3 either way, where two labels are true."""
+    p = np.array([0.8, 0.6, 0.4, 0.2], np.float32)
+    right = np.array([True, False, False, True])
+    assert best_threshold(p, right, np.zeros(4, int), np.array([2])) == pytest.approx(0.7)

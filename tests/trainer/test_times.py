@@ -8,6 +8,9 @@ import tiny
 from command_line import call
 
 import snm
+from snm.runs.events import Progress
+from snm.trainer.phase import Trained
+from snm.trainer.training import _figures
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +46,15 @@ def test_each_call_measures_itself(folder, tmp_path):
     for time in found:
         assert "starting" not in time["parts"] and time["parts"]["steps"] > 0
         assert sum(time["parts"].values()) <= time["whole"]
+
+
+@pytest.mark.parametrize(("at_once", "seconds"), [(1, 4.0), (2, 3.0)])
+def test_examples_a_second_of_members_side_by_side(at_once, seconds):
+    """Two members, of 120 points each, in 3 and in 1 second."""
+    done = [Trained(Progress(step=8, seconds=alone), 4, 120.0, None, None) for alone in (3.0, 1.0)]
+    resolved = tiny.resolved(dataclasses.replace(tiny.CONFIG, members=2, score_scale=1.0))
+    found = _figures(resolved, done, at_once)
+    assert (found["seconds"], found["examples_per_second"]) == (seconds, 240 / seconds)
 
 
 def test_waiting_for_members_beside_the_first_is_a_part(folder, tmp_path):

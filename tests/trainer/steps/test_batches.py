@@ -5,13 +5,16 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
+import tiny
 from small_runs import config
 
 import snm
 from snm.batches.build import make_source
 from snm.batches.source import Source
 from snm.config.resolve import resolve
+from snm.data.weighting import Weighting
 from snm.model.from_config import head_spec
+from snm.trainer.prepare import prepare
 
 
 def source(data, resident, **changes) -> Source:
@@ -119,14 +122,32 @@ def test_two_threads_may_ask_for_epochs(uneven):
     assert len(batches.order._epochs) <= 5
 
 
-def test_a_positive_drawn_is_one_of_the_point(uneven):
-    batches = source(uneven, resident=False, positives="one")
-    drawn = []
-    for epoch in range(3):
+@pytest.mark.parametrize("resident", [False, True])
+def test_each_label_of_a_point_is_drawn_as_often(uneven, resident):
+    """Within five standard deviations over 40 epochs, that is of sqrt(40 p (1 - p)) at most."""
+    batches, epochs = source(uneven, resident, positives="one"), 40
+    labels = batches.labels.toarray()
+    drawn = np.zeros_like(labels)
+    for epoch in range(epochs):
         order, _ = batches.order.epoch(epoch)
-        batch = jax.tree.map(lambda x: x[0], batches.stack(epoch * batches.steps_per_epoch, 1))
-        known = batches.labels[order[0]]
-        assert all(known[i, label] for i, label in enumerate(batch.terms.ids))
-        np.testing.assert_allclose(batch.terms.values, 1 / 16)
-        drawn.append(batch.terms.ids)
-    assert not np.array_equal(drawn[0], drawn[1])
+        stack = batches.stack(epoch * batches.steps_per_epoch, batches.steps_per_epoch)
+        real = order >= 0
+        if resident:
+            places = batches.labels.indptr[order[real]] + stack.positives[real]
+            ids = batches.labels.indices[places]
+        else:
+            ids = stack.terms.ids[real]
+            np.testing.assert_allclose(stack.terms.values[real], 1 / 16)
+        np.add.at(drawn, (order[real], ids), 1)
+    expected = epochs * labels / np.maximum(labels.sum(axis=1, keepdims=True), 1)
+    assert not drawn[labels == 0].any()
+    assert np.abs(drawn - expected).max() < 5 * np.sqrt(epochs / 4)
+
+
+@pytest.mark.parametrize("seen", ["keep", "drop"])
+def test_batches_have_the_features_of_points_where_these_are_no_answers(seen):
+    data = tiny.tastes()
+    settings = resolve(config(seen=seen), data)
+    prepared = prepare(settings, data.train, Weighting.fit("none", data.train.features))
+    batch = prepared.source.stack(0, 1)
+    assert (batch.seen is not None) == (seen == "drop")
