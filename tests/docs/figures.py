@@ -1,27 +1,24 @@
 """Figures of a page, and where they stand in committed JSON files.
 
-Comments, which Markdown does not show, say so. One stands above a table, with a rule a line (or
-separated by `;;`):
+A file beside the tests says so for each page: `tests/docs/sources/docs/results.txt` for
+`docs/results.md`. Below a heading of the page it has the rules of the section's tables, by their
+number, and of the numbers in its text:
 
-    <!-- figures
-    rows | columns | file path
-    names | Bonsai=bonsai; Parabel=omikuji
-    -->
+    ## The heading as it is on the page
+    table 1
+      rows | columns | file path
+      names | Bonsai=bonsai; Parabel=omikuji
+    text
+      1.50 and 1.73 | file path
+      1.5 | = 4 * 1000 * 375 / 10**6
+      no results | 0.5, 0.07
 
-`rows` is a regular expression of the table's line; of the rules for a cell the first counts.
+In a table, `rows` is a regular expression of the line; of the rules for a cell the first counts.
 `columns` are headings, or numbers such as `#2`, the third. In `file path`, `{0}` is the first cell
 of the row (the one above, where it is empty), by the name that `names` gives it, and `{head}` the
-heading, likewise. Another comment follows a number of a sentence: `1.50<!-- = file path -->`. The
-third stands above sentences with many numbers, and holds up to the next heading:
-
-    <!-- in the text
-    1.50 and 1.73 | file path
-    1.5 | = 4 * 1000 * 375 / 10**6
-    no results | 0.5, 0.07
-    -->
-
-Its numbers must occur there. `no results` are settings, examples and what others published. A
-number with a decimal point that no comment accounts for is found by `unmarked`.
+heading, likewise. The numbers before a path of `text` must occur in the section. `no results` are
+settings, examples and what others published. A number with a decimal point that no rule accounts
+for is found by `unmarked`.
 
 A path has keys and filters: `runs[data=gowalla].metrics.P@1`. Of several values that match, it is
 the mean, or with ` median`, ` min` or ` max` behind the path that of them; ` in percent`, ` in MiB`
@@ -45,11 +42,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-_TABLE = re.compile(r"<!-- figures\b:?(.*?)-->\n+((?:\|[^\n]*\n)+)", re.DOTALL)
-_SENTENCE = re.compile(r"(-?[\d,]*\.?\d+)%?<!-- = ([^\n]*?) -->")
+_TABLE = re.compile(r"(?:^\|[^\n]*\n)+", re.MULTILINE)
 _NUMBER = re.compile(r"(?<![\w.@])-?\d(?:[\d,]*\d)?(?:\.\d+)?")
-_TEXT = re.compile(r"<!-- in the text\b:?(.*?)-->", re.DOTALL)
-_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _DECIMAL = re.compile(r"(?<![\w.@/-])-?\d[\d,]*\.\d+(?![\d.]*\.\d)")
 _UNITS = {" in percent": 100.0, " in MiB": 2.0**-20, " in ms": 1000.0}
 _TAKEN = {" median": statistics.median, " min": min, " max": max}
@@ -147,68 +141,106 @@ def _is(value: Any, key: str, wanted: str) -> bool:
     return str(value) == wanted
 
 
-def figures(page: Path) -> Iterator[Figure]:
-    """All figures of a page that name their value."""
-    text, name = page.read_text(encoding="utf-8"), str(page.relative_to(ROOT))
-    for rules, table in _TABLE.findall(text):
-        yield from _of_table(name, rules, table)
-    for printed, place in _SENTENCE.findall(text):
-        file, _, path = place.partition(" ")
-        yield Figure(f"{name}: {printed}", printed, file, path)
-    for section in sections(text):
-        for figure, _ in _of_text(name, section):
-            if figure:
-                yield figure
+class Section(NamedTuple):
+    """A part of a page, from a heading to the next: its text, and the rules of its figures."""
 
+    page: str
+    text: str
+    of_tables: dict[int, list[str]]
+    of_text: list[str]
 
-def unmarked(page: Path) -> list[str]:
-    """Numbers with a decimal point that no comment of the page accounts for, with their section.
+    @property
+    def heading(self) -> str:
+        return self.text.partition("\n")[0]
 
-    Code is left out.
-    """
-    found = []
-    for section in sections(page.read_text(encoding="utf-8")):
-        known = Counter(one.printed for rules, table in _TABLE.findall(section)
-                        for one in _of_table(page.name, rules, table))  # fmt: skip
-        said = {number for _, number in _of_text(page.name, section)}
-        bare = re.sub(r"`[^`\n]*`", "", _COMMENT.sub("", _SENTENCE.sub("", section)))
-        for number in _DECIMAL.findall(bare):
-            if number in said:
-                continue
-            known[number] -= 1
-            if known[number] < 0:
-                found.append(f"{section.splitlines()[0]}: {number}")
-    return found
+    def in_tables(self) -> Iterator[Figure]:
+        tables = _TABLE.findall(self.text)
+        for number, rules in self.of_tables.items():
+            assert number <= len(tables), f"{self.page}: no table {number} below {self.heading}"
+            yield from _of_table(self.page, rules, tables[number - 1])
 
-
-def sections(text: str) -> list[str]:
-    """A page without its blocks of code, cut before its headings."""
-    text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
-    return re.split(r"^(?=#+ )", text, flags=re.MULTILINE)
-
-
-def _of_text(page: str, section: str) -> Iterator[tuple[Figure | None, str]]:
-    """What the comments on the text of a section account for: the figure, if it is one."""
-    plain = set(_NUMBER.findall(_COMMENT.sub("", section)))
-    for rules in _TEXT.findall(section):
-        for line in filter(None, map(str.strip, re.split(r"\n|;;", rules))):
+    def in_text(self) -> Iterator[tuple[Figure | None, str]]:
+        """What the rules of the text account for: a number, and the figure if it is one."""
+        printed = set(_NUMBER.findall(self.text))
+        for line in self.of_text:
             left, right = (part.strip() for part in line.split("|", 1))
             numbers = _NUMBER.findall(right if left == "no results" else left)
-            missing = [number for number in numbers if number not in plain]
-            assert not missing, f"{page}: {missing} not in the text of {section.splitlines()[0]}"
+            missing = [number for number in numbers if number not in printed]
+            assert not missing, f"{self.page}: {missing} not in the text of {self.heading}"
             if left == "no results":
                 yield from ((None, number) for number in numbers)
                 continue
             file, _, path = right.partition(" ")
             paths = _paths(path)
-            assert len(numbers) == len(paths), f"{page}: {left}: {len(paths)} values"
+            assert len(numbers) == len(paths), f"{self.page}: {left}: {len(paths)} values"
             for number, one in zip(numbers, paths, strict=True):
-                yield Figure(f"{page}: {number}", number, file, one), number
+                yield Figure(f"{self.page}: {number}", number, file, one), number
 
 
-def _of_table(page: str, text: str, table: str) -> Iterator[Figure]:
+def sections(page: Path) -> list[Section]:
+    """A page without its blocks of code, cut before its headings.
+
+    Raises:
+      AssertionError: there are rules for a heading that the page does not have once.
+    """
+    name = page.relative_to(ROOT)
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    rules = _rules(ROOT / "tests/docs/sources" / name.with_suffix(".txt"))
+    found = []
+    for part in re.split(r"^(?=#+ )", text, flags=re.MULTILINE):
+        found.append(Section(str(name), part, *rules.pop(part.partition("\n")[0], ({}, []))))
+    assert not rules, f"{name}: no heading (or no second one) {', '.join(rules)}"
+    return found
+
+
+def _rules(source: Path) -> dict[str, tuple[dict[int, list[str]], list[str]]]:
+    """By heading, the rules of its tables and those of its text."""
+    found: dict[str, tuple[dict[int, list[str]], list[str]]] = {}
+    text = source.read_text(encoding="utf-8") if source.is_file() else ""
+    block: list[str] = []
+    for line in filter(str.strip, text.splitlines()):
+        if line.startswith("#"):
+            assert line not in found, f"{source.name}: {line} comes twice"
+            tables, of_text = found[line] = ({}, [])
+        elif line.startswith("  "):
+            block.append(line.strip())
+        else:
+            kind, _, number = line.partition(" ")
+            assert kind in ("table", "text"), f"{source.name}: found {line}, expected table or text"
+            block = tables.setdefault(int(number), []) if kind == "table" else of_text
+    return found
+
+
+def figures(page: Path) -> Iterator[Figure]:
+    """All figures of a page whose value is named."""
+    for section in sections(page):
+        yield from section.in_tables()
+        for figure, _ in section.in_text():
+            if figure:
+                yield figure
+
+
+def unmarked(page: Path) -> list[str]:
+    """Numbers with a decimal point that no rule accounts for, with their section.
+
+    Code is left out.
+    """
+    found = []
+    for section in sections(page):
+        known = Counter(one.printed for one in section.in_tables())
+        said = {number for _, number in section.in_text()}
+        for number in _DECIMAL.findall(re.sub(r"`[^`\n]*`", "", section.text)):
+            if number in said:
+                continue
+            known[number] -= 1
+            if known[number] < 0:
+                found.append(f"{section.heading}: {number}")
+    return found
+
+
+def _of_table(page: str, lines: list[str], table: str) -> Iterator[Figure]:
     rules, names = [], {}
-    for line in filter(None, map(str.strip, re.split(r"\n|;;", text))):
+    for line in lines:
         if line.startswith("names |"):
             pairs = line.removeprefix("names |").split(";")
             names |= dict(pair.strip().split("=", 1) for pair in pairs)
