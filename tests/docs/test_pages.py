@@ -136,7 +136,9 @@ def test_results_that_files_name_are_there():
     root = Path(__file__).parents[2]
     files = [*root.glob("*.md")]
     for folder in ("snm", "docs", "benchmarks", "experiments", "tests"):
-        files += [file for ending in ("py", "md", "txt") for file in (root / folder).rglob(f"*.{ending}")]
+        files += [
+            file for ending in ("py", "md", "txt") for file in (root / folder).rglob(f"*.{ending}")
+        ]
     named = re.compile(r"\b(?:benchmarks|experiments)/results/[\w.-]+\.(?:json|svg|md)\b")
     texts = ((file, file.read_text(encoding="utf-8")) for file in files)
     names = {(file.name, name) for file, text in texts for name in named.findall(text)}
