@@ -6,11 +6,10 @@ import contextlib
 import dataclasses
 import io
 import itertools
-import json
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
@@ -24,7 +23,9 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
     from snm.data.formats.questions import Question
+    from snm.prediction.answer_lines import Found
     from snm.prediction.predictor import Predictor
+    from snm.prediction.thresholds import Threshold
 
 __all__ = ["Predict"]
 
@@ -112,25 +113,21 @@ def _run(command: Predict) -> None:
     Raises:
       InputError: no run, input that cannot be read, or an output that cannot be written.
     """
-    import numpy as np
-
     from snm.export.load import load
+    from snm.prediction.answer_lines import FORMS
     from snm.runs.unfinished import remark_unfinished
     from snm.system.terminal import progress_bar, remark, say
 
     _check(command)
-    output, form = command.output, command.format
+    output = command.output
     predictor = load(command.run, verify=command.verify)
     remark_unfinished(command.run)
-    likely, k, threshold = command.probabilities, command.k, None
-    if likely:
+    if command.probabilities:
         predictor.fitted_calibration()  # refused before it takes time
-    if command.threshold is not None:
-        likely, threshold = True, predictor.threshold(command.threshold)
-        k = threshold.most(k)
+    threshold = None if command.threshold is None else predictor.threshold(command.threshold)
     predictor.checked_k(command.k)  # before anything is printed
-    names = predictor.label_names if form == "jsonl" else None
     among = None if command.labels is None else _labels_of(command.labels, predictor)
+    form = FORMS[command.format](predictor.label_names, predictor.model.head.num_labels)
     rows = unknown = 0
     with contextlib.ExitStack() as holding:
         blocks = _blocks(command, predictor, holding)
@@ -139,29 +136,13 @@ def _run(command: Predict) -> None:
         if output is not None:
             bar = holding.enter_context(progress_bar(counted=False))
             task = bar.add_task("points", total=None)
-        if form == "sparse":
-            # Space for the number of rows, which is known only at the end.
-            lines.write(f"{'':>20} {predictor.model.head.num_labels}\n")
-        for block in blocks:
-            rows_of = predictor.as_rows(block.points)
-            first = 0
-            for labels, scores in predictor.top(rows_of, k, among):
-                chunk = rows_of[first : first + len(labels)]
-                p = predictor.probabilities(scores, ranked=among is None) if likely else None
-                if p is not None and threshold is not None:
-                    labels = np.where(threshold(labels, p), labels, -1)
-                reasons = _reasons(predictor, chunk, labels) if command.explain else None
-                empty = _without_features(chunk)
-                fields = block.fields and block.fields[first : first + len(labels)]
-                shown = p if command.probabilities else None
-                lines.writelines(_lines(labels, scores, names, form, empty, fields, reasons, shown))
-                first, rows = first + len(labels), rows + len(labels)
-                unknown += int(empty.sum())
-                if bar is not None:
-                    bar.update(task, completed=rows, description=counted(rows, "point"))
-        if form == "sparse":
-            lines.seek(0)
-            lines.write(f"{rows:<20}")
+        form.begin(lines)
+        for found in _answers(command, predictor, blocks, threshold, among):
+            lines.writelines(form.of(found))
+            rows, unknown = rows + len(found.labels), unknown + int(found.unknown.sum())
+            if bar is not None:
+                bar.update(task, completed=rows, description=counted(rows, "point"))
+        form.end(lines, rows)
     if unknown:
         what = "feature" if predictor.vectorizer is None else "known word"
         remark(f"{unknown:,} of {counted(rows, 'point')} without a {what}: answered as unknown")
@@ -169,12 +150,54 @@ def _run(command: Predict) -> None:
         say(f"wrote the labels of {counted(rows, 'point')} to {output}")
 
 
+def _answers(
+    command: Predict,
+    predictor: Predictor,
+    blocks: Iterator[_Block],
+    threshold: Threshold | None,
+    among: NDArray[np.int32] | None,
+) -> Iterator[Found]:
+    """The answers of the points of `blocks`, some at a time.
+
+    Args:
+      command: what is asked for.
+      predictor: the model.
+      blocks: the points.
+      threshold: leaves out labels of a lower probability; or None.
+      among: ids of the labels to choose from; None is all.
+    """
+    import numpy as np
+
+    from snm.prediction.answer_lines import Found
+
+    k = command.k if threshold is None else threshold.most(command.k)
+    likely = command.probabilities or threshold is not None
+    for block in blocks:
+        features, first = predictor.as_rows(block.points), 0
+        for labels, scores in predictor.top(features, k, among):
+            here = slice(first, first + len(labels))
+            p = predictor.probabilities(scores, ranked=among is None) if likely else None
+            if p is not None and threshold is not None:
+                labels = np.where(threshold(labels, p), labels, -1)
+            yield Found(
+                labels,
+                scores,
+                _without_features(features[here]),
+                probabilities=p if command.probabilities else None,
+                fields=block.fields and block.fields[here],
+                reasons=_reasons(predictor, features[here], labels) if command.explain else None,
+            )
+            first = here.stop
+
+
 def _check(command: Predict) -> None:
+    from snm.prediction.answer_lines import FORMS
     from snm.system.files import check_writable
 
     output = command.output
-    if command.explain and command.format == "sparse":
-        raise InputError("--explain", "--format sparse", "JSON lines")
+    form = FORMS[command.format]
+    if command.explain and not form.explains:
+        raise InputError("--explain", f"--format {command.format}", "JSON lines")
     if command.threshold is not None:  # refused before a run is loaded
         from snm.prediction.thresholds import GOALS, Threshold, threshold_of
 
@@ -188,8 +211,9 @@ def _check(command: Predict) -> None:
         flag = "--columns" if command.columns else "--input-format"
         raise InputError(flag, "--text", "INPUT: texts of the command line have no form")
     if output is None:
-        if command.format == "sparse":
-            raise InputError("--format sparse", "no --output", "a file: it begins with a count")
+        if form.seeks:
+            flag = f"--format {command.format}"
+            raise InputError(flag, "no --output", "a file: it begins with a count")
     else:
         check_writable("--output", output)
         for source in (command.input, command.labels):
@@ -314,46 +338,3 @@ def _reasons(
                 labels_of[-1]["because"] = reason.witnesses_as_json(words)
         explained.append(labels_of)
     return explained
-
-
-def _lines(
-    labels: NDArray[np.int32],
-    scores: NDArray[np.float32],
-    names: Sequence[str] | None,
-    form: str,
-    unknown: NDArray[np.bool_],
-    fields: list[dict[str, Any]] | None = None,
-    reasons: list[list[dict[str, Any]]] | None = None,
-    probabilities: NDArray[np.float32] | None = None,
-) -> Iterator[str]:
-    import numpy as np
-
-    from snm.prediction.digits import rounded
-
-    if form == "sparse" and probabilities is not None:
-        scores = probabilities
-    for number, (ids, of_ids) in enumerate(zip(labels, scores, strict=True)):
-        kept = (ids >= 0) & ~unknown[number]
-        row, row_scores = ids[kept].tolist(), of_ids[kept].tolist()
-        if form == "sparse":
-            pairs = sorted(zip(row, row_scores, strict=True))
-            yield " ".join(f"{label}:{score:.6g}" for label, score in pairs) + "\n"
-            continue
-        answer: dict[str, Any] = {} if fields is None else {"fields": fields[number]}
-        answer["labels"] = row
-        if names is not None:
-            answer["names"] = [names[label] for label in row]
-        answer["scores"] = rounded(row_scores)
-        if probabilities is not None:
-            answer["probabilities"] = rounded(probabilities[number][kept].tolist())
-        if reasons is not None:
-            shown = [reasons[number][place] for place in np.flatnonzero(kept)]
-            for name in reasons[number][0]:
-                answer[name] = [of_label[name] for of_label in shown]
-        if unknown[number]:
-            answer["unknown"] = True
-        try:
-            yield json.dumps(answer, ensure_ascii=False, allow_nan=False) + "\n"
-        except ValueError as error:  # Python reads such numbers, and no other program need
-            expected = "finite numbers, as answers repeat the fields of a point in JSON"
-            raise InputError("INPUT", ascii(answer.get("fields"))[:120], expected) from error
