@@ -139,16 +139,56 @@ def _run(asked: Compare) -> None:
     Raises:
       InputError: data, settings or a folder that cannot be used.
     """
-    from snm.compare.arms import grid_of, plan_arms
-    from snm.compare.campaign import Campaign, fewest_sampled
+    from snm.compare.campaign import Campaign
     from snm.compare.campaign import Plan as CampaignPlan
     from snm.compare.records import write_record
     from snm.compare.report.tables import sheets
     from snm.compare.report.terminal import laid_out
-    from snm.data.load import load
     from snm.runs.folder import write_json
     from snm.system.locks import LOCK, locked
-    from snm.system.terminal import console, say
+    from snm.system.terminal import console
+
+    _check(asked)
+    arms, dataset = _arms_and_data(asked)
+    display = _Display()
+    # Resolves and checks every arm before anything is written.
+    campaign = Campaign(
+        CampaignPlan(
+            data=asked.data,
+            arms=arms,
+            seeds=asked.seeds,
+            tune=asked.tune,
+            tune_epochs=asked.tune_epochs,
+            equal_seconds=asked.equal_seconds,
+            jobs=asked.jobs,
+        ),
+        dataset,
+        asked.out,
+        display,
+    )
+    plan = _plan(asked, campaign, arms, dataset)
+    if asked.out.is_dir():  # a folder that is refused gets no lock
+        _refuse_another(asked.out, plan)
+    with locked(asked.out / LOCK, f"--out {asked.out}"):
+        _refuse_another(asked.out, plan)
+        write_record(asked.out / "plan.json", plan)
+        about = _about(asked, dataset, plan)
+        found: dict[str, Any] = {}
+        with display.bar:
+            for found in campaign.run():
+                write_json(asked.out / "results.json", {**about, **found})
+            found["peers"] = _peers(asked, campaign.arms[0].config, display)
+        found["published"] = _published(dataset)
+        results = {**about, **found}
+        _write(asked.out, results)
+    for sheet in sheets(results):
+        console.print(*laid_out(sheet, console.width), sep="\n")
+    console.print(f"\n{asked.out / 'report.html'}", soft_wrap=True)
+
+
+def _check(asked: Compare) -> None:
+    """Refuses numbers out of range, and tells which peers cannot run."""
+    from snm.system.terminal import say
 
     for flag, value in (
         ("--seeds", asked.seeds),
@@ -165,6 +205,15 @@ def _run(asked: Compare) -> None:
         for name, reason in check(asked.peers).items():
             if reason is not None:
                 say(f"note: --peers {name}: {reason}; the report will have no figures of it")
+
+
+def _arms_and_data(asked: Compare) -> tuple[list[Arm], Dataset]:
+    """The arms, without the default k' that exceed B on these data."""
+    from snm.compare.arms import plan_arms
+    from snm.compare.campaign import fewest_sampled
+    from snm.data.load import load
+    from snm.system.terminal import say
+
     base = asked.base().check(all_read=False)
     losses = asked.losses or (base.loss,)
     for loss in losses:
@@ -185,23 +234,14 @@ def _run(asked: Compare) -> None:
             which = " and ".join(map(str, large))
             say(f"note: --mined without {which}, as B is {fewest}")
             arms = arms_of([k for k in _MINED if k <= fewest])
-    display = _Display()
-    # Resolves and checks every arm before anything is written.
-    campaign = Campaign(
-        CampaignPlan(
-            data=asked.data,
-            arms=arms,
-            seeds=asked.seeds,
-            tune=asked.tune,
-            tune_epochs=asked.tune_epochs,
-            equal_seconds=asked.equal_seconds,
-            jobs=asked.jobs,
-        ),
-        dataset,
-        asked.out,
-        display,
-    )
-    plan = {
+    return arms, dataset
+
+
+def _plan(asked: Compare, campaign: Campaign, arms: list[Arm], dataset: Dataset) -> dict[str, Any]:
+    """What is compared, and how: the content of `plan.json`."""
+    from snm.compare.arms import grid_of
+
+    return {
         "data": str(Path(asked.data).resolve()) if asked.data != "synthetic" else asked.data,
         "sha256": dataset.sha256,
         "arms": [arm.name for arm in arms],
@@ -213,23 +253,6 @@ def _run(asked: Compare) -> None:
         "equal_seconds": asked.equal_seconds,
         "jobs": asked.jobs,
     }
-    if asked.out.is_dir():  # a folder that is refused gets no lock
-        _refuse_another(asked.out, plan)
-    with locked(asked.out / LOCK, f"--out {asked.out}"):
-        _refuse_another(asked.out, plan)
-        write_record(asked.out / "plan.json", plan)
-        about = _about(asked, dataset, plan)
-        found: dict[str, Any] = {}
-        with display.bar:
-            for found in campaign.run():
-                write_json(asked.out / "results.json", {**about, **found})
-            found["peers"] = _peers(asked, campaign.arms[0].config, display)
-        found["published"] = _published(dataset)
-        results = {**about, **found}
-        _write(asked.out, results)
-    for sheet in sheets(results):
-        console.print(*laid_out(sheet, console.width), sep="\n")
-    console.print(f"\n{asked.out / 'report.html'}", soft_wrap=True)
 
 
 def _flat(campaign: Campaign) -> dict[str, Any]:

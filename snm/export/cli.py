@@ -15,7 +15,9 @@ from snm.errors import InputError, counted
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from snm.memory.memory import Memory
     from snm.prediction.predictor import Predictor
+    from snm.runs.folder import RunFolder
 
 __all__ = ["Export"]
 
@@ -88,6 +90,23 @@ class Export:
     private: bool = False
     """Make a new repository of --push one that its owner alone can read."""
 
+    @property
+    def indexes(self) -> bool:
+        """Whether it builds an index."""
+        from snm.export.index import LIBRARIES
+
+        return self.to in LIBRARIES
+
+    @property
+    def rounds(self) -> bool:
+        """Whether it rounds rows."""
+        return self.rows != "float32"
+
+    @property
+    def measures(self) -> bool:
+        """Whether what it writes finds less than the run, so that it measures how much."""
+        return self.indexes or self.rounds
+
     def __call__(self) -> None:
         """Runs the verb."""
         _run(self)
@@ -102,74 +121,65 @@ def _run(command: Export) -> None:
     """
     from rich.text import Text
 
-    from snm.export.arrays import arrays_of, manifest_of, write_arrays
-    from snm.export.index import LIBRARIES
+    from snm.export.arrays import manifest_of
     from snm.export.manifest import write_manifest
-    from snm.export.mapped import write_export
-    from snm.export.memory import memory_arrays_of, votes_of
     from snm.runs.folder import RunFolder
     from snm.runs.load import load
     from snm.runs.unfinished import remark_unfinished
     from snm.system.files import made_whole
     from snm.system.terminal import console
 
-    out = command.output
-    if out.exists():
-        raise InputError(f"--output {out}", "a file or folder of that name", "a new folder")
-    indexed, mapped = command.to in LIBRARIES, command.to == "npy"
-    rounded = command.rows != "float32"
-    if rounded and not mapped:
+    _check(command)
+    points = _points(command) if command.measures else None
+    predictor = load(command.run)
+    remark_unfinished(command.run)
+    if command.to == "hub":
+        _hub(command, predictor)
+        return
+    out, folder = command.output, RunFolder(command.run)
+    manifest = manifest_of(predictor, command.run)
+    with made_whole("--output", out) as beside, console.status(Text(f"writing {out}")):
+        if command.indexes:
+            manifest["index"] = _index(command, predictor, points, manifest, beside)
+        else:
+            manifest |= _arrays(command, predictor, folder, beside)
+        for extra in (folder.names, folder.vectorizer, folder.fitted_weighting):
+            if folder.has(extra):
+                shutil.copyfile(folder.checked(extra), beside / extra.name)
+        if command.rounds:
+            manifest["measured"] = _rounded(command, predictor, points, manifest, beside)
+        write_manifest(beside, manifest)
+    if command.measures:
+        about = manifest["index"] if command.indexes else manifest
+        console.print(_table(about["measured"], command))
+        for line in _warnings(about["measured"], command):
+            console.print(line, soft_wrap=True)
+    if predictor.memory is not None:
+        _say_memory(command, predictor.memory)
+    _say_size(out)
+
+
+def _check(command: Export) -> None:
+    """Refuses what can be refused before the run is read.
+
+    Raises:
+      InputError: a folder that exists, options that do nothing here, or a library that is missing.
+    """
+    if command.output.exists():
+        raise InputError(
+            f"--output {command.output}", "a file or folder of that name", "a new folder"
+        )
+    if command.rounds and command.to != "npy":
         raise InputError(f"--rows {command.rows}", f"--to {command.to}", "--to npy")
     _check_hub(command)
     for name in (*_OF_INDEX, *_MEASURED):
-        allowed = indexed or (rounded and name in _MEASURED)
+        allowed = command.indexes or (command.rounds and name in _MEASURED)
         if getattr(command, name) != getattr(Export, name) and not allowed:
             flag = "--" + name.replace("_", "-")
             expected = "--to faiss or hnswlib" + ", or --rows int8" * (name in _MEASURED)
             raise InputError(flag, f"--to {command.to}", expected)
     if command.min_recall is not None and not 0 <= command.min_recall <= 1:
         raise InputError("--min-recall", f"{command.min_recall:g}", "0 to 1")
-    points = _points(command) if indexed or rounded else None
-    predictor = load(command.run)
-    remark_unfinished(command.run)
-    if command.to == "hub":
-        _hub(command, predictor)
-        return
-    memory, folder = predictor.memory, RunFolder(command.run)
-    manifest = manifest_of(predictor, command.run)
-    with made_whole("--output", out) as beside, console.status(Text(f"writing {out}")):
-        if indexed:
-            manifest["index"] = _index(command, predictor, points, manifest, beside)
-        elif mapped:
-            names = folder.names if folder.has(folder.names) else None
-            settings, rows = folder.settings(), command.rows
-            manifest |= write_export(predictor, settings, names, beside, rows=rows)
-        else:
-            manifest["file"] = write_arrays(arrays_of(predictor), command.to, beside)
-            if memory is not None:
-                arrays = memory_arrays_of(memory)
-                name = write_arrays(arrays, command.to, beside, "memory")
-                manifest["memory"] = {"file": name, **votes_of(memory)}
-        for extra in (folder.names, folder.vectorizer, folder.fitted_weighting):
-            if folder.has(extra):
-                shutil.copyfile(folder.checked(extra), beside / extra.name)
-        if rounded:
-            manifest["measured"] = _rounded(command, predictor, points, manifest, beside)
-        write_manifest(beside, manifest)
-    if indexed or rounded:
-        about = manifest["index"] if indexed else manifest
-        console.print(_table(about["measured"], command))
-        for line in _warnings(about["measured"], command):
-            console.print(line, soft_wrap=True)
-    if memory is not None:
-        message = f"{counted(len(memory.rows), 'point')} in memory{'-*' if mapped else ''}."
-        message += f"{command.to}; the manifest says how they vote"
-        if indexed:
-            message = (
-                "not in the index, nor in its recall; `snm evaluate` and `serve` add the votes"
-            )
-        console.print(f"memory of neighbours: {message}", soft_wrap=True)
-    _say_size(out)
 
 
 def _check_hub(command: Export) -> None:
@@ -215,6 +225,34 @@ def _hub(command: Export, predictor: Predictor) -> None:
         with console.status(Text(f"sending {out}")):
             commit = push(out, command.push, private=command.private)
         say(f"sent to {commit}")
+
+
+def _arrays(
+    command: Export, predictor: Predictor, folder: RunFolder, beside: Path
+) -> dict[str, Any]:
+    """Writes the arrays of a run; returns what the manifest says of them."""
+    from snm.export.arrays import arrays_of, write_arrays
+    from snm.export.mapped import write_export
+    from snm.export.memory import memory_arrays_of, votes_of
+
+    if command.to == "npy":
+        names = folder.names if folder.has(folder.names) else None
+        return write_export(predictor, folder.settings(), names, beside, rows=command.rows)
+    about: dict[str, Any] = {"file": write_arrays(arrays_of(predictor), command.to, beside)}
+    if (memory := predictor.memory) is not None:
+        name = write_arrays(memory_arrays_of(memory), command.to, beside, "memory")
+        about["memory"] = {"file": name, **votes_of(memory)}
+    return about
+
+
+def _say_memory(command: Export, memory: Memory) -> None:
+    from snm.system.terminal import console
+
+    file = f"memory{'-*' if command.to == 'npy' else ''}.{command.to}"
+    message = f"{counted(len(memory.rows), 'point')} in {file}; the manifest says how they vote"
+    if command.indexes:
+        message = "not in the index, nor in its recall; `snm evaluate` and `serve` add the votes"
+    console.print(f"memory of neighbours: {message}", soft_wrap=True)
 
 
 def _say_size(out: Path) -> None:

@@ -1,4 +1,4 @@
-"""The HTTP service: routes, models of requests and answers, and error statuses."""
+"""The HTTP service: routes, error statuses, and how requests become points and answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse
 from fastapi_offline import FastAPIOffline
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 from scipy.sparse import csr_matrix
 from starlette.exceptions import HTTPException
 
@@ -27,119 +26,28 @@ from snm.prediction.digits import rounded
 from snm.prediction.inputs import without_zeros
 from snm.prediction.predictor import Predictor
 from snm.prediction.reasons import Reason
+from snm.prediction.thresholds import Threshold
 from snm.serve.docs_page import add_docs
 from snm.serve.engine import Engine, FullError
 from snm.serve.guards import Counted, HostChecked, Limited, Meters, refusal
 from snm.serve.invalid import as_input_error
 from snm.serve.limits import Limits
+from snm.serve.messages import (
+    Answer,
+    Answers,
+    Health,
+    Label,
+    Parts,
+    Problem,
+    Question,
+    Witness,
+)
 
 __all__ = ["make_app"]
 
 _HERE = Path(__file__).parent
 _ID = re.compile("0|[1-9][0-9]{0,9}")
 _LONG = 1 << 16  # characters of the texts of a request that are counted beside other requests
-
-
-Label = StrictInt | StrictStr
-"""An id, or a name."""
-
-
-class Question(BaseModel):
-    """Points to label: texts, if the model was trained on texts, or features by id."""
-
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"texts": ["some words"], "k": 3}]}
-    )
-
-    texts: list[str] | None = Field(None, description="one text per point")
-    features: list[dict[str, float]] | None = Field(
-        None, description="for each point, feature id -> raw value"
-    )
-    k: int | None = Field(
-        None,
-        description="labels per point; by default 5, or as many as a threshold by name looks at",
-        ge=1,
-    )
-    threshold: float | str | None = Field(
-        None,
-        description="leave out labels of a lower probability, 0 to 1, or than the one that makes "
-        "micro-f1, macro-f1 or f1@k highest",
-    )
-    labels: list[Label] | list[list[Label]] | None = Field(
-        None,
-        description="names or ids of the labels to choose from, by default all; or a list of them "
-        "for each point",
-        min_length=1,
-    )
-    explain: bool = Field(False, description="tell what the scores are sums of")
-
-
-class Parts(BaseModel):
-    """What a score is the sum of."""
-
-    features: list[tuple[int | str, float]] = Field(
-        description="features or words that add or take most, and how much"
-    )
-    other_features: float = Field(description="what the other features add")
-    bias: float = Field(description="of the label")
-    votes: float = Field(description="of similar training points, where the run has a memory")
-
-
-class Witness(BaseModel):
-    """A training point, or the name of the label, that voted for it."""
-
-    train_row: int | None = Field(description="its number in the training file, from 0")
-    label_name: bool = Field(description="whether it is the label's own name")
-    similarity: float
-    shares: list[int | str] = Field(description="features or words that both points have")
-
-
-class Answer(BaseModel):
-    """The labels of a point with the highest scores, best first."""
-
-    labels: list[int]
-    names: list[str] | None
-    scores: list[float]
-    probabilities: list[float] | None = Field(
-        description="that each label is right, if the run has fitted them"
-    )
-    unknown: bool = Field(
-        description="whether the point has no feature, or its text no word that the model knows; "
-        "its labels are then those that the model gives without any"
-    )
-    parts: list[Parts] | None = Field(None, description="of each score, with `explain`")
-    because: list[list[Witness]] | None = Field(
-        None,
-        description="with `explain`, who voted for each label, if the run has a memory of "
-        "neighbours",
-    )
-
-
-class Answers(BaseModel):
-    """One answer per point, in the order of the request."""
-
-    answers: list[Answer]
-
-
-class Health(BaseModel):
-    """The properties of the model that is served."""
-
-    status: str = "ok"
-    version: str = __version__
-    labels: int
-    features: int
-    texts: bool = Field(description="whether requests may have texts")
-    names: bool = Field(description="whether answers have names of labels")
-    probabilities: bool = Field(description="whether answers have probabilities")
-    search: str = Field(description="exact or index")
-    max_k: int
-
-
-class Problem(BaseModel):
-    """Any error: what was found, and what was expected."""
-
-    error: str
-
 
 _ANY_ERROR: dict[int | str, dict[str, Any]] = {
     "default": {"model": Problem, "description": "any other error"}
@@ -233,34 +141,11 @@ def make_app(
             (labels, scores), reasons = await app.state.engine.explained(*asked, gone)
         else:
             labels, scores = await app.state.engine.answer(*asked)
-        blank = ((rows != 0).getnnz(axis=1) == 0).tolist()
-        likely = np.full(scores.shape, np.nan)
+        p = None
         if exact.calibration is not None:
-            likely = exact.probabilities(scores, ranked=among is None)
-        answers = []
-        for number, (row, row_scores, p) in enumerate(zip(labels, scores, likely, strict=True)):
-            found = row >= 0  # an index may find fewer, and there may be fewer to choose from
-            if threshold is not None:
-                found = threshold(row, p)
-            ids = row[found].tolist()
-            names = None
-            if predictor.label_names is not None:
-                names = [predictor.label_names[label] for label in ids]
-            probabilities = None if exact.calibration is None else rounded(p[found].tolist())
-            why = {}
-            if reasons is not None:
-                why = _as_fields([reasons[number][i] for i in np.flatnonzero(found)], exact)
-            answers.append(
-                Answer(
-                    labels=ids,
-                    names=names,
-                    scores=rounded(row_scores[found].tolist()),
-                    probabilities=probabilities,
-                    unknown=blank[number],
-                    **why,
-                )
-            )
-        return Answers(answers=answers)
+            p = exact.probabilities(scores, ranked=among is None)
+        blank = (rows != 0).getnnz(axis=1) == 0
+        return _as_answers(labels, scores, p, threshold, blank, reasons, exact)
 
     @app.get("/health")
     async def health() -> Health:
@@ -288,6 +173,48 @@ def make_app(
         return FileResponse(_HERE / "favicon.svg")
 
     return app
+
+
+def _as_answers(
+    labels: NDArray[np.int32],
+    scores: NDArray[np.float32],
+    p: NDArray[np.float32] | None,
+    threshold: Threshold | None,
+    blank: NDArray[np.bool_],
+    reasons: list[list[Reason]] | None,
+    predictor: Predictor,
+) -> Answers:
+    """What was found, as a response has it.
+
+    Args:
+      labels: int32 [n, k], best first; -1 where there is none.
+      scores: float32 [n, k].
+      p: float32 [n, k], probabilities, if the model has them.
+      threshold: what leaves answers out, or None; it needs probabilities.
+      blank: bool [n], points without a known feature.
+      reasons: of each answer, if they were asked for.
+      predictor: the model.
+    """
+    names, answers = predictor.label_names, []
+    for number, row in enumerate(labels):
+        found = row >= 0  # an index may find fewer, and there may be fewer to choose from
+        if threshold is not None and p is not None:
+            found = threshold(row, p[number])
+        ids = row[found].tolist()
+        why = {}
+        if reasons is not None:
+            why = _as_fields([reasons[number][i] for i in np.flatnonzero(found)], predictor)
+        answers.append(
+            Answer(
+                labels=ids,
+                names=None if names is None else [names[label] for label in ids],
+                scores=rounded(scores[number][found].tolist()),
+                probabilities=None if p is None else rounded(p[number][found].tolist()),
+                unknown=bool(blank[number]),
+                **why,
+            )
+        )
+    return Answers(answers=answers)
 
 
 def _answer_errors(app: FastAPI) -> None:
@@ -379,6 +306,15 @@ def _rows(question: Question, predictor: Predictor, most: int) -> csr_matrix:
         if predictor.vectorizer is None:
             raise InputError("texts", "a model of features", "features")
         return predictor.vectorizer.transform(question.texts)
+    return _as_matrix(points, predictor)
+
+
+def _as_matrix(points: list[dict[str, float]], predictor: Predictor) -> csr_matrix:
+    """Points as feature id -> raw value, as CSR [n, d].
+
+    Raises:
+      InputError: an id or a value out of range.
+    """
     width = predictor.model.num_features
     ids, values, starts = [], [], [0]
     for number, point in enumerate(points):

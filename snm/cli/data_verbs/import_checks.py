@@ -23,8 +23,21 @@ def check(command: Import) -> None:
     Raises:
       InputError: options that cannot be used, or not together.
     """
-    from snm.data.vectorizer import CLASSES, refuse_pattern
+    _check_files(command)
+    _check_numbers(command)
+    _check_texts(command)
+    if command.like is None:
+        if command.new_labels != "refuse":
+            raise InputError("--new-labels", "no --like", "the run or data that has the old ones")
+        return
+    for name in (*_OF_TEXTS, "min_label_count"):
+        if _is_given(command, name):
+            found = f"--like {command.like} as well"
+            raise InputError(_flag(command, name), found, "one of the two")
 
+
+def _check_files(command: Import) -> None:
+    """What is read and written, and what of it is for test."""
     if command.out.exists():
         raise InputError(str(command.out), "a file or folder of that name", "a new folder")
     for path in (command.source, command.test, command.label_file, command.test_label_file):
@@ -35,6 +48,12 @@ def check(command: Import) -> None:
             raise InputError(str(path), found, "a file of points")
     if command.test_fraction and command.test is not None:
         raise InputError("--test-fraction", "--test as well", "one of the two")
+    if command.test_label_file is not None and command.test is None:
+        raise InputError("--test-label-file", "no --test", "the test points that it labels")
+
+
+def _check_numbers(command: Import) -> None:
+    """Ranges."""
     if not 0 <= command.test_fraction < 1:
         raise InputError("--test-fraction", f"{command.test_fraction}", "0 to below 1")
     for name in ("features", "min_points", "min_label_count"):
@@ -45,10 +64,19 @@ def check(command: Import) -> None:
         raise InputError("--features", f"{command.features}", f"at most {_MOST_FEATURES}")
     if command.seed < 0:
         raise InputError("--seed", f"{command.seed}", "0 or more")
+    if not 0 < command.max_share <= 1:
+        raise InputError("--max-share", f"{command.max_share}", "above 0, up to 1")
+    first, last = command.ngrams
+    if not 1 <= first <= last:
+        raise InputError("--ngrams", f"{first} {last}", "the shortest and the longest, from 1")
+
+
+def _check_texts(command: Import) -> None:
+    """How texts become words, and labels."""
+    from snm.data.vectorizer import CLASSES, refuse_pattern
+
     if command.label_separator == "":
         raise InputError("--label-separator", "an empty text", "one character or more")
-    if command.test_label_file is not None and command.test is None:
-        raise InputError("--test-label-file", "no --test", "the test points that it labels")
     for flag, given in (
         ("stop-words", command.stop_words),
         ("token-pattern", command.token_pattern),
@@ -64,19 +92,6 @@ def check(command: Import) -> None:
                 found = f"--vectorizer {command.vectorizer}"
                 expected = "counts or tfidf: hashing keeps all words"
                 raise InputError(_flag(command, name), found, expected)
-    if not 0 < command.max_share <= 1:
-        raise InputError("--max-share", f"{command.max_share}", "above 0, up to 1")
-    first, last = command.ngrams
-    if not 1 <= first <= last:
-        raise InputError("--ngrams", f"{first} {last}", "the shortest and the longest, from 1")
-    if command.like is None:
-        if command.new_labels != "refuse":
-            raise InputError("--new-labels", "no --like", "the run or data that has the old ones")
-        return
-    for name in (*_OF_TEXTS, "min_label_count"):
-        if _is_given(command, name):
-            found = f"--like {command.like} as well"
-            raise InputError(_flag(command, name), found, "one of the two")
 
 
 def check_format(command: Import, form: str) -> None:

@@ -1,0 +1,109 @@
+"""What requests and answers of the HTTP service have."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
+
+from snm import __version__
+
+__all__ = ["Answer", "Answers", "Health", "Label", "Parts", "Problem", "Question", "Witness"]
+
+Label = StrictInt | StrictStr
+"""An id, or a name."""
+
+
+class Question(BaseModel):
+    """Points to label: texts, if the model was trained on texts, or features by id."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"texts": ["some words"], "k": 3}]}
+    )
+
+    texts: list[str] | None = Field(None, description="one text per point")
+    features: list[dict[str, float]] | None = Field(
+        None, description="for each point, feature id -> raw value"
+    )
+    k: int | None = Field(
+        None,
+        description="labels per point; by default 5, or as many as a threshold by name looks at",
+        ge=1,
+    )
+    threshold: float | str | None = Field(
+        None,
+        description="leave out labels of a lower probability, 0 to 1, or than the one that makes "
+        "micro-f1, macro-f1 or f1@k highest",
+    )
+    labels: list[Label] | list[list[Label]] | None = Field(
+        None,
+        description="names or ids of the labels to choose from, by default all; or a list of them "
+        "for each point",
+        min_length=1,
+    )
+    explain: bool = Field(False, description="tell what the scores are sums of")
+
+
+class Parts(BaseModel):
+    """What a score is the sum of."""
+
+    features: list[tuple[int | str, float]] = Field(
+        description="features or words that add or take most, and how much"
+    )
+    other_features: float = Field(description="what the other features add")
+    bias: float = Field(description="of the label")
+    votes: float = Field(description="of similar training points, where the run has a memory")
+
+
+class Witness(BaseModel):
+    """A training point, or the name of the label, that voted for it."""
+
+    train_row: int | None = Field(description="its number in the training file, from 0")
+    label_name: bool = Field(description="whether it is the label's own name")
+    similarity: float
+    shares: list[int | str] = Field(description="features or words that both points have")
+
+
+class Answer(BaseModel):
+    """The labels of a point with the highest scores, best first."""
+
+    labels: list[int]
+    names: list[str] | None
+    scores: list[float]
+    probabilities: list[float] | None = Field(
+        description="that each label is right, if the run has fitted them"
+    )
+    unknown: bool = Field(
+        description="whether the point has no feature, or its text no word that the model knows; "
+        "its labels are then those that the model gives without any"
+    )
+    parts: list[Parts] | None = Field(None, description="of each score, with `explain`")
+    because: list[list[Witness]] | None = Field(
+        None,
+        description="with `explain`, who voted for each label, if the run has a memory of "
+        "neighbours",
+    )
+
+
+class Answers(BaseModel):
+    """One answer per point, in the order of the request."""
+
+    answers: list[Answer]
+
+
+class Health(BaseModel):
+    """The properties of the model that is served."""
+
+    status: str = "ok"
+    version: str = __version__
+    labels: int
+    features: int
+    texts: bool = Field(description="whether requests may have texts")
+    names: bool = Field(description="whether answers have names of labels")
+    probabilities: bool = Field(description="whether answers have probabilities")
+    search: str = Field(description="exact or index")
+    max_k: int
+
+
+class Problem(BaseModel):
+    """Any error: what was found, and what was expected."""
+
+    error: str
