@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -113,48 +113,25 @@ def evaluate_points(
         groups=frequency_groups(label_frequency),
     )
     every, others = start, start
+    told = _Told(predictor, thresholds, max(ks))
     pairs = points.filter
-    extra = 0 if pairs is None else most_filtered(pairs)
     pairs = None if pairs is None else pairs[np.argsort(pairs[:, 0], kind="stable")]
-    row, reliability = 0, Reliability.start()
-    cuts = [predictor.threshold(one) for one in thresholds]
-    of_cuts = [F1.start(num_labels) for _ in cuts]
-    kept = max([max(ks), *(min(cut.k or LOOKED_AT, num_labels) for cut in cuts)])
-    for answers, scores in predictor.top(points.features, min(kept + extra, num_labels)):
-        rows = slice(row, row + len(answers))
+    for rows, answers, p in _answers(predictor, points.features, pairs, max(max(ks), told.most)):
         truth = points.labels[rows]
-        p = None if predictor.calibration is None else predictor.probabilities(scores)
         if pairs is not None:
-            first, last = np.searchsorted(pairs[:, 0], [row, rows.stop])
-            here = pairs[first:last] - np.array([row, 0])
-            answers, places = kept_first(answers, here, num_labels, kept)
-            truth = without_filtered(truth, here)
-            p = None if p is None else np.take_along_axis(p, places, axis=1)
+            truth = without_filtered(truth, _of_rows(pairs, rows))
         every = every.update(answers, truth)
-        if p is not None:
-            for number, cut in enumerate(cuts):
-                best = answers[:, : cut.k or LOOKED_AT]
-                left = np.where(cut(best, p[:, : cut.k or LOOKED_AT]), best, -1)
-                of_cuts[number] = of_cuts[number].update(left, truth)
-            answers, p = answers[:, : max(ks)], p[:, : max(ks)]
-            given = (answers >= 0) & (np.diff(truth.indptr) > 0)[:, None]
-            if given.any():  # SciPy selects no entry as a matrix, and some as an array
-                right = np.asarray(truth[np.nonzero(given)[0], answers[given]]).ravel() > 0
-                reliability = reliability.update(p[given], right)
         if duplicates is not None:
             others = others.update(answers, truth, leave_out=duplicates[rows])
-        row = rows.stop
+        if p is not None:
+            told.update(answers, p, truth)
         if on_progress:
-            on_progress(row)
+            on_progress(rows.stop)
     found: dict[str, Any] = {
         "metrics": every.result(),
         "by_label_frequency": every.by_group(max(ks)),
+        **told.result(),
     }
-    if predictor.calibration is not None:
-        found["reliability"] = {"k": max(ks), **reliability.result()}
-    if cuts:
-        of_each = zip(thresholds, of_cuts, strict=True)
-        found["at_threshold"] = [{"threshold": str(x), **f1.result()} for x, f1 in of_each]
     repeats = duplicates is not None and bool(duplicates.any())
     if repeats:
         found["without_repeats"] = others.result()
@@ -164,6 +141,82 @@ def evaluate_points(
         if repeats:
             found["without_repeats"] |= other_areas.result()
     return found
+
+
+def _answers(
+    predictor: Predictor, features: csr_matrix, pairs: NDArray[np.int64] | None, kept: int
+) -> Iterator[tuple[slice, NDArray[np.int32], NDArray[np.float32] | None]]:
+    """The best labels of each block of points, without their filtered ones.
+
+    Args:
+      predictor: the model.
+      features: CSR [n, d].
+      pairs: int64 [f, 2], filtered (row, label), by ascending row; or None.
+      kept: how many labels of a point, at most.
+
+    Yields:
+      The rows of the block; int32 [m, up to kept], -1 where there is none; and their probabilities,
+      float32 of that shape, if the model has some.
+    """
+    num_labels, row = predictor.model.head.num_labels, 0
+    extra = 0 if pairs is None else most_filtered(pairs)
+    for answers, scores in predictor.top(features, min(kept + extra, num_labels)):
+        rows = slice(row, row + len(answers))
+        p = None if predictor.calibration is None else predictor.probabilities(scores)
+        if pairs is not None:
+            answers, places = kept_first(answers, _of_rows(pairs, rows), num_labels, kept)
+            p = None if p is None else np.take_along_axis(p, places, axis=1)
+        yield rows, answers, p
+        row = rows.stop
+
+
+class _Told:
+    """What the probabilities of answers are worth: how well they fit, and F1 at thresholds.
+
+    Args:
+      predictor: the model; without probabilities there is nothing to tell.
+      thresholds: as in `evaluate_points`.
+      k: the best answers whose probabilities are compared with the truth.
+    """
+
+    def __init__(self, predictor: Predictor, thresholds: Sequence[str | float], k: int):
+        num_labels = predictor.model.head.num_labels
+        self._fits = predictor.calibration is not None
+        self._names, self._k = [str(one) for one in thresholds], k
+        self._cuts = [predictor.threshold(one) for one in thresholds]
+        self._f1 = [F1.start(num_labels) for _ in self._cuts]
+        self._reliability = Reliability.start()
+        # Answers that a point needs.
+        self.most = max((min(cut.k or LOOKED_AT, num_labels) for cut in self._cuts), default=0)
+
+    def update(self, answers: NDArray[np.int32], p: NDArray[np.float32], truth: csr_matrix) -> None:
+        """More points: their answers and probabilities [m, kept], and true labels [m, K]."""
+        for number, cut in enumerate(self._cuts):
+            looked_at = np.s_[:, : cut.k or LOOKED_AT]
+            best = answers[looked_at]
+            left = np.where(cut(best, p[looked_at]), best, -1)
+            self._f1[number] = self._f1[number].update(left, truth)
+        answers, p = answers[:, : self._k], p[:, : self._k]
+        given = (answers >= 0) & (np.diff(truth.indptr) > 0)[:, None]
+        if given.any():  # SciPy selects no entry as a matrix, and some as an array
+            right = np.asarray(truth[np.nonzero(given)[0], answers[given]]).ravel() > 0
+            self._reliability = self._reliability.update(p[given], right)
+
+    def result(self) -> dict[str, Any]:
+        """`reliability` and `at_threshold` of `evaluate_points`, as far as there is any."""
+        found: dict[str, Any] = {}
+        if self._fits:
+            found["reliability"] = {"k": self._k, **self._reliability.result()}
+        if self._cuts:
+            of_each = zip(self._names, self._f1, strict=True)
+            found["at_threshold"] = [{"threshold": x, **f1.result()} for x, f1 in of_each]
+        return found
+
+
+def _of_rows(pairs: NDArray[np.int64], rows: slice) -> NDArray[np.int64]:
+    """The pairs of some rows, which are counted from the first of these."""
+    first, last = np.searchsorted(pairs[:, 0], [rows.start, rows.stop])
+    return pairs[first:last] - np.array([rows.start, 0])
 
 
 def _areas(

@@ -118,42 +118,15 @@ def run_steps(
     cuts = [step for step, _ in heads]
     programs = programs or StepPrograms(model, source, heads, mesh)
     plan = dispatches(source, progress.step, last_step, steps_per_dispatch, marks, cuts)
-    waiting: collections.deque[tuple[int, int, Any]] = collections.deque()
     if probe is not None and not progress.step:
         yield Probed(0, 0.0, probe(state))
-    clock = _Clock()
 
     def where(step: int, loss: float) -> NonFinite:
         staged, batches = programs.stage_at(step)
         return diagnose(staged, batches, resident, state, step, loss, on_mesh=mesh is not None)
 
-    def finished() -> Iterator[Event]:
-        """Events of the oldest dispatch that is not reported yet."""
-        first, count, metrics = waiting.popleft()
-        with part("steps"):  # waits for the device
-            losses, ok = np.asarray(metrics.loss, np.float64), np.asarray(metrics.ok)
-        losses, ok = losses[:count], ok[:count]  # the rest fills the dispatch up
-        for place in np.flatnonzero(~ok):
-            step = first + int(place)
-            named = points_of_step(source, step, rows)
-            if on_nonfinite == "stop":
-                raise NonFiniteError(step, where(step, float(losses[place])), named)
-            yield Skipped(step, NonFinite.of_loss(float(losses[place])).tensor, named)
-        _count_skipped(progress, ok)
-        if progress.skipped_in_a_row >= source.steps_per_epoch:
-            last = first + int(np.flatnonzero(~ok)[-1])
-            hint = f"{progress.skipped_in_a_row} steps in a row were skipped: that is an epoch"
-            found = where(last, float(losses[last - first]))
-            raise NonFiniteError(last, found, points_of_step(source, last, rows), hint)
-        seconds = clock.read()
-        progress.step = first + count
-        progress.seconds += seconds
-        # A step divides by the batch size, also where the last batch of an epoch has fewer points.
-        points = np.array([source.order.points_in(first + row) for row in range(count)])
-        of_points = math.fsum(losses[ok]) * source.batch_size
-        loss = of_points / int(points[ok].sum()) if ok.any() else math.nan
-        yield Stepped(first + count, int(points.sum()), loss, seconds)
-
+    reports = _Reports(source, progress, where, rows, on_nonfinite)
+    clock = reports.clock
     kept = None if mesh is None else functools.partial(without_added, model=model)
     stopping = False
     with writer_for(checkpoints, state, kept) as writer:
@@ -163,9 +136,9 @@ def run_steps(
                 program = programs.of_steps(first, state, resident, stack)
             with part("steps"):
                 state, metrics = program(state, resident, stack)
-            waiting.append((first, count, metrics))
-            if len(waiting) > 1:
-                yield from finished()
+            reports.add(first, count, metrics)
+            if len(reports) > 1:
+                yield from reports.oldest()
             yield from map(Saved, writer.written())
             done = first + count
             evaluating = evaluate is not None and _due(done, evaluate_every, last_step)
@@ -174,8 +147,8 @@ def run_steps(
             stopping = stop is not None and stop()
             if not (evaluating or saving or probing or stopping):
                 continue
-            while waiting:
-                yield from finished()
+            while reports:
+                yield from reports.oldest()
             score, best = None, False
             if evaluating:
                 assert evaluate is not None
@@ -202,6 +175,70 @@ def run_steps(
         raise StoppedError(progress.step)
     if keep is not None:
         keep(state)
+
+
+class _Reports:
+    """Dispatches whose losses the host has not read, oldest first; each becomes its events once.
+
+    Args:
+      source: the batches.
+      progress: counters of the run, updated in place.
+      where: what was not finite at a step with this loss.
+      rows: int [N], the number of each point of the source in messages; None counts from 0.
+      on_nonfinite: `stop` or `skip`.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        progress: Progress,
+        where: Callable[[int, float], NonFinite],
+        rows: np.ndarray | None,
+        on_nonfinite: str,
+    ):
+        self._source, self._progress = source, progress
+        self._where, self._rows, self._stops = where, rows, on_nonfinite == "stop"
+        self._waiting: collections.deque[tuple[int, int, Any]] = collections.deque()
+        self.clock = _Clock()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, first: int, count: int, metrics: Any) -> None:
+        """A dispatch of `count` steps from `first` on, which the device may still compute."""
+        self._waiting.append((first, count, metrics))
+
+    def oldest(self) -> Iterator[Event]:
+        """Waits for the oldest dispatch, and yields its events.
+
+        Raises:
+          NonFiniteError: a loss or gradient was not finite, or none was for an epoch of steps.
+        """
+        first, count, metrics = self._waiting.popleft()
+        with part("steps"):  # waits for the device
+            losses, ok = np.asarray(metrics.loss, np.float64), np.asarray(metrics.ok)
+        losses, ok = losses[:count], ok[:count]  # the rest fills the dispatch up
+        for place in np.flatnonzero(~ok):
+            step = first + int(place)
+            named = points_of_step(self._source, step, self._rows)
+            if self._stops:
+                raise NonFiniteError(step, self._where(step, float(losses[place])), named)
+            yield Skipped(step, NonFinite.of_loss(float(losses[place])).tensor, named)
+        progress = self._progress
+        _count_skipped(progress, ok)
+        if progress.skipped_in_a_row >= self._source.steps_per_epoch:
+            last = first + int(np.flatnonzero(~ok)[-1])
+            hint = f"{progress.skipped_in_a_row} steps in a row were skipped: that is an epoch"
+            found = self._where(last, float(losses[last - first]))
+            raise NonFiniteError(last, found, points_of_step(self._source, last, self._rows), hint)
+        seconds = self.clock.read()
+        progress.step = first + count
+        progress.seconds += seconds
+        # A step divides by the batch size, also where the last batch of an epoch has fewer points.
+        points = np.array([self._source.order.points_in(first + row) for row in range(count)])
+        of_points = math.fsum(losses[ok]) * self._source.batch_size
+        loss = of_points / int(points[ok].sum()) if ok.any() else math.nan
+        yield Stepped(first + count, int(points.sum()), loss, seconds)
 
 
 def _count_skipped(progress: Progress, ok: np.ndarray) -> None:

@@ -30,22 +30,19 @@ from snm.runs.load import (
     assemble,
     checkpoints_intact,
     used_checkpoints,
-    watched_member,
     with_memory,
 )
 from snm.runs.log.progress_bar import in_notebook, with_bar
 from snm.runs.members import member_seed, phase_names
 from snm.runs.mirror import place_of
-from snm.runs.stands import memory_stands, result_stands
+from snm.runs.stands import result_stands
 from snm.stores.address import Address
 from snm.stores.copies import local
 from snm.system.locks import LOCK, locked
 from snm.system.timing import part, restart, times
 from snm.trainer.evaluate import score_test_points, trained_before
-from snm.trainer.memory.files import forget_memory, try_memory
-from snm.trainer.memory.inherited import Inherited, inherit_memory, inherited
 from snm.trainer.memory.notes import never_tried, noted
-from snm.trainer.memory.trial import memory_split
+from snm.trainer.memory.plan import MemoryPlan
 from snm.trainer.phase import Phase, PhaseRun, Trained, first_phase
 from snm.trainer.prepare import members_at_once, names_not_tried
 from snm.trainer.together import Stop, in_order
@@ -184,10 +181,9 @@ def resolved_training(
 
     With `share`, each process has a folder of its own; it copies that of process 0 to all.
     """
-    source_name = dataset.name if source is None else _absolute(source)
     folder = RunFolder(Path(run_dir), apart=share is not None)
-    facts = {
-        "data": source_name,
+    facts: dict[str, Any] = {
+        "data": dataset.name if source is None else _absolute(source),
         "sha256": dataset.sha256,
         "num_features": dataset.train.num_features,
         "num_labels": dataset.train.num_labels,
@@ -198,10 +194,7 @@ def resolved_training(
         stop = AgreedStop(stop)
     # What can be refused is refused before anything is written.
     folder.check(config, facts)
-    if config.label_text == "on" and folder.has(folder.vectorizer):
-        mine = IdSpace.of(dataset)
-        begun = dataclasses.replace(mine, name=str(folder.path), vectorizer=folder.vectorizer)
-        check_features(mine, begun)  # the hash of the data does not have the vectorizer
+    _refuse_other_texts(folder, config, dataset)
     barrier("the folder was looked at")
     start = None
     if warm_start is not None:
@@ -216,46 +209,40 @@ def resolved_training(
             folder.check(config, facts)  # again, now that no other process can write
         with part("weighting"):
             weighting = fit_weighting(config.weighting, dataset.train.features)
-        begins = whole = first_phase(config, dataset)
+        whole = first_phase(config, dataset)
         setup = _Setup(folder, config, dataset, weighting, start, whole)
-        split, taken = None, Inherited(None)
-        if start is None:
-            split = memory_split(config, dataset)
-        else:
-            taken = inherited(folder, config, start, str(facts["warm_start"]))
-        if split is not None and not config.validation_fraction:
-            begins = dataclasses.replace(begins, rows=split[0])
-        phase = setup.phase(begins, 1, probe=probe, probe_every=probe_every)
+        memory = MemoryPlan.of(folder, config, dataset, start, facts["warm_start"])
+        first = whole
+        if memory.kept is not None and not config.validation_fraction:
+            first = dataclasses.replace(whole, rows=memory.kept)
+        begun = setup.phase(first, 1, probe=probe, probe_every=probe_every)
         if not there and is_first_process():
             hold()
             if folder.config.exists():
                 found = "a run that another process began just now"
                 raise InputError(f"--run-dir {folder.path}", found, "the same command again")
-        names, texts = dataset.label_names, dataset.vectorizer
-        begin = functools.partial(folder.write, config, facts, weighting, names, texts)
-        if is_first_process():
-            begin()
+        setup.write(facts)
         barrier("the folder is there")
         if (
-            phase.done
+            begun.done
             and result_stands(folder, config)
             and checkpoints_intact(folder, config)
-            and ((split is None and taken.trial is None) or memory_stands(folder))
+            and memory.stands(folder)
         ):
             yield Finished(folder.read_result())
             return
         if is_first_process():
             folder.reopen()
-            begin()
+        setup.write(facts)
         barrier("the folder is open")
-        if taken.note is not None:
-            yield Noted(0, taken.note)
+        if memory.note is not None:
+            yield Noted(0, memory.note)
 
-        run_of = functools.partial(setup.member, begun=phase, profile=profile)
-        at_once = members_at_once(config, phase.mesh)
+        run_of = functools.partial(setup.member, begun=begun, profile=profile)
+        at_once = members_at_once(config, begun.mesh)
         members = [functools.partial(run_of, n) for n in range(1, config.members + 1)]
         done = yield from in_order(members, at_once, stop)
-        del phase, run_of, members  # with the points as they were weighted for training
+        del begun, run_of, members  # with the points as they were weighted for training
 
         with part("reading the checkpoints"):
             if share is not None:
@@ -264,38 +251,24 @@ def resolved_training(
             predictor = assemble(folder, config, facts, weighting, dataset.label_names,
                                  finished=True, mesh=done[0].mesh, state=trained)  # fmt: skip
             del trained
-        remembered: dict[str, Any] = {}
-        if split is not None:
-            with part("memory"):
-                watched = predictor
-                if config.members > 1 or config.refit:  # else a second copy of the same tables
-                    model, state = watched_member(folder, config, facts, predictor.mesh)
-                    watched = dataclasses.replace(predictor, model=model, state=state)
-                remembered = {"memory": try_memory(folder, config, dataset, watched, predictor)}
-        elif taken.trial is not None:
-            with part("memory"):
-                of_memory = inherit_memory(folder, config, dataset, taken.trial, predictor)
-                remembered = {"memory": of_memory}
-        elif start is not None:  # what an earlier end took over is of other parameters
-            forget_memory(folder)
-        if remembered:
-            yield from noted(folder, remembered["memory"], done[-1].progress.step)
+        last_step = done[-1].progress.step
+        remembered = memory.carry_out(folder, config, dataset, facts, predictor)
+        if remembered is not None:
+            yield from noted(folder, remembered, last_step)
             predictor = with_memory(predictor, folder)
         ready = times().whole
         scored: dict[str, Any] = {"metrics": {}}
         if dataset.test is not None:
-            on_progress = _stopping(stop, done[-1].progress.step)
             with part("test points"):
                 trained_on = [dataset.train, *trained_before(facts)]
-                scored = score_test_points(
-                    predictor, config, dataset, on_progress, trained_on=trained_on
-                )
+                look = _stopping(stop, last_step)
+                scored = score_test_points(predictor, config, dataset, look, trained_on=trained_on)
         result = {
             **scored,
-            **remembered,
+            **({} if remembered is None else {"memory": remembered}),
             "data": {
                 "name": dataset.name,
-                "source": source_name,
+                "source": facts["data"],
                 "sha256": dataset.sha256,
                 "points": dataset.train.features.shape[0],
             },
@@ -307,6 +280,14 @@ def resolved_training(
             folder.finish(result, used_checkpoints(folder, config))
         barrier("the result is there")
         yield Finished(result)
+
+
+def _refuse_other_texts(folder: RunFolder, config: ResolvedConfig, dataset: Dataset) -> None:
+    """Refuses label names read by another vectorizer, which the hash of the data leaves out."""
+    if config.label_text == "on" and folder.has(folder.vectorizer):
+        mine = IdSpace.of(dataset)
+        begun = dataclasses.replace(mine, name=str(folder.path), vectorizer=folder.vectorizer)
+        check_features(mine, begun)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -322,6 +303,12 @@ class _Setup:
     weighting: Weighting
     start: WarmStart | None
     whole: Phase
+
+    def write(self, facts: dict[str, Any]) -> None:
+        """Writes what a run begins with; of several processes, the first does."""
+        if is_first_process():
+            names, texts = self.dataset.label_names, self.dataset.vectorizer
+            self.folder.write(self.config, facts, self.weighting, names, texts)
 
     def phase(
         self, phase: Phase, member: int, epochs: float | None = None, **looks: Any

@@ -1,0 +1,108 @@
+"""Where the memory of a run comes from, which is known before it trains."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from numpy.typing import NDArray
+
+from snm.config.resolved import ResolvedConfig
+from snm.data.dataset import Dataset
+from snm.prediction.predictor import Predictor
+from snm.runs.folder import RunFolder
+from snm.runs.load import watched_member
+from snm.runs.stands import memory_stands
+from snm.system.timing import part
+from snm.trainer.memory.files import forget_memory, try_memory
+from snm.trainer.memory.inherited import Inherited, inherit_memory, inherited
+from snm.trainer.memory.trial import memory_split
+from snm.trainer.warm_start import WarmStart
+
+__all__ = ["MemoryPlan"]
+
+
+@dataclasses.dataclass(frozen=True)
+class MemoryPlan:
+    """A memory is tried on points that member 1 does not see, or taken over from another run.
+
+    Attributes:
+      kept: int [n], ascending, the points that member 1 trains on; None where none is tried.
+      taken: what is taken over, and why not all; None in a run that starts from no other.
+    """
+
+    kept: NDArray[Any] | None = None
+    taken: Inherited | None = None
+
+    @classmethod
+    def of(
+        cls,
+        folder: RunFolder,
+        config: ResolvedConfig,
+        dataset: Dataset,
+        start: WarmStart | None,
+        name: str | None,
+    ) -> MemoryPlan:
+        """Looks for what can be tried or taken over.
+
+        Args:
+          folder: of the run.
+          config: its settings.
+          dataset: as loaded.
+          start: the run that it starts from, or None.
+          name: what that one is called.
+
+        Raises:
+          InputError: a damaged file of the run that it starts from.
+        """
+        if start is not None:
+            return cls(taken=inherited(folder, config, start, str(name)))
+        split = memory_split(config, dataset)
+        return cls() if split is None else cls(kept=split[0])
+
+    @property
+    def note(self) -> str | None:
+        """What is said of it before the training."""
+        return None if self.taken is None else self.taken.note
+
+    @property
+    def _trial(self) -> dict[str, Any] | None:
+        return None if self.taken is None else self.taken.trial
+
+    def stands(self, folder: RunFolder) -> bool:
+        """Whether a run that ended has all that this asks for."""
+        return (self.kept is None and self._trial is None) or memory_stands(folder)
+
+    def carry_out(
+        self,
+        folder: RunFolder,
+        config: ResolvedConfig,
+        dataset: Dataset,
+        facts: dict[str, Any],
+        whole: Predictor,
+    ) -> dict[str, Any] | None:
+        """Tries a memory or takes one over, and writes its files.
+
+        Args:
+          folder: of the run, whose members are trained.
+          config: its settings.
+          dataset: as loaded.
+          facts: of the run.
+          whole: all members.
+
+        Returns:
+          the content of `memory.json`, or None where nothing was tried or taken over.
+        """
+        if self.kept is not None:
+            with part("memory"):
+                watched = whole
+                if config.members > 1 or config.refit:  # else a second copy of the same tables
+                    model, state = watched_member(folder, config, facts, whole.mesh)
+                    watched = dataclasses.replace(whole, model=model, state=state)
+                return try_memory(folder, config, dataset, watched, whole)
+        if self._trial is not None:
+            with part("memory"):
+                return inherit_memory(folder, config, dataset, self._trial, whole)
+        if self.taken is not None:  # what an earlier end took over is of other parameters
+            forget_memory(folder)
+        return None
