@@ -208,7 +208,11 @@ def _check(asked: Compare) -> None:
 
 
 def _arms_and_data(asked: Compare) -> tuple[list[Arm], Dataset]:
-    """The arms, without the default k' that exceed B on these data."""
+    """The arms and the data; of the default k', those above B on these data are left out.
+
+    Raises:
+      InputError: settings or data that cannot be used.
+    """
     from snm.compare.arms import plan_arms
     from snm.compare.campaign import fewest_sampled
     from snm.data.load import load

@@ -181,12 +181,12 @@ class _Told:
 
     def __init__(self, predictor: Predictor, thresholds: Sequence[str | float], k: int):
         num_labels = predictor.model.head.num_labels
-        self._fits = predictor.calibration is not None
+        self._likely = predictor.calibration is not None
         self._names, self._k = [str(one) for one in thresholds], k
         self._cuts = [predictor.threshold(one) for one in thresholds]
         self._f1 = [F1.start(num_labels) for _ in self._cuts]
         self._reliability = Reliability.start()
-        # Answers that a point needs.
+        # How many answers of a point the thresholds look at.
         self.most = max((min(cut.k or LOOKED_AT, num_labels) for cut in self._cuts), default=0)
 
     def update(self, answers: NDArray[np.int32], p: NDArray[np.float32], truth: csr_matrix) -> None:
@@ -205,7 +205,7 @@ class _Told:
     def result(self) -> dict[str, Any]:
         """`reliability` and `at_threshold` of `evaluate_points`, as far as there is any."""
         found: dict[str, Any] = {}
-        if self._fits:
+        if self._likely:
             found["reliability"] = {"k": self._k, **self._reliability.result()}
         if self._cuts:
             of_each = zip(self._names, self._f1, strict=True)
@@ -214,7 +214,7 @@ class _Told:
 
 
 def _of_rows(pairs: NDArray[np.int64], rows: slice) -> NDArray[np.int64]:
-    """The pairs of some rows, which are counted from the first of these."""
+    """The pairs of some rows, with rows counted from the first of these."""
     first, last = np.searchsorted(pairs[:, 0], [rows.start, rows.stop])
     return pairs[first:last] - np.array([rows.start, 0])
 

@@ -104,7 +104,7 @@ class Export:
 
     @property
     def measures(self) -> bool:
-        """Whether what it writes finds less than the run, so that it measures how much."""
+        """Whether what is written may find less than the run does; how much is then measured."""
         return self.indexes or self.rounds
 
     def __call__(self) -> None:
@@ -249,9 +249,10 @@ def _say_memory(command: Export, memory: Memory) -> None:
     from snm.system.terminal import console
 
     file = f"memory{'-*' if command.to == 'npy' else ''}.{command.to}"
-    message = f"{counted(len(memory.rows), 'point')} in {file}; the manifest says how they vote"
     if command.indexes:
         message = "not in the index, nor in its recall; `snm evaluate` and `serve` add the votes"
+    else:
+        message = f"{counted(len(memory.rows), 'point')} in {file}; the manifest says how they vote"
     console.print(f"memory of neighbours: {message}", soft_wrap=True)
 
 

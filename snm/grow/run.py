@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset, points_of_names
+from snm.errors import InputError
 from snm.grow.memory import grown_memory
 from snm.grow.rows import Origins, bias_of, grow_state, new_rows
 from snm.machine.versions import versions
@@ -43,8 +46,14 @@ def write_grown(
       source: where the data are, a path or a name; None if they are nowhere.
 
     Returns:
-      where the rows of the new labels start, and the memory of the new run.
+      how many rows of new labels start at what, and the memory of the new run.
+
+    Raises:
+      InputError: a file of the finished run is gone.
     """
+    if old.has(old.adjustment) and not old.has(old.memory_trial):
+        found = f"{old.adjustment.name} without {old.memory_trial.name}"
+        raise InputError(str(old.path), found, "all files of the run")
     config = old.settings()
     facts: dict[str, Any] = {**old.read_facts(), "num_labels": len(names)}
     facts["grown_from"] = str(old.path.resolve())
@@ -55,10 +64,46 @@ def write_grown(
         facts["sha256"] = dataset.sha256
     vectorizer = old.checked(old.vectorizer) if old.has(old.vectorizer) else None
     new.write(config, facts, predictor.weighting, names, vectorizer)
-    first, members = predictor.model.head.num_labels, predictor.model.members
+    origins = _write_members(old, new, config, predictor, names, dataset, facts["sha256"])
+    result = old.read_result()
+    for measured in ("by_label_frequency", "without_repeats", "reliability", "memory"):
+        result.pop(measured, None)
+    memory = None
+    # Also of a memory that did not pay: probabilities and thresholds are in it.
+    if old.has(old.memory_trial):
+        trial = old.read_trial()
+        if predictor.memory is not None:
+            memory = _grown_memory(config, predictor, predictor.memory, names, dataset)
+            save_memory(new.memory, memory)
+            trial |= {"points": len(memory.rows), "bytes": memory.nbytes}
+        write_json(new.memory_trial, trial)
+        result["memory"] = trial
+        first = predictor.model.head.num_labels
+        if (shifts := old.read_adjustment(first)) is not None:
+            save_shifts(new.adjustment, _grown_shifts(shifts, trial, len(names) - first, dataset))
+    result |= {"metrics": {}, "grown_from": facts["grown_from"]}
+    new.finish(result, used_checkpoints(new, config))
+    return origins, memory
+
+
+def _write_members(
+    old: RunFolder,
+    new: RunFolder,
+    config: ResolvedConfig,
+    predictor: Predictor,
+    names: tuple[str, ...],
+    dataset: Dataset | None,
+    sha256: str,
+) -> Origins:
+    """Writes a checkpoint of each member with rows of the new labels.
+
+    Returns:
+      how many of these rows start at what.
+    """
+    first = predictor.model.head.num_labels
     frequency = None if dataset is None else dataset.label_frequency()
     origins = Origins(0, 0, 0)
-    for member in range(1, members + 1):
+    for member in range(1, predictor.model.members + 1):
         model, state = load_member(old.path, member)
         alone = dataclasses.replace(predictor, model=model, state=state, memory=None)
         seed = member_seed(config.seed, member)
@@ -69,34 +114,32 @@ def write_grown(
         name, _ = phase_names(member)
         step = old.checkpoints(config.keep_checkpoints, name).latest() or 0
         progress = dataclasses.asdict(Progress(step=step))
-        about = {"data_sha256": facts["sha256"], "seed": seed, "versions": versions(),
-                 "manifest": True}  # fmt: skip
+        about = {"data_sha256": sha256, "seed": seed, "versions": versions(), "manifest": True}
         store = new.checkpoints(config.keep_checkpoints, name, about)
         store.save(step, grow_state(state, rows, bias), progress, None)
-    result = old.read_result()
-    for measured in ("by_label_frequency", "without_repeats", "reliability", "memory"):
-        result.pop(measured, None)
-    memory = None
-    # Also of a memory that did not pay: probabilities and thresholds are in it.
-    trial = old.read_trial() if old.has(old.memory_trial) else None
-    if predictor.memory is not None:
-        assert trial is not None
-        new_names = None
-        if config.label_text == "on" and predictor.vectorizer is not None:
-            new_names = points_of_names(names[first:], predictor.vectorizer, first)
-        memory = grown_memory(predictor.memory, predictor, dataset, len(names), new_names)
-        save_memory(new.memory, memory)
-        trial |= {"points": len(memory.rows), "bytes": memory.nbytes}
-    if trial is not None:
-        write_json(new.memory_trial, trial)
-        result["memory"] = trial
-    shifts = old.read_adjustment(first)
-    if shifts is not None:
-        assert trial is not None
-        more = np.full(len(names) - first, np.median(shifts), np.float32)
-        if frequency is not None:
-            more = shifts_of(frequency[first:], trial["adjustment"]["strength"])
-        save_shifts(new.adjustment, np.concatenate([shifts, more]))
-    result |= {"metrics": {}, "grown_from": facts["grown_from"]}
-    new.finish(result, used_checkpoints(new, config))
-    return origins, memory
+    return origins
+
+
+def _grown_memory(
+    config: ResolvedConfig,
+    predictor: Predictor,
+    memory: Memory,
+    names: tuple[str, ...],
+    dataset: Dataset | None,
+) -> Memory:
+    """The memory with the points of the data, and the new names where it stores names."""
+    first, new_names = predictor.model.head.num_labels, None
+    if config.label_text == "on" and predictor.vectorizer is not None:
+        new_names = points_of_names(names[first:], predictor.vectorizer, first)
+    return grown_memory(memory, predictor, dataset, len(names), new_names)
+
+
+def _grown_shifts(
+    shifts: NDArray[np.float32], trial: dict[str, Any], more: int, dataset: Dataset | None
+) -> NDArray[np.float32]:
+    """The logit adjustment with that of new labels: by their frequency, or the median."""
+    new = np.full(more, np.median(shifts), np.float32)
+    if dataset is not None:
+        frequency = dataset.label_frequency()[len(shifts) :]
+        new = shifts_of(frequency, trial["adjustment"]["strength"])
+    return np.concatenate([shifts, new])

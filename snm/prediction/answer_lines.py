@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,18 +39,24 @@ class Found(NamedTuple):
         return (self.labels[number] >= 0) & ~self.unknown[number]
 
 
-class Lines(Protocol):
-    """How answers are written: a start, a line for each point, and an end."""
+class Lines:
+    """How answers are written: a start, a line for each point, and an end.
 
-    explains: ClassVar[bool]
+    Args:
+      names: of the labels, or None.
+      num_labels: K.
+    """
+
+    explains: ClassVar[bool] = False
     """Whether there is a place for reasons."""
-    seeks: ClassVar[bool]
+    seeks: ClassVar[bool] = False
     """Whether it goes back to the beginning, so that it needs a file."""
 
-    def __init__(self, names: Sequence[str] | None, num_labels: int): ...
+    def __init__(self, names: Sequence[str] | None, num_labels: int):
+        self._names, self._num_labels = names, num_labels
 
     def begin(self, stream: Any) -> None:
-        """Writes what comes before the first line."""
+        """Writes what comes before the first line, if anything does."""
 
     def of(self, found: Found) -> Iterator[str]:
         """The lines of some points, each with its newline.
@@ -58,22 +64,16 @@ class Lines(Protocol):
         Raises:
           InputError: what is passed on of a point cannot be written.
         """
+        raise NotImplementedError
 
     def end(self, stream: Any, rows: int) -> None:
         """Writes what is known after the last line; `rows` is the number of points."""
 
 
-class JsonLines:
+class JsonLines(Lines):
     """An object a line: ids, names where there are some, scores, and what else is asked for."""
 
-    explains: ClassVar[bool] = True
-    seeks: ClassVar[bool] = False
-
-    def __init__(self, names: Sequence[str] | None, num_labels: int):
-        self._names = names
-
-    def begin(self, stream: Any) -> None:
-        """Nothing comes before the first line."""
+    explains = True
 
     def of(self, found: Found) -> Iterator[str]:
         """See `Lines.of`."""
@@ -81,7 +81,7 @@ class JsonLines:
             answer = self._answer(found, number)
             try:
                 yield json.dumps(answer, ensure_ascii=False, allow_nan=False) + "\n"
-            except ValueError as error:  # Python reads such numbers, and no other program need
+            except ValueError as error:  # Python reads such numbers; others need not
                 expected = "finite numbers, as answers repeat the fields of a point in JSON"
                 raise InputError("INPUT", ascii(answer.get("fields"))[:120], expected) from error
 
@@ -103,18 +103,14 @@ class JsonLines:
             answer["unknown"] = True
         return answer
 
-    def end(self, stream: Any, rows: int) -> None:
-        """Nothing comes after the last line."""
 
+class SparseRows(Lines):
+    """Rows as in label files of the Extreme Classification Repository, by ascending label.
 
-class SparseRows:
-    """Rows of the repository's label files: `label:score`, or `label:probability`, by label."""
+    An entry is `label:score`, or `label:probability` where these are asked for.
+    """
 
-    explains: ClassVar[bool] = False
-    seeks: ClassVar[bool] = True
-
-    def __init__(self, names: Sequence[str] | None, num_labels: int):
-        self._num_labels = num_labels
+    seeks = True
 
     def begin(self, stream: Any) -> None:
         """A header with room for the number of rows, which is known only at the end."""

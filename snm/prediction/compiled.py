@@ -34,7 +34,8 @@ __all__ = [
 ]
 
 _FLOATS_OF_PAIRS = 1 << 22
-"""Of the class rows of pairs that are scored at once, unless 256 pairs have more."""
+"""Of the class rows of pairs that are scored at once. The number of pairs is rounded up to a power
+of two, and is at least 256."""
 
 
 @functools.lru_cache(maxsize=64)

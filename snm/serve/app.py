@@ -198,7 +198,8 @@ def _as_answers(
     names, answers = predictor.label_names, []
     for number, row in enumerate(labels):
         found = row >= 0  # an index may find fewer, and there may be fewer to choose from
-        if threshold is not None and p is not None:
+        if threshold is not None:
+            assert p is not None
             found = threshold(row, p[number])
         ids = row[found].tolist()
         why = {}

@@ -1,4 +1,4 @@
-"""What requests and answers of the HTTP service have."""
+"""The bodies of requests and answers of the HTTP service."""
 
 from __future__ import annotations
 

@@ -178,12 +178,12 @@ def run_steps(
 
 
 class _Reports:
-    """Dispatches whose losses the host has not read, oldest first; each becomes its events once.
+    """Dispatches whose losses the host has not read yet; `oldest` turns the first into events.
 
     Args:
       source: the batches.
       progress: counters of the run, updated in place.
-      where: what was not finite at a step with this loss.
+      where: finds what was not finite, given a step and its loss.
       rows: int [N], the number of each point of the source in messages; None counts from 0.
       on_nonfinite: `stop` or `skip`.
     """
@@ -212,7 +212,8 @@ class _Reports:
         """Waits for the oldest dispatch, and yields its events.
 
         Raises:
-          NonFiniteError: a loss or gradient was not finite, or none was for an epoch of steps.
+          NonFiniteError: a loss or gradient was not finite, with `stop`; with `skip`, in all steps
+            of an epoch.
         """
         first, count, metrics = self._waiting.popleft()
         with part("steps"):  # waits for the device

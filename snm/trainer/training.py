@@ -211,7 +211,7 @@ def resolved_training(
             weighting = fit_weighting(config.weighting, dataset.train.features)
         whole = first_phase(config, dataset)
         setup = _Setup(folder, config, dataset, weighting, start, whole)
-        memory = MemoryPlan.of(folder, config, dataset, start, facts["warm_start"])
+        memory = MemoryPlan.of(folder, config, dataset, start, facts)
         first = whole
         if memory.kept is not None and not config.validation_fraction:
             first = dataclasses.replace(whole, rows=memory.kept)
@@ -242,7 +242,7 @@ def resolved_training(
         at_once = members_at_once(config, begun.mesh)
         members = [functools.partial(run_of, n) for n in range(1, config.members + 1)]
         done = yield from in_order(members, at_once, stop)
-        del begun, run_of, members  # with the points as they were weighted for training
+        del begun, first, run_of, members  # with the points as they were weighted for training
 
         with part("reading the checkpoints"):
             if share is not None:
@@ -263,9 +263,10 @@ def resolved_training(
                 trained_on = [dataset.train, *trained_before(facts)]
                 look = _stopping(stop, last_step)
                 scored = score_test_points(predictor, config, dataset, look, trained_on=trained_on)
+        if remembered is not None:
+            scored["memory"] = remembered
         result = {
             **scored,
-            **({} if remembered is None else {"memory": remembered}),
             "data": {
                 "name": dataset.name,
                 "source": facts["data"],
@@ -283,7 +284,11 @@ def resolved_training(
 
 
 def _refuse_other_texts(folder: RunFolder, config: ResolvedConfig, dataset: Dataset) -> None:
-    """Refuses label names read by another vectorizer, which the hash of the data leaves out."""
+    """Refuses texts of another vectoriser, which the hash of the data does not cover.
+
+    Raises:
+      InputError: the run began with another one.
+    """
     if config.label_text == "on" and folder.has(folder.vectorizer):
         mine = IdSpace.of(dataset)
         begun = dataclasses.replace(mine, name=str(folder.path), vectorizer=folder.vectorizer)

@@ -181,15 +181,19 @@ def sections(page: Path) -> list[Section]:
     """A page without its blocks of code, cut before its headings.
 
     Raises:
-      AssertionError: there are rules for a heading that the page does not have once.
+      AssertionError: there are rules for a heading that the page has not, or twice.
     """
     name = page.relative_to(ROOT)
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     rules = _rules(ROOT / "tests/docs/sources" / name.with_suffix(".txt"))
     found = []
-    for part in re.split(r"^(?=#+ )", text, flags=re.MULTILINE):
+    parts = re.split(r"^(?=#+ )", text, flags=re.MULTILINE)
+    headings = Counter(part.partition("\n")[0] for part in parts)
+    twice = [heading for heading in rules if headings[heading] > 1]
+    assert not twice, f"{name}: twice {', '.join(twice)}"
+    for part in parts:
         found.append(Section(str(name), part, *rules.pop(part.partition("\n")[0], ({}, []))))
-    assert not rules, f"{name}: no heading (or no second one) {', '.join(rules)}"
+    assert not rules, f"{name}: no heading {', '.join(rules)}"
     return found
 
 
@@ -197,12 +201,14 @@ def _rules(source: Path) -> dict[str, tuple[dict[int, list[str]], list[str]]]:
     """By heading, the rules of its tables and those of its text."""
     found: dict[str, tuple[dict[int, list[str]], list[str]]] = {}
     text = source.read_text(encoding="utf-8") if source.is_file() else ""
-    block: list[str] = []
+    block: list[str] | None = None
     for line in filter(str.strip, text.splitlines()):
         if line.startswith("#"):
             assert line not in found, f"{source.name}: {line} comes twice"
             tables, of_text = found[line] = ({}, [])
+            block = None
         elif line.startswith("  "):
+            assert block is not None, f"{source.name}: {line.strip()} of no table and no text"
             block.append(line.strip())
         else:
             kind, _, number = line.partition(" ")

@@ -83,7 +83,7 @@ def test_many_names_take_no_votes_from_points():
     np.testing.assert_allclose(found.precision, after, atol=2.6)
 
 
-def test_beyond_the_points_that_are_stored_names_are_as_many_to_a_point(data, monkeypatch):
+def test_names_are_drawn_in_the_share_of_stored_points(data, monkeypatch):
     """A third of the points that could be are stored, and with them a third of the names."""
     found, stored = label_names.nearest, []
 

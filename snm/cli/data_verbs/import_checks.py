@@ -37,7 +37,7 @@ def check(command: Import) -> None:
 
 
 def _check_files(command: Import) -> None:
-    """What is read and written, and what of it is for test."""
+    """Refuses files that cannot be read or written, or not together."""
     if command.out.exists():
         raise InputError(str(command.out), "a file or folder of that name", "a new folder")
     for path in (command.source, command.test, command.label_file, command.test_label_file):
@@ -53,7 +53,7 @@ def _check_files(command: Import) -> None:
 
 
 def _check_numbers(command: Import) -> None:
-    """Ranges."""
+    """Refuses numbers out of range."""
     if not 0 <= command.test_fraction < 1:
         raise InputError("--test-fraction", f"{command.test_fraction}", "0 to below 1")
     for name in ("features", "min_points", "min_label_count"):
@@ -72,7 +72,7 @@ def _check_numbers(command: Import) -> None:
 
 
 def _check_texts(command: Import) -> None:
-    """How texts become words, and labels."""
+    """Refuses options of texts that cannot be used."""
     from snm.data.vectorizer import CLASSES, refuse_pattern
 
     if command.label_separator == "":

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from snm.data.formats.foreign import READERS, ReadOptions, Row, detect, read_rows
+from snm.data.formats.foreign import READERS, detect
 from snm.errors import InputError, counted
 
 if TYPE_CHECKING:
-    import numpy as np
-    from scipy.sparse import csr_matrix
-
     from snm.data.convert import Counts, OnProgress
-    from snm.data.vectorizer import Kind, Vectorizer
+    from snm.data.vectorizer import Vectorizer
 
 __all__ = ["Import"]
 
@@ -26,8 +23,6 @@ if TYPE_CHECKING:
     Format = str
 else:
     Format = Literal["auto", *READERS]
-
-_MOST_WORDS, _PLACES = 200_000, 1 << 18
 
 
 @dataclasses.dataclass
@@ -135,182 +130,59 @@ def _run(command: Import) -> None:
 
 
 def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
-    import numpy as np
-
+    """Writes a data set; returns its sizes, and the vectoriser of texts."""
     from snm.cli.data_verbs.import_checks import check_format
-    from snm.data.convert import build, entries_of, frequent_labels, index_base
+    from snm.cli.data_verbs.import_features import (
+        entry_features,
+        ids_of,
+        text_features,
+        vectorizer_of,
+    )
+    from snm.cli.data_verbs.import_rows import Rows
+    from snm.data.convert import build, frequent_labels
 
     form = command.format
     if form == "auto":
         form = detect(command.source, command.label_file)
     check_format(command, form)
-    weight = command.weight_column
-    ids = None if command.like is None else _ids_of(command.like)
-    if ids is not None and READERS[form].entries:
-        raise InputError(str(command.source), f"features ({form})", "texts, for --like")
-    text = command.text or (ids and ids.vectorizer.columns) or ("text",)
-    draws = np.random.default_rng(command.seed).random
-
-    def rows(part: str) -> Iterator[Row]:
-        path, labels = command.source, command.label_file
-        if part == "test":
-            assert command.test is not None
-            path, labels = command.test, command.test_label_file
-        options = ReadOptions(
-            text=text,
-            labels=command.labels,
-            label_separator=command.label_separator,
-            label_file=labels,
-            weight=weight if part == "train" else None,
-        )
-        return read_rows(path, form, options)
-
-    drawn = _Draws(draws, command.test_fraction)
-
-    def part_of(part: str, number: int) -> str:
-        return "test" if part == "test" or drawn.is_test(number) else "train"
-
-    def training() -> Iterator[Row]:
-        return (row for number, row in enumerate(rows("train")) if not drawn.is_test(number))
-
-    parts = ["train", *(["test"] if command.test is not None else [])]
-    vectorizer, least, rare = None, command.min_label_count, 0
+    reader, like = READERS[form], None
+    if command.like is not None:
+        like = ids_of(command.like)
+        if reader.entries:
+            raise InputError(str(command.source), f"features ({form})", "texts, for --like")
+    columns = command.text or (like and like.vectorizer.columns) or ("text",)
+    rows = Rows(command, form, columns)
+    kept, rare = None, 0
     with _bar() as passing:
-        labelled = rows
-        if least > 1:
-            kept, rare = frequent_labels(training(), least, passing("counting labels"))
-            labelled = lambda part: _with_labels(rows(part), kept)  # noqa: E731
-        if READERS[form].entries:
-            read = (row for part in parts for row in rows(part))
-            base, width = index_base(read, passing("reading ids"))
-            features_of: Callable[[list[Row]], csr_matrix] = lambda chunk: entries_of(  # noqa: E731
-                chunk, base, width
-            )
+        if command.min_label_count > 1:
+            counting = passing("counting labels")
+            kept, rare = frequent_labels(rows.training(), command.min_label_count, counting)
+        if reader.entries:
+            features = entry_features(rows.every(), passing("reading ids"))
+        elif like is not None:
+            features = text_features(like.vectorizer)
         else:
-            if ids is None:
-                vectorizer = _vectorizer(command, training(), passing("reading words"))
-                if READERS[form].fields:
-                    vectorizer = dataclasses.replace(vectorizer, columns=text)
-            else:
-                vectorizer = ids.vectorizer
-            vectorizer.write(folder / "vectorizer.json")
-            width, transform = vectorizer.num_features, vectorizer.transform
-            features_of = lambda chunk: transform([row.text or "" for row in chunk])  # noqa: E731
-        every: Iterable[tuple[str, Iterator[Row]]] = ((part, labelled(part)) for part in parts)
+            texts = vectorizer_of(command, rows.training(), passing("reading words"))
+            if reader.fields:
+                texts = dataclasses.replace(texts, columns=columns)
+            features = text_features(texts)
+        if features.vectorizer is not None:
+            features.vectorizer.write(folder / "vectorizer.json")
         counts = build(
-            folder, every, features_of, width, part_of, passing("writing points"),
-            known=() if ids is None else ids.names,
+            folder, rows.by_part(kept), features.of, features.width, rows.part_of,
+            passing("writing points"),
+            known=() if like is None else like.names,
             new_labels="drop" if command.new_labels == "drop" else "append",
-            weighted=weight is not None, source=str(command.source),
+            weighted=command.weight_column is not None, source=str(command.source),
         )  # fmt: skip
     counts.rare_labels = rare
-    if not READERS[form].separated or command.label_separator is not None:
+    if not reader.separated or command.label_separator is not None:
         counts.joined_by = None
     if command.new_labels == "refuse" and counts.new_labels:
         new = counts.new_labels
         found = f"{counted(len(new), 'label')} that {command.like} lacks, such as {new[0]!r}"
         raise InputError(str(command.source), found, "its labels, or --new-labels append or drop")
-    return counts, vectorizer
-
-
-def _with_labels(rows: Iterable[Row], kept: frozenset[str]) -> Iterator[Row]:
-    """The rows without labels other than these."""
-    for row in rows:
-        yield row._replace(labels=tuple(name for name in row.labels if name in kept))
-
-
-class _Ids(NamedTuple):
-    """The vectoriser and the label names of a run or a data set."""
-
-    vectorizer: Vectorizer
-    names: tuple[str, ...]
-
-
-def _ids_of(like: str) -> _Ids:
-    """What the ids of a run folder, a data folder or a fetched set stand for.
-
-    Raises:
-      InputError: it is neither, or was not trained on or made of texts.
-    """
-    from snm.data.formats.dispatch import read_lines
-    from snm.data.load import fetched, find_names
-    from snm.data.vectorizer import Vectorizer
-    from snm.stores.copies import local
-
-    folder = fetched(like) or local(like)
-    vectorizer, names = folder / "vectorizer.json", find_names(folder)
-    if not vectorizer.is_file() or names is None:
-        found = "no such folder"
-        if folder.is_dir():
-            found = "no label names" if vectorizer.is_file() else "no vectorizer.json"
-        expected = "a run or data of texts (`snm data import`)"
-        raise InputError(f"--like {like}", found, expected)
-    known = tuple(read_lines(names))
-    if len(set(known)) < len(known):
-        raise InputError(str(names), "a label name twice", "different names")
-    return _Ids(Vectorizer.read(vectorizer), known)
-
-
-class _Draws:
-    """Whether row n is a test point: the n-th number of a seeded stream, kept as bytes."""
-
-    def __init__(self, draw: Callable[[int], np.ndarray], fraction: float):
-        self._draw, self._fraction = draw, fraction
-        self._known = bytearray()
-
-    def is_test(self, number: int) -> bool:
-        if not self._fraction:
-            return False
-        while number >= len(self._known):
-            self._known += (self._draw(1 << 16) < self._fraction).tobytes()
-        return bool(self._known[number])
-
-
-def _vectorizer(command: Import, rows: Iterable[Row], on_progress: OnProgress) -> Vectorizer:
-    from snm.data.convert import fit_vectorizer
-    from snm.data.vectorizer import CLASSES, Vectorizer
-
-    kind = CLASSES.get(command.vectorizer, cast("Kind", command.vectorizer))
-    most = command.features or (_PLACES if kind == "hashing" else _MOST_WORDS)
-    like = Vectorizer(
-        "hashing",
-        most,
-        ngrams=command.ngrams,
-        strip_accents=command.strip_accents,
-        analyzer=command.analyzer,
-        token_pattern=command.token_pattern,
-        lowercase=command.lowercase,
-        binary=command.binary,
-    )
-    like = dataclasses.replace(like, stop_words=_stop_words(command.stop_words, like))
-    return fit_vectorizer(
-        rows,
-        kind,
-        like,
-        most=most,
-        min_points=command.min_points,
-        max_share=command.max_share,
-        on_progress=on_progress,
-        source=str(command.source),
-    )
-
-
-def _stop_words(asked: str | None, like: Vectorizer) -> tuple[str, ...]:
-    """The words to leave out, as the vectorizer cuts them.
-
-    Raises:
-      InputError: a file that cannot be read, or without a word.
-    """
-    from snm.data.formats.dispatch import read_lines
-    from snm.data.vectorizer import english_stop_words, words_of
-
-    if asked is None:
-        return ()
-    lines = english_stop_words() if asked == "english" else read_lines(Path(asked))
-    words = words_of(lines, like)
-    if not words:
-        raise InputError(f"--stop-words {asked}", "no word", "`english`, or a word a line")
-    return words
+    return counts, features.vectorizer
 
 
 @contextlib.contextmanager

@@ -26,6 +26,8 @@ __all__ = ["MemoryPlan"]
 class MemoryPlan:
     """A memory is tried on points that member 1 does not see, or taken over from another run.
 
+    Where neither can be done, a run has none.
+
     Attributes:
       kept: int [n], ascending, the points that member 1 trains on; None where none is tried.
       taken: what is taken over, and why not all; None in a run that starts from no other.
@@ -41,7 +43,7 @@ class MemoryPlan:
         config: ResolvedConfig,
         dataset: Dataset,
         start: WarmStart | None,
-        name: str | None,
+        facts: dict[str, Any],
     ) -> MemoryPlan:
         """Looks for what can be tried or taken over.
 
@@ -50,13 +52,13 @@ class MemoryPlan:
           config: its settings.
           dataset: as loaded.
           start: the run that it starts from, or None.
-          name: what that one is called.
+          facts: of the run; they name that one.
 
         Raises:
           InputError: a damaged file of the run that it starts from.
         """
         if start is not None:
-            return cls(taken=inherited(folder, config, start, str(name)))
+            return cls(taken=inherited(folder, config, start, facts["warm_start"]))
         split = memory_split(config, dataset)
         return cls() if split is None else cls(kept=split[0])
 
@@ -70,7 +72,7 @@ class MemoryPlan:
         return None if self.taken is None else self.taken.trial
 
     def stands(self, folder: RunFolder) -> bool:
-        """Whether a run that ended has all that this asks for."""
+        """Whether a run that ended has the files of the memory that is planned."""
         return (self.kept is None and self._trial is None) or memory_stands(folder)
 
     def carry_out(
@@ -88,7 +90,7 @@ class MemoryPlan:
           config: its settings.
           dataset: as loaded.
           facts: of the run.
-          whole: all members.
+          whole: the predictor of all members.
 
         Returns:
           the content of `memory.json`, or None where nothing was tried or taken over.

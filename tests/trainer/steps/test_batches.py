@@ -124,7 +124,7 @@ def test_two_threads_may_ask_for_epochs(uneven):
 
 @pytest.mark.parametrize("resident", [False, True])
 def test_each_label_of_a_point_is_drawn_as_often(uneven, resident):
-    """Within five standard deviations over 40 epochs, that is of sqrt(40 p (1 - p)) at most."""
+    """Within five standard deviations of 40 draws; one is sqrt(40 p (1 - p)), at most sqrt(10)."""
     batches, epochs = source(uneven, resident, positives="one"), 40
     labels = batches.labels.toarray()
     drawn = np.zeros_like(labels)
@@ -145,7 +145,7 @@ def test_each_label_of_a_point_is_drawn_as_often(uneven, resident):
 
 
 @pytest.mark.parametrize("seen", ["keep", "drop"])
-def test_batches_have_the_features_of_points_where_these_are_no_answers(seen):
+def test_batches_tell_what_was_seen_only_where_it_is_dropped(seen):
     data = tiny.tastes()
     settings = resolve(config(seen=seen), data)
     prepared = prepare(settings, data.train, Weighting.fit("none", data.train.features))
