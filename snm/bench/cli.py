@@ -87,22 +87,11 @@ def _run(asked: Bench) -> None:
 
     from snm.bench.parts import PARTS
     from snm.runs.folder import write_json
-    from snm.system.files import check_writable
     from snm.system.terminal import wide_console
 
     console = wide_console()
-    for part in asked.parts:
-        if part not in PARTS:
-            raise InputError(part, "an unknown part", f"one of {', '.join(PARTS)}")
-    if asked.repeats < 2:
-        raise InputError("--repeats", str(asked.repeats), "2 or more")
-    for name, counts in (("--sampled", asked.sampled), ("--mined", asked.mined)):
-        for count in counts:
-            if count != "all" and count < 1:
-                raise InputError(name, str(count), "1 or more")
+    _check(asked)
     before = None if asked.vs is None else _read(asked.vs)
-    if asked.json is not None:
-        check_writable("--json", asked.json)
     if asked.device == "gpu" and jax.default_backend() == "cpu":
         console.print("skipped: jax finds no GPU (is its CUDA extra installed?)")
         return
@@ -133,6 +122,24 @@ def _run(asked: Bench) -> None:
         new = sum(_key(row) not in known for row in rows)
         rest = f" ({new} of {len(rows)} rows are not in it)" if new else ""
         console.print(f"nothing is slower than in {asked.vs}{rest}")
+
+
+def _check(asked: Bench) -> None:
+    """Refuses unknown parts, numbers out of range, and a file that cannot be written."""
+    from snm.bench.parts import PARTS
+    from snm.system.files import check_writable
+
+    for part in asked.parts:
+        if part not in PARTS:
+            raise InputError(part, "an unknown part", f"one of {', '.join(PARTS)}")
+    if asked.repeats < 2:
+        raise InputError("--repeats", str(asked.repeats), "2 or more")
+    for name, counts in (("--sampled", asked.sampled), ("--mined", asked.mined)):
+        for count in counts:
+            if count != "all" and count < 1:
+                raise InputError(name, str(count), "1 or more")
+    if asked.json is not None:
+        check_writable("--json", asked.json)
 
 
 def _time_part(part: str, shape: str, asked: Bench, report: Any) -> list[dict[str, Any]]:
