@@ -207,7 +207,7 @@ def _command_of(words: Sequence[str]) -> str:
 
 
 _AGAIN = {
-    "train": "goes on from the last checkpoint",
+    "train": "goes on from the last checkpoint, if there is one",
     "compare": "keeps what is done, and goes on",
     "data fetch": "goes on with the download",
 }

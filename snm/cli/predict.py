@@ -61,7 +61,8 @@ class Predict:
     text: tuple[str, ...] = ()
     """Texts to label, instead of INPUT."""
     output: Path | None = None
-    """File to write, other than INPUT; by default standard output."""
+    """File to write, by default standard output; none that is read, nor one of a run or a data
+    set."""
     k: int | None = None
     """Number of labels for each point; by default 5, or all where there are fewer, or as many as a
     threshold by name was chosen on."""
@@ -216,10 +217,28 @@ def _check(command: Predict) -> None:
             raise InputError(flag, "no --output", "a file: it begins with a count")
     else:
         check_writable("--output", output)
+        _refuse_kept(output, command.run)
         for source in (command.input, command.labels):
             if source and source.exists() and output.exists() and output.samefile(source):
                 found = "the file that is read"
                 raise InputError(f"--output {output}", found, "another file")
+
+
+def _refuse_kept(output: Path, run: Path) -> None:
+    """Refuses to write over a file of a run or a data set, or into the folder that is read."""
+    from snm.data.load import DATA_FILES, find_files
+
+    folder = output.resolve().parent
+    if run.is_dir() and folder.is_relative_to(run.resolve()):
+        raise InputError(f"--output {output}", "a file in the folder of the run", "another folder")
+    if output.exists() and (folder / "run.json").is_file():
+        raise InputError(f"--output {output}", "a file of a run", "another file")
+    if output.exists() and output.name.removesuffix(".gz") in DATA_FILES:
+        try:
+            find_files(folder)
+        except InputError:  # no data set
+            return
+        raise InputError(f"--output {output}", "a file of a data set", "another file")
 
 
 def _labels_of(path: Path, predictor: Predictor) -> NDArray[np.int32]:
@@ -229,11 +248,13 @@ def _labels_of(path: Path, predictor: Predictor) -> NDArray[np.int32]:
     from snm.data.formats.dispatch import read_lines
 
     lines, names = read_lines(path), set(predictor.label_names or ())
-    if not lines:
+    if not any(map(str.strip, lines)):
         raise InputError(str(path), "no label", "names or ids of labels, one a line")
     of_names = any(name.isdecimal() for name in names)
     ids = []
     for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
         label: int | str = line
         if line not in names and re.fullmatch(" *[0-9]{1,16} *", line) and not of_names:
             label = int(line)

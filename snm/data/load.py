@@ -67,11 +67,11 @@ _LABEL_WEIGHTS = "label_weights.txt"
 
 _FILTERS = ("filter_labels_train.txt", "filter_labels_test.txt")
 
-_KNOWN = {
+DATA_FILES = {
     *(name for layout in _LAYOUTS for name in (*layout.train, *layout.test)),
     *(_VECTORIZER, _WEIGHTS, _LABEL_WEIGHTS, *_NAMES, *_FILTERS),
 }
-"""What is copied from a store, plain or gzipped."""
+"""The names of what a data set is read from, without `.gz`; this is copied from a store."""
 
 
 def load(
@@ -225,7 +225,7 @@ class _Files:
 
 
 def _files_of(source: str | Path) -> _Files:
-    folder = fetched(source) or local(source, lambda name: name.removesuffix(".gz") in _KNOWN)
+    folder = fetched(source) or local(source, lambda name: name.removesuffix(".gz") in DATA_FILES)
     if not folder.is_dir():
         expected = "a folder of data, a fetched set, or `synthetic`"
         if folder.exists():

@@ -190,6 +190,7 @@ def resolved_training(
         "warm_start": None if warm_start is None else _absolute(warm_start),
     }
     config = folder.as_begun(config)
+    changed = _other_epochs(folder, config)
     if has_several_processes() and stop is not None:
         stop = AgreedStop(stop)
     # What can be refused is refused before anything is written.
@@ -235,8 +236,9 @@ def resolved_training(
             folder.reopen()
         setup.write(facts)
         barrier("the folder is open")
-        if memory.note is not None:
-            yield Noted(0, memory.note)
+        for note in (changed, memory.note):
+            if note is not None:
+                yield Noted(0, note)
 
         run_of = functools.partial(setup.member, begun=begun, profile=profile)
         at_once = members_at_once(config, begun.mesh)
@@ -281,6 +283,13 @@ def resolved_training(
             folder.finish(result, used_checkpoints(folder, config))
         barrier("the result is there")
         yield Finished(result)
+
+
+def _other_epochs(folder: RunFolder, config: ResolvedConfig) -> str | None:
+    """Says that a run goes on to another end than it was begun with; None where it does not."""
+    if not folder.config.exists() or (before := folder.settings().epochs) == config.epochs:
+        return None
+    return f"epochs: {config.epochs:g}, and {before:g} before (--epochs {before:g} keeps these)"
 
 
 def _refuse_other_texts(folder: RunFolder, config: ResolvedConfig, dataset: Dataset) -> None:

@@ -353,7 +353,8 @@ def test_an_interrupt_and_a_full_disk(data, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(train, "run_training", stop(KeyboardInterrupt()))
     call("train", data, "--run-dir", tmp_path / "run", status=130)
     assert capsys.readouterr().err == (
-        "snm: error: interrupted; the same command goes on from the last checkpoint\n"
+        "snm: error: interrupted; the same command goes on from the last checkpoint, "
+        "if there is one\n"
     )
     monkeypatch.setattr(train, "run_training", stop(OSError(28, "No space left on device")))
     call("train", data, "--run-dir", tmp_path / "run", status=1)

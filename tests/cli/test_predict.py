@@ -5,13 +5,14 @@ import gzip
 import io
 import json
 import os
+import shutil
 import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import tiny
-from command_line import call, refused
+from command_line import call, contents, refused
 
 import snm
 from snm.data.formats.dispatch import write_text
@@ -138,6 +139,14 @@ def test_columns_that_are_named(run, tmp_path, capsys):
     assert [answer.get("unknown", False) for answer in found] == [True, False]
 
 
+def test_a_first_line_that_may_name_columns_is_told(run, capsys, monkeypatch):
+    for first, told in (("Title,Tags", True), ("red sea, blue", False)):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(f"{first}\n".encode())))
+        _, said = answers(capsys, run, "-")
+        assert said.startswith("snm: standard input: one text a line")
+        assert ("--columns says which has the text" in said) == told
+
+
 def test_columns_are_never_taken_for_texts(run, tmp_path, capsys):
     """A header of one name, or without the columns asked for, is a header all the same."""
     path = tmp_path / "a"
@@ -193,6 +202,45 @@ def test_an_output_that_is_what_is_read(run, tmp_path, capsys):
     assert path.read_bytes() == before and link.is_symlink()
 
 
+def test_an_output_that_others_read(run, tiny_run, tmp_path, capsys):
+    """A run, and data: what they are made of is not written over."""
+    folder = shutil.copytree(tiny_run, tmp_path / "both")
+    words = ("predict", folder / "run", folder / "data/test.txt", "--output")
+    before = contents(folder)
+    for name, said in (
+        ("run/config.toml", "found a file in the folder of the run, expected another folder"),
+        ("run/checkpoints/answers.jsonl", "found a file in the folder of the run"),
+        ("data/train.txt", "found a file of a data set, expected another file"),
+    ):
+        assert said in refused(capsys, *words, folder / name)
+    words = ("predict", run, "--text", TEXTS[0], "--output")
+    assert "found a file of a run" in refused(capsys, *words, folder / "run/config.toml")
+    assert contents(folder) == before
+    for name in ("data/answers.jsonl", "labels.txt"):  # none of them, also where it is there
+        for _ in range(2):
+            call(*words, folder / name)
+
+
+def test_null_is_an_empty_text(run, tmp_path, capsys):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": null, "id": 1}\n{"text": "", "id": 2}\n')
+    found, _ = answers(capsys, run, path)
+    assert [answer["unknown"] for answer in found] == [True, True]
+    assert [answer["fields"] for answer in found] == [{"id": 1}, {"id": 2}]
+
+
+@pytest.mark.parametrize("mark", [";", "\t"])
+def test_columns_apart_as_spreadsheets_write_them(run, tmp_path, capsys, monkeypatch, mark):
+    path = tmp_path / "a.csv"
+    path.write_text(f'id{mark}text\n1{mark}"{TEXTS[0]}"\n')
+    expected, _ = answers(capsys, run, "--text", TEXTS[0])
+    found, _ = answers(capsys, run, path)
+    assert found == [{"fields": {"id": "1"}, **expected[0]}]
+    given = io.TextIOWrapper(io.BytesIO(path.read_bytes()))
+    monkeypatch.setattr("sys.stdin", given)
+    assert answers(capsys, run, "-")[0] == found
+
+
 def test_faults_of_standard_input(run, tmp_path, capsys, monkeypatch):
     rows = snm.load(run).vectorizer.transform(TEXTS)
     write_text(tmp_path / "a", rows, rows[:, : tiny.LABELS] * 0)
@@ -240,11 +288,9 @@ def test_bad_questions(run, tiny_run, tmp_path, capsys):
     path.write_text("")
     said = refused(capsys, "predict", run, path)
     assert said == f"{path}: found an empty file, expected the names of columns, and rows below"
-    path.write_text("text;title\na;b\n")
+    path.write_text("text|title\na|b\n")
     said = refused(capsys, "predict", run, path)
-    assert said.endswith(
-        "among text;title, expected columns separated by commas: this header has one column"
-    )
+    assert said.endswith("semicolons or tabs: this header has one column")
     path.write_text("id,text,id\n1,a,2\n")
     said = refused(capsys, "predict", run, path)
     assert said == f"{path}:1: found column 'id' twice, expected a name of its own for each column"
@@ -259,18 +305,17 @@ def test_bad_questions(run, tiny_run, tmp_path, capsys):
 
 def test_labels_to_choose_from(run, tiny_run, tmp_path, capsys):
     path = tmp_path / "labels.txt"
-    path.write_text("7\n3\n 12 \n7\n")
+    path.write_text("7\n3\n\n 12 \n7\n\n")  # empty lines are none
     labels, scores = snm.load(run).predict(TEXTS[:2], 3, [3, 7, 12])
     found, _ = answers(capsys, run, "--text", *TEXTS[:2], "--labels", path)
     assert [answer["labels"] for answer in found] == labels.tolist()  # 3 of them, not 5
     np.testing.assert_allclose([answer["scores"] for answer in found], scores, atol=1e-6)
     assert answers(capsys, run, "--text", TEXTS[0], "--labels", path, "--k=9")[0] == found[:1]
-    for line, said in (("20", "label 20, expected an id"), ("x", "an unknown label 'x'"),
-                       ("", "an unknown label ''")):  # fmt: skip
+    for line, said in (("20", "label 20, expected an id"), ("x", "an unknown label 'x'")):
         path.write_text(f"3\n{line}\n")
         said = f"{path}:2: found {said}"
         assert refused(capsys, "predict", run, "--text", "x", "--labels", path).startswith(said)
-    path.write_text("")
+    path.write_text("\n")
     assert "no label, expected" in refused(capsys, "predict", run, "--text", "x", "--labels", path)
 
 

@@ -211,15 +211,15 @@ def test_labels_are_kept_by_name(tmp_path):
         ),
         (
             "a.csv",
-            "text;labels\nxx;a\n",
+            "Text,labels\nxx,a\n",
             [],
-            "found no column 'text' among text;labels, expected columns separated by commas: this",
+            "'text' among Text, labels, expected the columns of --text and --labels: 'Text' is an",
         ),
         (
             "a.csv",
-            "text\tlabels\nxx\ta\n",
+            "text|labels\nxx|a\n",
             [],
-            "among text\tlabels, expected columns separated by commas: this header has one column",
+            "among text|labels, expected columns separated by commas, semicolons or tabs: this",
         ),
         ("a.tsv", "text,labels\nxx,a\n", [], "expected columns separated by tabs: this header"),
         (

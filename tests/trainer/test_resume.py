@@ -20,7 +20,7 @@ from snm.config.resolve import resolve
 from snm.errors import InputError
 from snm.model.from_config import make_model
 from snm.model.model import abstract_state
-from snm.runs.events import Started
+from snm.runs.events import Noted, Started
 from snm.runs.folder import RunFolder
 from snm.trainer.training import training
 
@@ -145,6 +145,8 @@ def test_more_epochs_go_on_and_fewer_are_refused(data, whole, tmp_path):
     events = list(training(data, tiny.CONFIG, run))
     started = [event for event in events if isinstance(event, Started)]
     assert [(event.step, event.last_step) for event in started] == [(4, 12)]
+    said = [event.text for event in events if isinstance(event, Noted)]
+    assert said == ["epochs: 3, and 1 before (--epochs 1 keeps these)"]
     assert events[-1].result["steps"] == 12
     assert same(arrays(whole[0]), arrays(run))
     with pytest.raises(InputError, match=r"^epochs: found 3 epochs done .*\(1 asked, 4 steps\)"):

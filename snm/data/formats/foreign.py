@@ -174,12 +174,12 @@ def _jsonl(path: Path, options: ReadOptions) -> Iterator[Row]:
     for where, found in json_objects(path, numbered_lines(path)):
         parts = []
         for field in options.text:
-            value = found.get(field)
+            value = "" if found.get(field, "") is None else found.get(field)
             if not isinstance(value, str):
                 wrong = missing(found, field) if field not in found else f"{field}: {value!r}"
                 raise InputError(where, wrong[:200], f"a text in {field!r} (see --text)")
             parts.append(value)
-        names = found.get(labels)
+        names = [] if found.get(labels, []) is None else found.get(labels)
         if not isinstance(names, list) or not all(type(n) in (str, int) for n in names):
             wrong = missing(found, labels) if labels not in found else f"{labels}: {names!r}"
             expected = f"a list of names or numbers in {labels!r} (see --labels)"

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from snm.data.formats.records import (
     csv_rows,
+    delimiter_of,
     json_objects,
     missing,
     named,
@@ -78,7 +79,7 @@ def read_questions(
         first wrong line.
     """
     asked = [tuple(columns)] if columns else [*([tuple(trained_on)] if trained_on else []), _TEXT]
-    told = form != "auto"
+    told, text = form != "auto", ""
     if form == "auto":
         form = _form_of_name(path)
     lines: Iterator[tuple[int, str]] = iter(())
@@ -88,7 +89,7 @@ def read_questions(
         lines = itertools.chain([] if first is None else [first], lines)
         if form == "auto":
             text = "" if first is None else first[1]
-            form = _form_of_line(text, asked, num_features, of_texts)
+            form = _form_of_line(path, text, asked, num_features, of_texts)
     if columns and form in ("text", "sparse"):
         if told or form == "sparse":
             raise InputError("--columns", f"{form} in {named(path)}", "CSV or JSON lines")
@@ -98,9 +99,10 @@ def read_questions(
     if form == "jsonl":
         return _of_json(path, lines, asked)
     if form == "text":
-        return Questions(
-            form, f"{named(path)}: one text a line", (Question(t, {}) for _, t in lines)
-        )
+        about = f"{named(path)}: one text a line"
+        if not told and re.fullmatch(r"\w+([,;\t]\w+)+", text):
+            about += ", the first too; if that names columns, --columns says which has the text"
+        return Questions(form, about, (Question(t, {}) for _, t in lines))
     return Questions("sparse", lines=lines)
 
 
@@ -115,7 +117,7 @@ def _form_of_name(path: Path) -> InputForm | Literal["auto"]:
 
 
 def _form_of_line(
-    line: str, asked: list[tuple[str, ...]], num_features: int, of_texts: bool
+    path: Path, line: str, asked: list[tuple[str, ...]], num_features: int, of_texts: bool
 ) -> InputForm:
     """What a file whose name does not tell begins with."""
     if re.fullmatch(rf"\s*\d+\s+{num_features}(\s+\d+)?\s*", line):
@@ -129,7 +131,7 @@ def _form_of_line(
         except ValueError:
             pass
     try:
-        header = next(csv.reader([line], strict=True), [])
+        header = next(csv.reader([line], delimiter=delimiter_of(path, line), strict=True), [])
     except csv.Error:
         header = []
     # A line that is the name of the text's column is a header, also where it is the only one.
@@ -179,6 +181,7 @@ def _of_json(
     used = _used(asked, first[1])
 
     def question(where: str, found: dict[str, Any]) -> Question:
+        found = {name: "" if name in used and of is None else of for name, of in found.items()}
         for name in used:
             if not isinstance(found.get(name), str):
                 wrong = missing(found, name) if name not in found else f"{name}: {found[name]!r}"

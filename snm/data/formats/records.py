@@ -6,6 +6,7 @@ This module imports no NumPy, as the command line lists the formats that build o
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import math
 import re
@@ -28,6 +29,7 @@ __all__ = [
     "NUMBER",
     "STDIN",
     "csv_rows",
+    "delimiter_of",
     "json_objects",
     "missing",
     "named",
@@ -146,7 +148,8 @@ def csv_rows(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[str
     """Yields (file and line, cells), first of the header, then of rows that are as wide.
 
     Args:
-      path: the file, for messages; tabs part the cells of a `.tsv`, commas others.
+      path: the file, for messages; tabs part the cells of a `.tsv`, and of others what
+        `delimiter_of` says.
       lines: as `numbered_lines` yields them.
 
     Raises:
@@ -154,7 +157,11 @@ def csv_rows(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[str
     """
     csv.field_size_limit(_LARGEST_CSV_FIELD)
     name = named(path)
-    rows = csv.reader((line + "\n" for _, line in lines), delimiter=_delimiter(path), strict=True)
+    lines = iter(lines)
+    first = next(lines, None)
+    mark = "," if first is None else delimiter_of(path, first[1])
+    lines = itertools.chain([] if first is None else [first], lines)
+    rows = csv.reader((line + "\n" for _, line in lines), delimiter=mark, strict=True)
     begun = 1  # line of the row that is read; it may end in a later one
     try:
         header = next(rows, None)
@@ -207,12 +214,28 @@ def place_of(path: Path, field: str, header: Sequence[str], expected: str) -> in
 def _no_column(path: Path, field: str, header: Sequence[str], expected: str) -> InputError:
     """Says that a header lacks a column; and what parts columns, where it seems to part none."""
     found = f"no column {field!r} among {', '.join(header[:8])}"
-    mark = _delimiter(path)
-    if len(header) == 1 and any(other in header[0] for other in ",;|\t" if other != mark):
-        by = "commas" if mark == "," else "tabs"
+    if near := [name for name in header if name.strip().lower() == field.lower()]:
+        expected += f": {near[0]!r} is another name"
+    elif len(header) == 1 and any(mark in header[0] for mark in ",|"):
+        by = "tabs" if _is_tsv(path) else "commas, semicolons or tabs"
         expected = f"columns separated by {by}: this header has one column"
     return InputError(f"{named(path)}:1", found, expected)
 
 
-def _delimiter(path: Path) -> str:
-    return "\t" if path.name.removesuffix(".gz").lower().endswith(".tsv") else ","
+def delimiter_of(path: Path, header: str) -> str:
+    r"""What parts the cells of a file: a tab in `.tsv`, else a comma.
+
+    Where the header has no comma it is a semicolon or a tab, as spreadsheets write them, if the
+    header has one.
+
+    Example:
+      >>> delimiter_of(Path("a.csv"), "id;text;labels"), delimiter_of(Path("a.csv"), "text")
+      (';', ',')
+    """
+    if _is_tsv(path):
+        return "\t"
+    return next((mark for mark in ",;\t" if mark in header), ",")
+
+
+def _is_tsv(path: Path) -> bool:
+    return path.name.removesuffix(".gz").lower().endswith(".tsv")

@@ -37,9 +37,8 @@ def _of_memory(found: dict[str, Any]) -> str:
     if where is not None:
         return f"memory: {nearest}, as chosen for {where}, and its probabilities; {cost}"
     before, after = _shown(found["before"]), _shown(found["precision"])
-    what = (
-        f"P {before} -> {after} on {counted(found['held_out'], 'point')} that member 1 did not see"
-    )
+    points = counted(found["held_out"], "point")
+    what = f"P@1/3/5 {before} -> {after} on {points} that member 1 did not see"
     if not found["used"]:
         return f"memory: off, it does not surely pay (at best {what})"
     return f"memory: {nearest}, {what}; {cost}"
@@ -50,7 +49,7 @@ def summaries(found: dict[str, Any]) -> list[str]:
     lines = [_of_memory(found)]
     if (adjustment := found.get("adjustment")) is not None:
         before, after = _shown(adjustment["before"]), _shown(adjustment["precision"])
-        why = f"P {before} -> {after} on the same points"
+        why = f"P@1/3/5 {before} -> {after} on the same points"
         if "inherited_from" in found:
             why = "as chosen there"
         lines.append(

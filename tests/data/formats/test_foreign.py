@@ -99,3 +99,21 @@ def test_a_byte_order_mark_is_no_part_of_a_label(tmp_path):
     path = tmp_path / "points.jsonl"
     path.write_text('{"text": "a", "labels": ["\\ufeffx", "x", "\\ufeff"]}\n')
     assert next(read_rows(path, "jsonl")).labels == ("x",)
+
+
+def test_null_is_no_text_and_no_label(tmp_path):
+    path = tmp_path / "points.jsonl"
+    path.write_text('{"text": "a", "labels": null}\n{"text": null, "labels": ["b"]}\n')
+    rows = list(read_rows(path, "jsonl"))
+    assert [(row.text, row.labels) for row in rows] == [("a", ()), ("", ("b",))]
+    path.write_text('{"text": "a"}\n')
+    with pytest.raises(InputError, match="no 'labels' among 'text'"):
+        list(read_rows(path, "jsonl"))
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t"])
+def test_columns_are_apart_by_what_the_header_has(tmp_path, mark):
+    """The first of these that it has; a row may hold the others."""
+    path = tmp_path / "points.csv"
+    path.write_text(f'text{mark}labels\na b{mark}"x,y"\n')
+    assert [row.labels for row in read_rows(path, "csv")] == [("x", "y")]

@@ -59,7 +59,7 @@ def test_scores_are_lowered_by_the_logarithm_of_the_frequency(trained):
     assert trial["adjustment"]["strength"] == pytest.approx(2 * STRENGTH)
     (told,) = [e.text for e in events if getattr(e, "text", "").startswith("logit")]
     lowered = "the score of a label with n training points is lowered by 0.4 log n"
-    assert told.startswith(f"logit adjustment: {lowered}, P ")
+    assert told.startswith(f"logit adjustment: {lowered}, P@1/3/5 ")
     metrics = json.loads((run / "result.json").read_text())["metrics"]
     assert snm.evaluate(run, data=data)["metrics"] == metrics
 

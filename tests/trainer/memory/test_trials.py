@@ -32,7 +32,9 @@ def test_off_where_there_are_no_neighbours(tmp_path):
     assert (trial["points"], trial["bytes"]) == (0, 0)
     assert not (tmp_path / "run" / "memory.npz").exists()
     assert load(tmp_path / "run").memory is None
-    assert any("off, it does not surely pay (at best P " in getattr(e, "text", "") for e in events)
+    assert any(
+        "off, it does not surely pay (at best P@1/3/5 " in getattr(e, "text", "") for e in events
+    )
 
 
 def test_a_run_from_before_the_setting_goes_on_without(tmp_path):
