@@ -225,20 +225,21 @@ def _check(command: Predict) -> None:
 
 
 def _refuse_kept(output: Path, run: Path) -> None:
-    """Refuses to write over a file of a run or a data set, or into the folder that is read."""
+    """Refuses to write over what a run, an export or a data set is made of."""
     from snm.data.load import DATA_FILES, find_files
+    from snm.runs.folder import RunFolder
 
-    folder = output.resolve().parent
-    if run.is_dir() and folder.is_relative_to(run.resolve()):
-        raise InputError(f"--output {output}", "a file in the folder of the run", "another folder")
-    if output.exists() and (folder / "run.json").is_file():
-        raise InputError(f"--output {output}", "a file of a run", "another file")
-    if output.exists() and output.name.removesuffix(".gz") in DATA_FILES:
-        try:
+    folder, model, kept = output.resolve().parent, run.resolve(), None
+    if RunFolder(folder).facts.is_file():
+        kept = "a run" if output.name in RunFolder(folder).own_files else None
+    elif folder.is_relative_to(model) and (folder != model or output.exists()):
+        kept = "the model"  # a checkpoint, or an array of an export
+    elif output.name.removesuffix(".gz") in DATA_FILES and output.exists():
+        with contextlib.suppress(InputError):  # no data set
             find_files(folder)
-        except InputError:  # no data set
-            return
-        raise InputError(f"--output {output}", "a file of a data set", "another file")
+            kept = "a data set"
+    if kept is not None:
+        raise InputError(f"--output {output}", f"a file of {kept}", "another file")
 
 
 def _labels_of(path: Path, predictor: Predictor) -> NDArray[np.int32]:

@@ -124,6 +124,13 @@ class RunFolder:
         """What is added to the scores of the labels, if a logit adjustment paid."""
         return self.path / "adjustment.npy"
 
+    @property
+    def own_files(self) -> frozenset[str]:
+        """The names of all files that a run may have beside its checkpoints."""
+        files = (self.config, self.facts, self.log, self.names, self.fitted_weighting,
+                 self.vectorizer, manifest_path(self.path), *self._of_the_end)  # fmt: skip
+        return frozenset(file.name for file in files)
+
     def has(self, path: Path) -> bool:
         """Whether the run has a file that not every run has, such as label names."""
         manifest = self._manifest_for(path)

@@ -207,17 +207,19 @@ def test_an_output_that_others_read(run, tiny_run, tmp_path, capsys):
     folder = shutil.copytree(tiny_run, tmp_path / "both")
     words = ("predict", folder / "run", folder / "data/test.txt", "--output")
     before = contents(folder)
-    for name, said in (
-        ("run/config.toml", "found a file in the folder of the run, expected another folder"),
-        ("run/checkpoints/answers.jsonl", "found a file in the folder of the run"),
-        ("data/train.txt", "found a file of a data set, expected another file"),
+    for name, kept in (
+        ("run/config.toml", "a run"),
+        ("run/labels.txt", "a run"),  # not there, and would be read
+        ("run/checkpoints/answers.jsonl", "the model"),
+        ("data/train.txt", "a data set"),
     ):
-        assert said in refused(capsys, *words, folder / name)
+        said = refused(capsys, *words, folder / name)
+        assert said == f"--output {folder / name}: found a file of {kept}, expected another file"
     words = ("predict", run, "--text", TEXTS[0], "--output")
     assert "found a file of a run" in refused(capsys, *words, folder / "run/config.toml")
     assert contents(folder) == before
-    for name in ("data/answers.jsonl", "labels.txt"):  # none of them, also where it is there
-        for _ in range(2):
+    for name in ("run/answers.jsonl", "data/answers.jsonl", "labels.txt"):
+        for _ in range(2):  # also where it is there
             call(*words, folder / name)
 
 
