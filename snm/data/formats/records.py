@@ -5,6 +5,7 @@ This module imports no NumPy, as the command line lists the formats that build o
 
 from __future__ import annotations
 
+import codecs
 import csv
 import itertools
 import json
@@ -42,6 +43,7 @@ STDIN = Path("-")
 """Stands for standard input."""
 
 _LARGEST_CSV_FIELD = 1 << 28  # characters
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # as spreadsheets write "Unicode text"
 
 
 NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
@@ -86,8 +88,11 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
                     yield number, line.decode("utf-8").rstrip("\r\n")
                 except UnicodeDecodeError as error:
                     bad = ascii(line[error.start : error.start + 8])
-                    where = f"{named(path)}:{number}"
-                    raise InputError(where, f"bytes that are not text ({bad})", "UTF-8") from error
+                    where, expected = f"{named(path)}:{number}", "UTF-8"
+                    if number == 1 and line.startswith(_UTF_16):
+                        expected += ", as `iconv -f UTF-16 -t UTF-8` makes of UTF-16"
+                    found = f"bytes that are not text ({bad})"
+                    raise InputError(where, found, expected) from error
     except UNREADABLE as error:
         raise unreadable(named(path), error) from error
 

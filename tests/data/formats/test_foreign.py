@@ -117,3 +117,10 @@ def test_columns_are_apart_by_what_the_header_has(tmp_path, mark):
     path = tmp_path / "points.csv"
     path.write_text(f'text{mark}labels\na b{mark}"x,y"\n')
     assert [row.labels for row in read_rows(path, "csv")] == [("x", "y")]
+
+
+def test_utf_16_is_told(tmp_path):
+    path = tmp_path / "points.csv"
+    path.write_text("text,labels\na,b\n", encoding="utf-16")
+    with pytest.raises(InputError, match=r"points.csv:1: found bytes .* expected UTF-8, as `iconv"):
+        list(read_rows(path, "csv"))
