@@ -61,8 +61,8 @@ class Predict:
     text: tuple[str, ...] = ()
     """Texts to label, instead of INPUT."""
     output: Path | None = None
-    """File to write, by default standard output; none that is read, nor one of a run or a data
-    set."""
+    """File to write, by default standard output; not INPUT, nor a file of a run, an export or a
+    data set."""
     k: int | None = None
     """Number of labels for each point; by default 5, or all where there are fewer, or as many as a
     threshold by name was chosen on."""
@@ -192,6 +192,7 @@ def _answers(
 
 
 def _check(command: Predict) -> None:
+    from snm.cli.outputs import refuse_kept
     from snm.prediction.answer_lines import FORMS
     from snm.system.files import check_writable
 
@@ -217,29 +218,11 @@ def _check(command: Predict) -> None:
             raise InputError(flag, "no --output", "a file: it begins with a count")
     else:
         check_writable("--output", output)
-        _refuse_kept(output, command.run)
+        refuse_kept("--output", output)
         for source in (command.input, command.labels):
             if source and source.exists() and output.exists() and output.samefile(source):
                 found = "the file that is read"
                 raise InputError(f"--output {output}", found, "another file")
-
-
-def _refuse_kept(output: Path, run: Path) -> None:
-    """Refuses to write over what a run, an export or a data set is made of."""
-    from snm.data.load import DATA_FILES, find_files
-    from snm.runs.folder import RunFolder
-
-    folder, model, kept = output.resolve().parent, run.resolve(), None
-    if RunFolder(folder).facts.is_file():
-        kept = "a run" if output.name in RunFolder(folder).own_files else None
-    elif folder.is_relative_to(model) and (folder != model or output.exists()):
-        kept = "the model"  # a checkpoint, or an array of an export
-    elif output.name.removesuffix(".gz") in DATA_FILES and output.exists():
-        with contextlib.suppress(InputError):  # no data set
-            find_files(folder)
-            kept = "a data set"
-    if kept is not None:
-        raise InputError(f"--output {output}", f"a file of {kept}", "another file")
 
 
 def _labels_of(path: Path, predictor: Predictor) -> NDArray[np.int32]:

@@ -24,7 +24,16 @@ from snm.stores.copies import local
 from snm.system.cache_folder import folder as cache_folder
 from snm.system.files import refuse_unreachable
 
-__all__ = ["fetched", "find_files", "find_names", "key_of", "load", "load_mapped"]
+__all__ = [
+    "DATA_FILES",
+    "fetched",
+    "find_files",
+    "find_names",
+    "holds_data",
+    "key_of",
+    "load",
+    "load_mapped",
+]
 
 
 _LARGE = 0.25  # of the free memory: weighted values and temporaries need some, too
@@ -341,6 +350,12 @@ def _find(folder: Path, name: str, gzipped: bool = True) -> Path | None:
     if plain.is_file():
         return plain
     return packed if gzipped and packed.is_file() else None
+
+
+def holds_data(folder: Path) -> bool:
+    """Whether a folder has the first file of a training part, so that it is read as a data set."""
+    first = [f"{layout.train[0]}{end}" for layout in _LAYOUTS for end in ("", ".gz")]
+    return any((folder / name).is_file() for name in first)
 
 
 def find_files(folder: Path) -> tuple[str, list[Path], list[Path]]:

@@ -125,11 +125,12 @@ class RunFolder:
         return self.path / "adjustment.npy"
 
     @property
-    def own_files(self) -> frozenset[str]:
-        """The names of all files that a run may have beside its checkpoints."""
+    def own_names(self) -> frozenset[str]:
+        """The names of all files and folders that a run may have."""
         files = (self.config, self.facts, self.log, self.names, self.fitted_weighting,
                  self.vectorizer, manifest_path(self.path), *self._of_the_end)  # fmt: skip
-        return frozenset(file.name for file in files)
+        others = ("checkpoints", "tensorboard", "trackers.json", LOCK)
+        return frozenset([file.name for file in files] + list(others))
 
     def has(self, path: Path) -> bool:
         """Whether the run has a file that not every run has, such as label names."""

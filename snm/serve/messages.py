@@ -23,7 +23,7 @@ class Question(BaseModel):
     features: list[dict[str, float]] | None = Field(
         None, description="for each point, feature id -> raw value"
     )
-    k: StrictInt | None = Field(
+    k: int | None = Field(
         None,
         description="labels per point; by default 5, or as many as a threshold by name looks at",
         ge=1,

@@ -190,7 +190,6 @@ def resolved_training(
         "warm_start": None if warm_start is None else _absolute(warm_start),
     }
     config = folder.as_begun(config)
-    changed = _other_epochs(folder, config)
     if has_several_processes() and stop is not None:
         stop = AgreedStop(stop)
     # What can be refused is refused before anything is written.
@@ -217,6 +216,7 @@ def resolved_training(
         if memory.kept is not None and not config.validation_fraction:
             first = dataclasses.replace(whole, rows=memory.kept)
         begun = setup.phase(first, 1, probe=probe, probe_every=probe_every)
+        changed = None if begun.done else _other_epochs(folder, config)
         if not there and is_first_process():
             hold()
             if folder.config.exists():
@@ -289,7 +289,8 @@ def _other_epochs(folder: RunFolder, config: ResolvedConfig) -> str | None:
     """Says that a run goes on to another end than it was begun with; None where it does not."""
     if not folder.config.exists() or (before := folder.settings().epochs) == config.epochs:
         return None
-    return f"epochs: {config.epochs:g}, and {before:g} before (--epochs {before:g} keeps these)"
+    keep = "" if folder.result.exists() else f" (--epochs {before} keeps these)"
+    return f"epochs: {config.epochs} now, {before} before{keep}"
 
 
 def _refuse_other_texts(folder: RunFolder, config: ResolvedConfig, dataset: Dataset) -> None:

@@ -203,22 +203,27 @@ def test_an_output_that_is_what_is_read(run, tmp_path, capsys):
 
 
 def test_an_output_that_others_read(run, tiny_run, tmp_path, capsys):
-    """A run, and data: what they are made of is not written over."""
-    folder = shutil.copytree(tiny_run, tmp_path / "both")
-    words = ("predict", folder / "run", folder / "data/test.txt", "--output")
-    before = contents(folder)
-    for name, kept in (
-        ("run/config.toml", "a run"),
-        ("run/labels.txt", "a run"),  # not there, and would be read
-        ("run/checkpoints/answers.jsonl", "the model"),
-        ("data/train.txt", "a data set"),
+    """A run, an export and data: what they are made of is not written over."""
+    folder = shutil.copytree(tiny_run, tmp_path / "all")
+    call("export", tiny_run / "run", "--to", "npy", "--output", folder / "export")
+    capsys.readouterr()
+    (tmp_path / "link.jsonl").symlink_to(folder / "run/config.toml")
+    (folder / "data/test.txt").rename(tmp_path / "test.txt")
+    before, words = contents(folder), ("predict", run, "--text", TEXTS[0], "--output")
+    for output, whole in (
+        (folder / "run/config.toml", "a run"),
+        (folder / "run/labels.txt", "a run"),  # not there, and would be read
+        (folder / "run/checkpoints/answers.jsonl", "a run"),
+        (tmp_path / "link.jsonl", "a run"),
+        (folder / "export/manifest.json", "an export"),
+        (folder / "export/settings.toml", "an export"),
+        (folder / "data/train.txt", "a data set"),
+        (folder / "data/test.txt", "a data set"),  # not there, and would be read
     ):
-        said = refused(capsys, *words, folder / name)
-        assert said == f"--output {folder / name}: found a file of {kept}, expected another file"
-    words = ("predict", run, "--text", TEXTS[0], "--output")
-    assert "found a file of a run" in refused(capsys, *words, folder / "run/config.toml")
+        said = refused(capsys, *words, output)
+        assert said == f"--output {output}: found a file of {whole}, expected another file"
     assert contents(folder) == before
-    for name in ("run/answers.jsonl", "data/answers.jsonl", "labels.txt"):
+    for name in ("run/a.jsonl", "export/a.jsonl", "data/a.jsonl", "labels.txt", "manifest.json"):
         for _ in range(2):  # also where it is there
             call(*words, folder / name)
 

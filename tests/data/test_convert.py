@@ -213,7 +213,7 @@ def test_labels_are_kept_by_name(tmp_path):
             "a.csv",
             "Text,labels\nxx,a\n",
             [],
-            "'text' among Text, labels, expected the columns of --text and --labels: 'Text' is an",
+            "'text' among Text, labels, expected the columns of --text and --labels: names must",
         ),
         (
             "a.csv",

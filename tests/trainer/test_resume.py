@@ -139,6 +139,20 @@ def test_a_checkpoint_may_vanish_while_a_live_run_is_listed(data, whole, monkeyp
     assert [error.path for error in damaged] == [checkpoints.path(16)]
 
 
+@pytest.mark.parametrize(
+    ("epochs", "said"),
+    [(3, []), (2, ["epochs: 2 now, 3 before (--epochs 3 keeps these)"])],
+)
+def test_another_number_of_epochs_is_told(data, tmp_path, epochs, said):
+    """Of a run that was stopped after its first epoch of three."""
+    run = tmp_path / "run"
+    stop_after(training(data, tiny.CONFIG, run), 4)
+    assert not (run / "result.json").exists()
+    events = list(training(data, config(epochs=epochs), run))
+    assert [event.text for event in events if isinstance(event, Noted)] == said
+    assert events[-1].result["steps"] == 4 * epochs
+
+
 def test_more_epochs_go_on_and_fewer_are_refused(data, whole, tmp_path):
     run, shorter = tmp_path / "run", config(epochs=1)
     assert snm.train(data, shorter, run)["steps"] == 4
@@ -146,7 +160,7 @@ def test_more_epochs_go_on_and_fewer_are_refused(data, whole, tmp_path):
     started = [event for event in events if isinstance(event, Started)]
     assert [(event.step, event.last_step) for event in started] == [(4, 12)]
     said = [event.text for event in events if isinstance(event, Noted)]
-    assert said == ["epochs: 3, and 1 before (--epochs 1 keeps these)"]
+    assert said == ["epochs: 3 now, 1 before"]
     assert events[-1].result["steps"] == 12
     assert same(arrays(whole[0]), arrays(run))
     with pytest.raises(InputError, match=r"^epochs: found 3 epochs done .*\(1 asked, 4 steps\)"):

@@ -29,11 +29,11 @@ else:
 class Import:
     """Convert texts or svmlight files to a data set, in chunks that fit in memory.
 
-    JSON lines and CSV hold a text and its labels. The columns of CSV are apart by commas, or by the
-    semicolons or tabs of a header without commas. fastText lines start with `__label__NAME`. Raw
-    text is one text per line, with the labels in a second file. The data set stores word counts,
-    which training weights (TF-IDF by default). It also stores the vectorizer, as does each run, so
-    that `snm predict` and `snm.load(RUN).predict(texts)` accept texts.
+    JSON lines and CSV hold a text and its labels. The columns of CSV are separated by commas, or by
+    the semicolons or tabs of a header without commas. fastText lines start with `__label__NAME`.
+    Raw text is one text per line, with the labels in a second file. The data set stores word
+    counts, which training weights (TF-IDF by default). It also stores the vectorizer, as does each
+    run, so that `snm predict` and `snm.load(RUN).predict(texts)` accept texts.
 
     For example:
 

@@ -100,7 +100,7 @@ def read_questions(
         return _of_json(path, lines, asked)
     if form == "text":
         about = f"{named(path)}: one text a line"
-        if not told and re.fullmatch(r"\w+([,;\t]\w+)+", text):
+        if not told and re.fullmatch(r'"?\w+"?([,;\t] ?"?\w+"?)+', text):
             about += ", the first too; if that names columns, --columns says which has the text"
         return Questions(form, about, (Question(t, {}) for _, t in lines))
     return Questions("sparse", lines=lines)

@@ -220,8 +220,8 @@ def _no_column(path: Path, field: str, header: Sequence[str], expected: str) -> 
     """Says that a header lacks a column; and what parts columns, where it seems to part none."""
     found = f"no column {field!r} among {', '.join(header[:8])}"
     if near := [name for name in header if name.strip().lower() == field.lower()]:
-        expected += f": {near[0]!r} is another name"
-    elif len(header) == 1 and any(mark in header[0] for mark in ",|"):
+        expected += f": names must agree in case and spaces, as {near[0]!r} does not"
+    elif len(header) == 1 and any(mark in header[0] for mark in ",;|"):
         by = "tabs" if _is_tsv(path) else "commas, semicolons or tabs"
         expected = f"columns separated by {by}: this header has one column"
     return InputError(f"{named(path)}:1", found, expected)
@@ -230,16 +230,17 @@ def _no_column(path: Path, field: str, header: Sequence[str], expected: str) -> 
 def delimiter_of(path: Path, header: str) -> str:
     r"""What parts the cells of a file: a tab in `.tsv`, else a comma.
 
-    Where the header has no comma it is a semicolon or a tab, as spreadsheets write them, if the
-    header has one.
+    Where the header has no comma outside quotes it is a semicolon or a tab, as spreadsheets write
+    them, if the header has one.
 
     Example:
-      >>> delimiter_of(Path("a.csv"), "id;text;labels"), delimiter_of(Path("a.csv"), "text")
-      (';', ',')
+      >>> [delimiter_of(Path("a.csv"), header) for header in ("id;text", "text", '"id, old";text')]
+      [';', ',', ';']
     """
     if _is_tsv(path):
         return "\t"
-    return next((mark for mark in ",;\t" if mark in header), ",")
+    outside = re.sub('"[^"]*"?', "", header)
+    return next((mark for mark in ",;\t" if mark in outside), ",")
 
 
 def _is_tsv(path: Path) -> bool:

@@ -117,6 +117,8 @@ def test_columns_are_apart_by_what_the_header_has(tmp_path, mark):
     path = tmp_path / "points.csv"
     path.write_text(f'text{mark}labels\na b{mark}"x,y"\n')
     assert [row.labels for row in read_rows(path, "csv")] == [("x", "y")]
+    path.write_text(f'"old, new; both"{mark}text{mark}labels\n1{mark}a{mark}x\n')
+    assert [row.labels for row in read_rows(path, "csv")] == [("x",)]
 
 
 def test_utf_16_is_told(tmp_path):
