@@ -216,7 +216,7 @@ def resolved_training(
         if memory.kept is not None and not config.validation_fraction:
             first = dataclasses.replace(whole, rows=memory.kept)
         begun = setup.phase(first, 1, probe=probe, probe_every=probe_every)
-        changed = None if begun.done else _other_epochs(folder, config)
+        changed = _other_epochs(folder, config) if there and not begun.done else None
         if not there and is_first_process():
             hold()
             if folder.config.exists():
