@@ -177,16 +177,17 @@ def _answers(
         features, first = predictor.as_rows(block.points), 0
         for labels, scores in predictor.top(features, k, among):
             here = slice(first, first + len(labels))
+            chunk = features[here]
             p = predictor.probabilities(scores, ranked=among is None) if likely else None
             if p is not None and threshold is not None:
                 labels = np.where(threshold(labels, p), labels, -1)
             yield Found(
                 labels,
                 scores,
-                _without_features(features[here]),
+                _without_features(chunk),
                 probabilities=p if command.probabilities else None,
                 fields=block.fields and block.fields[here],
-                reasons=_reasons(predictor, features[here], labels) if command.explain else None,
+                reasons=_reasons(predictor, chunk, labels) if command.explain else None,
             )
             first = here.stop
 

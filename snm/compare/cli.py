@@ -249,7 +249,8 @@ def _plan(asked: Compare, campaign: Campaign, arms: list[Arm], dataset: Dataset)
         "data": str(Path(asked.data).resolve()) if asked.data != "synthetic" else asked.data,
         "sha256": dataset.sha256,
         "arms": [arm.name for arm in arms],
-        "settings": _flat(campaign),
+        # The results hold the differences of the other arms.
+        "settings": dataclasses.asdict(campaign.arms[0].config),
         "seeds": asked.seeds,
         "tune": asked.tune,
         "tune_epochs": campaign.tune_epochs,
@@ -257,11 +258,6 @@ def _plan(asked: Compare, campaign: Campaign, arms: list[Arm], dataset: Dataset)
         "equal_seconds": asked.equal_seconds,
         "jobs": asked.jobs,
     }
-
-
-def _flat(campaign: Campaign) -> dict[str, Any]:
-    """The settings of the first arm; the results hold the differences of the others."""
-    return dataclasses.asdict(campaign.arms[0].config)
 
 
 def _refuse_another(out: Path, plan: dict[str, Any]) -> None:

@@ -114,12 +114,7 @@ def evaluate_points(
     )
     every, others = start, start
     told = _Told(predictor, thresholds, max(ks))
-    pairs = points.filter
-    pairs = None if pairs is None else pairs[np.argsort(pairs[:, 0], kind="stable")]
-    for rows, answers, p in _answers(predictor, points.features, pairs, max(max(ks), told.most)):
-        truth = points.labels[rows]
-        if pairs is not None:
-            truth = without_filtered(truth, _of_rows(pairs, rows))
+    for rows, answers, p, truth in _answers(predictor, points, max(max(ks), told.most)):
         every = every.update(answers, truth)
         if duplicates is not None:
             others = others.update(answers, truth, leave_out=duplicates[rows])
@@ -144,29 +139,29 @@ def evaluate_points(
 
 
 def _answers(
-    predictor: Predictor, features: csr_matrix, pairs: NDArray[np.int64] | None, kept: int
-) -> Iterator[tuple[slice, NDArray[np.int32], NDArray[np.float32] | None]]:
-    """The best labels of each block of points, without their filtered ones.
-
-    Args:
-      predictor: the model.
-      features: CSR [n, d].
-      pairs: int64 [f, 2], filtered (row, label), by ascending row; or None.
-      kept: how many labels of a point, at most.
+    predictor: Predictor, points: Points, kept: int
+) -> Iterator[tuple[slice, NDArray[np.int32], NDArray[np.float32] | None, csr_matrix]]:
+    """The best labels of each block of points, and the true ones, both without filtered ones.
 
     Yields:
-      The rows of the block; int32 [m, up to kept], -1 where there is none; and their probabilities,
-      float32 of that shape, if the model has some.
+      The rows of the block; int32 [m, up to kept], -1 where there is none; their probabilities,
+      float32 of that shape, if the model has some; and CSR [m, K].
     """
-    num_labels, row = predictor.model.head.num_labels, 0
-    extra = 0 if pairs is None else most_filtered(pairs)
-    for answers, scores in predictor.top(features, min(kept + extra, num_labels)):
+    num_labels, pairs, extra, row = points.num_labels, points.filter, 0, 0
+    if pairs is not None:
+        extra = most_filtered(pairs)
+        pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
+    for answers, scores in predictor.top(points.features, min(kept + extra, num_labels)):
         rows = slice(row, row + len(answers))
+        truth = points.labels[rows]
         p = None if predictor.calibration is None else predictor.probabilities(scores)
         if pairs is not None:
-            answers, places = kept_first(answers, _of_rows(pairs, rows), num_labels, kept)
+            first, last = np.searchsorted(pairs[:, 0], [row, rows.stop])
+            here = pairs[first:last] - np.array([row, 0])
+            answers, places = kept_first(answers, here, num_labels, kept)
+            truth = without_filtered(truth, here)
             p = None if p is None else np.take_along_axis(p, places, axis=1)
-        yield rows, answers, p
+        yield rows, answers, p, truth
         row = rows.stop
 
 
@@ -211,12 +206,6 @@ class _Told:
             of_each = zip(self._names, self._f1, strict=True)
             found["at_threshold"] = [{"threshold": x, **f1.result()} for x, f1 in of_each]
         return found
-
-
-def _of_rows(pairs: NDArray[np.int64], rows: slice) -> NDArray[np.int64]:
-    """The pairs of some rows, with rows counted from the first of these."""
-    first, last = np.searchsorted(pairs[:, 0], [rows.start, rows.stop])
-    return pairs[first:last] - np.array([rows.start, 0])
 
 
 def _areas(

@@ -21,6 +21,7 @@ from snm.data.formats.records import (
     number_of,
     numbered_lines,
     place_of,
+    value_of,
 )
 from snm.errors import InputError
 
@@ -172,18 +173,14 @@ def _weight(where: str, field: str, value: object) -> float:
 def _jsonl(path: Path, options: ReadOptions) -> Iterator[Row]:
     labels = options.labels
     for where, found in json_objects(path, numbered_lines(path)):
-        parts = []
-        for field in options.text:
-            value = "" if found.get(field, "") is None else found.get(field)
-            if not isinstance(value, str):
-                wrong = missing(found, field) if field not in found else f"{field}: {value!r}"
-                raise InputError(where, wrong[:200], f"a text in {field!r} (see --text)")
-            parts.append(value)
-        names = [] if found.get(labels, []) is None else found.get(labels)
-        if not isinstance(names, list) or not all(type(n) in (str, int) for n in names):
-            wrong = missing(found, labels) if labels not in found else f"{labels}: {names!r}"
-            expected = f"a list of names or numbers in {labels!r} (see --labels)"
-            raise InputError(where, wrong[:200], expected)
+        parts = [
+            value_of(where, found, field, "", f"a text in {field!r} (see --text)")
+            for field in options.text
+        ]
+        expected = f"a list of names or numbers in {labels!r} (see --labels)"
+        names = value_of(where, found, labels, [], expected)
+        if not all(type(name) in (str, int) for name in names):
+            raise InputError(where, f"{labels}: {names!r}"[:200], expected)
         weight = 1.0
         if options.weight is not None:
             if options.weight not in found:

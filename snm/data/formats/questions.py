@@ -15,10 +15,10 @@ from snm.data.formats.records import (
     csv_rows,
     delimiter_of,
     json_objects,
-    missing,
     named,
     numbered_lines,
     place_of,
+    value_of,
 )
 from snm.errors import InputError
 
@@ -181,13 +181,11 @@ def _of_json(
     used = _used(asked, first[1])
 
     def question(where: str, found: dict[str, Any]) -> Question:
-        found = {name: "" if name in used and of is None else of for name, of in found.items()}
-        for name in used:
-            if not isinstance(found.get(name), str):
-                wrong = missing(found, name) if name not in found else f"{name}: {found[name]!r}"
-                raise InputError(where, wrong[:200], f"a text in {name!r} (see --columns)")
+        texts = [
+            value_of(where, found, name, "", f"a text in {name!r} (see --columns)") for name in used
+        ]
         fields = {name: value for name, value in found.items() if name not in used}
-        return Question(" ".join(found[name] for name in used), fields)
+        return Question(" ".join(texts), fields)
 
     begins = question(*first)  # refused before anything is printed
     rest = (question(where, found) for where, found in rows)

@@ -37,6 +37,7 @@ __all__ = [
     "number_of",
     "numbered_lines",
     "place_of",
+    "value_of",
 ]
 
 STDIN = Path("-")
@@ -147,6 +148,21 @@ def json_objects(
 def missing(found: dict[str, Any], field: str) -> str:
     """Says that an object lacks a field, and which it has."""
     return f"no {field!r} among {', '.join(map(repr, list(found)[:8]))}"
+
+
+def value_of(where: str, found: dict[str, Any], field: str, empty: Any, expected: str) -> Any:
+    """A field of an object that is of the type of `empty`, for which `null` stands.
+
+    Raises:
+      InputError: the field is missing, or of another type.
+    """
+    value = found.get(field)
+    if value is None and field in found:
+        return empty
+    if not isinstance(value, type(empty)):
+        wrong = f"{field}: {value!r}" if field in found else missing(found, field)
+        raise InputError(where, wrong[:200], expected)
+    return value
 
 
 def csv_rows(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[str, list[str]]]:
