@@ -17,6 +17,7 @@ import tyro
 
 from snm.cli import table
 from snm.cli.help_text import flowing_help
+from snm.cli.optional import optional_types
 from snm.cli.parse_errors import explained, unwrapped
 from snm.cli.setting_groups import joined
 from snm.config.settings import Config, preset, read_config
@@ -82,6 +83,7 @@ def parse(words: list[str]) -> Any:
         with (
             contextlib.redirect_stderr(said),
             flowing_help(),  # always: tyro keeps what it read once
+            optional_types(),
             contextlib.nullcontext() if asked_for_help else unwrapped(),
         ):
             command: Any = tyro.cli(
@@ -158,9 +160,10 @@ def base_settings(words: Sequence[str]) -> Config:
     if verb is None or not verb.takes_settings:
         return Config()
     try:
-        base, _ = tyro.cli(
-            _Base, args=words, return_unknown_args=True, add_help=False, console_outputs=False
-        )
+        with optional_types():
+            base, _ = tyro.cli(
+                _Base, args=words, return_unknown_args=True, add_help=False, console_outputs=False
+            )
     except SystemExit:  # an option without a value, which the full parse reports
         return Config()
     start = None if base.preset is None else preset(base.preset)

@@ -94,7 +94,6 @@ def _wrong_value(where: str, reason: str, help_lines: Sequence[str]) -> InputErr
     """A value of another type than the option's, which the help below names."""
     usage = next((line.strip() for line in help_lines if line.startswith(" ")), where)
     types = dict.fromkeys(_TYPE.findall(usage.removeprefix(where)))  # each once, in their order
-    types.pop("{None}", None)
     given = reason.partition(" Got errors:")[0]
     quoted = [value[1:-1] for value in _QUOTED.findall(given)]
     wrong = [value for value in quoted if not any(_fits(value, kind) for kind in types)]
