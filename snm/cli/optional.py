@@ -39,7 +39,14 @@ def _without_none(
         return rule
 
     def value(words: list[str]) -> Any:
-        return None if words == ["None"] else rule.instance_from_str(words)
+        if words == ["None"]:
+            return None
+        try:
+            return rule.instance_from_str(words)
+        except ValueError as error:
+            if len(words) > 1:
+                raise
+            raise ValueError(repr(words[0])) from error  # whole: int() cuts long ones
 
     def is_value(found: Any) -> Any:
         return found is None or rule.is_instance(found)

@@ -171,8 +171,10 @@ def run_training(command: Train) -> None:
                 display.show(event)
     if not display.began:
         console.print(f"{command.run_dir} is finished: nothing was trained", soft_wrap=True)
-    _print_result(display.result, dataset.name, Address.of(command.run_dir) or command.run_dir)
+    place_of_run = Address.of(command.run_dir) or command.run_dir
+    _print_result(display.result, dataset.name, place_of_run)
     _print_times(command.profile_time)
+    _print_next(bool(display.result["metrics"]), place_of_run)
 
 
 class _Display:
@@ -291,11 +293,11 @@ class _Display:
 
 
 def _print_result(result: dict[str, Any], name: str, run_dir: Path | Address) -> None:
-    from snm.cli.evaluate import print_metrics
+    from snm.cli.metrics_tables import print_summary
     from snm.system.terminal import console, say
 
     if result["metrics"]:
-        print_metrics(result, f"{name}: test points")
+        print_summary(result, f"{name}: test points")
     else:
         console.print("no test points, so nothing was evaluated")
     say(
@@ -307,8 +309,15 @@ def _print_result(result: dict[str, Any], name: str, run_dir: Path | Address) ->
     if result.get("skipped_steps"):
         steps = counted(result["skipped_steps"], "step")
         say(f"left out: {steps}, where loss or gradient was not finite")
+
+
+def _print_next(evaluated: bool, run_dir: Path | Address) -> None:
+    """Prints what a user may do with the run."""
+    from snm.system.terminal import say
+
     run = shlex.quote(str(run_dir))
-    say(f"next: snm predict {run} INPUT, or snm serve {run}")
+    more = f"snm evaluate {run} for more of these metrics, " if evaluated else ""
+    say(f"next: {more}snm predict {run} INPUT, or snm serve {run}")
 
 
 def _print_times(table: bool) -> None:

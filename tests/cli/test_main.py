@@ -21,7 +21,7 @@ from scipy import sparse
 import snm
 from snm.cli import main
 from snm.cli import version as about
-from snm.cli.evaluate import print_metrics
+from snm.cli.metrics_tables import print_metrics, print_summary
 from snm.cli.table import VERBS
 from snm.cli.train import _Display
 from snm.data.formats.dispatch import iter_features, read_text, write_text
@@ -295,6 +295,24 @@ def test_a_title_wider_than_its_table_stays_on_a_line(capsys):
     print_metrics({"metrics": counts, "without_repeats": {**counts, "points": 76}}, "run")
     lines = capsys.readouterr().out.splitlines()
     assert "without 99 test points equal to a training point (76)" in map(str.strip, lines)
+
+
+def test_a_training_prints_a_line_where_evaluate_prints_a_table(capsys):
+    counts = {"P@1": 50.0, "R@1": 20.0, "points": 175, "points_without_labels": 0}
+    fresh = {**counts, "P@1": 25.0, "points": 76}
+    bins = [{"probability": 0.5, "right": 0.25, "answers": 4}]
+    reliability = {"k": 1, "ECE": 0.25, "ECE_by_chance": 0.125, "bins": bins}
+    groups = [{"labels": 1, "occurrences": 4, "recall": 50.0, "precision": 12.5}]
+    found = {"metrics": counts, "without_repeats": fresh, "reliability": reliability,
+             "by_label_frequency": groups}  # fmt: skip
+    print_summary(found, "run: test points")
+    brief = capsys.readouterr().out
+    assert "without 99 test points equal to a training point (76): P@1 25.00\n" in brief
+    assert "ECE@1 0.2500" in brief
+    print_metrics(found, "run: test points")
+    whole = capsys.readouterr().out
+    for table in ("probabilities of the best answers", "rarest tenth"):
+        assert table in whole and table not in brief
 
 
 def test_titles_have_thousands_commas(capsys):
