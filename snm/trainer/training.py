@@ -36,15 +36,14 @@ from snm.runs.log.progress_bar import in_notebook, with_bar
 from snm.runs.members import member_seed, phase_names
 from snm.runs.mirror import place_of
 from snm.runs.stands import result_stands
-from snm.stores.address import Address
 from snm.stores.copies import local
 from snm.system.locks import LOCK, locked
 from snm.system.timing import part, restart, times
-from snm.trainer.evaluate import score_test_points, trained_before
 from snm.trainer.memory.notes import never_tried, noted
 from snm.trainer.memory.plan import MemoryPlan
 from snm.trainer.phase import Phase, PhaseRun, Trained, first_phase
 from snm.trainer.prepare import members_at_once, names_not_tried
+from snm.trainer.result import data_of_result, facts_of, figures, scores
 from snm.trainer.together import Stop, in_order
 from snm.trainer.warm_start import WarmStart
 
@@ -182,13 +181,7 @@ def resolved_training(
     With `share`, each process has a folder of its own; it copies that of process 0 to all.
     """
     folder = RunFolder(Path(run_dir), apart=share is not None)
-    facts: dict[str, Any] = {
-        "data": dataset.name if source is None else _absolute(source),
-        "sha256": dataset.sha256,
-        "num_features": dataset.train.num_features,
-        "num_labels": dataset.train.num_labels,
-        "warm_start": None if warm_start is None else _absolute(warm_start),
-    }
+    facts = facts_of(dataset, source, warm_start)
     config = folder.as_begun(config)
     if has_several_processes() and stop is not None:
         stop = AgreedStop(stop)
@@ -224,12 +217,8 @@ def resolved_training(
                 raise InputError(f"--run-dir {folder.path}", found, "the same command again")
         setup.write(facts)
         barrier("the folder is there")
-        if (
-            begun.done
-            and result_stands(folder, config)
-            and checkpoints_intact(folder, config)
-            and memory.stands(folder)
-        ):
+        whole_result = begun.done and result_stands(folder, config) and memory.stands(folder)
+        if whole_result and checkpoints_intact(folder, config):
             yield Finished(folder.read_result())
             return
         if is_first_process():
@@ -258,24 +247,12 @@ def resolved_training(
         if remembered is not None:
             yield from noted(folder, remembered, last_step)
             predictor = with_memory(predictor, folder)
-        ready = times().whole
-        scored: dict[str, Any] = {"metrics": {}}
-        if dataset.test is not None:
-            with part("test points"):
-                trained_on = [dataset.train, *trained_before(facts)]
-                look = _stopping(stop, last_step)
-                scored = score_test_points(predictor, config, dataset, look, trained_on=trained_on)
-        if remembered is not None:
-            scored["memory"] = remembered
+        ready = times().whole  # the model is on disk; what follows only tells how good it is
         result = {
-            **scored,
-            "data": {
-                "name": dataset.name,
-                "source": facts["data"],
-                "sha256": dataset.sha256,
-                "points": dataset.train.features.shape[0],
-            },
-            **_figures(config, done, at_once),
+            **scores(predictor, config, dataset, facts, _stopping(stop, last_step)),
+            **({} if remembered is None else {"memory": remembered}),
+            "data": data_of_result(dataset, facts),
+            **figures(config, done, at_once),
             "time": {**times()._asdict(), "model": ready},
             **surroundings(),
         }
@@ -357,23 +334,6 @@ class _Setup:
         return run.trained
 
 
-def _figures(config: ResolvedConfig, done: list[Trained], at_once: int) -> dict[str, Any]:
-    """What the result says of the steps and their time; steps are those of the first member."""
-    each = [run.progress.seconds for run in done]
-    seconds = max(max(each), sum(each) / at_once)
-    progress = done[0].progress
-    return {
-        "members": config.members,
-        "steps": progress.step,
-        "skipped_steps": sum(run.progress.skipped for run in done),
-        "epochs": progress.step / done[0].steps_per_epoch,
-        "epochs_asked": config.epochs,
-        "best_step": progress.best_step or progress.step,
-        "seconds": seconds,
-        "examples_per_second": sum(run.points for run in done) / seconds,
-    }
-
-
 def _stopping(stop: Callable[[], bool] | None, step: int) -> Callable[[int], None]:
     """Lets `stop` end a long evaluation; the last checkpoint is saved by then."""
 
@@ -382,10 +342,3 @@ def _stopping(stop: Callable[[], bool] | None, step: int) -> Callable[[int], Non
             raise StoppedError(step)
 
     return look
-
-
-def _absolute(data: str | Path) -> str:
-    """An absolute path; addresses, `synthetic` and the names of fetched sets stay as they are."""
-    if (address := Address.of(data)) is not None:
-        return str(address)
-    return str(Path(data).resolve()) if Path(data).exists() else str(data)

@@ -14,7 +14,6 @@ import snm
 from snm.checkpoints.store import Checkpoints
 from snm.runs.events import Saved
 from snm.runs.load import load_member
-from snm.trainer import training as trainer
 from snm.trainer.phase import PhaseRun
 from snm.trainer.training import training
 
@@ -174,7 +173,7 @@ def test_the_end_of_a_run_does_not_hold_the_points_of_its_training(
         return {"metrics": {"held": sum(source() is not None for source in begun)}}
 
     monkeypatch.setattr(PhaseRun, "__init__", kept)
-    monkeypatch.setattr(trainer, "score_test_points", scored)
+    monkeypatch.setattr("snm.trainer.result.score_test_points", scored)
     settings = config(epochs=1, validation_fraction=0.3, **changes)
     assert snm.train(data, settings, tmp_path / "run")["metrics"] == {"held": 0}
     assert len(begun) == 1 + bool(changes)

@@ -1,0 +1,79 @@
+"""What a run says of its data, its scores and its time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from snm.config.resolved import ResolvedConfig
+from snm.data.dataset import Dataset
+from snm.prediction.predictor import Predictor
+from snm.stores.address import Address
+from snm.system.timing import part
+from snm.trainer.evaluate import score_test_points, trained_before
+from snm.trainer.phase import Trained
+
+__all__ = ["data_of_result", "facts_of", "figures", "scores"]
+
+
+def facts_of(
+    dataset: Dataset, source: str | Path | None, warm_start: str | Path | None
+) -> dict[str, Any]:
+    """What the folder of a run says of its data and its start."""
+    return {
+        "data": dataset.name if source is None else _absolute(source),
+        "sha256": dataset.sha256,
+        "num_features": dataset.train.num_features,
+        "num_labels": dataset.train.num_labels,
+        "warm_start": None if warm_start is None else _absolute(warm_start),
+    }
+
+
+def data_of_result(dataset: Dataset, facts: dict[str, Any]) -> dict[str, Any]:
+    """What the result says of the data."""
+    return {
+        "name": dataset.name,
+        "source": facts["data"],
+        "sha256": dataset.sha256,
+        "points": dataset.train.num_points,
+    }
+
+
+def scores(
+    predictor: Predictor,
+    config: ResolvedConfig,
+    dataset: Dataset,
+    facts: dict[str, Any],
+    look: Callable[[int], None],
+) -> dict[str, Any]:
+    """The metrics on the test points, and what comes with them; without these, no metrics."""
+    if dataset.test is None:
+        return {"metrics": {}}
+    with part("test points"):
+        trained_on = [dataset.train, *trained_before(facts)]
+        return score_test_points(predictor, config, dataset, look, trained_on=trained_on)
+
+
+def figures(config: ResolvedConfig, done: list[Trained], at_once: int) -> dict[str, Any]:
+    """What the result says of the steps and their time; steps are those of the first member."""
+    each = [run.progress.seconds for run in done]
+    seconds = max(max(each), sum(each) / at_once)
+    progress = done[0].progress
+    return {
+        "members": config.members,
+        "steps": progress.step,
+        "skipped_steps": sum(run.progress.skipped for run in done),
+        "epochs": progress.step / done[0].steps_per_epoch,
+        "epochs_asked": config.epochs,
+        "best_step": progress.best_step or progress.step,
+        "seconds": seconds,
+        "examples_per_second": sum(run.points for run in done) / seconds,
+    }
+
+
+def _absolute(data: str | Path) -> str:
+    """An absolute path; addresses, `synthetic` and the names of fetched sets stay as they are."""
+    if (address := Address.of(data)) is not None:
+        return str(address)
+    return str(Path(data).resolve()) if Path(data).exists() else str(data)
