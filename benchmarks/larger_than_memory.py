@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from snm.data.load import find_files
+from snm.data.formats.layouts import find_files
 from snm.machine.versions import machine
 from snm.runs.folder import write_json
 

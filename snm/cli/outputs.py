@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from snm.data.load import DATA_FILES, holds_data
+from snm.data.formats.layouts import DATA_FILES, holds_data
 from snm.errors import InputError
 from snm.runs.folder import RunFolder
 from snm.system.sealed_json import read_sealed

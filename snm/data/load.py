@@ -6,7 +6,6 @@ import contextlib
 import re
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +16,7 @@ from snm.data.content import Content, sha256_of
 from snm.data.dataset import Dataset, Points
 from snm.data.formats import dispatch as formats
 from snm.data.formats.binary import DAMAGE, npy_header
+from snm.data.formats.layouts import DATA_FILES, DataFiles
 from snm.errors import InputError
 from snm.machine.memory import available_memory
 from snm.stores import entries
@@ -25,11 +25,7 @@ from snm.system.cache_folder import folder as cache_folder
 from snm.system.files import refuse_unreachable
 
 __all__ = [
-    "DATA_FILES",
     "fetched",
-    "find_files",
-    "find_names",
-    "holds_data",
     "key_of",
     "load",
     "load_mapped",
@@ -41,46 +37,6 @@ _PACKED = 4  # bytes of arrays a byte of packed files, roughly
 _ENTRY = 8  # bytes of id and value, and about as many as text
 SYNTHETIC = "synthetic"
 """The name of the generated data set that comes with the package."""
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """One way in which a folder may hold a data set.
-
-    Attributes:
-      name: used in error messages.
-      train: file names of the training part: features (or one file), then labels.
-      test: the same for the test part.
-      gzipped: whether each file may also be a `.gz`.
-    """
-
-    name: str
-    train: tuple[str, ...]
-    test: tuple[str, ...]
-    gzipped: bool
-
-
-_LAYOUTS = (
-    _Layout("one-file text", ("train.txt",), ("test.txt",), True),
-    _Layout("text pairs", ("trn_X_Xf.txt", "trn_X_Y.txt"), ("tst_X_Xf.txt", "tst_X_Y.txt"), True),
-    _Layout("SciPy pairs", ("X.trn.npz", "Y.trn.npz"), ("X.tst.npz", "Y.tst.npz"), False),
-    _Layout("dense inputs", ("X.trn.npy", "Y.trn.npz"), ("X.tst.npy", "Y.tst.npz"), False),
-)
-
-_NAMES = ("labels.txt", "Y.txt")
-
-_VECTORIZER = "vectorizer.json"
-
-_WEIGHTS = "weights.txt"
-_LABEL_WEIGHTS = "label_weights.txt"
-
-_FILTERS = ("filter_labels_train.txt", "filter_labels_test.txt")
-
-DATA_FILES = {
-    *(name for layout in _LAYOUTS for name in (*layout.train, *layout.test)),
-    *(_VECTORIZER, _WEIGHTS, _LABEL_WEIGHTS, *_NAMES, *_FILTERS),
-}
-"""The names of what a data set is read from, without `.gz`; this is copied from a store."""
 
 
 def load(
@@ -195,45 +151,7 @@ def load_mapped(source: str | Path, key: str, checks: Callable[[int], bool]) -> 
     return None if parts is None else _assemble(files, parts, key)
 
 
-@dataclass(frozen=True)
-class _Files:
-    """The files of a data set folder.
-
-    Attributes:
-      folder: the folder.
-      train: files of the training part, in the order of `_Layout.train`.
-      test: files of the test part, or none.
-      names: file of the label names, or None.
-      weights: file of the weights of the training points, or None.
-      label_weights: file of the weights of the labels, or None.
-      filters: label filter files of train and of test, each or None.
-    """
-
-    folder: Path
-    train: list[Path]
-    test: list[Path]
-    names: Path | None
-    weights: Path | None
-    label_weights: Path | None
-    filters: tuple[Path | None, ...]
-
-    @property
-    def parts(self) -> list[tuple[str, list[Path]]]:
-        """The parts that there are, with their files."""
-        return [("train", self.train), *([("test", self.test)] if self.test else [])]
-
-    @property
-    def are_text(self) -> bool:
-        """Whether they can be parsed in pieces."""
-        return self.train[0].name.removesuffix(".gz").endswith(".txt")
-
-    @property
-    def all(self) -> list[Path]:
-        optional = (self.names, self.weights, *self.filters, self.label_weights)
-        return [*self.train, *self.test, *(file for file in optional if file)]
-
-
-def _files_of(source: str | Path) -> _Files:
+def _files_of(source: str | Path) -> DataFiles:
     folder = fetched(source) or local(source, lambda name: name.removesuffix(".gz") in DATA_FILES)
     if not folder.is_dir():
         expected = "a folder of data, a fetched set, or `synthetic`"
@@ -243,13 +161,10 @@ def _files_of(source: str | Path) -> _Files:
             )
             raise InputError(str(source), "a file", f"{expected}: {makes_one}")
         raise InputError(str(source), "no such folder", expected)
-    _, train, test = find_files(folder)
-    filters = tuple(_find(folder, name) for name in _FILTERS)
-    weights, of_labels = (_find(folder, name) for name in (_WEIGHTS, _LABEL_WEIGHTS))
-    return _Files(folder, train, test, find_names(folder), weights, of_labels, filters)
+    return DataFiles.of(folder)
 
 
-def _share_of_memory(files: _Files) -> float:
+def _share_of_memory(files: DataFiles) -> float:
     """What the parsed arrays may take, as a share of the memory that is free."""
     sizes = [file.stat().st_size * _growth(file) for file in (*files.train, *files.test)]
     return sum(sizes) / max(1, available_memory())
@@ -263,19 +178,7 @@ def _growth(file: Path) -> float:
     return _PACKED if file.suffix in (".gz", ".npz") else 1
 
 
-def find_names(folder: Path) -> Path | None:
-    """The file of label names of a folder, or None.
-
-    Raises:
-      InputError: more than one.
-    """
-    names = [file for file in (_find(folder, name) for name in _NAMES) if file]
-    if len(names) > 1:
-        raise InputError(str(folder), " and ".join(_NAMES), "one file of label names")
-    return names[0] if names else None
-
-
-def _assemble(files: _Files, parts: binary_cache.Parts, key: str) -> Dataset:
+def _assemble(files: DataFiles, parts: binary_cache.Parts, key: str) -> Dataset:
     """Adds filters, label names and hash to the matrices; checks that test is as wide as train."""
     test = files.test
     for what, axis in (("features", 0), ("labels", 1)):
@@ -303,14 +206,14 @@ def _assemble(files: _Files, parts: binary_cache.Parts, key: str) -> Dataset:
         test=points.get("test"),
         label_names=formats.read_names(files.names, num_labels) if files.names else None,
         sha256=key,
-        vectorizer=_find(files.folder, _VECTORIZER, gzipped=False),
+        vectorizer=files.vectorizer,
     )
 
 
 _WIDE = 1 << 24
 
 
-def _refuse_claims(files: _Files, parts: binary_cache.Parts) -> None:
+def _refuse_claims(files: DataFiles, parts: binary_cache.Parts) -> None:
     """Refuses widths that a file only claims: much of the work and memory grows with them.
 
     Raises:
@@ -340,52 +243,6 @@ def fetched(source: str | Path) -> Path | None:
     sets = cache / "datasets"
     names = {place.name.lower(): place for place in sets.iterdir()} if sets.is_dir() else {}
     return names.get(str(source).lower())
-
-
-def _find(folder: Path, name: str, gzipped: bool = True) -> Path | None:
-    """The file of that name, plain or gzipped, or None; an error if both exist."""
-    plain, packed = folder / name, folder / f"{name}.gz"
-    if plain.is_file() and packed.is_file() and gzipped:
-        raise InputError(str(folder), f"{name} and {name}.gz", "one of them")
-    if plain.is_file():
-        return plain
-    return packed if gzipped and packed.is_file() else None
-
-
-def holds_data(folder: Path) -> bool:
-    """Whether a folder has the first file of a training part, so that it is read as a data set."""
-    first = [f"{layout.train[0]}{end}" for layout in _LAYOUTS for end in ("", ".gz")]
-    return any((folder / name).is_file() for name in first)
-
-
-def find_files(folder: Path) -> tuple[str, list[Path], list[Path]]:
-    """Finds the data files of a folder.
-
-    Returns:
-      name of the layout, training files, and test files (empty if there is no test part).
-
-    Raises:
-      InputError: no layout, more than one, or a missing file.
-    """
-    present: list[tuple[_Layout, list[Path | None], list[Path | None]]] = []
-    for layout in _LAYOUTS:
-        train = [_find(folder, name, layout.gzipped) for name in layout.train]
-        test = [_find(folder, name, layout.gzipped) for name in layout.test]
-        # Two layouts share the label file, so only the first file identifies a layout.
-        if train[0] or test[0]:
-            present.append((layout, train, test))
-    wanted = "; ".join(" + ".join(layout.train) for layout in _LAYOUTS)
-    if not present:
-        raise InputError(str(folder), "no training file", f"one of {wanted} (text also as .gz)")
-    if len(present) > 1:
-        found = " and ".join(layout.name for layout, _, _ in present)
-        raise InputError(str(folder), f"several layouts ({found})", "one of them")
-    layout, train, test = present[0]
-    for names, files in ((layout.train, train), (layout.test, test)):
-        missing = [name for name, file in zip(names, files, strict=True) if file is None]
-        if missing and (files is train or len(missing) < len(names)):
-            raise InputError(str(folder), f"no {missing[0]}", f"{' + '.join(names)}")
-    return layout.name, [file for file in train if file], [file for file in test if file]
 
 
 def _read_part(files: list[Path]) -> tuple[csr_matrix, csr_matrix]:

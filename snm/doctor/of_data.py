@@ -12,7 +12,8 @@ import numpy as np
 
 from snm.config.settings import Config
 from snm.data.dataset import Dataset
-from snm.data.load import SYNTHETIC, fetched, find_files, load
+from snm.data.formats.layouts import find_files
+from snm.data.load import SYNTHETIC, fetched, load
 from snm.data.repository.registry import read_registry
 from snm.data.statistics import describe, duplicate_rows
 from snm.doctor.environment import devices

@@ -67,7 +67,8 @@ def ids_of(like: str) -> Ids:
       InputError: it is none of these, or was not trained on or made of texts.
     """
     from snm.data.formats.dispatch import read_lines
-    from snm.data.load import fetched, find_names
+    from snm.data.formats.layouts import find_names
+    from snm.data.load import fetched
     from snm.data.vectorizer import Vectorizer
     from snm.stores.copies import local
 
