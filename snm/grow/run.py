@@ -23,6 +23,7 @@ from snm.runs.events import Progress
 from snm.runs.folder import RunFolder, write_json
 from snm.runs.load import load_member, used_checkpoints
 from snm.runs.members import member_seed, phase_names
+from snm.runs.schema import INHERITED
 
 __all__ = ["write_grown"]
 
@@ -57,6 +58,7 @@ def write_grown(
     config = old.settings()
     facts: dict[str, Any] = {**old.read_facts(), "num_labels": len(names)}
     facts["grown_from"] = str(old.path.resolve())
+    facts.pop(INHERITED, None)  # of the labels there
     if dataset is not None:
         facts["data"] = dataset.name
         if source is not None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from snm.errors import InputError
 
-__all__ = ["EXPORT", "FACTS", "RESULT", "TRIAL", "Field", "validated"]
+__all__ = ["EXPORT", "FACTS", "INHERITED", "RESULT", "TRIAL", "Field", "validated"]
 
 _MOST = 2**31 - 1  # ids are int32
 
@@ -51,16 +51,6 @@ _FLAG = Field("true or false", lambda x: type(x) is bool)
 _NUMBERS = Field("numbers", _numbers)
 _METRICS = Field("numbers by name", _metrics)
 _OBJECT = Field("an object", lambda x: isinstance(x, dict))
-
-FACTS = {
-    "data": _TEXT,
-    "sha256": _TEXT,
-    "num_features": _whole(1, _MOST),
-    "num_labels": _whole(2, _MOST),
-    "warm_start": Field("a text or null", lambda x: x is None or isinstance(x, str)),
-    "grown_from": _TEXT._replace(needed=False),
-}
-"""`run.json`."""
 
 _SETTINGS = {
     "neighbors": _whole(1, _MOST),
@@ -140,6 +130,26 @@ TRIAL = {
     "seconds": _NUMBER,
 }
 """`memory.json`."""
+
+INHERITED = "inherited"
+"""What a run takes over from the run that it starts from: the content of its `memory.json`."""
+
+FACTS = {
+    "data": _TEXT,
+    "sha256": _TEXT,
+    "num_features": _whole(1, _MOST),
+    "num_labels": _whole(2, _MOST),
+    "warm_start": Field("a text or null", lambda x: x is None or isinstance(x, str)),
+    "grown_from": _TEXT._replace(needed=False),
+    INHERITED: Field(
+        "the content of a memory.json, or null",
+        lambda x: (
+            x is None or (isinstance(x, dict) and all(_fits(x, n, f) for n, f in TRIAL.items()))
+        ),
+        needed=False,
+    ),
+}
+"""`run.json`."""
 
 _STORED = {
     **_SETTINGS,

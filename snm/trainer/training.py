@@ -205,6 +205,7 @@ def resolved_training(
         whole = first_phase(config, dataset)
         setup = _Setup(folder, config, dataset, weighting, start, whole)
         memory = MemoryPlan.of(folder, config, dataset, start, facts)
+        facts |= memory.facts
         first = whole
         if memory.kept is not None and not config.validation_fraction:
             first = dataclasses.replace(whole, rows=memory.kept)

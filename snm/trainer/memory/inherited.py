@@ -7,7 +7,6 @@ were new to it.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from typing import Any, NamedTuple
 
@@ -16,11 +15,11 @@ from numpy.typing import NDArray
 
 from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset
-from snm.errors import InputError
 from snm.memory.adjustment import shifts_of
 from snm.memory.memory import MemorySettings
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
+from snm.runs.schema import INHERITED
 from snm.system import disk
 from snm.trainer.memory.files import keep_memory
 from snm.trainer.memory.stored import memory_of, stored_rows
@@ -50,7 +49,7 @@ def inherited(folder: RunFolder, config: ResolvedConfig, start: WarmStart, name:
     """Looks for what can be taken over.
 
     Args:
-      folder: of the run. One that took something over before goes on with that.
+      folder: of the run. One that was begun goes on with what it found then.
       config: its settings.
       start: the run that it starts from.
       name: what that one is called.
@@ -62,10 +61,10 @@ def inherited(folder: RunFolder, config: ResolvedConfig, start: WarmStart, name:
     if config.memory == "off":
         off = f"memory: off here, so that what was chosen for {name} is not taken over"
         return Inherited(None, off if parent.has(parent.memory_trial) else None)
-    with contextlib.suppress(InputError):  # none, or damaged: it is taken over again
-        own = folder.read_trial() if folder.has(folder.memory_trial) else {}
-        if "inherited_from" in own:
-            return Inherited(own)
+    if folder.config.exists():  # the other run may be gone by now
+        begun = folder.read_facts()
+        if INHERITED in begun:
+            return Inherited(begun[INHERITED])
     if not parent.has(parent.memory_trial):
         return Inherited(None, (
             f"memory: not tried, as {name} has chosen none, and may have been trained on the "

@@ -12,6 +12,7 @@ from snm.data.dataset import Dataset
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.runs.load import watched_member
+from snm.runs.schema import INHERITED
 from snm.runs.stands import memory_stands
 from snm.system.timing import part
 from snm.trainer.memory.files import forget_memory, try_memory
@@ -70,6 +71,11 @@ class MemoryPlan:
     @property
     def _trial(self) -> dict[str, Any] | None:
         return None if self.taken is None else self.taken.trial
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What `run.json` keeps of it, so that a run goes on where the other one is gone."""
+        return {} if self.taken is None else {INHERITED: self.taken.trial}
 
     def stands(self, folder: RunFolder) -> bool:
         """Whether a run that ended has the files of the memory that is planned."""

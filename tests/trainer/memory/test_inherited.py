@@ -17,7 +17,7 @@ from scipy.sparse import csr_matrix
 import snm
 from snm.config.resolved import read_resolved
 from snm.data.id_space import IdSpace
-from snm.errors import InputError
+from snm.errors import InputError, StoppedError
 from snm.runs.folder import RunFolder
 from snm.runs.load import load
 from snm.trainer.memory.inherited import _renumbered, inherited
@@ -90,6 +90,21 @@ def test_a_run_goes_on_with_what_it_took_over(first, tmp_path):
     assert result["memory"]["used"] and result["epochs"] == 2
     again = snm.evaluate(tmp_path / "b")
     assert again["metrics"] == result["metrics"]
+
+
+def test_an_interrupted_run_takes_over_what_it_began_with(first, tmp_path):
+    """The other run is gone before the end."""
+    place, old = first
+    shutil.copytree(place / "run", tmp_path / "a")
+    config = dataclasses.replace(CONFIG, epochs=1)
+    with pytest.raises(StoppedError):
+        snm.train(place / "data", config, tmp_path / "b", warm_start=tmp_path / "a",
+                  stop=lambda: True)  # fmt: skip
+    assert not (tmp_path / "b" / "memory.json").exists()
+    shutil.rmtree(tmp_path / "a")
+    result = snm.train(place / "data", config, tmp_path / "b", warm_start=tmp_path / "a")
+    assert result["memory"]["used"] and result["memory"]["settings"] == old["settings"]
+    assert result["memory"]["calibration"] == old["calibration"]
 
 
 def test_thresholds_are_of_the_labels_here(tmp_path):
