@@ -86,7 +86,7 @@ def _run(command: Evaluate) -> None:
         )
     if index is not None:
         with waiting(f"searching {index}"):
-            by_index = evaluate(run, data, same_ids=same_ids, wrap=lambda _: searched)
+            by_index = evaluate(run, data, same_ids=same_ids, searched_by=searched)
             found["by_index"] = by_index["metrics"]
     if command.json:
         import numpy as np

@@ -141,11 +141,10 @@ def run_training(command: Train) -> None:
         from snm.runs.folder import RunFolder
         from snm.runs.mirror import place_of
         from snm.stores.address import Address
-        from snm.trainer.memory.notes import never_tried
         from snm.trainer.prepare import members_at_once
-        from snm.trainer.training import resolved_training
+        from snm.trainer.training import not_tried, resolved_training
 
-    if (note := never_tried(command.settings, dataset)) is not None:
+    for note in not_tried(command.settings, dataset):
         console.print(note)
     with place_of(command.run_dir) as place:
         with waiting("planning"), part("planning"):

@@ -53,7 +53,7 @@ def run_task(task: Path) -> dict[str, Any]:
     probe, every = None, 0
     if asked["probes"]:
         steps = -(-points_trained_on(config, dataset) // config.batch_size)
-        every = max(1, config.epochs // asked["probes"]) * steps
+        every = -(-config.epochs // asked["probes"]) * steps
         probe = Probe(dataset, config)
     total, reported, result = 0, 0.0, {}
     run = folder / name

@@ -15,24 +15,13 @@ from snm.errors import InputError
 from snm.evaluation.auc import Areas
 from snm.evaluation.f1 import F1
 from snm.evaluation.filters import kept_first, most_filtered, without_filtered
-from snm.evaluation.metrics import Metrics, frequency_groups, propensities
+from snm.evaluation.metrics import KS, Metrics, frequency_groups, propensities
 from snm.evaluation.reliability import Reliability
 from snm.prediction.order import pairs_in_order
 from snm.prediction.predictor import Predictor
 from snm.prediction.thresholds import LOOKED_AT
 
-__all__ = ["KS", "evaluate_points", "has_score", "judged", "metric_names"]
-
-KS = (1, 3, 5)
-"""The numbers of answers that metrics are computed at, as far as there are as many labels."""
-
-MEASURES = ("P", "R", "F1", "nDCG", "PSP", "PSnDCG", "coverage")
-
-
-def metric_names(num_labels: int, *, auc: bool = False) -> list[str]:
-    """The names of the metrics for K labels: `measure@k` for each k <= K, and `AUC` if `auc`."""
-    names = [f"{measure}@{k}" for k in KS if k <= num_labels for measure in MEASURES]
-    return [*names, "AUC"] if auc else names
+__all__ = ["evaluate_points", "has_score", "judged"]
 
 
 def judged(points: Points) -> Points:

@@ -15,10 +15,21 @@ import numpy as np
 
 from snm.evaluation.filters import are_among, canonical, pairs_of
 
-__all__ = ["Metrics", "frequency_groups", "propensities"]
+__all__ = ["KS", "Metrics", "frequency_groups", "metric_names", "propensities"]
 
 NDArray = np.ndarray[Any, Any]
 CSR = Any  # scipy.sparse.csr_array or csr_matrix; SciPy has no types
+
+KS = (1, 3, 5)
+"""The numbers of answers that metrics are computed at, as far as there are as many labels."""
+
+_MEASURES = ("P", "R", "F1", "nDCG", "PSP", "PSnDCG", "coverage")
+
+
+def metric_names(num_labels: int, *, auc: bool = False) -> list[str]:
+    """The names of the metrics for K labels: `measure@k` for each k <= K, and `AUC` if `auc`."""
+    names = [f"{measure}@{k}" for k in KS if k <= num_labels for measure in _MEASURES]
+    return [*names, "AUC"] if auc else names
 
 
 def propensities(
@@ -120,7 +131,7 @@ class Metrics:
     def start(
         num_labels: int,
         *,
-        ks: Sequence[int] = (1, 3, 5),
+        ks: Sequence[int] = KS,
         propensity: NDArray | None = None,
         groups: NDArray | None = None,
     ) -> Metrics:

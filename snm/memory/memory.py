@@ -42,6 +42,8 @@ the name of a label."""
 FOUND = 200
 """Neighbours found by features, of which the most similar vote."""
 
+_WITNESSES = 3  # a label
+_SHARED = 5  # features a witness
 _LEAST_POINTS = 32  # the cosines of fewer are done before a thread starts
 _CACHED = 1 << 18  # numbers of neighbours' queries that are converted at once
 
@@ -142,7 +144,6 @@ class Memory:
         features: csr_matrix,
         queries: ArrayLike | None,
         answers: NDArray[np.int32],
-        most: int = 3,
     ) -> list[list[list[Witness]]]:
         """The neighbours that voted for the answers.
 
@@ -150,10 +151,10 @@ class Memory:
           features: as in `additions`.
           queries: as in `additions`.
           answers: int [m, k] labels; -1 is none.
-          most: neighbours and shared features of each.
 
         Returns:
-          for each point and each of its answers, the most similar voters with that label.
+          for each point and each of its answers, at most three voters with that label, the most
+          similar first, each with at most five features that they share.
         """
         found = self._similar(features, queries)
         witnesses = []
@@ -165,7 +166,7 @@ class Memory:
                 [
                     [
                         self._witness(features[row], int(found.ids[row, i]), found.cosines[row, i])
-                        for i in [i for i in voters if label in held[i]][:most]
+                        for i in [i for i in voters if label in held[i]][:_WITNESSES]
                     ]
                     for label in labels
                 ]
@@ -175,7 +176,7 @@ class Memory:
     def _witness(self, point: csr_matrix, stored: int, similarity: np.float32) -> Witness:
         shared = point.multiply(self.features[stored]).tocsr()
         best = shared.indices[np.argsort(-shared.data, kind="stable")]
-        return Witness(int(self.rows[stored]), float(similarity), best[:5].tolist())
+        return Witness(int(self.rows[stored]), float(similarity), best[:_SHARED].tolist())
 
     def _labels_of(self, stored: int) -> list[int]:
         first, last = self.labels.indptr[stored : stored + 2]

@@ -36,7 +36,7 @@ def evaluate(
     auc: bool | None = None,
     thresholds: Sequence[str | float] = (),
     on_progress: Callable[[int], None] | None = None,
-    wrap: Callable[[Predictor], Any] | None = None,
+    searched_by: Any | None = None,
 ) -> dict[str, Any]:
     """Scores a trained model on the test points of its data set, or of another.
 
@@ -51,23 +51,28 @@ def evaluate(
       auc: also the AUC; None is the setting of the run.
       thresholds: of probabilities, to measure F1 at; as in `Predictor.threshold`.
       on_progress: called with the number of points done.
-      wrap: replaces the predictor, for example by a search index over its class rows.
+      searched_by: answers in place of the run's predictor, such as an `IndexedPredictor` of it. It
+        has the best labels alone, so that neither `auc` nor `thresholds` can be had.
 
     Returns:
       As `evaluation.evaluate_points`; with `notes`, lines on how another data set was read.
 
     Raises:
-      InputError: no run, no test points, or data of other features or labels.
+      InputError: no run, no test points, data of other features or labels, or `searched_by` with
+        what needs all scores.
+      StoreError: a store gave up.
     """
+    if searched_by is not None and (auc or thresholds):
+        given = "auc" if auc else "thresholds"
+        raise InputError(given, f"{given} with searched_by", "one of them")
     folder = RunFolder(local(run))
-    predictor = load(folder.path)
+    predictor = load(folder.path) if searched_by is None else searched_by
     dataset, notes = data_of_run(folder, data, same_ids=same_ids)
     config: Config = folder.settings()
     if auc is not None:
         config = dataclasses.replace(config, auc=auc)
-    if wrap is not None:
-        # It returns the best labels only, and the AUC needs all scores.
-        predictor, config = wrap(predictor), dataclasses.replace(config, auc=False)
+    if searched_by is not None:
+        config = dataclasses.replace(config, auc=False)
     facts = folder.read_facts()
     trained_on = trained_before(facts)
     if dataset.sha256 != facts["sha256"] and not has_several_processes():
@@ -106,6 +111,7 @@ def data_of_run(
     Raises:
       InputError: no test points, other features or labels, or data that changed since the run;
         with `own_train`, the run's data cannot be read.
+      StoreError: a store gave up.
     """
     facts = folder.read_facts()
     ids = ids_of_run(folder.path)
@@ -129,7 +135,7 @@ def data_of_run(
         own, _ = in_ids_of(own_data(facts), ids)
         dataset = dataclasses.replace(dataset, train=own.train)
     elif not dataset.train.num_points:
-        with contextlib.suppress(InputError):
+        with contextlib.suppress(InputError, StoreError):
             own, _ = in_ids_of(own_data(facts), ids)
             dataset = dataclasses.replace(dataset, train=own.train)
     return dataset, notes
@@ -166,6 +172,7 @@ def own_data(facts: dict[str, Any]) -> Dataset:
 
     Raises:
       InputError: it cannot be read, or has changed since.
+      StoreError: a store gave up.
     """
     dataset = load_dataset(facts["data"])
     if dataset.sha256 != facts["sha256"]:

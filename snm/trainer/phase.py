@@ -24,7 +24,8 @@ from snm.data.weighting import Weighting
 from snm.distributed.dataset import label_frequency
 from snm.distributed.processes import is_first_process
 from snm.errors import InputError, counted, nearest
-from snm.evaluation.evaluate import evaluate_points, has_score, metric_names
+from snm.evaluation.evaluate import evaluate_points, has_score
+from snm.evaluation.metrics import metric_names
 from snm.machine.versions import versions
 from snm.model.model import TrainState
 from snm.model.placement import abstract_on

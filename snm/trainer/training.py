@@ -47,7 +47,7 @@ from snm.trainer.result import data_of_result, facts_of, figures, scores
 from snm.trainer.together import Stop, in_order
 from snm.trainer.warm_start import WarmStart
 
-__all__ = ["resolved_training", "train", "training"]
+__all__ = ["not_tried", "resolved_training", "train", "training"]
 
 
 def train(
@@ -138,9 +138,7 @@ def training(
             raise InputError("config", f"{config!r}"[:80], expected)
         with part("reading"):
             dataset = data if isinstance(data, Dataset) else load_together(data)
-        for note in (never_tried(config, dataset), names_not_tried(config, dataset)):
-            if note is not None:
-                yield Noted(0, note)
+        yield from (Noted(0, note) for note in not_tried(config, dataset))
         with place_of(run_dir) as place:
             asked = RunFolder(place.folder).as_decided(config, dataset.sha256)
             yield from place.follow(
@@ -160,6 +158,12 @@ def training(
             )
 
     return with_bar(run()) if (in_notebook() if progress is None else progress) else run()
+
+
+def not_tried(config: Config, dataset: Dataset) -> list[str]:
+    """What the settings allow or ask for and is not tried here, and why, a line each."""
+    notes = never_tried(config, dataset), names_not_tried(config, dataset)
+    return [note for note in notes if note is not None]
 
 
 def resolved_training(

@@ -85,6 +85,20 @@ def test_a_trial_is_scored_on_a_fifth_of_train(folder, tmp_path, split, points):
     assert run_task(tmp_path / f"{job.name}.task.json")["metrics"]["points"] == points
 
 
+@pytest.mark.parametrize(("epochs", "looks"), [(3, [0, 1, 2, 3]), (5, [0, 3, 5]), (1, [0, 1])])
+def test_a_run_is_looked_at_as_often_as_asked_at_most(folder, tmp_path, epochs, looks):
+    """Before it, after every second epoch or so, and at its end; never within an epoch."""
+    config = resolve(dataclasses.replace(tiny.CONFIG, epochs=epochs), snm.load_data(folder))
+    job = Job("top-3", config, "test")
+    probes = 3 if epochs == 3 else 2
+    asked = {"data": str(folder), "arm": job.arm, "split": job.split, "probes": probes,
+             "config": dataclasses.asdict(config)}  # fmt: skip
+    write_record(tmp_path / f"{job.name}.task.json", asked)
+    found = run_task(tmp_path / f"{job.name}.task.json")
+    steps = found["steps"] // epochs
+    assert [look["step"] for look in found["probes"]] == [steps * look for look in looks]
+
+
 def test_peers_get_what_the_arms_have(tmp_path, monkeypatch):
     told = []
 

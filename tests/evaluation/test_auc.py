@@ -8,7 +8,8 @@ from scipy import sparse
 import snm
 from snm.data.dataset import Points
 from snm.evaluation.auc import Areas
-from snm.evaluation.evaluate import evaluate_points, metric_names
+from snm.evaluation.evaluate import evaluate_points
+from snm.evaluation.metrics import metric_names
 from snm.model import pair_counts
 from snm.theory import auc
 from snm.trainer.evaluate import evaluate

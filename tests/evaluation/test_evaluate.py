@@ -7,8 +7,8 @@ import pytest
 import tiny
 
 import snm
-from snm.evaluation.evaluate import KS, evaluate_points
-from snm.evaluation.metrics import Metrics, propensities
+from snm.evaluation.evaluate import evaluate_points
+from snm.evaluation.metrics import KS, Metrics, propensities
 
 A, B = 0.6, 2.6
 

@@ -32,14 +32,12 @@ from snm.data.load import load
 from snm.data.weighting import Weighting
 from snm.errors import InputError, nearest, reason_of
 from snm.evaluation.filters import apply_filter, kept_first, most_filtered, pairs_of
-from snm.evaluation.metrics import Metrics, propensities
+from snm.evaluation.metrics import KS, Metrics, propensities
 from snm.machine.cores import num_cores
 from snm.machine.memory import peak_memory, peak_of_children, resident_memory
 
 __all__ = ["check", "main", "measure", "run_peer"]
 
-KS = (1, 3, 5)
-"""A copy of `snm.evaluation.evaluate.KS`, whose module imports jax."""
 PROPENSITY = [0.55, 1.5]
 """A and B of the repository's model of propensities, for most data sets."""
 _MAX_EXTRA = 100  # predictions requested to replace dropped ones; packages rank few of the labels
@@ -93,7 +91,6 @@ def measure(
     weighting: str = "tfidf",
     seed: int = 0,
     threads: int | None = None,
-    validation_fraction: float = 0.0,
     seen: str = "keep",
     propensity: Sequence[float] = PROPENSITY,
 ) -> dict[str, Any]:
@@ -103,9 +100,8 @@ def measure(
       name: as in `check`.
       data: folder of the data set, or `synthetic`.
       weighting: weighting of the features, fitted on the training points: tfidf, l2 or none.
-      seed: seed of the package and of the validation split.
+      seed: seed of the package.
       threads: number of threads; None means `num_cores`.
-      validation_fraction: if above 0, this share of train is held out and scored instead of test.
       seen: `drop` removes labels that are among a point's own features from the predictions, as
         `Config.seen` does for snm.
       propensity: A and B of the model of propensities, as `Config.propensity_a` and `_b`.
@@ -125,12 +121,10 @@ def measure(
         raise InputError(f"--peers {name}", *missing)
     if threads is not None and threads < 1:
         raise InputError("--threads", f"{threads}", "1 or more")
-    asked = _asked(name, data, weighting, seed, threads, validation_fraction, seen, propensity)
+    asked = _asked(name, data, weighting, seed, threads, seen, propensity)
     dataset = load(data)
     likely = propensities(dataset.label_frequency(), dataset.train.num_points, *propensity)
     about = {"name": dataset.name, "sha256": dataset.sha256}
-    if validation_fraction:
-        dataset = dataset.split(validation_fraction, seed)
     train, test = dataset.train, dataset.test
     if test is None:
         raise InputError(dataset.name, "no test points", "a test file beside the train file")
@@ -194,7 +188,7 @@ def _native_output_discarded() -> Iterator[None]:
 
 
 def _asked(name: str, *arguments: Any) -> dict[str, Any]:
-    keys = ("data", "weighting", "seed", "threads", "validation_fraction", "seen", "propensity")
+    keys = ("data", "weighting", "seed", "threads", "seen", "propensity")
     given = dict(zip(keys, arguments, strict=True))
     return {**given, "settings": _peer(name).settings}
 
@@ -224,7 +218,6 @@ def run_peer(
     weighting: str = "tfidf",
     seed: int = 0,
     threads: int | None = None,
-    validation_fraction: float = 0.0,
     seen: str = "keep",
     propensity: Sequence[float] = PROPENSITY,
 ) -> dict[str, Any]:
@@ -237,7 +230,6 @@ def run_peer(
       weighting: see `measure`.
       seed: see `measure`.
       threads: see `measure`.
-      validation_fraction: see `measure`.
       seen: see `measure`.
       propensity: see `measure`.
 
@@ -250,15 +242,14 @@ def run_peer(
     from snm.compare.records import read_record
 
     reason = check([name])[name]
-    asked = _asked(name, data, weighting, seed, threads, validation_fraction, seen, propensity)
+    asked = _asked(name, data, weighting, seed, threads, seen, propensity)
     if out.exists() and (found := read_record(out)).get("asked") == asked:
         return found
     if reason is not None:
         return {"name": name, "failed": reason}
     _make_parent(out)
     out.unlink(missing_ok=True)
-    options = {"weighting": weighting, "seed": seed, "threads": threads,
-               "validation-fraction": validation_fraction, "seen": seen}  # fmt: skip
+    options = {"weighting": weighting, "seed": seed, "threads": threads, "seen": seen}
     words = [f"--{key}={value}" for key, value in options.items() if value is not None]
     words += ["--propensity", *map(str, propensity)]
     errors, scratch = out.with_suffix(".stderr"), out.with_suffix(".scratch")
@@ -303,7 +294,6 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--threads", type=int, help="as many as the cores that it may use by default"
     )
-    parser.add_argument("--validation-fraction", type=float, default=0.0)
     parser.add_argument("--seen", choices=("keep", "drop"), default="keep")
     parser.add_argument("--propensity", type=float, nargs=2, default=PROPENSITY)
     parser.add_argument("--with-parent", action="store_true", help="end when standard input does")

@@ -65,10 +65,13 @@ class Header:
     num_labels: int
 
 
-def shown(token: bytes, limit: int = 40) -> str:
-    """The token as quoted printable ASCII, cut to `limit` bytes."""
-    text = ascii(token[:limit].decode("utf-8", "backslashreplace"))
-    return text + ("..." if len(token) > limit else "")
+_SHOWN = 40  # bytes
+
+
+def shown(token: bytes) -> str:
+    """The token as quoted printable ASCII, cut to 40 bytes."""
+    text = ascii(token[:_SHOWN].decode("utf-8", "backslashreplace"))
+    return text + ("..." if len(token) > _SHOWN else "")
 
 
 def read_header(path: Path, start: bytes, forms: tuple[Form, ...]) -> tuple[Form, Header, int]:

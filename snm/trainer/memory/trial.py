@@ -12,8 +12,9 @@ from scipy.sparse import csr_matrix
 
 from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset, Points
-from snm.evaluation.evaluate import KS, judged
+from snm.evaluation.evaluate import judged
 from snm.evaluation.filters import kept_first, most_filtered, pairs_of
+from snm.evaluation.metrics import KS
 from snm.memory.adjustment import shifts_of
 from snm.memory.choose import Trial, choose
 from snm.memory.memory import FOUND, Memory, joint_cosines

@@ -13,7 +13,7 @@ from snm.compare.peers.protocol import Answers
 from snm.data.load import load
 from snm.data.weighting import Weighting
 from snm.errors import InputError
-from snm.evaluation.metrics import propensities
+from snm.evaluation.metrics import metric_names, propensities
 
 
 def test_metrics_by_hand(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,13 +43,10 @@ def test_metrics_by_hand(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_metrics_are_those_of_an_evaluation(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from snm.evaluation import evaluate as evaluation
-
-    assert peers.KS == evaluation.KS
     answering(monkeypatch, of([[0, 1, 2, 3, 4]] * 2))
     found = measure("fake", data)["metrics"]
     counts = {"points", "points_without_labels"}
-    assert set(found) == {*evaluation.metric_names(6), *counts}
+    assert set(found) == {*metric_names(6), *counts}
 
 
 def test_filtered_labels_are_neither_right_nor_wrong(
@@ -116,21 +113,6 @@ def test_arguments_of_a_package(data: str, monkeypatch: pytest.MonkeyPatch) -> N
     np.testing.assert_array_equal(unweighted[0].toarray(), [[3, 0, 0], [0, 1, 0], [1, 0, 2],
                                                             [0, 0, 1]])  # fmt: skip
     np.testing.assert_array_equal(unweighted[1].toarray(), raw.train.labels.toarray())
-
-
-def test_a_held_out_part_is_scored_instead_of_test(
-    data: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held = load(data).split(0.25, 1)
-    assert held.test is not None
-    first = held.test.labels.indices[0]
-    others = [label for label in range(6) if label != first][:4]
-    answering(monkeypatch, of([[first, *others]]))
-    (Path(data) / "test.txt").unlink()
-    metrics = measure("fake", data, validation_fraction=0.25, seed=1)["metrics"]
-    assert metrics["points"] == 1 and metrics["P@1"] == 100.0
-    with pytest.raises(InputError, match="no test points"):
-        measure("fake", data)
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ def test_what_cannot_be_trained_on_is_refused_in_one_line(place, capsys, tmp_pat
                      "expected texts and labels that `snm data import` converted")  # fmt: skip
 
 
-def test_auto_without_scikit_learn_trains_as_before(place, monkeypatch, tmp_path):
+def test_auto_without_scikit_learn_trains_as_before(place, monkeypatch, tmp_path, capsys):
     monkeypatch.setitem(sys.modules, "sklearn", None)
     asked = dataclasses.replace(CONFIG, label_text="auto", epochs=1)
     events = list(training(place / "data", asked, tmp_path / "run"))
@@ -145,6 +145,9 @@ def test_auto_without_scikit_learn_trains_as_before(place, monkeypatch, tmp_path
         "label names: not trained on; found no scikit-learn, which turns label names into features"
     )
     assert told in notes
+    call("train", place / "data", "--run-dir", tmp_path / "told", "--epochs=1", "--dim=16",
+         "--members=1", "--memory=off")  # fmt: skip
+    assert told in " ".join(capsys.readouterr().out.split())
     with pytest.raises(InputError, match=r"found no scikit-learn.* expected pip install"):
         resolve(CONFIG, load_data(place / "data"))
 
