@@ -35,11 +35,11 @@ from snm.bench.machine import Machine
 from snm.bench.shapes import SHAPES, source_of
 from snm.bench.steps import StepContestants
 from snm.head import by_pairs
-from snm.head.by_digits import mined_by_digits
 from snm.system.files import write_whole
 from snm.tables.bag import embedding_bag_gather
 from snm.tables.table import SparseRows, entry_rows
 from snm.tables.updates import add_scatter
+from snm.topk.digits import mined_by_digits
 from snm.topk.strided_folds import top_of_strided_folds
 
 ROUNDS, CALLS = 7, 20

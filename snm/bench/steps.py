@@ -25,6 +25,7 @@ from snm.model.train_step import train_step, train_steps
 from snm.runs.events import Progress, Stepped
 from snm.trainer.loop import run_steps
 from snm.trainer.prepare import steps_per_dispatch
+from snm.trainer.programs import StepPrograms
 
 __all__ = [
     "StepContestants",
@@ -191,8 +192,7 @@ def _loop_contest(shape: Shape, machine: Machine, mined: int) -> Iterator[Contes
     source = source_of(shape, mined, _EPOCH_BATCHES * shape.batch, resident=resident)
     with tempfile.TemporaryDirectory() as folder:
         events = run_steps(
-            model_of(shape, mined),
-            source,
+            StepPrograms(model_of(shape, mined), source),
             state_of(shape),
             Progress(),
             last_step=_LOOP_STEPS,

@@ -171,7 +171,7 @@ def _answers(
 
     from snm.prediction.answer_lines import Found
 
-    k = command.k if threshold is None else threshold.most(command.k)
+    k = command.k if threshold is None else threshold.k_or_own(command.k)
     likely = command.probabilities or threshold is not None
     for block in blocks:
         features, first = predictor.as_rows(block.points), 0

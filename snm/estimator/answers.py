@@ -85,7 +85,7 @@ class Answers:
                 found = f"{self.threshold} after partial_fit, which fits no probabilities"
                 raise InputError("threshold", found, "None, or a call of fit")
             cut = self.predictor_.threshold(self.threshold)
-            slots, scores = self._best(X, min(cut.most(None) or LOOKED_AT, len(self.classes_)))
+            slots, scores = self._best(X, min(cut.k_or_own(None) or LOOKED_AT, len(self.classes_)))
             likely = self.predictor_.probabilities(scores)
             return self._targets.answers(np.where(cut(slots, likely), slots, -1))
         count = 1 if self._targets.form == "classes" else self._labels_per_point()

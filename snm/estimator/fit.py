@@ -26,6 +26,7 @@ from snm.runs.events import Evaluated, NonFiniteError, Progress, Saved, Skipped,
 from snm.runs.members import member_seed
 from snm.trainer.loop import run_steps
 from snm.trainer.prepare import members_at_once, prepare
+from snm.trainer.programs import StepPrograms
 from snm.trainer.together import Stop, in_order
 from snm.trainer.warm_start import initial_state
 
@@ -85,7 +86,7 @@ def held_out(
     return parts.train, Watch(watched, parts.test.labels, int(patience))
 
 
-class _Kept:
+class _BestState:
     """In place of a checkpoint store: holds the best state, or the last if none is scored."""
 
     state: Any = None
@@ -133,15 +134,14 @@ class MemberFit:
         if state is None:
             state = initial_state(prepared)
         self.state = None
-        kept, watch = _Kept(), self.watch
+        kept, watch = _BestState(), self.watch
 
         def look(state: TrainState) -> dict[str, float]:
             assert watch is not None
             return {_WATCHED: watch.precision(prepared.model, state)}
 
         events = run_steps(
-            prepared.model,
-            prepared.source,
+            StepPrograms(prepared.model, prepared.source, prepared.stages),
             state,
             Progress(),
             last_step=self.num_steps,
@@ -152,7 +152,6 @@ class MemberFit:
             evaluate_every=prepared.source.steps_per_epoch,
             monitor=_WATCHED,
             patience=0 if watch is None else watch.patience,
-            heads=prepared.stages,
             on_nonfinite=self.config.on_nonfinite,
             rows=prepared.rows,
             stop=stop,

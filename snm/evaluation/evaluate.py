@@ -17,14 +17,14 @@ from snm.evaluation.f1 import F1
 from snm.evaluation.filters import kept_first, most_filtered, without_filtered
 from snm.evaluation.metrics import KS, Metrics, frequency_groups, propensities
 from snm.evaluation.reliability import Reliability
-from snm.prediction.order import pairs_in_order
+from snm.prediction.pairs_in_order import pairs_in_order
 from snm.prediction.predictor import Predictor
 from snm.prediction.thresholds import LOOKED_AT
 
-__all__ = ["evaluate_points", "has_score", "judged"]
+__all__ = ["evaluate_points", "has_score", "without_filtered_labels"]
 
 
-def judged(points: Points) -> Points:
+def without_filtered_labels(points: Points) -> Points:
     """The points with those of their labels that no pair of their filter removes."""
     if points.filter is None:
         return points
@@ -38,7 +38,7 @@ def has_score(points: Points, metric: str) -> bool:
     That is a label that is not filtered, and for AUC also, at the same point, a label that it lacks
     and that is not filtered.
     """
-    right = np.diff(judged(points).labels.indptr)
+    right = np.diff(without_filtered_labels(points).labels.indptr)
     if metric != "AUC":
         return bool(right.any())
     filtered = np.zeros(points.num_points, np.int64)
@@ -102,19 +102,19 @@ def evaluate_points(
         groups=frequency_groups(label_frequency),
     )
     every, others = start, start
-    told = _Told(predictor, thresholds, max(ks))
-    for rows, answers, p, truth in _answers(predictor, points, max(max(ks), told.most)):
+    of_probabilities = _Probabilities(predictor, thresholds, max(ks))
+    for rows, answers, p, truth in _answers(predictor, points, max(max(ks), of_probabilities.most)):
         every = every.update(answers, truth)
         if duplicates is not None:
             others = others.update(answers, truth, leave_out=duplicates[rows])
         if p is not None:
-            told.update(answers, p, truth)
+            of_probabilities.update(answers, p, truth)
         if on_progress:
             on_progress(rows.stop)
     found: dict[str, Any] = {
         "metrics": every.result(),
         "by_label_frequency": every.by_group(max(ks)),
-        **told.result(),
+        **of_probabilities.result(),
     }
     repeats = duplicates is not None and bool(duplicates.any())
     if repeats:
@@ -154,7 +154,7 @@ def _answers(
         row = rows.stop
 
 
-class _Told:
+class _Probabilities:
     """What the probabilities of answers are worth: how well they fit, and F1 at thresholds.
 
     Args:

@@ -4,7 +4,7 @@ Where each mined negative has the same weight, the loss needs to know which scor
 highest, not their order. One threshold per point separates them. Halving an interval finds it in
 about fifteen passes that only compare and count. For k' = 256 of 4096 that takes an eighth of the
 time of a partial sort on a CPU, and the gradient comes out as a matrix, with nothing to scatter. On
-an accelerator `snm.head.by_digits` finds it in eight passes, whatever the scores are.
+an accelerator `snm.topk.digits` finds it in eight passes, whatever the scores are.
 
 Negative sampling takes the same form with nothing to find: the terms of a point share what they
 need of its negatives.
@@ -18,7 +18,6 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm.head.by_digits import mined_by_digits
 from snm.head.by_pairs import few_pairs
 from snm.head.problem import Problem, ScoreGradients
 from snm.head.spec import HeadSpec
@@ -27,6 +26,7 @@ from snm.losses.sampled.protocol import ThresholdForm
 from snm.machine.platform import by_platform, of_platform
 from snm.topk.bisection import MASKED, Mined, mined_weights
 from snm.topk.blocks import block_plan, read_block, score_block
+from snm.topk.digits import mined_by_digits
 
 __all__ = ["by_threshold", "every_score", "left_out", "mines_by_threshold"]
 

@@ -28,8 +28,8 @@ __all__ = [
     "embed",
     "join",
     "join_as_read",
-    "labels_in_order",
     "pair_scores",
+    "point_pairs_in_order",
     "scaled_queries",
 ]
 
@@ -275,7 +275,7 @@ def pair_scores(
 
 
 @in_precision
-def labels_in_order(
+def point_pairs_in_order(
     model: Model,
     state: TrainState,
     features: SparseRows,

@@ -104,7 +104,7 @@ class JsonLines(Lines):
         return answer
 
 
-class SparseRows(Lines):
+class SparseLines(Lines):
     """Rows as in label files of the Extreme Classification Repository, by ascending label.
 
     An entry is `label:score`, or `label:probability` where these are asked for.
@@ -130,5 +130,5 @@ class SparseRows(Lines):
         stream.write(f"{rows:<20}")
 
 
-FORMS: dict[str, type[Lines]] = {"jsonl": JsonLines, "sparse": SparseRows}
+FORMS: dict[str, type[Lines]] = {"jsonl": JsonLines, "sparse": SparseLines}
 """By the name that `snm predict --format` gives them."""

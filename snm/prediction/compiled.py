@@ -17,7 +17,7 @@ from snm.batches.csr_blocks import power_of_two
 from snm.distributed.mesh import DATA, on_mesh, table_axes
 from snm.distributed.processes import everywhere
 from snm.machine.compiler import answer_options
-from snm.model.inference import best_labels, labels_in_order, pair_scores, scaled_queries
+from snm.model.inference import best_labels, pair_scores, point_pairs_in_order, scaled_queries
 from snm.model.model import Model, TrainState
 from snm.model.placement import state_specs, table_bytes
 from snm.model.score_parts import feature_parts
@@ -25,8 +25,8 @@ from snm.tables.table import SparseRows
 from snm.topk.blocks import Added, Best
 
 __all__ = [
-    "compiled_order",
     "compiled_pairs",
+    "compiled_pairs_in_order",
     "compiled_parts",
     "compiled_queries",
     "compiled_top",
@@ -43,7 +43,7 @@ def _without_seed(model: Model) -> Model:
     return dataclasses.replace(model, seed=0)
 
 
-class _Kept:
+class _ProgramCache:
     """Makes programs, and keeps them by model. Its seed plays no part in them: members share one.
 
     Args:
@@ -67,7 +67,7 @@ def _compiled(run: Callable[..., Any], tables: Sequence[int] = ()) -> jax.stages
     return jax.jit(run, compiler_options=answer_options(tables))
 
 
-@_Kept
+@_ProgramCache
 def compiled_top(model: Model, count: int, mesh: Mesh | None) -> jax.stages.Wrapped:
     """The compiled search for the best labels of a block of points, on one device or a mesh.
 
@@ -92,7 +92,7 @@ def compiled_top(model: Model, count: int, mesh: Mesh | None) -> jax.stages.Wrap
     return _compiled(best, table_bytes(model))
 
 
-@_Kept
+@_ProgramCache
 def compiled_queries(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
     """The compiled `scaled_queries`."""
     queries = functools.partial(scaled_queries, model)
@@ -122,19 +122,19 @@ def _on_points(
     return _compiled(on_all, tables)
 
 
-@_Kept
-def compiled_order(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
-    """The compiled `labels_in_order`."""
-    return _on_whole(functools.partial(labels_in_order, model), mesh)
+@_ProgramCache
+def compiled_pairs_in_order(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
+    """The compiled `point_pairs_in_order`."""
+    return _on_whole(functools.partial(point_pairs_in_order, model), mesh)
 
 
-@_Kept
+@_ProgramCache
 def compiled_parts(model: Model) -> jax.stages.Wrapped:
     """The compiled `feature_parts`, on one device."""
     return _compiled(functools.partial(feature_parts, model))
 
 
-@_Kept
+@_ProgramCache
 def compiled_pairs(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
     """The compiled `pair_scores`."""
     return _on_whole(functools.partial(pair_scores, model), mesh)

@@ -228,7 +228,7 @@ class Predictor:
         """
         self.fitted_calibration("--probabilities" if threshold is None else "--threshold")
         cut = self.threshold(0.0 if threshold is None else threshold)  # before it takes time
-        found, scores = self.predict(features, cut.most(k), labels)
+        found, scores = self.predict(features, cut.k_or_own(k), labels)
         p = self.probabilities(scores, ranked=labels is None)
         kept = cut(found, p)
         return np.where(kept, found, -1), np.where(kept, p, 0)

@@ -74,7 +74,7 @@ class Threshold:
             least = np.where(ids[place] == labels, own[place], least)
         return (labels >= 0) & (probabilities >= least)
 
-    def most(self, k: int | None) -> int | None:
+    def k_or_own(self, k: int | None) -> int | None:
         """How many answers a point to look at: k, or as many as the threshold was chosen on."""
         return self.k if k is None else k
 

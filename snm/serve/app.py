@@ -128,7 +128,7 @@ def make_app(
             raise InputError("threshold", "a run without probabilities", expected)
         if question.threshold is not None:
             threshold = exact.threshold(question.threshold)
-            k = threshold.most(k)
+            k = threshold.k_or_own(k)
         asked_for = question, exact, limits.max_points
         if sum(map(len, question.texts or ())) > _LONG:  # others are answered meanwhile
             rows = await asyncio.to_thread(_rows, *asked_for)

@@ -15,7 +15,7 @@ import functools
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -25,8 +25,7 @@ from snm.batches.device_parts import spread_points, spread_stack
 from snm.batches.source import Source
 from snm.checkpoints.writer import Store, writer_for
 from snm.errors import StoppedError
-from snm.head.spec import HeadSpec
-from snm.model.model import Model, TrainState
+from snm.model.model import TrainState
 from snm.model.placement import without_added
 from snm.runs.events import (
     Evaluated,
@@ -51,8 +50,7 @@ __all__ = [
 
 
 def run_steps(
-    model: Model,
-    source: Source,
+    programs: StepPrograms,
     state: TrainState,
     progress: Progress,
     *,
@@ -66,9 +64,6 @@ def run_steps(
     patience: int = 0,
     probe: Callable[[TrainState], dict[str, Any]] | None = None,
     probe_every: int = 0,
-    heads: Sequence[tuple[int, HeadSpec]] = (),
-    mesh: Mesh | None = None,
-    programs: StepPrograms | None = None,
     on_nonfinite: str = "stop",
     rows: np.ndarray | None = None,
     stop: Callable[[], bool] | None = None,
@@ -77,8 +72,7 @@ def run_steps(
     """Trains from `progress.step` to `last_step`, and yields events.
 
     Args:
-      model: the model.
-      source: the batches.
+      programs: of the model and its batches, perhaps begun.
       state: parameters; their buffers are donated.
       progress: counters of the run, which the loop updates in place.
       last_step: steps of the whole run.
@@ -93,9 +87,6 @@ def run_steps(
         training.
       probe_every: steps between calls of `probe`; it is also called before the first and after
         the last step.
-      heads: pairs of a first step and the head from there on, ascending; none keeps `model.head`.
-      mesh: the devices that hold the state, or None for one.
-      programs: of this model and these batches and heads, perhaps begun; None makes them.
       on_nonfinite: `stop` raises; `skip` leaves such steps out, and raises after an epoch of them.
       rows: int [N], the number of each point of the source in messages; None counts from 0.
       stop: asked after every dispatch. After True the loop saves a checkpoint and ends; a run that
@@ -110,14 +101,13 @@ def run_steps(
       SavingError: a checkpoint could not be written.
       StoppedError: `stop` said so.
     """
+    source, mesh = programs.source, programs.mesh
     resident = source.resident_arrays()
     if mesh is not None:
         resident = spread_points(resident, source.data_parts, mesh)
     marks = [checkpoint_every] + ([evaluate_every] if evaluate else [])
     marks += [probe_every] if probe else []
-    cuts = [step for step, _ in heads]
-    programs = programs or StepPrograms(model, source, heads, mesh)
-    plan = dispatches(source, progress.step, last_step, steps_per_dispatch, marks, cuts)
+    plan = dispatches(source, progress.step, last_step, steps_per_dispatch, marks, programs.cuts)
     if probe is not None and not progress.step:
         yield Probed(0, 0.0, probe(state))
 
@@ -127,7 +117,7 @@ def run_steps(
 
     reports = _Reports(source, progress, where, rows, on_nonfinite)
     clock = reports.clock
-    kept = None if mesh is None else functools.partial(without_added, model=model)
+    kept = None if mesh is None else functools.partial(without_added, model=programs.model)
     stopping = False
     with writer_for(checkpoints, state, kept) as writer:
         stacks = ahead(lambda step: programs.stage_at(step)[1], plan, mesh, steps_per_dispatch)

@@ -197,8 +197,7 @@ class PhaseRun:
             return
         assert self.state is not None
         events = run_steps(
-            self.model,
-            source,
+            self._programs,
             self.state,
             self.progress,
             last_step=self.last_step,
@@ -211,9 +210,6 @@ class PhaseRun:
             patience=config.patience,
             probe=None if self._probe is None else self._look,
             probe_every=self._probe_every or source.steps_per_epoch,
-            heads=self._prepared.stages,
-            mesh=self.mesh,
-            programs=self._programs,
             on_nonfinite=config.on_nonfinite,
             rows=self._prepared.rows,
             stop=stop,

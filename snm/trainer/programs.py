@@ -39,6 +39,12 @@ class StepPrograms:
       heads: pairs of a first step and the head from there on, ascending; none keeps `model.head`.
       mesh: the devices that hold the state, or None for one.
       options: of the compiler.
+
+    Attributes:
+      model: as given.
+      source: as given.
+      mesh: as given.
+      cuts: the first step of each stage.
     """
 
     def __init__(
@@ -49,8 +55,8 @@ class StepPrograms:
         mesh: Mesh | None = None,
         options: OptionsOf = step_options,
     ):
-        self._mesh, self._options = mesh, options
-        self._cuts = [step for step, _ in heads]
+        self.model, self.source, self.mesh, self._options = model, source, mesh, options
+        self.cuts = [step for step, _ in heads]
         # The seed is data of the batch, so that members share the program.
         self._stages = [
             (dataclasses.replace(model, head=head, seed=0), source.with_head(head))
@@ -69,7 +75,7 @@ class StepPrograms:
         Args:
           count: steps of a dispatch.
         """
-        if self._mesh is not None:
+        if self.mesh is not None:
             return
         model, source = self.stage_at(0)
         program = self._program(0)
@@ -92,7 +98,7 @@ class StepPrograms:
         return program
 
     def _stage(self, step: int) -> int:
-        return max(bisect.bisect_right(self._cuts, step) - 1, 0)
+        return max(bisect.bisect_right(self.cuts, step) - 1, 0)
 
     def _program(self, step: int) -> Any:
         stage = self._stage(step)
@@ -100,7 +106,7 @@ class StepPrograms:
         shape = source.shape_of_step(step)
         if (shape, stage) not in self._programs:
             self._programs[shape, stage] = compiled_steps(
-                model, source, shape, self._mesh, options=self._options
+                model, source, shape, self.mesh, options=self._options
             )
         return self._programs[shape, stage]
 

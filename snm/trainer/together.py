@@ -56,7 +56,7 @@ def in_order(
         return results
     places = threading.Semaphore(at_once - 1)
     with concurrent.futures.ThreadPoolExecutor(at_once, "member") as pool:
-        others = [_Beside(run, ends, ending, places, pool) for run in runs[1:]]
+        others = [_ThreadedRun(run, ends, ending, places, pool) for run in runs[1:]]
         try:
             results.append((yield from runs[0](ends)))
             places.release()  # that of the first run, for one more of the others
@@ -75,7 +75,7 @@ def in_order(
     return results
 
 
-class _Beside(Generic[T, R]):
+class _ThreadedRun(Generic[T, R]):
     """A run in a thread of a pool, and its events."""
 
     def __init__(

@@ -21,7 +21,7 @@ from snm.model.from_config import make_model
 from snm.model.model import init_state
 from snm.model.placement import abstract_on, compiled_start, initial, spread
 from snm.prediction.compiled import compiled_top
-from snm.prediction.order import pairs_in_order
+from snm.prediction.pairs_in_order import pairs_in_order
 from snm.tables import table as rows_module
 from snm.tables.table import SparseRows
 from snm.trainer.programs import compiled_steps

@@ -20,7 +20,7 @@ from snm.evaluation.evaluate import evaluate_points
 from snm.export.index import IndexedPredictor, Settings, build_index
 from snm.export.measure import measure
 from snm.model import pair_counts
-from snm.prediction.compiled import compiled_order, compiled_top
+from snm.prediction.compiled import compiled_pairs_in_order, compiled_top
 from snm.runs.events import Stepped
 from snm.runs.load import load
 from snm.theory.auc import empirical_auc
@@ -125,7 +125,7 @@ def test_predictions_are_the_top_of_the_unseen_labels(trained, monkeypatch, bloc
 def test_auc_ranks_seen_labels_below_all_others(trained, monkeypatch, block):
     """Also a relevant seen label, which ties with the other seen ones."""
     monkeypatch.setattr(pair_counts, "_BLOCK", block)
-    compiled_order.cache_clear()
+    compiled_pairs_in_order.cache_clear()
     predictor, test = snm.load(trained), visits().test
     truth = test.labels.toarray()
     truth[0, test.features[0].indices[:2]] = 1
@@ -135,7 +135,7 @@ def test_auc_ranks_seen_labels_below_all_others(trained, monkeypatch, block):
     points = Points(test.features, sparse.csr_matrix(truth))
     found = evaluate_points(predictor, points, np.ones(ITEMS, np.int64), 200, auc=True)
     assert found["metrics"]["AUC"] == pytest.approx(100 * expected, rel=1e-9)
-    compiled_order.cache_clear()
+    compiled_pairs_in_order.cache_clear()
 
 
 @pytest.mark.parametrize("library", ["faiss", "hnswlib"])

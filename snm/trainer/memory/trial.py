@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix
 
 from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset, Points
-from snm.evaluation.evaluate import judged
+from snm.evaluation.evaluate import without_filtered_labels
 from snm.evaluation.filters import kept_first, most_filtered, pairs_of
 from snm.evaluation.metrics import KS
 from snm.memory.adjustment import shifts_of
@@ -49,7 +49,7 @@ def memory_split(
     kept, held = dataset.rows_of_split(share, config.seed)
     held = with_labels(dataset.train, held)
     if dataset.train.filter is not None:
-        held = held[np.diff(judged(dataset.train.take(held)).labels.indptr) > 0]
+        held = held[np.diff(without_filtered_labels(dataset.train.take(held)).labels.indptr) > 0]
     if not len(held) or not len(with_labels(dataset.train, kept)):
         return None
     return kept, held[:: max(1, -(-len(held) // _MOST))]
@@ -99,7 +99,7 @@ def find_memory(
         frequency = dataset.label_frequency()
     names = trained_beside(config, dataset)
     stored = dataset.train.take(kept).beside(names)
-    choosing = judged(dataset.train.take(held))
+    choosing = without_filtered_labels(dataset.train.take(held))
     trial = _trial(first, stored, choosing, frequency)
     # Scores of the members are added, so that the votes must grow with their number.
     settings = dataclasses.replace(trial.settings, weight=trial.settings.weight * config.members)
@@ -145,7 +145,7 @@ def _calibration(trial: Trial, held: Points) -> Calibration | None:
 def _trial(
     first: Predictor, stored: Points, held: Points, frequency: NDArray[np.int64] | None
 ) -> Trial:
-    """Tries memories of `stored` on the points `held`, which are `judged`."""
+    """Tries memories of `stored` on the points `held`, `without_filtered_labels`."""
     stored = as_stored(first, stored)
     never = np.zeros((0, 2), np.int64) if held.filter is None else held.filter
     count = min(_LABELS, stored.num_labels)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from head_reference import by_sorting
 
-from snm.head.by_digits import mined_by_digits
 from snm.topk.bisection import MASKED, mined_weights
+from snm.topk.digits import mined_by_digits
 
 SIZE = 96
 RNG = np.random.default_rng(0)
