@@ -51,8 +51,13 @@ def reason_of(error: Exception) -> str:
     Example:
       >>> reason_of(PermissionError(13, "Permission denied", "a.txt")), reason_of(OSError("No"))
       ('permission denied', 'no')
+      >>> reason_of(OSError("25600 requested and 25568 written"))
+      'no space left, or a limit on the size of files'
     """
-    return (getattr(error, "strerror", None) or str(error)).lower()
+    reason = getattr(error, "strerror", None) or str(error)
+    if re.fullmatch(r"\d+ requested and \d+ written", reason):  # NumPy's, without a number
+        return "no space left, or a limit on the size of files"
+    return reason.lower()
 
 
 def nearest(word: str, known: Iterable[str], otherwise: str) -> str:

@@ -17,6 +17,9 @@ __all__ = ["metrics_table", "print_metrics", "print_summary"]
 def print_summary(found: dict[str, Any], title: str) -> None:
     """Prints the metrics of `snm.evaluate`, in percent, and a line of each other result."""
     _print_notes(found)
+    if not found["metrics"]["points"]:
+        say("no test point has a label that counts, so nothing was evaluated")
+        return
     console.print(metrics_table(found["metrics"], title))
     if fresh := _without_repeats(found):
         shown = (f"{name} {fresh[name]:.2f}" for name in fresh if name.startswith("P@"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gzip
 import io
 import itertools
 import re
@@ -62,7 +63,7 @@ class Predict:
     """Texts to label, instead of INPUT."""
     output: Path | None = None
     """File to write, by default standard output; not INPUT, nor a file of a run, an export or a
-    data set."""
+    data set. One whose name ends in .gz is compressed."""
     k: int | None = None
     """Number of labels for each point; by default 5, or all where there are fewer, or as many as a
     threshold by name was chosen on."""
@@ -218,6 +219,9 @@ def _check(command: Predict) -> None:
             flag = f"--format {command.format}"
             raise InputError(flag, "no --output", "a file: it begins with a count")
     else:
+        if form.seeks and output.suffix == ".gz":
+            flag = f"--format {command.format}"
+            raise InputError(f"--output {output}", flag, "another name: its first line comes last")
         check_writable("--output", output)
         refuse_kept("--output", output)
         for source in (command.input, command.labels):
@@ -254,6 +258,7 @@ def _labels_of(path: Path, predictor: Predictor) -> NDArray[np.int32]:
 def _written(output: Path | None) -> Iterator[Any]:
     """A stream to a file that appears when it is complete, or to standard output."""
     from snm.system.files import whole_file
+    from snm.system.signals import ends_in_order
 
     if output is None:
         if isinstance(sys.stdout, io.TextIOWrapper):
@@ -261,11 +266,19 @@ def _written(output: Path | None) -> Iterator[Any]:
         yield sys.stdout
         return
     try:
-        with whole_file(output) as beside, beside.open("w", encoding="utf-8") as lines:
+        packed = output.suffix == ".gz"
+        with whole_file(output) as beside, _opened(beside, packed) as lines, ends_in_order():
             yield lines
     except OSError as error:
         reason = reason_of(error)
         raise InputError(f"--output {output}", reason, "a file that can be written") from error
+
+
+def _opened(path: Path, packed: bool) -> Any:
+    """A text file to write; `packed` by gzip."""
+    if packed:
+        return gzip.open(path, "wt", compresslevel=6, encoding="utf-8")
+    return path.open("w", encoding="utf-8")
 
 
 def _blocks(
@@ -276,9 +289,13 @@ def _blocks(
     from snm.data.formats.records import STDIN, named
     from snm.system.terminal import remark
 
-    if command.input is None:
-        return iter([_Block(list(command.text))])
     width, texts = predictor.model.num_features, predictor.vectorizer
+    if command.input is None:
+        if texts is None:
+            raise _no_texts(command, "text")
+        return iter([_Block(list(command.text))])
+    if texts is None and command.input_format in ("text", "csv", "jsonl"):
+        raise _no_texts(command, command.input_format)
     found = read_questions(
         command.input,
         form=command.input_format,
@@ -288,9 +305,7 @@ def _blocks(
         of_texts=texts is not None,
     )
     if found.form != "sparse" and texts is None:
-        raise InputError(
-            str(command.input), f"texts ({found.form})", f"features: {command.run} knows no texts"
-        )
+        raise _no_texts(command, found.form)
     if found.about is not None:
         remark(found.about)
     if found.form != "sparse":
@@ -303,6 +318,11 @@ def _blocks(
         with source.open("w", encoding="utf-8") as kept:
             kept.writelines(f"{line}\n" for _, line in found.lines)
     return _of_features(source, width, named(command.input))
+
+
+def _no_texts(command: Predict, form: str) -> InputError:
+    expected = f"features in text form, .npz or .npy: {command.run} knows no texts"
+    return InputError(str(command.input or "--text"), f"texts ({form})", expected)
 
 
 def _of_features(source: Path, width: int, called: str) -> Iterator[_Block]:

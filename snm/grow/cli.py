@@ -88,7 +88,8 @@ def _run(command: Grow) -> None:
     names = _new_names(command, before, dataset, of_run)
     if names and predictor.model.drop_seen:
         found = "new labels for a run in which labels and features are the same items (seen drop)"
-        raise InputError("--labels", found, "a training anew on data with the new items")
+        expected = "a training anew on data with the new items, or a run with --seen keep"
+        raise InputError("--labels" if command.labels else "--data", found, expected)
     if not names and (dataset is None or predictor.memory is None):
         found = "none" if predictor.memory else "none, and a run without a memory of neighbours"
         expected = "new labels, or --data with points for the memory of a run"

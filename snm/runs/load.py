@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from snm.model.model import Model, TrainState
 from snm.model.placement import abstract_on, join_on_mesh
 from snm.prediction.calibration import Calibration
 from snm.prediction.predictor import Predictor
-from snm.runs.folder import RunFolder
+from snm.runs.folder import RunFolder, read_json
 from snm.runs.manifest import manifest_path, read_manifest
 from snm.runs.members import member_seed, phase_names
 from snm.stores.copies import local
@@ -218,6 +219,14 @@ def is_exported(folder: Path) -> bool:
     return any((folder / name).is_file() for name in names)
 
 
+def _is_index(folder: Path) -> bool:
+    """Whether a folder has what `snm export` writes of a search index."""
+    with contextlib.suppress(InputError):
+        manifest = read_json(folder / "manifest.json")
+        return isinstance(manifest, dict) and "index" in manifest
+    return False
+
+
 def _opened(run: str | Path) -> tuple[RunFolder, ResolvedConfig, dict[str, Any], bool]:
     """The folder of a run, its settings, the content of `run.json`, and whether it is finished."""
     folder = RunFolder(local(run))
@@ -227,7 +236,10 @@ def _opened(run: str | Path) -> tuple[RunFolder, ResolvedConfig, dict[str, Any],
             found = "no config.toml"
         if is_exported(folder.path):
             found += ", but files of `snm export`"
-        raise InputError(str(run), found, "the folder of a run (`snm train`)")
+        expected = "the folder of a run (`snm train`)"
+        if _is_index(folder.path):
+            found, expected = "a search index", f"its run, with --index {run}"
+        raise InputError(str(run), found, expected)
     config, facts, finished = folder.settings(), folder.read_facts(), folder.finished()
     if finished and folder.read_result().get("members", config.members) != config.members:
         found, expected = f"members = {config.members}", "as many as in result.json"

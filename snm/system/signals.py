@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-__all__ = ["SIGNALS", "stop_wished"]
+__all__ = ["SIGNALS", "ends_in_order", "stop_wished"]
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -76,3 +76,24 @@ def stop_wished(
         sender.close()
         thread.join()
         receiver.close()
+
+
+@contextlib.contextmanager
+def ends_in_order() -> Iterator[None]:
+    """Within the block, SIGTERM exits with status 143 as an exception, so that files are removed.
+
+    Where SIGTERM has a handler already, and outside the main thread, nothing is changed.
+    """
+    mine = threading.current_thread() is threading.main_thread()
+    if not mine or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def leave(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -16,7 +16,7 @@ from snm.data.id_space import in_ids_of
 from snm.data.load import load as load_dataset
 from snm.distributed.dataset import duplicate_test_rows, label_frequency
 from snm.distributed.processes import has_several_processes
-from snm.errors import InputError
+from snm.errors import InputError, counted
 from snm.evaluation.evaluate import evaluate_points
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
@@ -58,8 +58,8 @@ def evaluate(
       As `evaluation.evaluate_points`; with `notes`, lines on how another data set was read.
 
     Raises:
-      InputError: no run, no test points, data of other features or labels, or `searched_by` with
-        what needs all scores.
+      InputError: no run, no test points or none with labels, data of other features or labels, or
+        `searched_by` with what needs all scores.
       StoreError: a store gave up.
     """
     if searched_by is not None and (auc or thresholds):
@@ -81,6 +81,10 @@ def evaluate(
     if dataset.sha256 == facts["sha256"] or not trained_on:
         trained_on.append(dataset.train)
     found = score_test_points(predictor, config, dataset, on_progress, thresholds, trained_on)
+    if not found["metrics"]["points"]:
+        assert dataset.test is not None
+        points = counted(dataset.test.num_points, "test point")
+        raise InputError(dataset.name, f"{points}, none with a label that counts", "labels")
     if not dataset.train.num_points:  # nothing is known of the frequencies
         found["by_label_frequency"] = []
         for name in [name for name in found["metrics"] if name.startswith("PS")]:

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import shutil
+import signal
 import sys
 from types import SimpleNamespace
 
@@ -228,6 +229,38 @@ def test_an_output_that_others_read(run, tiny_run, tmp_path, capsys):
             call(*words, folder / name)
 
 
+def test_an_output_that_is_compressed(run, tmp_path, capsys):
+    plain, packed = tmp_path / "a.jsonl", tmp_path / "a.jsonl.gz"
+    for output in (plain, packed):
+        call("predict", run, "--text", *TEXTS, "--output", output)
+    assert gzip.decompress(packed.read_bytes()) == plain.read_bytes()
+    capsys.readouterr()
+    said = refused(capsys, "predict", run, "--text", "x", "--format=sparse", "--output", packed)
+    assert said.startswith(f"--output {packed}: found --format sparse")
+
+
+def test_sigterm_leaves_no_part_of_an_output(run, tmp_path, monkeypatch):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("word03\n")
+
+    def stopped(*_):
+        assert len(list(tmp_path.glob(".*.out"))) == 1  # a part is there
+        os.kill(os.getpid(), signal.SIGTERM)
+        yield
+
+    monkeypatch.setattr("snm.cli.predict._answers", stopped)
+    call("predict", run, texts, "--output", tmp_path / "out", status=128 + signal.SIGTERM)
+    assert [path.name for path in tmp_path.iterdir()] == ["texts.txt"]
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_a_file_of_other_features_is_read_as_texts_and_told(run, tmp_path, capsys):
+    features = tmp_path / "features.txt"
+    features.write_text("1 7 3\n0 4:1\n")
+    call("predict", run, features)
+    assert "the header of features has " in capsys.readouterr().err
+
+
 def test_null_is_an_empty_text(run, tmp_path, capsys):
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": null, "id": 1}\n{"text": "", "id": 2}\n')
@@ -289,9 +322,14 @@ def test_bad_questions(run, tiny_run, tmp_path, capsys):
     assert "INPUT and --text" in refused(capsys, "predict", run, path, "--text", "x")
     assert "no --output" in refused(capsys, "predict", run, path, "--format=sparse")
     said = refused(capsys, "predict", tiny_run / "run", path)
-    assert (
-        said == f"{path}: found texts (csv), expected features: {tiny_run / 'run'} knows no texts"
-    )
+    none = f"expected features in text form, .npz or .npy: {tiny_run / 'run'} knows no texts"
+    assert said == f"{path}: found texts (csv), {none}"
+    fields = tmp_path / "a.jsonl"
+    fields.write_text('{"features": {"3": 1}}\n')  # as the server takes them
+    assert refused(capsys, "predict", tiny_run / "run", fields) == (
+        f"{fields}: found texts (jsonl), {none}")  # fmt: skip
+    said = refused(capsys, "predict", tiny_run / "run", "--text", "x")
+    assert said == f"--text: found texts (text), {none}"
     path.write_text("")
     said = refused(capsys, "predict", run, path)
     assert said == f"{path}: found an empty file, expected the names of columns, and rows below"

@@ -94,6 +94,8 @@ def read_questions(
         if told or form == "sparse":
             raise InputError("--columns", f"{form} in {named(path)}", "CSV or JSON lines")
         form = "csv"  # names the column that is missing
+    if form != "sparse" and not of_texts:
+        return Questions(form)  # the caller refuses it
     if form == "csv":
         return _of_csv(path, lines, asked)
     if form == "jsonl":
@@ -102,6 +104,9 @@ def read_questions(
         about = f"{named(path)}: one text a line"
         if not told and re.fullmatch(r'"?\w+"?([,;\t] ?"?\w+"?)+', text):
             about += ", the first too; if that names columns, --columns says which has the text"
+        if not told and re.fullmatch(r"\s*\d+\s+\d+(\s+\d+)?\s*", text):
+            second = f"{num_features} as its second number"
+            about += f", the first too: the header of features has {second}"
         return Questions(form, about, (Question(t, {}) for _, t in lines))
     return Questions("sparse", lines=lines)
 

@@ -44,6 +44,7 @@ STDIN = Path("-")
 """Stands for standard input."""
 
 _LARGEST_CSV_FIELD = 1 << 28  # characters
+_GZIP = b"\x1f\x8b"
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # as spreadsheets write "Unicode text"
 
 
@@ -92,6 +93,8 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
                     where, expected = f"{named(path)}:{number}", "UTF-8"
                     if number == 1 and line.startswith(_UTF_16):
                         expected += ", as `iconv -f UTF-16 -t UTF-8` makes of UTF-16"
+                    if number == 1 and line.startswith(_GZIP):
+                        expected += ", as `gunzip -c` makes of gzip"
                     found = f"bytes that are not text ({bad})"
                     raise InputError(where, found, expected) from error
     except UNREADABLE as error:
