@@ -98,14 +98,14 @@ class Points:
             weights=weights,
         )
 
-    def counted(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def weighing(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Those of the rows (int64 [m]) that do not weigh 0."""
         return rows if self.weights is None else rows[self.weights[rows] > 0]
 
     def labelled(self, rows: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
         """Those of the rows (int64 [m]; None is all) that have a label and do not weigh 0."""
         counts = np.diff(self.labels.indptr)
-        return self.counted(np.flatnonzero(counts) if rows is None else rows[counts[rows] > 0])
+        return self.weighing(np.flatnonzero(counts) if rows is None else rows[counts[rows] > 0])
 
     def baskets(self) -> Points:
         """Each point with all of its items, both as its features and as its labels.

@@ -13,7 +13,7 @@ from scipy.sparse import csr_matrix
 
 from snm.machine.cores import on_all_cores
 from snm.memory.adjustment import STRENGTHS, shifts_of
-from snm.memory.memory import MemorySettings, mixed, votes
+from snm.memory.memory import MemorySettings, votes, with_query_cosines
 from snm.memory.neighbors import Neighbors
 from snm.memory.row_tops import tops_of_rows
 
@@ -126,7 +126,7 @@ def choose(
 
     def merged_by(voting: _Voting) -> _Merged:
         share, count, power = voting
-        voted = votes(mixed(found, cosines, share), stored, count, power, weights)
+        voted = votes(with_query_cosines(found, cosines, share), stored, count, power, weights)
         return _Merged.of(labels, scores, true, voted, truth, own)
 
     def tried(voting: _Voting) -> Trial:

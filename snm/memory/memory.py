@@ -31,8 +31,8 @@ __all__ = [
     "Witness",
     "as_float32",
     "joint_cosines",
-    "mixed",
     "votes",
+    "with_query_cosines",
 ]
 
 EARLIER, NAME = -1, -2
@@ -190,10 +190,12 @@ class Memory:
         assert queries is not None
         ready = np.asarray(queries)[: len(found.ids)]  # waits for a device only now
         cosines = joint_cosines(found.ids, ready, self.queries)
-        return mixed(found, cosines, self.settings.feature_share)
+        return with_query_cosines(found, cosines, self.settings.feature_share)
 
 
-def mixed(found: Neighbors, cosines: NDArray[np.float32], feature_share: float) -> Neighbors:
+def with_query_cosines(
+    found: Neighbors, cosines: NDArray[np.float32], feature_share: float
+) -> Neighbors:
     """Neighbours with similarities in place of cosines; that of an id of -1, for none, is 0.
 
     Args:

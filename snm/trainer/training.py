@@ -121,7 +121,8 @@ def training(
     Yields:
       For each phase Started, then Stepped, Evaluated, Saved, Probed, Skipped and Noted as they
       happen; Finished at the end. Members that train side by side follow one after the other: the
-      events of a later one wait for the end of those before.
+      events of a later one wait for the end of those before. What the caller does between two
+      events counts as time of training, so do little there.
 
     Raises:
       InputError: data, settings or folder that cannot be used; another process uses the folder.
