@@ -267,7 +267,7 @@ def _written(output: Path | None) -> Iterator[Any]:
         return
     try:
         packed = output.suffix == ".gz"
-        with whole_file(output) as beside, _opened(beside, packed) as lines, ends_in_order():
+        with ends_in_order(), whole_file(output) as beside, _opened(beside, packed) as lines:
             yield lines
     except OSError as error:
         reason = reason_of(error)

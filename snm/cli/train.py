@@ -173,7 +173,7 @@ def run_training(command: Train) -> None:
     place_of_run = Address.of(command.run_dir) or command.run_dir
     _print_result(display.result, dataset.name, place_of_run)
     _print_times(command.profile_time)
-    _print_next(bool(display.result["metrics"]), place_of_run)
+    _print_next(bool(display.result["metrics"].get("points")), place_of_run)
 
 
 class _Display:
