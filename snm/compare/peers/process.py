@@ -91,6 +91,7 @@ def measure(
     weighting: str = "tfidf",
     seed: int = 0,
     threads: int | None = None,
+    validation_fraction: float = 0.0,
     seen: str = "keep",
     propensity: Sequence[float] = PROPENSITY,
 ) -> dict[str, Any]:
@@ -100,8 +101,9 @@ def measure(
       name: as in `check`.
       data: folder of the data set, or `synthetic`.
       weighting: weighting of the features, fitted on the training points: tfidf, l2 or none.
-      seed: seed of the package.
+      seed: seed of the package and of the validation split.
       threads: number of threads; None means `num_cores`.
+      validation_fraction: if above 0, this share of train is held out and scored instead of test.
       seen: `drop` removes labels that are among a point's own features from the predictions, as
         `Config.seen` does for snm.
       propensity: A and B of the model of propensities, as `Config.propensity_a` and `_b`.
@@ -121,10 +123,12 @@ def measure(
         raise InputError(f"--peers {name}", *missing)
     if threads is not None and threads < 1:
         raise InputError("--threads", f"{threads}", "1 or more")
-    asked = _asked(name, data, weighting, seed, threads, seen, propensity)
+    asked = _asked(name, data, weighting, seed, threads, validation_fraction, seen, propensity)
     dataset = load(data)
     likely = propensities(dataset.label_frequency(), dataset.train.num_points, *propensity)
     about = {"name": dataset.name, "sha256": dataset.sha256}
+    if validation_fraction:
+        dataset = dataset.split(validation_fraction, seed)
     train, test = dataset.train, dataset.test
     if test is None:
         raise InputError(dataset.name, "no test points", "a test file beside the train file")
@@ -188,7 +192,7 @@ def _native_output_discarded() -> Iterator[None]:
 
 
 def _asked(name: str, *arguments: Any) -> dict[str, Any]:
-    keys = ("data", "weighting", "seed", "threads", "seen", "propensity")
+    keys = ("data", "weighting", "seed", "threads", "validation_fraction", "seen", "propensity")
     given = dict(zip(keys, arguments, strict=True))
     return {**given, "settings": _peer(name).settings}
 
@@ -218,6 +222,7 @@ def run_peer(
     weighting: str = "tfidf",
     seed: int = 0,
     threads: int | None = None,
+    validation_fraction: float = 0.0,
     seen: str = "keep",
     propensity: Sequence[float] = PROPENSITY,
 ) -> dict[str, Any]:
@@ -230,6 +235,7 @@ def run_peer(
       weighting: see `measure`.
       seed: see `measure`.
       threads: see `measure`.
+      validation_fraction: see `measure`.
       seen: see `measure`.
       propensity: see `measure`.
 
@@ -242,14 +248,15 @@ def run_peer(
     from snm.compare.records import read_record
 
     reason = check([name])[name]
-    asked = _asked(name, data, weighting, seed, threads, seen, propensity)
+    asked = _asked(name, data, weighting, seed, threads, validation_fraction, seen, propensity)
     if out.exists() and (found := read_record(out)).get("asked") == asked:
         return found
     if reason is not None:
         return {"name": name, "failed": reason}
     _make_parent(out)
     out.unlink(missing_ok=True)
-    options = {"weighting": weighting, "seed": seed, "threads": threads, "seen": seen}
+    options = {"weighting": weighting, "seed": seed, "threads": threads,
+               "validation-fraction": validation_fraction, "seen": seen}  # fmt: skip
     words = [f"--{key}={value}" for key, value in options.items() if value is not None]
     words += ["--propensity", *map(str, propensity)]
     errors, scratch = out.with_suffix(".stderr"), out.with_suffix(".scratch")
@@ -294,6 +301,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--threads", type=int, help="as many as the cores that it may use by default"
     )
+    parser.add_argument("--validation-fraction", type=float, default=0.0)
     parser.add_argument("--seen", choices=("keep", "drop"), default="keep")
     parser.add_argument("--propensity", type=float, nargs=2, default=PROPENSITY)
     parser.add_argument("--with-parent", action="store_true", help="end when standard input does")

@@ -115,6 +115,21 @@ def test_arguments_of_a_package(data: str, monkeypatch: pytest.MonkeyPatch) -> N
     np.testing.assert_array_equal(unweighted[1].toarray(), raw.train.labels.toarray())
 
 
+def test_a_held_out_part_is_scored_instead_of_test(
+    data: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = load(data).split(0.25, 1)
+    assert held.test is not None
+    first = held.test.labels.indices[0]
+    others = [label for label in range(6) if label != first][:4]
+    answering(monkeypatch, of([[first, *others]]))
+    (Path(data) / "test.txt").unlink()
+    metrics = measure("fake", data, validation_fraction=0.25, seed=1)["metrics"]
+    assert metrics["points"] == 1 and metrics["P@1"] == 100.0
+    with pytest.raises(InputError, match="no test points"):
+        measure("fake", data)
+
+
 @pytest.mark.parametrize(
     ("options", "said"), [({"weighting": "idf"}, "one of none"), ({"threads": 0}, "1 or more")]
 )
