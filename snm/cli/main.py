@@ -160,10 +160,9 @@ def base_settings(words: Sequence[str]) -> Config:
     if verb is None or not verb.takes_settings:
         return Config()
     try:
-        with optional_types():
-            base, _ = tyro.cli(
-                _Base, args=words, return_unknown_args=True, add_help=False, console_outputs=False
-            )
+        base, _ = tyro.cli(
+            _Base, args=words, return_unknown_args=True, add_help=False, console_outputs=False
+        )
     except SystemExit:  # an option without a value, which the full parse reports
         return Config()
     start = None if base.preset is None else preset(base.preset)

@@ -294,8 +294,6 @@ def _blocks(
         if texts is None:
             raise _no_texts(command, "text")
         return iter([_Block(list(command.text))])
-    if texts is None and command.input_format in ("text", "csv", "jsonl"):
-        raise _no_texts(command, command.input_format)
     found = read_questions(
         command.input,
         form=command.input_format,

@@ -1,4 +1,4 @@
-"""Handles SIGTERM and SIGINT: the first requests an orderly stop, the second ends the process."""
+"""What SIGTERM and SIGINT do: ask for an orderly stop, or end the process as an exception does."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from snm.data.load import load as load_dataset
 from snm.distributed.dataset import duplicate_test_rows, label_frequency
 from snm.distributed.processes import has_several_processes
 from snm.errors import InputError, counted
-from snm.evaluation.evaluate import evaluate_points
+from snm.evaluation.evaluate import evaluate_points, has_score
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.runs.load import ids_of_run, load
@@ -68,6 +68,10 @@ def evaluate(
     folder = RunFolder(local(run))
     predictor = load(folder.path) if searched_by is None else searched_by
     dataset, notes = data_of_run(folder, data, same_ids=same_ids)
+    assert dataset.test is not None
+    if not has_score(dataset.test, "P@1"):
+        points = counted(dataset.test.num_points, "test point")
+        raise InputError(dataset.name, f"{points}, none with a label that counts", "labels")
     config: Config = folder.settings()
     if auc is not None:
         config = dataclasses.replace(config, auc=auc)
@@ -81,10 +85,6 @@ def evaluate(
     if dataset.sha256 == facts["sha256"] or not trained_on:
         trained_on.append(dataset.train)
     found = score_test_points(predictor, config, dataset, on_progress, thresholds, trained_on)
-    if not found["metrics"]["points"]:
-        assert dataset.test is not None
-        points = counted(dataset.test.num_points, "test point")
-        raise InputError(dataset.name, f"{points}, none with a label that counts", "labels")
     if not dataset.train.num_points:  # nothing is known of the frequencies
         found["by_label_frequency"] = []
         for name in [name for name in found["metrics"] if name.startswith("PS")]:

@@ -85,12 +85,13 @@ def test_a_trial_is_scored_on_a_fifth_of_train(folder, tmp_path, split, points):
     assert run_task(tmp_path / f"{job.name}.task.json")["metrics"]["points"] == points
 
 
-@pytest.mark.parametrize(("epochs", "looks"), [(3, [0, 1, 2, 3]), (5, [0, 3, 5]), (1, [0, 1])])
-def test_a_run_is_looked_at_as_often_as_asked_at_most(folder, tmp_path, epochs, looks):
+@pytest.mark.parametrize(
+    ("epochs", "probes", "looks"), [(3, 3, [0, 1, 2, 3]), (5, 2, [0, 3, 5]), (1, 2, [0, 1])]
+)
+def test_a_run_is_looked_at_as_often_as_asked_at_most(folder, tmp_path, epochs, probes, looks):
     """Before it, after every second epoch or so, and at its end; never within an epoch."""
     config = resolve(dataclasses.replace(tiny.CONFIG, epochs=epochs), snm.load_data(folder))
     job = Job("top-3", config, "test")
-    probes = 3 if epochs == 3 else 2
     asked = {"data": str(folder), "arm": job.arm, "split": job.split, "probes": probes,
              "config": dataclasses.asdict(config)}  # fmt: skip
     write_record(tmp_path / f"{job.name}.task.json", asked)
