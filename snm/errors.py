@@ -6,6 +6,7 @@ And the words for numbers in such lines.
 from __future__ import annotations
 
 import difflib
+import errno
 import re
 from collections.abc import Iterable
 
@@ -15,6 +16,7 @@ __all__ = [
     "counted",
     "duration",
     "first_line",
+    "is_full",
     "nearest",
     "reason_of",
 ]
@@ -54,10 +56,24 @@ def reason_of(error: Exception) -> str:
       >>> reason_of(OSError("25600 requested and 25568 written"))
       'no space left, or a limit on the size of files'
     """
-    reason = getattr(error, "strerror", None) or str(error)
-    if re.fullmatch(r"\d+ requested and \d+ written", reason):  # NumPy's, without a number
+    if _wrote_less(error):
         return "no space left, or a limit on the size of files"
-    return reason.lower()
+    return (getattr(error, "strerror", None) or str(error)).lower()
+
+
+def is_full(error: OSError) -> bool:
+    """Whether a disk has no room for a file, or a limit allows none of its size.
+
+    Example:
+      >>> is_full(OSError(errno.ENOSPC, "No space left")), is_full(PermissionError(13, "denied"))
+      (True, False)
+    """
+    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or _wrote_less(error)
+
+
+def _wrote_less(error: Exception) -> bool:
+    """Whether it is NumPy's for a file that took less than it has, which has no number."""
+    return re.fullmatch(r"\d+ requested and \d+ written", str(error)) is not None
 
 
 def nearest(word: str, known: Iterable[str], otherwise: str) -> str:

@@ -22,7 +22,7 @@ from snm.cli.parse_errors import explained, unwrapped
 from snm.cli.setting_groups import joined
 from snm.config.settings import Config, preset, read_config
 from snm.distributed.launch import leave
-from snm.errors import InputError, StoppedError, nearest
+from snm.errors import InputError, StoppedError, is_full, nearest
 from snm.stores.address import Address
 from snm.stores.objects import StoreError
 from snm.system import timing
@@ -216,8 +216,9 @@ _AGAIN = {
 """What the same command does after it was interrupted, of the verbs that do not begin again."""
 
 
-_OF_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
-"""A full or failing disk is no unusable input, whoever reports it: the same command may succeed."""
+def _of_disk(error: BaseException | None) -> bool:
+    """Whether a disk is full or fails. That is no unusable input: the same command may succeed."""
+    return isinstance(error, OSError) and (is_full(error) or error.errno == errno.EIO)
 
 
 def _guarded(words: list[str]) -> int:
@@ -226,9 +227,7 @@ def _guarded(words: list[str]) -> int:
         _run(words)
         sys.stdout.flush()
     except InputError as error:
-        cause = error.__cause__
-        of_disk = isinstance(cause, OSError) and cause.errno in _OF_DISK
-        return _said(error.as_flags, 1 if of_disk else 2)
+        return _said(error.as_flags, 1 if _of_disk(error.__cause__) else 2)
     except StoppedError as error:
         return _said(f"{error}; the same command goes on from there", STOPPED)
     except KeyboardInterrupt:

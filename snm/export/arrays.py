@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +134,7 @@ def write_arrays(
 
     Raises:
       InputError: the package safetensors is not installed.
+      OSError: the file system refuses.
     """
     if form == "npy":
         for name, array in arrays.items():
@@ -142,6 +145,7 @@ def write_arrays(
         np.savez(folder / file, allow_pickle=False, **arrays)
         return file
     try:
+        from safetensors import SafetensorError
         from safetensors.numpy import save_file
     except ImportError as error:
         expected = "pip install 'snm[export]'"
@@ -150,6 +154,12 @@ def write_arrays(
     path = folder / file
     path.touch()
     mode = path.stat().st_mode
-    save_file(arrays, path)
+    try:
+        save_file(arrays, path)
+    except SafetensorError as error:  # it has the system's number in its text alone
+        number = re.search(r"os error (\d+)", str(error))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
     path.chmod(mode)
     return file

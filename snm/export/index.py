@@ -17,7 +17,9 @@ References:
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import errno
 import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -113,7 +115,8 @@ def build_index(predictor: Predictor, library: str, settings: Settings, folder: 
     """Builds an index over the class rows of a model and writes it; returns the file name.
 
     Raises:
-      InputError: the library is not installed, a setting is out of range, or the disk refuses.
+      InputError: the library is not installed, or a setting is out of range.
+      OSError: the disk refuses.
     """
     settings.check()
     module = _library(library)
@@ -130,14 +133,12 @@ def build_index(predictor: Predictor, library: str, settings: Settings, folder: 
                          random_seed=_SEED)  # fmt: skip
         index.add_items(rows, np.arange(len(rows)))
         write = index.save_index
-    try:
+    with contextlib.suppress(RuntimeError):  # which has no number
         write(str(folder / name))
-    except RuntimeError as error:  # which has no number
-        found = f"{library} could not write it"
-        raise InputError(
-            str(folder / name), found, "a disk that is writable and has room"
-        ) from error
-    return name
+        if library != "hnswlib" or (folder / name).stat().st_size == index.index_file_size():
+            return name
+    # hnswlib says nothing of a disk that is full.
+    raise OSError(errno.ENOSPC, f"{library} could not write all of {name}")
 
 
 def _nearest(index: Any, queries: NDArray[np.float32], k: int) -> tuple[NDArray, NDArray]:

@@ -72,6 +72,10 @@ def by_blocks(
         grad_queries = embedding_bag(problem.table.rows, positives)
     ok = problem.may_be_taken() & jnp.all(jnp.isfinite(grad_queries))
     ok &= jnp.isfinite(loss) & jnp.all(jnp.isfinite(grad_positive))
+    # The gradient of a loss may be NaN where its value is finite, such as that of a square root.
+    ok &= jnp.all(jnp.isfinite(gradients.grad_mined))
+    if grad_scores is not None:
+        ok &= jnp.all(jnp.isfinite(grad_scores))
     bound = None if dense is None else dense.bound(_highest_score(problem), problem.counts)
     if bound is not None:
         terms = jnp.sum(jnp.abs(problem.terms.values))

@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from snm.errors import InputError, reason_of
+from snm.errors import InputError, is_full, reason_of
 from snm.system import disk
 
 __all__ = [
@@ -153,8 +153,9 @@ def made_whole(flag: str, out: Path, *, lasting: bool = True) -> Iterator[Path]:
         if lasting:
             disk.sync(out.parent)
     except OSError as error:
-        reason = reason_of(error)
-        raise InputError(f"{flag} {out}", reason, "a folder that can be created") from error
+        room = "a disk, and a limit on the size of files, with room for it"
+        expected = room if is_full(error) else "a folder that can be created"
+        raise InputError(f"{flag} {out}", reason_of(error), expected) from error
     finally:
         disk.remove_tree(partial)
 

@@ -87,8 +87,10 @@ def evaluate(
     found = score_test_points(predictor, config, dataset, on_progress, thresholds, trained_on)
     if not dataset.train.num_points:  # nothing is known of the frequencies
         found["by_label_frequency"] = []
-        for name in [name for name in found["metrics"] if name.startswith("PS")]:
-            del found["metrics"][name]
+        for part in ("metrics", "without_repeats"):
+            measures = found.get(part, {})
+            for name in [name for name in measures if name.startswith("PS")]:
+                del measures[name]
     return {**found, "notes": notes} if notes else found
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import json
+import resource
 import shutil
 import sys
 import zlib
@@ -17,6 +18,7 @@ from safetensors.numpy import load_file
 from scipy.sparse import random_array
 
 import snm
+from snm.cli.main import main
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.export.index import IndexedPredictor, Settings, bias_scale, build_index
@@ -341,16 +343,20 @@ def test_every_changed_byte_of_an_export_is_named(run, tmp_path, library):
             IndexedPredictor.open(out, predictor)
 
 
-@pytest.mark.parametrize("library", ["faiss", "hnswlib"])
-def test_a_full_disk(wide, tmp_path, library):
-    for name in ("index.faiss", "index.hnswlib"):
-        (tmp_path / name).symlink_to("/dev/full")
+@pytest.mark.parametrize("form", ["npy", "npz", "safetensors", "hub", "faiss", "hnswlib"])
+def test_a_full_disk(run, tmp_path, capsys, form):
+    """One line that names the folder asked for, not the hidden one, and no file is left."""
+    out = tmp_path / "out"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, before[1]))
     try:
-        build_index(wide[0], library, Settings(8, 20, 20), tmp_path)
-    except InputError as error:
-        assert f"index.{library}: found {library} could not write it" in str(error)
-    else:  # hnswlib does not look; its index is found to be damaged when it is opened
-        assert library == "hnswlib"
+        with pytest.raises(SystemExit, match=r"^1$"):
+            main(["export", str(run), "--to", form, "--output", str(out)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not any(tmp_path.iterdir())
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert f"--output {out}: found" in line and line.endswith("with room for it")
 
 
 def test_recall_is_measured_on_the_data_of_the_run(tmp_path, capsys):

@@ -119,15 +119,40 @@ def test_a_whole_matrix(name):
     compare(case, step(gradients), grad_positive, of_slots)
 
 
-def test_what_is_not_finite_changes_nothing():
+def not_finite(of_positive=0.0, of_mined=0.0, of_matrix=None):
+    """Gradients for `small_case(bias=True)` of a finite loss, some of which are replaced."""
     case = unit(small_case(bias=True))
     grad_positive, values, slots = gradients_of(case)
-    grad_positive[1] = np.inf
-    gradients = ScoreGradients(jnp.float32(1.5), *map(jnp.asarray, (grad_positive, values, slots)))
-    got = by_blocks(problem_of(case), jnp.zeros(len(grad_positive)), gradients, None, RATE)
+    grad_positive[1] += of_positive
+    values[2, 1] += of_mined
+    loss, grad_positive = jnp.float32(1.5), jnp.asarray(grad_positive)
+    if of_matrix is None:
+        return case, ScoreGradients(loss, grad_positive, jnp.asarray(values), jnp.asarray(slots))
+    matrix = np.zeros((N, len(slot_labels(case))), np.float32)
+    matrix[2, 1] = of_matrix
+    return case, ScoreGradients.of_all_slots(loss, grad_positive, jnp.asarray(matrix))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"of_positive": np.inf}, {"of_mined": np.nan}, {"of_mined": np.inf}, {"of_matrix": np.nan}],
+    ids=str,
+)
+def test_what_is_not_finite_changes_nothing(changes):
+    case, gradients = not_finite(**changes)
+    size = len(gradients.grad_positive)
+    got = by_blocks(problem_of(case), jnp.zeros(size), gradients, None, RATE)
     assert not got.ok
     np.testing.assert_array_equal(got.table.rows, case.head.table.rows)
     np.testing.assert_array_equal(got.bias, case.head.bias)
+
+
+@pytest.mark.parametrize("of_matrix", [None, 0.5])
+def test_what_is_finite_changes_rows(of_matrix):
+    case, gradients = not_finite(of_matrix=of_matrix)
+    size = len(gradients.grad_positive)
+    got = by_blocks(problem_of(case), jnp.zeros(size), gradients, None, RATE)
+    assert got.ok and not np.array_equal(got.table.rows, case.head.table.rows)
 
 
 def test_a_shard_walks_its_share_of_the_sample():

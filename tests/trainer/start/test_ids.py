@@ -119,6 +119,22 @@ def test_repeats_are_those_of_what_the_run_was_trained_on(place, tmp_path):
     assert RunFolder(new).read_result()["without_repeats"]["points"] == 0
 
 
+def test_without_frequencies_repeats_have_none_of_their_metrics(place, tmp_path):
+    """The data of the run are gone; those of the run that it started from tell of repeats."""
+    data = snm.load_data(place / "data")
+    few = tmp_path / "few"
+    tiny.write(few)
+    config = dataclasses.replace(tiny.CONFIG, epochs=1)
+    snm.train(few, config, tmp_path / "run", warm_start=place / "run", same_ids=True)
+    shutil.rmtree(few)
+    both = data.train.take(np.arange(5)).beside(data.test)
+    alone = dataclasses.replace(data, train=data.train.take(np.arange(0)), test=both, sha256="1")
+    found = snm.evaluate(tmp_path / "run", alone, same_ids=True)
+    assert found["without_repeats"]["points"] == found["metrics"]["points"] - 5
+    for part in ("metrics", "without_repeats"):
+        assert "P@1" in found[part] and not any(name.startswith("PS") for name in found[part])
+
+
 @pytest.mark.parametrize("mesh", ["", pytest.param("label=2,data=2", marks=pytest.mark.slow)])
 def test_warm_start_maps_labels_by_name(place, tmp_path, mesh):
     still = {"learning_rate": 1e-30, "tower_learning_rate": 1e-30, "epochs": 1, "mesh": mesh}
