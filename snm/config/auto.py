@@ -39,6 +39,8 @@ _POINTS_TO_SPARE = 40_000  # of which a single member does not miss those that c
 _MOST_STORED = 40_000_000  # values of sparse points; to choose a memory takes 42 bytes for each
 _MOST_DENSE = 20_000_000  # the same of dense ones, all multiplied for an answer, in 2 ms
 _SURELY_SEEN = 20  # expected pairs of an item with itself, below which none says nothing
+_ONE_LABEL = 1.1  # labels a point up to which it has one
+_FREQUENT_ALONE = 20  # training points of a label that has many, where points have one label
 _DENSE = 0.3  # share of the values that are not 0
 
 
@@ -172,20 +174,26 @@ def auto_label_text(num_points: int, num_labels: int) -> bool:
     return num_points >= _FEWEST_FOR_NAMES and num_labels <= num_points / 2
 
 
-def auto_learn_scale(points_of_label: float) -> bool:
-    """Whether `--learn-score-scale auto` learns the multiplier: where a label has a hundred points.
+def auto_learn_scale(points_of_label: float, labels_of_point: float) -> bool:
+    """Whether `--learn-score-scale auto` learns the multiplier: where labels have many points.
 
     The multiplier grows as long as that lowers the training loss. With a few points a label it
-    grows until they are overfitted; with hundreds it does not.
+    grows until they are overfitted; with a hundred it does not. Where each point has one label, a
+    fifth of that is enough: its probability is to become 1, which takes higher scores than two
+    labels that share it.
 
     Args:
       points_of_label: the mean over labels of the training points that have it.
+      labels_of_point: the mean over points that have a label of how many they have.
 
     Example:
-      >>> [auto_learn_scale(points) for points in (4.3, 14.0, 250.2)]
-      [False, False, True]
+      >>> [auto_learn_scale(points, 5.0) for points in (4.3, 14.0, 42.1, 250.2)]
+      [False, False, False, True]
+      >>> [auto_learn_scale(points, 1.0) for points in (7.5, 42.1)]
+      [False, True]
     """
-    return points_of_label >= FREQUENT
+    many = _FREQUENT_ALONE if labels_of_point <= _ONE_LABEL else FREQUENT
+    return points_of_label >= many
 
 
 def auto_drops_seen(together: int, expected: float) -> bool:

@@ -56,8 +56,8 @@ class ModelSettings:
     """Multiplier of the inner products, at the start where it is learned; auto is 1 + ln K for
     losses that take exponentials of scores (softmax, listwise), 1 otherwise."""
     learn_score_scale: bool | Literal["auto"] = "auto"
-    """Learn the multiplier of the scores; auto does where a label has a hundred points and
-    score_scale is auto."""
+    """Learn the multiplier of the scores; auto does where a label has a hundred points, or 20 if
+    each point has one label, and score_scale is auto."""
     class_init: Literal["auto", "centroid", "random"] = "auto"
     """Class rows at the start: the mean query of a label's training points, or random; auto is
     centroid, but random with item splits."""

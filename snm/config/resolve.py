@@ -101,6 +101,10 @@ def _points_of_label(dataset: Dataset) -> float:
     return dataset.train.labels.nnz / dataset.train.num_labels
 
 
+def _labels_of_point(dataset: Dataset) -> float:
+    return dataset.train.labels.nnz / max(1, len(dataset.train.labelled()))
+
+
 def _points_of_feature(dataset: Dataset) -> float:
     return dataset.train.features.nnz / dataset.train.num_features
 
@@ -114,7 +118,7 @@ def _score_scale(config: Config, dataset: Dataset) -> tuple[float, bool]:
     exponentials = LOSSES[config.loss].takes_exponentials(config.transformation)
     scale, learned = config.score_scale, config.learn_score_scale
     if learned == "auto":
-        suits = rules.auto_learn_scale(_points_of_label(dataset))
+        suits = rules.auto_learn_scale(_points_of_label(dataset), _labels_of_point(dataset))
         learned = scale == "auto" and exponentials and suits
     if scale == "auto":
         scale = rules.auto_score_scale(dataset.train.num_labels) if exponentials else 1.0

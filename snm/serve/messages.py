@@ -23,7 +23,7 @@ class Question(BaseModel):
     features: list[dict[str, float]] | None = Field(
         None, description="for each point, feature id -> raw value"
     )
-    k: int | None = Field(
+    k: StrictInt | None = Field(
         None,
         description="labels per point; by default 5, or as many as a threshold by name looks at",
         ge=1,

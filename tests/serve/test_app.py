@@ -168,6 +168,8 @@ BAD = {
     ),
     "no points": (b'{"texts": []}', 400, "no point, expected at least one"),
     "k of 0": (b'{"texts": ["a"], "k": 0}', 400, "k: found 0, expected 1 or more"),
+    "a text for k": (b'{"texts": ["a"], "k": "5"}', 400, 'k: found "5", expected a whole number'),
+    "true for k": (b'{"texts": ["a"], "k": true}', 400, "k: found true, expected a whole number"),
     "a large k": (b'{"texts": ["a"], "k": 16}', 400, "k: found 16, expected 1 to 15"),
     "an id": (b'{"features": [{}, {"30": 1}]}', 400, "features.1: found feature 30, expected an"),
     "a negative id": (b'{"features": [{"-1": 1}]}', 400, "feature -1, expected an id from 0 to 29"),
