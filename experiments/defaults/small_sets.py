@@ -5,6 +5,8 @@
 Of each data set, some of the training points are trained on and 4000 others are scored. The
 presets run as they are; `fast` also with 4 passes and no memory, and `default` without a memory.
 Test points are not used. Runs that the output file has are not repeated.
+
+`--arms` asks for some of the arms, such as those of `PASSES`: the default with 10 and 30 passes.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from experiments.arms import scored
 from experiments.command_line import run_command
 from experiments.kept_runs import KeptRuns
 from experiments.rules.rare_starts import SCORED, some_of
+from snm.errors import InputError, nearest
 
 KEYS = ("P@1", "P@3", "P@5")
 ARMS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -32,6 +35,11 @@ ARMS: dict[str, tuple[str, dict[str, Any]]] = {
     "default": ("default", {}),
 }
 """Preset, and settings that are changed."""
+PASSES: dict[str, tuple[str, dict[str, Any]]] = {
+    f"default, {passes} passes": ("default", {"epochs": passes}) for passes in (10, 30)
+}
+"""The same, of the arms that only `--arms` runs."""
+_ALL = {**ARMS, **PASSES}
 
 
 def main(
@@ -39,22 +47,27 @@ def main(
     out: Path,
     points: tuple[int, ...] = (100, 200, 450),
     seeds: tuple[int, ...] = (0,),
+    arms: tuple[str, ...] = tuple(ARMS),
 ) -> None:
-    """Runs all arms on all data sets with all seeds, and writes JSON after each run.
+    """Runs the arms on all data sets with all seeds, and writes JSON after each run.
 
     Args:
       data: folders of data sets.
       out: JSON file to write or to continue.
       points: numbers of training points.
       seeds: of the model and of the choice of points.
+      arms: keys of `ARMS` and `PASSES`.
     """
+    if unknown := [arm for arm in arms if arm not in _ALL]:
+        raise InputError("--arms", repr(unknown[0]), nearest(unknown[0], _ALL, "a key of ARMS"))
     kept = KeptRuns(out, scored=SCORED)
     for folder in data:
         dataset = snm.load_data(folder)
         for count in points:
             for seed in seeds:
                 few = some_of(dataset, count, seed)
-                for arm, (preset, changes) in ARMS.items():
+                for arm in arms:
+                    preset, changes = _ALL[arm]
                     key = {"data": folder.name, "points": count, "seed": seed, "arm": arm}
                     if kept.has(**key):
                         continue
@@ -66,12 +79,13 @@ def main(
 def show(runs: list[dict[str, Any]]) -> None:
     """Prints a row a data set and number of points: means over the seeds."""
     table = Table(title="points not trained on, means of the seeds", title_justify="left")
-    for column in ("data", "points", *ARMS):
+    arms = [arm for arm in _ALL if any(run["arm"] == arm for run in runs)]
+    for column in ("data", "points", *arms):
         table.add_column(column, justify="left" if column == "data" else "right")
     for data, points in dict.fromkeys((run["data"], run["points"]) for run in runs):
         row = [run for run in runs if (run["data"], run["points"]) == (data, points)]
         cells = []
-        for arm in ARMS:
+        for arm in arms:
             of = [run["metrics"] for run in row if run["arm"] == arm]
             cells.append(" / ".join(f"{np.mean([one[key] for one in of]):.1f}" for key in KEYS))
         table.add_row(data, f"{points}", *cells)

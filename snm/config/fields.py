@@ -154,9 +154,9 @@ class OptimizationSettings:
     """Members that train side by side in threads, on one CPU; auto is all of them where their
     tables are small. It changes time and memory, never the result."""
     epochs: int | Literal["auto", "few"] = "auto"
-    """Passes over the training points, may be raised on a finished run; auto suits their number and
-    how many features they have; few is one pass, or up to 30 of few points, and up to 4 where
-    they have many features."""
+    """Passes over the training points, may be raised on a finished run; auto suits their number,
+    those of a label, and how many features they have; few is one pass, or up to 30 of few points,
+    and up to 4 where they have many features."""
     batch_size: int = 256
     """Points a step."""
     learning_rate: float | Literal["auto"] = "auto"

@@ -12,6 +12,7 @@ __all__ = [
     "auto_input_dropout",
     "auto_may_drop",
     "auto_more_visits",
+    "auto_most_passes",
     "few_epochs",
 ]
 
@@ -22,6 +23,8 @@ MOST_OF_LONG = 4
 _VISITS = 100_000  # of points, in a training by `--epochs auto`
 _MORE_VISITS = 250_000  # the same where `auto_more_visits`
 _MOST_PASSES = 30
+_MOST_OF_RARE = 10  # the same where class rows start at centroids, and labels have few points
+_FEW_POINTS = 30  # training points of a label below which it has few
 _TWO_PASSES = 50_000  # points from which 2 passes are enough, else 3
 _ONE_PASS = 250_000  # visits of a pass from which one is enough
 _FREQUENT_FEATURE = 200  # training points of a feature that has many
@@ -32,9 +35,14 @@ _LOST = (0.05, 0.08)  # evidence lost: full dropout below, none above
 
 
 def auto_epochs(
-    num_points: int, features: float, *, item_splits: int = 0, more: bool = False
+    num_points: int,
+    features: float,
+    *,
+    item_splits: int = 0,
+    more: bool = False,
+    most: int = _MOST_PASSES,
 ) -> int:
-    """Passes over the points for `--epochs auto`: 100 thousand visits, at most 30 passes.
+    """Passes over the points for `--epochs auto`: 100 thousand visits, at most 30 or 10 passes.
 
     Class rows start near their end, and more visits gain little or overfit them. At the same number
     of steps, small sets gain more from further passes than large ones. So there are at least 3
@@ -50,10 +58,13 @@ def auto_epochs(
         and 3 passes are the fewest, unless one makes a quarter of a million visits.
       more: a quarter of a million visits, and at least 3 passes, unless one makes as many; see
         `auto_more_visits`.
+      most: the most passes; see `auto_most_passes`.
 
     Example:
       >>> [auto_epochs(n, 20) for n in (0, 1_123, 4_500, 20_755, 47_000, 162_657, 1_186_239)]
       [30, 30, 22, 5, 3, 2, 1]
+      >>> [auto_epochs(n, 20, most=10) for n in (450, 4_500, 20_755)]
+      [10, 10, 5]
       >>> [auto_epochs(n, 20, more=True) for n in (4_880, 12_920, 24_000, 162_657, 1_186_239)]
       [30, 19, 10, 3, 1]
       >>> [auto_epochs(n, 10, item_splits=1) for n in (1_000, 12_732, 24_000, 341_736)]
@@ -70,7 +81,7 @@ def auto_epochs(
         fewest = 3 if more or item_splits or num_points < _TWO_PASSES else 2
     visits = _MORE_VISITS if more else _VISITS
     passes = max(fewest, round(visits / of_pass), _passes_of_long(features))
-    return min(_MOST_PASSES, passes)
+    return min(most, passes)
 
 
 def few_epochs(num_points: int, features: float, *, item_splits: int = 0) -> int:
@@ -102,6 +113,26 @@ def _visits_of_pass(num_points: int, item_splits: int) -> int:
 
 def _passes_of_long(features: float) -> int:
     return min(MOST_OF_LONG, round(features / _LONG_PASS))
+
+
+def auto_most_passes(class_init: str, points_of_label: float) -> int:
+    """The most passes of `--epochs auto`: 30, or 10 where few points are soon learned by heart.
+
+    Few points leave room for many passes in 100 thousand visits. Where labels have fewer than 30
+    points, rows that start at centroids gain nothing after 10 passes, and mostly lose.
+
+    Args:
+      class_init: centroid or random.
+      points_of_label: the mean over labels of the training points that have it.
+
+    Example:
+      >>> [auto_most_passes("centroid", points) for points in (4.3, 42.4)]
+      [10, 30]
+      >>> auto_most_passes("random", 4.3)
+      30
+    """
+    rare = class_init == "centroid" and points_of_label < _FEW_POINTS
+    return _MOST_OF_RARE if rare else _MOST_PASSES
 
 
 def auto_more_visits(

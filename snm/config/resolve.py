@@ -136,10 +136,12 @@ def _epochs(config: Config, dataset: Dataset, class_init: str, splits: int) -> i
     if config.epochs == "few":
         return passes.few_epochs(points, features, item_splits=splits)
     if config.epochs == "auto":
+        of_label = _points_of_label(dataset)
         more = passes.auto_more_visits(
-            class_init, _points_of_label(dataset), _points_of_feature(dataset), item_splits=splits
+            class_init, of_label, _points_of_feature(dataset), item_splits=splits
         )
-        return passes.auto_epochs(points, features, item_splits=splits, more=more)
+        most = passes.auto_most_passes(class_init, of_label)
+        return passes.auto_epochs(points, features, item_splits=splits, more=more, most=most)
     return config.epochs
 
 
