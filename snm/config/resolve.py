@@ -102,7 +102,8 @@ def _points_of_label(dataset: Dataset) -> float:
 
 
 def _labels_of_point(dataset: Dataset) -> float:
-    return dataset.train.labels.nnz / max(1, len(dataset.train.labelled()))
+    labels = dataset.train.labels
+    return labels.nnz / np.count_nonzero(np.diff(labels.indptr))
 
 
 def _points_of_feature(dataset: Dataset) -> float:
