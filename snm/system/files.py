@@ -153,7 +153,7 @@ def made_whole(flag: str, out: Path, *, lasting: bool = True) -> Iterator[Path]:
         if lasting:
             disk.sync(out.parent)
     except OSError as error:
-        room = "a disk, and a limit on the size of files, with room for it"
+        room = "room for it, on the disk and under `ulimit -f`"
         expected = room if is_full(error) else "a folder that can be created"
         raise InputError(f"{flag} {out}", reason_of(error), expected) from error
     finally:

@@ -356,7 +356,9 @@ def test_a_full_disk(run, tmp_path, capsys, form):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert not any(tmp_path.iterdir())
     line = capsys.readouterr().err.splitlines()[-1]
-    assert f"--output {out}: found" in line and line.endswith("with room for it")
+    assert f"--output {out}: found" in line and line.endswith(
+        "expected room for it, on the disk and under `ulimit -f`"
+    )
 
 
 def test_recall_is_measured_on_the_data_of_the_run(tmp_path, capsys):

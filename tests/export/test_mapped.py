@@ -301,7 +301,7 @@ def test_a_disk_without_room_leaves_nothing(run, tmp_path, capsys, monkeypatch):
     # No unusable input: with room, the same command succeeds.
     call("export", run, "--to", "npy", "--output", tmp_path / "out", status=1)
     said = capsys.readouterr().err
-    assert "out: found no space left on device, expected a folder that can be created\n" in said
+    assert "out: found no space left on device, expected room for it, on the disk" in said
     assert list(tmp_path.iterdir()) == []
 
 
