@@ -12,6 +12,8 @@ from typing import Any
 
 __all__ = ["begin_imports", "without"]
 
+_CHANGING = threading.Lock()  # of the list of finders
+
 
 def begin_imports(*names: str) -> None:
     """Imports modules in a thread; where one fails, it fails again, and is told, when it is used.
@@ -38,11 +40,15 @@ def without(name: str) -> Iterator[None]:
       name: of the package.
     """
     finder = _Hidden(name, threading.get_ident())
-    sys.meta_path.insert(0, finder)
+    # Another list each time: an import in another thread may be going through this one, and would
+    # miss a finder, and so a module, where those before it become fewer.
+    with _CHANGING:
+        sys.meta_path = [finder, *sys.meta_path]
     try:
         yield
     finally:
-        sys.meta_path.remove(finder)
+        with _CHANGING:
+            sys.meta_path = [one for one in sys.meta_path if one is not finder]
 
 
 class _Hidden(MetaPathFinder):

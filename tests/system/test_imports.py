@@ -1,9 +1,11 @@
 """Modules that are imported beside other work."""
 
+import contextlib
 import importlib
 import subprocess
 import sys
 import threading
+from importlib.abc import MetaPathFinder
 
 import pytest
 
@@ -35,6 +37,21 @@ def test_a_package_is_left_out_in_one_thread_and_found_after(monkeypatch):
         assert "colorsys" in sys.modules
     monkeypatch.delitem(sys.modules, "colorsys")
     importlib.import_module("colorsys")
+
+
+def test_an_import_meanwhile_misses_no_finder(monkeypatch):
+    """It goes through the finders while the package is no longer left out."""
+
+    class EndsIt(MetaPathFinder):
+        def find_spec(self, fullname, path, target=None):
+            if fullname == "colorsys":
+                left_out.close()
+
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path[:-1], EndsIt(), sys.meta_path[-1]])
+    with contextlib.ExitStack() as left_out:
+        left_out.enter_context(without("this_is_no_module"))
+        importlib.import_module("colorsys")
 
 
 def test_curves_do_not_import_pytorch(tmp_path):
