@@ -97,29 +97,14 @@ def _members(config: Config, dataset: Dataset) -> int:
     return rules.auto_members(dataset.train.num_points, _rows(dataset), config.dim)
 
 
-def _points_of_label(dataset: Dataset) -> float:
-    return dataset.train.labels.nnz / dataset.train.num_labels
-
-
-def _labels_of_point(dataset: Dataset) -> float:
-    labels = dataset.train.labels
-    return labels.nnz / np.count_nonzero(np.diff(labels.indptr))
-
-
-def _points_of_feature(dataset: Dataset) -> float:
-    return dataset.train.features.nnz / dataset.train.num_features
-
-
-def _features_of_point(dataset: Dataset) -> float:
-    return dataset.train.features.nnz / dataset.train.num_points
-
-
 def _score_scale(config: Config, dataset: Dataset) -> tuple[float, bool]:
     """The multiplier of scores, and whether it is learned."""
     exponentials = LOSSES[config.loss].takes_exponentials(config.transformation)
     scale, learned = config.score_scale, config.learn_score_scale
     if learned == "auto":
-        suits = rules.auto_learn_scale(_points_of_label(dataset), _labels_of_point(dataset))
+        suits = rules.auto_learn_scale(
+            dataset.train.points_per_label, dataset.train.labels_per_labelled_point
+        )
         learned = scale == "auto" and exponentials and suits
     if scale == "auto":
         scale = rules.auto_score_scale(dataset.train.num_labels) if exponentials else 1.0
@@ -133,13 +118,13 @@ def _learning_rate(config: Config) -> float:
 
 
 def _epochs(config: Config, dataset: Dataset, class_init: str, splits: int) -> int:
-    points, features = dataset.train.num_points, _features_of_point(dataset)
+    points, features = dataset.train.num_points, dataset.train.features_per_point
     if config.epochs == "few":
         return passes.few_epochs(points, features, item_splits=splits)
     if config.epochs == "auto":
-        of_label = _points_of_label(dataset)
+        of_label = dataset.train.points_per_label
         more = passes.auto_more_visits(
-            class_init, of_label, _points_of_feature(dataset), item_splits=splits
+            class_init, of_label, dataset.train.points_per_feature, item_splits=splits
         )
         most = passes.auto_most_passes(class_init, of_label)
         return passes.auto_epochs(points, features, item_splits=splits, more=more, most=most)
@@ -151,10 +136,10 @@ def _input_dropout(config: Config, dataset: Dataset, weighting: Kind, epochs: in
         return config.input_dropout
     if weighting == "standard":
         return 0.0  # a dense feature names no label, and the rest cannot stand in for it
-    if not passes.auto_may_drop(epochs, _features_of_point(dataset)):
+    if not passes.auto_may_drop(epochs, dataset.train.features_per_point):
         return 0.0
     lost = evidence_lost(dataset.train, ones_of_rows)
-    return passes.auto_input_dropout(_points_of_label(dataset), lost)
+    return passes.auto_input_dropout(dataset.train.points_per_label, lost)
 
 
 def _feature_init(config: Config, dataset: Dataset, weighting: Kind, dropout: float) -> float:
@@ -163,7 +148,7 @@ def _feature_init(config: Config, dataset: Dataset, weighting: Kind, dropout: fl
     # Only these weightings give points of many features a small value of each.
     if weighting not in ("tfidf", "l2"):
         return 1.0
-    return rules.auto_feature_init(_features_of_point(dataset) * (1 - dropout))
+    return rules.auto_feature_init(dataset.train.features_per_point * (1 - dropout))
 
 
 def _weighting(config: Config, dataset: Dataset, seen: str) -> Kind:

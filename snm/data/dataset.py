@@ -72,6 +72,26 @@ class Points:
         """Number of labels K."""
         return int(self.labels.shape[1])
 
+    @property
+    def points_per_label(self) -> float:
+        """The mean over labels of how many points have it."""
+        return self.labels.nnz / self.num_labels
+
+    @property
+    def labels_per_labelled_point(self) -> float:
+        """The mean over points that have a label of how many they have; there must be one."""
+        return self.labels.nnz / np.count_nonzero(np.diff(self.labels.indptr))
+
+    @property
+    def points_per_feature(self) -> float:
+        """The mean over features of how many points have it."""
+        return self.features.nnz / self.num_features
+
+    @property
+    def features_per_point(self) -> float:
+        """The mean over points of how many features they have."""
+        return self.features.nnz / self.num_points
+
     def take(self, rows: NDArray[np.int64]) -> Points:
         """Selects the points `rows` (int64 [m], distinct) in that order, and renumbers filters."""
         pairs = self.filter
