@@ -46,10 +46,10 @@ def main(data: tyro.conf.Positional[list[str]], runs: Path = RUNS, out: Path | N
     for folder in data:
         dataset = dataset_of(folder)
         train, name = dataset.train, dataset.name
-        count = (train.labels.nnz / train.num_labels, evidence_lost(train))
+        count = (train.points_per_label, evidence_lost(train))
         rows[name] = {
             "data": name,
-            "features a point": train.features.nnz / train.num_points,
+            "features a point": train.features_per_point,
             "lost": count[1],
             "rule": auto_input_dropout(*count),
         }
