@@ -22,7 +22,7 @@ from snm.cli.parse_errors import explained, unwrapped
 from snm.cli.setting_groups import joined
 from snm.config.settings import Config, preset, read_config
 from snm.distributed.launch import leave
-from snm.errors import InputError, StoppedError, is_full, nearest
+from snm.errors import InputError, StoppedError, is_full, nearest, reason_of
 from snm.stores.address import Address
 from snm.stores.objects import StoreError
 from snm.system import timing
@@ -246,9 +246,8 @@ def _guarded(words: list[str]) -> int:
             raise
         return _said(said, 2)
     except OSError as error:  # a full disk, say
-        if error.filename is None or error.strerror is None:
-            return _said(str(error), 1)
-        return _said(f"{error.filename}: {error.strerror.lower()}", 1)
+        where = "" if error.filename is None else f"{error.filename}: "
+        return _said(f"{where}{reason_of(error)}", 1)
     return 0
 
 

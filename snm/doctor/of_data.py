@@ -220,10 +220,13 @@ def _labels(dataset: Dataset, facts: dict[str, Any]) -> Iterator[Finding]:
             "label 0 occurs nowhere",
             "if the labels' ids start at 1, names and ids are off by one",
         )
-    names = dataset.label_names
-    if names is not None and len(set(names)) < len(names):
+    names = [name for name in dataset.label_names or () if name.strip()]
+    if dataset.label_names is not None and (blank := labels - len(names)):
+        advice = "answers have these labels by id alone; name them in the file of label names"
+        yield Finding("warning", "names", f"{counted(blank, 'label')} without a name", advice)
+    if len(set(names)) < len(names):
         again = len(names) - len(set(names))
-        found = f"{again:,} label names occur more than once"
+        found = f"{counted(again, 'label')} with the name of another"
         yield Finding("warning", "names", found, "answers by name are ambiguous")
 
 

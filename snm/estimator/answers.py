@@ -12,7 +12,7 @@ from snm.errors import InputError
 from snm.estimator.inputs import canonical
 from snm.estimator.targets import Targets
 from snm.prediction.predictor import Predictor
-from snm.prediction.thresholds import LOOKED_AT
+from snm.prediction.thresholds import LOOKED_AT, checked_threshold
 
 __all__ = ["Answers"]
 
@@ -115,10 +115,23 @@ class Answers:
         inputs = validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False)
         return self.predictor_.predict(canonical(inputs), k, labels)
 
+    def _check_answers(self) -> None:
+        """Refuses parameters of `predict`, so that `fit` need not end first."""
+        if self.threshold is not None:
+            checked_threshold(self.threshold)
+        self._checked_labels_per_point()
+
     def _labels_per_point(self) -> int:
+        count = self._checked_labels_per_point()
+        if count is None:
+            count = max(1, round(self._mean_labels))
+        return min(count, len(self.classes_))
+
+    def _checked_labels_per_point(self) -> int | None:
+        """The parameter as a number; None is as many as a training point has on average."""
         count = self.labels_per_point
         if count == "auto":
-            count = max(1, round(self._mean_labels))
-        if not isinstance(count, int | np.integer) or count < 1:
+            return None
+        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
             raise InputError("labels_per_point", repr(count), "`auto`, or 1 or more")
-        return min(int(count), len(self.classes_))
+        return int(count)

@@ -310,6 +310,7 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
         if len(targets.classes) < 2:
             found = f"{len(targets.classes)} class"
             raise InputError("y", found, "at least 2 classes: there are no negatives")
+        self._check_answers()
         asked = self._config(points.num_points)
         told = self.memory is not None or "memory" in (self.settings or {})
         likely = self.threshold is not None and not told and targets.form != "classes"

@@ -32,6 +32,7 @@ __all__ = [
     "HeldOut",
     "Threshold",
     "best_threshold",
+    "checked_threshold",
     "fit_thresholds",
     "threshold_of",
 ]
@@ -184,6 +185,28 @@ def fit_thresholds(held: HeldOut) -> dict[str, Threshold]:
     return {name: fit(held) for name, fit in GOALS.items()}
 
 
+def checked_threshold(asked: str | float) -> str | float:
+    """A name of `GOALS`, in lower case, or a probability; as a number or as its text.
+
+    Raises:
+      InputError: anything else.
+
+    Example:
+      >>> checked_threshold("Micro-F1"), checked_threshold("0.5")
+      ('micro-f1', 0.5)
+    """
+    name = str(asked).lower()
+    if name in GOALS:
+        return name
+    try:
+        value = float(name)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise InputError("--threshold", str(asked), _SAID)
+    return value
+
+
 def threshold_of(chosen: Mapping[str, Threshold], asked: str | float) -> Threshold:
     """The threshold that a user asks for.
 
@@ -194,17 +217,11 @@ def threshold_of(chosen: Mapping[str, Threshold], asked: str | float) -> Thresho
     Raises:
       InputError: neither, or the run has chosen none.
     """
-    name = str(asked).lower()
-    if name in chosen:
-        return chosen[name]
-    if name in GOALS:
-        found = f"{name}, which the run has not chosen"
+    checked = checked_threshold(asked)
+    if not isinstance(checked, str):
+        return Threshold(checked)
+    if checked not in chosen:
+        found = f"{checked}, which the run has not chosen"
         expected = f"one of {', '.join(chosen)}" if chosen else "a run of this version, or a number"
         raise InputError("--threshold", found, expected)
-    try:
-        value = float(name)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1:
-        raise InputError("--threshold", str(asked), _SAID)
-    return Threshold(value)
+    return chosen[checked]

@@ -112,7 +112,8 @@ def make_app(
     app.add_middleware(Limited, most=limits.max_bytes, seconds=limits.patience)
     app.add_middleware(HostChecked, names=hosts)
     app.add_middleware(Counted, meters=meters)  # outermost, to count refused requests too
-    _answer_errors(app)
+    of_texts = exact.vectorizer is not None
+    _answer_errors(app, '{"texts": ["some words"]}' if of_texts else '{"features": [{"3": 0.5}]}')
 
     @app.post("/predict", responses=_ERRORS, response_model_exclude_unset=True)
     async def predict(question: Question, request: Request) -> Answers:
@@ -218,12 +219,17 @@ def _as_answers(
     return Answers(answers=answers)
 
 
-def _answer_errors(app: FastAPI) -> None:
-    """Gives every error the shape of `Problem`."""
+def _answer_errors(app: FastAPI, example: str) -> None:
+    """Gives every error the shape of `Problem`.
+
+    Args:
+      app: the application.
+      example: a body that its model answers.
+    """
 
     def no_json(reason: str) -> JSONResponse:
-        expected = 'JSON such as {"texts": ["some words"]}'
-        return refusal(400, str(InputError("body", f"no JSON ({reason})", expected)))
+        found = f"no JSON ({reason})"
+        return refusal(400, str(InputError("body", found, f"JSON such as {example}")))
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
@@ -234,7 +240,7 @@ def _answer_errors(app: FastAPI) -> None:
             expected = "names or ids of labels, or a list of these for each point"
             found = "no label" if first["type"] == "too_short" else "something else"
             return refusal(400, str(InputError("labels", found, expected)))
-        return refusal(400, str(as_input_error(first, list(Question.model_fields))))
+        return refusal(400, str(as_input_error(first, list(Question.model_fields), example)))
 
     @app.exception_handler(InputError)
     async def unusable(request: Request, error: InputError) -> JSONResponse:

@@ -17,17 +17,18 @@ _NAMES = {"list": "a list", "string": "a text", "integer": "a whole number",
 _LEAST = {"greater_than_equal": "ge", "less_than_equal": "le"}
 
 
-def as_input_error(error: Mapping[str, Any], fields: Sequence[str]) -> InputError:
+def as_input_error(error: Mapping[str, Any], fields: Sequence[str], example: str) -> InputError:
     """The error of a field.
 
     Args:
       error: one of pydantic's `ValidationError.errors()`, of a field of the body.
       fields: of a request.
+      example: a valid body.
     """
     place = [str(part) for part in error["loc"] if part not in ("body", "[key]")]
     where, kind = ".".join(place) or "body", error["type"]
     if kind == "missing":
-        return InputError(where, "nothing", 'JSON such as {"texts": ["some words"]}')
+        return InputError(where, "nothing", f"JSON such as {example}")
     if kind == "extra_forbidden":
         expected = nearest(where, fields, f"one of {', '.join(fields)}")
         return InputError(where, "an unknown field", expected)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
+from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, StrictStr
 
 from snm import __version__
 
@@ -20,7 +20,7 @@ class Question(BaseModel):
     )
 
     texts: list[str] | None = Field(None, description="one text per point")
-    features: list[dict[str, float]] | None = Field(
+    features: list[dict[str, StrictFloat]] | None = Field(
         None, description="for each point, feature id -> raw value"
     )
     k: StrictInt | None = Field(
@@ -28,7 +28,7 @@ class Question(BaseModel):
         description="labels per point; by default 5, or as many as a threshold by name looks at",
         ge=1,
     )
-    threshold: float | str | None = Field(
+    threshold: StrictFloat | StrictStr | None = Field(
         None,
         description="leave out labels of a lower probability, 0 to 1, or than the one that makes "
         "micro-f1, macro-f1 or f1@k highest",

@@ -376,4 +376,4 @@ def test_an_interrupt_and_a_full_disk(data, tmp_path, capsys, monkeypatch):
     )
     monkeypatch.setattr(train, "run_training", stop(OSError(28, "No space left on device")))
     call("train", data, "--run-dir", tmp_path / "run", status=1)
-    assert capsys.readouterr().err == "snm: error: [Errno 28] No space left on device\n"
+    assert capsys.readouterr().err == "snm: error: no space left on device\n"

@@ -1,8 +1,9 @@
 """Parameters of the estimator are settings of its fits."""
 
+import pytest
 from estimator.small_fits import SMALL
 
-from snm import SNMClassifier
+from snm import InputError, SNMClassifier
 
 OTHERS = dict(loss="bowl", phi="logistic", exclude="positive", positives="one", encoder="relu",
               bias=False, score_scale=3.0, row_optimizer="adagrad", compute_dtype="bfloat16",
@@ -32,3 +33,11 @@ def test_each_pass_of_partial_fit_draws_anew(data, monkeypatch):
         model.partial_fit(data.train.features, data.train.labels)
     assert len({one.seed for one in seeds}) == 2
     assert {(one.epochs, one.schedule) for one in seeds} == {(1, "constant")}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("threshold", "often"), ("threshold", 1.5), ("labels_per_point", 0)]
+)
+def test_a_wrong_parameter_of_predict_is_refused_before_the_fit(data, name, value):
+    with pytest.raises(InputError, match=f"^{name}: found .*{value}"):
+        SNMClassifier(**SMALL, **{name: value}).fit(data.train.features, data.train.labels)

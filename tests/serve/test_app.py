@@ -196,6 +196,13 @@ BAD = {
         400,
         'features.0.1: found "x", expected a number',
     ),
+    "true for a number": (
+        b'{"features": [{"1": true}]}',
+        400,
+        "features.0.1: found true, expected a number",
+    ),
+    "a number as a text": (b'{"features": [{"1": "2"}]}', 400, 'found "2", expected a number'),
+    "true for a threshold": (b'{"features": [{}], "threshold": true}', 400, "found true, expected"),
     "another field": (
         b'{"zzz": 1}',
         400,

@@ -1,35 +1,25 @@
-"""Damages data sets and runs, and checks the findings and the advice of `snm doctor`."""
+"""Damages data sets, and checks the findings and the advice of `snm doctor`."""
 
 import dataclasses
 import gzip
 import json
-import os
 import shutil
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import tiny
 from command_line import call, refused
-from earlier import without_manifest
 
 import snm
 from snm.config.resolve import resolve
-from snm.doctor import environment, of_data
-from snm.doctor.of_run import examine_run
+from snm.doctor import of_data
 from snm.planning import fit_check as plan_verb
 from snm.planning.forecast import account, forecast
-from snm.runs.folder import RunFolder
 
 
 @pytest.fixture
 def folder(tmp_path):
     return tiny.write(tmp_path / "data", names=True)
-
-
-@pytest.fixture(scope="module")
-def run(tiny_run):
-    return tiny_run / "run"
 
 
 def found(path, level=None):
@@ -187,9 +177,14 @@ def test_filters_and_other_files_without_a_header(folder):
     assert "first line" not in found(folder, "error")["reading"].advice
 
 
+def test_labels_without_a_name(folder):
+    (folder / "labels.txt").write_text("\n \n" + "".join(f"{j}\n" for j in range(18)))
+    assert found(folder, "warning")["names"].found == "2 labels without a name"
+
+
 def test_names_propensities_and_negative_values(folder, tmp_path):
     (folder / "labels.txt").write_text("same\n" * 2 + "".join(f"{j}\n" for j in range(18)))
-    assert "1 label names occur more than once" in found(folder)["names"].found
+    assert "1 label with the name of another" in found(folder)["names"].found
     assert "propensities" not in found(shutil.copytree(folder, tmp_path / "AmazonCat-13K"))
     for name, a, b in (
         ("amazoncat", None, None),
@@ -227,190 +222,3 @@ def test_memory_equals_the_forecast_of_plan(folder, monkeypatch):
     fewer, _ = account(dataclasses.replace(big, members=2), on_cpu=True)
     less = max(sum(parts.values()) for parts in fewer.values())
     assert f"--members 2 ({plan_verb.size_in_words(less)})" in said.advice
-
-
-def test_a_jax_that_cannot_start(folder, monkeypatch):
-    def broken():
-        raise AssertionError  # some say nothing
-
-    monkeypatch.setattr("jax.devices", broken)
-    assert "memory" not in found(folder)
-    (said,) = environment._devices()
-    assert said.level == "error" and said.found == "jax cannot start: AssertionError"
-
-
-def test_a_run_is_not_blamed_for_a_jax_that_cannot_start(run, monkeypatch):
-    def broken():
-        raise AssertionError
-
-    monkeypatch.setattr("jax.devices", broken)
-    assert "model" not in levels(run)
-    assert not [said for said in levels(run).values() if said.level == "error"]
-
-
-@pytest.mark.parametrize(
-    ("script", "names"),
-    [
-        ("echo NVIDIA H100; echo", ["NVIDIA H100"]),
-        ("echo NVIDIA-SMI has failed; exit 9", []),
-        ("echo No devices were found", []),
-    ],
-)
-def test_the_names_of_gpus(script, names, tmp_path, monkeypatch):
-    program = tmp_path / "nvidia-smi"
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    assert environment.gpus() == names
-
-
-def test_a_cache_that_cannot_be_used(tmp_path, monkeypatch):
-    (tmp_path / "file").touch()
-    for place, said in (("file", "cannot be written to"), ("x" * 300, "cannot be reached: file")):
-        monkeypatch.setenv("SNM_CACHE", str(tmp_path / place))
-        (finding,) = environment._cache()
-        assert finding.level == "warning" and said in finding.found
-
-
-def test_a_clone_that_was_not_installed(monkeypatch):
-    real = environment.metadata.requires
-
-    def requires(name):
-        if name == "snm":
-            raise environment.metadata.PackageNotFoundError(name)
-        return real(name)
-
-    monkeypatch.setattr(environment.metadata, "requires", requires)
-    (said,) = environment._packages()
-    assert said.level == "ok" and f"snm {snm.__version__}" in said.found
-
-
-def test_a_gpu_that_jax_does_not_see(monkeypatch):
-    monkeypatch.setattr(environment, "gpus", lambda: ["NVIDIA H100"])
-    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
-    (said,) = environment._devices()
-    assert said.level == "warning" and "NVIDIA H100" in said.found
-    assert said.advice == "JAX_PLATFORMS is 'cpu': unset it"
-    monkeypatch.delenv("JAX_PLATFORMS")
-    (said,) = environment._devices()
-    assert "cuda13" in said.advice
-
-
-def test_versions_that_the_package_does_not_allow(monkeypatch):
-    assert environment._fits("0.10.2", ">=0.10") and not environment._fits("0.9.9", ">=0.10")
-    assert environment._fits("0.11.9", "<0.12") and not environment._fits("0.12.0", "<0.12")
-    assert environment._fits("2.4.6", ">=2.4.6") and not environment._fits("2.4", ">=2.4.6")
-    real = environment.metadata.version
-    monkeypatch.setattr(
-        environment.metadata, "version", lambda name: "0.9" if name == "jax" else real(name)
-    )
-    (said,) = environment._packages()
-    assert said.level == "error" and "jax 0.9 is not" in said.found
-
-
-# -- runs ------------------------------------------------------------------------------------
-
-
-def levels(run):
-    return {finding.what: finding for finding in examine_run(run)}
-
-
-def test_a_good_run(run, capsys):
-    assert {f.level for f in levels(run).values()} == {"ok"}
-    assert "train at step 12" in levels(run)["checkpoints"].found
-    call("doctor", run)
-    assert "the model predicts" in capsys.readouterr().out
-
-
-def test_damaged_runs(run, tmp_path, capsys):
-    copy = shutil.copytree(run, tmp_path / "unfinished")
-    RunFolder(copy).reopen()
-    said = levels(copy)["checkpoints"]
-    assert said.level == "note" and "continues from there" in said.advice
-    assert "the last line of the log is of step 12" in said.found
-    shutil.rmtree(copy / "checkpoints")
-    assert levels(copy)["checkpoints"].level == levels(copy)["model"].level == "note"
-    call("doctor", copy)
-    assert "there is none" in capsys.readouterr().out
-
-    copy = shutil.copytree(run, tmp_path / "emptied")
-    shutil.rmtree(copy / "checkpoints")
-    said = levels(copy)
-    assert said["checkpoints"].level == said["model"].level == "error"
-    assert said["model"].advice == "the same `snm train` command goes on"
-    call("doctor", copy, status=1)
-
-    copy = without_manifest(shutil.copytree(run, tmp_path / "broken"))
-    (copy / "run.json").write_text("{")
-    (said,) = examine_run(copy)
-    assert said.level == "error" and "damaged JSON" in said.found
-
-    copy = shutil.copytree(run, tmp_path / "arrays")
-    for file in (copy / "checkpoints").rglob("d/*"):  # where orbax keeps arrays
-        file.write_bytes(b"\0" * 10)
-    said = levels(copy)["model"]
-    assert said.level == "error" and "goes on from the checkpoint before it" in said.advice
-
-
-def test_an_interrupted_run_whose_first_member_has_no_checkpoint(run, tmp_path, capsys):
-    data = json.loads((run / "run.json").read_text())["data"]
-    config = dataclasses.replace(tiny.CONFIG, members=2, epochs=1, members_at_once=1)
-    snm.train(data, config, tmp_path / "run")
-    RunFolder(tmp_path / "run").reopen()
-    for step in (tmp_path / "run" / "checkpoints").glob("[0-9]*"):
-        shutil.rmtree(step)
-    said = levels(tmp_path / "run")
-    assert said["checkpoints"].found.startswith("not finished: member-2 at step 4")
-    assert said["model"].level == "note" and "member 1 has no checkpoint" in said["model"].found
-    call("doctor", tmp_path / "run")
-    capsys.readouterr()
-    expected = "found no checkpoint of member 1, expected one: the same `snm train` command goes on"
-    assert refused(capsys, "evaluate", tmp_path / "run").endswith(expected)
-
-
-def test_data_of_a_run_that_changed(run, tmp_path):
-    facts = json.loads((run / "run.json").read_text())
-    copy = without_manifest(shutil.copytree(run, tmp_path / "run"))
-    (copy / "run.json").write_text(json.dumps({**facts, "data": str(tmp_path / "gone")}))
-    assert "no such folder" in levels(copy)["data"].found
-    (copy / "run.json").write_text(json.dumps({**facts, "sha256": "0" * 64}))
-    assert levels(copy)["data"].level == "warning"
-    result = json.loads((run / "result.json").read_text())
-    result["versions"]["jax"] = "0.1"
-    (copy / "result.json").write_text(json.dumps(result))
-    assert "jax 0.1, now" in levels(copy)["versions"].found
-
-
-def test_parameters_that_are_not_finite(run, monkeypatch):
-    import jax
-
-    from snm.doctor import of_run
-
-    predictor = snm.load(run)
-    spoilt = jax.tree.map(lambda leaf: leaf * np.nan, predictor.state)
-    broken = type(predictor)(predictor.model, spoilt, predictor.weighting)
-    monkeypatch.setattr(of_run, "load", lambda path: broken)
-    assert "not finite" in levels(run)["model"].found
-
-
-def test_neither_data_nor_run(tmp_path, capsys):
-    said = refused(capsys, "doctor", tmp_path / "nowhere")
-    assert said.endswith("found no such folder, expected the folder of a data set or of a run")
-
-
-def test_huge_pages_that_are_not_requested(monkeypatch, tmp_path):
-    setting = tmp_path / "enabled"
-    monkeypatch.setattr(environment, "_HUGE_PAGES", setting)
-    monkeypatch.setattr(environment.platform, "libc_ver", lambda: ("glibc", "2.36"))
-    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
-    assert not list(environment._pages())  # not Linux: no such file
-    setting.write_text("[always] madvise never\n")
-    assert not list(environment._pages())
-    setting.write_text("always [madvise] never\n")
-    (said,) = environment._pages()
-    assert said.level == "note" and said.advice == "set GLIBC_TUNABLES=glibc.malloc.hugetlb=1"
-    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=0:glibc.malloc.hugetlb=1")
-    assert not list(environment._pages())
-    monkeypatch.delenv("GLIBC_TUNABLES")
-    monkeypatch.setattr(environment.platform, "libc_ver", lambda: ("glibc", "2.31"))
-    assert not list(environment._pages())
