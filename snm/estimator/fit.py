@@ -24,7 +24,7 @@ from snm.model.model import Model, TrainState
 from snm.prediction.predictor import Predictor
 from snm.runs.events import Evaluated, NonFiniteError, Progress, Saved, Skipped, Stepped
 from snm.runs.members import member_seed
-from snm.trainer.loop import run_steps
+from snm.trainer.loop import Validation, run_steps
 from snm.trainer.prepare import members_at_once, prepare
 from snm.trainer.programs import StepPrograms
 from snm.trainer.together import Stop, in_order
@@ -136,10 +136,14 @@ class MemberFit:
         self.state = None
         kept, watch = _BestState(), self.watch
 
-        def look(state: TrainState) -> dict[str, float]:
-            assert watch is not None
-            return {_WATCHED: watch.precision(prepared.model, state)}
-
+        validation = None
+        if watch is not None:
+            validation = Validation(
+                lambda state: {_WATCHED: watch.precision(prepared.model, state)},
+                prepared.source.steps_per_epoch,
+                _WATCHED,
+                watch.patience,
+            )
         events = run_steps(
             StepPrograms(prepared.model, prepared.source, prepared.stages),
             state,
@@ -148,10 +152,7 @@ class MemberFit:
             steps_per_dispatch=prepared.steps_per_dispatch,
             checkpoints=kept,
             checkpoint_every=0,
-            evaluate=None if watch is None else look,
-            evaluate_every=prepared.source.steps_per_epoch,
-            monitor=_WATCHED,
-            patience=0 if watch is None else watch.patience,
+            validation=validation,
             on_nonfinite=self.config.on_nonfinite,
             rows=prepared.rows,
             stop=stop,

@@ -16,7 +16,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from jax.sharding import Mesh
@@ -42,11 +42,38 @@ from snm.system.timing import part
 from snm.trainer.nonfinite import diagnose, points_of_step
 from snm.trainer.programs import StepPrograms
 
-__all__ = [
-    "ahead",
-    "dispatches",
-    "run_steps",
-]
+__all__ = ["Probe", "Validation", "ahead", "dispatches", "run_steps"]
+
+
+class Validation(NamedTuple):
+    """Scores on held-out points, which tell the best checkpoint and when to end.
+
+    Attributes:
+      metrics: those of a state.
+      every: steps between evaluations; the last step is evaluated too.
+      monitor: the metric that decides which checkpoint is best.
+      patience: evaluations without a better score after which to stop; 0 never stops.
+    """
+
+    metrics: Callable[[TrainState], dict[str, float]]
+    every: int
+    monitor: str
+    patience: int
+
+
+class Probe(NamedTuple):
+    """A look at the state whose result is an event Probed; its time does not count as training.
+
+    Attributes:
+      look: the function.
+      every: steps between its calls; it is also called before the first and after the last step.
+    """
+
+    look: Callable[[TrainState], dict[str, Any]]
+    every: int
+
+
+_Look = TypeVar("_Look", Validation, Probe)
 
 
 def run_steps(
@@ -58,12 +85,8 @@ def run_steps(
     steps_per_dispatch: int,
     checkpoints: Store,
     checkpoint_every: int,
-    evaluate: Callable[[TrainState], dict[str, float]] | None = None,
-    evaluate_every: int = 0,
-    monitor: str = "P@1",
-    patience: int = 0,
-    probe: Callable[[TrainState], dict[str, Any]] | None = None,
-    probe_every: int = 0,
+    validation: Validation | None = None,
+    probe: Probe | None = None,
     on_nonfinite: str = "stop",
     rows: np.ndarray | None = None,
     stop: Callable[[], bool] | None = None,
@@ -79,14 +102,8 @@ def run_steps(
       steps_per_dispatch: steps that the device runs between two exchanges with the host.
       checkpoints: the store that saves states.
       checkpoint_every: steps between checkpoints; the last step is saved too.
-      evaluate: metrics of a state on held-out points, or None.
-      evaluate_every: steps between evaluations; the last step is evaluated too.
-      monitor: the metric that decides which checkpoint is best.
-      patience: evaluations without a better score after which to stop; 0 never stops.
-      probe: a function of the state whose result is an event Probed; its time does not count as
-        training.
-      probe_every: steps between calls of `probe`; it is also called before the first and after
-        the last step.
+      validation: what is evaluated on the way, or nothing.
+      probe: what else looks at the state, or nothing.
       on_nonfinite: `stop` raises; `skip` leaves such steps out, and raises after an epoch of them.
       rows: int [N], the number of each point of the source in messages; None counts from 0.
       stop: asked after every dispatch. After True the loop saves a checkpoint and ends; a run that
@@ -105,11 +122,10 @@ def run_steps(
     resident = source.resident_arrays()
     if mesh is not None:
         resident = spread_points(resident, source.data_parts, mesh)
-    marks = [checkpoint_every] + ([evaluate_every] if evaluate else [])
-    marks += [probe_every] if probe else []
+    marks = [checkpoint_every, *(one.every for one in (validation, probe) if one is not None)]
     plan = dispatches(source, progress.step, last_step, steps_per_dispatch, marks, programs.cuts)
     if probe is not None and not progress.step:
-        yield Probed(0, 0.0, probe(state))
+        yield Probed(0, 0.0, probe.look(state))
 
     def where(step: int, loss: float) -> NonFinite:
         staged, batches = programs.stage_at(step)
@@ -131,25 +147,23 @@ def run_steps(
                 yield from reports.oldest()
             yield from map(Saved, writer.written())
             done = first + count
-            evaluating = evaluate is not None and _due(done, evaluate_every, last_step)
+            validating = _if_due(validation, done, last_step)
+            probing = _if_due(probe, done, last_step)
             saving = _due(done, checkpoint_every, last_step)
-            probing = probe is not None and _due(done, probe_every, last_step)
             stopping = stop is not None and stop()
-            if not (evaluating or saving or probing or stopping):
+            if not (validating or probing or saving or stopping):
                 continue
             while reports:
                 yield from reports.oldest()
             score, best = None, False
-            if evaluating:
-                assert evaluate is not None
+            if validating is not None:
                 with part("held-out points"):
-                    found = evaluate(state)
-                score = found[monitor]
-                best = _note(progress, score, done, patience)
+                    found = validating.metrics(state)
+                score = found[validating.monitor]
+                best = _note(progress, score, done, validating.patience)
                 yield Evaluated(done, found, best)
-            if probing:
-                assert probe is not None
-                yield Probed(done, progress.seconds, probe(state))
+            if probing is not None:
+                yield Probed(done, progress.seconds, probing.look(state))
             if saving or best or progress.stopped or stopping:
                 with part("checkpoints"):
                     last = done == last_step or progress.stopped or stopping
@@ -262,6 +276,10 @@ class _Clock:
 
 def _due(step: int, every: int, last: int) -> bool:
     return step == last or (every > 0 and step % every == 0)
+
+
+def _if_due(one: _Look | None, step: int, last: int) -> _Look | None:
+    return one if one is not None and _due(step, one.every, last) else None
 
 
 def _note(progress: Progress, score: float, step: int, patience: int) -> bool:

@@ -35,7 +35,7 @@ from snm.runs.folder import RunFolder
 from snm.runs.log.event_log import EventLog
 from snm.system.imports import begin_imports
 from snm.system.timing import part
-from snm.trainer.loop import run_steps
+from snm.trainer.loop import Probe, Validation, run_steps
 from snm.trainer.prepare import Prepared, prepare, trained_beside
 from snm.trainer.programs import StepPrograms
 from snm.trainer.warm_start import WarmStart, initial_state
@@ -137,7 +137,10 @@ class PhaseRun:
         self.last_step = self._prepared.total_steps
         if epochs is not None:
             self.last_step = max(1, round(epochs * self.source.steps_per_epoch))
-        self._probe, self._probe_every = probe, probe_every
+        self._looking = None
+        if probe is not None:
+            every = probe_every or self.source.steps_per_epoch
+            self._looking = Probe(lambda state: probe(self._predictor(state)), every)
         about: dict[str, Any] = {
             "data_sha256": dataset.sha256,
             "seed": config.seed,
@@ -204,12 +207,8 @@ class PhaseRun:
             steps_per_dispatch=self._prepared.steps_per_dispatch,
             checkpoints=self._checkpoints,
             checkpoint_every=self._prepared.checkpoint_every,
-            evaluate=self._validate if phase.held_out is not None else None,
-            evaluate_every=config.evaluate_every or source.steps_per_epoch,
-            monitor=config.monitor,
-            patience=config.patience,
-            probe=None if self._probe is None else self._look,
-            probe_every=self._probe_every or source.steps_per_epoch,
+            validation=self._validation,
+            probe=self._looking,
             on_nonfinite=config.on_nonfinite,
             rows=self._prepared.rows,
             stop=stop,
@@ -244,26 +243,29 @@ class PhaseRun:
     def _predictor(self, state: TrainState) -> Predictor:
         return Predictor(self.model, state, self._weighting, mesh=self.mesh)
 
-    def _look(self, state: TrainState) -> dict[str, Any]:
-        assert self._probe is not None
-        return self._probe(self._predictor(state))
-
     @functools.cached_property
     def _label_frequency(self) -> NDArray[np.int64]:
         return label_frequency(self._dataset)
 
-    def _validate(self, state: TrainState) -> dict[str, float]:
-        assert self._phase.held_out is not None
-        found = evaluate_points(
-            self._predictor(state),
-            self._phase.held_out,
-            self._label_frequency,
-            self._dataset.train.num_points,
-            propensity_a=self._config.propensity_a,
-            propensity_b=self._config.propensity_b,
-            auc=self._config.auc,
-        )
-        return found["metrics"]
+    @property
+    def _validation(self) -> Validation | None:
+        config, held_out = self._config, self._phase.held_out
+        if held_out is None:
+            return None
+
+        def metrics(state: TrainState) -> dict[str, float]:
+            return evaluate_points(
+                self._predictor(state),
+                held_out,
+                self._label_frequency,
+                self._dataset.train.num_points,
+                propensity_a=config.propensity_a,
+                propensity_b=config.propensity_b,
+                auc=config.auc,
+            )["metrics"]
+
+        every = config.evaluate_every or self.source.steps_per_epoch
+        return Validation(metrics, every, config.monitor, config.patience)
 
 
 def _about_the_data(
