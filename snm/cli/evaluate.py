@@ -22,6 +22,7 @@ class Evaluate:
 
       snm evaluate runs/eurlex
       snm evaluate runs/eurlex --data path/to/another-split --json
+      snm evaluate runs/movies --k 1 10 20
       snm evaluate runs/eurlex --auc
       snm evaluate runs/eurlex --index out/index
       snm evaluate runs/eurlex --threshold micro-f1 macro-f1 0.5
@@ -34,6 +35,8 @@ class Evaluate:
     data without one, all points. Its labels are mapped to those of the run by name."""
     same_ids: bool = False
     """Take labels without names to mean the same in DATA as in the run."""
+    k: Annotated[tuple[int, ...], arg(metavar="INT ...")] = (1, 3, 5)
+    """Numbers of answers that metrics are computed at, each 1 to the number of labels."""
     json: bool = False
     """Print one JSON object."""
     index: Path | None = None
@@ -65,6 +68,9 @@ def _run(command: Evaluate) -> None:
 
     if command.threshold == ():
         raise InputError("--threshold", "nothing", "probabilities, micro-f1, macro-f1 or f1@k")
+    if command.k == ():
+        raise InputError("--k", "nothing", "numbers of answers, such as 1 10")
+    ks = None if command.k == type(command).k else command.k
     run, data, index = command.run, command.data, command.index
     same_ids = command.same_ids
     if same_ids and data is None:  # those of its own data are the same, or it is refused
@@ -81,12 +87,13 @@ def _run(command: Evaluate) -> None:
             run,
             data,
             same_ids=same_ids,
+            ks=ks,
             auc=command.auc or None,
             thresholds=command.threshold or (),
         )
     if index is not None:
         with waiting(f"searching {index}"):
-            by_index = evaluate(run, data, same_ids=same_ids, searched_by=searched)
+            by_index = evaluate(run, data, same_ids=same_ids, ks=ks, searched_by=searched)
             found["by_index"] = by_index["metrics"]
     if command.json:
         import numpy as np

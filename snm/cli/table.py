@@ -18,6 +18,7 @@ from snm.bench.cli import Bench
 from snm.bounds.cli import Bounds
 from snm.cli.data_verbs.fetch import Fetch, List
 from snm.cli.data_verbs.import_files import Import
+from snm.cli.data_verbs.interactions import Interactions
 from snm.cli.data_verbs.stats import Stats
 from snm.cli.data_verbs.synth import Synth
 from snm.cli.evaluate import Evaluate
@@ -61,6 +62,7 @@ VERBS = (
     Verb("data stats", Stats, "DATA", "describe a data set"),
     Verb("data synth", Synth, "OUT", "generate a data set"),
     Verb("data import", Import, "FILE --out DATA", "convert texts and labels to a data set"),
+    Verb("data interactions", Interactions, "FILE --out DATA", "the same of users and items"),
     Verb("data list", List, "", "list public data sets"),
     Verb("data fetch", Fetch, "NAME", "download a public data set"),
     Verb("train", Train, "DATA --run-dir RUN", "train and evaluate a model"),

@@ -39,6 +39,8 @@ _POINTS_TO_SPARE = 40_000  # of which a single member does not miss those that c
 _MOST_STORED = 40_000_000  # values of sparse points; to choose a memory takes 42 bytes for each
 _MOST_DENSE = 20_000_000  # the same of dense ones, all multiplied for an answer, in 2 ms
 _SURELY_SEEN = 20  # expected pairs of an item with itself, below which none says nothing
+_HARDLY_EVER = 0.05  # of these pairs, up to which it is no chance that there are so few
+_FEW_REPEATS = 0.01  # of the labels, up to which it costs little never to answer with them
 _ONE_LABEL = 1.1  # labels a point up to which it has one
 _FREQUENT_ALONE = 20  # training points of a label that has many, where points have one label
 _DENSE = 0.3  # share of the values that are not 0
@@ -196,22 +198,33 @@ def auto_learn_scale(points_of_label: float, labels_of_point: float) -> bool:
     return points_of_label >= many
 
 
-def auto_drops_seen(together: int, expected: float) -> bool:
+def auto_drops_seen(
+    together: int, expected: float, labels: int, *, same_items: bool = False
+) -> bool:
     """Whether `--seen auto` drops labels that are among a point's own features.
 
     Features and labels may be the same items, such as places visited and places visited next. If
-    no point then has a label among its features, such labels are wrong answers. Embeddings place an
-    item next to itself, and would predict it first.
+    hardly a point then has a label among its features, such labels are wrong answers. Embeddings
+    place an item next to itself, and would predict it first.
 
     Args:
       together: entries (point, item) of the training set that are a feature and a label.
       expected: the number by chance, if features and labels were independent.
+      labels: entries (point, label) of the training set.
+      same_items: whether names tell that features and labels are the same items.
 
     Example:
-      >>> auto_drops_seen(0, 536.1), auto_drops_seen(1, 536.1), auto_drops_seen(0, 3.0)
-      (True, False, False)
+      >>> auto_drops_seen(0, 536.1, 24_000), auto_drops_seen(9, 536.1, 24_000)
+      (True, True)
+      >>> auto_drops_seen(300, 536.1, 24_000), auto_drops_seen(0, 3.0, 24_000)
+      (False, False)
+      >>> auto_drops_seen(0, 3.0, 24_000, same_items=True)
+      True
     """
-    return together == 0 and expected >= _SURELY_SEEN
+    few = together <= _FEW_REPEATS * labels
+    return few and (
+        same_items or (expected >= _SURELY_SEEN and together <= _HARDLY_EVER * expected)
+    )
 
 
 def auto_score_scale(num_labels: int) -> float:

@@ -14,6 +14,7 @@ from snm.config.settings import Config, preset
 from snm.config.stages import Sizes, SizeSchedule
 from snm.data.dataset import Dataset
 from snm.data.evidence import evidence_lost
+from snm.data.id_space import features_are_labels
 from snm.data.mapped import is_mapped
 from snm.data.weighting import Kind, Weighting, filled
 from snm.distributed.dataset import has_negative, ones_of_rows, seen_labels
@@ -344,6 +345,8 @@ def without_names(dataset: Dataset) -> tuple[str, str] | None:
     if dataset.label_names is None or dataset.vectorizer is None:
         found = f"{dataset.name} without {'label names' if dataset.vectorizer else 'a vectorizer'}"
         return found, "texts and labels that `snm data import` converted"
+    if features_are_labels(dataset):
+        return "features that are the labels", "texts that label names have words of"
     if importlib.util.find_spec("sklearn") is None:
         found = "no scikit-learn, which turns label names into features"
         return found, "pip install 'snm[sklearn]', or --label-text off"
@@ -360,17 +363,21 @@ def _logit_adjustment(config: Config, memory: str) -> Literal["on", "off"]:
 
 
 def _seen(config: Config, dataset: Dataset) -> Literal["keep", "drop"]:
-    num_features, num_labels = dataset.train.num_features, dataset.train.num_labels
     if config.seen == "keep":
         return "keep"
-    if num_features != num_labels:
-        if config.seen == "drop":
-            found = f"drop, with {num_features} features and {num_labels} labels"
-            raise InputError("--seen", found, "as many of both, the same items in the same order")
-        return "keep"
+    same = features_are_labels(dataset)
     if config.seen == "drop":
+        if same is False:
+            features, labels = dataset.train.num_features, dataset.train.num_labels
+            found = f"drop, with {features} features and {labels} labels"
+            found += " of other names" if features == labels else ""
+            expected = "as many of both, the same items in the same order"
+            raise InputError("--seen", found, f"{expected}, as `snm data interactions` makes them")
         return "drop"
-    return "drop" if rules.auto_drops_seen(*seen_labels(dataset)) else "keep"
+    if same is False:
+        return "keep"
+    counts = *seen_labels(dataset), dataset.train.labels.nnz
+    return "drop" if rules.auto_drops_seen(*counts, same_items=same is True) else "keep"
 
 
 def _item_splits(config: Config, dataset: Dataset, seen: Literal["keep", "drop"]) -> int:

@@ -18,7 +18,7 @@ from snm.data.dataset import Dataset, Points
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError, counted
 
-__all__ = ["IdSpace", "check_features", "in_ids_of", "slots_by_name"]
+__all__ = ["IdSpace", "check_features", "features_are_labels", "in_ids_of", "slots_by_name"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -52,6 +52,19 @@ class IdSpace:
             dataset.sha256,
             dataset.vectorizer,
         )
+
+
+def features_are_labels(dataset: Dataset) -> bool | None:
+    """Whether features and labels are the same items in the same order, as far as names tell.
+
+    Returns:
+      None where features or labels have no names, and are as many.
+    """
+    if dataset.train.num_features != dataset.train.num_labels:
+        return False
+    if dataset.vectorizer is None or dataset.label_names is None:
+        return None
+    return Vectorizer.read(dataset.vectorizer).vocabulary == dataset.label_names
 
 
 def check_features(here: IdSpace, there: IdSpace) -> None:

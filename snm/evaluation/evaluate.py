@@ -57,6 +57,7 @@ def evaluate_points(
     propensity_a: float = 0.55,
     propensity_b: float = 1.5,
     duplicates: NDArray[np.bool_] | None = None,
+    ks: Sequence[int] = KS,
     auc: bool = False,
     thresholds: Sequence[str | float] = (),
     on_progress: Callable[[int], None] | None = None,
@@ -73,6 +74,7 @@ def evaluate_points(
       propensity_b: B of Jain et al. (2016).
       duplicates: bool [n], points whose features are equal to those of a training point. A second
         set of metrics leaves them out.
+      ks: the numbers of answers that metrics are computed at, as far as there are as many labels.
       auc: whether to compute the AUC as well, which scores all labels twice more.
       thresholds: to measure F1 at, as in `Predictor.threshold`, each on the answers that it was
         chosen on; those of a number are 50.
@@ -94,7 +96,7 @@ def evaluate_points(
     num_labels = predictor.model.head.num_labels
     if points.num_labels != num_labels:
         raise InputError("labels", f"{points.num_labels}", f"{num_labels}, as in training")
-    ks = tuple(k for k in KS if k <= num_labels)
+    ks = tuple(k for k in ks if k <= num_labels)
     start = Metrics.start(
         num_labels,
         ks=ks,

@@ -18,6 +18,7 @@ from snm.distributed.dataset import duplicate_test_rows, label_frequency
 from snm.distributed.processes import has_several_processes
 from snm.errors import InputError, counted
 from snm.evaluation.evaluate import evaluate_points, has_score
+from snm.evaluation.metrics import KS
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.runs.load import ids_of_run, load
@@ -33,6 +34,7 @@ def evaluate(
     data: str | Path | Dataset | None = None,
     *,
     same_ids: bool = False,
+    ks: Sequence[int] | None = None,
     auc: bool | None = None,
     thresholds: Sequence[str | float] = (),
     on_progress: Callable[[int], None] | None = None,
@@ -48,6 +50,7 @@ def evaluate(
       run: the run's folder, or its address in a store.
       data: another data set than the run's.
       same_ids: labels without names mean the same in the other data set.
+      ks: the numbers of answers that metrics are computed at, each 1 to K; None is 1, 3 and 5.
       auc: also the AUC; None is the setting of the run.
       thresholds: of probabilities, to measure F1 at; as in `Predictor.threshold`.
       on_progress: called with the number of points done.
@@ -58,8 +61,8 @@ def evaluate(
       As `evaluation.evaluate_points`; with `notes`, lines on how another data set was read.
 
     Raises:
-      InputError: no run, no test points or none with labels, data of other features or labels, or
-        `searched_by` with what needs all scores.
+      InputError: no run, no test points or none with labels, data of other features or labels, a
+        k out of range, or `searched_by` with what needs all scores.
       StoreError: a store gave up.
     """
     if searched_by is not None and (auc or thresholds):
@@ -67,6 +70,10 @@ def evaluate(
         raise InputError(given, f"{given} with searched_by", "one of them")
     folder = RunFolder(local(run))
     predictor = load(folder.path) if searched_by is None else searched_by
+    most = predictor.model.head.num_labels
+    for k in () if ks is None else ks:
+        if not 1 <= k <= most:
+            raise InputError("--k", f"{k}", f"1 to {most}, the number of labels")
     dataset, notes = data_of_run(folder, data, same_ids=same_ids)
     assert dataset.test is not None
     if not has_score(dataset.test, "P@1"):
@@ -84,7 +91,9 @@ def evaluate(
             trained_on.append(own_data(facts).train)
     if dataset.sha256 == facts["sha256"] or not trained_on:
         trained_on.append(dataset.train)
-    found = score_test_points(predictor, config, dataset, on_progress, thresholds, trained_on)
+    found = score_test_points(
+        predictor, config, dataset, on_progress, thresholds, trained_on, ks=ks or KS
+    )
     if not dataset.train.num_points:  # nothing is known of the frequencies
         found["by_label_frequency"] = []
         for part in ("metrics", "without_repeats"):
@@ -194,6 +203,8 @@ def score_test_points(
     on_progress: Callable[[int], None] | None = None,
     thresholds: Sequence[str | float] = (),
     trained_on: Sequence[Points] = (),
+    *,
+    ks: Sequence[int] = KS,
 ) -> dict[str, Any]:
     """Metrics of a model on the test points of a data set that has some.
 
@@ -204,6 +215,7 @@ def score_test_points(
       on_progress: called with the number of points done.
       thresholds: as in `evaluate`.
       trained_on: points that a test point may repeat; by default train of the data set.
+      ks: as in `evaluation.evaluate_points`.
 
     Returns:
       As `evaluation.evaluate_points`.
@@ -219,6 +231,7 @@ def score_test_points(
         propensity_a=config.propensity_a,
         propensity_b=config.propensity_b,
         duplicates=np.any(repeats, axis=0),
+        ks=ks,
         auc=config.auc,
         thresholds=thresholds,
         on_progress=on_progress,

@@ -20,6 +20,7 @@ from snm.config.resolve import without_names
 from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config
 from snm.data.dataset import Dataset, Points
+from snm.data.id_space import features_are_labels
 from snm.data.weighting import Weighting
 from snm.distributed.host_copy import state_bytes
 from snm.distributed.mesh import make_mesh
@@ -177,6 +178,8 @@ def names_not_tried(config: Config, dataset: Dataset) -> str | None:
     """Why `--label-text auto` does not look at names that there are, in one line; else None."""
     if config.label_text != "auto" or dataset.label_names is None or dataset.vectorizer is None:
         return None
+    if features_are_labels(dataset):
+        return None  # they have no other words than the features
     refused = without_names(dataset)
     return None if refused is None else f"label names: not trained on; found {refused[0]}"
 

@@ -3,8 +3,10 @@
 import dataclasses
 import json
 
+import numpy as np
 import pytest
 import tiny
+from command_line import call, refused
 
 import snm
 from snm.cli.metrics_tables import print_summary
@@ -55,3 +57,25 @@ def test_what_has_the_best_labels_alone_has_no_other_scores(run, asked):
     assert snm.evaluate(run, searched_by=model)["metrics"] == snm.evaluate(run)["metrics"]
     with pytest.raises(InputError, match="with searched_by, expected one of them"):
         snm.evaluate(run, searched_by=model, **asked)
+
+
+def test_metrics_at_other_numbers_of_answers(run, capsys):
+    """Recall and nDCG at 2 and 10 from the answers themselves."""
+    data = snm.load_data(run.parent / "data")
+    found = snm.evaluate(run, ks=(10, 2))["metrics"]
+    assert {name.partition("@")[2] for name in found if "@" in name} == {"2", "10"}
+    labels, _ = snm.load(run).predict(data.test.features, k=10)
+    recall, gain = [], []
+    for answers, row in zip(labels, data.test.labels, strict=True):
+        hits = np.isin(answers, row.indices)
+        discount = 1 / np.log2(np.arange(10) + 2)
+        recall.append(hits.sum() / row.nnz)
+        gain.append(hits @ discount / discount[: row.nnz].sum())
+    assert found["R@10"] == pytest.approx(100 * np.mean(recall))
+    assert found["nDCG@10"] == pytest.approx(100 * np.mean(gain))
+    assert 0 < found["R@10"] < 100
+    call("evaluate", run, "--k", 2, 10, "--json")
+    assert json.loads(capsys.readouterr().out)["metrics"] == pytest.approx(found)
+    for k in (0, 21):
+        said = refused(capsys, "evaluate", run, "--k", 1, k)
+        assert said.endswith(f"--k: found {k}, expected 1 to 20, the number of labels")

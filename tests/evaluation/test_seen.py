@@ -14,6 +14,7 @@ from snm.cli.main import main
 from snm.config.resolve import resolve
 from snm.config.settings import preset
 from snm.data.dataset import Points
+from snm.data.interactions import items_as_text
 from snm.distributed.dataset import seen_labels
 from snm.errors import InputError
 from snm.evaluation.evaluate import evaluate_points
@@ -30,8 +31,11 @@ ITEMS = 40
 CONFIG = dataclasses.replace(tiny.CONFIG, mined=5, epochs=4, learning_rate=5.0, memory="off")
 
 
-def visits(*, again=False):
-    """Points whose features are some of 40 neighbouring items, and whose labels are others."""
+def visits(*, again=0):
+    """Points whose features are some of 40 neighbouring items, and whose labels are others.
+
+    The first `again` points have one of their features among their labels.
+    """
     rng = np.random.default_rng(0)
 
     def part(count):
@@ -39,7 +43,7 @@ def visits(*, again=False):
         for row in range(count):
             places = (rng.integers(ITEMS) + rng.permutation(7)) % ITEMS
             been[row, places[:5]] = next_[row, places[5:]] = 1
-            if again and not row:
+            if row < again:
                 next_[row, places[0]] = 1
         return Points(sparse.csr_matrix(been), sparse.csr_matrix(next_))
 
@@ -68,7 +72,7 @@ def all_scores(predictor, features):
     return whole
 
 
-def test_auto_drops_seen_labels_if_none_occurs_but_chance_expects_some():
+def test_auto_drops_seen_labels_if_hardly_one_occurs_but_chance_expects_some():
     data = visits()
     been, next_ = (x.toarray() != 0 for x in (data.train.features, data.train.labels))
     together, expected = seen_labels(data)
@@ -78,14 +82,35 @@ def test_auto_drops_seen_labels_if_none_occurs_but_chance_expects_some():
     assert resolve(preset("default"), data).seen == "drop"
     assert resolve(dataclasses.replace(preset("default"), seen="keep"), data).seen == "keep"
     assert resolve(preset("paper"), data).seen == "keep"
-    once = visits(again=True)
-    assert seen_labels(once)[0] == 1
-    assert resolve(preset("default"), once).seen == "keep"
+    once = visits(again=1)
+    assert seen_labels(once)[0] == 1 < 0.01 * once.train.labels.nnz
+    assert resolve(preset("default"), once).seen == "drop"
+    often = visits(again=5)
+    assert seen_labels(often)[0] == 5 > 0.01 * often.train.labels.nnz
+    assert resolve(preset("default"), often).seen == "keep"
     told = dataclasses.replace(preset("default"), seen="drop")
-    assert resolve(told, once).seen == "drop"
+    assert resolve(told, often).seen == "drop"
     # With 10 points, chance expects too few pairs to decide.
     few = dataclasses.replace(data, train=data.train.take(np.arange(10)))
     assert seen_labels(few)[0] == 0 and resolve(preset("default"), few).seen == "keep"
+
+
+def test_names_tell_whether_features_are_the_labels(tmp_path):
+    """With too few pairs to tell by chance, or where features are words that are as many."""
+    few = visits()
+    few = dataclasses.replace(few, train=few.train.take(np.arange(10)))
+    names = tuple(f"place {item}" for item in range(ITEMS))
+    items_as_text(names, ",", "items").write(tmp_path / "vectorizer.json")
+    named = {"label_names": names, "vectorizer": tmp_path / "vectorizer.json"}
+    assert resolve(preset("default"), dataclasses.replace(few, **named)).seen == "drop"
+    others = {**named, "label_names": names[::-1]}
+    assert resolve(preset("default"), dataclasses.replace(visits(), **others)).seen == "keep"
+    with pytest.raises(InputError, match="drop, with 40 features and 40 labels of other names"):
+        told = dataclasses.replace(preset("default"), seen="drop")
+        resolve(told, dataclasses.replace(few, **others))
+    with pytest.raises(InputError, match="found features that are the labels"):
+        told = dataclasses.replace(preset("default"), label_text="on")
+        resolve(told, dataclasses.replace(few, **named))
 
 
 def test_drop_requires_as_many_features_as_labels():

@@ -15,7 +15,7 @@ def test_both_runs_treat_names_and_items_alike(tmp_path, monkeypatch):
     made = snm.generate(points=60, test_points=20, features=30, labels=30, seed=0)
     for name, points in (("train", made.train), ("test", made.test)):
         write_text(tmp_path / f"{name}.txt", points.features, points.labels)
-    monkeypatch.setattr(auto, "auto_drops_seen", lambda *_: True)
+    monkeypatch.setattr(auto, "auto_drops_seen", lambda *_, **__: True)
     taken = []
 
     def train(parts, config, folder):

@@ -1,0 +1,263 @@
+"""`snm data interactions`."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import shlex
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from tyro.conf import Positional, arg
+
+from snm.errors import InputError, counted
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from snm.data.interactions import Histories, Interaction, UserPoints
+
+__all__ = ["Interactions"]
+
+_COLUMN = "items"  # of a file of points to label
+
+
+@dataclasses.dataclass
+class Interactions:
+    """Convert interactions of users with items to a data set for recommendations.
+
+    The file is CSV or JSON lines, with a user and an item a row. A point is a user: its labels are
+    the items that the user came to last, its features those before. Features and labels are the
+    same items, and `snm train` learns to predict items that the user does not have yet. An item
+    that comes again counts once. Later, `snm predict` takes lists of items.
+
+    For example:
+
+      snm data interactions ratings.csv --out data/movies --user userId --item movieId --time timestamp --test-fraction 0.1
+      snm data interactions clicks.jsonl --out data/clicks --leave-last 1
+      snm train data/movies --run-dir runs/movies
+      snm predict runs/movies --text "1,260,1196" --k 10
+    """  # noqa: E501
+
+    source: Annotated[Positional[Path], arg(metavar="FILE")]
+    """Interactions; may be a .gz file."""
+    out: Path
+    """Folder to create; must not exist."""
+    user: str = "user"
+    """Column or field with the user."""
+    item: str = "item"
+    """Column or field with the item."""
+    time: str | None = None
+    """Column or field with the time: numbers, or dates such as 2024-05-31T12:00; by default, rows
+    are in the order of time."""
+    test_fraction: float = 0.0
+    """Share of the users to draw at random as test points."""
+    leave_last: int = 0
+    """Instead of --test-fraction, every user is a test point too, whose labels are so many of their
+    last items; the training point has the items before these alone."""
+    label_share: float = 0.2
+    """Share of a user's items that are labels; at least one is."""
+    min_users: int = 1
+    """Minimum number of users of an item; rarer items are left out."""
+    separator: str = ","
+    """Separator of items in a text that lists some."""
+    seed: int = 0
+    """Random seed of --test-fraction."""
+
+    def __call__(self) -> None:
+        """Runs the verb."""
+        _run(self)
+
+
+def _check(command: Interactions) -> None:
+    """Refuses options that cannot be used, before the file is read."""
+    if command.out.exists():
+        raise InputError(str(command.out), "a file or folder of that name", "a new folder")
+    if not 0 <= command.test_fraction < 1:
+        raise InputError("--test-fraction", f"{command.test_fraction}", "0 to below 1")
+    if not 0 < command.label_share < 1:
+        raise InputError("--label-share", f"{command.label_share}", "above 0, below 1")
+    for name, least in (("leave_last", 0), ("min_users", 1), ("seed", 0)):
+        if (value := getattr(command, name)) < least:
+            raise InputError("--" + name.replace("_", "-"), f"{value}", f"{least} or more")
+    if command.leave_last and command.test_fraction:
+        raise InputError("--leave-last", "--test-fraction as well", "one of the two")
+    if len(command.separator) != 1 or command.separator.isspace() or command.separator.isalnum():
+        found = repr(command.separator)
+        raise InputError("--separator", found, "one character such as , ; or |")
+
+
+def _run(command: Interactions) -> None:
+    """Creates the folder and says what is in it.
+
+    Raises:
+      InputError: files or options that cannot be used; then no folder is left.
+    """
+    from snm.data.formats.text_writer import write_text
+    from snm.data.interactions import Histories, items_as_text
+    from snm.system import disk
+    from snm.system.files import made_whole
+    from snm.system.terminal import say, waiting
+
+    _check(command)
+    with waiting(f"reading {command.source}"):
+        histories = Histories.of(_interactions(command), min_users=command.min_users)
+        train, test = _parts(command, histories)
+    if not len(train.users):
+        expected = "one with two different items (see --user, --item and --min-users)"
+        raise InputError(str(command.source), "no user to train on", expected)
+    with made_whole("--out", command.out) as folder, waiting(f"writing {command.out}"):
+        write_text(folder / "train.txt", train.features, train.labels)
+        if test is not None and len(test.users):
+            write_text(folder / "test.txt", test.features, test.labels)
+        disk.write(folder / "labels.txt", "".join(f"{i}\n" for i in histories.items).encode())
+        users = (histories.users[user] for user in train.users)
+        disk.write(folder / "train_rows.txt", "".join(f"{user}\n" for user in users).encode())
+        items_as_text(histories.items, command.separator, _COLUMN).write(folder / "vectorizer.json")
+    for line in _said(command, histories, train, test):
+        say(line)
+
+
+def _parts(command: Interactions, histories: Histories) -> tuple[UserPoints, UserPoints | None]:
+    """The training points, and the test points where some are asked for."""
+    import numpy as np
+
+    from snm.data.interactions import points_of_users
+
+    every, share = np.arange(len(histories.users)), command.label_share
+    if last := command.leave_last:
+        train = points_of_users(histories, every, share=share, skip=last)
+        return train, points_of_users(histories, every, share=share, last=last)
+    if not command.test_fraction:
+        return points_of_users(histories, every, share=share), None
+    drawn = _drawn(len(every), command.test_fraction, command.seed)
+    parts = (points_of_users(histories, every[rows], share=share) for rows in (~drawn, drawn))
+    train, test = parts
+    return train, test
+
+
+def _drawn(count: int, fraction: float, seed: int) -> NDArray[np.bool_]:
+    import numpy as np
+
+    return np.random.default_rng(seed).random(count) < fraction
+
+
+def _said(
+    command: Interactions, histories: Histories, train: UserPoints, test: UserPoints | None
+) -> Iterator[str]:
+    """Sizes, what is odd, and the next command."""
+    tests = 0 if test is None else len(test.users)
+    yield (
+        f"{len(train.users):,} training and {counted(tests, 'test point')} (users), "
+        f"{counted(len(histories.items), 'item')} in {command.out}"
+    )
+    if histories.repeats:
+        what = counted(histories.repeats, "interaction")
+        yield f"{what} with an item that the user had come to before: left out"
+    if histories.rare:
+        users = counted(command.min_users, "user")
+        yield f"{counted(histories.rare, 'item')} of fewer than {users}: left out"
+    used = len(train.users) if command.leave_last else len(train.users) + tests
+    if few := len(histories.users) - used:
+        least = 2 + command.leave_last
+        yield f"{counted(few, 'user')} of fewer than {least} items: in no training or test point"
+    if not tests:
+        yield "there are no test points to evaluate on: --test-fraction or --leave-last makes some"
+    yield f"next: snm train {shlex.quote(str(command.out))} --run-dir RUN"
+    some = command.separator.join(histories.items[:2])
+    yield f"then: snm predict RUN --text {shlex.quote(some)}, which lists the items of a user"
+
+
+def _interactions(command: Interactions) -> Iterator[Interaction]:
+    """The rows of the file.
+
+    Raises:
+      InputError: a file that cannot be read, or a row without a user, an item or a time.
+    """
+    from snm.data.formats.foreign import detect
+    from snm.data.interactions import Interaction
+
+    form = detect(command.source, None)
+    if form not in _ROWS:
+        found = f"no CSV or JSON lines ({form})"
+        raise InputError(str(command.source), found, "a user and an item a row")
+    fields = (command.user, command.item) + ((command.time,) if command.time else ())
+    time_of = _Times(command.time)
+    row = None
+    for number, (where, values) in enumerate(_ROWS[form](command.source, fields)):
+        row = [" ".join(value.replace("\ufeff", " ").split()) for value in values]
+        for field, value in zip(fields, row, strict=True):
+            if not value:
+                raise InputError(where, f"no value of {field!r}", "one in each row")
+        if command.separator in row[1]:
+            found = f"{command.separator!r} in the item {row[1][:40]!r}"
+            raise InputError(where, found, "another --separator, which no item holds")
+        yield Interaction(row[0], row[1], time_of(where, row[2]) if command.time else number)
+    if row is None:
+        raise InputError(str(command.source), "no interaction", "at least one")
+
+
+def _of_csv(path: Path, fields: tuple[str, ...]) -> Iterator[tuple[str, list[str]]]:
+    from snm.data.formats.records import csv_rows, numbered_lines, place_of
+
+    rows = csv_rows(path, numbered_lines(path))
+    _, header = next(rows)
+    expected = "the columns of --user, --item and --time"
+    places = [place_of(path, field, header, expected) for field in fields]
+    for where, row in rows:
+        yield where, [row[place] for place in places]
+
+
+def _of_jsonl(path: Path, fields: tuple[str, ...]) -> Iterator[tuple[str, list[str]]]:
+    from snm.data.formats.records import json_objects, missing, numbered_lines
+
+    expected = "texts or numbers in the fields of --user, --item and --time"
+    for where, found in json_objects(path, numbered_lines(path)):
+        for field in fields:
+            if field not in found:
+                raise InputError(where, missing(found, field)[:200], expected)
+            if type(found[field]) not in (str, int, float):
+                raise InputError(where, f"{field}: {found[field]!r}"[:200], expected)
+        yield where, [str(found[field]) for field in fields]
+
+
+_ROWS: dict[str, Callable[[Path, tuple[str, ...]], Iterator[tuple[str, list[str]]]]]
+_ROWS = {"csv": _of_csv, "jsonl": _of_jsonl}
+
+
+class _Times:
+    """Times as numbers: as they are, or seconds of dates; a file has one of the two.
+
+    Args:
+      field: the name of the column, for messages.
+    """
+
+    def __init__(self, field: str | None):
+        self._field = field
+        self._are_dates: bool | None = None
+
+    def __call__(self, where: str, text: str) -> float:
+        from snm.data.formats.records import number_of
+
+        number = number_of(text)
+        if self._are_dates is None:
+            self._are_dates = math.isnan(number)
+        time = _seconds(text) if self._are_dates else number
+        if math.isnan(time):
+            kind = "a date such as 2024-05-31T12:00" if self._are_dates else "a number"
+            expected = f"{kind}, as in the first row" if where else kind
+            raise InputError(where, f"{self._field}: {ascii(text)[:40]}", expected)
+        return time
+
+
+def _seconds(text: str) -> float:
+    """Seconds of a date of ISO 8601, in UTC where it names no zone; NaN of anything else."""
+    import datetime
+
+    try:
+        date: Any = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return math.nan
+    return float((date if date.tzinfo else date.replace(tzinfo=datetime.UTC)).timestamp())

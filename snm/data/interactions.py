@@ -1,0 +1,165 @@
+"""Interactions of users with items become points whose features and labels are the same items.
+
+A point is a user. Its labels are the items that the user came to last, its features those before.
+An item that comes again counts once, at its first time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from array import array
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from snm.data.vectorizer import Vectorizer
+
+__all__ = ["Histories", "Interaction", "UserPoints", "items_as_text", "points_of_users"]
+
+
+class Interaction(NamedTuple):
+    """A user came to an item.
+
+    Attributes:
+      user: name.
+      item: name.
+      time: any number that grows; interactions of the same time stay in their order.
+    """
+
+    user: str
+    item: str
+    time: float
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Histories:
+    """What users came to, user after user, each item once and in the order of time.
+
+    Attributes:
+      users: U names, in order of first occurrence.
+      items: K names, sorted.
+      starts: int64 [U + 1]; user u has the entries from `starts[u]` to `starts[u + 1]`.
+      entries: int32 [m], items.
+      repeats: interactions with an item that the user had come to before; they are left out.
+      rare: items that were left out for their few users.
+    """
+
+    users: tuple[str, ...]
+    items: tuple[str, ...]
+    starts: NDArray[np.int64]
+    entries: NDArray[np.int32]
+    repeats: int = 0
+    rare: int = 0
+
+    @classmethod
+    def of(cls, interactions: Iterable[Interaction], *, min_users: int = 1) -> Histories:
+        """Collects interactions in any order; 16 bytes each are in memory, and the names.
+
+        Args:
+          interactions: of all users.
+          min_users: smallest number of users of an item that is kept.
+        """
+        users, items = dict[str, int](), dict[str, int]()
+        user_ids, item_ids, times = array("i"), array("i"), array("d")
+        for one in interactions:
+            user_ids.append(users.setdefault(one.user, len(users)))
+            item_ids.append(items.setdefault(one.item, len(items)))
+            times.append(one.time)
+        user, entry = np.asarray(user_ids, np.int32), np.asarray(item_ids, np.int32)
+        order = np.lexsort((np.asarray(times, np.float64), user))  # stable
+        user, entry = user[order], entry[order]
+        _, first = np.unique(user.astype(np.int64) * len(items) + entry, return_index=True)
+        first.sort()
+        user, entry = user[first], entry[first]
+        kept = np.bincount(entry, minlength=len(items)) >= min_users
+        named = sorted(name for name, item in items.items() if kept[item])
+        new = np.full(len(items), -1, np.int32)
+        new[[items[name] for name in named]] = np.arange(len(named))
+        stays = kept[entry]
+        user, entry = user[stays], new[entry[stays]]
+        starts = np.concatenate([[0], np.cumsum(np.bincount(user, minlength=len(users)))])
+        return cls(
+            tuple(users), tuple(named), starts.astype(np.int64), entry,
+            repeats=len(order) - len(first), rare=len(items) - len(named),
+        )  # fmt: skip
+
+
+class UserPoints(NamedTuple):
+    """Points of some users.
+
+    Attributes:
+      users: int64 [n], which users.
+      features: float32 CSR [n, K] of ones, their earlier items.
+      labels: float32 CSR [n, K] of ones, their later items.
+    """
+
+    users: NDArray[np.int64]
+    features: csr_matrix
+    labels: csr_matrix
+
+
+def points_of_users(
+    histories: Histories, users: NDArray[np.int64], *, share: float, last: int = 0, skip: int = 0
+) -> UserPoints:
+    """Splits the histories of users in earlier and later items; those of too few are left out.
+
+    Args:
+      histories: of all users.
+      users: int64 [n], ascending, the users to make points of.
+      share: of a user's items, those that are labels; at least one is, and one is not.
+      last: instead of `share`, exactly so many are labels.
+      skip: so many of a user's last items are in no part of the point.
+    """
+    starts = histories.starts[users]
+    counts = histories.starts[users + 1] - starts - skip
+    labels = np.full(len(users), last) if last else np.maximum(1, np.rint(share * counts))
+    labels = labels.astype(np.int64) if last else np.minimum(labels, counts - 1).astype(np.int64)
+    enough = counts > np.maximum(labels, 1)
+    users, starts = users[enough], starts[enough]
+    counts, labels = counts[enough], labels[enough]
+    width = len(histories.items)
+    return UserPoints(
+        users,
+        _rows(histories.entries, starts, counts - labels, width),
+        _rows(histories.entries, starts + counts - labels, labels, width),
+    )
+
+
+def _rows(
+    entries: NDArray[np.int32], starts: NDArray[np.int64], counts: NDArray[np.int64], width: int
+) -> csr_matrix:
+    """CSR of ones; row i has the entries from `starts[i]` on, `counts[i]` of them."""
+    indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    places = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], counts)
+    ones = np.ones(len(places), np.float32)
+    found = csr_matrix((ones, entries[places], indptr), shape=(len(starts), width))
+    found.sort_indices()
+    return found
+
+
+def items_as_text(items: tuple[str, ...], separator: str, column: str) -> Vectorizer:
+    """The vectoriser of a text that lists items; a feature is the item of the same number.
+
+    Args:
+      items: K names without the separator, and without white space at their ends.
+      separator: a character between items; spaces beside it do not count.
+      column: the name of a column of such texts.
+
+    Example:
+      >>> texts = items_as_text(("New York", "Rome"), ",", "items")
+      >>> texts.transform(["Rome, New York", "Paris"]).toarray().tolist()
+      [[1.0, 1.0], [0.0, 0.0]]
+    """
+    mark = "\\" + separator
+    return Vectorizer(
+        "counts",
+        len(items),
+        vocabulary=items,
+        columns=(column,),
+        token_pattern=rf"[^{mark}\s](?:[^{mark}]*[^{mark}\s])?",
+        lowercase=False,
+        binary=True,
+    )

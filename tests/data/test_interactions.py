@@ -1,0 +1,223 @@
+"""`snm data interactions`: histories against brute force, and the road from a file to answers."""
+
+import csv
+import gzip
+import json
+
+import numpy as np
+import pytest
+from command_line import call, refused
+
+import snm
+from snm.cli.data_verbs.interactions import _seconds
+from snm.config.resolve import resolve
+from snm.config.settings import Config
+from snm.data.interactions import Histories, Interaction, points_of_users
+from snm.data.vectorizer import Vectorizer
+
+
+def log(users=80, items=30, count=600, seed=0):
+    """Rows user, item, time in no order; users come back to some items."""
+    rng = np.random.default_rng(seed)
+    times = rng.permutation(count)
+    pairs = zip(
+        rng.integers(users, size=count), rng.integers(items, size=count), times, strict=True
+    )
+    return [(f"u{user}", f"Item {item}", float(time)) for user, item, time in pairs]
+
+
+def by_hand(rows, min_users=1):
+    """The items of each user in the order of time, each once."""
+    found = {user: [] for user, _, _ in rows}
+    for user, item, _ in sorted(rows, key=lambda row: row[2]):
+        if item not in found[user]:
+            found[user].append(item)
+    users_of = {item: sum(item in items for items in found.values()) for _, item, _ in rows}
+    return {
+        user: [item for item in items if users_of[item] >= min_users]
+        for user, items in found.items()
+    }
+
+
+def write_csv(path, rows, header=("user", "item", "when")):
+    with path.open("w", newline="") as out:
+        csv.writer(out).writerows([header, *rows])
+    return path
+
+
+@pytest.mark.parametrize("min_users", [1, 17])
+def test_histories(min_users):
+    rows = log()
+    found = Histories.of((Interaction(*row) for row in rows), min_users=min_users)
+    wanted = by_hand(rows, min_users)
+    items = sorted({item for of_user in wanted.values() for item in of_user})
+    assert found.items == tuple(items) and found.rare == 30 - len(items)
+    assert (0 < len(items) < 30) == (min_users > 1)
+    assert found.users == tuple(wanted)  # by first occurrence
+    for user, start, end in zip(found.users, found.starts, found.starts[1:], strict=False):
+        assert [found.items[item] for item in found.entries[start:end]] == wanted[user]
+    assert found.repeats == len(rows) - sum(map(len, by_hand(rows).values()))
+
+
+def test_times_that_are_equal_keep_the_order_of_the_rows():
+    rows = [Interaction("a", item, 1.0) for item in "zxy"]
+    found = Histories.of(rows)
+    assert [found.items[item] for item in found.entries] == ["z", "x", "y"]
+
+
+@pytest.mark.parametrize(("last", "skip"), [(0, 0), (0, 2), (2, 0), (1, 0)])
+def test_points_of_users(last, skip):
+    rows = log()
+    histories = Histories.of(Interaction(*row) for row in rows)
+    users = np.arange(0, len(histories.users), 2)
+    points = points_of_users(histories, users, share=0.3, last=last, skip=skip)
+    wanted = {}
+    for user in users:
+        items = by_hand(rows)[histories.users[user]]
+        items = items[: len(items) - skip]
+        labels = last or min(len(items) - 1, max(1, round(0.3 * len(items))))
+        if len(items) > max(labels, 1):
+            wanted[user] = items[:-labels], items[-labels:]
+    assert points.users.tolist() == list(wanted)
+    for row, parts in enumerate(wanted.values()):
+        for matrix, items in zip((points.features, points.labels), parts, strict=True):
+            assert [histories.items[i] for i in matrix[row].indices] == sorted(items)
+            assert (matrix[row].data == 1).all()
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "packed", "dates"])
+def test_every_format_gives_the_same_data(tmp_path, form):
+    rows = log()
+    if form in ("csv", "packed"):
+        source = write_csv(tmp_path / "log.csv", rows)
+        if form == "packed":
+            (tmp_path / "log.csv.gz").write_bytes(gzip.compress(source.read_bytes()))
+            source = tmp_path / "log.csv.gz"
+    elif form == "dates":
+        dated = [(u, i, f"2024-05-31T12:{int(t) // 60:02}:{int(t) % 60:02}Z") for u, i, t in rows]
+        source = write_csv(tmp_path / "log.csv", dated)
+    else:
+        lines = (json.dumps({"user": u, "item": i, "when": t}) for u, i, t in rows)
+        source = tmp_path / "log.jsonl"
+        source.write_text("".join(f"{line}\n" for line in lines))
+    call("data", "interactions", source, "--out", tmp_path / "out", "--time", "when",
+         "--test-fraction", 0.2)  # fmt: skip
+    data, wanted = snm.load_data(tmp_path / "out"), by_hand(rows)
+    assert data.label_names == tuple(sorted({item for _, item, _ in rows}))
+    users = (tmp_path / "out" / "train_rows.txt").read_text().splitlines()
+    assert len(users) == data.train.num_points and 5 < data.test.num_points < 30
+    assert len(users) + data.test.num_points == sum(len(items) > 1 for items in wanted.values())
+    for row, user in enumerate(users):
+        both = data.train.features[row].indices, data.train.labels[row].indices
+        names = [[data.label_names[item] for item in part] for part in both]
+        count = max(1, round(0.2 * len(wanted[user])))
+        assert names == [sorted(wanted[user][:-count]), sorted(wanted[user][-count:])]
+
+
+def test_from_a_file_to_recommendations(tmp_path, capsys):
+    """Users like one of two kinds of items; names have spaces and capitals."""
+    rng, rows = np.random.default_rng(0), []
+    for user in range(120):
+        kind = "Old Film" if user % 2 else "new film"
+        rows += [
+            (user, f"{kind} {item}", time) for time, item in enumerate(rng.permutation(12)[:8])
+        ]
+    source = write_csv(tmp_path / "log.csv", rows, header=("who", "what", "when"))
+    call("data", "interactions", source, "--out", tmp_path / "data", "--user", "who",
+         "--item", "what", "--time", "when", "--leave-last", 1)  # fmt: skip
+    said = capsys.readouterr().out
+    assert "120 training and 120 test points (users), 24 items" in said
+    assert "then: snm predict RUN --text 'Old Film 0,Old Film 1'" in said
+    data = snm.load_data(tmp_path / "data")
+    assert set(np.diff(data.test.features.indptr)) == {7}
+    assert set(np.diff(data.test.labels.indptr)) == {1}
+    # So few pairs that chance alone expects less than twenty: the names tell.
+    config = resolve(Config(), data)
+    assert config.seen == "drop" and config.label_text == "off"
+    call("train", tmp_path / "data", "--run-dir", tmp_path / "run", "--dim", 16, "--members", 1,
+         "--epochs", 5)  # fmt: skip
+    assert "label names" not in capsys.readouterr().out
+    had = [f"Old Film {item}" for item in range(9)]
+    call("predict", tmp_path / "run", "--text", " , ".join(had), "--k", 3)
+    (line,) = capsys.readouterr().out.splitlines()
+    assert sorted(json.loads(line)["names"]) == ["Old Film 10", "Old Film 11", "Old Film 9"]
+
+
+def test_nothing_but_what_is_there_is_told(tmp_path, capsys):
+    rows = [("a", "x"), ("a", "y"), ("b", "x"), ("b", "x"), ("c", "x"), ("c", "y"), ("c", "rare")]
+    source = write_csv(tmp_path / "log.csv", rows, header=("user", "item"))
+    call("data", "interactions", source, "--out", tmp_path / "out", "--min-users", 2)
+    assert capsys.readouterr().out.splitlines() == [
+        f"2 training and 0 test points (users), 2 items in {tmp_path / 'out'}",
+        "1 interaction with an item that the user had come to before: left out",
+        "1 item of fewer than 2 users: left out",
+        "1 user of fewer than 2 items: in no training or test point",
+        "there are no test points to evaluate on: --test-fraction or --leave-last makes some",
+        f"next: snm train {tmp_path / 'out'} --run-dir RUN",
+        "then: snm predict RUN --text x,y, which lists the items of a user",
+    ]
+    assert Vectorizer.read(tmp_path / "out" / "vectorizer.json").columns == ("items",)
+
+
+REFUSED = {
+    "no column": ("u,item\n1,2\n", (), ":1: found no column 'user' among u, item"),
+    "no user": ("user,item\n1,2\n ,2\n", (), ":3: found no value of 'user', expected one in each"),
+    "a separator": ('user,item\n1,"a,b"\n', (), ":2: found ',' in the item 'a,b', expected anoth"),
+    "no time": (
+        "user,item,t\n1,2,3\n1,3,now\n",
+        ("--time", "t"),
+        ":3: found t: 'now', expected a n",
+    ),
+    "two kinds": (
+        "user,item,t\n1,2,2024-01-01\n1,3,4\n",
+        ("--time", "t"),
+        ":3: found t: '4', expe",
+    ),
+    "no row": ("user,item\n", (), "found no interaction, expected at least one"),
+    "single items": (
+        "user,item\n1,2\n2,2\n",
+        (),
+        "found no user to train on, expected one with two",
+    ),
+    "both": (
+        "user,item\n1,2\n",
+        ("--leave-last", 1, "--test-fraction", 0.1),
+        "expected one of the",
+    ),
+    "a long separator": ("user,item\n1,2\n", ("--separator", "::"), "expected one character such"),
+    "a share": (
+        "user,item\n1,2\n",
+        ("--label-share", 1),
+        "--label-share: found 1.0, expected above",
+    ),
+    "few users": (
+        "user,item\n1,2\n",
+        ("--min-users", 0),
+        "--min-users: found 0, expected 1 or more",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_refused_leaves_no_folder(tmp_path, capsys, what):
+    text, options, said = REFUSED[what]
+    (tmp_path / "log.csv").write_text(text)
+    found = refused(
+        capsys, "data", "interactions", tmp_path / "log.csv", "--out", tmp_path / "out", *options
+    )
+    assert said in found
+    assert [path.name for path in tmp_path.iterdir()] == ["log.csv"]
+
+
+def test_other_formats_are_refused(tmp_path, capsys):
+    (tmp_path / "log.svm").write_text("1 2:1\n")
+    said = refused(capsys, "data", "interactions", tmp_path / "log.svm", "--out", tmp_path / "out")
+    assert said.endswith("found no CSV or JSON lines (svmlight), expected a user and an item a row")
+    (tmp_path / "log.jsonl").write_text('{"user": ["a"], "item": 1}\n')
+    said = refused(capsys, "data", "interactions", tmp_path / "log.jsonl", "--out", tmp_path / "o")
+    assert "log.jsonl:1: found user: ['a'], expected texts or numbers" in said
+
+
+def test_dates_without_a_zone_are_of_utc():
+    assert _seconds("1970-01-02") == 86_400 == _seconds("1970-01-02T01:00+01:00")
+    assert np.isnan(_seconds("tomorrow"))
