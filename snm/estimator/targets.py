@@ -13,7 +13,7 @@ from sklearn.preprocessing import MultiLabelBinarizer
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, column_or_1d
 
-from snm.errors import InputError
+from snm.errors import InputError, first_line
 from snm.estimator.inputs import weights_of_classes
 
 __all__ = ["Form", "Targets"]
@@ -67,7 +67,11 @@ class Targets:
             return cls(form, np.arange(width), np.dtype(y.dtype))
         if classes is None:
             if form == "lists":
-                classes = MultiLabelBinarizer().fit(y).classes_
+                try:
+                    classes = MultiLabelBinarizer().fit(y).classes_
+                except TypeError as error:  # no order, as of None and names
+                    found = f"labels of several types ({first_line(error)})"
+                    raise InputError("y", found, "names, or numbers") from error
             else:
                 classes = np.unique(_column(y))
         classes = np.unique(np.asarray(classes))

@@ -17,12 +17,15 @@ __all__ = ["as_rows", "without_repeats", "without_zeros"]
 
 
 def as_rows(
-    features: csr_matrix | Sequence[str] | NDArray[Any], width: int, vectorizer: Vectorizer | None
+    features: csr_matrix | Sequence[str] | Sequence[Sequence[float]] | NDArray[Any],
+    width: int,
+    vectorizer: Vectorizer | None,
 ) -> csr_matrix:
     """Features or texts as CSR [n, d], not weighted, whose rows hold no feature twice and no zeros.
 
     Args:
-      features: a sparse or dense matrix [n, d], or n texts. What a row holds twice is added up.
+      features: a sparse or dense matrix [n, d], n lists of d numbers, or n texts. What a row holds
+        twice is added up.
       width: d.
       vectorizer: of texts; None for a model that was not trained on texts.
 
@@ -30,24 +33,31 @@ def as_rows(
       InputError: another number of columns, a value that is not finite, one text in place of
         several, or texts without a vectorizer.
     """
-    if isinstance(features, np.ndarray) and features.dtype.kind in "OU" and features.ndim == 1:
-        features = features.tolist()  # texts, such as a column of a table
-        if not all(isinstance(text, str) for text in features):
+    given: Any = features
+    if isinstance(given, np.ndarray) and given.dtype.kind in "OU" and given.ndim == 1:
+        given = given.tolist()  # texts, such as a column of a table
+        if not all(isinstance(text, str) for text in given):
             raise InputError("texts", "an array of other objects", "texts")
-    if not sparse.issparse(features) and not isinstance(features, np.ndarray):
-        if isinstance(features, str):
+    if isinstance(given, list | tuple) and given and not isinstance(given[0], str):
+        try:
+            given = np.asarray(given, np.float32)
+        except (TypeError, ValueError) as error:
+            expected = f"lists of {width} numbers, a matrix, or texts"
+            raise InputError("features", "a list of others", expected) from error
+    if not sparse.issparse(given) and not isinstance(given, np.ndarray):
+        if isinstance(given, str):
             raise InputError("texts", "one text", "a list of texts")
         if vectorizer is None:
             raise InputError("texts", "a model of features", "one trained on `snm data import`")
-        features = vectorizer.transform(features)
-    features = csr_matrix(features)
-    if features.shape[1] != width:
-        raise InputError("features", f"{features.shape[1]} columns", f"{width}, as in training")
-    features = without_repeats(features)
+        given = vectorizer.transform(given)
+    rows = csr_matrix(given)
+    if rows.shape[1] != width:
+        raise InputError("features", f"{rows.shape[1]} columns", f"{width}, as in training")
+    rows = without_repeats(rows)
     # The ends, and no mask, which could be too large for the values of mapped data.
-    if features.nnz and not np.isfinite([features.data.min(), features.data.max()]).all():
+    if rows.nnz and not np.isfinite([rows.data.min(), rows.data.max()]).all():
         raise InputError("features", "a value that is not finite", "finite numbers")
-    return without_zeros(features)
+    return without_zeros(rows)
 
 
 def without_repeats(features: csr_matrix) -> csr_matrix:

@@ -47,6 +47,7 @@ __all__ = ["make_app"]
 
 _HERE = Path(__file__).parent
 _ID = re.compile("0|[1-9][0-9]{0,9}")
+_PATHS = frozenset({"/", "/predict", "/health", "/metrics", "/docs", "/openapi.json"})
 _LONG = 1 << 16  # characters of the texts of a request that are counted beside other requests
 
 _ANY_ERROR: dict[int | str, dict[str, Any]] = {
@@ -111,7 +112,8 @@ def make_app(
     add_docs(app)
     app.add_middleware(Limited, most=limits.max_bytes, seconds=limits.patience)
     app.add_middleware(HostChecked, names=hosts)
-    app.add_middleware(Counted, meters=meters)  # outermost, to count refused requests too
+    # Outermost, to count refused requests too.
+    app.add_middleware(Counted, meters=meters, paths=_PATHS)
     of_texts = exact.vectorizer is not None
     _answer_errors(app, '{"texts": ["some words"]}' if of_texts else '{"features": [{"3": 0.5}]}')
 
@@ -160,6 +162,8 @@ def make_app(
             search="exact" if predictor is exact else "index",
             max_k=most,
         )
+
+    app.head("/health", include_in_schema=False)(health)  # as load balancers ask
 
     @app.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:
@@ -316,15 +320,27 @@ def _rows(question: Question, predictor: Predictor, most: int) -> csr_matrix:
     return _as_matrix(points, predictor)
 
 
-def _as_matrix(points: list[dict[str, float]], predictor: Predictor) -> csr_matrix:
-    """Points as feature id -> raw value, as CSR [n, d].
+def _as_matrix(
+    points: Sequence[dict[str, float] | list[float]], predictor: Predictor
+) -> csr_matrix:
+    """Points as feature id -> raw value, or as d values, as CSR [n, d].
 
     Raises:
-      InputError: an id or a value out of range.
+      InputError: an id or a value out of range, or another number of values.
     """
     width = predictor.model.num_features
-    ids, values, starts = [], [], [0]
+    ids: list[int] = []
+    values: list[float] = []
+    starts = [0]
     for number, point in enumerate(points):
+        if isinstance(point, list):
+            if len(point) != width:
+                found = counted(len(point), "value")
+                raise InputError(f"features.{number}", found, f"{width}, or ids and values")
+            ids.extend(range(width))
+            values.extend(point)
+            starts.append(len(ids))
+            continue
         for name in point:
             if not _ID.fullmatch(name) or int(name) >= width:  # "1" and "01" would be one feature
                 expected = f"an id from 0 to {width - 1}"

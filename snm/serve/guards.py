@@ -10,7 +10,7 @@ import contextlib
 import ipaddress
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -59,10 +59,17 @@ class Meters:
 
 
 class Counted:
-    """Counts requests and measures their time."""
+    """Counts requests and measures their time.
 
-    def __init__(self, app: Any, meters: Meters):
-        self._app, self._meters = app, meters
+    Args:
+      app: the application inside.
+      meters: the counters.
+      paths: that are counted apart; all others share one label, so that clients cannot fill the
+        registry.
+    """
+
+    def __init__(self, app: Any, meters: Meters, paths: Collection[str]):
+        self._app, self._meters, self._paths = app, meters, paths
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answers one request."""
@@ -80,8 +87,7 @@ class Counted:
         try:
             await self._app(scope, receive, record_status)
         finally:
-            # Unknown paths share one label, so that clients cannot fill the registry.
-            path = getattr(scope.get("route"), "path", "other")
+            path = scope["path"] if scope["path"] in self._paths else "other"
             self._meters.requests.labels(path, str(status)).inc()
             self._meters.seconds.labels(path).observe(time.perf_counter() - start)
 

@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from snm.errors import InputError, nearest
+from snm.serve.messages import ENTRIES, VECTOR
 
 __all__ = ["as_input_error"]
 
 _SHOWN = 40  # characters of what was found
 _NAMES = {"list": "a list", "string": "a text", "integer": "a whole number",
           "boolean": "true or false"}  # fmt: skip
+_NOT_OF_THE_BODY = ("body", "[key]", ENTRIES, VECTOR)  # parts of places that pydantic adds
 _LEAST = {"greater_than_equal": "ge", "less_than_equal": "le"}
 
 
@@ -25,7 +27,7 @@ def as_input_error(error: Mapping[str, Any], fields: Sequence[str], example: str
       fields: of a request.
       example: a valid body.
     """
-    place = [str(part) for part in error["loc"] if part not in ("body", "[key]")]
+    place = [str(part) for part in error["loc"] if part not in _NOT_OF_THE_BODY]
     where, kind = ".".join(place) or "body", error["type"]
     if kind == "missing":
         return InputError(where, "nothing", f"JSON such as {example}")

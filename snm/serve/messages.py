@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, StrictStr
+from typing import Annotated, Any
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    Tag,
+)
 
 from snm import __version__
 
@@ -10,6 +21,18 @@ __all__ = ["Answer", "Answers", "Health", "Label", "Parts", "Problem", "Question
 
 Label = StrictInt | StrictStr
 """An id, or a name."""
+
+
+def _form(point: Any) -> str:
+    return VECTOR if isinstance(point, list) else ENTRIES
+
+
+ENTRIES, VECTOR = "entries", "vector"
+"""The forms of a point; pydantic names them in the places of its errors."""
+_Point = Annotated[
+    Annotated[dict[str, StrictFloat], Tag(ENTRIES)] | Annotated[list[StrictFloat], Tag(VECTOR)],
+    Discriminator(_form),
+]
 
 
 class Question(BaseModel):
@@ -20,8 +43,8 @@ class Question(BaseModel):
     )
 
     texts: list[str] | None = Field(None, description="one text per point")
-    features: list[dict[str, StrictFloat]] | None = Field(
-        None, description="for each point, feature id -> raw value"
+    features: list[_Point] | None = Field(
+        None, description="for each point, feature id -> raw value, or a list of all values"
     )
     k: StrictInt | None = Field(
         None,

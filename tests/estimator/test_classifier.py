@@ -325,3 +325,8 @@ def test_a_pass_after_a_failed_one_is_refused(data, monkeypatch):
 def test_a_random_state_that_is_no_seed(data, seed):
     with pytest.raises(ValueError, match=f"random_state: found {seed}, expected 0 to 2147483647"):
         SNMClassifier(**SMALL, random_state=seed).fit(data.train.features, data.train.labels)
+
+
+def test_labels_of_several_types_are_refused():
+    with pytest.raises(InputError, match="^y: found labels of several types .*expected names"):
+        SNMClassifier(**SMALL).fit(np.eye(3), [["a", None], ["a"], ["b"]])

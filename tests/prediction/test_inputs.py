@@ -29,6 +29,13 @@ def test_a_feature_twice_is_added_up():
     assert given.nnz == 3  # the caller's own
 
 
+def test_lists_of_numbers():
+    given = [[0, 2, 0], [1.5, 0, -1]]
+    assert as_rows(given, 3, None).toarray().tolist() == given
+    rows = [np.array(row) for row in given]
+    assert as_rows(rows, 3, WORDS).toarray().tolist() == given
+
+
 def test_a_stored_zero_is_no_feature():
     """A user does not have an item 0 times: its label may be an answer."""
     stored = np.array([1, 0, 2, -2], np.float32), [0, 1, 2, 2], [0, 4]
@@ -45,6 +52,9 @@ def test_a_stored_zero_is_no_feature():
         ("one text", WORDS, "texts: found one text, expected a list of texts"),
         (["a text"], None, "texts: found a model of features"),
         (np.array(["a text"]), None, "texts: found a model of features"),
+        ([[1, 2]], None, "features: found 2 columns, expected 3"),
+        ([[1, 2, 3], [1]], None, "features: found a list of others, expected lists of 3 numbers"),
+        ([None, "a text"], WORDS, "features: found a list of others"),
         (np.array([[1, np.nan, 0]]), None, "features: found a value that is not finite"),
         (np.array([[1, -np.inf, 0]]), None, "features: found a value that is not finite"),
     ],

@@ -202,6 +202,13 @@ BAD = {
         "features.0.1: found true, expected a number",
     ),
     "a number as a text": (b'{"features": [{"1": "2"}]}', 400, 'found "2", expected a number'),
+    "a short list": (
+        b'{"features": [{}, [1, 2.5]]}',
+        400,
+        "features.1: found 2 values, expected 30, or ids and values",
+    ),
+    "a text in a list": (b'{"features": [["x"]]}', 400, 'features.0.0: found "x", expected a num'),
+    "a number for a point": (b'{"features": [3]}', 400, "features.0: found 3, expected"),
     "true for a threshold": (b'{"features": [{}], "threshold": true}', 400, "found true, expected"),
     "another field": (
         b'{"zzz": 1}',
@@ -236,9 +243,19 @@ def test_a_large_body_without_a_content_length_is_refused(address):
 
     answer = post(f"{address}/predict", content=pieces())
     assert answer.status_code == 413
+    told = get(f"{address}/metrics").text  # counted by its path, though it never came there
+    assert 'snm_requests_total{path="/predict",status="413"}' in told
+
+
+def test_points_as_lists_of_values(address, tiny_run):
+    features = snm.load_data(tiny_run / "data").test.features[:5]
+    bodies = features.toarray().tolist(), as_question(features)
+    found = [post(f"{address}/predict", json={"features": body}).json() for body in bodies]
+    assert found[0] == found[1] and len(found[0]["answers"]) == 5
 
 
 def test_health_metrics_and_page(address):
+    assert httpx.head(f"{address}/health").status_code == 200
     health = get(f"{address}/health").json()
     assert health["status"] == "ok" and health["labels"] == tiny.LABELS
     assert health["texts"] and health["search"] == "exact" and health["max_k"] == 15
