@@ -12,8 +12,9 @@ from scipy.sparse import csr_matrix
 from snm.data.dataset import Dataset, Points, counts_of_ids
 from snm.data.mapped import row_blocks
 
-__all__ = ["describe", "duplicate_rows", "duplicate_test_rows"]
+__all__ = ["describe", "dominant_feature", "duplicate_rows", "duplicate_test_rows"]
 
+_DOMINANT = 0.5  # share of the squared length of points that one feature has, on average
 _ENTRIES = 1 << 19  # whose keys are made at once: several times their memory
 
 
@@ -71,6 +72,40 @@ def describe(dataset: Dataset) -> dict[str, Any]:
         "duplicate_test_share": duplicates / test_points if test_points else 0.0,
         "filter_pairs": 0 if test is None or test.filter is None else len(test.filter),
     }
+
+
+def dominant_feature(features: csr_matrix) -> str | None:
+    """Says that one feature hides the others, where rows are divided by their length; else None.
+
+    That is so where a number in another unit, such as a price, stands beside words.
+
+    Args:
+      features: CSR [n, d].
+
+    Example:
+      >>> dominant_feature(csr_matrix(np.array([[1, 0, 90], [0, 1, 70]]))).partition(":")[0]
+      'feature 2 makes up 100% of the squared length of points on average'
+    """
+    if not features.shape[0] or not features.nnz:
+        return None
+    shares = np.zeros(features.shape[1])
+    for first, last in row_blocks(features.indptr, _ENTRIES):
+        entries = slice(features.indptr[first], features.indptr[last])
+        squares = np.square(features.data[entries], dtype=np.float64)
+        counts = np.diff(features.indptr[first : last + 1])
+        rows = np.repeat(np.arange(last - first), counts)
+        lengths = np.bincount(rows, squares, minlength=last - first)
+        lengths[lengths == 0] = 1
+        of_block = squares / lengths[rows]
+        shares += np.bincount(features.indices[entries], of_block, minlength=len(shares))
+    most = int(np.argmax(shares))
+    share = shares[most] / features.shape[0]
+    if share <= _DOMINANT:
+        return None
+    return (
+        f"feature {most} makes up {share:.0%} of the squared length of points on average: put it "
+        "into bins, or scale it"
+    )
 
 
 def _empty_rows(part: str, points: Points | None) -> dict[str, int]:

@@ -15,7 +15,7 @@ from snm.data.dataset import Dataset
 from snm.data.formats.layouts import find_files
 from snm.data.load import SYNTHETIC, fetched, load
 from snm.data.repository.registry import read_registry
-from snm.data.statistics import describe, duplicate_rows
+from snm.data.statistics import describe, dominant_feature, duplicate_rows
 from snm.doctor.environment import devices
 from snm.doctor.findings import Finding
 from snm.doctor.text_scan import Scan, scan, sniff
@@ -194,6 +194,9 @@ def _rows(dataset: Dataset, facts: dict[str, Any]) -> Iterator[Finding]:
             "features",
             f"{counted(negative, 'value')} below 0, so that --weighting auto takes no TF-IDF",
         )
+        if (hidden := dominant_feature(dataset.train.features)) is not None:
+            found, _, advice = hidden.partition(": ")
+            yield Finding("warning", "features", found, advice)
 
 
 def _labels(dataset: Dataset, facts: dict[str, Any]) -> Iterator[Finding]:

@@ -25,7 +25,7 @@ from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.estimator.answers import Answers
 from snm.estimator.fit import Watch, fit_members, held_out
-from snm.estimator.inputs import canonical, points_of, seed_of
+from snm.estimator.inputs import canonical, points_of, seed_of, warn_of_units
 from snm.estimator.memory import extended
 from snm.estimator.parameters import SETTINGS, config_of, weighted_for, with_memory_for
 from snm.estimator.targets import Targets
@@ -322,6 +322,7 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
         self.classes_ = targets.classes
         self._targets = targets
         self._fitted_weighting = Weighting.fit(config.weighting, points.features)
+        warn_of_units(config.weighting, points.features)
         counts = np.diff(points.labels.indptr)
         self._mean_labels = float(np.average(counts, weights=points.weights))
         self._parts = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight
 
 from snm.data.dataset import Points
+from snm.data.statistics import dominant_feature
+from snm.data.weighting import Kind
 from snm.errors import InputError
 from snm.prediction.inputs import without_repeats, without_zeros
 
-__all__ = ["canonical", "points_of", "seed_of", "weights_of_classes"]
+__all__ = ["canonical", "points_of", "seed_of", "warn_of_units", "weights_of_classes"]
 
 
 _CLASS_WEIGHT = "`balanced`, a mapping from class to weight, or one weight a class"
@@ -51,6 +54,12 @@ def points_of(features: csr_matrix, labels: csr_matrix, sample_weight: Any) -> P
         raise InputError("sample_weight", "only zeros", "a weight above 0")
     points = Points(features, labels, weights=weights)
     return points if weights.all() else points.take(np.flatnonzero(weights))
+
+
+def warn_of_units(weighting: Kind, features: csr_matrix) -> None:
+    """Warns where one feature hides the others; see `dominant_feature`."""
+    if weighting == "l2" and (said := dominant_feature(features)) is not None:
+        warnings.warn(said, UserWarning, stacklevel=4)  # who called fit
 
 
 def weights_of_classes(class_weight: Any, labels: csr_matrix) -> NDArray[np.float32] | None:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset, Points, summary_of_weights
+from snm.data.statistics import dominant_feature
 from snm.data.weighting import Weighting
 from snm.distributed.dataset import label_frequency
 from snm.distributed.processes import is_first_process
@@ -283,6 +284,8 @@ def _about_the_data(
     if (names := trained_beside(config, dataset)) is not None:
         note = f"{counted(names.num_points, 'label name')} are training points too"
         notes.append(f"{note} (--label-text off leaves them out)")
+    if config.weighting == "l2" and (hidden := dominant_feature(dataset.train.features)):
+        notes.append(hidden)
     if warm_start is not None and warm_start.note:
         notes.append(warm_start.note)
     return notes

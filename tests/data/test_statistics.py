@@ -7,9 +7,10 @@ import pytest
 from real_data import real_data_folder
 from scipy import sparse
 
+from snm.data import statistics
 from snm.data.dataset import Dataset, Points
 from snm.data.load import load
-from snm.data.statistics import describe, duplicate_test_rows
+from snm.data.statistics import describe, dominant_feature, duplicate_test_rows
 
 
 def points(features, labels, **more):
@@ -99,3 +100,17 @@ def test_real_statistics():
         stats = describe(load(real_data_folder(name), cache=None))
         assert stats["train_without_labels"] + stats["test_without_labels"] == unlabelled
         assert round(stats["duplicate_test_share"], 2) == repeated
+
+
+@pytest.mark.parametrize("blocks", [1 << 19, 7])
+def test_a_feature_in_another_unit_is_named(monkeypatch, blocks):
+    monkeypatch.setattr(statistics, "_ENTRIES", blocks)
+    rng = np.random.default_rng(0)
+    words = rng.random((50, 20)) * (rng.random((50, 20)) < 0.3)
+    assert dominant_feature(sparse.csr_matrix(words)) is None
+    rows = np.column_stack([words, rng.uniform(1, 6, 50)])
+    rows[3] = 0
+    squares = rows**2 / np.maximum((rows**2).sum(axis=1, keepdims=True), 1e-30)
+    said = dominant_feature(sparse.csr_matrix(rows))
+    assert said.startswith(f"feature 20 makes up {squares[:, 20].sum() / 50:.0%} of")
+    assert dominant_feature(sparse.csr_matrix((3, 4))) is None

@@ -328,5 +328,5 @@ def test_a_random_state_that_is_no_seed(data, seed):
 
 
 def test_labels_of_several_types_are_refused():
-    with pytest.raises(InputError, match="^y: found labels of several types .*expected names"):
+    with pytest.raises(InputError, match=r"^y: found labels of several types .*expected names"):
         SNMClassifier(**SMALL).fit(np.eye(3), [["a", None], ["a"], ["b"]])

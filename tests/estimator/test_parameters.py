@@ -1,7 +1,9 @@
 """Parameters of the estimator are settings of its fits."""
 
+import numpy as np
 import pytest
 from estimator.small_fits import SMALL
+from scipy.sparse import csr_matrix, hstack
 
 from snm import InputError, SNMClassifier
 
@@ -41,3 +43,11 @@ def test_each_pass_of_partial_fit_draws_anew(data, monkeypatch):
 def test_a_wrong_parameter_of_predict_is_refused_before_the_fit(data, name, value):
     with pytest.raises(InputError, match=f"^{name}: found .*{value}"):
         SNMClassifier(**SMALL, **{name: value}).fit(data.train.features, data.train.labels)
+
+
+def test_a_feature_in_another_unit_is_warned_of(data):
+    price = csr_matrix(np.full((data.train.num_points, 1), 300, np.float32))
+    mixed = hstack([data.train.features, price], format="csr")
+    with pytest.warns(UserWarning, match=r"feature 30 makes up .* of the squared length") as told:
+        SNMClassifier(**SMALL, epochs=1).fit(mixed, data.train.labels)
+    assert told[0].filename == __file__
