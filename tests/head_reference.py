@@ -9,10 +9,10 @@ import numpy as np
 
 from snm.head.spec import HeadSpec
 from snm.head.state import Head, init_head
+from snm.losses.reductions import MASKED
 from snm.sampling.sample import Sample
 from snm.sampling.uniform import uniform_host
 from snm.tables.table import RowTable, SparseRows
-from snm.topk.bisection import MASKED
 
 LEARNING_RATE, SCALE_RATE = 0.3, 0.1
 QUICK = {"xla_backend_optimization_level": 0}  # compiling is most of what these tests do

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from snm.head.problem import Problem, Result, ScoreGradients, positive_block
+from snm.losses.reductions import MASKED
 from snm.losses.sampled.protocol import BlockScores, DenseForm
 from snm.machine.platform import of_platform
 from snm.tables.bag import embedding_bag
@@ -24,7 +25,6 @@ from snm.tables.rounding import rounded_steps, to_nearest
 from snm.tables.table import RowTable
 from snm.tables.updates import update_rows
 from snm.topk.blocks import BlockPlan, block_plan, read_block, score_block
-from snm.topk.search import MASKED
 
 __all__ = ["by_blocks", "mean_blocks"]
 

@@ -21,10 +21,11 @@ from jax import lax
 from snm.head.by_pairs import few_pairs
 from snm.head.problem import Problem, ScoreGradients
 from snm.head.spec import HeadSpec
+from snm.losses.reductions import MASKED
 from snm.losses.sampled import TermScores
 from snm.losses.sampled.protocol import ThresholdForm
 from snm.machine.platform import by_platform, of_platform
-from snm.topk.bisection import MASKED, Mined, mined_weights
+from snm.topk.bisection import Mined, mined_weights
 from snm.topk.blocks import block_plan, read_block, score_block
 from snm.topk.digits import mined_by_digits
 

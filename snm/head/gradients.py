@@ -9,9 +9,9 @@ from snm.head.by_threshold import by_threshold, every_score, left_out, mines_by_
 from snm.head.mining import mine
 from snm.head.problem import Problem, ScoreGradients, term_scores
 from snm.head.spec import HeadSpec
+from snm.losses.reductions import MASKED
 from snm.losses.sampled import TermScores
 from snm.losses.sampled.protocol import Draw
-from snm.topk.search import MASKED
 
 __all__ = ["score_gradients"]
 

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from snm.distributed.collectives import Shard
+from snm.losses.reductions import MASKED
 from snm.tables.table import SparseRows, entry_rows
 from snm.topk.blocks import Masked, block_plan, read_block, score_block
-from snm.topk.search import MASKED
 
 __all__ = ["pairs_in_order"]
 

@@ -17,6 +17,7 @@ from snm.config.auto import FEWEST_POINTS
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.errors import InputError, counted
+from snm.losses.reductions import MASKED
 from snm.memory.memory import Memory, Witness
 from snm.model.model import Model, TrainState
 from snm.prediction.calibration import Calibration
@@ -37,7 +38,6 @@ from snm.prediction.reasons import Reason, reasons_of
 from snm.prediction.thresholds import Threshold, threshold_of
 from snm.tables.table import SparseRows
 from snm.topk.blocks import Best
-from snm.topk.search import MASKED
 
 __all__ = ["ROWS", "Predictor"]
 

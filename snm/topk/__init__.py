@@ -1,6 +1,6 @@
 """Exact top-k of label scores, computed block by block."""
 
-from snm.topk.bisection import MASKED as MASKED
+from snm.losses.reductions import MASKED as MASKED
 from snm.topk.bisection import Mined as Mined
 from snm.topk.bisection import mined_weights as mined_weights
 from snm.topk.blocks import Best as Best

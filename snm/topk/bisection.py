@@ -18,7 +18,7 @@ from jax import lax
 
 from snm.losses.reductions import MASKED
 
-__all__ = ["MASKED", "Mined", "ThresholdRange", "collect_above", "find_threshold", "mined_weights"]
+__all__ = ["Mined", "ThresholdRange", "collect_above", "find_threshold", "mined_weights"]
 
 _WORD_BITS = 32
 _MAX_PASSES = 64  # an interval of float32 numbers closes in fewer

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from snm.topk.bisection import MASKED, collect_above, find_threshold
+from snm.losses.reductions import MASKED
+from snm.topk.bisection import collect_above, find_threshold
 from snm.topk.parallel import parallel_top_k
 
 __all__ = ["Candidates", "Quota", "block_candidates", "choose_quota", "merge_candidates"]

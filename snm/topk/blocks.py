@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from snm.losses.reductions import MASKED
 from snm.machine.platform import of_platform
 from snm.tables.rounding import as_float
-from snm.topk.bisection import MASKED
 
 __all__ = ["Added", "Best", "BlockPlan", "Masked", "block_plan", "read_block", "score_block"]
 

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from snm.topk.bisection import MASKED, Mined
+from snm.losses.reductions import MASKED
+from snm.topk.bisection import Mined
 
 __all__ = ["mined_by_digits"]
 

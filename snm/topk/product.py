@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from snm.losses.reductions import MASKED
 from snm.machine.platform import platform
-from snm.topk.bisection import MASKED
 from snm.topk.blocks import Best, Masked
 from snm.topk.search import best_scores
 

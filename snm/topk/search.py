@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from snm.losses.reductions import MASKED
 from snm.machine.platform import by_platform
-from snm.topk.bisection import MASKED
 from snm.topk.block_quotas import Candidates, block_candidates, choose_quota, merge_candidates
 from snm.topk.blocks import (
     UNIT,
@@ -33,7 +33,7 @@ from snm.topk.kernel.choice import kernel_forms
 from snm.topk.parallel import parallel_top_k
 from snm.topk.strided_folds import merged_in_order, top_of_strided_folds
 
-__all__ = ["MASKED", "best_scores"]
+__all__ = ["best_scores"]
 
 _CPU_BLOCK = 4096  # 512 x 4096 float32 scores are 8 MB; above 32 MB, page faults cost more time
 _ACCELERATOR_NUMBERS = 1 << 26

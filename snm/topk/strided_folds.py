@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm.topk.bisection import MASKED
+from snm.losses.reductions import MASKED
 from snm.topk.blocks import WIDTH, Best
 
 __all__ = ["merged_in_order", "top_of_strided_folds"]

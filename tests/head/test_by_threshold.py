@@ -12,7 +12,7 @@ from head_reference import rank_weights, row_of_term
 from snm.head import by_threshold as module
 from snm.head.by_threshold import by_threshold, every_score, left_out, mines_by_threshold
 from snm.head.problem import term_scores
-from snm.topk.search import MASKED
+from snm.losses.reductions import MASKED
 
 ALL = dict(exclude="all", positives="all")
 CASES = {

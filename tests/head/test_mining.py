@@ -9,8 +9,8 @@ from head.small_problem import N, S, problem_of, slot_scores, small_case
 
 from snm.head import mining
 from snm.head.mining import mine
+from snm.losses.reductions import MASKED
 from snm.machine.platform import platform
-from snm.topk.search import MASKED
 
 
 def mined(case):

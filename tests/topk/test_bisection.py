@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from head_reference import by_sorting
 
-from snm.topk.bisection import MASKED, collect_above, find_threshold, mined_weights
+from snm.losses.reductions import MASKED
+from snm.topk.bisection import collect_above, find_threshold, mined_weights
 
 S = 97
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from head_reference import by_sorting
 
-from snm.topk.bisection import MASKED, mined_weights
+from snm.losses.reductions import MASKED
+from snm.topk.bisection import mined_weights
 from snm.topk.digits import mined_by_digits
 
 SIZE = 96

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from snm.topk import MASKED, Masked, product_top_k
+from snm.losses.reductions import MASKED
+from snm.topk import Masked, product_top_k
 
 RNG = np.random.default_rng(0)
 QUERIES = RNG.integers(-2, 3, (6, 4)).astype(np.float32)

@@ -5,11 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from snm.losses.reductions import MASKED
 from snm.topk import blocks
 from snm.topk import search as scoring
 from snm.topk.block_quotas import Candidates, choose_quota, merge_candidates
 from snm.topk.blocks import Added, Best, Masked, block_plan
-from snm.topk.search import MASKED, best_scores
+from snm.topk.search import best_scores
 
 N, DIM = 5, 4
 

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from snm.losses.reductions import MASKED
 from snm.machine.platform import compiling_for
 from snm.topk import search
 from snm.topk.blocks import WIDTH, Best
-from snm.topk.search import MASKED, best_scores
+from snm.topk.search import best_scores
 from snm.topk.strided_folds import merged_in_order, top_of_strided_folds
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
+from snm.losses.reductions import MASKED
 from snm.machine.platform import platform
-from snm.topk.bisection import MASKED
 from snm.topk.blocks import Added, Best, Masked
 from snm.topk.kernel.numbers import Tiles
 from snm.topk.kernel.plan import Sizes, saves, tiles_for

@@ -9,7 +9,8 @@ import pytest
 
 from benchmarks.devices import topk_kernel
 from benchmarks.devices.topk_kernel import Shape, case_of, check_cases, scores_of, wrong
-from snm.topk import MASKED, Masked, best_scores
+from snm.losses.reductions import MASKED
+from snm.topk import Masked, best_scores
 from snm.topk.kernel.choice import _search, form_of
 from snm.topk.kernel.excluded import excluded_bits
 from snm.topk.kernel.numbers import Tiles, precision_of
