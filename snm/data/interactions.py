@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -40,11 +40,11 @@ class Histories:
 
     Attributes:
       users: U names, in order of first occurrence.
-      items: K names, sorted.
+      items: K names, sorted; or those that were given, in their order.
       starts: int64 [U + 1]; user u has the entries from `starts[u]` to `starts[u + 1]`.
       entries: int32 [m], items.
       repeats: interactions with an item that the user had come to before; they are left out.
-      rare: items that were left out for their few users.
+      others: items that were left out: of few users, or not among those that were given.
     """
 
     users: tuple[str, ...]
@@ -52,15 +52,22 @@ class Histories:
     starts: NDArray[np.int64]
     entries: NDArray[np.int32]
     repeats: int = 0
-    rare: int = 0
+    others: int = 0
 
     @classmethod
-    def of(cls, interactions: Iterable[Interaction], *, min_users: int = 1) -> Histories:
+    def of(
+        cls,
+        interactions: Iterable[Interaction],
+        *,
+        min_users: int = 1,
+        known: Sequence[str] | None = None,
+    ) -> Histories:
         """Collects interactions in any order; 16 bytes each are in memory, and the names.
 
         Args:
           interactions: of all users.
           min_users: smallest number of users of an item that is kept.
+          known: the items that are kept, in the order of their ids; None keeps all.
         """
         users, items = dict[str, int](), dict[str, int]()
         user_ids, item_ids, times = array("i"), array("i"), array("d")
@@ -74,16 +81,17 @@ class Histories:
         _, first = np.unique(user.astype(np.int64) * len(items) + entry, return_index=True)
         first.sort()
         user, entry = user[first], entry[first]
-        kept = np.bincount(entry, minlength=len(items)) >= min_users
-        named = sorted(name for name, item in items.items() if kept[item])
-        new = np.full(len(items), -1, np.int32)
-        new[[items[name] for name in named]] = np.arange(len(named))
-        stays = kept[entry]
+        enough = np.bincount(entry, minlength=len(items)) >= min_users
+        if known is None:
+            known = sorted(name for name, item in items.items() if enough[item])
+        ids = {name: number for number, name in enumerate(known)}
+        new = np.array([ids.get(name, -1) for name in items], np.int32)
+        stays = new[entry] >= 0
         user, entry = user[stays], new[entry[stays]]
         starts = np.concatenate([[0], np.cumsum(np.bincount(user, minlength=len(users)))])
         return cls(
-            tuple(users), tuple(named), starts.astype(np.int64), entry,
-            repeats=len(order) - len(first), rare=len(items) - len(named),
+            tuple(users), tuple(known), starts.astype(np.int64), entry,
+            repeats=len(order) - len(first), others=int(np.count_nonzero(new < 0)),
         )  # fmt: skip
 
 

@@ -51,7 +51,7 @@ def test_histories(min_users):
     found = Histories.of((Interaction(*row) for row in rows), min_users=min_users)
     wanted = by_hand(rows, min_users)
     items = sorted({item for of_user in wanted.values() for item in of_user})
-    assert found.items == tuple(items) and found.rare == 30 - len(items)
+    assert found.items == tuple(items) and found.others == 30 - len(items)
     assert (0 < len(items) < 30) == (min_users > 1)
     assert found.users == tuple(wanted)  # by first occurrence
     for user, start, end in zip(found.users, found.starts, found.starts[1:], strict=False):
@@ -141,6 +141,35 @@ def test_from_a_file_to_recommendations(tmp_path, capsys):
     call("predict", tmp_path / "run", "--text", " , ".join(had), "--k", 3)
     (line,) = capsys.readouterr().out.splitlines()
     assert sorted(json.loads(line)["names"]) == ["Old Film 10", "Old Film 11", "Old Film 9"]
+
+
+def test_a_later_log_in_the_items_of_a_run(tmp_path, capsys):
+    rows = [(user, f"i{user % 3}{item}", item) for user in range(30) for item in range(4)]
+    source = write_csv(tmp_path / "log.csv", rows)
+    call("data", "interactions", source, "--out", tmp_path / "data", "--separator", "|")
+    call("train", tmp_path / "data", "--run-dir", tmp_path / "run", "--dim", 8, "--members", 1,
+         "--epochs", 2)  # fmt: skip
+    later = [("x", "i22", 0), ("x", "other, a new one", 1), ("x", "i20", 2), ("y", "i11", 3)]
+    capsys.readouterr()
+    call("data", "interactions", write_csv(tmp_path / "later.csv", later), "--out",
+         tmp_path / "later", "--like", tmp_path / "run")  # fmt: skip
+    assert capsys.readouterr().out.splitlines() == [
+        f"1 training and 0 test points (users), 12 items in {tmp_path / 'later'}",
+        f"1 item that {tmp_path / 'run'} lacks: left out",
+        "1 user of fewer than 2 items: in no training or test point",
+        f"next: snm evaluate {tmp_path / 'run'} --data {tmp_path / 'later'}",
+    ]
+    data = snm.load_data(tmp_path / "later")
+    assert [data.label_names[i] for i in data.train.features.indices] == ["i22"]
+    assert [data.label_names[i] for i in data.train.labels.indices] == ["i20"]
+    call("evaluate", tmp_path / "run", "--data", tmp_path / "later", "--json")
+    assert json.loads(capsys.readouterr().out)["metrics"]["points"] == 1
+    call("predict", tmp_path / "run", "--text", "i20|i21", "--k", 1)
+    assert json.loads(capsys.readouterr().out)["names"][0] in {"i22", "i23"}
+    said = refused(capsys, "data", "interactions", source, "--out", tmp_path / "o",
+                   "--like", tmp_path / "run", "--min-users", 2)  # fmt: skip
+    assert said.endswith(f"--min-users: found --like {tmp_path / 'run'} as well, expected one of "
+                         "the two")  # fmt: skip
 
 
 def test_nothing_but_what_is_there_is_told(tmp_path, capsys):

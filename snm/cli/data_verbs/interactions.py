@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from snm.data.interactions import Histories, Interaction, UserPoints
+    from snm.data.vectorizer import Vectorizer
 
 __all__ = ["Interactions"]
 
@@ -39,6 +40,7 @@ class Interactions:
       snm data interactions clicks.jsonl --out data/clicks --leave-last 1
       snm train data/movies --run-dir runs/movies
       snm predict runs/movies --text "1,260,1196" --k 10
+      snm data interactions june.csv --out data/june --like runs/movies --user userId --item movieId
     """  # noqa: E501
 
     source: Annotated[Positional[Path], arg(metavar="FILE")]
@@ -63,6 +65,9 @@ class Interactions:
     """Minimum number of users of an item; rarer items are left out."""
     separator: str = ","
     """Separator of items in a text that lists some."""
+    like: str | None = None
+    """Folder of a run, or a data set: take its items and their ids, so that the run can be
+    evaluated on the new log; other items are left out."""
     seed: int = 0
     """Random seed of --test-fraction."""
 
@@ -82,6 +87,10 @@ def _check(command: Interactions) -> None:
     for name, least in (("leave_last", 0), ("min_users", 1), ("seed", 0)):
         if (value := getattr(command, name)) < least:
             raise InputError("--" + name.replace("_", "-"), f"{value}", f"{least} or more")
+    for name in ("min_users", "separator"):
+        if command.like is not None and getattr(command, name) != getattr(Interactions, name):
+            flag = "--" + name.replace("_", "-")
+            raise InputError(flag, f"--like {command.like} as well", "one of the two")
     if command.leave_last and command.test_fraction:
         raise InputError("--leave-last", "--test-fraction as well", "one of the two")
     if len(command.separator) != 1 or command.separator.isspace() or command.separator.isalnum():
@@ -102,8 +111,11 @@ def _run(command: Interactions) -> None:
     from snm.system.terminal import say, waiting
 
     _check(command)
+    like = None if command.like is None else _items_of(command.like)
+    known = None if like is None else like.vocabulary
     with waiting(f"reading {command.source}"):
-        histories = Histories.of(_interactions(command), min_users=command.min_users)
+        rows = _interactions(command)
+        histories = Histories.of(rows, min_users=command.min_users, known=known)
         train, test = _parts(command, histories)
     if not len(train.users):
         expected = "one with two different items (see --user, --item and --min-users)"
@@ -115,9 +127,25 @@ def _run(command: Interactions) -> None:
         disk.write(folder / "labels.txt", "".join(f"{i}\n" for i in histories.items).encode())
         users = (histories.users[user] for user in train.users)
         disk.write(folder / "train_rows.txt", "".join(f"{user}\n" for user in users).encode())
-        items_as_text(histories.items, command.separator, _COLUMN).write(folder / "vectorizer.json")
+        texts = like or items_as_text(histories.items, command.separator, _COLUMN)
+        texts.write(folder / "vectorizer.json")
     for line in _said(command, histories, train, test):
         say(line)
+
+
+def _items_of(like: str) -> Vectorizer:
+    """How lists of items become features in a run, or a data set, of interactions.
+
+    Raises:
+      InputError: it is neither.
+    """
+    from snm.cli.data_verbs.import_features import ids_of
+
+    ids = ids_of(like)
+    if ids.vectorizer.vocabulary != ids.names:
+        found, expected = "features that are not the labels", "one of `snm data interactions`"
+        raise InputError(f"--like {like}", found, expected)
+    return ids.vectorizer
 
 
 def _parts(command: Interactions, histories: Histories) -> tuple[UserPoints, UserPoints | None]:
@@ -156,13 +184,19 @@ def _said(
     if histories.repeats:
         what = counted(histories.repeats, "interaction")
         yield f"{what} with an item that the user had come to before: left out"
-    if histories.rare:
-        users = counted(command.min_users, "user")
-        yield f"{counted(histories.rare, 'item')} of fewer than {users}: left out"
+    if histories.others:
+        which = f"of fewer than {counted(command.min_users, 'user')}"
+        if command.like is not None:
+            which = f"that {command.like} lacks"
+        yield f"{counted(histories.others, 'item')} {which}: left out"
     used = len(train.users) if command.leave_last else len(train.users) + tests
     if few := len(histories.users) - used:
         least = 2 + command.leave_last
         yield f"{counted(few, 'user')} of fewer than {least} items: in no training or test point"
+    if command.like is not None:
+        run = "RUN" if not (Path(command.like) / "config.toml").is_file() else command.like
+        yield f"next: snm evaluate {shlex.quote(run)} --data {shlex.quote(str(command.out))}"
+        return
     if not tests:
         yield "there are no test points to evaluate on: --test-fraction or --leave-last makes some"
     yield f"next: snm train {shlex.quote(str(command.out))} --run-dir RUN"
@@ -191,7 +225,7 @@ def _interactions(command: Interactions) -> Iterator[Interaction]:
         for field, value in zip(fields, row, strict=True):
             if not value:
                 raise InputError(where, f"no value of {field!r}", "one in each row")
-        if command.separator in row[1]:
+        if command.like is None and command.separator in row[1]:
             found = f"{command.separator!r} in the item {row[1][:40]!r}"
             raise InputError(where, found, "another --separator, which no item holds")
         yield Interaction(row[0], row[1], time_of(where, row[2]) if command.time else number)
