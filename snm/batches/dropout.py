@@ -91,4 +91,4 @@ def _kept(keys: Any, starts: Any, entries: int, share: float) -> Any:
     counts = xp.diff(starts)
     place = xp.arange(entries, dtype=np.int32) - repeat(starts[:-1], counts, entries)
     drawn = mixed(repeat(keys, counts, entries) + place.astype(np.uint32) * GOLDEN)
-    return drawn >= np.uint32(round(share * 2**32))
+    return drawn >= np.uint32(min(round(share * 2**32), 2**32 - 1))

@@ -42,7 +42,8 @@ class Evaluate:
     index: Path | None = None
     """Index written by `snm export`, to compare with exact search."""
     auc: bool = False
-    """Compute the AUC too: relevant labels against all others. Takes three times as long."""
+    """Compute the AUC too: relevant labels against all others, by the scores of the model without
+    the votes of a memory. Takes three times as long."""
     threshold: Annotated[tuple[str, ...] | None, arg(metavar="P|GOAL ...")] = None
     """Compute micro-F1, macro-F1 and the F1 of points too, of the labels that are at least so
     likely: probabilities, or micro-f1, macro-f1 or f1@k, as `snm predict --threshold`."""

@@ -75,7 +75,8 @@ def evaluate_points(
       duplicates: bool [n], points whose features are equal to those of a training point. A second
         set of metrics leaves them out.
       ks: the numbers of answers that metrics are computed at, as far as there are as many labels.
-      auc: whether to compute the AUC as well, which scores all labels twice more.
+      auc: whether to compute the AUC as well, which scores all labels twice more; it is of the
+        model's own scores, without the votes of a memory.
       thresholds: to measure F1 at, as in `Predictor.threshold`, each on the answers that it was
         chosen on; those of a number are 50.
       on_progress: called with the number of points done.

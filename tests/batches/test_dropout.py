@@ -41,6 +41,11 @@ def test_the_share_is_left_out_at_every_place():
     assert abs(by_point.var() / expected - 1) < 4.5 * np.sqrt(2 / 20_000)
 
 
+def test_a_share_next_to_1_leaves_next_to_nothing():
+    starts = np.arange(3) * 50
+    assert not dropout._kept(keys(2), starts, 100, 1 - 2**-40).any()
+
+
 @pytest.mark.parametrize("other", [dict(seed=1), dict(epoch=1), dict(seed=1, epoch=1)])
 def test_other_seeds_and_passes_are_independent(other):
     assert abs(correlation(drawn(4000, 16), drawn(4000, 16, **other))) < 4.5
