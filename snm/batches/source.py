@@ -35,7 +35,7 @@ from snm.batches.epoch_order import Order
 from snm.batches.schedule import CONSTANT, Schedule
 from snm.head.spec import HeadSpec
 from snm.sampling.protocol import Sampler
-from snm.sampling.sample import Sample
+from snm.sampling.sample import Sample, check_sample
 from snm.tables.by_row import columns_of
 from snm.tables.table import SparseRows
 
@@ -346,13 +346,16 @@ class Source:
         sampler = self.sampler
         if sampler is None or self._device_draw is not None:
             return None
-        if not sampler.needs_batch_positives:
-            return sampler.on_host(step, None)
-        if terms is None:  # points of other processes may be in the batch
-            assert self.labels_of_all is not None
-            known = take(csr_of(self.labels_of_all), points, self.data_parts * entries)
-            terms = self._terms(known, points, positives)
-        return sampler.on_host(step, self._positives_of(terms))
+        labels = None
+        if sampler.needs_batch_positives:
+            if terms is None:  # points of other processes may be in the batch
+                assert self.labels_of_all is not None
+                known = take(csr_of(self.labels_of_all), points, self.data_parts * entries)
+                terms = self._terms(known, points, positives)
+            labels = self._positives_of(terms)
+        sample = sampler.on_host(step, labels)
+        check_sample(sample, self.spec.num_labels)
+        return sample
 
     def _positives_of(self, terms: SparseRows) -> Any:
         """The labels of the terms, int32 [T], NumPy or JAX; K where a term has no weight."""

@@ -94,6 +94,8 @@ class Answers:
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Mean precision at 1, in [0, 1]: with one class a point this is accuracy.
 
+        A point without a label counts as a miss; `snm.evaluate` leaves such points out.
+
         Args:
           X: inputs [n, d].
           y: true targets.

@@ -155,8 +155,11 @@ class Targets:
         """The column of each class, and whether there is one."""
         if not len(values):
             return np.zeros(0, np.int64), np.zeros(0, bool)
-        place = np.minimum(np.searchsorted(self.classes, values), len(self.classes) - 1)
-        return place, self.classes[place] == values
+        try:
+            place = np.minimum(np.searchsorted(self.classes, values), len(self.classes) - 1)
+            return place, np.asarray(self.classes[place] == values, bool)
+        except TypeError:  # of another type than the classes: none of them
+            return np.zeros(len(values), np.int64), np.zeros(len(values), bool)
 
     def answers(self, slots: NDArray[np.int32]) -> Any:
         """The best labels of each point in the form of the targets.

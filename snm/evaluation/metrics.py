@@ -80,14 +80,19 @@ def frequency_groups(label_frequency: NDArray, num_groups: int = 10) -> NDArray:
       num_groups: at least 1.
 
     Returns:
-      int16 [K], the group of each label.
+      int32 [K], the group of each label.
+
+    Raises:
+      ValueError: less than one group.
 
     Example:
       >>> frequency_groups(np.array([5, 1, 3, 2]), 2)
-      array([1, 0, 1, 0], dtype=int16)
+      array([1, 0, 1, 0], dtype=int32)
     """
+    if num_groups < 1:
+        raise ValueError(f"num_groups must be at least 1, found {num_groups}")
     order = np.argsort(label_frequency, kind="stable")
-    groups = np.empty(len(order), np.int16)
+    groups = np.empty(len(order), np.int32)
     groups[order] = np.arange(len(order), dtype=np.int64) * num_groups // max(len(order), 1)
     return groups
 
@@ -107,10 +112,10 @@ class Metrics:
       label_class: int [K], the index of each label's weight in `class_weight`, or None.
       class_hits: int64 [R, U], hits at each rank, of labels with each weight.
       class_ideal: int64 [R, U], the same for the best possible predictions.
-      label_group: int16 [K], the group of each label, or None.
+      label_group: int [K], the group of each label, or None.
       group_hits: int64 [R, G], hits at each rank, of labels of each group.
       group_occurrences: int64 [G], the (point, label) pairs of each group.
-      best_rank: int16 [K], the best rank at which each label was a hit; R if never.
+      best_rank: int32 [K], the best rank at which each label was a hit; R if never.
       occurs: bool [K], labels that at least one point carries.
     """
 
@@ -144,7 +149,8 @@ class Metrics:
           groups: int [K], from `frequency_groups`. If None, `by_group` is empty.
 
         Raises:
-          ValueError: `ks` is empty or contains a value below 1, or a shape is not [K].
+          ValueError: `ks` is empty or contains a value below 1, a shape is not [K], or a propensity
+            is out of range.
         """
         ks = tuple(sorted({int(k) for k in ks}))
         if not ks or ks[0] < 1:
@@ -155,6 +161,9 @@ class Metrics:
         ranks = ks[-1]
         class_weight, label_class = np.zeros(0), None
         if propensity is not None:
+            propensity = np.asarray(propensity, np.float64)
+            if not ((propensity > 0) & (propensity <= 1)).all():
+                raise ValueError("propensities must be above 0 and at most 1, not their inverses")
             class_weight, label_class = np.unique(1.0 / propensity, return_inverse=True)
             label_class = label_class.astype(np.int32)
         num_groups = 0 if groups is None else int(np.max(groups, initial=-1)) + 1
@@ -166,10 +175,10 @@ class Metrics:
             label_class=label_class,
             class_hits=np.zeros((ranks, len(class_weight)), np.int64),
             class_ideal=np.zeros((ranks, len(class_weight)), np.int64),
-            label_group=groups,
+            label_group=None if groups is None else np.asarray(groups),
             group_hits=np.zeros((ranks, num_groups), np.int64),
             group_occurrences=np.zeros(num_groups, np.int64),
-            best_rank=np.full(num_labels, ranks, np.int16),
+            best_rank=np.full(num_labels, ranks, np.int32),
             occurs=np.zeros(num_labels, bool),
         )
 
@@ -188,9 +197,12 @@ class Metrics:
           Counts that include the batch; `self` is unchanged.
 
         Raises:
-          ValueError: a shape does not fit, or an id is out of range or occurs twice in a row.
+          ValueError: a shape or a type does not fit, or an id is out of range or occurs twice in a
+            row.
         """
         topk_ids = np.asarray(topk_ids)
+        if topk_ids.dtype.kind not in "iu":
+            raise ValueError(f"topk_ids must be integers, found {topk_ids.dtype}")
         ranks, num_labels = self.ks[-1], len(self.occurs)
         if (
             topk_ids.ndim != 2
@@ -204,7 +216,11 @@ class Metrics:
         ids = topk_ids[:, :ranks].astype(np.int64)
         labels = canonical(labels)
         if leave_out is not None:
-            keep = ~np.asarray(leave_out, bool)
+            leave_out = np.asarray(leave_out)
+            if leave_out.dtype != bool or leave_out.shape != (len(ids),):
+                found = f"{leave_out.dtype} {list(leave_out.shape)}"
+                raise ValueError(f"leave_out must be bool [{len(ids)}], found {found}")
+            keep = ~leave_out
             ids, labels = ids[keep], labels[keep]
         _check_ids(ids, num_labels)
 
@@ -216,7 +232,7 @@ class Metrics:
         hit_label = ids[hit_point, hit_rank]
 
         best_rank, occurs = self.best_rank.copy(), self.occurs.copy()
-        np.minimum.at(best_rank, hit_label, hit_rank.astype(np.int16))
+        np.minimum.at(best_rank, hit_label, hit_rank.astype(np.int32))
         occurs[label] = True
         new = replace(
             self,

@@ -29,7 +29,15 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from snm.errors import InputError
-from snm.losses.reductions import Reduce, check_ranks, ranked, reduced, split_positive, widened
+from snm.losses.reductions import (
+    Reduce,
+    check_pairs,
+    check_ranks,
+    ranked,
+    reduced,
+    split_positive,
+    widened,
+)
 from snm.losses.surrogates import Surrogate, hinge
 
 __all__ = [
@@ -88,6 +96,7 @@ def sampled_powl(
       Reddi et al. (2019), Definition 3, Algorithm 1. Usunier et al. (2009).
     """
     (positive, negative), dtype = widened(positive_scores, negative_scores)
+    check_pairs(positive, negative)
     hardest, weight = ranked(negative, vartheta, where, presorted=presorted)
     values = jnp.sum(weight * phi(positive[..., None] - hardest), axis=-1)
     return reduced(values, weights, reduce_fn, dtype)
@@ -133,6 +142,7 @@ def sampled_bowl(
       Reddi et al. (2019), Definition 4, Algorithm 1.
     """
     (positive, negative), dtype = widened(positive_scores, negative_scores)
+    check_pairs(positive, negative)
     hardest, weight = ranked(negative, vartheta, where, presorted=presorted)
     values = phi(positive) + jnp.sum(weight * phi(-hardest), axis=-1)
     return reduced(values, weights, reduce_fn, dtype)

@@ -19,6 +19,7 @@ __all__ = [
     "MASKED",
     "Reduce",
     "as_mask",
+    "check_pairs",
     "check_ranks",
     "log_sum_exp",
     "ranked",
@@ -53,16 +54,41 @@ def as_mask(where: ArrayLike | None, shape: tuple[int, ...]) -> jax.Array:
 def split_positive(
     scores: ArrayLike, labels: ArrayLike, where: ArrayLike | None
 ) -> tuple[jax.Array, jax.Array]:
-    """The scores [...] of the labels [...], and the mask [..., K] of the other unmasked labels."""
+    """The scores [...] of the labels [...], and the mask [..., K] of the other unmasked labels.
+
+    The score of a label that is out of range is NaN, where it is not known before the program runs.
+
+    Raises:
+      InputError: labels that are no integers, or in an array of NumPy or a list, out of range.
+    """
+    count = np.shape(scores)[-1]
+    labels = labels if isinstance(labels, jax.Array) else np.asarray(labels)
+    if not jnp.issubdtype(labels.dtype, jnp.integer):
+        raise InputError("labels", f"labels of {labels.dtype}", f"integers, 0 to {count - 1}")
+    if isinstance(labels, np.ndarray) and labels.size:
+        low, high = np.min(labels), np.max(labels)
+        if not 0 <= low <= high < count:
+            found = f"label {low if low < 0 else high}"
+            raise InputError("labels", found, f"0 to {count - 1}, the columns of the scores")
     # Labels may come in a type that holds fewer numbers than there are labels.
     scores, column = jnp.asarray(scores), jnp.asarray(labels)[..., None].astype(jnp.int32)
+    column = jnp.where(column < 0, count, column)  # -1 would be the last one
     ids = jax.lax.broadcasted_iota(jnp.int32, scores.shape, scores.ndim - 1)
     positive = jnp.take_along_axis(scores, column, axis=-1)[..., 0]
     return positive, (ids != column) & as_mask(where, scores.shape)
 
 
+def check_pairs(positive: jax.Array, negative: jax.Array) -> None:
+    """Raises `InputError` unless the scores are [...] of positives and [..., m] of negatives."""
+    if positive.shape != negative.shape[:-1]:
+        found = f"positive scores {list(positive.shape)}, negative scores {list(negative.shape)}"
+        raise InputError("scores", found, "one positive for each list of negatives: [n] and [n, m]")
+
+
 def check_ranks(weights: ArrayLike, most: int) -> None:
-    """Raises `InputError` if there are more rank weights than scores can have ranks."""
+    """Raises `InputError` if there are more rank weights than scores can have ranks, or no axis."""
+    if not np.ndim(weights):
+        raise InputError("rank weights", "a number", "an array [r], a weight a rank")
     if np.shape(weights)[-1] > most:
         raise InputError("rank weights", f"{np.shape(weights)[-1]} of them", f"at most {most}")
 
@@ -83,8 +109,8 @@ def ranked(
     Returns:
       Scores and weights, [..., r] or [..., m]; where masked, both are 0.
     """
+    check_ranks(weights, scores.shape[-1])
     batch, count, ranks = scores.shape[:-1], scores.shape[-1], np.shape(weights)[-1]
-    check_ranks(weights, count)
     # Equal weights for all (negative sampling) need no ranks, hence no sort and no lookup. Only
     # weights on the host can be looked at here.
     same = ranks == count > 0 and not isinstance(weights, jax.Array) and np.ptp(weights) == 0

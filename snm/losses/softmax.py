@@ -13,7 +13,15 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from snm.losses.reductions import Reduce, as_mask, log_sum_exp, reduced, split_positive, widened
+from snm.losses.reductions import (
+    Reduce,
+    as_mask,
+    check_pairs,
+    log_sum_exp,
+    reduced,
+    split_positive,
+    widened,
+)
 
 __all__ = ["decoupled_softmax", "sampled_softmax", "softmax"]
 
@@ -53,6 +61,7 @@ def sampled_softmax(
       Bengio and Senécal (2008) and Jean et al. (2015), the logQ correction.
     """
     (positive, negative), dtype = widened(positive_scores, negative_scores)
+    check_pairs(positive, negative)
     mask = as_mask(where, negative.shape)
     if log_weights is not None:
         log_weights = jnp.broadcast_to(jnp.asarray(log_weights, negative.dtype), negative.shape)

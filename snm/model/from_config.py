@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from fractions import Fraction
 from math import floor
 
+from snm.config.checks import check_name
 from snm.config.resolved import ResolvedConfig
 from snm.config.stages import Sizes, SizeSchedule
 from snm.head.spec import HeadSpec
@@ -22,7 +23,12 @@ _SHARED = {field.name for field in dataclasses.fields(HeadSpec)} & {
 
 
 def head_spec(config: ResolvedConfig, num_labels: int) -> HeadSpec:
-    """The head of a resolved configuration: settings of the same name, and what follows."""
+    """The head of a resolved configuration: settings of the same name, and what follows.
+
+    Raises:
+      InputError: a loss that is not in its table, such as an own one that nobody has added here.
+    """
+    check_name("loss", "loss", config.loss)
     sampled = num_labels - 1 if config.sampled == "all" else config.sampled
     shared = {name: getattr(config, name) for name in _SHARED}
     lists = LOSSES[config.loss].per_list  # others share a program whatever their scale

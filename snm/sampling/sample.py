@@ -15,12 +15,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from snm.errors import InputError
 from snm.machine.platform import by_platform
 
 __all__ = [
     "STREAM",
     "Array",
     "Sample",
+    "check_sample",
     "excluded_slots",
     "host_rng",
     "sample_of_draws",
@@ -51,6 +53,23 @@ class Sample(NamedTuple):
     drop: Array
     log_weights: Array | None = None
     num_drawn: Array | None = None
+
+
+def check_sample(sample: object, num_labels: int) -> None:
+    """Checks what a sampler drew on the host.
+
+    Raises:
+      InputError: no `Sample`, or ids that are not as its docstring says: training would take them
+        for other labels, or score a label twice.
+    """
+    if not isinstance(sample, Sample):
+        raise InputError("sampler", f"{type(sample).__name__} drawn", "a Sample")
+    ids = np.asarray(sample.ids)
+    fits = ids.ndim == 1 and ids.dtype.kind in "iu" and ids.size > 0
+    fits = fits and ids[0] >= 0 and ids[-1] <= num_labels
+    if not fits or not ((ids[1:] > ids[:-1]) | (ids[1:] == num_labels)).all():
+        expected = f"labels from 0 to {num_labels - 1} in ascending order, then {num_labels} if any"
+        raise InputError("sampler", "other ids drawn", expected)
 
 
 def slots_of(ids: Array, labels: Array) -> jax.Array:

@@ -330,3 +330,12 @@ def test_a_random_state_that_is_no_seed(data, seed):
 def test_labels_of_several_types_are_refused():
     with pytest.raises(InputError, match=r"^y: found labels of several types .*expected names"):
         SNMClassifier(**SMALL).fit(np.eye(3), [["a", None], ["a"], ["b"]])
+
+
+def test_classes_of_another_type_are_unknown():
+    X = np.eye(4, dtype=np.float32)
+    settings = {**SMALL, "sampled": "auto", "mined": "auto"}
+    model = SNMClassifier(**settings).fit(X, [["a"], ["b"], ["a"], ["b"]])
+    with pytest.raises(InputError, match="labels: found the class 1, expected some of the known"):
+        model.decision_topk(X, k=1, labels=[1])
+    assert model.score(X, [[1], [2], [1], [2]]) == 0

@@ -247,3 +247,30 @@ def test_filter_refuses_wrong_shapes_and_labels():
         apply_filter(np.array([[0]]), labels, pairs, 2)
     with pytest.raises(ValueError, match="filtered label"):
         apply_filter(np.array([[0]]), labels, np.array([[0, 2]]), 1)
+
+
+def test_what_is_no_id_no_mask_and_no_propensity_is_refused():
+    start, truth = Metrics.start(4, ks=[1]), csr([[0], [1]], 4)
+    for wrong in (np.array([[0.3], [1.2]]), np.array([[True], [False]])):  # scores, say
+        with pytest.raises(ValueError, match="topk_ids must be integers, found"):
+            start.update(wrong, truth)
+    for wrong in ([0, 1], np.array([True]), [1]):  # rows, or of other points
+        with pytest.raises(ValueError, match=r"leave_out must be bool \[2\], found"):
+            start.update(np.array([[0], [1]]), truth, leave_out=wrong)
+    for wrong in ([1, 2, 1, 1], [1, 0, 1, 1], [1, -0.5, 1, 1], [1, np.nan, 1, 1]):
+        with pytest.raises(ValueError, match="propensities must be above 0 and at most 1"):
+            Metrics.start(4, propensity=wrong)
+    with pytest.raises(ValueError, match="num_groups must be at least 1, found 0"):
+        frequency_groups(np.arange(4), 0)
+
+
+def test_many_answers_and_groups():
+    """More than an int16 holds."""
+    count = 40_000
+    groups = frequency_groups(np.arange(count), count)
+    assert groups[0] == 0 and groups[-1] == count - 1
+    found = Metrics.start(count, ks=[count], groups=groups).update(
+        np.arange(count)[None], csr([[count - 1]], count)
+    )
+    assert found.result()[f"R@{count}"] == found.result()[f"coverage@{count}"] == 100
+    assert found.by_group(count)[-1]["recall"] == 100

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from snm.errors import InputError
+from snm.losses.ordered import sampled_bowl, sampled_powl
 from snm.losses.reductions import (
     as_mask,
     check_ranks,
@@ -15,6 +16,7 @@ from snm.losses.reductions import (
     split_positive,
     widened,
 )
+from snm.losses.softmax import sampled_softmax
 
 N, M = 4, 12
 RNG = np.random.default_rng(0)
@@ -165,3 +167,30 @@ def test_an_example_of_weight_0_is_silent_whatever_its_value():
     assert reduced(values, weights, jnp.sum, jnp.float32) == 2
     of = jax.grad(lambda v: reduced(v, weights, jnp.sum, jnp.float32))(values)
     assert of.tolist() == [2, 0, 0]
+
+
+def test_labels_out_of_range():
+    """-1 is no label, and not the last one."""
+    for wrong in ([0, 1, 2, -1], np.array([0, 1, 2, M]), np.uint8([M, 0, 0, 0])):
+        with pytest.raises(InputError, match=rf"label (-1|{M}), expected 0 to {M - 1}"):
+            split_positive(SCORES, wrong, None)
+    for wrong in (np.array([0.9, 0, 0, 0]), [True, False, True, True]):
+        with pytest.raises(InputError, match=r"labels: found labels of (float|bool)"):
+            split_positive(SCORES, wrong, None)
+    positive, _ = jax.jit(split_positive, static_argnums=2)(SCORES, jnp.array([3, -1, M, 0]), None)
+    np.testing.assert_array_equal(positive, [SCORES[0, 3], np.nan, np.nan, SCORES[3, 0]])
+
+
+def test_weights_of_ranks_have_an_axis():
+    with pytest.raises(InputError, match="rank weights: found a number, expected an array"):
+        ranked(jnp.asarray(SCORES), 0.5, None, presorted=False)
+
+
+@pytest.mark.parametrize("loss", [sampled_powl, sampled_bowl, sampled_softmax])
+def test_one_positive_for_each_list_of_negatives(loss):
+    """A column of positives would meet the negatives of every example."""
+    options = {} if loss is sampled_softmax else {"vartheta": WEIGHTS}
+    assert np.isfinite(loss(SCORES[:, 0], SCORES[:, 1:], **options))
+    for wrong in (SCORES[:, :1], SCORES[:3, 0], SCORES[0, 0]):
+        with pytest.raises(InputError, match="expected one positive for each list of negatives"):
+            loss(wrong, SCORES[:, 1:], **options)

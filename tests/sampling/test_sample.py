@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from snm.sampling.sample import Sample, excluded_slots, sample_of_draws, slots_of
+from snm.errors import InputError
+from snm.sampling.sample import (
+    Sample,
+    check_sample,
+    excluded_slots,
+    sample_of_draws,
+    slots_of,
+)
 
 
 @settings(max_examples=50, deadline=None)
@@ -32,3 +40,13 @@ def test_repeated_draws_share_a_slot():
     np.testing.assert_array_equal(sample.ids, [1, 4, 5, 5])
     np.testing.assert_allclose(np.exp(sample.log_weights), [1, 3 / 2, 0, 0], rtol=1e-6)
     assert sample.drop == 4 and sample.ids.dtype == sample.drop.dtype == np.int32
+
+
+def test_what_a_sampler_may_draw():
+    for ids in ([0], [0, 1, 4], [2, 5, 5, 5], [5, 5]):
+        check_sample(Sample(np.array(ids, np.int32), np.int32(len(ids))), 5)
+    for ids in ([1, 0, 4], [1, 1], [-1, 2], [0, 6], [5, 1, 5], [], [[0, 1]], [0.5, 1.5]):
+        with pytest.raises(InputError, match="found other ids drawn, expected labels"):
+            check_sample(Sample(np.array(ids), np.int32(len(ids))), 5)
+    with pytest.raises(InputError, match="sampler: found ndarray drawn, expected a Sample"):
+        check_sample(np.arange(3), 5)
