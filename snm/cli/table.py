@@ -62,7 +62,7 @@ VERBS = (
     Verb("data stats", Stats, "DATA", "describe a data set"),
     Verb("data synth", Synth, "OUT", "generate a data set"),
     Verb("data import", Import, "FILE --out DATA", "convert texts and labels to a data set"),
-    Verb("data interactions", Interactions, "FILE --out DATA", "the same of users and items"),
+    Verb("data interactions", Interactions, "FILE --out DATA", "a data set of users and items"),
     Verb("data list", List, "", "list public data sets"),
     Verb("data fetch", Fetch, "NAME", "download a public data set"),
     Verb("train", Train, "DATA --run-dir RUN", "train and evaluate a model"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,38 +14,33 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse
 from fastapi_offline import FastAPIOffline
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 from starlette.exceptions import HTTPException
 
 from snm import __version__
-from snm.errors import InputError, counted
+from snm.errors import InputError
 from snm.export.index import IndexedPredictor
-from snm.prediction.candidates import candidates_of
 from snm.prediction.digits import rounded
-from snm.prediction.inputs import without_zeros
 from snm.prediction.predictor import Predictor
 from snm.prediction.reasons import Reason
 from snm.prediction.thresholds import Threshold
 from snm.serve.docs_page import add_docs
 from snm.serve.engine import Engine, FullError
 from snm.serve.guards import Counted, HostChecked, Limited, Meters, refusal
-from snm.serve.invalid import as_input_error
 from snm.serve.limits import Limits
 from snm.serve.messages import (
     Answer,
     Answers,
     Health,
-    Label,
     Parts,
     Problem,
     Question,
     Witness,
 )
+from snm.serve.requests import TooLargeError, among_of, as_input_error, left_out_of, rows_of
 
 __all__ = ["make_app"]
 
 _HERE = Path(__file__).parent
-_ID = re.compile("0|[1-9][0-9]{0,9}")
 _PATHS = frozenset({"/", "/predict", "/health", "/metrics", "/docs", "/openapi.json"})
 _LONG = 1 << 16  # characters of the texts of a request that are counted beside other requests
 
@@ -63,10 +57,6 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
         (503, "too many requests are waiting, or the server is stopping"),
     )
 }
-
-
-class _TooLargeError(Exception):
-    pass
 
 
 def make_app(
@@ -134,11 +124,17 @@ def make_app(
             k = threshold.k_or_own(k)
         asked_for = question, exact, limits.max_points
         if sum(map(len, question.texts or ())) > _LONG:  # others are answered meanwhile
-            rows = await asyncio.to_thread(_rows, *asked_for)
+            rows = await asyncio.to_thread(rows_of, *asked_for)
         else:
-            rows = _rows(*asked_for)
-        among = _among(question.labels, exact, rows.shape[0])
-        asked, reasons = (rows, min(k or 5, most), among), None
+            rows = rows_of(*asked_for)
+        among = among_of(question.labels, exact, rows.shape[0])
+        count = min(k or 5, most)
+        left_out = left_out_of(question.exclude, exact, rows.shape[0])
+        found = count + max(map(len, left_out), default=0)
+        if found > most < model.head.num_labels:
+            expected = f"at most {most} with those to leave out (see --max-k)"
+            raise InputError("exclude", f"{found} labels to find", expected)
+        asked, reasons = (rows, min(found, most), among), None
         if question.explain:
             gone = request.is_disconnected
             (labels, scores), reasons = await app.state.engine.explained(*asked, gone)
@@ -148,7 +144,8 @@ def make_app(
         if exact.calibration is not None:
             p = exact.probabilities(scores, ranked=among is None)
         blank = (rows != 0).getnnz(axis=1) == 0
-        return _as_answers(labels, scores, p, threshold, blank, reasons, exact)
+        kept = _kept(labels, p, threshold, left_out, count)
+        return _as_answers(labels, scores, p, kept, blank, reasons, exact)
 
     @app.get("/health")
     async def health() -> Health:
@@ -180,11 +177,37 @@ def make_app(
     return app
 
 
+def _kept(
+    labels: NDArray[np.int32],
+    p: NDArray[np.float32] | None,
+    threshold: Threshold | None,
+    left_out: list[NDArray[np.int32]],
+    count: int,
+) -> NDArray[np.bool_]:
+    """Which labels are answers, bool [n, k], `count` a point at most.
+
+    Args:
+      labels: int32 [n, k], best first; -1 where there is none, as an index may find fewer, and
+        there may be fewer to choose from.
+      p: float32 [n, k], probabilities, if the model has them.
+      threshold: what leaves answers out, or None; it needs probabilities.
+      left_out: labels that are no answers, of each point, or none.
+      count: the number of labels that are asked for.
+    """
+    kept = labels >= 0
+    if threshold is not None:
+        assert p is not None
+        kept = threshold(labels, p)
+    for number, ids in enumerate(left_out):
+        kept[number] &= ~np.isin(labels[number], ids)
+    return kept & (np.cumsum(kept, axis=1) <= count)
+
+
 def _as_answers(
     labels: NDArray[np.int32],
     scores: NDArray[np.float32],
     p: NDArray[np.float32] | None,
-    threshold: Threshold | None,
+    kept: NDArray[np.bool_],
     blank: NDArray[np.bool_],
     reasons: list[list[Reason]] | None,
     predictor: Predictor,
@@ -192,20 +215,17 @@ def _as_answers(
     """What was found, as a response has it.
 
     Args:
-      labels: int32 [n, k], best first; -1 where there is none.
+      labels: int32 [n, k], best first.
       scores: float32 [n, k].
       p: float32 [n, k], probabilities, if the model has them.
-      threshold: what leaves answers out, or None; it needs probabilities.
+      kept: bool [n, k], which of them are answers.
       blank: bool [n], points without a known feature.
       reasons: of each answer, if they were asked for.
       predictor: the model.
     """
     names, answers = predictor.label_names, []
     for number, row in enumerate(labels):
-        found = row >= 0  # an index may find fewer, and there may be fewer to choose from
-        if threshold is not None:
-            assert p is not None
-            found = threshold(row, p[number])
+        found = kept[number]
         ids = row[found].tolist()
         why = {}
         if reasons is not None:
@@ -240,18 +260,19 @@ def _answer_errors(app: FastAPI, example: str) -> None:
         first = error.errors()[0]
         if first["type"] == "json_invalid":
             return no_json(f"{first['ctx']['error']} at {first['loc'][-1]}")
-        if first["loc"][1:2] == ("labels",):  # pydantic would tell of one of the two forms
+        place = first["loc"][1] if len(first["loc"]) > 1 else ""
+        if place in ("labels", "exclude"):  # pydantic would tell of one of the two forms
             expected = "names or ids of labels, or a list of these for each point"
             found = "no label" if first["type"] == "too_short" else "something else"
-            return refusal(400, str(InputError("labels", found, expected)))
+            return refusal(400, str(InputError(place, found, expected)))
         return refusal(400, str(as_input_error(first, list(Question.model_fields), example)))
 
     @app.exception_handler(InputError)
     async def unusable(request: Request, error: InputError) -> JSONResponse:
         return refusal(400, str(error))
 
-    @app.exception_handler(_TooLargeError)
-    async def large(request: Request, error: _TooLargeError) -> JSONResponse:
+    @app.exception_handler(TooLargeError)
+    async def large(request: Request, error: TooLargeError) -> JSONResponse:
         return refusal(413, str(error))
 
     @app.exception_handler(FullError)
@@ -270,24 +291,6 @@ def _answer_errors(app: FastAPI, example: str) -> None:
         return refusal(500, "internal error; the server's log has more")
 
 
-def _among(
-    labels: list[Label] | list[list[Label]] | None, predictor: Predictor, num_points: int
-) -> NDArray[np.int32] | csr_matrix | None:
-    """The labels to choose from: int32 [S] for all points, or CSR [n, K]; None is all.
-
-    Raises:
-      InputError: an unknown label, or lists of another number of points.
-    """
-    if labels is None:
-        return None
-    if not isinstance(labels[0], list):
-        return predictor.ids_of([label for label in labels if not isinstance(label, list)])
-    each = [predictor.ids_of(of_point) for of_point in labels if isinstance(of_point, list)]
-    found = candidates_of(each, num_points, predictor.model.head.num_labels)
-    assert not isinstance(found, np.ndarray)
-    return found
-
-
 def _as_fields(reasons: list[Reason], predictor: Predictor) -> dict[str, Any]:
     """The terms of the scores of a point, and who voted for its labels if there is a memory."""
     words = None if predictor.vectorizer is None else predictor.vectorizer.vocabulary
@@ -297,63 +300,3 @@ def _as_fields(reasons: list[Reason], predictor: Predictor) -> dict[str, Any]:
     voters = [reason.witnesses_as_json(words) for reason in reasons]
     because = [[Witness(**one) for one in of_label] for of_label in voters]
     return {"parts": parts, "because": because}
-
-
-def _rows(question: Question, predictor: Predictor, most: int) -> csr_matrix:
-    """The points of a request as raw features, CSR [n, d].
-
-    Raises:
-      InputError: texts for a model without a vectoriser; ids or values out of range.
-      _TooLargeError: more points than `most`.
-    """
-    if (question.texts is None) == (question.features is None):
-        raise InputError("body", "both or neither of texts and features", "one of them")
-    points: list[Any] = question.texts if question.texts is not None else question.features or []
-    if not points:
-        raise InputError("body", "no point", "at least one")
-    if len(points) > most:
-        raise _TooLargeError(f"{counted(len(points), 'point')}, where a request may have {most}")
-    if question.texts is not None:
-        if predictor.vectorizer is None:
-            raise InputError("texts", "a model of features", "features")
-        return predictor.vectorizer.transform(question.texts)
-    return _as_matrix(points, predictor)
-
-
-def _as_matrix(
-    points: Sequence[dict[str, float] | list[float]], predictor: Predictor
-) -> csr_matrix:
-    """Points as feature id -> raw value, or as d values, as CSR [n, d].
-
-    Raises:
-      InputError: an id or a value out of range, or another number of values.
-    """
-    width = predictor.model.num_features
-    ids: list[int] = []
-    values: list[float] = []
-    starts = [0]
-    for number, point in enumerate(points):
-        if isinstance(point, list):
-            if len(point) != width:
-                found = counted(len(point), "value")
-                raise InputError(f"features.{number}", found, f"{width}, or ids and values")
-            ids.extend(range(width))
-            values.extend(point)
-            starts.append(len(ids))
-            continue
-        for name in point:
-            if not _ID.fullmatch(name) or int(name) >= width:  # "1" and "01" would be one feature
-                expected = f"an id from 0 to {width - 1}"
-                raise InputError(f"features.{number}", f"feature {name[:40]}", expected)
-        for index, value in sorted((int(name), value) for name, value in point.items()):
-            ids.append(index)
-            values.append(value)
-        starts.append(len(ids))
-    with np.errstate(over="ignore"):
-        data = np.asarray(values, np.float32)
-    if not np.isfinite(data).all():
-        raise InputError("features", "a value that is not finite", "finite float32 numbers")
-    if predictor.weighting.kind == "tfidf" and (data < 0).any():
-        raise InputError("features", "a negative value", "counts of at least 0 (tfidf weighting)")
-    stored = data, np.asarray(ids, np.int32), starts
-    return without_zeros(csr_matrix(stored, shape=(len(points), width)))

@@ -62,6 +62,9 @@ class Question(BaseModel):
         "for each point",
         min_length=1,
     )
+    exclude: list[Label] | list[list[Label]] | None = Field(
+        None, description="names or ids of labels that are no answers; or a list for each point"
+    )
     explain: bool = Field(False, description="tell what the scores are sums of")
 
 

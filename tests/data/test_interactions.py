@@ -195,12 +195,17 @@ REFUSED = {
     "no time": (
         "user,item,t\n1,2,3\n1,3,now\n",
         ("--time", "t"),
-        ":3: found t: 'now', expected a n",
+        ":3: found t: 'now', expected a number, as in",
     ),
     "two kinds": (
         "user,item,t\n1,2,2024-01-01\n1,3,4\n",
         ("--time", "t"),
-        ":3: found t: '4', expe",
+        ":3: found t: '4', expected a date, as in the",
+    ),
+    "no time at all": (
+        "user,item,t\n1,2,then\n",
+        ("--time", "t"),
+        ":2: found t: 'then', expected a number, or a date such as 2024-05-31T12:00",
     ),
     "no row": ("user,item\n", (), "found no interaction, expected at least one"),
     "single items": (

@@ -59,6 +59,40 @@ def test_labels_to_choose_from(address, served, tiny_run):
     asyncio.run(everyone())
 
 
+def test_labels_to_leave_out(address, served, tiny_run):
+    """The answer is that of all labels without them, also of each point."""
+    test = snm.load_data(tiny_run / "data").test.features[:4]
+    body = {"features": as_question(test), "k": 3}
+    order, scores = served.predict(test, 20)
+    best = order[:, 0].tolist()
+    each = [best[:1], [f"name {label}" for label in order[1, :5].tolist()], [], [3, "name 19"]]
+    gone = [set(best[:1]), set(order[1, :5].tolist()), set(), {3, 19}]
+    for asked, of_points in ((each, gone), (["name 4", best[0]], [{4, best[0]}] * 4)):
+        found = post(f"{address}/predict", json={**body, "exclude": asked})
+        assert found.status_code == 200, found.text
+        for one, row, of_row, without in zip(
+            found.json()["answers"], order, scores, of_points, strict=True
+        ):
+            left = [place for place, label in enumerate(row) if label not in without][:3]
+            assert one["labels"] == row[left].tolist()
+            assert one["names"] == [f"name {label}" for label in one["labels"]]
+            np.testing.assert_allclose(one["scores"], of_row[left], rtol=1e-5)
+    both = post(f"{address}/predict", json={**body, "labels": [1, 2, 5], "exclude": [2]})
+    assert all(sorted(one["labels"]) == [1, 5] for one in both.json()["answers"])
+    none = post(f"{address}/predict", json={**body, "exclude": []})
+    assert none.json() == post(f"{address}/predict", json=body).json()
+    told = post(f"{address}/predict", json={**body, "exclude": [best[0]], "explain": True})
+    assert all(len(one["parts"]) == len(one["labels"]) == 3 for one in told.json()["answers"])
+    for wrong, said in (
+        ([[3]], "exclude: found 1 list, expected 4, one a point"),
+        (["no such"], "exclude: found an unknown label 'no such', expected a name of a label"),
+        ("name 4", "exclude: found something else, expected names or ids of labels"),
+        (list(range(13)), "exclude: found 16 labels to find, expected at most 15 with those to"),
+    ):
+        refused = post(f"{address}/predict", json={**body, "exclude": wrong})
+        assert refused.status_code == 400 and said in refused.json()["error"]
+
+
 def test_labels_of_each_point(address, served, tiny_run):
     test = snm.load_data(tiny_run / "data").test.features[:4]
     body = {"features": as_question(test), "k": 3}

@@ -191,8 +191,8 @@ def _said(
         yield f"{counted(histories.others, 'item')} {which}: left out"
     used = len(train.users) if command.leave_last else len(train.users) + tests
     if few := len(histories.users) - used:
-        least = 2 + command.leave_last
-        yield f"{counted(few, 'user')} of fewer than {least} items: in no training or test point"
+        where = "training point" if command.leave_last else "training or test point"
+        yield f"{counted(few, 'user')} of fewer than {2 + command.leave_last} items: in no {where}"
     if command.like is not None:
         run = "RUN" if not (Path(command.like) / "config.toml").is_file() else command.like
         yield f"next: snm evaluate {shlex.quote(run)} --data {shlex.quote(str(command.out))}"
@@ -275,13 +275,13 @@ class _Times:
     def __call__(self, where: str, text: str) -> float:
         from snm.data.formats.records import number_of
 
-        number = number_of(text)
+        number, expected = number_of(text), "a number, or a date such as 2024-05-31T12:00"
         if self._are_dates is None:
             self._are_dates = math.isnan(number)
+        else:
+            expected = f"a {'date' if self._are_dates else 'number'}, as in the first row"
         time = _seconds(text) if self._are_dates else number
         if math.isnan(time):
-            kind = "a date such as 2024-05-31T12:00" if self._are_dates else "a number"
-            expected = f"{kind}, as in the first row" if where else kind
             raise InputError(where, f"{self._field}: {ascii(text)[:40]}", expected)
         return time
 

@@ -1,0 +1,159 @@
+"""What a request asks for: its points and its labels; or what is wrong with it, in one line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from snm.errors import InputError, counted, nearest
+from snm.prediction.candidates import candidates_of
+from snm.prediction.inputs import without_zeros
+from snm.prediction.predictor import Predictor
+from snm.serve.messages import ENTRIES, VECTOR, Label, Question
+
+__all__ = ["TooLargeError", "among_of", "as_input_error", "left_out_of", "rows_of"]
+
+_ID = re.compile("0|[1-9][0-9]{0,9}")
+_SHOWN = 40  # characters of what was found
+_NAMES = {"list": "a list", "string": "a text", "integer": "a whole number",
+          "boolean": "true or false"}  # fmt: skip
+_NOT_OF_THE_BODY = ("body", "[key]", ENTRIES, VECTOR)  # parts of places that pydantic adds
+_LEAST = {"greater_than_equal": "ge", "less_than_equal": "le"}
+
+
+class TooLargeError(Exception):
+    """A request of more points than one may have."""
+
+
+def among_of(
+    labels: list[Label] | list[list[Label]] | None, predictor: Predictor, num_points: int
+) -> NDArray[np.int32] | csr_matrix | None:
+    """The labels to choose from: int32 [S] for all points, or CSR [n, K]; None is all.
+
+    Raises:
+      InputError: an unknown label, or lists of another number of points.
+    """
+    if labels is None:
+        return None
+    if not isinstance(labels[0], list):
+        return predictor.ids_of([label for label in labels if not isinstance(label, list)])
+    each = [predictor.ids_of(of_point) for of_point in labels if isinstance(of_point, list)]
+    found = candidates_of(each, num_points, predictor.model.head.num_labels)
+    assert not isinstance(found, np.ndarray)
+    return found
+
+
+def left_out_of(
+    labels: list[Label] | list[list[Label]] | None, predictor: Predictor, num_points: int
+) -> list[NDArray[np.int32]]:
+    """Labels that are no answers, int32 of each point; an empty list if there are none.
+
+    Raises:
+      InputError: an unknown label, or lists of another number of points.
+    """
+    if not labels:
+        return []
+    every = [label for label in labels if not isinstance(label, list)]
+    each = [of_point for of_point in labels if isinstance(of_point, list)]
+    if each and len(each) != num_points:
+        raise InputError("exclude", counted(len(each), "list"), f"{num_points}, one a point")
+    try:
+        return [predictor.ids_of(of_point) for of_point in each or [every] * num_points]
+    except InputError as error:
+        raise InputError("exclude", error.found, error.expected) from error
+
+
+def rows_of(question: Question, predictor: Predictor, most: int) -> csr_matrix:
+    """The points of a request as raw features, CSR [n, d].
+
+    Raises:
+      InputError: texts for a model without a vectoriser; ids or values out of range.
+      TooLargeError: more points than `most`.
+    """
+    if (question.texts is None) == (question.features is None):
+        raise InputError("body", "both or neither of texts and features", "one of them")
+    points: list[Any] = question.texts if question.texts is not None else question.features or []
+    if not points:
+        raise InputError("body", "no point", "at least one")
+    if len(points) > most:
+        raise TooLargeError(f"{counted(len(points), 'point')}, where a request may have {most}")
+    if question.texts is not None:
+        if predictor.vectorizer is None:
+            raise InputError("texts", "a model of features", "features")
+        return predictor.vectorizer.transform(question.texts)
+    return _as_matrix(points, predictor)
+
+
+def _as_matrix(
+    points: Sequence[dict[str, float] | list[float]], predictor: Predictor
+) -> csr_matrix:
+    """Points as feature id -> raw value, or as d values, as CSR [n, d].
+
+    Raises:
+      InputError: an id or a value out of range, or another number of values.
+    """
+    width = predictor.model.num_features
+    ids: list[int] = []
+    values: list[float] = []
+    starts = [0]
+    for number, point in enumerate(points):
+        if isinstance(point, list):
+            if len(point) != width:
+                found = counted(len(point), "value")
+                raise InputError(f"features.{number}", found, f"{width}, or ids and values")
+            ids.extend(range(width))
+            values.extend(point)
+            starts.append(len(ids))
+            continue
+        for name in point:
+            if not _ID.fullmatch(name) or int(name) >= width:  # "1" and "01" would be one feature
+                expected = f"an id from 0 to {width - 1}"
+                raise InputError(f"features.{number}", f"feature {name[:40]}", expected)
+        for index, value in sorted((int(name), value) for name, value in point.items()):
+            ids.append(index)
+            values.append(value)
+        starts.append(len(ids))
+    with np.errstate(over="ignore"):
+        data = np.asarray(values, np.float32)
+    if not np.isfinite(data).all():
+        raise InputError("features", "a value that is not finite", "finite float32 numbers")
+    if predictor.weighting.kind == "tfidf" and (data < 0).any():
+        raise InputError("features", "a negative value", "counts of at least 0 (tfidf weighting)")
+    stored = data, np.asarray(ids, np.int32), starts
+    return without_zeros(csr_matrix(stored, shape=(len(points), width)))
+
+
+def as_input_error(error: Mapping[str, Any], fields: Sequence[str], example: str) -> InputError:
+    """Pydantic's error of a field: where, what was found, and what was expected.
+
+    Args:
+      error: one of pydantic's `ValidationError.errors()`, of a field of the body.
+      fields: of a request.
+      example: a valid body.
+    """
+    place = [str(part) for part in error["loc"] if part not in _NOT_OF_THE_BODY]
+    where, kind = ".".join(place) or "body", error["type"]
+    if kind == "missing":
+        return InputError(where, "nothing", f"JSON such as {example}")
+    if kind == "extra_forbidden":
+        expected = nearest(where, fields, f"one of {', '.join(fields)}")
+        return InputError(where, "an unknown field", expected)
+    if kind in _LEAST:
+        limit = error["ctx"][_LEAST[kind]]
+        expected = f"{limit} or {'more' if kind == 'greater_than_equal' else 'less'}"
+        return InputError(where, _short(error["input"]), expected)
+    said = error["msg"].removeprefix("Input should be ")
+    named = re.match(r"a valid (\w+)", said)
+    expected = _NAMES.get(named[1], f"a {named[1]}") if named else said
+    return InputError(where, _short(error["input"]), expected)
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
