@@ -1,13 +1,15 @@
-"""What a fitted estimator answers: the best labels, their scores and probabilities."""
+"""What a fitted estimator answers, and the folder that answers as it does."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from snm.config.resolved import ResolvedConfig
 from snm.errors import InputError
 from snm.estimator.inputs import canonical
 from snm.estimator.targets import Targets
@@ -25,6 +27,7 @@ class Answers:
     classes_: NDArray[Any]
     predictor_: Predictor
     _targets: Targets
+    config_: ResolvedConfig
     _mean_labels: float
     _parts: int
 
@@ -109,6 +112,20 @@ class Answers:
         hits = np.asarray(truth[np.arange(len(best)), best[:, 0]]).ravel()
         weights = _check_sample_weight(sample_weight, hits[:, None], dtype=np.float64)
         return float(np.average(hits, weights=weights))
+
+    def export(self, folder: str | Path) -> None:
+        """Writes the fitted model to a new folder, which stands for a run.
+
+        `snm.load`, `snm predict` and `snm serve` take it, with inputs that are features as X is.
+        Names of labels are the classes, but where y was an indicator.
+
+        Raises:
+          ValueError: the folder exists or cannot be written, or a class with a line break.
+        """
+        check_is_fitted(self, "predictor_")
+        from snm.estimator.export import write_folder
+
+        write_folder(self.predictor_, self.config_, self._targets, Path(folder))
 
     def _best(
         self, X: Any, k: int | None, labels: NDArray[np.int32] | None = None

@@ -17,7 +17,7 @@ from snm.errors import InputError
 from snm.prediction.predictor import Predictor
 from snm.tables.rounding import as_float
 
-__all__ = ["FORMAT", "arrays_of", "class_rows_sha256", "manifest_of", "write_arrays"]
+__all__ = ["FORMAT", "arrays_of", "class_rows_sha256", "manifest_of", "origin_of", "write_arrays"]
 
 FORMAT = "snm-export-1"
 _HASHED = 1 << 16  # rows at once, that of bfloat16 no second table is made
@@ -69,22 +69,35 @@ def class_rows_sha256(predictor: Predictor) -> str:
     return total.hexdigest()
 
 
-def manifest_of(predictor: Predictor, run: Path) -> dict[str, Any]:
-    """The manifest of an export: its sizes, its origin, and the formula of a score."""
-    from snm.machine.versions import versions
+def origin_of(run: Path) -> dict[str, Any]:
+    """What the manifest of an export says of the run that it came from."""
     from snm.runs.folder import RunFolder
 
-    model = predictor.model
     folder = RunFolder(run)
     facts = folder.read_facts()
-    text = {}
-    if predictor.vectorizer is not None:
-        text = {"text": _of_text(predictor.vectorizer, folder.vectorizer.name)}
     return {
-        "format": FORMAT,
         "run": run.resolve().name,
         "finished": folder.finished(),
         "data": {"source": facts["data"], "sha256": facts["sha256"]},
+    }
+
+
+def manifest_of(predictor: Predictor, origin: dict[str, Any]) -> dict[str, Any]:
+    """The manifest of an export: its sizes, its origin, and the formula of a score.
+
+    Args:
+      predictor: the model.
+      origin: JSON values that say where it came from, such as `origin_of(run)`.
+    """
+    from snm.machine.versions import versions
+    from snm.runs.folder import RunFolder
+
+    model, text = predictor.model, {}
+    if predictor.vectorizer is not None:
+        text = {"text": _of_text(predictor.vectorizer, RunFolder(Path()).vectorizer.name)}
+    return {
+        "format": FORMAT,
+        **origin,
         "num_features": model.num_features,
         "num_labels": model.head.num_labels,
         "dim": model.dim,

@@ -121,7 +121,7 @@ def _run(command: Export) -> None:
     """
     from rich.text import Text
 
-    from snm.export.arrays import manifest_of
+    from snm.export.arrays import manifest_of, origin_of
     from snm.export.manifest import write_manifest
     from snm.runs.folder import RunFolder
     from snm.runs.load import load
@@ -137,7 +137,7 @@ def _run(command: Export) -> None:
         _hub(command, predictor)
         return
     out, folder = command.output, RunFolder(command.run)
-    manifest = manifest_of(predictor, command.run)
+    manifest = manifest_of(predictor, origin_of(command.run))
     with made_whole("--output", out) as beside, console.status(Text(f"writing {out}")):
         if command.indexes:
             manifest["index"] = _index(command, predictor, points, manifest, beside)

@@ -212,3 +212,14 @@ def test_a_threshold_alone_makes_fit_tell_probabilities(data):
 def test_a_point_may_have_no_answer(y, expected):
     found = Targets.of(y).answers(np.array([[2, 0, -1], [-1, -1, -1]]))
     assert [list(row) for row in found] == expected
+
+
+def test_its_folder_answers_with_the_memory(fitted, data, tmp_path):
+    """And with the probabilities; columns of an indicator have no names."""
+    fitted.export(tmp_path / "model")
+    found = snm.load(tmp_path / "model")
+    assert found.memory is not None and found.label_names is None
+    labels, likely = fitted.proba_topk(data.test.features, k=4)
+    ids, again = found.predict_proba(data.test.features, k=4)
+    np.testing.assert_array_equal(ids, labels)
+    np.testing.assert_array_equal(again, likely)

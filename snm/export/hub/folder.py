@@ -24,7 +24,7 @@ from snm.config.resolved import ResolvedConfig, resolved_of
 from snm.config.settings import config_of
 from snm.data.formats.dispatch import read_names
 from snm.errors import InputError, reason_of
-from snm.export.arrays import arrays_of, manifest_of, write_arrays
+from snm.export.arrays import arrays_of, manifest_of, origin_of, write_arrays
 from snm.export.from_arrays import Wanted, fits, predictor_of
 from snm.export.hub.card import Card, model_card
 from snm.export.manifest import read_manifest, write_manifest
@@ -84,7 +84,7 @@ def write_hub(
     name = repository.split("/")[-1] if repository else run.resolve().name
     data = {"name": Path(facts["data"]).name, "sha256": facts["sha256"]}  # no path of a machine
     about: dict[str, Any] = {
-        **manifest_of(predictor, run),
+        **manifest_of(predictor, origin_of(run)),
         "format": _FORMAT,
         "model_type": "snm",
         "library_name": "snm",

@@ -1,0 +1,47 @@
+"""A fitted estimator as a folder that the commands take in place of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from snm.config.resolved import ResolvedConfig
+from snm.errors import InputError
+from snm.estimator.targets import Targets
+from snm.export.arrays import manifest_of
+from snm.export.manifest import write_manifest
+from snm.export.mapped import write_export
+from snm.prediction.predictor import Predictor
+from snm.runs.folder import RunFolder
+from snm.system import disk
+from snm.system.files import made_whole
+
+__all__ = ["write_folder"]
+
+
+def write_folder(predictor: Predictor, config: ResolvedConfig, targets: Targets, out: Path) -> None:
+    """Writes what `snm export --to npy` would of a run.
+
+    Args:
+      predictor: the fitted model.
+      config: the settings of the fit.
+      targets: their classes are the names of the labels, but where y was an indicator.
+      out: the folder; it must not exist.
+
+    Raises:
+      InputError: the folder exists or cannot be written, or a class whose name has a line break.
+    """
+    if out.exists():
+        raise InputError("folder", f"{out}, which is there", "a new folder")
+    classes = None
+    if targets.form in ("classes", "lists"):
+        classes = [str(one) for one in targets.classes]
+        if broken := [name for name in classes if len(name.splitlines()) > 1]:
+            raise InputError("classes", f"a line break in {broken[0]!r:.40}", "names of one line")
+    with made_whole("folder", out) as beside:
+        files, names = RunFolder(beside), None
+        if classes is not None:
+            names = files.names
+            disk.write(names, "".join(f"{name}\n" for name in classes).encode())
+        predictor.weighting.save(files.fitted_weighting)
+        about = write_export(predictor, config, names, beside)
+        write_manifest(beside, {**manifest_of(predictor, {"run": "SNMClassifier"}), **about})
