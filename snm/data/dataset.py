@@ -41,8 +41,8 @@ class Points:
         by as well; None is 1 for all.
 
     Raises:
-      InputError: features, labels and weights of different numbers of rows, or a weight that is
-        negative or not finite, or 0 of a label.
+      InputError: features, labels and weights of different numbers of rows, a pair of the filter
+        that is out of range, or a weight that is negative or not finite, or 0 of a label.
     """
 
     features: csr_matrix
@@ -55,6 +55,12 @@ class Points:
         if self.features.shape[0] != self.labels.shape[0]:
             found = f"{self.features.shape[0]} rows of features, {self.labels.shape[0]} of labels"
             raise InputError("points", found, "equal numbers of rows")
+        if self.filter is not None and len(self.filter):
+            low, high = self.filter.min(axis=0), self.filter.max(axis=0)
+            if (low < 0).any() or (high >= self.labels.shape).any():
+                found = f"rows {low[0]} to {high[0]}, labels {low[1]} to {high[1]}"
+                expected = f"below {self.num_points} and {self.num_labels}"
+                raise InputError("filter", found, expected)
         _check(self.weights, "point", self.num_points)
         _check(self.label_weights, "label", self.num_labels)
 
@@ -90,8 +96,8 @@ class Points:
 
     @property
     def features_per_point(self) -> float:
-        """The mean over points of how many features they have."""
-        return self.features.nnz / self.num_points
+        """The mean over points of how many features they have; 0 without a point."""
+        return self.features.nnz / max(1, self.num_points)
 
     def take(self, rows: NDArray[np.int64]) -> Points:
         """Selects the points `rows` (int64 [m], distinct) in that order, and renumbers filters."""
@@ -133,7 +139,13 @@ class Points:
 
         This is for data whose features and labels number the same items. Labels past the last
         feature are of items that came later.
+
+        Raises:
+          InputError: fewer labels than features.
         """
+        if self.num_labels < self.num_features:
+            found = f"{self.num_features} features, {self.num_labels} labels"
+            raise InputError("points", found, "the same items, or more labels")
         features = self.features.copy()
         features.resize(self.labels.shape)
         items = csr_matrix(features + self.labels)

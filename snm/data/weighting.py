@@ -260,10 +260,12 @@ def _mean_and_spread(features: csr_matrix) -> tuple[NDArray[np.float64], NDArray
 
 def _refuse_negative(features: csr_matrix, first_row: int = 0) -> None:
     # The least value first: of mapped data, a mask of all values could be too large.
-    if len(features.data) and features.data.min() < 0:
-        bad = np.flatnonzero(features.data < 0)
+    if len(features.data) and not features.data.min() >= 0:  # nor NaN
+        bad = np.flatnonzero(~(features.data >= 0))
         row = int(np.searchsorted(features.indptr, bad[0], side="right")) - 1 + first_row
-        found = f"the negative value {features.data[bad[0]]} in row {row}"
+        value = features.data[bad[0]]
+        what = f"the negative value {value}" if value < 0 else "a value that is no number"
+        found = f"{what} in row {row}"
         raise InputError(
             "features", found, "counts of at least 0 for tfidf; --weighting l2 takes any"
         )

@@ -25,7 +25,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from snm.errors import InputError
-from snm.losses.reductions import Reduce, as_mask, log_sum_exp, reduced, widened
+from snm.losses.reductions import Reduce, as_mask, counted, log_sum_exp, reduced, widened
 
 __all__ = [
     "TRANSFORMATIONS",
@@ -133,7 +133,7 @@ def listnet(
     References:
       Cao et al. (2007); Tewari, Chaudhuri (2015), section 3.1.
     """
-    (s, y), mask, dtype = _lists(scores, labels, where)
+    (s, y), mask, dtype = _lists(scores, labels, where, weights)
     target = _log_shares(_log(transformation, y, mask), mask)
     ours = _log_shares(_log(transformation, s, mask), mask)
     values = -jnp.sum(jnp.where(mask, jnp.exp(target) * ours, 0), axis=-1)
@@ -170,7 +170,7 @@ def listnet_permutations(
       >>> round(float(listnet_permutations([0.0, 0.0], [1.0, 0.0])), 4)
       0.6931
     """
-    (s, y), mask, dtype = _lists(scores, labels, None)
+    (s, y), mask, dtype = _lists(scores, labels, None, weights)
     size = s.shape[-1]
     if size > _LONGEST:
         raise InputError("list", f"{size} entries", f"at most {_LONGEST}: {size}! permutations")
@@ -214,7 +214,7 @@ def listmle(
     References:
       Xia et al. (2008); Lan et al. (2009), section 3.2.1.
     """
-    (s, y), mask, dtype = _lists(scores, labels, where)
+    (s, y), mask, dtype = _lists(scores, labels, where, weights)
     order = jnp.argsort(jnp.where(mask, -y, jnp.inf), axis=-1, stable=True)
     logs = jnp.take_along_axis(_log(transformation, s, mask), order, axis=-1)
     values = -_log_permutation(logs, jnp.take_along_axis(mask, order, axis=-1))
@@ -254,7 +254,7 @@ def rankcosine(
     References:
       Qin et al. (2007); Lan et al. (2009), section 3.2.1.
     """
-    (s, y), mask, dtype = _lists(scores, labels, where)
+    (s, y), mask, dtype = _lists(scores, labels, where, weights)
     target, ours = _log(transformation, y, mask), _log(transformation, s, mask)
     # In logarithms, so that no exponential overflows: the cosine does not change with length.
     both, some = log_sum_exp(target + ours, mask)
@@ -300,7 +300,7 @@ def smoothed_dcg(
     """
     if not sigma > 0:
         raise InputError("sigma of the smoothed DCG", str(sigma), "a number above 0")
-    (s, y), mask, dtype = _lists(scores, labels, where)
+    (s, y), mask, dtype = _lists(scores, labels, where, weights)
     ours = _log_shares(jnp.where(mask, s / sigma, 0), mask)
     gains = jnp.where(mask, jnp.exp2(y) - 1, 0)
     values = -jnp.sum(jnp.where(mask, jnp.exp(ours) * gains, 0), axis=-1)
@@ -336,7 +336,7 @@ def ranksvm(
     References:
       Joachims (2002); Tewari, Chaudhuri (2015), appendix C.
     """
-    (s, y), mask, dtype = _lists(scores, labels, where)
+    (s, y), mask, dtype = _lists(scores, labels, where, weights)
     above = (y[..., :, None] > y[..., None, :]) & mask[..., :, None] & mask[..., None, :]
     s = jnp.where(mask, s, 0)
     hinges = jnp.maximum(1 + s[..., None, :] - s[..., :, None], 0)
@@ -345,14 +345,17 @@ def ranksvm(
 
 
 def _lists(
-    scores: ArrayLike, labels: ArrayLike, where: ArrayLike | None
+    scores: ArrayLike, labels: ArrayLike, where: ArrayLike | None, weights: ArrayLike | None
 ) -> tuple[tuple[jax.Array, jax.Array], jax.Array, jnp.dtype]:
-    """Scores and grades in one wide dtype, the full mask, and the dtype of the scores."""
+    """Scores and grades in one wide dtype, the full mask, and the dtype of the scores.
+
+    The scores of a list of weight 0 are 0.
+    """
     (s,), dtype = widened(scores)
     y = jnp.asarray(labels).astype(s.dtype)
     if s.shape != y.shape or not s.ndim:
         raise InputError("lists", f"scores {s.shape}, labels {y.shape}", "the same shape [..., m]")
-    return (s, y), as_mask(where, s.shape), dtype
+    return (counted(weights, s), y), as_mask(where, s.shape), dtype
 
 
 def _log(transformation: Transformation, v: jax.Array, mask: jax.Array) -> jax.Array:

@@ -21,6 +21,7 @@ __all__ = [
     "as_mask",
     "check_pairs",
     "check_ranks",
+    "counted",
     "log_sum_exp",
     "ranked",
     "reduced",
@@ -150,6 +151,17 @@ def log_sum_exp(scores: jax.Array, where: jax.Array) -> tuple[jax.Array, jax.Arr
     shift = jnp.where(some, shift, 0)
     terms = jnp.where(where, jnp.exp(jnp.where(where, scores - shift[..., None], 0)), 0)
     return shift + jnp.log(jnp.where(some, jnp.sum(terms, axis=-1), 1)), some
+
+
+def counted(weights: ArrayLike | None, scores: jax.Array) -> jax.Array:
+    """Scores [..., m] of examples, 0 where the weight [...] of the example is 0 (padding).
+
+    So whatever such a score is, neither the loss nor the gradient of another is NaN for it.
+    """
+    if weights is None:
+        return scores
+    counts = jnp.broadcast_to(jnp.asarray(weights) != 0, scores.shape[:-1])
+    return jnp.where(counts[..., None], scores, 0)
 
 
 def reduced(

@@ -17,6 +17,7 @@ from snm.losses.reductions import (
     Reduce,
     as_mask,
     check_pairs,
+    counted,
     log_sum_exp,
     reduced,
     split_positive,
@@ -62,6 +63,8 @@ def sampled_softmax(
     """
     (positive, negative), dtype = widened(positive_scores, negative_scores)
     check_pairs(positive, negative)
+    positive = counted(weights, positive[..., None])[..., 0]
+    negative = counted(weights, negative)
     mask = as_mask(where, negative.shape)
     if log_weights is not None:
         log_weights = jnp.broadcast_to(jnp.asarray(log_weights, negative.dtype), negative.shape)
@@ -149,6 +152,7 @@ def decoupled_softmax(
       Gupta et al. (2024), the decoupled softmax.
     """
     (raw,), dtype = widened(scores)
+    raw = counted(weights, raw)
     present = as_mask(where, raw.shape)
     scaled = jnp.where(present, raw, 0) * jnp.asarray(score_scale, raw.dtype)
     wanted = as_mask(positives, scaled.shape) & present

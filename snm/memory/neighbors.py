@@ -31,7 +31,8 @@ class Neighbors(NamedTuple):
     Those of `nearest` and of `Stored.similar` are in ascending order of their numbers.
 
     Attributes:
-      ids: int32 [m, count], rows of the stored points; -1 at the end where fewer share a feature.
+      ids: int32 [m, count], rows of the stored points; -1 at the end where fewer share a feature,
+        or, among dense points, any of cosine 0.
       cosines: float32 [m, count]; 0 for padding. `Memory` and `choose` hold other similarities
         here too.
     """

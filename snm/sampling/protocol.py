@@ -80,7 +80,7 @@ class Sampler(Protocol):
 
     @classmethod
     def build(cls, inputs: SamplerInputs) -> Sampler:
-        """The sampler of a run. May take O(K) time."""
+        """The sampler of a run. May take time in proportion to K, and to the batch size."""
         ...
 
     def on_host(self, step: int, positives: np.ndarray[Any, Any] | None) -> Sample:

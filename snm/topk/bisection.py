@@ -21,7 +21,9 @@ from snm.losses.reductions import MASKED
 __all__ = ["Mined", "ThresholdRange", "collect_above", "find_threshold", "mined_weights"]
 
 _WORD_BITS = 32
-_MAX_PASSES = 64  # an interval of float32 numbers closes in fewer
+# Halving closes any interval of float32 numbers in fewer: there are 277 powers of two from the
+# largest of them to next to 0. Usual scores need about 20 passes.
+_MAX_PASSES = 320
 _SAMPLED_SCORES = 512  # scores of a row from which the first guess is estimated
 _GUESS_STEP = 0.25  # standard deviations between a wrong guess and the next one
 _GUESSES = 4  # passes before bisection starts

@@ -12,7 +12,6 @@ from real_data import real_data_folder
 from scipy import sparse
 
 from snm.data import content as content_module
-from snm.data import dataset as dataset_module
 from snm.data.dataset import Dataset, Points
 from snm.data.formats import dispatch as formats
 from snm.data.load import load
@@ -327,11 +326,6 @@ def test_split_is_a_seeded_partition():
             data.split(fraction, seed=0)
 
 
-def test_points_of_different_lengths():
-    with pytest.raises(InputError, match="2 rows of features, 3 of labels"):
-        Points(sparse.csr_matrix((2, 5)), sparse.csr_matrix((3, 4)))
-
-
 def test_load_synthetic_by_name(tmp_path, monkeypatch):
     data = load("synthetic")
     assert (data.name, data.train.num_points, data.test.num_points) == ("synthetic", 8000, 2000)
@@ -360,35 +354,6 @@ def test_loading_data_does_not_import_jax():
     )
     code += "sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_a_basket_holds_features_and_labels():
-    features = sparse.csr_matrix(np.array([[3, 0, 0, 0], [0, 0, 2, 1], [0, 0, 0, 0]], np.float32))
-    labels = sparse.csr_matrix(np.array([[0, 1, 0, 1], [1, 0, 0, 0], [0, 0, 0, 0]], np.float32))
-    found = Points(features, labels).baskets()
-    np.testing.assert_array_equal(
-        found.features.toarray(), [[3, 1, 0, 1], [1, 0, 2, 1], [0, 0, 0, 0]]
-    )
-    np.testing.assert_array_equal(found.labels.toarray(), [[1, 1, 0, 1], [1, 0, 1, 1], [0] * 4])
-    assert found.features.dtype == found.labels.dtype == np.float32
-    assert found.features.has_canonical_format
-
-
-def test_a_basket_with_labels_that_came_later():
-    features, labels = np.float32([[0, 2], [1, 0]]), np.float32([[1, 0, 0, 1], [0, 0, 1, 0]])
-    found = Points(sparse.csr_matrix(features), sparse.csr_matrix(labels)).baskets()
-    assert found.features.toarray().tolist() == [[1, 2], [1, 0]]
-    assert found.labels.toarray().tolist() == [[1, 1, 0, 1], [1, 0, 1, 0]]
-
-
-@pytest.mark.parametrize("size", [1, 7, 1000])
-@pytest.mark.parametrize("count", [5, 40])
-def test_ids_are_counted_in_pieces(monkeypatch, size, count):
-    monkeypatch.setattr(dataset_module, "_COUNTED", size)
-    ids = np.random.default_rng(0).integers(5, size=100, dtype=np.int32)
-    found = dataset_module.counts_of_ids(ids, count)
-    assert found.tolist() == [int((ids == one).sum()) for one in range(count)]
-    assert dataset_module.counts_of_ids(ids[:0], 3).tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("mapped", [True, None])

@@ -167,6 +167,9 @@ def test_errors(tmp_path):
         Weighting.fit("tfidf", negative)
     with pytest.raises(InputError, match=r"negative value -3\.0 in row 1"):
         Weighting("tfidf", np.ones(2, np.float32)).apply(negative)
+    unknown = sparse.csr_matrix(np.array([[1, 0], [np.nan, 3]], np.float32))
+    with pytest.raises(InputError, match="found a value that is no number in row 1"):
+        Weighting.fit("tfidf", unknown)
     with pytest.raises(InputError, match="2 columns, expected 4"):
         Weighting.fit("tfidf", features).apply(negative)
     with pytest.raises(InputError, match="'tf', expected one of none, l2, tfidf, standard"):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from snm.errors import InputError
+from snm.losses.listwise import listnet, ranksvm
 from snm.losses.ordered import sampled_bowl, sampled_powl
 from snm.losses.reductions import (
     as_mask,
@@ -16,7 +17,7 @@ from snm.losses.reductions import (
     split_positive,
     widened,
 )
-from snm.losses.softmax import sampled_softmax
+from snm.losses.softmax import decoupled_softmax, sampled_softmax
 
 N, M = 4, 12
 RNG = np.random.default_rng(0)
@@ -194,3 +195,26 @@ def test_one_positive_for_each_list_of_negatives(loss):
     for wrong in (SCORES[:, :1], SCORES[:3, 0], SCORES[0, 0]):
         with pytest.raises(InputError, match="expected one positive for each list of negatives"):
             loss(wrong, SCORES[:, 1:], **options)
+
+
+LOSSES_OF_EXAMPLES = {
+    "powl": lambda v, w: sampled_powl(v[:, 0], v[:, 1:], vartheta=WEIGHTS, weights=w),
+    "bowl": lambda v, w: sampled_bowl(v[:, 0], v[:, 1:], vartheta=WEIGHTS, weights=w),
+    "softmax": lambda v, w: sampled_softmax(v[:, 0], v[:, 1:], weights=w),
+    "decoupled": lambda v, w: decoupled_softmax(v, np.eye(N, M, dtype=bool), weights=w),
+    "listnet": lambda v, w: listnet(v, np.eye(N, M), weights=w),
+    "ranksvm": lambda v, w: ranksvm(v, np.eye(N, M), weights=w),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES_OF_EXAMPLES)
+@pytest.mark.parametrize("filling", [np.inf, -np.inf, np.nan])
+def test_what_an_example_of_weight_0_scores_is_in_no_gradient(name, filling):
+    """Not in that of parameters that all examples share, either."""
+    loss, weights = LOSSES_OF_EXAMPLES[name], np.array([1, 0, 2, 1], np.float32)
+    spoilt = np.where(weights[:, None] == 0, filling, SCORES)
+    value, gradient = jax.value_and_grad(lambda v: loss(v, weights))(spoilt)
+    expected, plain = jax.value_and_grad(lambda v: loss(v, weights))(SCORES)
+    assert value == expected and np.isfinite(value)
+    np.testing.assert_array_equal(gradient, plain)
+    assert not gradient[1].any() and gradient[0].any()

@@ -22,6 +22,8 @@ ROWS = {
     "some masked": np.where(RNG.random(SIZE) < 0.5, MASKED, RNG.normal(size=SIZE)),
     "few left": np.where(np.arange(SIZE) % 32, MASKED, RNG.integers(0, 2, SIZE)),
     "one left": np.where(np.arange(SIZE), MASKED, -7.0),
+    "one far above the rest": np.where(np.arange(SIZE) == 5, 1e20, RNG.random(SIZE)),
+    "one above next to 0": np.where(np.arange(SIZE) == 5, 1e6, 1e-12 * RNG.random(SIZE)),
     "neighbours": np.nextafter(np.float32(1), np.float32(2)) - RNG.integers(0, 2, SIZE) * 2**-23,
 }
 SCORES = np.stack([np.asarray(row, np.float32) for row in ROWS.values()])

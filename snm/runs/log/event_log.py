@@ -38,10 +38,9 @@ class EventLog:
     def write(self, event: Event) -> None:
         """Writes an event as a line, and its numbers as TensorBoard scalars."""
         values = {"event": type(event).__name__.lower(), **dataclasses.asdict(event)}
-        if isinstance(event, Stepped) and math.isnan(event.loss):  # all its steps were skipped
-            self.line(**{**values, "loss": None})
-            return
         self.line(**values)
+        if isinstance(event, Stepped) and math.isnan(event.loss):  # all its steps were skipped
+            return
         if isinstance(event, Stepped):
             self._board.add_scalar("loss", event.loss, event.step)
         elif isinstance(event, Evaluated):
@@ -55,11 +54,12 @@ class EventLog:
     def line(self, **values: Any) -> None:
         """Writes a JSON line that starts with the time and the phase.
 
-        Arrays and NumPy scalars become lists and numbers.
+        Arrays and NumPy scalars become lists and numbers. JSON has no NaN and no infinity: those
+        become null.
         """
         entry = {"time": round(time.time(), 3), "phase": self._phase, **values}
         try:
-            text = json.dumps(entry, default=lambda x: np.asarray(x).tolist())
+            text = json.dumps(_finite(entry), allow_nan=False)
             self._lines.write(text + "\n")
             self._lines.flush()
         except OSError as error:  # adds the file name
@@ -76,3 +76,14 @@ class EventLog:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _finite(value: Any) -> Any:
+    """A value as JSON has it, with None for numbers that are not finite."""
+    if isinstance(value, np.ndarray | np.generic) or hasattr(value, "__array__"):
+        value = np.asarray(value).tolist()
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
