@@ -35,7 +35,7 @@ def write_folder(predictor: Predictor, config: ResolvedConfig, targets: Targets,
     classes = None
     if targets.form in ("classes", "lists"):
         classes = [str(one) for one in targets.classes]
-        if broken := [name for name in classes if len(name.splitlines()) > 1]:
+        if broken := [name for name in classes if "\n" in name or "\r" in name]:
             raise InputError("classes", f"a line break in {broken[0]!r:.40}", "names of one line")
     with made_whole("folder", out) as beside:
         files, names = RunFolder(beside), None

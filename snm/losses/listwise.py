@@ -25,7 +25,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from snm.errors import InputError
-from snm.losses.reductions import Reduce, as_mask, counted, log_sum_exp, reduced, widened
+from snm.losses.reductions import Reduce, as_mask, log_sum_exp, padding_zeroed, reduced, widened
 
 __all__ = [
     "TRANSFORMATIONS",
@@ -355,7 +355,7 @@ def _lists(
     y = jnp.asarray(labels).astype(s.dtype)
     if s.shape != y.shape or not s.ndim:
         raise InputError("lists", f"scores {s.shape}, labels {y.shape}", "the same shape [..., m]")
-    return (counted(weights, s), y), as_mask(where, s.shape), dtype
+    return (padding_zeroed(weights, s), y), as_mask(where, s.shape), dtype
 
 
 def _log(transformation: Transformation, v: jax.Array, mask: jax.Array) -> jax.Array:

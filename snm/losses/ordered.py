@@ -33,7 +33,7 @@ from snm.losses.reductions import (
     Reduce,
     check_pairs,
     check_ranks,
-    counted,
+    padding_zeroed,
     ranked,
     reduced,
     split_positive,
@@ -98,8 +98,8 @@ def sampled_powl(
     """
     (positive, negative), dtype = widened(positive_scores, negative_scores)
     check_pairs(positive, negative)
-    positive = counted(weights, positive[..., None])[..., 0]
-    negative = counted(weights, negative)
+    positive = padding_zeroed(weights, positive[..., None])[..., 0]
+    negative = padding_zeroed(weights, negative)
     hardest, weight = ranked(negative, vartheta, where, presorted=presorted)
     values = jnp.sum(weight * phi(positive[..., None] - hardest), axis=-1)
     return reduced(values, weights, reduce_fn, dtype)
@@ -146,8 +146,8 @@ def sampled_bowl(
     """
     (positive, negative), dtype = widened(positive_scores, negative_scores)
     check_pairs(positive, negative)
-    positive = counted(weights, positive[..., None])[..., 0]
-    negative = counted(weights, negative)
+    positive = padding_zeroed(weights, positive[..., None])[..., 0]
+    negative = padding_zeroed(weights, negative)
     hardest, weight = ranked(negative, vartheta, where, presorted=presorted)
     values = phi(positive) + jnp.sum(weight * phi(-hardest), axis=-1)
     return reduced(values, weights, reduce_fn, dtype)

@@ -21,8 +21,8 @@ __all__ = [
     "as_mask",
     "check_pairs",
     "check_ranks",
-    "counted",
     "log_sum_exp",
+    "padding_zeroed",
     "ranked",
     "reduced",
     "split_positive",
@@ -153,7 +153,7 @@ def log_sum_exp(scores: jax.Array, where: jax.Array) -> tuple[jax.Array, jax.Arr
     return shift + jnp.log(jnp.where(some, jnp.sum(terms, axis=-1), 1)), some
 
 
-def counted(weights: ArrayLike | None, scores: jax.Array) -> jax.Array:
+def padding_zeroed(weights: ArrayLike | None, scores: jax.Array) -> jax.Array:
     """Scores [..., m] of examples, 0 where the weight [...] of the example is 0 (padding).
 
     So whatever such a score is, neither the loss nor the gradient of another is NaN for it.

@@ -17,8 +17,8 @@ from snm.losses.reductions import (
     Reduce,
     as_mask,
     check_pairs,
-    counted,
     log_sum_exp,
+    padding_zeroed,
     reduced,
     split_positive,
     widened,
@@ -63,8 +63,8 @@ def sampled_softmax(
     """
     (positive, negative), dtype = widened(positive_scores, negative_scores)
     check_pairs(positive, negative)
-    positive = counted(weights, positive[..., None])[..., 0]
-    negative = counted(weights, negative)
+    positive = padding_zeroed(weights, positive[..., None])[..., 0]
+    negative = padding_zeroed(weights, negative)
     mask = as_mask(where, negative.shape)
     if log_weights is not None:
         log_weights = jnp.broadcast_to(jnp.asarray(log_weights, negative.dtype), negative.shape)
@@ -152,7 +152,7 @@ def decoupled_softmax(
       Gupta et al. (2024), the decoupled softmax.
     """
     (raw,), dtype = widened(scores)
-    raw = counted(weights, raw)
+    raw = padding_zeroed(weights, raw)
     present = as_mask(where, raw.shape)
     scaled = jnp.where(present, raw, 0) * jnp.asarray(score_scale, raw.dtype)
     wanted = as_mask(positives, scaled.shape) & present

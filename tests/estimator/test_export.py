@@ -28,9 +28,10 @@ def test_the_folder_answers_as_the_estimator(data, tmp_path, capsys):
         model.export(tmp_path / "model")
 
 
-def test_a_class_of_two_lines_is_refused(tmp_path):
+@pytest.mark.parametrize("name", ["b\nc", "b\n", "b\r"])
+def test_a_class_with_a_line_break_is_refused(tmp_path, name):
     settings = {**SMALL, "sampled": "auto", "mined": "auto"}
-    model = SNMClassifier(**settings).fit(np.eye(4, dtype=np.float32), ["a", "b\nc", "a", "d"])
+    model = SNMClassifier(**settings).fit(np.eye(4, dtype=np.float32), ["a", name, "a", "d"])
     with pytest.raises(InputError, match="classes: found a line break in 'b"):
         model.export(tmp_path / "model")
     assert not list(tmp_path.iterdir())
