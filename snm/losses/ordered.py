@@ -31,13 +31,11 @@ from jax.typing import ArrayLike
 from snm.errors import InputError
 from snm.losses.reductions import (
     Reduce,
-    check_pairs,
     check_ranks,
-    padding_zeroed,
     ranked,
     reduced,
+    scored_pairs,
     split_positive,
-    widened,
 )
 from snm.losses.surrogates import Surrogate, hinge
 
@@ -96,10 +94,7 @@ def sampled_powl(
     References:
       Reddi et al. (2019), Definition 3, Algorithm 1. Usunier et al. (2009).
     """
-    (positive, negative), dtype = widened(positive_scores, negative_scores)
-    check_pairs(positive, negative)
-    positive = padding_zeroed(weights, positive[..., None])[..., 0]
-    negative = padding_zeroed(weights, negative)
+    (positive, negative), dtype = scored_pairs(positive_scores, negative_scores, weights)
     hardest, weight = ranked(negative, vartheta, where, presorted=presorted)
     values = jnp.sum(weight * phi(positive[..., None] - hardest), axis=-1)
     return reduced(values, weights, reduce_fn, dtype)
@@ -144,10 +139,7 @@ def sampled_bowl(
     References:
       Reddi et al. (2019), Definition 4, Algorithm 1.
     """
-    (positive, negative), dtype = widened(positive_scores, negative_scores)
-    check_pairs(positive, negative)
-    positive = padding_zeroed(weights, positive[..., None])[..., 0]
-    negative = padding_zeroed(weights, negative)
+    (positive, negative), dtype = scored_pairs(positive_scores, negative_scores, weights)
     hardest, weight = ranked(negative, vartheta, where, presorted=presorted)
     values = phi(positive) + jnp.sum(weight * phi(-hardest), axis=-1)
     return reduced(values, weights, reduce_fn, dtype)

@@ -19,12 +19,12 @@ __all__ = [
     "MASKED",
     "Reduce",
     "as_mask",
-    "check_pairs",
     "check_ranks",
     "log_sum_exp",
     "padding_zeroed",
     "ranked",
     "reduced",
+    "scored_pairs",
     "split_positive",
     "weighed",
     "widened",
@@ -79,11 +79,20 @@ def split_positive(
     return positive, (ids != column) & as_mask(where, scores.shape)
 
 
-def check_pairs(positive: jax.Array, negative: jax.Array) -> None:
-    """Raises `InputError` unless the scores are [...] of positives and [..., m] of negatives."""
+def scored_pairs(
+    positive_scores: ArrayLike, negative_scores: ArrayLike, weights: ArrayLike | None
+) -> tuple[tuple[jax.Array, jax.Array], jnp.dtype]:
+    """As `widened`, of positives [...] and negatives [..., m], with `padding_zeroed`.
+
+    Raises:
+      InputError: other shapes: a column of positives would meet the negatives of every example.
+    """
+    (positive, negative), dtype = widened(positive_scores, negative_scores)
     if positive.shape != negative.shape[:-1]:
         found = f"positive scores {list(positive.shape)}, negative scores {list(negative.shape)}"
         raise InputError("scores", found, "one positive for each list of negatives: [n] and [n, m]")
+    positive = padding_zeroed(weights, positive[..., None])[..., 0]
+    return (positive, padding_zeroed(weights, negative)), dtype
 
 
 def check_ranks(weights: ArrayLike, most: int) -> None:

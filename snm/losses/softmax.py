@@ -16,10 +16,10 @@ from jax.typing import ArrayLike
 from snm.losses.reductions import (
     Reduce,
     as_mask,
-    check_pairs,
     log_sum_exp,
     padding_zeroed,
     reduced,
+    scored_pairs,
     split_positive,
     widened,
 )
@@ -61,10 +61,7 @@ def sampled_softmax(
     References:
       Bengio and Senécal (2008) and Jean et al. (2015), the logQ correction.
     """
-    (positive, negative), dtype = widened(positive_scores, negative_scores)
-    check_pairs(positive, negative)
-    positive = padding_zeroed(weights, positive[..., None])[..., 0]
-    negative = padding_zeroed(weights, negative)
+    (positive, negative), dtype = scored_pairs(positive_scores, negative_scores, weights)
     mask = as_mask(where, negative.shape)
     if log_weights is not None:
         log_weights = jnp.broadcast_to(jnp.asarray(log_weights, negative.dtype), negative.shape)

@@ -12,7 +12,7 @@ import snm
 from snm.cli.data_verbs.interactions import _seconds
 from snm.config.resolve import resolve
 from snm.config.settings import Config
-from snm.data.interactions import Histories, Interaction, points_of_users
+from snm.data.conversion.interactions import Histories, Interaction, points_of_users
 from snm.data.vectorizer import Vectorizer
 
 

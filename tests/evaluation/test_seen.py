@@ -13,8 +13,8 @@ import snm
 from snm.cli.main import main
 from snm.config.resolve import resolve
 from snm.config.settings import preset
+from snm.data.conversion.interactions import items_as_text
 from snm.data.dataset import Points
-from snm.data.interactions import items_as_text
 from snm.distributed.dataset import seen_labels
 from snm.errors import InputError
 from snm.evaluation.evaluate import evaluate_points

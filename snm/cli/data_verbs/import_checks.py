@@ -9,8 +9,9 @@ from snm.errors import InputError
 
 if TYPE_CHECKING:
     from snm.cli.data_verbs.import_files import Import
+    from snm.cli.data_verbs.interactions import Interactions
 
-__all__ = ["check", "check_format"]
+__all__ = ["check", "check_draws", "check_format", "flag_of", "is_given"]
 
 _MOST_FEATURES = 2**31 - 1  # ids are int32
 _OF_TEXTS = ("vectorizer", "features", "min_points", "max_share", "ngrams", "strip_accents",
@@ -23,6 +24,7 @@ def check(command: Import) -> None:
     Raises:
       InputError: options that cannot be used, or not together.
     """
+    check_draws(command)
     _check_files(command)
     _check_numbers(command)
     _check_texts(command)
@@ -31,15 +33,23 @@ def check(command: Import) -> None:
             raise InputError("--new-labels", "no --like", "the run or data that has the old ones")
         return
     for name in (*_OF_TEXTS, "min_label_count"):
-        if _is_given(command, name):
+        if is_given(command, name):
             found = f"--like {command.like} as well"
-            raise InputError(_flag(command, name), found, "one of the two")
+            raise InputError(flag_of(command, name), found, "one of the two")
+
+
+def check_draws(command: Import | Interactions) -> None:
+    """Refuses a folder that is there, and a share of test points that cannot be drawn."""
+    if command.out.exists():
+        raise InputError(str(command.out), "a file or folder of that name", "a new folder")
+    if not 0 <= command.test_fraction < 1:
+        raise InputError("--test-fraction", f"{command.test_fraction}", "0 to below 1")
+    if command.seed < 0:
+        raise InputError("--seed", f"{command.seed}", "0 or more")
 
 
 def _check_files(command: Import) -> None:
     """Refuses files that cannot be read or written, or not together."""
-    if command.out.exists():
-        raise InputError(str(command.out), "a file or folder of that name", "a new folder")
     for path in (command.source, command.test, command.label_file, command.test_label_file):
         if path is not None and not path.is_file():
             found = "a folder" if path.is_dir() else "no regular file"
@@ -54,16 +64,12 @@ def _check_files(command: Import) -> None:
 
 def _check_numbers(command: Import) -> None:
     """Refuses numbers out of range."""
-    if not 0 <= command.test_fraction < 1:
-        raise InputError("--test-fraction", f"{command.test_fraction}", "0 to below 1")
     for name in ("features", "min_points", "min_label_count"):
         value = getattr(command, name)
         if value is not None and value < 1:
             raise InputError("--" + name.replace("_", "-"), f"{value}", "1 or more")
     if (command.features or 0) > _MOST_FEATURES:
         raise InputError("--features", f"{command.features}", f"at most {_MOST_FEATURES}")
-    if command.seed < 0:
-        raise InputError("--seed", f"{command.seed}", "0 or more")
     if not 0 < command.max_share <= 1:
         raise InputError("--max-share", f"{command.max_share}", "above 0, up to 1")
     first, last = command.ngrams
@@ -88,10 +94,10 @@ def _check_texts(command: Import) -> None:
         refuse_pattern(command.token_pattern)
     if CLASSES.get(command.vectorizer, command.vectorizer) == "hashing":
         for name in ("min_points", "max_share"):
-            if _is_given(command, name):
+            if is_given(command, name):
                 found = f"--vectorizer {command.vectorizer}"
                 expected = "counts or tfidf: hashing keeps all words"
-                raise InputError(_flag(command, name), found, expected)
+                raise InputError(flag_of(command, name), found, expected)
 
 
 def check_format(command: Import, form: str) -> None:
@@ -118,16 +124,16 @@ def check_format(command: Import, form: str) -> None:
         (not reader.entries, _OF_TEXTS, "features", "texts"),
     ):  # fmt: skip
         for name in names:
-            if not used and _is_given(command, name):
-                raise InputError(_flag(command, name), f"{found} ({form})", expected)
+            if not used and is_given(command, name):
+                raise InputError(flag_of(command, name), f"{found} ({form})", expected)
 
 
-def _is_given(command: Import, name: str) -> bool:
+def is_given(command: object, name: str) -> bool:
     """Whether an option is not the default."""
     return bool(getattr(command, name) != getattr(type(command), name))
 
 
-def _flag(command: Import, name: str) -> str:
+def flag_of(command: object, name: str) -> str:
     """The option as it was given."""
     no = "no-" if getattr(command, name) is False else ""
     return f"--{no}{name.replace('_', '-')}"

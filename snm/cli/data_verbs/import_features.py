@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
     from snm.cli.data_verbs.import_files import Import
-    from snm.data.convert import OnProgress
+    from snm.data.conversion.convert import OnProgress
     from snm.data.formats.foreign import Row
     from snm.data.vectorizer import Kind, Vectorizer
 
@@ -38,7 +38,7 @@ class Features(NamedTuple):
 
 def entry_features(rows: Iterable[Row], on_progress: OnProgress) -> Features:
     """Features by id, the lowest of which is 0 or 1; `rows` are all that there are."""
-    from snm.data.convert import entries_of, index_base
+    from snm.data.conversion.convert import entries_of, index_base
 
     base, width = index_base(rows, on_progress)
     return Features(lambda chunk: entries_of(chunk, base, width), width)
@@ -92,7 +92,7 @@ def vectorizer_of(command: Import, rows: Iterable[Row], on_progress: OnProgress)
     Raises:
       InputError: stop words that cannot be read, or no word is left.
     """
-    from snm.data.convert import fit_vectorizer
+    from snm.data.conversion.convert import fit_vectorizer
     from snm.data.vectorizer import CLASSES, Vectorizer
 
     kind = CLASSES.get(command.vectorizer, cast("Kind", command.vectorizer))

@@ -14,7 +14,7 @@ from snm.data.formats.foreign import READERS, detect
 from snm.errors import InputError, counted
 
 if TYPE_CHECKING:
-    from snm.data.convert import Counts, OnProgress
+    from snm.data.conversion.convert import Counts, OnProgress
     from snm.data.vectorizer import Vectorizer
 
 __all__ = ["Import"]
@@ -140,7 +140,7 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
         vectorizer_of,
     )
     from snm.cli.data_verbs.import_rows import Rows
-    from snm.data.convert import build, frequent_labels
+    from snm.data.conversion.convert import build, frequent_labels
 
     form = command.format
     if form == "auto":

@@ -10,7 +10,7 @@ from snm.errors import counted
 
 if TYPE_CHECKING:
     from snm.cli.data_verbs.import_files import Import
-    from snm.data.convert import Counts
+    from snm.data.conversion.convert import Counts
     from snm.data.vectorizer import Vectorizer
 
 __all__ = ["tell"]

@@ -14,10 +14,7 @@ from tyro.conf import Positional, arg
 from snm.errors import InputError, counted
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from snm.data.interactions import Histories, Interaction, UserPoints
+    from snm.data.conversion.interactions import Histories, Interaction, UserPoints
     from snm.data.vectorizer import Vectorizer
 
 __all__ = ["Interactions"]
@@ -78,19 +75,18 @@ class Interactions:
 
 def _check(command: Interactions) -> None:
     """Refuses options that cannot be used, before the file is read."""
-    if command.out.exists():
-        raise InputError(str(command.out), "a file or folder of that name", "a new folder")
-    if not 0 <= command.test_fraction < 1:
-        raise InputError("--test-fraction", f"{command.test_fraction}", "0 to below 1")
+    from snm.cli.data_verbs.import_checks import check_draws, flag_of, is_given
+
+    check_draws(command)
     if not 0 < command.label_share < 1:
         raise InputError("--label-share", f"{command.label_share}", "above 0, below 1")
-    for name, least in (("leave_last", 0), ("min_users", 1), ("seed", 0)):
+    for name, least in (("leave_last", 0), ("min_users", 1)):
         if (value := getattr(command, name)) < least:
-            raise InputError("--" + name.replace("_", "-"), f"{value}", f"{least} or more")
+            raise InputError(flag_of(command, name), f"{value}", f"{least} or more")
     for name in ("min_users", "separator"):
-        if command.like is not None and getattr(command, name) != getattr(Interactions, name):
-            flag = "--" + name.replace("_", "-")
-            raise InputError(flag, f"--like {command.like} as well", "one of the two")
+        if command.like is not None and is_given(command, name):
+            found = f"--like {command.like} as well"
+            raise InputError(flag_of(command, name), found, "one of the two")
     if command.leave_last and command.test_fraction:
         raise InputError("--leave-last", "--test-fraction as well", "one of the two")
     if len(command.separator) != 1 or command.separator.isspace() or command.separator.isalnum():
@@ -104,8 +100,8 @@ def _run(command: Interactions) -> None:
     Raises:
       InputError: files or options that cannot be used; then no folder is left.
     """
+    from snm.data.conversion.interactions import Histories, items_as_text
     from snm.data.formats.text_writer import write_text
-    from snm.data.interactions import Histories, items_as_text
     from snm.system import disk
     from snm.system.files import made_whole
     from snm.system.terminal import say, waiting
@@ -152,7 +148,7 @@ def _parts(command: Interactions, histories: Histories) -> tuple[UserPoints, Use
     """The training points, and the test points where some are asked for."""
     import numpy as np
 
-    from snm.data.interactions import points_of_users
+    from snm.data.conversion.interactions import points_of_users
 
     every, share = np.arange(len(histories.users)), command.label_share
     if last := command.leave_last:
@@ -160,16 +156,9 @@ def _parts(command: Interactions, histories: Histories) -> tuple[UserPoints, Use
         return train, points_of_users(histories, every, share=share, last=last)
     if not command.test_fraction:
         return points_of_users(histories, every, share=share), None
-    drawn = _drawn(len(every), command.test_fraction, command.seed)
-    parts = (points_of_users(histories, every[rows], share=share) for rows in (~drawn, drawn))
-    train, test = parts
-    return train, test
-
-
-def _drawn(count: int, fraction: float, seed: int) -> NDArray[np.bool_]:
-    import numpy as np
-
-    return np.random.default_rng(seed).random(count) < fraction
+    drawn = np.random.default_rng(command.seed).random(len(every)) < command.test_fraction
+    train = points_of_users(histories, every[~drawn], share=share)
+    return train, points_of_users(histories, every[drawn], share=share)
 
 
 def _said(
@@ -210,8 +199,9 @@ def _interactions(command: Interactions) -> Iterator[Interaction]:
     Raises:
       InputError: a file that cannot be read, or a row without a user, an item or a time.
     """
+    from snm.data.conversion.interactions import Interaction
     from snm.data.formats.foreign import detect
-    from snm.data.interactions import Interaction
+    from snm.data.formats.records import one_line
 
     form = detect(command.source, None)
     if form not in _ROWS:
@@ -221,7 +211,7 @@ def _interactions(command: Interactions) -> Iterator[Interaction]:
     time_of = _Times(command.time)
     row = None
     for number, (where, values) in enumerate(_ROWS[form](command.source, fields)):
-        row = [" ".join(value.replace("\ufeff", " ").split()) for value in values]
+        row = [one_line(value) for value in values]
         for field, value in zip(fields, row, strict=True):
             if not value:
                 raise InputError(where, f"no value of {field!r}", "one in each row")

@@ -20,6 +20,7 @@ from snm.data.formats.records import (
     missing,
     number_of,
     numbered_lines,
+    one_line,
     place_of,
     value_of,
 )
@@ -149,12 +150,8 @@ def read_rows(path: Path, form: str, options: ReadOptions = _PLAIN) -> Iterator[
 
 
 def _distinct_names(names: Iterator[str]) -> tuple[str, ...]:
-    """Label names in order of first occurrence, white space normalised, empty ones dropped.
-
-    A byte order mark counts as white space: readers drop it where a file begins with it.
-    """
-    words = (name.replace("\ufeff", " ").split() for name in names)
-    return tuple(dict.fromkeys(" ".join(found) for found in words if found))
+    """Label names in order of first occurrence, each as `one_line`, empty ones dropped."""
+    return tuple(dict.fromkeys(found for name in names if (found := one_line(name))))
 
 
 def _weight(where: str, field: str, value: object) -> float:

@@ -36,6 +36,7 @@ __all__ = [
     "named",
     "number_of",
     "numbered_lines",
+    "one_line",
     "place_of",
     "value_of",
 ]
@@ -62,6 +63,14 @@ def number_of(text: str) -> float:
     text = text.strip(" \t\r")  # not all that Unicode calls space
     number = float(text) if re.fullmatch(NUMBER, text) else math.nan
     return number if math.isfinite(number) else math.nan
+
+
+def one_line(name: str) -> str:
+    """A name with single spaces for white space, of which there is none at its ends.
+
+    A byte order mark counts as white space: readers drop it where a file begins with it.
+    """
+    return " ".join(name.replace("\ufeff", " ").split())
 
 
 def named(path: Path) -> str:
