@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from snm.head.head import update_head
     from snm.head.spec import HeadSpec
     from snm.head.state import Head, init_head
+    from snm.losses.sampled import LossOptions
     from snm.prediction.predictor import Predictor
     from snm.tables.table import normalize
     from snm.trainer.evaluate import evaluate
@@ -49,6 +50,7 @@ _HOMES = {
     "Head": "head.state",
     "HeadSpec": "head.spec",
     "init_head": "head.state",
+    "LossOptions": "losses.sampled",
     "update_head": "head.head",
     "Predictor": "prediction.predictor",
     "SNMClassifier": "estimator.classifier",
@@ -65,6 +67,7 @@ __all__ = [
     "Head",
     "HeadSpec",
     "InputError",
+    "LossOptions",
     "Points",
     "Predictor",
     "SNMClassifier",

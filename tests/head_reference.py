@@ -1,5 +1,6 @@
 """The head's step by dense autodiff in float64: all scores at once, whole sorts, whole tables."""
 
+import dataclasses
 import functools
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ import numpy as np
 from snm.head.spec import HeadSpec
 from snm.head.state import Head, init_head
 from snm.losses.reductions import MASKED
+from snm.losses.sampled import LossOptions
 from snm.sampling.sample import Sample
 from snm.sampling.uniform import uniform_host
 from snm.tables.table import RowTable, SparseRows
@@ -38,6 +40,13 @@ def csr(ids: Any, values: Any, starts: Any) -> SparseRows:
     )
 
 
+def spec_of(**settings: Any) -> HeadSpec:
+    """A `HeadSpec`, whose loss takes the settings that have the names of its options."""
+    names = {field.name for field in dataclasses.fields(LossOptions)} & set(settings)
+    options = LossOptions(**{name: settings.pop(name) for name in names})
+    return HeadSpec(**settings, options=options)
+
+
 def make_case(
     *,
     n: int = 7,
@@ -52,7 +61,7 @@ def make_case(
 
     `seen` labels are no point's own, a fifth of all; some of their values are 0 too.
     """
-    spec = HeadSpec(**{"learn_scale": True, **options})
+    spec = spec_of(**{"learn_scale": True, **options})
     num_labels = spec.num_labels
     rng = np.random.default_rng(seed)
     head = init_head(spec, jax.random.key(seed), dim, score_scale=2.0)
@@ -93,19 +102,19 @@ def rank_weights(spec: HeadSpec, ranks: Any = None) -> np.ndarray:
     """The vartheta of every rank 1 .. B, from the definitions; [T, B] where ranks were drawn."""
     k = spec.mined
     each = 1 / k
-    if spec.weight_scale == "surrogate":
-        each = (spec.num_labels - 1) / (spec.retrieval_k * spec.sampled)
+    if spec.options.weight_scale == "surrogate":
+        each = (spec.num_labels - 1) / (spec.options.retrieval_k * spec.sampled)
     vartheta = np.zeros(spec.sampled)
     vartheta[:k] = each
-    if spec.vartheta == "power-law":
-        shape = np.arange(1, k + 1) ** -spec.power_alpha
+    if spec.options.vartheta == "power-law":
+        shape = np.arange(1, k + 1) ** -spec.options.power_alpha
         vartheta[:k] = each * k * shape / shape.sum()
-    if spec.vartheta == "epsilon-tail":
-        vartheta[k:] = spec.tail_epsilon * each
-    if spec.vartheta == "subsample":
+    if spec.options.vartheta == "epsilon-tail":
+        vartheta[k:] = spec.options.tail_epsilon * each
+    if spec.options.vartheta == "subsample":
         counts = np.stack([(ranks == j).sum(axis=-1) for j in range(spec.sampled)], axis=-1)
-        vartheta = counts * (vartheta.sum() / spec.subsample_draws)
-    return vartheta * spec.negative_weight
+        vartheta = counts * (vartheta.sum() / spec.options.subsample_draws)
+    return vartheta * spec.options.negative_weight
 
 
 def of_those_there(spec: HeadSpec, vartheta: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -200,7 +209,7 @@ def loss_of(case: Case, rows, bias, queries, log_scale, *, ranks=None):
         if sample is not None and sample.num_drawn is not None:
             vartheta = of_those_there(spec, vartheta, negatives_of(case).sum(axis=1))
         vartheta = jnp.broadcast_to(vartheta[..., : ranked.shape[1]], ranked.shape)
-        phi = PHI[spec.phi]
+        phi = PHI[spec.options.phi]
         margin = -ranked if spec.loss == "bowl" else positive[:, None] - ranked
         values = jnp.where(real, vartheta * phi(margin), 0).sum(axis=1)
         if spec.loss == "bowl":

@@ -169,9 +169,9 @@ def _margins(ids: Any, scores: Vector, owner: Any, label: Any, own: Vector, k: i
     return np.where(place < k, mine - rest, np.minimum(mine - rest, 0.0))
 
 
-def sampled_vartheta(spec: HeadSpec) -> Vector:
+def sampled_vartheta(ranks: RankWeights) -> Vector:
     """The rank weights of all B sampled labels in the loss of a run, float64 [B]."""
-    weights = RankWeights.of(spec).of_sample()
+    weights = ranks.of_sample()
     return np.maximum.accumulate(weights[::-1])[::-1]
 
 
@@ -307,18 +307,19 @@ def _theorem_5(
     if spec.positives == "all" and positive_weights == "sum":
         several = "a point's loss is a sum over its labels, and the theorem is on one label a point"
         return {"why_not": several}
-    l1, l2 = theta_norms(sampled_vartheta(spec), spec.sampled, spec.num_labels)
+    l1, l2 = theta_norms(sampled_vartheta(loss.ranks), spec.sampled, spec.num_labels)
     kind: Any = "powl" if loss.pairwise else "bowl"
     lowest = -2 * reach if kind == "powl" else -reach
-    slope = phi_lipschitz(spec.phi, lowest, rho=spec.ramp_rho)
-    constants = lemma_7(kind, l1, l2, slope, phi_largest(spec.phi, lowest, rho=spec.ramp_rho))
+    phi, rho = spec.options.phi, spec.options.ramp_rho
+    slope = phi_lipschitz(phi, lowest, rho=rho)
+    constants = lemma_7(kind, l1, l2, slope, phi_largest(phi, lowest, rho=rho))
     bound = theorem_5(constants, complexity, n, spec.num_labels, delta)
     if not math.isfinite(constants.largest + bound.proved + bound.rademacher):
-        return {"why_not": f"with scores up to {reach:.3g}, phi {spec.phi} is beyond float64"}
+        return {"why_not": f"with scores up to {reach:.3g}, phi {phi} is beyond float64"}
     left_out = "known labels are left out of the negatives, which theta does not know of: "
     return {
         "loss": kind,
-        "phi": spec.phi,
+        "phi": phi,
         **({"note": left_out + "it is that of all other labels"} if spec.exclude == "all" else {}),
         "theta_l1": l1,
         "theta_l2": l2,

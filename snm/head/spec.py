@@ -9,11 +9,9 @@ from typing import Any, TypeVar
 
 import jax
 
-from snm.errors import InputError, nearest
-from snm.losses.listwise import TRANSFORMATIONS
-from snm.losses.sampled import LOSSES, HeadLoss
-from snm.losses.sampled.ranks import RANK_SHAPES
-from snm.losses.surrogates import SURROGATES
+from snm.errors import InputError
+from snm.losses.sampled import LOSSES, HeadLoss, LossOptions
+from snm.losses.sampled.options import SampleSizes, check_words
 from snm.tables.optimizers import ROW_OPTIMIZERS
 
 __all__ = ["HeadSpec", "in_precision"]
@@ -22,11 +20,6 @@ _Run = TypeVar("_Run", bound=Callable[..., Any])
 
 _TYPES = ("float32", "bfloat16")
 _WORDS: dict[str, Collection[str]] = {
-    "loss": LOSSES,
-    "phi": SURROGATES,
-    "vartheta": RANK_SHAPES,
-    "weight_scale": ("mean", "surrogate"),
-    "transformation": TRANSFORMATIONS,
     "exclude": ("positive", "all"),
     "positives": ("one", "all"),
     "row_optimizer": ROW_OPTIMIZERS,
@@ -36,6 +29,8 @@ _WORDS: dict[str, Collection[str]] = {
     "mining_kernel": ("auto", "on", "off"),
 }
 """The words that each setting may be."""
+
+_PLAIN = LossOptions()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,18 +46,7 @@ class HeadSpec:
       sampled: B, the negatives drawn for each term; K - 1 stands for all other labels.
       mined: k', how many of them enter the loss; B is negative sampling.
       loss: a name of `losses.sampled.LOSSES`, or a loss object of your own.
-      phi: surrogate of the ordered weighted losses, a name of `surrogates.SURROGATES`.
-      ramp_rho: margin of the ramp surrogate.
-      vartheta: shape of the weights over ranks, a name of `ranks.RANK_SHAPES`.
-      weight_scale: mean (the mined negatives weigh 1 together) or surrogate ((K-1)/(kB) each).
-      retrieval_k: k of the retrieval loss, which only the surrogate scale needs.
-      power_alpha: exponent of power-law.
-      tail_epsilon: weight of each rank past k' over that of a mined one, for epsilon-tail.
-      subsample_draws: negatives drawn from the mined ones, for subsample.
-      negative_weight: multiplies the weight of every negative (ordered weighted losses).
-      transformation: of scores, in the listwise losses; a name of `listwise.TRANSFORMATIONS`.
-      temperature: divides the scores of the listwise losses.
-      list_grade: relevance of a positive in the listwise losses, in the unit of the scores.
+      options: the parameters of the loss where it is a name; a loss object has its own.
       exclude: positive (the term's own, as in the paper) or all (every known label of the point:
         another loss, in which known positives are never negatives).
       positives: one term a point, or all labels of a point as terms.
@@ -82,18 +66,7 @@ class HeadSpec:
     sampled: int
     mined: int
     loss: str | HeadLoss = "bowl"
-    phi: str = "hinge"
-    ramp_rho: float = 1.0
-    vartheta: str = "top"
-    weight_scale: str = "mean"
-    retrieval_k: int = 1
-    power_alpha: float = 1.0
-    tail_epsilon: float = 0.01
-    subsample_draws: int = 4
-    negative_weight: float = 1.0
-    transformation: str = "exponential"
-    temperature: float = 1.0
-    list_grade: float = 1.0
+    options: LossOptions = _PLAIN
     exclude: str = "positive"
     positives: str = "one"
     row_optimizer: str = "sgd"
@@ -106,12 +79,9 @@ class HeadSpec:
     mining_kernel: str = "auto"
 
     def __post_init__(self) -> None:
-        for name, known in _WORDS.items():
-            word = getattr(self, name)
-            if word in known or (name == "loss" and isinstance(word, HeadLoss)):
-                continue
-            some = " or ".join(known) if len(known) <= 3 else f"one of {', '.join(known)}"
-            raise InputError(f"HeadSpec {name}", f"{word!r}", nearest(str(word), known, some))
+        if not isinstance(self.loss, HeadLoss):
+            check_words(self, {"loss": LOSSES})
+        check_words(self, _WORDS)
         if not 1 <= self.mined <= self.sampled < self.num_labels:
             found = f"mined {self.mined}, sampled {self.sampled}, {self.num_labels} labels"
             raise InputError("HeadSpec", found, "1 <= mined <= sampled < num_labels")
@@ -119,7 +89,10 @@ class HeadSpec:
     @functools.cached_property
     def head_loss(self) -> HeadLoss:
         """The loss with its parameters."""
-        return LOSSES[self.loss].configured(self) if isinstance(self.loss, str) else self.loss
+        if isinstance(self.loss, HeadLoss):
+            return self.loss
+        sizes = SampleSizes(self.num_labels, self.sampled, self.mined)
+        return LOSSES[self.loss].configured(self.options, sizes)
 
     @property
     def samples_all(self) -> bool:

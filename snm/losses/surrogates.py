@@ -13,7 +13,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +25,7 @@ __all__ = [
     "logistic",
     "ramp",
     "squared_hinge",
-    "surrogate_of",
+    "surrogate",
 ]
 
 Surrogate = Callable[[jax.Array], jax.Array]
@@ -123,7 +122,7 @@ SURROGATES: dict[str, Surrogate] = {
 """Name of `--phi` -> surrogate."""
 
 
-def surrogate_of(settings: Any) -> Surrogate:
-    """The surrogate `phi` of settings, which may also have the `ramp_rho` of the ramp."""
-    phi = SURROGATES[settings.phi]
-    return functools.partial(phi, rho=settings.ramp_rho) if phi is ramp else phi
+def surrogate(name: str, ramp_rho: float = 1.0) -> Surrogate:
+    """The surrogate of a name, with `ramp_rho` as the margin of the ramp; others have none."""
+    phi = SURROGATES[name]
+    return functools.partial(phi, rho=ramp_rho) if phi is ramp else phi

@@ -11,15 +11,19 @@ from snm.config.checks import check_name
 from snm.config.resolved import ResolvedConfig
 from snm.config.stages import Sizes, SizeSchedule
 from snm.head.spec import HeadSpec
-from snm.losses.sampled import LOSSES
+from snm.losses.sampled import LOSSES, LossOptions
 from snm.model.model import Model
 
 __all__ = ["head_spec", "head_stages", "make_model"]
 
 
-_SHARED = {field.name for field in dataclasses.fields(HeadSpec)} & {
-    field.name for field in dataclasses.fields(ResolvedConfig)
-}
+def _shared(kind: type) -> set[str]:
+    """The fields of a dataclass that settings of the same name fill."""
+    return {field.name for field in dataclasses.fields(kind)} & _SETTINGS
+
+
+_SETTINGS = {field.name for field in dataclasses.fields(ResolvedConfig)}
+_OF_HEAD, _OF_LOSS = _shared(HeadSpec), _shared(LossOptions)
 
 
 def head_spec(config: ResolvedConfig, num_labels: int) -> HeadSpec:
@@ -30,16 +34,18 @@ def head_spec(config: ResolvedConfig, num_labels: int) -> HeadSpec:
     """
     check_name("loss", "loss", config.loss)
     sampled = num_labels - 1 if config.sampled == "all" else config.sampled
-    shared = {name: getattr(config, name) for name in _SHARED}
+    of_head, of_loss = (
+        {name: getattr(config, name) for name in names} for names in (_OF_HEAD, _OF_LOSS)
+    )
     lists = LOSSES[config.loss].per_list  # others share a program whatever their scale
     return HeadSpec(
-        **shared
+        **of_head
         | dict(
             num_labels=num_labels,
             sampled=sampled,
             mined=sampled if config.mined == "all" else config.mined,
+            options=LossOptions(**of_loss, list_grade=config.score_scale if lists else 1.0),
             learn_scale=config.learn_score_scale,
-            list_grade=config.score_scale if lists else 1.0,
         )
     )
 
@@ -81,12 +87,15 @@ def head_stages(
 
 
 def _sized(head: HeadSpec, sizes: Sizes) -> HeadSpec:
+    options = head.options
+    if head.head_loss.per_list:
+        options = dataclasses.replace(options, list_grade=options.list_grade * sizes.scale)
     return dataclasses.replace(
         head,
         sampled=sizes.sampled,
         mined=sizes.mined,
         score_factor=sizes.scale,
-        list_grade=head.list_grade * (sizes.scale if head.head_loss.per_list else 1.0),
+        options=options,
     )
 
 

@@ -15,6 +15,7 @@ from snm.bounds.cli import verdicts
 from snm.bounds.measure import _theorem_5, bounds_of_run, measure, sampled_vartheta
 from snm.head.spec import HeadSpec
 from snm.losses.rank_weights import epsilon_tail, top
+from snm.losses.sampled import LossOptions
 from snm.losses.theta import lemma2_bound
 from snm.runs.load import load
 from snm.theory.complexity import linear_complexity
@@ -124,16 +125,20 @@ def test_complexities_agree_with_those_of_the_embeddings(run, data):
 
 
 def test_vartheta_of_a_head():
-    spec = HeadSpec(num_labels=50, sampled=10, mined=3, vartheta="epsilon-tail", tail_epsilon=0.5)
-    assert sampled_vartheta(spec) == pytest.approx(epsilon_tail(10, 3, 0.5), rel=1e-6)
-    spec = dataclasses.replace(spec, vartheta="top")
-    assert sampled_vartheta(spec)[:3] == pytest.approx(top(3), rel=1e-6)
-    assert sampled_vartheta(spec)[3:].tolist() == [0.0] * 7
-    assert sampled_vartheta(dataclasses.replace(spec, mined=10)) == pytest.approx(top(10))
+    tail = LossOptions(vartheta="epsilon-tail", tail_epsilon=0.5)
+    spec = HeadSpec(num_labels=50, sampled=10, mined=3, options=tail)
+    found = sampled_vartheta(spec.head_loss.ranks)
+    assert found == pytest.approx(epsilon_tail(10, 3, 0.5), rel=1e-6)
+    spec = dataclasses.replace(spec, options=LossOptions())
+    found = sampled_vartheta(spec.head_loss.ranks)
+    assert found[:3] == pytest.approx(top(3), rel=1e-6) and found[3:].tolist() == [0.0] * 7
+    all_mined = dataclasses.replace(spec, mined=10).head_loss.ranks
+    assert sampled_vartheta(all_mined) == pytest.approx(top(10))
 
 
 def test_scores_whose_exponential_is_no_number_are_told():
-    spec = HeadSpec(num_labels=50, sampled=10, mined=3, loss="powl", phi="exponential")
+    options = LossOptions(phi="exponential")
+    spec = HeadSpec(num_labels=50, sampled=10, mined=3, loss="powl", options=options)
     of = {
         reach: _theorem_5(spec, Complexity(1.0, 1.0, 1.0), 100, 0.05, reach, "uniform", "mean")
         for reach in (10.0, 350.0, 400.0)
@@ -153,7 +158,7 @@ def test_the_command(run, capsys):
         assert "softmax" in five["why_not"]
     else:
         spec = load(run).model.head
-        weights = sampled_vartheta(spec)
+        weights = sampled_vartheta(spec.head_loss.ranks)
         assert five["theta_l1"] == pytest.approx(1.0, rel=1e-6)
         assert five["theta_l2"] <= lemma2_bound(weights, spec.sampled, spec.num_labels)
         reach = found["class"]["largest_score"]

@@ -13,6 +13,7 @@ from snm.head import by_threshold as module
 from snm.head.by_threshold import by_threshold, every_score, left_out, mines_by_threshold
 from snm.head.problem import term_scores
 from snm.losses.reductions import MASKED
+from snm.losses.sampled import LossOptions
 
 ALL = dict(exclude="all", positives="all")
 CASES = {
@@ -72,7 +73,7 @@ def by_hand(case):
             for j in places:
                 grad_scores[i, j] += weight * odds[j] / total
             continue
-        phi, slope = PHI[spec.phi]
+        phi, slope = PHI[spec.options.phi]
         each = rank_weights(spec)[0]
         if spec.loss == "bowl":
             loss += weight * phi(positive[t])
@@ -180,7 +181,7 @@ def test_which_steps_take_it():
     assert mines_by_threshold(case.spec, problem)
     few = dataclasses.replace(case.spec, mined=3)
     assert not mines_by_threshold(few, problem)
-    ranks = dataclasses.replace(case.spec, loss="powl", vartheta="power-law")
+    ranks = dataclasses.replace(case.spec, loss="powl", options=LossOptions(vartheta="power-law"))
     assert not mines_by_threshold(ranks, problem)
     several = dataclasses.replace(case.spec, exclude="positive")
     assert not mines_by_threshold(several, problem_of(case._replace(spec=several)))

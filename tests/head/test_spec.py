@@ -1,11 +1,13 @@
 """A `HeadSpec` refuses what it would otherwise compute something else for."""
 
 import jax.numpy as jnp
+import numpy as np
 import pytest
+from head_reference import spec_of
 
 from snm.errors import InputError
 from snm.head.spec import HeadSpec
-from snm.losses.sampled import LOSSES
+from snm.losses.sampled import LOSSES, LossOptions
 from snm.losses.sampled.listwise import ListLoss
 from snm.losses.sampled.ranks import RankWeights
 
@@ -17,11 +19,8 @@ SIZES = {"num_labels": 20, "sampled": 8, "mined": 2}
     [
         ({"loss": "bwol"}, "HeadSpec loss: found 'bwol', expected for example bowl"),
         ({"loss": None}, "HeadSpec loss: found None, expected one of "),
-        ({"vartheta": "topp"}, "HeadSpec vartheta: found 'topp', expected for example top"),
-        ({"phi": "square"}, "HeadSpec phi: found 'square', expected "),
         ({"exclude": "Positive"}, "HeadSpec exclude: found 'Positive', expected "),
         ({"positives": True}, "HeadSpec positives: found True, expected one or all"),
-        ({"weight_scale": "sum"}, "HeadSpec weight_scale: found 'sum', expected mean or surrogate"),
         ({"compute_dtype": "float16"}, "HeadSpec compute_dtype: found 'float16', expected "),
         ({"mined": 0}, "HeadSpec: found mined 0, sampled 8, 20 labels, expected 1 <= mined <= "),
         ({"mined": 9}, "HeadSpec: found mined 9, sampled 8, 20 labels"),
@@ -34,6 +33,25 @@ def test_a_wrong_setting_is_refused(changes, said):
     assert str(error.value).startswith(said)
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"vartheta": "topp"}, "LossOptions vartheta: found 'topp', expected for example top"),
+        ({"phi": "square"}, "LossOptions phi: found 'square', expected "),
+        ({"weight_scale": "sum"}, "LossOptions weight_scale: found 'sum', expected mean or surr"),
+        ({"temperature": 0}, "LossOptions temperature: found 0, expected above 0"),
+        ({"ramp_rho": -1.0}, "LossOptions ramp_rho: found -1.0, expected above 0"),
+        ({"list_grade": np.nan}, "LossOptions list_grade: found nan, expected above 0"),
+        ({"subsample_draws": 0}, "LossOptions subsample_draws: found 0, expected 1 or more"),
+        ({"negative_weight": -0.1}, "LossOptions negative_weight: found -0.1, expected 0 or more"),
+    ],
+)
+def test_a_wrong_option_of_a_loss_is_refused(changes, said):
+    with pytest.raises(InputError) as error:
+        LossOptions(**changes)
+    assert str(error.value).startswith(said)
+
+
 def test_right_ones_are_taken():
     for loss in LOSSES:
         HeadSpec(**SIZES, loss=loss)
@@ -41,15 +59,15 @@ def test_right_ones_are_taken():
 
 
 def test_a_loss_has_the_parameters_of_its_spec():
-    ramp = HeadSpec(**SIZES, loss="powl", phi="ramp", ramp_rho=4.0).head_loss.phi
+    ramp = spec_of(**SIZES, loss="powl", phi="ramp", ramp_rho=4.0).head_loss.phi
     assert float(ramp(jnp.float32(1))) == 0.75
     ranks = {
         "vartheta": "power-law", "weight_scale": "surrogate", "retrieval_k": 2,
         "power_alpha": 2.0, "tail_epsilon": 0.1, "subsample_draws": 7, "negative_weight": 3.0,
     }  # fmt: skip
-    assert HeadSpec(**SIZES, loss="bowl", **ranks).head_loss.ranks == RankWeights(
+    assert spec_of(**SIZES, loss="bowl", **ranks).head_loss.ranks == RankWeights(
         "power-law", 2, 8, 20, "surrogate", 2, 2.0, 0.1, 7, 3.0
     )
     for name in ("listnet", "rankcosine"):
-        spec = HeadSpec(**SIZES, loss=name, transformation="linear", temperature=0.5, list_grade=3)
+        spec = spec_of(**SIZES, loss=name, transformation="linear", temperature=0.5, list_grade=3)
         assert spec.head_loss == ListLoss(name, "linear", 0.5, 3, pytest.approx(1.1 * 3 / 0.5))

@@ -25,7 +25,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +32,7 @@ from jax import lax
 
 from snm.losses.listwise import TRANSFORMATIONS, Transformation
 from snm.losses.reductions import MASKED, log_sum_exp, weighed
+from snm.losses.sampled.options import LossOptions, SampleSizes
 from snm.losses.sampled.protocol import Draw, HeadLoss, TermScores
 
 __all__ = ["LISTS", "LIST_LOSSES", "ListLoss"]
@@ -92,15 +92,15 @@ class ListLoss(HeadLoss):
 
     listwise = per_list = takes_temperature = True
 
-    def configured(self, settings: Any) -> ListLoss:
-        """With the transformation, the temperature and the grade of a `HeadSpec`."""
+    def configured(self, options: LossOptions, sizes: SampleSizes) -> ListLoss:
+        """With the transformation, the temperature and the grade of the options."""
         return dataclasses.replace(
             self,
-            transformation=settings.transformation,
-            temperature=settings.temperature,
-            grade=settings.list_grade,
+            transformation=options.transformation,
+            temperature=options.temperature,
+            grade=options.list_grade,
             # The largest score is the grade, but for rounding; psi is positive above -offset.
-            offset=_OFFSET * settings.list_grade / settings.temperature,
+            offset=_OFFSET * options.list_grade / options.temperature,
         )
 
     @property

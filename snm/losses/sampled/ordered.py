@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +12,7 @@ import numpy as np
 from snm.losses.ordered import sampled_bowl, sampled_powl
 from snm.losses.rank_weights import subsample
 from snm.losses.reductions import weighed
+from snm.losses.sampled.options import LossOptions, SampleSizes
 from snm.losses.sampled.protocol import (
     BlockScores,
     DenseForm,
@@ -23,7 +23,7 @@ from snm.losses.sampled.protocol import (
     ThresholdForm,
 )
 from snm.losses.sampled.ranks import RankWeights
-from snm.losses.surrogates import Surrogate, hinge, surrogate_of
+from snm.losses.surrogates import Surrogate, hinge, surrogate
 
 __all__ = ["Bowl", "Powl", "RankSVM"]
 
@@ -45,9 +45,10 @@ class Bowl(HeadLoss):
     ordered = takes_ranks = True
     pairwise = False
 
-    def configured(self, settings: Any) -> Bowl:
-        """With the surrogate and the rank weights of a `HeadSpec`."""
-        return dataclasses.replace(self, phi=surrogate_of(settings), ranks=RankWeights.of(settings))
+    def configured(self, options: LossOptions, sizes: SampleSizes) -> Bowl:
+        """With the surrogate and the rank weights of the options."""
+        phi = surrogate(options.phi, options.ramp_rho)
+        return dataclasses.replace(self, phi=phi, ranks=RankWeights.of(options, sizes))
 
     def margin(self, positive: jax.Array, negative: jax.Array) -> jax.Array:
         """The margin of each negative [T, m], of which phi is taken."""
@@ -126,12 +127,12 @@ class RankSVM(Powl):
     ordered = False  # as settings go: hinge and weights are fixed
     listwise = True
 
-    def configured(self, settings: Any) -> RankSVM:
-        """With the sizes of a `HeadSpec`, of whose other settings it reads none."""
-        sizes = RankWeights(
-            num_mined=settings.mined, sampled=settings.sampled, num_labels=settings.num_labels
+    def configured(self, options: LossOptions, sizes: SampleSizes) -> RankSVM:
+        """With the sizes; it reads no option."""
+        ranks = RankWeights(
+            num_mined=sizes.mined, sampled=sizes.sampled, num_labels=sizes.num_labels
         )
-        return dataclasses.replace(self, ranks=sizes)
+        return dataclasses.replace(self, ranks=ranks)
 
     def learning_rate(self, transformation: str) -> float:
         """60: its scores have no multiplier."""

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 
+from snm.losses.sampled.options import LossOptions, SampleSizes
+
 __all__ = [
     "BlockScores",
     "DenseForm",
@@ -188,8 +190,8 @@ class HeadLoss(abc.ABC):
           draw: random draws, for a loss that asks for them.
         """
 
-    def configured(self, settings: Any) -> HeadLoss:
-        """This loss with the parameters of a `HeadSpec`, of which it reads what it knows."""
+    def configured(self, options: LossOptions, sizes: SampleSizes) -> HeadLoss:
+        """This loss with its part of the options, for a sample of some sizes."""
         return self
 
     def takes_exponentials(self, transformation: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from snm.losses.rank_weights import Vector, power_law, top
+
+if TYPE_CHECKING:
+    from snm.losses.sampled.options import LossOptions, SampleSizes
 
 __all__ = ["RANK_SHAPES", "RankShape", "RankWeights"]
 
@@ -81,19 +84,19 @@ class RankWeights:
     factor: float = 1.0
 
     @classmethod
-    def of(cls, settings: Any) -> RankWeights:
-        """The weights that a `HeadSpec` describes."""
+    def of(cls, options: LossOptions, sizes: SampleSizes) -> RankWeights:
+        """The weights that options describe, for a sample of some sizes."""
         return cls(
-            shape=settings.vartheta,
-            num_mined=settings.mined,
-            sampled=settings.sampled,
-            num_labels=settings.num_labels,
-            scale=settings.weight_scale,
-            retrieval_k=settings.retrieval_k,
-            alpha=settings.power_alpha,
-            epsilon=settings.tail_epsilon,
-            num_draws=settings.subsample_draws,
-            factor=settings.negative_weight,
+            shape=options.vartheta,
+            num_mined=sizes.mined,
+            sampled=sizes.sampled,
+            num_labels=sizes.num_labels,
+            scale=options.weight_scale,
+            retrieval_k=options.retrieval_k,
+            alpha=options.power_alpha,
+            epsilon=options.tail_epsilon,
+            num_draws=options.subsample_draws,
+            factor=options.negative_weight,
         )
 
     def scaled(self) -> dict[str, Any]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from snm.losses.reductions import MASKED, weighed
+from snm.losses.sampled.options import LossOptions, SampleSizes
 from snm.losses.sampled.protocol import (
     BlockScores,
     DenseForm,
@@ -36,9 +36,9 @@ class Softmax(HeadLoss):
     name = "softmax"
     uses_log_weights = True
 
-    def configured(self, settings: Any) -> Softmax:
-        """With k' and B of a `HeadSpec`."""
-        return Softmax(mines_all=settings.mined == settings.sampled)
+    def configured(self, options: LossOptions, sizes: SampleSizes) -> Softmax:
+        """Whether k' is B; it reads no option."""
+        return Softmax(mines_all=sizes.mined == sizes.sampled)
 
     def takes_exponentials(self, transformation: str) -> bool:
         """Always: it is a softmax."""

@@ -13,6 +13,7 @@ from losses.listwise_losses import LISTWISE
 
 from snm.head.spec import HeadSpec
 from snm.losses import ordered as losses
+from snm.losses.sampled import LossOptions
 from snm.losses.sampled.listwise import LIST_LOSSES, ListLoss
 from snm.losses.sampled.protocol import TermScores
 from snm.losses.softmax import sampled_softmax
@@ -138,10 +139,10 @@ def test_ranksvm_is_powl_of_every_positive():
 
 def test_ranksvm_takes_no_setting_of_powl():
     sizes = dict(num_labels=20, sampled=8, mined=3)
-    of_powl = dict(phi="logistic", vartheta="power-law", weight_scale="surrogate",
-                   negative_weight=2.0)  # fmt: skip
+    of_powl = LossOptions(phi="logistic", vartheta="power-law", weight_scale="surrogate",
+                          negative_weight=2.0)  # fmt: skip
     plain = HeadSpec(loss="powl", **sizes).head_loss
-    found = HeadSpec(loss="ranksvm", **sizes, **of_powl).head_loss
+    found = HeadSpec(loss="ranksvm", **sizes, options=of_powl).head_loss
     assert (found.name, found.phi, found.ranks) == ("ranksvm", plain.phi, plain.ranks)
 
 

@@ -95,7 +95,7 @@ def test_the_score_scale_of_each_step_and_a_function_of_ones_own(data):
     stages = head_stages(settings, 20, steps=6)
     assert [(step, head.score_factor) for step, head in stages] == [(0, 0.25), (2, 0.5), (4, 1.0)]
     lists = resolve(config(score_scale=8.0, score_scale_start=4.0, loss="listnet"), data)
-    assert [head.list_grade for _, head in head_stages(lists, 20, steps=6)] == [4.0, 8.0]
+    assert [head.options.list_grade for _, head in head_stages(lists, 20, steps=6)] == [4.0, 8.0]
     # A third of the run with few labels, then any others.
     own = head_stages(
         settings, 20, 7, lambda done: Sizes(3, 1, 0.5) if done <= Fraction(1, 3) else Sizes(9, 4)

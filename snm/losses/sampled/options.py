@@ -1,0 +1,101 @@
+"""What the losses of the head can be told: one object, of which each loss reads its own part."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from snm.errors import InputError, nearest
+from snm.losses.listwise import TRANSFORMATIONS
+from snm.losses.sampled.ranks import RANK_SHAPES
+from snm.losses.surrogates import SURROGATES
+
+__all__ = ["LossOptions", "SampleSizes", "check_words"]
+
+_WORDS: dict[str, Collection[str]] = {
+    "phi": SURROGATES,
+    "vartheta": RANK_SHAPES,
+    "weight_scale": ("mean", "surrogate"),
+    "transformation": TRANSFORMATIONS,
+}
+_ABOVE_0 = ("ramp_rho", "temperature", "list_grade")
+_AT_LEAST = {"retrieval_k": 1, "power_alpha": 0, "tail_epsilon": 0, "subsample_draws": 1,
+             "negative_weight": 0}  # fmt: skip
+
+
+class SampleSizes(NamedTuple):
+    """How many negatives there are.
+
+    Attributes:
+      num_labels: K.
+      sampled: B, the negatives drawn.
+      mined: k', how many of them enter the loss.
+    """
+
+    num_labels: int
+    sampled: int
+    mined: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossOptions:
+    """The parameters of the losses, by the names of the command line; hashable.
+
+    Raises:
+      InputError: a word that an option does not know, or a number out of its range.
+
+    Attributes:
+      phi: surrogate of the ordered weighted losses, a name of `surrogates.SURROGATES`.
+      ramp_rho: margin of the ramp surrogate, above 0.
+      vartheta: shape of the weights over ranks, a name of `ranks.RANK_SHAPES`.
+      weight_scale: mean (the mined negatives weigh 1 together) or surrogate ((K-1)/(kB) each).
+      retrieval_k: k of the retrieval loss, which only the surrogate scale needs.
+      power_alpha: exponent of power-law, at least 0.
+      tail_epsilon: weight of each rank past k' over that of a mined one, for epsilon-tail.
+      subsample_draws: negatives drawn from the mined ones, for subsample.
+      negative_weight: multiplies the weight of every negative (ordered weighted losses).
+      transformation: of scores, in the listwise losses; a name of `listwise.TRANSFORMATIONS`.
+      temperature: divides the scores of the listwise losses; above 0.
+      list_grade: relevance of a positive in the listwise losses, in the unit of the scores.
+    """
+
+    phi: str = "hinge"
+    ramp_rho: float = 1.0
+    vartheta: str = "top"
+    weight_scale: str = "mean"
+    retrieval_k: int = 1
+    power_alpha: float = 1.0
+    tail_epsilon: float = 0.01
+    subsample_draws: int = 4
+    negative_weight: float = 1.0
+    transformation: str = "exponential"
+    temperature: float = 1.0
+    list_grade: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_words(self, _WORDS)
+        for name in _ABOVE_0:
+            value = getattr(self, name)
+            if not 0 < value < math.inf:
+                raise InputError(f"LossOptions {name}", f"{value}", "above 0")
+        for name, least in _AT_LEAST.items():
+            value = getattr(self, name)
+            if not least <= value < math.inf:
+                raise InputError(f"LossOptions {name}", f"{value}", f"{least} or more")
+
+
+def check_words(options: Any, known_words: Mapping[str, Collection[str]]) -> None:
+    """Raises `InputError` where a field has a word other than those it may have.
+
+    Args:
+      options: a dataclass.
+      known_words: name of a field -> its words.
+    """
+    for name, known in known_words.items():
+        word = getattr(options, name)
+        if word not in known:
+            some = " or ".join(known) if len(known) <= 3 else f"one of {', '.join(known)}"
+            where = f"{type(options).__name__} {name}"
+            raise InputError(where, repr(word), nearest(str(word), known, some))
