@@ -156,9 +156,9 @@ def compared(
       Mesh, `same state` or `own state`, k', and the differences.
     """
     import snm
-    from snm.batches.build import source_of
     from snm.batches.device_parts import spread_stack
     from snm.batches.schedule import Schedule
+    from snm.batches.sources.build import source_of
     from snm.config.resolve import resolve
     from snm.data.weighting import Weighting
     from snm.distributed.mesh import make_mesh

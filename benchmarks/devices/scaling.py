@@ -51,7 +51,8 @@ def exchanges(module: str) -> list[Exchange]:
 def model_and_source(labels: int, features: int, batch: int, data_parts: int) -> tuple[Any, Any]:
     """The model of the default preset, and batches whose points are cut into so many parts."""
     import snm
-    from snm.batches.build import make_source
+    from snm.batches.sources.build import make_source
+    from snm.batches.sources.source import BatchSettings
     from snm.config.resolve import resolve
     from snm.model.from_config import make_model
 
@@ -68,8 +69,7 @@ def model_and_source(labels: int, features: int, batch: int, data_parts: int) ->
     for matrix, width in zip(matrices, (features, labels), strict=True):
         matrix.resize(matrix.shape[0], width)
     source = make_source(
-        model.head, *matrices, batch_size=batch, seed=0, weight_of_term="mean", resident=False,
-        sampler="uniform", frequency_power=0.75, data_parts=data_parts,
+        model.head, *matrices, BatchSettings(batch_size=batch), data_parts=data_parts
     )  # fmt: skip
     return model, source
 
@@ -133,8 +133,8 @@ def stepper(data: Any, batch: int, mesh_text: str, mined: int) -> Callable[[], N
     import jax
 
     import snm
-    from snm.batches.build import source_of
     from snm.batches.device_parts import spread_stack
+    from snm.batches.sources.build import source_of
     from snm.config.resolve import resolve
     from snm.data.weighting import Weighting
     from snm.distributed.mesh import make_mesh

@@ -10,7 +10,7 @@ from snm.sampling.sample import Sample
 from snm.tables.by_row import Columns
 from snm.tables.table import SparseRows
 
-__all__ = ["OF_POINTS", "Batch", "Rows"]
+__all__ = ["OF_POINTS", "Batch", "Rows", "own_part"]
 
 OF_POINTS = ("features", "terms", "known", "seen", "points", "positives", "dropout")
 """The fields of what the host sends that belong to points: a mesh cuts them over `data`."""
@@ -67,3 +67,9 @@ class Rows(NamedTuple):
     key: Any
     decay: Any
     taken: Any
+
+
+def own_part(item: Any) -> Any:
+    """What a device has of a `Batch` or `Rows` cut into parts: their leading axis has length 1."""
+    cut = {name: getattr(item, name) for name in OF_POINTS if hasattr(item, name)}
+    return item._replace(**jax.tree.map(lambda x: x[0], cut))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from snm.batches.source import Source
+from snm.batches.sources.on_device import DeviceSource
+from snm.batches.sources.source import Source
 
 __all__ = ["steps_of_dispatch"]
 
@@ -27,7 +28,7 @@ def steps_of_dispatch(source: Source, most: int, marks: Iterable[int] = ()) -> i
         return min([epoch, *(mark for mark in marks if mark)])
 
     steps = between_ends(source.steps_per_epoch)
-    if not source.resident:
+    if not isinstance(source, DeviceSource):
         return min(most, steps)
     own = _equal_length(steps, most)
     if source.room is None:

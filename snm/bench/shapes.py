@@ -12,8 +12,8 @@ import jax
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from snm.batches.build import make_source
-from snm.batches.source import Source
+from snm.batches.sources.build import make_source
+from snm.batches.sources.source import BatchSettings, Source
 from snm.head.spec import HeadSpec
 from snm.model.model import Model, TrainState
 from snm.model.placement import initial
@@ -187,10 +187,6 @@ def source_of(shape: Shape, mined: int, points: int, *, resident: bool = False) 
         model_of(shape, mined).head,
         features,
         labels,
-        batch_size=shape.batch,
-        seed=SEED,
-        weight_of_term="mean",
+        BatchSettings(batch_size=shape.batch, seed=SEED),
         resident=resident,
-        sampler="uniform",
-        frequency_power=0.75,
     )

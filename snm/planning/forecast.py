@@ -27,7 +27,7 @@ from scipy.sparse import csr_matrix
 
 from snm.batches.csr_blocks import block_of
 from snm.batches.device_parts import spread_stack
-from snm.batches.source import Source
+from snm.batches.sources.source import Source
 from snm.checkpoints.writer import has_room
 from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset

@@ -12,7 +12,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from snm.batches.device_parts import spread_points, spread_stack
-from snm.batches.source import Source
+from snm.batches.sources.source import Source
 from snm.model.model import Model
 from snm.model.placement import initial
 

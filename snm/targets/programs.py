@@ -13,7 +13,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDev
 
 from snm.batches.csr_blocks import block_of
 from snm.batches.device_parts import points_specs, stack_specs
-from snm.batches.source import Source
+from snm.batches.sources.source import Source
 from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset
 from snm.data.weighting import Weighting

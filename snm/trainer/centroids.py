@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.batches.device_parts import spread_points
-from snm.batches.source import Source
+from snm.batches.sources.source import Source
 from snm.data.weighting import Weighting
 from snm.machine.compiler import answer_options
 from snm.model.model import Model, TrainState

@@ -22,7 +22,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from snm.batches.device_parts import spread_points, spread_stack
-from snm.batches.source import Source
+from snm.batches.sources.source import Source
 from snm.checkpoints.writer import Store, writer_for
 from snm.errors import StoppedError
 from snm.model.model import TrainState

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from snm.batches.batch import Batch
-from snm.batches.source import Source
+from snm.batches.sources.source import Source
 from snm.checkpoints.writer import has_room
 from snm.distributed.processes import has_several_processes
 from snm.machine.platform import compiling_for

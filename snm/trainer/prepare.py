@@ -11,11 +11,11 @@ import numpy as np
 from jax.sharding import Mesh
 from numpy.typing import NDArray
 
-from snm.batches.build import source_of
 from snm.batches.dispatches import steps_of_dispatch
 from snm.batches.items import with_splits
 from snm.batches.schedule import Schedule
-from snm.batches.source import Source
+from snm.batches.sources.build import source_of
+from snm.batches.sources.source import Source
 from snm.config.resolve import without_names
 from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config

@@ -14,7 +14,7 @@ import jax
 from jax.sharding import Mesh, PartitionSpec
 
 from snm.batches.device_parts import points_specs, stack_specs
-from snm.batches.source import Source
+from snm.batches.sources.source import Source
 from snm.distributed.mesh import DATA, on_mesh, table_axes
 from snm.head.spec import HeadSpec
 from snm.machine.compiler import OptionsOf, step_options

@@ -1,7 +1,5 @@
 """Input dropout: which features a visit leaves out, and that it is the same wherever it is done."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,8 +7,9 @@ import pytest
 from scipy import sparse
 
 from snm.batches import dropout
-from snm.batches.build import make_source
 from snm.batches.csr_blocks import block_of
+from snm.batches.sources.build import make_source
+from snm.batches.sources.source import BatchSettings
 from snm.head.spec import HeadSpec
 
 POINTS, FEATURES, LABELS, SHARE = 40, 60, 9, 0.3
@@ -103,9 +102,11 @@ def source(
     points, *, seed=7, resident=False, data_parts=None, drop_seen=False, input_dropout=SHARE
 ):
     return make_source(
-        HeadSpec(num_labels=LABELS, sampled=4, mined=2), *points, batch_size=16, seed=seed,
-        weight_of_term="mean", resident=resident, sampler="uniform", frequency_power=1.0,
-        data_parts=data_parts, input_dropout=input_dropout, drop_seen=drop_seen,
+        HeadSpec(num_labels=LABELS, sampled=4, mined=2), *points,
+        BatchSettings(
+            batch_size=16, seed=seed, input_dropout=input_dropout, drop_seen=drop_seen
+        ),
+        resident=resident, data_parts=data_parts,
     )  # fmt: skip
 
 
@@ -175,4 +176,7 @@ def test_centroids_and_the_whole_have_all_features(points):
     np.testing.assert_array_equal(
         features_of(plain, 0)[0], features_of(source(points, input_dropout=0.0), 0)[0]
     )
-    assert dataclasses.replace(plain, input_dropout=SHARE).whole().input_dropout == SHARE
+    cut = source(points, data_parts=2)
+    whole = cut.whole()
+    assert (whole.data_parts, whole.own, whole.settings) == (1, None, cut.settings)
+    np.testing.assert_array_equal(features_of(whole, 3)[0], features_of(source(points), 3)[0])

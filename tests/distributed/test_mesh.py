@@ -10,7 +10,8 @@ from distributed.uneven import DATA, SMALL
 from jax.sharding import PartitionSpec
 
 import snm
-from snm.batches.build import make_source
+from snm.batches.sources.build import make_source
+from snm.batches.sources.source import BatchSettings
 from snm.config.resolve import resolve
 from snm.data.weighting import Weighting
 from snm.distributed.collectives import Shard
@@ -136,8 +137,7 @@ def compiled_step(mesh, num_labels=200_000, features=100_000, **changes):
     matrix.resize(64, features)
     labels = data.train.labels.copy()
     labels.resize(64, num_labels)
-    source = make_source(model.head, matrix, labels, batch_size=32, seed=0, weight_of_term="mean",
-                         resident=False, sampler="uniform", frequency_power=0.75,
+    source = make_source(model.head, matrix, labels, BatchSettings(batch_size=32),
                          data_parts=mesh.shape["data"])  # fmt: skip
     step = compiled_steps(model, source, source.shape(0), mesh)
     return step.lower(abstract_on(mesh, model), (), source.stack(0, 1)).compile()

@@ -8,7 +8,7 @@ from distributed.uneven import DATA, SMALL
 
 import snm
 from snm.batches.epoch_order import Order
-from snm.batches.source import Source
+from snm.batches.sources.source import Source
 from snm.runs.events import NonFiniteError, Started, Stepped
 from snm.trainer.training import training
 

@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from snm import SNMClassifier
-from snm.batches.source import Source
+from snm.batches.sources.source import Source
 from snm.errors import InputError
 from snm.runs.events import NonFiniteError
 

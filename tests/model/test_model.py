@@ -12,8 +12,9 @@ import tiny
 from devices import all_24_bits as all_24_bits  # a fixture
 from scipy import sparse
 
-from snm.batches.build import make_source
 from snm.batches.csr_blocks import block_of
+from snm.batches.sources.build import make_source
+from snm.batches.sources.source import BatchSettings
 from snm.model.encoder import ENCODERS, apply_tower, init_tower
 from snm.model.from_config import head_spec, make_model
 from snm.model.inference import best_labels
@@ -51,8 +52,7 @@ def points():
 def setup(config, points):
     model = make_model(config, FEATURES, LABELS)
     source = make_source(
-        head_spec(config, LABELS), *points, batch_size=POINTS, seed=0, weight_of_term="mean",
-        resident=False, sampler="uniform", frequency_power=1.0,
+        head_spec(config, LABELS), *points, BatchSettings(batch_size=POINTS)
     )  # fmt: skip
     return model, source
 

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import snm
-from snm.batches.build import make_source
+from snm.batches.sources.build import make_source
+from snm.batches.sources.source import BatchSettings
 from snm.config.resolve import resolve
 from snm.config.settings import preset
 from snm.data.weighting import Weighting
@@ -102,8 +103,8 @@ def test_the_weights_of_batches_estimate_the_number_of_labels(positives):
     labels = data.train.labels
     source = make_source(
         HeadSpec(num_labels=80, sampled=40, mined=4, positives=positives, exclude="all"),
-        data.train.features, labels, batch_size=32, seed=3, weight_of_term="mean",
-        resident=False, sampler="in-batch", frequency_power=1.0,
+        data.train.features, labels,
+        BatchSettings(batch_size=32, seed=3, sampler="in-batch"),
     )  # fmt: skip
     steps = source.steps_per_epoch - 1  # the last batch is shorter
     totals = np.array([
@@ -120,8 +121,8 @@ def test_a_batch_of_all_points_on_a_mesh_that_cannot_cut_it_evenly():
     data = snm.generate(points=101, test_points=1, features=30, labels=20, seed=2)
     source = make_source(
         HeadSpec(num_labels=20, sampled=10, mined=4, positives="all", exclude="all"),
-        data.train.features, data.train.labels, batch_size=256, seed=3, weight_of_term="mean",
-        resident=False, sampler="in-batch", frequency_power=1.0, data_parts=2,
+        data.train.features, data.train.labels,
+        BatchSettings(batch_size=256, seed=3, sampler="in-batch"), data_parts=2,
     )  # fmt: skip
     assert (source.order.num_points, source.order.batch_size) == (101, 102)
     sample = jax.tree.map(lambda x: x.reshape(-1), source.stack(0, 1).sample)

@@ -12,7 +12,8 @@ import pytest
 import tiny
 
 import snm
-from snm.batches.build import keeps_on_device, make_source
+from snm.batches.sources.build import keeps_on_device, make_source
+from snm.batches.sources.source import BatchSettings
 from snm.config.resolve import resolve
 from snm.errors import InputError
 from snm.machine.platform import compiling_for
@@ -32,13 +33,14 @@ def data():
     return snm.generate(points=60, test_points=1, features=30, labels=K, seed=1)
 
 
-def source_with(data, name, *, resident=False, **changes):
+def source_with(data, name, *, resident=False, data_parts=None):
     config = dataclasses.replace(tiny.CONFIG, sampler=name, mined="all")
     config = resolve(config, data)
     model = make_model(config, data.train.num_features, data.train.num_labels)
     source = make_source(
-        model.head, data.train.features, data.train.labels, batch_size=16, seed=9,
-        weight_of_term="mean", resident=resident, sampler=name, frequency_power=0.5, **changes,
+        model.head, data.train.features, data.train.labels,
+        BatchSettings(batch_size=16, seed=9, sampler=name, frequency_power=0.5),
+        resident=resident, data_parts=data_parts,
     )  # fmt: skip
     return model, source
 
@@ -158,8 +160,8 @@ def test_nothing_is_drawn_where_all_labels_are_negatives(data):
     config = resolve(dataclasses.replace(tiny.CONFIG, sampled="all", mined="all"), data)
     head = make_model(config, data.train.num_features, K).head
     source = make_source(
-        head, data.train.features, data.train.labels, batch_size=16, seed=9, weight_of_term="mean",
-        resident=False, sampler="frequency", frequency_power=0.5,
+        head, data.train.features, data.train.labels,
+        BatchSettings(batch_size=16, seed=9, sampler="frequency", frequency_power=0.5),
     )  # fmt: skip
     assert source.sampler is None and source.stack(0, 1).sample is None
 

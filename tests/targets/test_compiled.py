@@ -17,7 +17,8 @@ import pytest
 from jax.sharding import SingleDeviceSharding
 
 from benchmarks.devices import scaling
-from snm.batches.build import make_source
+from snm.batches.sources.build import make_source
+from snm.batches.sources.source import BatchSettings
 from snm.bench.shapes import SEED, SHAPES, model_of, points_of, source_of
 from snm.distributed.collectives import Shard
 from snm.head import by_threshold, mining
@@ -44,9 +45,9 @@ LONGEST_SORT = 1024
 def source_for(shape, mined, data_parts):
     features, labels = points_of(SHAPES[shape], STEPS * SHAPES[shape].batch)
     return make_source(
-        model_of(SHAPES[shape], mined).head, features, labels, batch_size=SHAPES[shape].batch,
-        seed=SEED, weight_of_term="mean", resident=True, sampler="uniform", frequency_power=0.75,
-        data_parts=data_parts,
+        model_of(SHAPES[shape], mined).head, features, labels,
+        BatchSettings(batch_size=SHAPES[shape].batch, seed=SEED),
+        resident=True, data_parts=data_parts,
     )  # fmt: skip
 
 

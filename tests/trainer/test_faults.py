@@ -9,7 +9,7 @@ import tiny
 from small_runs import arrays, config, log, newest
 
 import snm
-from snm.batches.source import Source
+from snm.batches.sources.source import Source
 from snm.cli.main import main
 from snm.runs.events import (
     Finished,

@@ -8,7 +8,7 @@ from small_runs import arrays, config, log, same
 
 import snm
 from snm.batches.epoch_order import Order
-from snm.batches.source import Source
+from snm.batches.sources.source import Source
 from snm.runs.events import NonFiniteError, Skipped
 from snm.runs.folder import RunFolder
 from snm.trainer import training as trainer

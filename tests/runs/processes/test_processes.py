@@ -20,8 +20,9 @@ from small_runs import arrays
 
 import snm
 from snm.batches.batch import OF_POINTS
-from snm.batches.build import make_source, source_of
 from snm.batches.device_parts import local_data_parts, spread_stack
+from snm.batches.sources.build import make_source, source_of
+from snm.batches.sources.source import BatchSettings
 from snm.config.resolve import resolve
 from snm.data.formats.dispatch import write_text
 from snm.data.weighting import Weighting
@@ -114,7 +115,7 @@ def test_a_process_makes_its_own_parts_of_the_same_batches(sampler, resident, da
     mesh = make_mesh("data=4", tiny.LABELS, tiny.CONFIG.batch_size)
 
     def source(own):
-        monkeypatch.setattr("snm.batches.build.local_data_parts", lambda _: own)
+        monkeypatch.setattr("snm.batches.sources.build.local_data_parts", lambda _: own)
         return source_of(config, model.head, dataset.train, rows, weighting, mesh)
 
     def same(mine, every, own, axis):
@@ -176,8 +177,7 @@ def test_sharded_arrays_equal_the_originals(data):
     assert local_data_parts(mesh) == range(2)
     source = make_source(
         make_model(config, tiny.FEATURES, tiny.LABELS).head, dataset.train.features,
-        dataset.train.labels, batch_size=16, seed=0, weight_of_term="mean", resident=False,
-        sampler="uniform", frequency_power=0.75, data_parts=2,
+        dataset.train.labels, BatchSettings(batch_size=16), data_parts=2,
     )  # fmt: skip
     stack = source.stack(0, 2)
     laid = spread_stack(stack, 2, mesh)
@@ -190,7 +190,7 @@ READS = """
 import json, sys
 import numpy as np
 import snm
-from snm.batches.build import source_of
+from snm.batches.sources.build import source_of
 from snm.config.resolve import resolve
 from snm.distributed.dataset import (
     duplicate_test_rows,
@@ -221,7 +221,7 @@ with process_group(Meeting(f"127.0.0.1:{port}", processes, number, 20)):
         elif not line[0].isalpha():
             name = "other"
     told = {
-        "points": source.features.shape[0], "first": source.first, "mapped": mapped,
+        "points": source.features.shape[0], "first": source.counts.first, "mapped": mapped,
         "frequency": label_frequency(data).tolist(), "idf": weighting.idf.tolist(),
         "duplicates": np.flatnonzero(duplicate_test_rows(data)).tolist(),
         "features": float(source.features.sum()), "dropout": config.input_dropout,

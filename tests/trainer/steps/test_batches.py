@@ -9,8 +9,8 @@ import tiny
 from small_runs import config
 
 import snm
-from snm.batches.build import make_source
-from snm.batches.source import Source
+from snm.batches.sources.build import make_source
+from snm.batches.sources.source import BatchSettings, Source
 from snm.config.resolve import resolve
 from snm.data.weighting import Weighting
 from snm.model.from_config import head_spec
@@ -23,12 +23,14 @@ def source(data, resident, **changes) -> Source:
         head_spec(settings, data.train.num_labels),
         data.train.features,
         data.train.labels,
-        batch_size=settings.batch_size,
-        seed=settings.seed,
-        weight_of_term=settings.positive_weights,
+        BatchSettings(
+            batch_size=settings.batch_size,
+            seed=settings.seed,
+            weight_of_term=settings.positive_weights,
+            sampler=settings.sampler,
+            frequency_power=settings.frequency_power,
+        ),
         resident=resident,
-        sampler=settings.sampler,
-        frequency_power=settings.frequency_power,
     )
 
 

@@ -10,7 +10,7 @@ from small_runs import config
 
 import snm
 from snm.batches.dispatches import steps_of_dispatch
-from snm.batches.source import Source
+from snm.batches.sources.source import Source
 from snm.config.resolve import resolve
 from snm.data.weighting import Weighting
 from snm.model.model import abstract_state
@@ -41,7 +41,7 @@ def test_an_epoch_is_cut_into_equal_dispatches(data, most, length):
     """Of seven steps: 3 + 3 + 1, and where five may be sent, 4 + 3."""
     of_device = prepared(data, steps_per_dispatch=most)
     assert of_device.steps_per_dispatch == length
-    streamed = dataclasses.replace(of_device.source, resident=False)
+    streamed = prepared(data, steps_per_dispatch=most, data_on="host").source
     assert steps_of_dispatch(streamed, most) == min(most, 7)
 
 

@@ -9,7 +9,7 @@ import pytest
 import tiny
 
 import snm
-from snm.batches.source import Source
+from snm.batches.sources.source import Source
 from snm.trainer.programs import StepPrograms
 
 

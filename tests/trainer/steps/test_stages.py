@@ -10,7 +10,7 @@ import tiny
 from small_runs import arrays, config, same
 
 import snm
-from snm.batches.source import Source
+from snm.batches.sources.source import Source
 from snm.config.resolve import resolve
 from snm.config.stages import Sizes, SizeSchedule
 from snm.data.weighting import Weighting

@@ -1,0 +1,75 @@
+"""A source whose points stay on the host, which sends whole batches."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+
+from snm.batches.batch import Batch, own_part
+from snm.batches.csr_blocks import csr_of, take
+from snm.batches.dropout import keys_of_points, without_dropped
+from snm.batches.sources.source import Source
+from snm.tables.by_row import columns_of
+from snm.tables.table import SparseRows
+
+__all__ = ["HostSource"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class HostSource(Source):
+    """The training points on the host, which takes the rows of a batch and leaves features out.
+
+    Attributes:
+      num_frequent: features that a batch takes together (`columns`); None sorts no entries.
+    """
+
+    resident = False
+
+    num_frequent: int | None = None
+
+    def resident_arrays(self) -> Any:
+        """Nothing stays on the device."""
+        return ()
+
+    def resident_shapes(self) -> Any:
+        """Nothing stays on the device."""
+        return ()
+
+    def _items(self, steps: range, length: int) -> list[Batch]:
+        return [self._batch(step) for step in steps]
+
+    def _batch(self, step: int) -> Batch:
+        points, positives, of_step = self._drawn(step)
+        epoch = step // self.steps_per_epoch
+        if self.data_parts == 1:
+            features, terms, known, seen = self._blocks(epoch, points, positives)
+            sample = self._host_sample(step, points, positives, terms)
+            columns = None if self.num_frequent is None else columns_of(features, self.num_frequent)
+            return Batch(features, terms, known, sample, columns=columns, seen=seen, **of_step)
+        cut = zip(self._owned(points), self._owned(positives), strict=True)
+        parts = [self._blocks(epoch, *part) for part in cut]
+        features, terms, known, seen = jax.tree.map(lambda *leaves: np.stack(leaves), *parts)
+        sample = self._host_sample(step, points, positives)
+        return Batch(features, terms, known, sample, seen=seen, **of_step)
+
+    def _blocks(
+        self, epoch: int, points: np.ndarray, positives: np.ndarray
+    ) -> tuple[SparseRows, SparseRows, SparseRows | None, SparseRows | None]:
+        """Features, terms and, where they are needed, known labels and all features of points."""
+        sizes, share = self.sizes.of(epoch), self.settings.input_dropout
+        here = np.where(points >= 0, points - self.counts.first, -1)
+        features = seen = take(csr_of(self.features), here, sizes.all_features)
+        if share:
+            keys = keys_of_points(self.order.seed, epoch, points)
+            features = without_dropped(seen, keys, share, sizes.features)
+        known = take(csr_of(self.labels), here, sizes.labels)
+        terms = self._terms(known, points, positives)
+        known_or_none = known if self.spec.exclude == "all" else None
+        return features, terms, known_or_none, seen if self.settings.drop_seen else None
+
+    def materialize(self, resident: Any, item: Any, shape: tuple[int, int]) -> Batch:
+        """The batch that the host sent."""
+        return own_part(item) if self.data_parts > 1 else item

@@ -1,0 +1,279 @@
+"""Batches of the training set, from the host or from the device, behind one interface.
+
+A run is cut into dispatches of several steps. `source.stack(first, count)` is what the host sends
+for one of them, with one entry a step. `source.materialize(resident, item, shape)` turns an entry
+into a `Batch` inside the compiled step. A `HostSource` sends the batch itself; a `DeviceSource`
+keeps the training set on the device and sends row numbers.
+
+The order of the points (`snm.batches.epoch_order`), the positives drawn and the sampled labels are
+functions of (seed, step) alone, so a checkpoint holds nothing of them. A source makes whole batches
+or, on a mesh, only the parts of them that this process's devices need, and reads only the points
+that may stand in those.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
+
+import jax
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from snm.batches.batch import Batch
+from snm.batches.csr_blocks import csr_of, repeat, take
+from snm.batches.epoch_order import Order
+from snm.batches.schedule import CONSTANT, Schedule
+from snm.batches.sources.counts import PointCounts
+from snm.batches.sources.sizes import EpochSizes
+from snm.head.spec import HeadSpec
+from snm.sampling.protocol import Sampler
+from snm.sampling.sample import Sample, check_sample
+from snm.tables.table import SparseRows
+
+__all__ = ["BatchSettings", "Source"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BatchSettings:
+    """How points become batches.
+
+    Attributes:
+      batch_size: points a step; at most all of them.
+      seed: of order, positives and samples.
+      weight_of_term: sum or mean over the positives of a point.
+      input_dropout: share of a point's features that a visit leaves out, in [0, 1).
+      drop_seen: whether batches have all features of a point too, as labels to leave out.
+      sampler: a name of `SAMPLERS`.
+      frequency_power: of the frequency sampler.
+      resized: whether steps differ in B.
+    """
+
+    batch_size: int
+    seed: int = 0
+    weight_of_term: str = "mean"
+    input_dropout: float = 0.0
+    drop_seen: bool = False
+    sampler: str = "uniform"
+    frequency_power: float = 0.75
+    resized: bool = False
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Source(abc.ABC):
+    """The training points, cut into steps.
+
+    Attributes:
+      resident: whether the points stay on the device.
+      spec: the head.
+      settings: how points become batches.
+      sizes: of the batches of each epoch, with the order of the N points that have labels.
+      features: float32 CSR [m, d], weighted: points counts.first .. counts.first + m - 1, those
+        that the parts in `own` may have.
+      labels: float32 CSR [m, K] of the same points; the values are the weights of the points,
+        which are above 0, times those of the labels.
+      sampler_of: builds the sampler of a head; None where all labels are negatives.
+      own: the parts that this process makes, None for all; the batches are the same for any.
+      schedule: of the learning rates.
+      divisor: what the weights of terms are divided by; None is the places of a batch.
+    """
+
+    resident: ClassVar[bool]
+
+    spec: HeadSpec
+    settings: BatchSettings
+    sizes: EpochSizes
+    features: csr_matrix
+    labels: csr_matrix
+    sampler_of: Callable[[HeadSpec], Sampler | None]
+    own: range | None = None
+    schedule: Schedule = CONSTANT
+    divisor: int | None = None
+
+    @functools.cached_property
+    def sampler(self) -> Sampler | None:
+        """Draws the negatives; None if all labels are negatives."""
+        return self.sampler_of(self.spec)
+
+    @functools.cached_property
+    def _key(self) -> Any:
+        return np.array([0, self.order.seed % 2**32], np.uint32)  # as `jax.random.key`, uncompiled
+
+    def whole(self) -> Self:
+        """A source of the same batches, not cut into parts."""
+        sizes = dataclasses.replace(self.sizes, data_parts=1)
+        return dataclasses.replace(self, sizes=sizes, own=None)
+
+    def for_centroids(self) -> Self:
+        """A source of the same points with all features and labels, each as heavy as its point.
+
+        Nothing is drawn for its batches.
+        """
+        return dataclasses.replace(
+            self,
+            spec=dataclasses.replace(self.spec, positives="all"),
+            settings=dataclasses.replace(self.settings, input_dropout=0.0, weight_of_term="sum"),
+            sizes=dataclasses.replace(self.sizes, dropout=0.0),
+            sampler_of=lambda spec: None,
+            divisor=1,
+        )
+
+    def with_head(self, head: HeadSpec) -> Self:
+        """A source of the same batches for a head that differs in B, k' or scale alone."""
+        if head == self.spec:
+            return self
+        return dataclasses.replace(self, spec=head)
+
+    @property
+    def order(self) -> Order:
+        """The order of the points with labels, all N of them."""
+        return self.sizes.order
+
+    @property
+    def counts(self) -> PointCounts:
+        """What is known of all N points."""
+        return self.sizes.counts
+
+    @property
+    def data_parts(self) -> int:
+        """Parts that the points of a batch are cut into, in order.
+
+        From 2 on, what belongs to points has a leading axis of parts.
+        """
+        return self.sizes.data_parts
+
+    @property
+    def num_points(self) -> int:
+        """Points with at least one label, those of other processes included."""
+        return self.order.num_points
+
+    @property
+    def batch_size(self) -> int:
+        """Points a step."""
+        return self.order.batch_size
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Steps of one pass; the last is shorter if the batch size does not divide N."""
+        return self.order.steps
+
+    def shape(self, epoch: int) -> tuple[int, int]:
+        """Entries of features and of labels that hold any batch of an epoch, rounded up."""
+        return self.sizes.of(epoch)[:2]
+
+    def shape_of_step(self, step: int) -> tuple[int, int]:
+        """`shape` of the epoch that a step belongs to."""
+        return self.shape(step // self.steps_per_epoch)
+
+    def points_of_part(self, part: int) -> range:
+        """The points that a part of any batch may have."""
+        return self.order.points_at(part * self.sizes.width, (part + 1) * self.sizes.width)
+
+    @abc.abstractmethod
+    def resident_arrays(self) -> Any:
+        """What stays on the device: the training set, or nothing."""
+
+    @abc.abstractmethod
+    def resident_shapes(self) -> Any:
+        """The shapes of `resident_arrays`."""
+
+    def stack(self, first: int, count: int, length: int = 0) -> Any:
+        """What the host sends for steps first .. first + count - 1 of one epoch, stacked.
+
+        Where the device has the points, steps that are not taken fill the stack up to `length`.
+        """
+        items = self._items(range(first, first + count), length)
+        return jax.tree.map(lambda *leaves: np.stack(leaves), *items)
+
+    @abc.abstractmethod
+    def _items(self, steps: range, length: int) -> list[Any]:
+        """What the host sends for some steps, and what fills the stack up to `length`."""
+
+    def _drawn(self, step: int) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+        """The points of a step, which of its labels each draws, and `step`, `key`, `decay`.
+
+        Returns:
+          int64 [batch_size], of which -1 is an empty place, and int64 [batch_size].
+        """
+        order, draw = self.order.epoch(step // self.steps_per_epoch)
+        points = order[step % self.steps_per_epoch]
+        counts = self.counts.labels[points]
+        positives = np.where(points >= 0, (draw[points] * counts).astype(np.int64), 0)
+        decay = self.schedule(step)
+        return points, positives, {"step": np.int32(step), "key": self._key, "decay": decay}
+
+    def _owned(self, of_points: np.ndarray) -> np.ndarray:
+        """The part of an array of a batch's points that this process makes, by data parts."""
+        if self.data_parts == 1:
+            return of_points
+        cut = of_points.reshape(self.data_parts, -1)
+        return cut if self.own is None else cut[self.own.start : self.own.stop]
+
+    def _terms(self, known: SparseRows, points: Any, positives: Any) -> SparseRows:
+        """The (point, positive) terms of a batch and their weights, in NumPy or JAX.
+
+        Args:
+          known: [n, K] block of the points' labels; the values are the weights of the points.
+          points: int [n], of which only -1, an empty place, matters.
+          positives: int [n], which of its labels each point draws.
+        """
+        xp, real = points.__array_namespace__(), points >= 0
+        divisor = np.float32(self.divisor or self.batch_size)
+        if self.spec.positives == "one":
+            place = xp.where(real, known.starts[:-1] + positives, 0)
+            weights = xp.where(real, known.values[place] / divisor, np.float32(0.0))
+            return SparseRows(known.ids[place], weights, xp.arange(len(real) + 1, dtype=np.int32))
+        weights = known.values / divisor
+        if self.settings.weight_of_term == "mean":
+            counts = xp.diff(known.starts)
+            of_point = xp.maximum(counts, 1).astype(np.float32)
+            weights = weights / repeat(of_point, counts, known.ids.shape[0])
+        return SparseRows(known.ids, weights, known.starts)
+
+    def _host_sample(
+        self,
+        step: int,
+        points: np.ndarray,
+        positives: np.ndarray,
+        terms: SparseRows | None = None,
+    ) -> Sample | None:
+        """The host's draw; None if nobody draws.
+
+        Args:
+          step: of the run.
+          points: int [batch_size], the whole batch.
+          positives: int [batch_size], which of its labels each point draws.
+          terms: those of the whole batch, if it is made here anyway.
+        """
+        sampler = self.sampler
+        if sampler is None:
+            return None
+        labels = None
+        if sampler.needs_batch_positives:
+            if terms is None:  # points of other processes may be in the batch
+                assert self.counts.labels_of_all is not None
+                entries = self.data_parts * self.shape_of_step(step)[1]
+                known = take(csr_of(self.counts.labels_of_all), points, entries)
+                terms = self._terms(known, points, positives)
+            labels = self._positives_of(terms)
+        sample = sampler.on_host(step, labels)
+        check_sample(sample, self.spec.num_labels)
+        return sample
+
+    def _positives_of(self, terms: SparseRows) -> Any:
+        """The labels of the terms, int32 [T], NumPy or JAX; K where a term has no weight."""
+        xp: Any = terms.ids.__array_namespace__()
+        return xp.where(terms.values != 0, terms.ids, self.spec.num_labels)
+
+    @abc.abstractmethod
+    def materialize(self, resident: Any, item: Any, shape: tuple[int, int]) -> Batch:
+        """The batch of one step, from what the host sent; runs inside the compiled step.
+
+        Args:
+          resident: `resident_arrays()`.
+          item: one entry of `stack(...)`.
+          shape: entries of features and labels, static: `shape(epoch)`.
+        """
