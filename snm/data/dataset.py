@@ -224,17 +224,11 @@ def summary_of_weights(weights: NDArray[np.float32]) -> str:
     Example:
       >>> summary_of_weights(np.array([0, 1, 2.5], np.float32))
       '0 to 2.5, 1.17 on average; 1 point of weight 0 is left out'
-      >>> summary_of_weights(np.array([3, 5], np.float32)).partition("; ")[2]
-      'steps are as long as with 4 times the learning rate: divide them by that'
     """
     mean = float(np.mean(weights, dtype=np.float64))
     text = f"{weights.min():.3g} to {weights.max():.3g}, {mean:.3g} on average"
     if none := int(np.count_nonzero(weights == 0)):
         text += f"; {counted(none, 'point')} of weight 0 {'is' if none == 1 else 'are'} left out"
-    if not 0.5 <= mean <= 2:
-        text += (
-            f"; steps are as long as with {mean:.3g} times the learning rate: divide them by that"
-        )
     if (most := float(weights.max()) / mean) > _HEAVY:
         text += f"; one weighs {most:.0f} times the mean: of counts, log(1 + count) varies less"
     return text

@@ -196,10 +196,9 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
         Args:
           X: inputs [n, d], dense or sparse.
           y: targets, see the class.
-          sample_weight: [n], at least 0: the loss of a point is multiplied by it, and the mean over
-            a batch divides by the number of its points. Weights far from 1 on average change the
-            length of the steps like another learning rate. A point of weight 0 is left out. Votes
-            of a memory and probabilities follow the weights; early stopping counts points alike.
+          sample_weight: [n], at least 0: the loss of a point is multiplied by it, over the mean of
+            those above 0. A point of weight 0 is left out. Votes of a memory and probabilities
+            follow the weights; early stopping counts points alike.
 
         Raises:
           ValueError: inputs, targets, weights or settings that cannot be used.
@@ -250,7 +249,7 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
           X: inputs [n, d], dense or sparse.
           y: targets, see the class.
           classes: all classes; needed in the first call, unless y is an indicator.
-          sample_weight: [n], as in `fit`.
+          sample_weight: [n], as in `fit`, but not divided by their mean: parts differ in it.
 
         Raises:
           ValueError: inputs, targets or weights that cannot be used.
@@ -290,7 +289,7 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
         )
         if points.labels.nnz:
             self._calibration = None  # of the model before
-            self._train(points, config)
+            self._train(points, config, mean_weight=1.0)
             if self._memory is not None:
                 self._memory = extended(self._memory, points, self.predictor_)
                 self.predictor_ = self._joined(self._states)
@@ -333,6 +332,7 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
         config: ResolvedConfig,
         watch: Watch | None = None,
         first: Points | None = None,
+        mean_weight: float | None = None,
     ) -> None:
         """Trains on `points`, the first member on those of `first` where there are some."""
         earlier = self.__dict__.pop("_states", [None] * self.config_.members)
@@ -344,6 +344,7 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
             earlier,
             first=first,
             watch=watch,
+            mean_weight=mean_weight,
             shown=self.verbose,
         )
         self.loss_curve_ = fitted.losses

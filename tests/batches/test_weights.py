@@ -28,6 +28,7 @@ from snm.trainer.centroids import centroids
 from snm.trainer.prepare import prepare
 
 WEIGHTS = np.array([2, 1, 0, 3, 1], np.float32)
+MEAN = 7 / 4  # of those above 0
 FEATURES, LABELS = 11, 9
 
 one_step = jax.jit(train_step, static_argnums=0, compiler_options=QUICK)
@@ -77,13 +78,12 @@ def batched(points, **changes):
     ],
 )
 def test_a_weight_of_2_is_the_point_twice(changes, labels_per_point):
-    """One batch has 4 places, the other 7, by which the mean divides."""
+    """4 points that weigh 7 / 4 on average are 7 points."""
     states, losses = [], []
-    for points, places in zip(both(labels_per_point), (4, 7), strict=True):
+    for points in both(labels_per_point):
         config, batch = batched(points, **changes)
-        summed = batch._replace(terms=batch.terms._replace(values=batch.terms.values * places))
         model = make_model(config, FEATURES, LABELS)
-        state, metrics = one_step(model, start := init_state(model), summed)
+        state, metrics = one_step(model, start := init_state(model), batch)
         assert bool(metrics.ok)
         states.append((state.features.rows, state.head.table.rows))
         losses.append(float(metrics.loss))
@@ -98,13 +98,13 @@ def test_a_weight_of_2_is_the_point_twice(changes, labels_per_point):
 @pytest.mark.parametrize(
     "changes, expected",
     [
-        (dict(), [3 / 8] * 2 + [2 / 8] * 2 + [1 / 8] * 4),
-        (dict(positive_weights="sum"), [3 / 4] * 2 + [2 / 4] * 2 + [1 / 4] * 4),
-        (dict(positives="one", exclude="positive"), [3 / 4, 2 / 4, 1 / 4, 1 / 4]),
+        (dict(), [3 / 14] * 2 + [2 / 14] * 2 + [1 / 14] * 4),
+        (dict(positive_weights="sum"), [3 / 7] * 2 + [2 / 7] * 2 + [1 / 7] * 4),
+        (dict(positives="one", exclude="positive"), [3 / 7, 2 / 7, 1 / 7, 1 / 7]),
     ],
 )
 def test_a_batch_has_weights_over_its_places(data_on, changes, expected):
-    """Weights 3, 2, 1 and 1, over 4 places and, for the mean over positives, 2 labels."""
+    """Weights 3, 2, 1 and 1 over their mean, 4 places and, for the mean of positives, 2 labels."""
     values = np.asarray(batched(both()[0], data_on=data_on, **changes)[1].terms.values)
     np.testing.assert_allclose(np.sort(values[values != 0])[::-1], expected, rtol=1e-6)
 
@@ -124,10 +124,10 @@ def test_parts_of_a_batch_have_the_weights_of_their_points(data_on):
     )
     if data_on == "host":
         values = source.stack(0, 1).terms.values[0]
-        expected = np.repeat([3, 2, 1, 1], 2) / 4 / 2
+        expected = np.repeat([3, 2, 1, 1], 2) / 7 / 2
     else:
         values = source.resident_arrays()[1].values
-        expected = np.repeat([3, 2, 1, 1], 2)
+        expected = np.repeat([3, 2, 1, 1], 2) / MEAN
     assert len(values) == 2 and values.any(axis=1).all()
     np.testing.assert_allclose(np.sort(values[values != 0])[::-1], expected, rtol=1e-6)
 
@@ -139,6 +139,15 @@ def test_a_weight_of_0_is_no_point(data_on):
     one, two = (batched(points, data_on=data_on)[1] for points in (weighted, absent))
     for a, b in zip(*map(jax.tree.leaves, (one, two)), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("unit", [0.001, 18.0, 1e30])
+def test_the_unit_of_weights_does_not_matter(unit):
+    features, labels = made(2)
+    scaled = Points(features, labels, weights=(WEIGHTS * unit).astype(np.float32))
+    one, two = (batched(points)[1].terms for points in (both()[0], scaled))
+    np.testing.assert_array_equal(one.ids, two.ids)
+    np.testing.assert_allclose(one.values, two.values, rtol=1e-6)
 
 
 @pytest.mark.parametrize("positives", ["one", "all"])
@@ -155,15 +164,19 @@ def test_weights_of_1_change_no_bit(positives):
 @pytest.mark.parametrize("most", [0, centroids_module._MOST_ON_HOST], ids=["step", "host"])
 @pytest.mark.parametrize("positives", ["one", "all"])
 def test_centroids_count_points_by_their_weights(positives, most, monkeypatch):
-    """Compared with the repeated points; a thousandth of a random row is left in either."""
+    """Compared with the repeated points; a thousandth of a random row is left in either.
+
+    That is more beside weights that are divided by their mean.
+    """
     monkeypatch.setattr(centroids_module, "_MOST_ON_HOST", most)
     rows = []
-    for points in both(2):
+    for points in (*both(2), Points(*made(2)).take(np.flatnonzero(WEIGHTS))):
         config = config_of(class_init="centroid", positives=positives, exclude="positive")
         prepared = prepare(config, points, Weighting.fit("none", points.features))
         state = centroids(prepared, init_state(prepared.model))
         rows.append(np.asarray(state.head.table.rows)[:LABELS])
-    np.testing.assert_allclose(*rows, atol=1e-6)
+    np.testing.assert_allclose(rows[0], rows[1], atol=1e-3)
+    assert np.abs(rows[0] - rows[2]).max() > 0.1
 
 
 def test_weights_go_where_points_go():
@@ -218,7 +231,7 @@ def test_the_gradient_has_the_weights_of_labels_and_points():
         own = np.asarray(batch.terms.ids)[starts[place] : starts[place + 1]].tolist()
         others = np.setdiff1d(np.arange(LABELS), own)
         for label in own:
-            weight = sets[frozenset(own)] * OF_LABELS[label] / (4 * len(own))
+            weight = sets[frozenset(own)] * OF_LABELS[label] / (MEAN * 4 * len(own))
             scores = rows @ q + bias
             odds = np.exp(scores[others] - scores[label])
             loss += weight * np.log1p(odds.sum())
@@ -233,7 +246,7 @@ def test_a_batch_has_the_weights_of_its_labels(data_on):
     features, labels = made(2)
     both_weights = Points(features, labels, weights=WEIGHTS, label_weights=OF_LABELS)
     values = np.asarray(batched(both_weights, data_on=data_on)[1].terms.values)
-    expected = labels.toarray() * WEIGHTS[:, None] * OF_LABELS / (4 * 2)
+    expected = labels.toarray() * WEIGHTS[:, None] * OF_LABELS / (MEAN * 4 * 2)
     np.testing.assert_allclose(
         np.sort(values[values != 0]), np.sort(expected[expected != 0]), rtol=1e-6
     )

@@ -121,6 +121,14 @@ def test_weights_of_points(fitted, data):
     absent = clone(fitted).partial_fit(X[some], Y[some])
     scores = [one.decision_topk(data.test.features, k=4)[1] for one in (absent, model)]
     np.testing.assert_array_equal(*scores)
+    # fit divides weights by their mean; a part of partial_fit is as heavy as it is said to be.
+    double = clone(fitted).fit(X, Y, sample_weight=np.full(tiny.POINTS, 2.0))
+    np.testing.assert_array_equal(double.decision_topk(data.test.features, k=4)[1], expected)
+    parts = [clone(fitted).partial_fit(X, Y, sample_weight=np.full(tiny.POINTS, weight))
+             for weight in (1e-9, 1e-10, 1.0)]  # fmt: skip
+    lightest, light, plain = (one.decision_topk(data.test.features, k=4)[1] for one in parts)
+    np.testing.assert_allclose(lightest, light, atol=1e-5)
+    assert np.abs(plain - light).max() > 0.1
 
 
 @pytest.mark.parametrize(

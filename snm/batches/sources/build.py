@@ -46,6 +46,7 @@ def source_of(
     rows: NDArray[np.int64] | None,
     weighting: Weighting,
     mesh: Mesh | None = None,
+    mean_weight: float | None = None,
 ) -> Source:
     """The source of batches of a resolved configuration.
 
@@ -56,6 +57,8 @@ def source_of(
       rows: int [m], those to train on; None is all.
       weighting: of features.
       mesh: the devices, or None for one; the source makes the data parts of this process.
+      mean_weight: what the weights of points are divided by; None is their mean over those that are
+        trained on, so that steps are as long whatever the unit of the weights.
     """
     data_parts = 1 if mesh is None else mesh.shape[DATA]
     here = range(1) if mesh is None else local_data_parts(mesh)
@@ -63,6 +66,9 @@ def source_of(
     order = Order.of(len(labelled), config.batch_size, config.seed, data_parts)
     width = order.batch_size // data_parts
     own = order.points_at(here.start * width, here.stop * width)
+    if mean_weight is None:
+        weights = points.weights
+        mean_weight = 1.0 if weights is None else float(weights[labelled].mean(dtype=np.float64))
     mine = labelled[own.start : own.stop]
     settings = BatchSettings(
         batch_size=config.batch_size,
@@ -86,7 +92,7 @@ def source_of(
     return make_source(
         spec,
         weighting.apply(_own_rows(points.features, mine)),
-        _weighed_labels(points, mine),
+        _weighed_labels(points, mine, mean_weight),
         settings,
         resident=keeps_on_device(config, *(count // data_parts for count in entries)),
         data_parts=None if mesh is None else data_parts,
@@ -119,17 +125,19 @@ def _own_rows(matrix: csr_matrix, rows: NDArray[np.int64]) -> csr_matrix:
     return matrix[rows] if has_several_processes() else rows_of(matrix, rows)
 
 
-def _weighed_labels(points: Points, rows: NDArray[np.int64]) -> csr_matrix:
+def _weighed_labels(points: Points, rows: NDArray[np.int64], mean_weight: float) -> csr_matrix:
     """The labels of some points; the values are the weights of the points and of the labels."""
     labels = _own_rows(points.labels, rows)
     if points.weights is None and points.label_weights is None:
         return labels
     values = labels.data
     if points.weights is not None:
-        values = values * np.repeat(points.weights[rows], np.diff(labels.indptr))
+        of_points = (points.weights[rows] / mean_weight).astype(np.float32)
+        values = values * np.repeat(of_points, np.diff(labels.indptr))
     if points.label_weights is not None:
-        # A product that is rounded to 0 would be taken for padding.
-        values = np.maximum(values * points.label_weights[labels.indices], _TINY)
+        values = values * points.label_weights[labels.indices]
+    # A product that is rounded to 0 would be taken for padding.
+    values = np.maximum(values, _TINY)
     return csr_matrix((values, labels.indices, labels.indptr), shape=labels.shape)
 
 
