@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 import numpy as np
@@ -17,19 +17,14 @@ __all__ = ["merged"]
 def merged(old: Memory, new: Memory) -> Memory:
     """The points of two memories; the settings are those of `old`.
 
-    A point of `old` gives way to one of `new` with the same features and at least its labels: it is
-    the same point, given again.
+    A point of `new` takes the place of one of `old` with the same features and no other labels than
+    its own, one with all of them if there is one: it is that point, given again.
 
     Args:
       old: n points with K labels.
       new: m points of the same model, with as many labels or more.
     """
-    again = defaultdict(list)
-    for features, labels in zip(_entries(new.features), _labels(new.labels), strict=True):
-        again[features].append(labels)
-    pairs = zip(_entries(old.features), _labels(old.labels), strict=True)
-    left = np.asarray([not any(labels <= others for others in again.get(features, ()))
-                       for features, labels in pairs], bool)  # fmt: skip
+    left = _left(old, new)
     labels = old.labels[left]
     labels.resize(labels.shape[0], new.labels.shape[1])
     queries: NDArray[np.float16] | None = None
@@ -47,6 +42,31 @@ def merged(old: Memory, new: Memory) -> Memory:
         old.settings,
         weights,
     )
+
+
+def _left(old: Memory, new: Memory) -> NDArray[np.bool_]:
+    """Which points of `old` none of `new` takes the place of: bool [n]."""
+    again: dict[bytes, Counter[frozenset[int]]] = defaultdict(Counter)
+    for features, labels in zip(_entries(new.features), _labels(new.labels), strict=True):
+        again[features][labels] += 1
+    left = np.ones(len(old.rows), bool)
+    others = []
+    for row, pair in enumerate(zip(_entries(old.features), _labels(old.labels), strict=True)):
+        features, labels = pair
+        if features not in again:
+            continue
+        if again[features][labels] > 0:
+            again[features][labels] -= 1
+            left[row] = False
+        else:
+            others.append((row, features, labels))
+    for row, features, labels in others:
+        found = again[features]
+        more = next((own for own, count in found.items() if count > 0 and labels < own), None)
+        if more is not None:
+            found[more] -= 1
+            left[row] = False
+    return left
 
 
 def _weights(memory: Memory) -> NDArray[np.float32]:

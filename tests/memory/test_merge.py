@@ -46,6 +46,22 @@ def test_a_point_told_again_gives_way():
     assert merged(old, new).rows.tolist() == [1, 2, 3, 10, 11]
 
 
+def test_a_point_takes_the_place_of_one_alone():
+    """Of several that are alike, of the one with all of its labels, if there is one."""
+    alike = [1, 0, 2]
+    old = memory([alike] * 5, [[1, 0, 0], [1, 1, 0], [0, 1, 0], [1, 1, 0], [0, 0, 1]])
+    for labels, left in (
+        ([[1, 1, 0]], [0, 2, 3, 4]),
+        ([[1, 1, 0]] * 3, [2, 4]),  # two have all of its labels; the third takes the first's place
+        ([[1, 1, 1]], [1, 2, 3, 4]),
+        ([[0, 0, 0]], [0, 1, 2, 3, 4]),
+        ([[1, 1, 1]] * 9, []),
+    ):
+        new = memory([alike] * len(labels), labels, 10)
+        found = merged(old, new).rows.tolist()
+        assert found == [*left, *range(10, 10 + len(labels))]
+
+
 def test_votes_are_those_of_all_points():
     """The added points are stored as if they had always been there."""
     rng = np.random.default_rng(0)
