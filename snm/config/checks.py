@@ -63,6 +63,10 @@ def checked_settings(config: Settings, hints: Mapping[str, Any]) -> Settings:
       InputError: the first value that fits no data set.
     """
     given = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    for name, (_, table) in TABLES.items():
+        if not isinstance(given[name], str):
+            found = repr(given[name])
+            raise InputError(_flag(name), found, f"a name; an own object gets one in {table}")
     values = {name: checked(_flag(name), value, hints[name]) for name, value in given.items()}
     config = dataclasses.replace(config, **values)
     for name, value in values.items():
@@ -99,8 +103,13 @@ def checked_settings(config: Settings, hints: Mapping[str, Any]) -> Settings:
 
 def _check_loss(config: Config) -> None:
     """Refuses settings that belong to another loss than the chosen one."""
+    from snm.losses.sampled import HeadLoss  # imports jax, which `--help` must not
+
     loss = config.loss
     kind = _table("loss")[loss]
+    if not isinstance(kind, HeadLoss):
+        found = f"{loss}, for which LOSSES has {kind!r}"
+        raise InputError("--loss", found, "an object of a subclass of HeadLoss there")
     if config.transformation != "exponential" and not kind.transforms:
         found = f"{config.transformation} with --loss {loss}"
         raise InputError("--transformation", found, "--loss listnet, listmle or rankcosine")

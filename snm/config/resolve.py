@@ -194,6 +194,10 @@ def _sampled(config: Config, dataset: Dataset, members: int, splits: int) -> int
     if sampled != "all" and sampled >= num_labels:
         found = f"{sampled} of {num_labels} labels"
         raise InputError("--sampled", found, f"at most {num_labels - 1}, or `all` others")
+    drawn = sampled not in ("all", num_labels - 1) or config.sampled_start
+    if config.sampler != "uniform" and not drawn:
+        found = f"{config.sampler} with all {num_labels - 1} other labels as negatives"
+        raise InputError("--sampler", found, "--sampled with fewer, or uniform: none is drawn")
     return sampled
 
 

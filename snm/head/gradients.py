@@ -5,12 +5,13 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from snm.errors import InputError
 from snm.head.by_threshold import by_threshold, every_score, left_out, mines_by_threshold
 from snm.head.mining import mine
 from snm.head.problem import Problem, ScoreGradients, term_scores
 from snm.head.spec import HeadSpec
 from snm.losses.reductions import MASKED
-from snm.losses.sampled import TermScores
+from snm.losses.sampled import HeadLoss, TermScores
 from snm.losses.sampled.protocol import Draw
 
 __all__ = ["score_gradients"]
@@ -50,7 +51,7 @@ def _of_whole_sample(
     """The loss of every sampled negative: nothing is sorted, and the gradient is a matrix."""
 
     def loss_of(positive: jax.Array, negative: jax.Array) -> jax.Array:
-        return spec.head_loss.value(_terms(problem, positive, negative, negative > MASKED / 2))
+        return _value(spec.head_loss, _terms(problem, positive, negative, negative > MASKED / 2))
 
     value, (grad_positive, grad_scores) = jax.value_and_grad(loss_of, argnums=(0, 1))(
         positive_scores, scores
@@ -72,13 +73,30 @@ def _of_mined(
         if loss.uses_log_weights and problem.log_weights is not None:
             log_weights = problem.log_weights[slots]
         where = _negatives(spec, problem, mined, slots)
-        return loss.value(_terms(problem, positive, mined, where, log_weights), _draw(problem, key))
+        terms = _terms(problem, positive, mined, where, log_weights)
+        return _value(loss, terms, _draw(problem, key))
 
     value, (grad_positive, grad_mined) = jax.value_and_grad(loss_of, argnums=(0, 1))(
         positive_scores, best.scores
     )
     grad_mined = jnp.where(best.scores > MASKED / 2, grad_mined, 0)
     return ScoreGradients(value, grad_positive, grad_mined, best.slots)
+
+
+def _value(loss: HeadLoss, terms: TermScores, draw: Draw | None = None) -> jax.Array:
+    """The value of a loss.
+
+    Raises:
+      InputError: it is no float scalar, of which alone JAX takes gradients.
+    """
+    value = loss.value(terms, draw)
+    if not isinstance(value, jax.Array) or value.shape or value.dtype.kind != "f":
+        found = type(value).__name__
+        if isinstance(value, jax.Array):
+            found = f"{value.dtype}{list(value.shape)}"
+        expected = "a float scalar of JAX, the weighted sum over the terms"
+        raise InputError(f"value of loss {loss.name}", found, expected)
+    return value
 
 
 def _terms(

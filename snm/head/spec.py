@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import jax
@@ -60,6 +60,8 @@ class HeadSpec:
       table_dtype: of the class rows, float32 or bfloat16.
       mining_kernel: auto, on or off: whether one kernel of an accelerator mines, which keeps the
         scores on the chip; see `snm.topk.kernel.choice`.
+      head_loss: the loss with its parameters. Specs are equal only if these are: where a name comes
+        to mean another loss or surrogate, no program of the old one is taken for it.
     """
 
     num_labels: int
@@ -77,6 +79,7 @@ class HeadSpec:
     matmul_precision: str = "float32"
     table_dtype: str = "float32"
     mining_kernel: str = "auto"
+    head_loss: HeadLoss = field(init=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.loss, HeadLoss):
@@ -85,14 +88,11 @@ class HeadSpec:
         if not 1 <= self.mined <= self.sampled < self.num_labels:
             found = f"mined {self.mined}, sampled {self.sampled}, {self.num_labels} labels"
             raise InputError("HeadSpec", found, "1 <= mined <= sampled < num_labels")
-
-    @functools.cached_property
-    def head_loss(self) -> HeadLoss:
-        """The loss with its parameters."""
-        if isinstance(self.loss, HeadLoss):
-            return self.loss
-        sizes = SampleSizes(self.num_labels, self.sampled, self.mined)
-        return LOSSES[self.loss].configured(self.options, sizes)
+        loss = self.loss
+        if isinstance(loss, str):
+            sizes = SampleSizes(self.num_labels, self.sampled, self.mined)
+            loss = LOSSES[loss].configured(self.options, sizes)
+        object.__setattr__(self, "head_loss", loss)
 
     @property
     def samples_all(self) -> bool:

@@ -10,7 +10,7 @@ References:
 
 from __future__ import annotations
 
-import functools
+import dataclasses
 import math
 from collections.abc import Callable
 
@@ -125,4 +125,14 @@ SURROGATES: dict[str, Surrogate] = {
 def surrogate(name: str, ramp_rho: float = 1.0) -> Surrogate:
     """The surrogate of a name, with `ramp_rho` as the margin of the ramp; others have none."""
     phi = SURROGATES[name]
-    return functools.partial(phi, rho=ramp_rho) if phi is ramp else phi
+    return _Ramp(ramp_rho) if phi is ramp else phi
+
+
+@dataclasses.dataclass(frozen=True)
+class _Ramp:
+    """The ramp of a margin; those of one margin are equal, so that they share programs."""
+
+    rho: float
+
+    def __call__(self, margin: jax.Array) -> jax.Array:
+        return ramp(margin, rho=self.rho)

@@ -55,21 +55,51 @@ class Sample(NamedTuple):
     num_drawn: Array | None = None
 
 
-def check_sample(sample: object, num_labels: int) -> None:
+def check_sample(
+    sample: object, where: str, num_labels: int, *, slots: int | None = None, ranks: bool = False
+) -> None:
     """Checks what a sampler drew on the host.
 
+    Args:
+      sample: what it returned.
+      where: names the sampler and the step in an error.
+      num_labels: K.
+      slots: S that was asked for; None where the batch decides.
+      ranks: whether the loss has weights over ranks, which need labels that are drawn once.
+
     Raises:
-      InputError: no `Sample`, or ids that are not as its docstring says: training would take them
-        for other labels, or score a label twice.
+      InputError: no `Sample`, or not one as its docstring says: training would take its ids for
+        other labels, score a label twice, or learn from numbers that mean nothing.
     """
     if not isinstance(sample, Sample):
-        raise InputError("sampler", f"{type(sample).__name__} drawn", "a Sample")
+        raise InputError(where, f"{type(sample).__name__} drawn", "a Sample")
     ids = np.asarray(sample.ids)
-    fits = ids.ndim == 1 and ids.dtype.kind in "iu" and ids.size > 0
-    fits = fits and ids[0] >= 0 and ids[-1] <= num_labels
-    if not fits or not ((ids[1:] > ids[:-1]) | (ids[1:] == num_labels)).all():
-        expected = f"labels from 0 to {num_labels - 1} in ascending order, then {num_labels} if any"
-        raise InputError("sampler", "other ids drawn", expected)
+    if ids.ndim != 1 or ids.dtype.kind not in "iu" or not ids.size:
+        raise InputError(where, f"ids {ids.dtype}{list(ids.shape)}", "whole numbers [S]")
+    size = ids.size
+    if slots is not None and size != slots:
+        raise InputError(where, f"{size} slots", f"{slots}: B and one for the positive")
+    if ids[0] < 0 or ids.max() > num_labels:
+        bad = ids[0] if ids[0] < 0 else ids.max()
+        raise InputError(where, f"label {bad}", f"labels from 0 to {num_labels - 1}")
+    wrong = np.flatnonzero((ids[1:] <= ids[:-1]) & (ids[1:] != num_labels))
+    if wrong.size:
+        found = f"label {ids[wrong[0] + 1]} after {ids[wrong[0]]}"
+        raise InputError(where, found, f"ascending labels, then {num_labels} in unused slots")
+    drop = np.asarray(sample.drop)
+    if drop.ndim or drop.dtype.kind not in "iu" or not 0 <= drop <= size:
+        raise InputError(where, f"drop {sample.drop!r}", f"a slot from 0 to {size}")
+    if sample.log_weights is not None:
+        weights = np.asarray(sample.log_weights)
+        if weights.shape != ids.shape or weights.dtype.kind != "f":
+            found = f"log_weights {weights.dtype}{list(weights.shape)}"
+            raise InputError(where, found, f"floats [{size}], one a slot")
+        if not (weights < np.inf).all():  # NaN is not below it either
+            raise InputError(where, "log_weights that are NaN or inf", "numbers, or -inf")
+    if ranks and sample.num_drawn is None and ids[-1] == num_labels:
+        found = f"{np.count_nonzero(ids == num_labels)} of {size} slots unused, num_drawn None"
+        expected = "all used, num_drawn, or --loss softmax: weights of ranks are those of B labels"
+        raise InputError(where, found, expected)
 
 
 def slots_of(ids: Array, labels: Array) -> jax.Array:

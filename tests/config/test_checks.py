@@ -3,12 +3,14 @@
 import dataclasses
 import json
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import snm
 from snm.config.settings import Config, preset, read_config
 from snm.errors import InputError
+from snm.losses.sampled import LOSSES, HeadLoss
 
 
 @pytest.mark.parametrize(
@@ -162,3 +164,23 @@ def test_settings_get_their_own_types():
     found = (config.dim, config.learning_rate, config.bias)
     assert found == (8, 3.0, False)
     assert [type(value) for value in found] == [int, float, bool]
+
+
+class _Own(HeadLoss):
+    name = "own"
+
+    def value(self, scores, draw=None):
+        return jnp.sum(scores.positive)
+
+
+def test_what_stands_in_the_table_of_losses_is_an_object(monkeypatch):
+    monkeypatch.setitem(LOSSES, "own", _Own)
+    with pytest.raises(InputError, match=r"LOSSES has <class .*, expected an object of a subclass"):
+        dataclasses.replace(preset("default"), loss="own").check()
+    monkeypatch.setitem(LOSSES, "own", _Own())
+    assert dataclasses.replace(preset("default"), loss="own").check().loss == "own"
+
+
+def test_an_own_object_goes_by_a_name():
+    with pytest.raises(InputError, match="expected a name; an own object gets one in LOSSES"):
+        dataclasses.replace(preset("default"), loss=_Own()).check()

@@ -303,3 +303,14 @@ def test_the_flags_that_go_on_from_a_run(tmp_path):
         assert flags_to_train_on(tmp_path) == plain + more
     flags = "--config 'my run/config.toml' --warm-start 'my run'"
     assert flags_to_train_on(Path("my run")) == flags
+
+
+@pytest.mark.parametrize("values", [dict(), dict(sampled="all"), dict(sampled=19)])
+def test_a_sampler_that_would_draw_nothing_is_refused(values):
+    """With 20 labels, auto takes all others as negatives."""
+    data = snm.generate(points=30, test_points=1, features=20, labels=20, seed=0)
+    config = dataclasses.replace(preset("default"), sampler="frequency", **values)
+    with pytest.raises(InputError, match="frequency with all 19 other labels as negatives"):
+        resolve(config, data)
+    assert resolve(dataclasses.replace(config, sampled=10), data).sampler == "frequency"
+    assert resolve(dataclasses.replace(config, sampler="uniform"), data).sampled in (19, "all")

@@ -1,15 +1,18 @@
 """A `HeadSpec` refuses what it would otherwise compute something else for."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from head_reference import spec_of
+from head_reference import QUICK, make_case, spec_of
 
 from snm.errors import InputError
+from snm.head.head import update_head
 from snm.head.spec import HeadSpec
-from snm.losses.sampled import LOSSES, LossOptions
+from snm.losses.sampled import LOSSES, HeadLoss, LossOptions
 from snm.losses.sampled.listwise import ListLoss
 from snm.losses.sampled.ranks import RankWeights
+from snm.losses.surrogates import SURROGATES
 
 SIZES = {"num_labels": 20, "sampled": 8, "mined": 2}
 
@@ -71,3 +74,56 @@ def test_a_loss_has_the_parameters_of_its_spec():
     for name in ("listnet", "rankcosine"):
         spec = spec_of(**SIZES, loss=name, transformation="linear", temperature=0.5, list_grade=3)
         assert spec.head_loss == ListLoss(name, "linear", 0.5, 3, pytest.approx(1.1 * 3 / 0.5))
+
+
+class _Constant(HeadLoss):
+    name = "constant"
+
+    def __init__(self, value: float) -> None:
+        self.said = value
+
+    def value(self, scores, draw=None):
+        return jnp.float32(self.said) + 0 * jnp.sum(scores.positive)
+
+
+def test_a_name_that_comes_to_mean_another_loss_is_another_spec(monkeypatch):
+    """As in a notebook whose cell is run again: no compiled step of the old loss is used."""
+    step = jax.jit(update_head, static_argnums=0, compiler_options=QUICK)
+    losses = []
+    for said in (1.0, 2.0):
+        monkeypatch.setitem(LOSSES, "constant", _Constant(said))
+        case = make_case(num_labels=20, sampled=8, mined=2, loss="constant", n=3, dim=4)
+        terms = case.terms
+        losses.append(
+            step(case.spec, case.head, case.queries, terms, case.sample, learning_rate=0.1)[1].loss
+        )
+    assert losses == [1.0, 2.0]
+
+
+def test_a_name_that_comes_to_mean_another_surrogate_is_another_spec(monkeypatch):
+    specs = []
+    for slope in (1.0, 2.0):
+        monkeypatch.setitem(SURROGATES, "own", lambda margin, slope=slope: 1 - slope * margin)
+        specs.append(spec_of(**SIZES, loss="powl", phi="own"))
+    assert specs[0] != specs[1] and specs[1] == spec_of(**SIZES, loss="powl", phi="own")
+    ramps = [spec_of(**SIZES, loss="powl", phi="ramp", ramp_rho=rho) for rho in (2.0, 2.0, 3.0)]
+    assert ramps[0] == ramps[1] != ramps[2] and hash(ramps[0]) == hash(ramps[1])
+
+
+@pytest.mark.parametrize(
+    "value, found",
+    [
+        (lambda scores: scores.positive, r"float32\[\d+\]"),
+        (lambda scores: (jnp.sum(scores.positive), 1), "tuple"),
+        (lambda scores: jnp.int32(1), r"int32\[\]"),
+        (lambda scores: None, "NoneType"),
+    ],
+)
+def test_a_loss_is_a_float_scalar(value, found):
+    class Wrong(_Constant):
+        def value(self, scores, draw=None):
+            return value(scores)
+
+    case = make_case(num_labels=20, sampled=8, mined=2, loss=Wrong(0), n=3, dim=4)
+    with pytest.raises(InputError, match=f"value of loss constant: found {found}, expected a fl"):
+        update_head(*case[:5], learning_rate=0.1)

@@ -44,9 +44,41 @@ def test_repeated_draws_share_a_slot():
 
 def test_what_a_sampler_may_draw():
     for ids in ([0], [0, 1, 4], [2, 5, 5, 5], [5, 5]):
-        check_sample(Sample(np.array(ids, np.int32), np.int32(len(ids))), 5)
-    for ids in ([1, 0, 4], [1, 1], [-1, 2], [0, 6], [5, 1, 5], [], [[0, 1]], [0.5, 1.5]):
-        with pytest.raises(InputError, match="found other ids drawn, expected labels"):
-            check_sample(Sample(np.array(ids), np.int32(len(ids))), 5)
-    with pytest.raises(InputError, match="sampler: found ndarray drawn, expected a Sample"):
-        check_sample(np.arange(3), 5)
+        check_sample(Sample(np.array(ids, np.int32), np.int32(len(ids))), "here", 5)
+    some = np.log(np.array([1, 2, 0], np.float32) + np.array([0, 0, 1e-30], np.float32))
+    drawn = Sample(np.array([1, 4, 5]), np.int32(0), some)
+    check_sample(drawn, "here", 5, slots=3)
+    check_sample(drawn._replace(num_drawn=np.int32(2)), "here", 5, ranks=True)
+
+
+@pytest.mark.parametrize(
+    "changes, said",
+    [
+        (dict(ids=[1, 0, 4]), "label 0 after 1, expected ascending labels, then 5 in unused slots"),
+        (dict(ids=[1, 1, 2]), "label 1 after 1"),
+        (dict(ids=[5, 1, 5]), "label 1 after 5"),
+        (dict(ids=[-1, 2, 3]), "label -1, expected labels from 0 to 4"),
+        (dict(ids=[0, 1, 6]), "label 6, expected labels from 0 to 4"),
+        (dict(ids=[]), "ids float64[0], expected whole numbers [S]"),
+        (dict(ids=[[0, 1, 2]]), "ids int64[1, 3], expected whole numbers [S]"),
+        (dict(ids=[0.5, 1.5, 2]), "ids float64[3], expected"),
+        (dict(ids=[0, 1]), "2 slots, expected 3: B and one for the positive"),
+        (dict(drop=-1), "drop -1, expected a slot from 0 to 3"),
+        (dict(drop=4), "drop 4, expected a slot from 0 to 3"),
+        (dict(log_weights=np.zeros(2)), "log_weights float64[2], expected floats [3], one a slot"),
+        (dict(log_weights=np.array([0, np.nan, 0])), "log_weights that are NaN or inf, expected"),
+        (dict(log_weights=np.array([0, np.inf, 0])), "log_weights that are NaN or inf, expected"),
+        (dict(ids=[0, 5, 5]), "2 of 3 slots unused, num_drawn None, expected all used, num_drawn"),
+    ],
+)
+def test_what_it_may_not(changes, said):
+    given = dict(ids=[0, 1, 4], drop=3) | changes
+    drawn = Sample(**given | dict(ids=np.array(given["ids"])))
+    with pytest.raises(InputError) as error:
+        check_sample(drawn, "sampler Own, step 7", 5, slots=3, ranks=True)
+    assert str(error.value).startswith(f"sampler Own, step 7: found {said}")
+
+
+def test_a_sampler_returns_a_sample():
+    with pytest.raises(InputError, match="here: found ndarray drawn, expected a Sample"):
+        check_sample(np.arange(3), "here", 5)

@@ -34,7 +34,7 @@ def data():
 
 
 def source_with(data, name, *, resident=False, data_parts=None):
-    config = dataclasses.replace(tiny.CONFIG, sampler=name, mined="all")
+    config = dataclasses.replace(tiny.CONFIG, sampler=name, mined="all", loss="softmax")
     config = resolve(config, data)
     model = make_model(config, data.train.num_features, data.train.num_labels)
     source = make_source(

@@ -260,7 +260,10 @@ class Source(abc.ABC):
                 terms = self._terms(known, points, positives)
             labels = self._positives_of(terms)
         sample = sampler.on_host(step, labels)
-        check_sample(sample, self.spec.num_labels)
+        where = f"sampler {type(sampler).__name__}, step {step}"
+        slots = None if sampler.needs_batch_positives else self.spec.sampled + 1
+        ranks = self.spec.head_loss.takes_ranks
+        check_sample(sample, where, self.spec.num_labels, slots=slots, ranks=ranks)
         return sample
 
     def _positives_of(self, terms: SparseRows) -> Any:
