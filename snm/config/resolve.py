@@ -6,6 +6,7 @@ import importlib.util
 from typing import Literal
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from snm.config import auto as rules
 from snm.config import passes
@@ -81,7 +82,10 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
 
 
 def _check_data(dataset: Dataset) -> None:
-    """Refuses data that have nothing to learn."""
+    """Refuses data that have nothing to learn, and labels with values that would count."""
+    for points in (dataset.train, dataset.test):
+        if points is not None:
+            _check_labels(points.labels)
     if dataset.train.num_labels < 2:
         found = f"{dataset.train.num_labels} label"
         raise InputError("data", found, "at least 2: there are no negatives")
@@ -90,6 +94,17 @@ def _check_data(dataset: Dataset) -> None:
         if dataset.train.weights is not None:
             expected = f"{expected} that does not weigh 0"
         raise InputError("data", "no training point with a label", expected)
+
+
+def _check_labels(labels: csr_matrix) -> None:
+    """Each label of a point is there once, in order, with the value 1."""
+    if not labels.has_canonical_format:
+        expected = "each once, in ascending order (`labels.sum_duplicates()` makes that)"
+        raise InputError("labels", "labels of a point that repeat, or are in no order", expected)
+    low, high = (labels.data.min(), labels.data.max()) if labels.nnz else (1, 1)
+    if low != 1 or high != 1:
+        expected = "1 for each label of a point; `Points.weights` has weights"
+        raise InputError("labels", f"values from {low:g} to {high:g}", expected)
 
 
 def _members(config: Config, dataset: Dataset) -> int:

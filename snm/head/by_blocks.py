@@ -76,10 +76,8 @@ def by_blocks(
     ok &= jnp.all(jnp.isfinite(gradients.grad_mined))
     if grad_scores is not None:
         ok &= jnp.all(jnp.isfinite(grad_scores))
-    bound = None if dense is None else dense.bound(_highest_score(problem), problem.counts)
-    if bound is not None:
-        terms = jnp.sum(jnp.abs(problem.terms.values))
-        ok &= jnp.isfinite(problem.num_slots * bound * terms)
+    if dense is not None:
+        ok &= _loss_is_finite(problem, positive_scores, dense, context)
     shard = problem.shard
     ok = shard.all(ok)
 
@@ -128,6 +126,7 @@ def by_blocks(
             ok=ok,
             unit_norm=True,
             noise=problem.noise,
+            first_row=shard.first_row,
         )
         if bias is not None:
             step = jnp.where(ok, -learning_rate * positives.values, 0)
@@ -259,6 +258,34 @@ def _first_walk(
     return dense.finish(carry, positive_scores, weights, problem.shard)
 
 
+def _loss_is_finite(
+    problem: Problem, positive_scores: jax.Array, dense: DenseForm, context: Any
+) -> jax.Array:
+    """Whether the loss of this device's blocks will be finite, known before the first write.
+
+    A bound on all scores tells it as a rule. Where the bound is not finite, the scores may still
+    be far below it: a walk that only reads adds the loss up.
+    """
+    bound = dense.bound(_highest_score(problem), problem.counts)
+    if bound is None:
+        return jnp.bool_(True)
+    plan = block_plan(_walk_length(problem), of_platform(_BLOCK))
+
+    def one_block(loss: jax.Array, start: jax.Array) -> jax.Array:
+        rows, place, begin = _read(problem, problem.table.rows, start, plan.size)
+        scores = _masked_scores(problem, rows, place, begin, problem.bias)
+        block = _block_scores(problem, positive_scores, scores, begin)
+        return loss + dense.block(context, block)[0]
+
+    terms = jnp.sum(jnp.abs(problem.terms.values))
+    bounded = jnp.isfinite(problem.num_slots * bound * terms)
+    return lax.cond(
+        bounded,
+        lambda: jnp.bool_(True),
+        lambda: jnp.isfinite(_walk(problem, plan, one_block, jnp.float32(0))),
+    )
+
+
 def _highest_score(problem: Problem) -> jax.Array:
     """At least every score of the step, known before its first write.
 
@@ -311,7 +338,8 @@ def _write_block(
         unit_norm=True,
     )
     stored = to_nearest(rows, table.rows.dtype)  # as it was read
-    new = rounded_steps(stored, new, learning_rate * gradient, place, problem.noise)
+    numbers = place + problem.shard.first_row
+    new = rounded_steps(stored, new, learning_rate * gradient, numbers, problem.noise)
     finite = jnp.isfinite(jnp.sum(gradient, axis=1))
     place = jnp.where(ok & finite, place, table.rows.shape[0])
     if accumulator is not None:

@@ -84,6 +84,7 @@ def by_pairs(
         unit_norm=True,
         touched=touched,
         noise=problem.noise,
+        first_row=shard.first_row,
     )
     bias = problem.bias
     if bias is not None:

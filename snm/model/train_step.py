@@ -103,6 +103,7 @@ def train_step(
             learning_rate=rate,
             ok=ok,
             noise=noise_of(jax.random.fold_in(key, 3)) if narrow else None,
+            first_row=shard.first_row,
         )
     steps, tower_state = model.tower_optimizer.update(grad_tower, state.tower_state, state.tower)
     steps = jax.tree.map(lambda step: step * batch.decay, steps)
@@ -200,6 +201,7 @@ def centroid_step(
         learning_rate=-1.0,
         ok=ok,
         noise=noise_of(_key_of(batch)) if table.rows.dtype == jnp.uint16 else None,
+        first_row=classes.first_row,
     )
     head = dataclasses.replace(state.head, table=RowTable(summed.rows, table.accumulator))
     return dataclasses.replace(state, head=head), ok

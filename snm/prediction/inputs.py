@@ -53,6 +53,9 @@ def as_rows(
     rows = csr_matrix(given)
     if rows.shape[1] != width:
         raise InputError("features", f"{rows.shape[1]} columns", f"{width}, as in training")
+    if rows.dtype != np.float32:  # before sums: bytes would wrap around, and True is 1 each time
+        with np.errstate(over="ignore"):  # what overflows is refused
+            rows = rows.astype(np.float32)
     rows = without_repeats(rows)
     # The ends, and no mask, which could be too large for the values of mapped data.
     if rows.nnz and not np.isfinite([rows.data.min(), rows.data.max()]).all():

@@ -62,8 +62,8 @@ def rounded_rows(
     Args:
       rows: float32 [m, dim], finite.
       dtype: the storage type: float32, which leaves rows unchanged, or uint16.
-      ids: int32 [m], the row numbers in the table; with the column they select the random bits, so
-        that each number of a step is rounded by bits of its own.
+      ids: int32 [m], the row numbers in the whole table; with the column they select the random
+        bits, so that each number of a step is rounded by bits of its own.
       noise: uint32 scalar, different for every step and table.
 
     Returns:

@@ -45,6 +45,7 @@ def update_rows(
     unit_norm: bool = False,
     touched: jax.Array | None = None,
     noise: jax.Array | None = None,
+    first_row: jax.Array | int = 0,
 ) -> RowTable:
     """Steps the rows that the gradients name, and no others.
 
@@ -62,6 +63,8 @@ def update_rows(
         the ids of the blocks. Projecting a unit row again changes only its rounding.
       noise: uint32 scalar that seeds the stochastic rounding of tables narrower than float32; pass
         a new one at every step. Not used for float32.
+      first_row: of the whole table, where `table` is a shard: rows of other shards are rounded by
+        other bits.
 
     Returns:
       The table after the step.
@@ -72,7 +75,9 @@ def update_rows(
     ok = jnp.asarray(ok)
     if ROW_OPTIMIZERS[optimizer].linear and table.rows.dtype != jnp.uint16:
         return _update_by_entry(table, gradients, learning_rate, ok, unit_norm, touched)
-    return _update_by_row(table, gradients, learning_rate, ok, unit_norm, optimizer, noise)
+    return _update_by_row(
+        table, gradients, learning_rate, ok, unit_norm, optimizer, noise, first_row
+    )
 
 
 def _update_by_entry(
@@ -164,6 +169,7 @@ def _update_by_row(
     unit_norm: bool,
     optimizer: str,
     noise: jax.Array | None,
+    first_row: jax.Array | int,
 ) -> RowTable:
     """Sums the gradients of each row, then steps and rounds it once."""
     ids, values, places = _sorted_entries(gradients, table.rows.shape[0])
@@ -179,7 +185,8 @@ def _update_by_row(
             learning_rate=learning_rate,
             unit_norm=unit_norm,
         )
-        return rounded_steps(rows, new, learning_rate * gradient, ids, noise), accumulator
+        steps = learning_rate * gradient
+        return rounded_steps(rows, new, steps, ids + first_row, noise), accumulator
 
     cpu = functools.partial(_segments_loop, step)
     default = functools.partial(_segments_scatter, step)

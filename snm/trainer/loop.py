@@ -284,7 +284,9 @@ def _if_due(one: _Look | None, step: int, last: int) -> _Look | None:
 
 def _note(progress: Progress, score: float, step: int, patience: int) -> bool:
     """Records a score in `progress`; returns whether it is the best so far."""
-    best = progress.best_score is None or score > progress.best_score
+    before = progress.best_score
+    # A score that is no number, such as that of no label, is below each that is one.
+    best = before is None or (score > before if before == before else score == score)
     if best:
         progress.best_score, progress.best_step, progress.stale = score, step, 0
     else:

@@ -314,3 +314,36 @@ def test_a_sampler_that_would_draw_nothing_is_refused(values):
         resolve(config, data)
     assert resolve(dataclasses.replace(config, sampled=10), data).sampler == "frequency"
     assert resolve(dataclasses.replace(config, sampler="uniform"), data).sampled in (19, "all")
+
+
+def test_labels_that_would_weigh_or_repeat_are_refused():
+    """Their values would be taken for weights, and a 0 for a label."""
+    data = snm.generate(points=30, test_points=4, features=20, labels=20, seed=0)
+
+    def with_labels(change, part="train"):
+        points = getattr(data, part)
+        labels = points.labels.copy()
+        change(labels)
+        return dataclasses.replace(data, **{part: dataclasses.replace(points, labels=labels)})
+
+    def value(number):
+        def changed(labels):
+            labels.data[0] = number
+
+        return changed
+
+    def twice(labels):
+        labels.indices[1] = labels.indices[0]
+        labels.has_canonical_format = False
+        labels.has_sorted_indices = True
+
+    for change, said in (
+        (value(2), "values from 1 to 2, expected 1 for each label"),
+        (value(0), "values from 0 to 1"),
+        (value(np.nan), "values from nan to nan"),
+        (twice, "labels of a point that repeat"),
+    ):
+        for part in ("train", "test"):
+            with pytest.raises(InputError, match=f"labels: found {said}"):
+                resolve(preset("fast"), with_labels(change, part))
+    resolve(preset("fast"), with_labels(value(1)))

@@ -125,7 +125,7 @@ def test_a_run_continues_on_another_mesh(first, then, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("mesh", ["data=8", "label=8"])
 def test_bfloat16_tables_on_either_axis(mesh, tmp_path):
-    """Devices round with their own random bits, so the first losses are only close."""
+    """Rows are rounded by the same bits on any mesh; sums in another order may round elsewhere."""
     losses, metrics, _ = run(tmp_path / "one", table_dtype="bfloat16")
     here, found, _ = run(tmp_path / "run", mesh=mesh, table_dtype="bfloat16")
     np.testing.assert_allclose(here[:4], losses[:4], rtol=5e-3)

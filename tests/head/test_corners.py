@@ -10,12 +10,12 @@ from devices import cpu_only
 from head.steps import K, check, same_bits, stepped
 from head_reference import QUICK, csr, loss_of, make_case, reference
 
-from snm.head import by_pairs
+from snm.head import by_pairs, by_threshold
 from snm.head.head import update_head
 from snm.head.state import Head
 from snm.losses import rank_weights as weights
 from snm.sampling.in_batch import in_batch
-from snm.tables.table import RowTable
+from snm.tables.table import RowTable, SparseRows
 from snm.topk import block_quotas as quotas
 from snm.topk import search as scoring
 
@@ -170,3 +170,28 @@ def test_nothing_is_written_where_the_loss_of_all_negatives_overflows(positives,
     head, step = stepped(case)
     assert not step.ok
     same_bits(head, case.head)
+
+
+@pytest.mark.parametrize("highest, ok", [(60.0, True), (100.0, False)])
+@pytest.mark.parametrize("large", [False, True], ids=["whole matrix", "blocks"])
+def test_a_step_is_refused_for_its_loss_and_not_for_a_bound_of_it(highest, ok, large, monkeypatch):
+    """Exponentials of scores up to 100 overflow; of those that occur, e^60 does not.
+
+    How a large batch is computed must not decide that.
+    """
+    if large:
+        monkeypatch.setattr(by_threshold, "_SCORES", dict.fromkeys(by_threshold._SCORES, 0))
+    case = make_case(num_labels=20, sampled=19, mined=19, n=2, dim=4, phi="exponential",
+                     learn_scale=False)  # fmt: skip
+    rows = np.zeros((20, 4), np.float32)
+    rows[:, 1] = 1  # all scores are 0, but one
+    rows[7] = [highest / 100, 0, 0, np.sqrt(1 - (highest / 100) ** 2)]
+    head = dataclasses.replace(case.head, table=RowTable(jnp.asarray(rows), None),
+                               log_scale=jnp.log(jnp.float32(100)))  # fmt: skip
+    queries = jnp.tile(jnp.array([1.0, 0, 0, 0]), (2, 1))
+    terms = SparseRows(jnp.array([3, 5]), jnp.array([0.5, 0.5]), jnp.arange(3))
+    _, step = update_head(case.spec, head, queries, terms, None, learning_rate=1e-30)
+    assert bool(step.ok) is ok
+    if ok:
+        expected = 1 + (18 + np.exp(np.float64(highest))) / 19  # phi(0) of the positive is 1
+        assert float(step.loss) == pytest.approx(expected, rel=1e-5)

@@ -68,3 +68,19 @@ def test_a_predictor_shows_its_sizes(tiny_run):
     shown = repr(snm.load(tiny_run / "run"))
     assert shown.startswith("Predictor(") and shown.count("\n") == 0 and len(shown) < 100
     assert "labels" in shown and "features" in shown and "member" in shown
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.float16, np.float64, bool])
+def test_what_a_row_holds_twice_is_added_up_in_float32(dtype):
+    """In bytes, 200 and 100 would be 44; of True and True, the sum is 2."""
+    ids, starts = np.array([0, 0, 1]), np.array([0, 3])
+    values = np.array([200, 100, 5]).astype(dtype)
+    rows = as_rows(csr_matrix((values, ids, starts), shape=(1, 3)), 3, None)
+    assert rows.dtype == np.float32 and rows.toarray().tolist() == [
+        [2, 1, 0] if dtype is bool else [300, 5, 0]
+    ]
+
+
+def test_what_overflows_float32_is_not_finite():
+    with pytest.raises(InputError, match="a value that is not finite"):
+        as_rows(np.array([[1e300, 1, 0]]), 3, None)

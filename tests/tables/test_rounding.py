@@ -160,3 +160,21 @@ def test_training_in_half_the_memory(tmp_path):
     assert model.state.features.rows.dtype == NARROW
     float_rows = arrays_of(model)["class_rows"]
     np.testing.assert_allclose(np.linalg.norm(float_rows, axis=1), 1, atol=0.01)
+
+
+@pytest.mark.parametrize("form", [_segments_loop, _segments_scatter])
+def test_a_shard_is_rounded_as_those_rows_of_the_whole(form, monkeypatch):
+    monkeypatch.setattr("snm.tables.updates._segments_loop", form)
+    rows, block, vectors = problem()
+    vectors = jnp.asarray(vectors, jnp.float32)
+    settings = dict(optimizer="sgd", learning_rate=0.1, noise=NOISE)
+    whole = update_rows(RowTable(rows), [(block, vectors)], **settings).rows
+    first = 20
+    here = block.ids >= first
+    part = block._replace(
+        ids=jnp.where(here, block.ids - first, 0), values=jnp.where(here, block.values, 0)
+    )
+    got = update_rows(RowTable(rows[first:]), [(part, vectors)], **settings, first_row=first).rows
+    np.testing.assert_array_equal(got, whole[first:])
+    alike = update_rows(RowTable(rows[first:]), [(part, vectors)], **settings).rows
+    assert (np.asarray(alike) != np.asarray(got)).any()

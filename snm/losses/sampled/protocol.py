@@ -113,8 +113,9 @@ class DenseForm(Protocol):
     def bound(self, highest: jax.Array, counts: jax.Array | None) -> jax.Array | None:
         """At least the loss of one negative whose score is at most `highest`.
 
-        The step asks before it writes a row, to know that the loss will be finite. None where the
-        loss is known by then, or has no such bound. `counts` is as in `TermScores`.
+        The step asks before it writes a row, to know that the loss will be finite; where the bound
+        is not, it computes the loss. None where the loss is known by then, or has no such bound.
+        `counts` is as in `TermScores`.
         """
 
 
