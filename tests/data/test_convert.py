@@ -285,7 +285,8 @@ def test_a_label_file_is_of_raw_text_alone(tmp_path, capsys, name, text, form):
     said = refused(capsys, "data", "import", tmp_path / name, "--label-file", tmp_path / "y",
                    "--out", tmp_path / "out")  # fmt: skip
     assert (
-        said == f"--label-file: found a file that holds its labels ({form}), expected --format raw"
+        said == f"--label-file: found a file that holds its labels ({form}), "
+        "expected --format raw, or --label-names for the texts of labels"
     )
 
 

@@ -50,12 +50,16 @@ def check_draws(command: Import | Interactions) -> None:
 
 def _check_files(command: Import) -> None:
     """Refuses files that cannot be read or written, or not together."""
-    for path in (command.source, command.test, command.label_file, command.test_label_file):
+    of_points = (command.source, command.test, command.label_file, command.test_label_file)
+    for path in (*of_points, command.label_names):
         if path is not None and not path.is_file():
             found = "a folder" if path.is_dir() else "no regular file"
             if not path.exists():
                 found = "no such file"
-            raise InputError(str(path), found, "a file of points")
+            expected = "a file of points" if path in of_points else "the texts of labels"
+            raise InputError(str(path), found, expected)
+    if command.label_name_field is not None and command.label_names is None:
+        raise InputError("--label-name-field", "no --label-names", "the file that has it")
     if command.test_fraction and command.test is not None:
         raise InputError("--test-fraction", "--test as well", "one of the two")
     if command.test_label_file is not None and command.test is None:
@@ -116,7 +120,7 @@ def check_format(command: Import, form: str) -> None:
         raise InputError("--test-label-file", "none", expected)
     for used, names, found, expected in (
         (reader.label_file, ("label_file", "test_label_file"), "a file that holds its labels",
-         "--format raw"),
+         "--format raw, or --label-names for the texts of labels"),
         (reader.fields, ("text", "labels", "weight_column"), "points without fields",
          "CSV or JSON lines"),
         (reader.separated, ("label_separator",), "labels that are apart already",

@@ -42,6 +42,7 @@ class Import:
       snm data import trn.raw.txt --label-file Y.trn.txt --out data/raw
       snm data import train.fasttext.gz --out data/tags --vectorizer hashing
       snm data import names.csv --out data/names --analyzer char_wb --ngrams 2 4 --min-points 2
+      snm data import trn.json --text title --labels target_ind --label-names lbl.json --out data/lf
       snm data import train.svm --test test.svm --out data/multi
       snm data import february.csv --out data/february --like runs/articles
     """
@@ -74,6 +75,11 @@ class Import:
     """Labels of raw text: one line per text."""
     test_label_file: Path | None = None
     """Labels of the test points of raw text."""
+    label_names: Path | None = None
+    """Texts of labels that are numbers, one label per line, from label 0: the numbers stay ids, and
+    the texts are the names. JSON lines, CSV or plain text; may be a .gz file."""
+    label_name_field: str | None = None
+    """Field or column of --label-names that holds the text; by default the first of --text."""
     vectorizer: Literal[
         "counts", "tfidf", "hashing", "CountVectorizer", "TfidfVectorizer", "HashingVectorizer"
     ] = "counts"
@@ -141,6 +147,7 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
     )
     from snm.cli.data_verbs.import_rows import Rows
     from snm.data.conversion.convert import build, frequent_labels
+    from snm.data.conversion.label_names import read_label_names
 
     form = command.format
     if form == "auto":
@@ -152,9 +159,13 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
         if reader.entries:
             raise InputError(str(command.source), f"features ({form})", "texts, for --like")
     columns = command.text or (like and like.vectorizer.columns) or ("text",)
-    rows = Rows(command, form, columns)
-    kept, rare = None, 0
+    names, kept, rare = None, None, 0
     with _bar() as passing:
+        if command.label_names is not None:
+            reading = passing("reading label names")
+            field = command.label_name_field
+            names = read_label_names(command.label_names, field, columns[0], reading)
+        rows = Rows(command, form, columns, names)
         if command.min_label_count > 1:
             counting = passing("counting labels")
             kept, rare = frequent_labels(rows.training(), command.min_label_count, counting)
@@ -172,12 +183,13 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
         counts = build(
             folder, rows.by_part(kept), features.of, features.width, rows.part_of,
             passing("writing points"),
-            known=() if like is None else like.names,
+            known=like.names if like else names.names if names else (),
             new_labels="drop" if command.new_labels == "drop" else "append",
             weighted=command.weight_column is not None, source=str(command.source),
         )  # fmt: skip
     counts.rare_labels = rare
-    if not reader.separated or command.label_separator is not None:
+    counts.numbered_names = names.numbered if names else ()
+    if not reader.separated or command.label_separator is not None or names is not None:
         counts.joined_by = None
     if command.new_labels == "refuse" and counts.new_labels:
         new = counts.new_labels

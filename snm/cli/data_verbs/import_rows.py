@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from snm.data.conversion.label_names import LabelNames, with_names
 from snm.data.formats.foreign import ReadOptions, Row, read_rows
 
 if TYPE_CHECKING:
@@ -22,10 +23,13 @@ class Rows:
       command: what to read.
       form: a key of `READERS`.
       columns: fields that hold the text.
+      names: names of labels that are numbers; None where labels are names.
     """
 
-    def __init__(self, command: Import, form: str, columns: tuple[str, ...]):
-        self._command, self._form, self._columns = command, form, columns
+    def __init__(
+        self, command: Import, form: str, columns: tuple[str, ...], names: LabelNames | None
+    ):
+        self._command, self._form, self._columns, self._names = command, form, columns, names
         self._drawn = _Draws(command.seed, command.test_fraction)
         self._parts = ("train",) if command.test is None else ("train", "test")
 
@@ -43,7 +47,8 @@ class Rows:
             label_file=labels,
             weight=weight,
         )
-        return read_rows(path, self._form, options)
+        rows = read_rows(path, self._form, options)
+        return rows if self._names is None else with_names(rows, self._names)
 
     def part_of(self, part: str, number: int) -> str:
         """Whether a row of a file is for `train` or `test`; rows are counted from 0."""

@@ -35,6 +35,11 @@ def tell(command: Import, counts: Counts, vectorizer: Vectorizer | None) -> None
             say(f"{counted(count, 'point')} without a {what}")
     if (mark := counts.joined_by) is not None:
         say(f"most labels hold {mark!r}: if it separates labels, --label-separator {mark!r}")
+    if names := counts.numbered_names:
+        again = f"{counted(len(names), 'label')} with the text of another or none"
+        say(f"{again}: named with their number, such as {names[0]!r}")
+    if counts.are_numbers and (hint := _hint_of_names(command)):
+        say(hint)
     if counts.rare_labels:
         found = counted(counts.rare_labels, "label")
         points = counted(command.min_label_count, "training point")
@@ -52,6 +57,18 @@ def tell(command: Import, counts: Counts, vectorizer: Vectorizer | None) -> None
         say(f"there are no test points to evaluate on: {draws} draws some")
     flag = " --weighting l2" if vectorizer is not None and vectorizer.kind == "tfidf" else ""
     say(f"next: snm train {shlex.quote(str(command.out))} --run-dir RUN{flag}")
+
+
+def _hint_of_names(command: Import) -> str | None:
+    """Where the texts of numbered labels seem to be, if they are not taken."""
+    if command.label_names is not None or command.like is not None:
+        return None
+    beside = (command.source.with_name(f"lbl.json{end}") for end in ("", ".gz"))
+    path = next((path for path in beside if path.is_file()), None)
+    if path is None:
+        return None
+    option = f"--label-names {shlex.quote(str(path))}"
+    return f"all labels are numbers: if {path.name} has their texts, {option} keeps the numbers"
 
 
 def _tell_next(command: Import, counts: Counts) -> None:

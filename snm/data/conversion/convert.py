@@ -44,6 +44,8 @@ class Counts:
       weights: float32 [n], of the training points, or None where the rows have none.
       rare_labels: number of labels that were left out because few training points have them.
       joined_by: a usual separator that most label names hold, or None.
+      are_numbers: whether all label names are whole numbers.
+      numbered_names: label names that end with the label's number, which makes them different.
     """
 
     points: dict[str, int]
@@ -55,6 +57,8 @@ class Counts:
     weights: NDArray[np.float32] | None = None
     rare_labels: int = 0
     joined_by: str | None = None
+    are_numbers: bool = False
+    numbered_names: Sequence[str] = ()
 
 
 def fit_vectorizer(
@@ -239,6 +243,7 @@ def build(
                 on_progress(done)
         counts.labels = len(ids)
         counts.joined_by = _joined_by(ids)
+        counts.are_numbers = all(name.isascii() and name.isdecimal() for name in ids)
         if known:
             counts.new_labels = tuple(ids)[len(known) :] if appending else tuple(left_out)
         for part, writer in writers.items():
