@@ -18,6 +18,7 @@ from snm.data.repository.registry import read_registry
 from snm.data.statistics import describe, dominant_feature, duplicate_rows
 from snm.doctor.environment import devices
 from snm.doctor.findings import Finding
+from snm.doctor.of_files import advice_on_files
 from snm.doctor.text_scan import Scan, scan, sniff
 from snm.errors import InputError, counted
 from snm.runs.load import is_exported
@@ -28,7 +29,6 @@ _MANY = 0.01  # fraction of rows above which a note becomes a warning
 # A and B of Jain, Prabhu and Varma (KDD 2016), by a word in the name of the data set. AmazonCat and
 # Wiki10 have those of all others.
 _PROPENSITIES = ((r"amazon(?!cat)", 0.6, 2.6), (r"wiki(?!10)", 0.5, 0.4))
-_FILES_LISTED = 6
 
 
 def examine_data(source: str) -> tuple[list[Finding], dict[str, Any]]:
@@ -93,7 +93,7 @@ def _advice(folder: Path, of_points: list[Path], error: InputError) -> str:
         if seen is not None and (advice := _advice_on_text(path, seen)):
             return advice
     if error.where == str(folder):
-        return _advice_on_files(folder)
+        return advice_on_files(folder)
     return f"correct it, so that it has {error.expected}"
 
 
@@ -122,24 +122,6 @@ def _advice_on_text(path: Path, seen: Scan) -> str:
     if seen.whole and seen.rows != seen.header[0]:
         wrong.append(f"the header says {seen.header[0]} points, the file has {seen.rows} lines")
     return "; ".join(wrong)
-
-
-def _advice_on_files(folder: Path) -> str:
-    """Advice for a folder without a known layout: files that may be the data under other names."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())[:1000]
-    for path in files:
-        form = sniff(path)
-        if form is None:
-            continue
-        shown = path.relative_to(folder)
-        if not form.startswith("the repository"):
-            return f"{shown} looks like {form}: bring it in with `snm data import`"
-        for part in ("train", "test"):
-            if part in path.name.lower() or {"train": "trn", "test": "tst"}[part] in path.name:
-                where = "" if shown.parent == Path() else f" and give {path.parent} as DATA"
-                return f"{shown} looks like {form}: name it {part}.txt{where}"
-    names = ", ".join(str(path.relative_to(folder)) for path in files[:_FILES_LISTED])
-    return f"the folder holds {names or 'nothing'}; README, `A data set is a folder`, lists layouts"
 
 
 # -- data that can ---------------------------------------------------------------------------
