@@ -32,6 +32,7 @@ from snm.runs.load import (
     used_checkpoints,
     with_memory,
 )
+from snm.runs.log.held_out import scores_held_out
 from snm.runs.log.progress_bar import in_notebook, with_bar
 from snm.runs.members import member_seed, phase_names
 from snm.runs.mirror import place_of
@@ -256,6 +257,7 @@ def resolved_training(
         ready = times().whole  # the model is on disk; what follows only tells how good it is
         result = {
             **scores(predictor, config, dataset, facts, _stopping(stop, last_step)),
+            **(scores_held_out(folder, config) if config.validation_fraction else {}),
             **({} if remembered is None else {"memory": remembered}),
             "data": data_of_result(dataset, facts),
             **figures(config, done, at_once),

@@ -160,6 +160,8 @@ def test_early_stopping_keeps_the_best_and_refits(data, tmp_path):
     assert kept.read(first).score == best
     progress = kept.read(last).progress
     assert progress["stopped"] and progress["best_step"] == first
+    of_best = next(line["metrics"] for line in evaluated if line["step"] == first)
+    assert result["validation"] == {"monitor": "P@1", "steps": [first], "metrics": of_best}
     # The refit takes as many epochs over all points as the best took over its part.
     phases = [event for event in events if isinstance(event, Started)]
     assert [event.phase for event in phases] == ["train", "refit"]

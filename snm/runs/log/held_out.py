@@ -1,0 +1,67 @@
+"""What a run's log says of the held-out points, for its result."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from snm.config.resolved import ResolvedConfig
+from snm.runs.folder import RunFolder
+from snm.runs.members import phase_names
+
+__all__ = ["scores_held_out"]
+
+
+def scores_held_out(folder: RunFolder, config: ResolvedConfig) -> dict[str, Any]:
+    """The metrics of the held-out points, each member alone, at the best of its evaluations.
+
+    Args:
+      folder: of the run, whose log has the evaluations.
+      config: its settings.
+
+    Returns:
+      `validation`, with the `monitor` that says which is best, the `steps` of the members, and the
+      means of their `metrics`; nothing where no member was evaluated.
+    """
+    best = []
+    for number in range(1, config.members + 1):
+        found = dict(_evaluations(folder.log, phase_names(number)[0]))
+        told = {step: scores for step, scores in found.items() if _is_number(scores, config)}
+        if not told:
+            return {}
+        step = max(told, key=lambda step: told[step][config.monitor])  # the first of equal ones
+        best.append((step, told[step]))
+    names = [name for name in best[0][1] if all(name in scores for _, scores in best)]
+    means = {name: float(np.mean([scores[name] for _, scores in best])) for name in names}
+    for name in ("points", "points_without_labels"):
+        means[name] = int(means[name])
+    steps = [step for step, _ in best]
+    return {"validation": {"monitor": config.monitor, "steps": steps, "metrics": means}}
+
+
+def _is_number(scores: dict[str, Any], config: ResolvedConfig) -> bool:
+    return math.isfinite(scores.get(config.monitor) or math.nan)
+
+
+def _evaluations(log: Path, phase: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The steps of the evaluations of a phase, as they were logged, and their metrics.
+
+    A run that was killed may have left half a line, and repeats the steps after its checkpoint.
+    """
+    if not log.exists():
+        return
+    with log.open(encoding="utf-8") as lines:
+        for line in lines:
+            if '"evaluated"' not in line:
+                continue
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                continue
+            if entry.get("event") == "evaluated" and entry.get("phase") == phase:
+                yield entry["step"], entry["metrics"]

@@ -1,0 +1,44 @@
+"""What the result says of held-out points, from the log."""
+
+import json
+import types
+
+import pytest
+
+from snm.runs.folder import RunFolder
+from snm.runs.log.held_out import scores_held_out
+
+CONFIG = types.SimpleNamespace(members=2, monitor="P@3")
+
+
+def line(phase, step, best, event="evaluated"):
+    metrics = {"points": 30, "points_without_labels": 1, "P@1": step / 2, "P@3": best}
+    return json.dumps({"event": event, "phase": phase, "step": step, "metrics": metrics}) + "\n"
+
+
+def folder_of(tmp_path, *lines):
+    (tmp_path / "log.jsonl").write_text("".join(lines), encoding="utf-8")
+    return RunFolder(tmp_path)
+
+
+def test_each_member_counts_at_its_best_and_the_last_word_on_a_step(tmp_path):
+    """Step 20 of member 1 was repeated after a kill, which left half a line."""
+    folder = folder_of(
+        tmp_path,
+        line("train", 10, 1.0), line("train", 20, 9.0), line("train", 30, None)[:40] + "\n",
+        line("train", 20, 2.0), line("train", 30, 1.5), line("refit", 40, 8.0),
+        line("member-2", 10, 4.0), line("member-2", 20, 4.0), line("member-2", 30, None),
+        line("member-2", 30, 7.0, event="probed"),
+    )  # fmt: skip
+    assert scores_held_out(folder, CONFIG)["validation"] == {
+        "monitor": "P@3",
+        "steps": [20, 10],
+        "metrics": {"points": 30, "points_without_labels": 1, "P@1": 7.5, "P@3": 3.0},
+    }
+
+
+@pytest.mark.parametrize("lines", [(), (line("train", 10, 1.0),), (line("train", 10, None),)])
+def test_nothing_is_said_where_a_member_was_not_evaluated(tmp_path, lines):
+    assert scores_held_out(folder_of(tmp_path, *lines), CONFIG) == {}
+    (tmp_path / "log.jsonl").unlink()
+    assert scores_held_out(RunFolder(tmp_path), CONFIG) == {}
