@@ -28,6 +28,7 @@ from snm.stores.objects import StoreError
 from snm.system import timing
 from snm.system.escapes import plain
 from snm.system.files import refuse_unreachable
+from snm.system.own_modules import import_own_modules
 
 __all__ = ["STOPPED", "base_settings", "main", "on_this_machine", "parse"]
 
@@ -62,6 +63,8 @@ def _run(words: list[str]) -> None:
         if not words:
             raise SystemExit(2)  # a script that names no command has a fault
     else:
+        if {"-h", "--help"}.isdisjoint(words):
+            import_own_modules()
         on_this_machine(parse(words))()
 
 

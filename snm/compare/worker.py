@@ -19,6 +19,7 @@ from snm.data.dataset import Dataset
 from snm.errors import InputError
 from snm.stores.objects import StoreError
 from snm.system.locks import locked
+from snm.system.own_modules import import_own_modules
 
 __all__ = ["main", "run_task"]
 
@@ -125,6 +126,7 @@ def main() -> int:
 
     keep_programs()
     try:
+        import_own_modules()
         with locked(lock, str(lock), wait=True):
             run_task(task)
     except (InputError, StoreError, ArithmeticError, OSError) as error:
